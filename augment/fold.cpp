@@ -1,0 +1,87 @@
+#include "augment/fold.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+/// The rectangle of new indices x whose move(x) lies in `rect`.
+Rect pulled_back(const Rect& rect, const IndexMove& x, const IndexMove& y) {
+  Rect result;
+  if (x.scale > 0) {
+    result.x0 = rect.x0 - x.offset;
+    result.x1 = rect.x1 - x.offset;
+  } else {
+    result.x0 = x.offset - rect.x1 + 1;
+    result.x1 = x.offset - rect.x0 + 1;
+  }
+  if (y.scale > 0) {
+    result.y0 = rect.y0 - y.offset;
+    result.y1 = rect.y1 - y.offset;
+  } else {
+    result.y0 = y.offset - rect.y1 + 1;
+    result.y1 = y.offset - rect.y0 + 1;
+  }
+  return result;
+}
+
+bool contains(const Rect& outer, const Rect& inner) {
+  return outer.x0 <= inner.x0 && outer.y0 <= inner.y0 && outer.x1 >= inner.x1 &&
+         outer.y1 >= inner.y1;
+}
+
+/// A continuous map with linear part +-1 and whole offset, as a move of indices.
+IndexMove to_move(double scale, double offset) {
+  if (scale > 0) return {1, static_cast<int>(offset)};
+  return {-1, static_cast<int>(offset) - 1};
+}
+
+/// first this, then `next` seen from the other end: x -> before(next(x)).
+IndexMove composed(const IndexMove& before, const IndexMove& next) {
+  return {before.scale * next.scale, before.scale * next.offset + before.offset};
+}
+
+Rect whole(Size size) { return {0, 0, size.width, size.height}; }
+
+}  // namespace
+
+void Bounds::push_front(const Bound& bound) {
+  for (int i = size_; i > 0; --i) (*this)[i] = (*this)[i - 1];
+  (*this)[0] = bound;
+  ++size_;
+}
+
+Pass::Pass(const ImageView& image) : source(image), output(image.size()) {}
+
+bool Pass::add(const Warp& warp) {
+  if (warp.filter == Filter::none) return add_move(warp);
+  if (filter != Filter::none || inner.full()) return false;
+  filter = warp.filter;
+  for (std::size_t i = 0; i < map.size(); ++i) map[i] = warp.map[i];
+  // A warp's frame has no edge of its own, so this bound counts even where it is the whole image.
+  inner.push_front({warp.window, warp.fill});
+  output = warp.output;
+  return true;
+}
+
+bool Pass::add_move(const Warp& warp) {
+  const IndexMove x = to_move(warp.map[0], warp.map[2]);
+  const IndexMove y = to_move(warp.map[4], warp.map[5]);
+  Bounds& bounds = filter == Filter::none ? inner : outer;
+  if (bounds.full()) return false;
+  for (int i = 0; i < bounds.size(); ++i) bounds[i].rect = pulled_back(bounds[i].rect, x, y);
+  const Rect window = pulled_back(warp.window, x, y);
+  if (!contains(window, whole(warp.output))) bounds.push_front({window, warp.fill});
+  if (filter == Filter::none) {
+    source.data += x.offset * source.pixel + y.offset * source.row;
+    source.pixel *= x.scale;
+    source.row *= y.scale;
+  } else {
+    move_x = composed(move_x, x);
+    move_y = composed(move_y, y);
+  }
+  output = warp.output;
+  return true;
+}
+
+}  // namespace millrace

@@ -1,0 +1,118 @@
+// random_affine: rotation, translation, scale and shear about the centre (torchvision's
+// RandomAffine: the same parameters, ranges, order of composition and rounding).
+#include "augment/random_affine.h"
+
+#include "augment/math.h"
+#include "augment/op.h"
+#include "pipeline/error.h"
+
+namespace millrace {
+
+std::array<double, 6> inverse_affine(const AffineParameters& p, double cx, double cy) {
+  // Forward linear part RSS = rotation(degrees) * shear_y * shear_x * scale:
+  //   a = cos(r - sy) / cos(sy)    b = -a tan(sx) - sin(r)
+  //   c = sin(r - sy) / cos(sy)    d = -c tan(sx) + cos(r)
+  // Its determinant is scale^2, so the inverse is the adjugate over the scale.
+  const SinCos r = sincos_degrees(p.degrees);
+  const SinCos r_sy = sincos_degrees(p.degrees - p.shear_y);
+  const SinCos sx = sincos_degrees(p.shear_x);
+  const SinCos sy = sincos_degrees(p.shear_y);
+  const double tan_sx = sx.sin / sx.cos;
+  const double a = r_sy.cos / sy.cos;
+  const double c = r_sy.sin / sy.cos;
+  const double b = -a * tan_sx - r.sin;
+  const double d = -c * tan_sx + r.cos;
+  std::array<double, 6> m{d / p.scale, -b / p.scale, 0, -c / p.scale, a / p.scale, 0};
+  m[2] = m[0] * (-cx - p.translate_x) + m[1] * (-cy - p.translate_y) + cx;
+  m[5] = m[3] * (-cx - p.translate_x) + m[4] * (-cy - p.translate_y) + cy;
+  return m;
+}
+
+namespace {
+
+struct Range {
+  double low = 0, high = 0;
+};
+
+/// A single number d stands for [-d, d].
+Range symmetric(const std::vector<double>& values) {
+  return values.size() == 1 ? Range{-values[0], values[0]} : Range{values[0], values[1]};
+}
+
+class RandomAffine final : public GeometricOp {
+ public:
+  explicit RandomAffine(const Params& params)
+      : degrees_(symmetric(params.numbers("degrees"))),
+        fill_(to_fill(params.numbers("fill"))),
+        filter_(params.text("interpolation") == "nearest" ? Filter::nearest : Filter::bilinear) {
+    const auto& translate = params.numbers("translate");
+    translate_x_ = translate.front();
+    translate_y_ = translate.back();
+    const auto& scale = params.numbers("scale");
+    scale_ = {scale.front(), scale.back()};
+    const auto& shear = params.numbers("shear");
+    shear_x_ = symmetric({shear.begin(), shear.begin() + (shear.size() == 1 ? 1 : 2)});
+    if (shear.size() == 4) shear_y_ = {shear[2], shear[3]};
+    if (const auto& center = params.numbers("center"); !center.empty()) {
+      has_center_ = true;
+      center_x_ = center[0];
+      center_y_ = center[1];
+    }
+    if (degrees_.low > degrees_.high || scale_.low > scale_.high || shear_x_.low > shear_x_.high ||
+        shear_y_.low > shear_y_.high)
+      throw UsageError("random_affine: a range whose low end lies above its high end",
+                       "write [low, high]; a single number d of degrees or shear means [-d, d]");
+  }
+
+  Size output(Size input) const override { return input; }
+
+  Warp plan(Size input, Draw& draw) const override {
+    AffineParameters p;
+    p.degrees = draw.uniform(degrees_.low, degrees_.high);
+    const double most_x = translate_x_ * input.width;
+    const double most_y = translate_y_ * input.height;
+    p.translate_x = round_half_even(draw.uniform(-most_x, most_x));
+    p.translate_y = round_half_even(draw.uniform(-most_y, most_y));
+    p.scale = draw.uniform(scale_.low, scale_.high);
+    p.shear_x = draw.uniform(shear_x_.low, shear_x_.high);
+    p.shear_y = draw.uniform(shear_y_.low, shear_y_.high);
+    const auto m = inverse_affine(p, has_center_ ? center_x_ : input.width * 0.5,
+                                  has_center_ ? center_y_ : input.height * 0.5);
+    Warp warp = Warp::identity(input);
+    warp.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
+    warp.fill = fill_;
+    warp.filter = filter_;
+    return warp;
+  }
+
+ private:
+  Range degrees_, scale_, shear_x_, shear_y_;
+  double translate_x_ = 0, translate_y_ = 0;
+  bool has_center_ = false;
+  double center_x_ = 0, center_y_ = 0;
+  Fill fill_;
+  Filter filter_;
+};
+
+}  // namespace
+
+extern const OpType kRandomAffine;
+const OpType kRandomAffine{
+    {"random_affine",
+     "rotate, translate, scale and shear about the centre, each drawn uniformly",
+     true,
+     {Param::numbers("degrees", {0}, {1, 2}, -360, 360, "angle: d for [-d, d], or [low, high]"),
+      Param::numbers("translate", {0}, {1, 2}, 0, 1,
+                     "most shift as a part of width and height: both, or [x, y]"),
+      Param::numbers("scale", {1}, {1, 2}, 0.01, 100, "factor: one, or [low, high]"),
+      Param::numbers("shear", {0}, {1, 2, 4}, -89, 89,
+                     "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
+      Param::choice("interpolation", "nearest", {"nearest", "bilinear"}, "how positions are read"),
+      Param::numbers("fill", {0}, {1, 3}, 0, 255, "level outside the image, a channel or for all"),
+      Param::numbers("center", {}, {0, 2}, -65535, 65535,
+                     "[x, y] in pixels from the upper left corner; []: the image's centre")}},
+    [](const Params& params) -> std::unique_ptr<GeometricOp> {
+      return std::make_unique<RandomAffine>(params);
+    }};
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+// What a geometric augmentation decides for one sample: where each output pixel comes from. No
+// pixel is touched until the whole chain has been folded into one warp (fold.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "pipeline/image.h"
+
+namespace millrace {
+
+/// An 8-bit colour for pixels that come from nowhere.
+using Fill = std::array<std::uint8_t, 4>;
+
+enum class Filter {
+  none,      ///< an index move: every output pixel is one input pixel (or fill), bit for bit
+  nearest,   ///< the pixel whose square holds the position
+  bilinear,  ///< two taps an axis, not antialiased
+};
+
+/// Continuous coordinates: pixel i covers [i, i+1), its centre is i + 0.5 (PIL, torchvision and
+/// OpenCV's resize agree on that).
+struct Warp {
+  /// Output to input, row major and homogeneous: u = (m0 x + m1 y + m2) / (m6 x + m7 y + m8), ...
+  std::array<double, 9> map{1, 0, 0, 0, 1, 0, 0, 0, 1};
+  Size output;
+  Rect window;  ///< part of the input that may be seen; positions outside show `fill`
+  Fill fill{};
+  Filter filter = Filter::none;
+
+  /// The whole input, moved nowhere.
+  static Warp identity(Size input) {
+    Warp warp;
+    warp.output = input;
+    warp.window = {0, 0, input.width, input.height};
+    return warp;
+  }
+};
+
+}  // namespace millrace

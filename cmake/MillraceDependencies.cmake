@@ -1,0 +1,28 @@
+# Libraries, all found by name: Debian's packages, and LibTorch from a wheel or a folder.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(TBB REQUIRED)
+find_package(fmt REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(ZLIB REQUIRED)
+pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+
+# OpenCV by its parts: Debian's full development package draws in a desktop.
+find_path(OPENCV_INCLUDE opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
+foreach(part core imgproc imgcodecs)
+  find_library(OPENCV_${part} opencv_${part} REQUIRED)
+  add_library(millrace_opencv_${part} INTERFACE)
+  target_include_directories(millrace_opencv_${part} SYSTEM INTERFACE ${OPENCV_INCLUDE})
+  target_link_libraries(millrace_opencv_${part} INTERFACE ${OPENCV_${part}})
+endforeach()
+
+if(MILLRACE_TORCH)
+  include(MillraceTorch)
+endif()
+if(MILLRACE_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(MILLRACE_BENCH)
+  find_package(benchmark REQUIRED)
+endif()

@@ -1,0 +1,40 @@
+# How our own code is compiled: standard, warnings, sanitizers, where things are put.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET default)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# build/millrace, build/lib/*.so: the program finds its libraries beside it.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+find_program(MILLRACE_MOLD mold)
+if(MILLRACE_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+find_program(MILLRACE_CCACHE ccache)
+if(MILLRACE_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${MILLRACE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${MILLRACE_CCACHE})
+endif()
+
+# Flags of every target of ours. -ffp-contract=off: parameters must have the same bits on every
+# machine (contract C1), so the compiler may not fuse a multiplication with an addition.
+add_library(millrace_options INTERFACE)
+target_include_directories(millrace_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(millrace_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror -ffp-contract=off)
+if(MILLRACE_SANITIZE)
+  target_compile_options(millrace_options INTERFACE
+    -fsanitize=${MILLRACE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(millrace_options INTERFACE -fsanitize=${MILLRACE_SANITIZE})
+  if(MILLRACE_SANITIZE MATCHES thread)
+    target_compile_options(millrace_options INTERFACE -Wno-tsan) # fences in TBB's headers
+  endif()
+endif()

@@ -1,0 +1,36 @@
+// LeNet-5: two convolutions with pooling, three linear layers.
+//
+// LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document recognition" (1998),
+// in the form that today's tutorials give it: ReLU and max pooling instead of sigmoids and
+// averages. The studies use three variants, which differ in the convolutions alone.
+#pragma once
+
+#include "models/classifier.h"
+
+namespace millrace {
+
+/// The convolutions of a variant: side of the square kernels, zero padding of the first and second.
+struct LeNetVariant {
+  int kernel;
+  int padding1;
+  int padding2;
+};
+
+inline constexpr LeNetVariant kLeNet5{5, 2, 0};       ///< 28x28: 400 features
+inline constexpr LeNetVariant kLeNet5Plain{3, 0, 0};  ///< 28x28: 400 features
+inline constexpr LeNetVariant kLeNet5Cifar{3, 1, 1};  ///< 32x32: 1024 features
+
+/// conv1(→6), ReLU, pool 2, conv2(6→16), ReLU, pool 2, fc1(→120), ReLU, fc2(→84), ReLU,
+/// fc3(→classes). fc1 takes as many features as the input's size leads to.
+class LeNet : public Classifier {
+ public:
+  /// Throws UsageError, naming `name`, for images too small for two convolutions and two poolings.
+  LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape);
+  torch::Tensor forward(const torch::Tensor& images) override;
+
+ private:
+  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
+  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr}, fc3_{nullptr};
+};
+
+}  // namespace millrace

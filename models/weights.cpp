@@ -1,0 +1,124 @@
+// Modules and safetensors meet here.
+#include "models/weights.h"
+
+#include <xxhash.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/safetensors.h"
+#include "pipeline/error.h"
+
+namespace millrace {
+namespace {
+
+/// Names of what models hold, in the format's words.
+constexpr std::array<std::pair<torch::ScalarType, std::string_view>, 7> kTypes{{
+    {torch::kFloat32, "F32"},
+    {torch::kFloat64, "F64"},
+    {torch::kFloat16, "F16"},
+    {torch::kBFloat16, "BF16"},
+    {torch::kInt64, "I64"},
+    {torch::kInt32, "I32"},
+    {torch::kUInt8, "U8"},
+}};
+
+std::string type_name(torch::ScalarType type) {
+  for (const auto& [known, name] : kTypes)
+    if (known == type) return std::string(name);
+  throw RunError(std::string("weights of type ") + torch::toString(type) + " cannot be saved");
+}
+
+/// Parameters and buffers in the order of their names.
+std::map<std::string, torch::Tensor> state(const torch::nn::Module& module) {
+  std::map<std::string, torch::Tensor> all;
+  for (const auto& parameter : module.named_parameters()) all[parameter.key()] = parameter.value();
+  for (const auto& buffer : module.named_buffers()) all[buffer.key()] = buffer.value();
+  return all;
+}
+
+/// Row-major in host memory, whatever the module's own device and memory format.
+torch::Tensor on_host(const torch::Tensor& tensor) {
+  return tensor.detach().to(torch::kCPU).contiguous();
+}
+
+std::span<const std::byte> bytes_of(const torch::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+std::string describe(const std::string& dtype, torch::IntArrayRef shape) {
+  std::string text = dtype + " [";
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+void save_weights(const torch::nn::Module& module, const std::filesystem::path& file) {
+  std::vector<torch::Tensor> kept;
+  std::vector<safetensors::Tensor> tensors;
+  for (const auto& [name, value] : state(module)) {
+    kept.push_back(on_host(value));
+    const torch::Tensor& tensor = kept.back();
+    tensors.push_back({.name = name,
+                       .dtype = type_name(tensor.scalar_type()),
+                       .shape = tensor.sizes().vec(),
+                       .bytes = bytes_of(tensor)});
+  }
+  safetensors::write(file, std::move(tensors), {{"format", "pt"}});
+}
+
+void load_weights(torch::nn::Module& module, const std::filesystem::path& file) {
+  const auto source = safetensors::File::read(file);
+  const auto target = state(module);
+  std::map<std::string, const safetensors::Tensor*> given;
+  for (const auto& tensor : source.tensors()) given[tensor.name] = &tensor;
+
+  std::string problems;
+  for (const auto& [name, tensor] : target) {
+    const auto found = given.find(name);
+    const std::string wanted = describe(type_name(tensor.scalar_type()), tensor.sizes());
+    if (found == given.end()) {
+      problems += "; " + name + " is missing";
+    } else if (const std::string has = describe(found->second->dtype, found->second->shape);
+               has != wanted) {
+      problems += "; " + name + " is " + has + ", the model's is " + wanted;
+    }
+  }
+  for (const auto& [name, tensor] : given)
+    if (!target.contains(name)) problems += "; " + name + " is not in the model";
+  if (!problems.empty())
+    throw DataError(file.string() + ": not this model's weights: " + problems.substr(2),
+                    "check model.name, model.classes and the channels of the data");
+
+  const torch::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : target) {
+    const std::span<const std::byte> bytes = given.at(name)->bytes;
+    const torch::Tensor value = torch::empty(tensor.sizes(), tensor.scalar_type());
+    std::memcpy(value.mutable_data_ptr(), bytes.data(), bytes.size());  // a file may be unaligned
+    torch::Tensor(tensor).copy_(value);
+  }
+}
+
+std::string hash_weights(const torch::nn::Module& module) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(),
+                                                                      &XXH3_freeState);
+  XXH3_64bits_reset(hash.get());
+  for (const auto& [name, value] : state(module)) {
+    const torch::Tensor tensor = on_host(value);
+    XXH3_64bits_update(hash.get(), tensor.const_data_ptr(), tensor.nbytes());
+  }
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits_digest(hash.get())));
+  return text.data();
+}
+
+}  // namespace millrace

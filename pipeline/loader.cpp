@@ -1,0 +1,415 @@
+#include "pipeline/loader.h"
+
+#include <fmt/format.h>
+#include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
+#include <pthread.h>
+#include <oneapi/tbb/task_scheduler_observer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <thread>
+#include <tuple>
+
+#include "pipeline/error.h"
+#include "pipeline/stages.h"
+
+namespace millrace {
+namespace {
+
+namespace flow = oneapi::tbb::flow;
+
+/// Work units are cut so that one takes about this long: the graph's cost, some µs a unit, is then
+/// small, and a batch still spreads over the workers.
+constexpr double kUnitSeconds = 200e-6;
+/// How long the destructor waits for workers before it leaves a blocked one behind.
+constexpr auto kPatience = std::chrono::seconds(2);
+
+/// CPU time that the arena's threads spend while they belong to it, work and spinning alike.
+class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
+ public:
+  explicit ArenaCpu(oneapi::tbb::task_arena& arena) : task_scheduler_observer(arena) {
+    observe(true);
+  }
+  ~ArenaCpu() override { observe(false); }
+  void on_scheduler_entry(bool) override {
+    const std::lock_guard lock(mutex_);
+    clockid_t clock{};
+    if (pthread_getcpuclockid(pthread_self(), &clock) == 0)
+      inside_[std::this_thread::get_id()] = {clock, Clock::thread_cpu_ns()};
+  }
+  void on_scheduler_exit(bool) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = inside_.find(std::this_thread::get_id());
+    if (found == inside_.end()) return;
+    left_ns_ += Clock::thread_cpu_ns() - found->second.entry_ns;
+    inside_.erase(found);
+  }
+  double seconds() const {
+    const std::lock_guard lock(mutex_);
+    std::int64_t ns = left_ns_;
+    for (const auto& [thread, entry] : inside_) {
+      timespec time{};
+      if (clock_gettime(entry.clock, &time) != 0) continue;
+      ns += std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec - entry.entry_ns;
+    }
+    return static_cast<double>(ns) * 1e-9;
+  }
+
+ private:
+  struct Entry {
+    clockid_t clock;
+    std::int64_t entry_ns;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::thread::id, Entry> inside_;
+  std::int64_t left_ns_ = 0;
+};
+
+}  // namespace
+
+/// The loader behind its handle: batches on loan keep it alive.
+class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
+ public:
+  LoaderCore(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
+             LoaderOptions options);
+
+  void start();
+  bool stop();  ///< false: a worker is stuck and the core must never be destroyed
+  std::optional<std::size_t> next();
+  void interrupt();
+  void free_slot(std::size_t index);
+
+  const Slot& slot(std::size_t index) const { return slots_[index]; }
+  const Stages& stages() const { return stages_; }
+  std::uint64_t batches_per_epoch() const { return batches_per_epoch_; }
+  std::uint64_t samples_per_epoch() const;
+  std::size_t slot_bytes() const;
+  LoaderStats stats() const;
+
+ private:
+  struct Graph;
+
+  Ticket ticket(std::uint64_t ordinal) const;
+  void open_slot(std::uint64_t ordinal);
+  void work(const Run& run);
+  Worker& lease();
+  std::int64_t unit(std::int64_t count) const;
+
+  const LoaderOptions options_;
+  Stages stages_;
+  std::uint64_t batches_per_epoch_;
+  std::uint64_t end_;               ///< ordinal behind the last batch
+  std::uint64_t issued_;            ///< next ordinal to be made (the graph's source)
+  std::atomic<std::uint64_t> consumed_;  ///< next ordinal to be handed out
+  std::uint64_t freed_;             ///< all ordinals before it were given back
+  std::vector<Slot> slots_;
+  std::vector<Worker> workers_;
+  Doorbell doorbell_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> busy_{0};        ///< workers inside work()
+  std::atomic<std::size_t> held_{0};///< slots with the caller
+  std::mutex freeing_;
+  std::unique_ptr<Graph> graph_;
+};
+
+/// source (a ticket a batch) -> limiter (as many as there are slots) -> split (into runs) -> work.
+struct LoaderCore::Graph {
+  explicit Graph(LoaderCore& core)
+      : parallelism(oneapi::tbb::global_control::max_allowed_parallelism,
+                    static_cast<std::size_t>(core.options_.workers) + 1),
+        arena(core.options_.workers, 0),
+        cpu(arena) {
+    // A graph belongs to the arena that it is made in.
+    arena.execute([&] { build(core); });
+  }
+
+  void build(LoaderCore& core) {
+    graph.emplace();
+    source.emplace(*graph, [&core](oneapi::tbb::flow_control& control) -> std::uint64_t {
+      if (core.issued_ >= core.end_ || core.stop_.load(std::memory_order_relaxed)) {
+        control.stop();
+        return 0;
+      }
+      return core.issued_++;
+    });
+    limiter.emplace(*graph, core.slots_.size());
+    split.emplace(*graph, flow::serial, [&core](std::uint64_t ordinal, Split::output_ports_type& out) {
+      const std::size_t index = ordinal % core.slots_.size();
+      Slot& slot = core.slots_[index];
+      static_cast<void>(slot.freed.load(std::memory_order_acquire));  // the consumer's last read
+      core.open_slot(ordinal);
+      const std::int64_t count = slot.ticket.count;
+      const std::int64_t grain = core.unit(count);
+      for (std::int64_t first = 0; first < count; first += grain)
+        std::get<0>(out).try_put({index, first, std::min(grain, count - first)});
+    });
+    work.emplace(*graph, flow::unlimited, [&core](const Run& run) -> flow::continue_msg {
+      core.work(run);
+      return {};
+    });
+    flow::make_edge(*source, *limiter);
+    flow::make_edge(*limiter, *split);
+    flow::make_edge(flow::output_port<0>(*split), *work);
+  }
+
+  using Split = flow::multifunction_node<std::uint64_t, std::tuple<Run>>;
+
+  oneapi::tbb::global_control parallelism;
+  oneapi::tbb::task_arena arena;
+  ArenaCpu cpu;
+  std::optional<flow::graph> graph;
+  std::optional<flow::input_node<std::uint64_t>> source;
+  std::optional<flow::limiter_node<std::uint64_t>> limiter;
+  std::optional<Split> split;
+  std::optional<flow::function_node<Run>> work;
+};
+
+LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
+                       std::shared_ptr<const Transform> transform, LoaderOptions options)
+    : options_(std::move(options)),
+      stages_(std::move(reader), std::move(transform), options_),
+      slots_(static_cast<std::size_t>(options_.workers > 0 ? options_.prefetch + 1 : 2)),
+      workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
+  const std::uint64_t count = stages_.reader().info().count;
+  const auto batch = static_cast<std::uint64_t>(options_.batch);
+  if (batch > count)
+    throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
+                                 batch, stages_.reader().info().path, count,
+                                 stages_.reader().info().split),
+                     fmt::format("set loader.batch to at most {}", count));
+  batches_per_epoch_ = options_.drop_last ? count / batch : (count + batch - 1) / batch;
+  end_ = batches_per_epoch_ * options_.epochs;
+  issued_ = freed_ = options_.first_batch;
+  consumed_ = options_.first_batch;
+  for (Slot& slot : slots_) {
+    slot.memory.reserve(static_cast<std::size_t>(batch) * stages_.transform().output().bytes());
+    slot.labels.resize(batch);
+  }
+  for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
+}
+
+void LoaderCore::start() {
+  if (options_.workers == 0) return;
+  graph_ = std::make_unique<Graph>(*this);
+  graph_->source->activate();
+}
+
+bool LoaderCore::stop() {
+  interrupt();
+  if (graph_ == nullptr) return true;
+  graph_->graph->cancel();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (busy_.load(std::memory_order_acquire) > 0) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  {
+    // A batch given back from now on must not reach for the graph.
+    const std::lock_guard lock(freeing_);
+    graph_->graph->wait_for_all();
+    graph_.reset();
+  }
+  return true;
+}
+
+void LoaderCore::interrupt() {
+  stop_.store(true);
+  doorbell_.ring_all(slots_);
+}
+
+Ticket LoaderCore::ticket(std::uint64_t ordinal) const {
+  Ticket ticket;
+  ticket.ordinal = ordinal;
+  ticket.epoch = static_cast<std::uint32_t>(ordinal / batches_per_epoch_);
+  ticket.index = ordinal % batches_per_epoch_;
+  ticket.first = ticket.index * static_cast<std::uint64_t>(options_.batch);
+  ticket.count = static_cast<std::int64_t>(std::min(
+      static_cast<std::uint64_t>(options_.batch), stages_.reader().info().count - ticket.first));
+  return ticket;
+}
+
+void LoaderCore::open_slot(std::uint64_t ordinal) {
+  Slot& slot = slots_[ordinal % slots_.size()];
+  slot.ticket = ticket(ordinal);
+  slot.failed.clear();
+  slot.error = nullptr;
+  slot.error_place = -1;
+  slot.ready.store(0, std::memory_order_relaxed);
+  slot.freed.store(0, std::memory_order_relaxed);
+  slot.missing.store(slot.ticket.count, std::memory_order_release);
+}
+
+Worker& LoaderCore::lease() {
+  // As many as there are threads, so one is always free.
+  for (;;) {
+    for (Worker& worker : workers_) {
+      if (!worker.leased.load(std::memory_order_relaxed) &&
+          !worker.leased.exchange(true, std::memory_order_acquire))
+        return worker;
+    }
+  }
+}
+
+std::int64_t LoaderCore::unit(std::int64_t count) const {
+  if (options_.grain > 0) return options_.grain;
+  const std::int64_t workers = options_.workers;
+  // Too few batches are open to keep every worker busy with whole ones.
+  const std::int64_t least_runs = (workers + options_.prefetch - 1) / options_.prefetch;
+  std::int64_t grain = (count + least_runs - 1) / least_runs;
+  const Clock::Ticks cost = stages_.cost();
+  if (cost == 0) return std::max<std::int64_t>(1, (count + workers - 1) / workers);
+  static const double rate = Clock::seconds_per_tick();
+  const double fitting = kUnitSeconds / (static_cast<double>(cost) * rate);
+  if (fitting < static_cast<double>(grain)) grain = static_cast<std::int64_t>(fitting);
+  return std::max<std::int64_t>(1, grain);
+}
+
+void LoaderCore::work(const Run& run) {
+  busy_.fetch_add(1, std::memory_order_acq_rel);
+  if (!stop_.load(std::memory_order_relaxed)) {
+    Slot& slot = slots_[run.slot];
+    static_cast<void>(slot.missing.load(std::memory_order_acquire));  // see what open_slot() wrote
+    Worker& worker = lease();
+    stages_.work(run, slot, worker, stop_);
+    worker.leased.store(false, std::memory_order_release);
+    if (slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
+      stages_.finish(slot);
+      doorbell_.ring(slot.ready);
+    }
+  }
+  busy_.fetch_sub(1, std::memory_order_release);
+}
+
+std::optional<std::size_t> LoaderCore::next() {
+  if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) interrupt();
+  if (consumed_ >= end_ || stop_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (held_.load(std::memory_order_acquire) == slots_.size())
+    throw RunError(fmt::format("next(): the caller holds all {} batch slots", slots_.size()),
+                   "give a batch back first, or raise loader.prefetch");
+  const std::size_t index = consumed_ % slots_.size();
+  Slot& slot = slots_[index];
+  if (options_.workers == 0) {
+    if (slot.freed.load(std::memory_order_acquire) != 1)
+      throw RunError("next(): with workers=0 a batch must be given back before the one after next",
+                     "give batches back in order, or set loader.workers=1");
+    open_slot(consumed_);
+    stages_.work({index, 0, slot.ticket.count}, slot, workers_[0], stop_);
+    if (stop_.load(std::memory_order_relaxed)) return std::nullopt;
+    stages_.finish(slot);
+  } else {
+    doorbell_.wait(slot.ready, stop_, options_.stop);
+    if (slot.ready.load(std::memory_order_acquire) != 1) return std::nullopt;
+    slot.ready.store(0, std::memory_order_relaxed);
+  }
+  if (slot.error != nullptr) {
+    interrupt();
+    std::rethrow_exception(slot.error);
+  }
+  ++consumed_;
+  held_.fetch_add(1, std::memory_order_relaxed);
+  return index;
+}
+
+void LoaderCore::free_slot(std::size_t index) {
+  slots_[index].freed.store(1, std::memory_order_release);
+  held_.fetch_sub(1, std::memory_order_release);
+  if (options_.workers == 0) return;
+  // The limiter counts slots, and the next ordinal needs a certain one: it hears of slots in order.
+  const std::lock_guard lock(freeing_);
+  while (freed_ < consumed_ && slots_[freed_ % slots_.size()].freed.load() == 1) {
+    ++freed_;
+    if (graph_ != nullptr && !stop_.load(std::memory_order_relaxed))
+      graph_->limiter->decrementer().try_put(flow::continue_msg());
+  }
+}
+
+std::uint64_t LoaderCore::samples_per_epoch() const {
+  const std::uint64_t count = stages_.reader().info().count;
+  return options_.drop_last ? batches_per_epoch_ * static_cast<std::uint64_t>(options_.batch) : count;
+}
+
+std::size_t LoaderCore::slot_bytes() const {
+  std::size_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.memory.capacity() + slot.labels.size() * 8;
+  return bytes;
+}
+
+LoaderStats LoaderCore::stats() const {
+  LoaderStats stats;
+  StageTotals* totals[kStageCount] = {&stats.read, &stats.decode, &stats.augment};
+  const double rate = Clock::seconds_per_tick();
+  double stages_cpu = 0;
+  for (const Worker& worker : workers_) {
+    const std::lock_guard lock(const_cast<Worker&>(worker).reading);
+    // CPU seconds a second of wall, from the runs that took both.
+    const double share = worker.sampled_ticks > 0 ? static_cast<double>(worker.sampled_cpu_ns) * 1e-9 /
+                                                        (static_cast<double>(worker.sampled_ticks) * rate)
+                                                  : 1;
+    for (std::size_t i = 0; i < kStageCount; ++i) {
+      const double wall = static_cast<double>(worker.records[i].ticks) * rate;
+      totals[i]->calls += worker.records[i].calls;
+      totals[i]->bytes += worker.records[i].bytes;
+      totals[i]->wall_s += wall;
+      totals[i]->cpu_s += wall * std::min(1.0, share);
+      stages_cpu += wall * std::min(1.0, share);
+    }
+  }
+  if (graph_ != nullptr) stats.machinery_cpu_s = std::max(0.0, graph_->cpu.seconds() - stages_cpu);
+  stats.failed = stages_.failed();
+  return stats;
+}
+
+Batch::Batch(std::shared_ptr<LoaderCore> core, std::size_t slot)
+    : core_(std::move(core)), slot_(slot) {}
+Batch::Batch(Batch&& other) noexcept
+    : core_(std::exchange(other.core_, nullptr)), slot_(other.slot_) {}
+Batch& Batch::operator=(Batch&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  core_ = std::exchange(other.core_, nullptr);
+  slot_ = other.slot_;
+  return *this;
+}
+Batch::~Batch() { release(); }
+void Batch::release() {
+  if (core_ != nullptr) std::exchange(core_, nullptr)->free_slot(slot_);
+}
+const std::byte* Batch::data() const {
+  return reinterpret_cast<const std::byte*>(core_->slot(slot_).memory.data());
+}
+std::size_t Batch::bytes() const {
+  return static_cast<std::size_t>(count()) * core_->stages().transform().output().bytes();
+}
+const std::int64_t* Batch::labels() const { return core_->slot(slot_).labels.data(); }
+std::int64_t Batch::count() const { return core_->slot(slot_).valid; }
+std::uint32_t Batch::epoch() const { return core_->slot(slot_).ticket.epoch; }
+std::uint64_t Batch::index() const { return core_->slot(slot_).ticket.index; }
+
+Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
+               LoaderOptions options)
+    : core_(std::make_shared<LoaderCore>(std::move(reader), std::move(transform),
+                                         std::move(options))) {
+  core_->start();
+}
+Loader::~Loader() {
+  if (core_->stop()) return;
+  // A worker is blocked in the kernel: what it may still touch has to outlive it.
+  static auto* left_behind = new std::vector<std::shared_ptr<LoaderCore>>;
+  left_behind->push_back(core_);
+}
+Batch Loader::next() {
+  const auto slot = core_->next();
+  return slot ? Batch(core_, *slot) : Batch();
+}
+void Loader::interrupt() { core_->interrupt(); }
+std::uint64_t Loader::batches_per_epoch() const { return core_->batches_per_epoch(); }
+std::uint64_t Loader::samples_per_epoch() const { return core_->samples_per_epoch(); }
+std::size_t Loader::slot_bytes() const { return core_->slot_bytes(); }
+LoaderStats Loader::stats() const { return core_->stats(); }
+const SampleSpec& Loader::output() const { return core_->stages().transform().output(); }
+
+}  // namespace millrace

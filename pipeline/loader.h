@@ -1,0 +1,127 @@
+// The loader: a TBB flow graph (or, with no workers, the caller's own thread) that turns a data
+// set into batches, in order and ahead of time.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipeline/reader.h"
+#include "pipeline/sampler.h"
+#include "pipeline/transform.h"
+
+namespace millrace {
+
+/// `loader.on_error`: what becomes of a sample that cannot be read or decoded.
+enum class OnError {
+  fail,     ///< next() throws
+  skip,     ///< the batch is one sample shorter
+  replace,  ///< another sample, chosen by a keyed draw, takes its place (8 attempts, then skip)
+};
+
+/// One failed sample, for quarantine.jsonl.
+struct Failure {
+  std::uint32_t epoch;
+  std::uint64_t position;  ///< in the epoch
+  std::uint64_t sample;    ///< index in the data set
+  std::string name;        ///< path, or file and place
+  std::string reason;
+};
+
+struct LoaderOptions {
+  int workers = 2;          ///< threads; 0: batches are made inside next()
+  std::int64_t batch = 64;  ///< samples a batch
+  int prefetch = 4;         ///< batches made ahead, in total; one more is with the caller
+  Shuffle shuffle;
+  bool drop_last = false;
+  OnError on_error = OnError::fail;
+  int grain = 0;            ///< samples a work unit; 0: chosen from their measured cost
+  std::uint64_t seed = 0;
+  std::uint64_t first_batch = 0;   ///< where to start, counted over all epochs
+  std::uint64_t epochs = 1;        ///< next() ends after these
+  std::uint64_t max_pixels = 178'956'970;  ///< a larger image is refused before it is decoded
+  bool record = true;              ///< keep per-stage totals
+  std::function<void(const Failure&)> quarantine;  ///< called from workers, one call at a time
+  const std::atomic<bool>* stop = nullptr;         ///< once set, next() ends as after interrupt()
+};
+
+/// What one stage did, summed over all workers.
+struct StageTotals {
+  std::uint64_t calls = 0;
+  double wall_s = 0;
+  double cpu_s = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct LoaderStats {
+  StageTotals read, decode, augment;
+  /// CPU time of the worker threads outside the stages: the graph, and spinning while idle.
+  double machinery_cpu_s = 0;
+  std::uint64_t failed = 0;
+};
+
+class LoaderCore;
+
+/// A full batch, on loan: its memory goes back to the loader when this is destroyed.
+class Batch {
+ public:
+  Batch() = default;
+  Batch(std::shared_ptr<LoaderCore> core, std::size_t slot);
+  Batch(Batch&& other) noexcept;
+  Batch& operator=(Batch&& other) noexcept;
+  ~Batch();
+
+  explicit operator bool() const { return core_ != nullptr; }
+  /// Gives the memory back now.
+  void release();
+
+  /// count() samples one after the other, each as Transform::output() says; 64-byte aligned.
+  const std::byte* data() const;
+  std::size_t bytes() const;
+  /// count() labels.
+  const std::int64_t* labels() const;
+  /// Samples that are there (on_error=skip, or an epoch's last batch, make it less than a full batch).
+  std::int64_t count() const;
+  std::uint32_t epoch() const;
+  /// Place of the batch in its epoch.
+  std::uint64_t index() const;
+
+ private:
+  std::shared_ptr<LoaderCore> core_;
+  std::size_t slot_ = 0;
+};
+
+/// Batches of `reader` through `transform`, in an order fixed by the options alone (contract C1).
+/// next() and the destructor belong to one thread; a Batch may be given up by any.
+class Loader {
+ public:
+  Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
+         LoaderOptions options);
+  /// Stops the workers within one sample's work; one that is blocked in a read is left behind.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The next batch; an empty Batch after the last one, or after interrupt(). Throws DataError for
+  /// a sample that failed (on_error=fail), RunError when the caller holds every slot.
+  Batch next();
+  /// Makes a next() that waits, and every later one, return an empty Batch. Callable from any
+  /// thread.
+  void interrupt();
+
+  std::uint64_t batches_per_epoch() const;
+  std::uint64_t samples_per_epoch() const;
+  /// Bytes of all slots together.
+  std::size_t slot_bytes() const;
+  LoaderStats stats() const;
+  const SampleSpec& output() const;
+
+ private:
+  std::shared_ptr<LoaderCore> core_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,56 @@
+// CIFAR-10 and CIFAR-100 in their binary form: records of label bytes and 32x32 planar RGB pixels.
+// Format: A. Krizhevsky, "Learning multiple layers of features from tiny images" (2009).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pipeline/reader.h"
+#include "pipeline/readers/mapped_file.h"
+
+namespace millrace {
+
+/// What differs between the two sets.
+struct CifarLayout {
+  const char* name;         ///< "CIFAR-10"
+  int classes;              ///< as published
+  std::size_t label_bytes;  ///< ahead of the pixels; the last one is the label that counts
+  const char* class_names;  ///< text file with a name a line
+
+  static constexpr std::size_t kPixels = 3 * 32 * 32;
+  std::size_t record() const { return label_bytes + kPixels; }
+};
+
+/// The files of one split, found but not yet opened; `layout` is null when there are none.
+struct CifarPaths {
+  const CifarLayout* layout = nullptr;
+  std::string folder;
+  std::vector<std::string> files;  ///< full paths, in order; some may be missing
+};
+
+/// Looks in `folder` and in the folder that the archive unpacks to.
+CifarPaths find_cifar(const std::string& folder, const std::string& split);
+
+/// One mapped file of whole records, each with a label below `classes`.
+class CifarFile {
+ public:
+  /// Throws DataError naming the file, what is expected and what was found.
+  CifarFile(const std::string& path, const CifarLayout& layout, int classes);
+
+  const std::string& path() const { return file_.path(); }
+  std::span<const std::uint8_t> all() const { return file_.bytes(); }
+  std::uint64_t count() const { return file_.bytes().size() / layout_->record(); }
+  std::span<const std::uint8_t> pixels(std::uint64_t index) const;
+  std::uint8_t label(std::uint64_t index) const;
+
+ private:
+  MappedFile file_;
+  const CifarLayout* layout_;
+};
+
+std::unique_ptr<Reader> open_cifar(const DataOptions& options);
+
+}  // namespace millrace

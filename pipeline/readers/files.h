@@ -1,0 +1,43 @@
+// Opening files and folders of a data set: never hangs on a FIFO, and says what to do when a path
+// is not there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace millrace {
+
+/// An open file descriptor, closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+struct OpenFile {
+  Descriptor descriptor;
+  std::uint64_t size = 0;  ///< bytes
+};
+
+/// Opens a regular file for reading. Throws DataError for anything else.
+OpenFile open_regular(const char* path);
+inline OpenFile open_regular(const std::string& path) { return open_regular(path.c_str()); }
+
+/// Throws DataError unless `path` is a folder; the hint tells how to get a data set.
+void require_folder(const std::string& path);
+
+/// True if `path` is there (as anything, or as a folder).
+bool exists(const std::string& path);
+bool is_folder(const std::string& path);
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+// What identifies a data set's contents: xxh3 over everything added, in order (contract C1).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+struct XXH3_state_s;
+
+namespace millrace {
+
+class Fingerprint {
+ public:
+  Fingerprint();
+  void add(std::span<const std::uint8_t> bytes);
+  /// A name, ended so that "a" + "bc" differs from "ab" + "c".
+  void add(std::string_view name);
+  void add(std::uint64_t number);
+  std::uint64_t value() const;
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,12 @@
+// Image folders: a class a folder, a sample a file. The bytes stay encoded.
+#pragma once
+
+#include <memory>
+
+#include "pipeline/reader.h"
+
+namespace millrace {
+
+std::unique_ptr<Reader> open_folder(const DataOptions& options);
+
+}  // namespace millrace

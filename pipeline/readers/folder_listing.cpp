@@ -1,0 +1,166 @@
+#include "pipeline/readers/folder_listing.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "pipeline/error.h"
+#include "pipeline/readers/files.h"
+#include "pipeline/readers/fingerprint.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
+
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+/// Calls visit(name, fd of the folder) for each entry that is not hidden.
+template <class Visit>
+void for_each_entry(const std::string& path, const Visit& visit) {
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir(path.c_str()));
+  errno = folder ? 0 : errno;
+  if (folder)
+    while (const dirent* entry = readdir(folder.get())) {
+      if (entry->d_name[0] != '.') visit(entry->d_name, dirfd(folder.get()));
+      errno = 0;
+    }
+  if (errno != 0)
+    throw DataError(fmt::format("{}: cannot be listed: {}", path, std::strerror(errno)),
+                    "check the folder's permissions and the disk");
+}
+
+struct TopLevel {
+  std::vector<std::string> folders;
+  bool has_images = false;
+};
+
+TopLevel look_into(const std::string& root) {
+  TopLevel found;
+  for_each_entry(root, [&](const char* name, int folder) {
+    struct stat status {};
+    if (fstatat(folder, name, &status, 0) == 0 && S_ISDIR(status.st_mode))
+      found.folders.emplace_back(name);
+    else if (has_image_ending(name))
+      found.has_images = true;
+  });
+  std::sort(found.folders.begin(), found.folders.end());
+  return found;
+}
+
+}  // namespace
+
+bool has_image_ending(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kEndings{".jpg", ".jpeg", ".png", ".bmp",
+                                                     ".webp", ".tif", ".tiff"};
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
+    return name.size() > ending.size() &&
+           std::equal(ending.begin(), ending.end(), name.end() - std::ssize(ending),
+                      [&](char a, char b) { return a == lower(b); });
+  });
+}
+
+std::string find_split(const std::string& folder, const std::string& split) {
+  require_folder(folder);
+  std::vector<std::string> names{split};
+  if (split == "test") names.insert(names.end(), {"val", "valid"});
+  for (const std::string& name : names)
+    if (is_folder(folder + "/" + name)) return folder + "/" + name;
+
+  const bool has_splits = is_folder(folder + "/train") || is_folder(folder + "/test") ||
+                          is_folder(folder + "/val") || is_folder(folder + "/valid");
+  if (split == "train" && !has_splits) return folder;
+  throw DataError(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
+                              fmt::join(names, ", ")),
+                  "give the set a folder a split: train/CLASS/..., test/CLASS/...");
+}
+
+FolderListing::FolderListing(std::string root, std::string lone_class) : root_(std::move(root)) {
+  TopLevel top = look_into(root_);
+  lone_ = top.folders.empty() && top.has_images;
+  classes_ = std::move(top.folders);
+  if (lone_) classes_.push_back(std::move(lone_class));
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    starts_.push_back(files_.size());
+    add_files(folder(label));
+  }
+  starts_.push_back(files_.size());
+  arena_.shrink_to_fit();
+  files_.shrink_to_fit();
+}
+
+void FolderListing::add_files(const std::string& folder) {
+  const auto first = std::ssize(files_);
+  for_each_entry(folder, [&](const char* name, int descriptor) {
+    if (!has_image_ending(name)) return;
+    struct stat status {};
+    if (fstatat(descriptor, name, &status, 0) != 0)
+      throw DataError(fmt::format("{}/{}: {}", folder, name, std::strerror(errno)),
+                      "the file was removed, or a link points nowhere");
+    if (!S_ISREG(status.st_mode))
+      throw DataError(fmt::format("{}/{}: named like an image but not a regular file", folder, name),
+                      "remove it or move it away");
+    const std::size_t length = std::strlen(name) + 1;
+    if (static_cast<std::uint64_t>(status.st_size) > kMax32)
+      throw DataError(fmt::format("{}/{}: {} bytes is too long for an image", folder, name,
+                                  status.st_size),
+                      "files of 4 GiB and more cannot be samples");
+    if (arena_.size() + length > kMax32)
+      throw DataError(fmt::format("{}: too many files: their names take over 4 GiB", root_),
+                      "split the set");
+    files_.push_back({static_cast<std::uint32_t>(arena_.size()),
+                      static_cast<std::uint32_t>(status.st_size)});
+    arena_.insert(arena_.end(), name, name + length);
+  });
+  std::sort(files_.begin() + first, files_.end(), [this](const File& a, const File& b) {
+    return std::strcmp(arena_.data() + a.name, arena_.data() + b.name) < 0;
+  });
+}
+
+std::size_t FolderListing::label(std::uint64_t index) const {
+  return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) -
+                                  starts_.begin() - 1);
+}
+
+std::string FolderListing::folder(std::size_t label) const {
+  return lone_ ? root_ : root_ + "/" + classes_[label];
+}
+
+std::string FolderListing::path(std::uint64_t index) const {
+  return folder(label(index)) + "/" + file(index);
+}
+
+bool FolderListing::path(std::uint64_t index, char* out, std::size_t size) const {
+  const std::string_view between = lone_ ? std::string_view() : classes_[label(index)];
+  const auto end =
+      fmt::format_to_n(out, size, "{}/{}{}{}", root_, between, lone_ ? "" : "/", file(index));
+  if (end.size >= size) return false;
+  *end.out = '\0';
+  return true;
+}
+
+std::uint64_t FolderListing::fingerprint() const {
+  Fingerprint fingerprint;
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    fingerprint.add(std::string_view(lone_ ? std::string() : classes_[label]));
+    for (std::uint64_t index = starts_[label]; index < starts_[label + 1]; ++index) {
+      fingerprint.add(std::string_view(file(index)));
+      fingerprint.add(std::uint64_t{bytes(index)});
+    }
+  }
+  return fingerprint.value();
+}
+
+}  // namespace millrace

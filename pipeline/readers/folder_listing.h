@@ -1,0 +1,58 @@
+// The list of an image folder's files, kept small: one arena of names and eight bytes a file, so
+// that a set of millions fits in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+/// True if the ending is one of an image format that the decoders know, in any case.
+bool has_image_ending(std::string_view name);
+
+/// Where a split's class folders are: DIR/split (val and valid count as test), or DIR itself for
+/// train when DIR has no split folders. Throws DataError.
+std::string find_split(const std::string& folder, const std::string& split);
+
+/// Classes and files of one split, sorted bytewise.
+class FolderListing {
+ public:
+  /// Lists `root`: a class a folder, or, where it holds images and no folder, one class named
+  /// `lone_class`. Hidden files and those without an image ending are passed over. Throws
+  /// DataError for what cannot be listed, and for an image name that is not a regular file.
+  FolderListing(std::string root, std::string lone_class);
+
+  const std::string& root() const { return root_; }
+  const std::vector<std::string>& classes() const { return classes_; }
+  std::uint64_t count() const { return files_.size(); }
+  std::uint64_t count(std::size_t label) const { return starts_[label + 1] - starts_[label]; }
+  std::size_t label(std::uint64_t index) const;
+  /// The folder that holds a class's files.
+  std::string folder(std::size_t label) const;
+  std::uint32_t bytes(std::uint64_t index) const { return files_[index].bytes; }
+  const char* file(std::uint64_t index) const { return arena_.data() + files_[index].name; }
+  std::string path(std::uint64_t index) const;
+  /// The same into `out`, without allocating; false if it does not fit.
+  bool path(std::uint64_t index, char* out, std::size_t size) const;
+  /// Of relative names and sizes.
+  std::uint64_t fingerprint() const;
+
+ private:
+  struct File {
+    std::uint32_t name;   ///< offset in the arena
+    std::uint32_t bytes;  ///< size when listed
+  };
+  void add_files(const std::string& folder);
+
+  std::string root_;
+  bool lone_ = false;  ///< the files lie in the root itself
+  std::vector<std::string> classes_;
+  std::vector<std::uint64_t> starts_;  ///< first file of each class, and the end
+  std::vector<char> arena_;            ///< names, each ended by a zero
+  std::vector<File> files_;
+};
+
+}  // namespace millrace

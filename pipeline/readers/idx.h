@@ -1,0 +1,51 @@
+// IDX files (MNIST, Fashion-MNIST): one file of gray images, one of labels, plain or gzip.
+// Format: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "pipeline/reader.h"
+#include "pipeline/readers/mapped_file.h"
+
+namespace millrace {
+
+/// Where the two files of a split are; a path is empty when there is none.
+struct IdxPaths {
+  std::string images;
+  std::string labels;
+};
+
+/// Looks in `folder`, and in the folders that torchvision makes below it.
+IdxPaths find_idx(const std::string& folder, const std::string& split);
+
+/// One checked IDX file of unsigned bytes: its header says the shape, the file has that length.
+class IdxFile {
+ public:
+  enum class Kind { images, labels };
+  /// Throws DataError naming the file, what is expected and what was found.
+  IdxFile(const std::string& path, Kind kind);
+
+  const std::string& path() const { return file_.path(); }
+  std::uint64_t count() const { return count_; }
+  Size size() const { return size_; }  ///< of every image
+  std::span<const std::uint8_t> all() const { return file_.bytes(); }
+  /// Item after item, without the header.
+  std::span<const std::uint8_t> items() const;
+
+ private:
+  MappedFile file_;
+  Kind kind_;
+  std::uint64_t count_ = 0;
+  Size size_{1, 1};
+};
+
+/// Throws DataError for the first label that is not below `classes` (0: none is); returns the
+/// number of classes: `classes`, or the largest label + 1.
+int check_idx_labels(const IdxFile& labels, int classes);
+
+std::unique_ptr<Reader> open_idx(const DataOptions& options);
+
+}  // namespace millrace

@@ -1,0 +1,75 @@
+// The keys of a recipe: each is declared here, once.
+#include <limits>
+
+#include "pipeline/recipe.h"
+
+namespace millrace {
+
+std::span<const Param> recipe_keys() {
+  constexpr double kMost = std::numeric_limits<std::int32_t>::max();
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  static const std::vector<Param> keys{
+      Param::text("recipe", "custom", "name of the recipe this one came from"),
+      Param::integer("seed", 0, 0, 0x1p53, "of shuffling, augmentation and initial weights"),
+      Param::choice("resample", "once", {"once", "stepwise"},
+                    "once: neighbouring geometric ops become one resampling; stepwise: one by one"),
+
+      Param::choice("data.reader", "idx", {"idx", "cifar", "folder"},
+                    "idx (MNIST's files), cifar (binary), folder (a class a folder)"),
+      Param::text("data.path", "", "folder of the data set"),
+      Param::choice("data.split", "train", {"train", "test"}, "what is trained on or benched"),
+      Param::integer("data.max_pixels", 178'956'970, 1, kMost,
+                     "a larger image is refused before it is decoded"),
+
+      Param::integer("loader.workers", 2, 0, 256, "worker threads; 0: on the trainer's thread"),
+      Param::integer("loader.batch", 64, 1, kMost, "samples a step"),
+      Param::integer("loader.prefetch", 4, 1, 4096, "batches made ahead, in total"),
+      Param::text("loader.shuffle", "global", "global, window:N or none"),
+      Param::boolean("loader.drop_last", false, "leave out an epoch's last, short batch"),
+      Param::choice("loader.on_error", "fail", {"fail", "skip", "replace"},
+                    "a sample that fails: stop, go on without it, or draw another one"),
+      Param::integer("loader.grain", 0, 0, kMost, "samples a work unit; 0: from measured cost"),
+
+      Param::choice("output.dtype", "f32", {"f32", "u8"}, "type of a batch's elements"),
+      Param::choice("output.layout", "chw", {"chw", "hwc"}, "order of a sample's dimensions"),
+      Param::numbers("output.mean", {0.0}, {1, 3}, -kAny, kAny,
+                     "a channel, on the scale 0..1; f32 only"),
+      Param::numbers("output.std", {1.0}, {1, 3}, 1e-12, kAny,
+                     "a channel, on the scale 0..1; f32 only"),
+
+      Param::choice("model.name", "lenet5", {"lenet5", "lenet5_plain", "lenet5_cifar"},
+                    "lenet5 (5x5 kernels), lenet5_plain (3x3), lenet5_cifar (3x3, padded)"),
+      Param::integer("model.classes", 0, 0, kMost, "labels lie below this; 0: as the data says"),
+      Param::text("model.weights", "", "safetensors file to start from"),
+
+      Param::choice("train.strategy", "single", {"single"}, "how devices share a step"),
+      Param::text("train.device", "cpu", "cpu, cuda, cuda:N or simulated"),
+      Param::integer("train.epochs", 1, 1, kMost, "passes over the data"),
+      Param::integer("train.steps", 0, 0, kMost, "end after this many steps; 0: after all epochs"),
+      Param::choice("train.optimizer", "sgd", {"sgd"}, "optimiser"),
+      Param::number("train.lr", 0.01, 0, kAny, "learning rate"),
+      Param::number("train.momentum", 0.9, 0, 1, "of SGD"),
+      Param::number("train.weight_decay", 0, 0, kAny, "L2 penalty"),
+      Param::boolean("train.nesterov", false, "Nesterov momentum"),
+      Param::choice("train.clock", "sync", {"sync"}, "sync: a step ends when the device is done"),
+      Param::integer("train.threads", 0, 0, 1024, "of LibTorch; 0: max(1, cores - workers)"),
+      Param::integer("train.log_every", 100, 0, kMost, "steps between lines on the loss; 0: none"),
+
+      Param::number("simulated.update_ms", 5, 0, 1e6, "a step of the simulated device, in ms"),
+
+      Param::choice("eval.split", "test", {"train", "test"}, "what is evaluated on"),
+      Param::integer("eval.every", 1, 0, kMost, "epochs between evaluations; 0: only at the end"),
+      Param::integer("eval.batch", 512, 1, kMost, "samples a batch of evaluation"),
+
+      Param::integer("bench.epochs", 1, 1, kMost, "epochs to run"),
+      Param::integer("bench.first_batch", 0, 0, 0x1p53, "batch to start at, over all epochs"),
+
+      Param::number("debug.next_ms", 0, 0, 1e6, "delay planted in every wait for a batch, in ms"),
+      Param::number("debug.forward_ms", 0, 0, 1e6, "delay planted in every forward pass, in ms"),
+      Param::number("debug.evaluate_ms", 0, 0, 1e6, "delay planted in every evaluation, in ms"),
+      Param::number("debug.log_ms", 0, 0, 1e6, "delay planted in every step's log span, in ms"),
+  };
+  return keys;
+}
+
+}  // namespace millrace

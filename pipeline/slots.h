@@ -1,0 +1,55 @@
+// Batch slots: memory that batches are written into in place, recycled from batch to batch
+// (contract C2), and the hand-over of a finished one to the consumer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <vector>
+
+#include "pipeline/buffer.h"
+
+namespace millrace {
+
+/// Which batch stands in a slot.
+struct Ticket {
+  std::uint64_t ordinal = 0;  ///< counted over all epochs
+  std::uint32_t epoch = 0;
+  std::uint64_t index = 0;    ///< in the epoch
+  std::uint64_t first = 0;    ///< position in the epoch of its first sample
+  std::int64_t count = 0;     ///< samples it should have
+};
+
+struct Slot {
+  Buffer memory;                     ///< samples one after the other
+  std::vector<std::int64_t> labels;
+  Ticket ticket;
+  std::int64_t valid = 0;            ///< samples that are there, once finished
+  std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet
+  std::atomic<std::uint32_t> ready{0};   ///< 1: finished, and with the consumer until it is freed
+  std::atomic<std::uint32_t> freed{1};   ///< orders the consumer's last read before the next write
+
+  std::mutex failing;                    ///< guards what follows; touched only when a sample fails
+  std::vector<std::int64_t> failed;      ///< places in the batch of samples left out
+  std::exception_ptr error;              ///< of the first place that failed (on_error=fail)
+  std::int64_t error_place = -1;
+};
+
+/// Waits for and announces a change of a slot's `ready`. One consumer, many workers.
+class Doorbell {
+ public:
+  /// Returns once `ready` is 1 or one of the flags is set (`outer` may be null; it is only looked
+  /// at every 100 ms, as nobody rings for it).
+  void wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
+            const std::atomic<bool>* outer);
+  /// Sets `ready` and wakes the consumer if it sleeps.
+  void ring(std::atomic<std::uint32_t>& ready);
+  /// Wakes the consumer, whatever it waits for.
+  void ring_all(std::vector<Slot>& slots);
+
+ private:
+  std::atomic<bool> sleeping_{false};
+};
+
+}  // namespace millrace

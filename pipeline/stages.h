@@ -1,0 +1,89 @@
+// What is done to a run of samples: read, decode, augment, store. The same functions serve the
+// graph's workers and, with workers=0, the consumer's own thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "pipeline/clock.h"
+#include "pipeline/decoder.h"
+#include "pipeline/loader.h"
+#include "pipeline/slots.h"
+
+namespace millrace {
+
+enum class Stage { read, decode, augment };
+inline constexpr std::size_t kStageCount = 3;
+
+/// Samples [first, first + count) of one batch: the unit that a worker takes.
+struct Run {
+  std::size_t slot = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// One stage's records of one worker.
+struct StageRecord {
+  std::uint64_t calls = 0;
+  Clock::Ticks ticks = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A worker's memory and records, leased for the length of a run (never thread_local: a thread may
+/// serve several loaders). One cache line apart from the next.
+struct alignas(64) Worker {
+  Buffer bytes;  ///< of one encoded sample
+  DecodeScratch decode;
+  std::unique_ptr<Transform::Scratch> transform;
+  std::vector<Sample> samples;  ///< of a run, borrowed (not encoded)
+  std::vector<std::uint64_t> indices;
+
+  std::atomic<bool> leased{false};
+  std::mutex reading;  ///< the records, against stats(); held for a few additions a run
+  StageRecord records[kStageCount];
+  std::uint64_t runs = 0;
+  Clock::Ticks sampled_ticks = 0;   ///< of the runs whose CPU time was taken as well
+  std::int64_t sampled_cpu_ns = 0;
+};
+
+class Stages {
+ public:
+  Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
+         const LoaderOptions& options);
+
+  /// Carries out a run; ends early once `stop` is set. What fails is handled as on_error says.
+  void work(const Run& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop);
+  /// Closes the gaps that samples left out have made and counts what is there.
+  void finish(Slot& slot) const;
+
+  const Reader& reader() const { return *reader_; }
+  const Transform& transform() const { return *transform_; }
+  std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
+  /// Measured time a sample, in ticks; 0 before the first run has ended.
+  Clock::Ticks cost() const { return cost_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Recorder;
+
+  void work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+                const std::atomic<bool>& stop);
+  void work_encoded(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+                    const std::atomic<bool>& stop);
+  void encoded_sample(std::uint64_t index, std::int64_t place, Slot& slot, Worker& worker,
+                      Recorder& recorder);
+  void failure(std::uint64_t index, std::int64_t place, Slot& slot, const std::string& reason);
+  void leave_out(std::int64_t place, Slot& slot);
+  std::byte* place_of(Slot& slot, std::int64_t place) const;
+
+  std::shared_ptr<const Reader> reader_;
+  std::shared_ptr<const Transform> transform_;
+  const LoaderOptions& options_;
+  std::mutex quarantining_;
+  std::atomic<std::uint64_t> failed_{0};
+  std::atomic<Clock::Ticks> cost_{0};
+};
+
+}  // namespace millrace

@@ -1,0 +1,128 @@
+// PNG, BMP, WebP and TIFF through OpenCV, as a plugin: a program that meets only JPEG never loads
+// OpenCV and what hangs on it.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <opencv2/core/utility.hpp>
+#include <opencv2/core/utils/logger.hpp>
+#include <opencv2/imgcodecs.hpp>
+#include <opencv2/imgproc.hpp>
+
+#include "plugins/imgcodecs/headers.h"
+#include "plugins/millrace.h"
+
+namespace imgcodecs {
+namespace {
+
+/// One format: how its bytes start, and where its size stands.
+struct Format {
+  const char* name;
+  const char* help;
+  int (*sniff)(const std::uint8_t* bytes, std::size_t size);
+  ReadHeader read_header;
+};
+
+bool has(const std::uint8_t* bytes, std::size_t size, std::size_t at, const char* text,
+         std::size_t length) {
+  return size >= at + length && std::memcmp(bytes + at, text, length) == 0;
+}
+
+constexpr Format kPng{"png", "PNG; transparency is dropped, 16 bits become 8",
+                      [](const std::uint8_t* b, std::size_t n) -> int {
+                        return has(b, n, 0, "\x89PNG\r\n\x1a\n", 8);
+                      },
+                      png_header};
+constexpr Format kBmp{"bmp", "Windows bitmap",
+                      [](const std::uint8_t* b, std::size_t n) -> int {
+                        return n >= 18 && has(b, n, 0, "BM", 2) && b[15] == 0 && b[16] == 0;
+                      },
+                      bmp_header};
+constexpr Format kWebp{"webp", "WebP, lossy and lossless, no animation",
+                       [](const std::uint8_t* b, std::size_t n) -> int {
+                         return has(b, n, 0, "RIFF", 4) && has(b, n, 8, "WEBP", 4);
+                       },
+                       webp_header};
+constexpr Format kTiff{"tiff", "TIFF, the first picture of the file",
+                       [](const std::uint8_t* b, std::size_t n) -> int {
+                         return has(b, n, 0, "II*\0", 4) || has(b, n, 0, "MM\0*", 4);
+                       },
+                       tiff_header};
+
+/// OpenCV keeps no state from image to image; the host only needs something that is not null.
+void* create() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    cv::setNumThreads(0);  // its threads could steal another sample's work
+    cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
+  });
+  static char nothing;
+  return &nothing;
+}
+
+void destroy(void*) {}
+
+template <const Format& format>
+millrace_status fail(const char* reason, char* error, std::size_t error_size) {
+  std::snprintf(error, error_size, "%s: %s", format.name, reason);
+  return 1;
+}
+
+template <const Format& format>
+millrace_status header(void*, const std::uint8_t* bytes, std::size_t size,
+                       millrace_image_header* out, char* error, std::size_t error_size) {
+  const char* reason = format.read_header(bytes, size, *out);
+  return reason == nullptr ? 0 : fail<format>(reason, error, error_size);
+}
+
+template <const Format& format>
+millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size, std::uint32_t channels,
+                       std::uint8_t* pixels, std::size_t row_bytes, char* error,
+                       std::size_t error_size) try {
+  if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    return fail<format>("a file of 2 GiB or more", error, error_size);
+  millrace_image_header expected{};
+  if (const char* reason = format.read_header(bytes, size, expected))
+    return fail<format>(reason, error, error_size);
+
+  const cv::Mat file(1, static_cast<int>(size), CV_8UC1, const_cast<std::uint8_t*>(bytes));
+  const int mode = channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR;
+  const cv::Mat image = cv::imdecode(file, mode | cv::IMREAD_IGNORE_ORIENTATION);
+  if (image.empty()) return fail<format>("damaged or cut short", error, error_size);
+  // `pixels` has room for what the header says, so anything else must not be written.
+  if (image.cols != static_cast<int>(expected.width) ||
+      image.rows != static_cast<int>(expected.height))
+    return fail<format>("its header and its pixels disagree on the size", error, error_size);
+
+  cv::Mat out(image.rows, image.cols, channels == 1 ? CV_8UC1 : CV_8UC3, pixels, row_bytes);
+  if (channels == 1)
+    image.copyTo(out);
+  else
+    cv::cvtColor(image, out, cv::COLOR_BGR2RGB);
+  return 0;
+} catch (const std::exception& exception) {
+  return fail<format>(exception.what(), error, error_size);
+}
+
+template <const Format& format>
+constexpr millrace_decoder kDecoder{sizeof(millrace_decoder), format.name,    format.help,
+                                    format.sniff,             create,         destroy,
+                                    header<format>,           decode<format>};
+
+constexpr const millrace_decoder* kDecoders[] = {&kDecoder<kPng>, &kDecoder<kBmp>, &kDecoder<kWebp>,
+                                                 &kDecoder<kTiff>};
+
+}  // namespace
+}  // namespace imgcodecs
+
+extern "C" const millrace_plugin_table millrace_plugin = {
+    MILLRACE_MAGIC,
+    MILLRACE_ABI_MAJOR,
+    MILLRACE_ABI_MINOR,
+    sizeof(millrace_plugin_table),
+    "imgcodecs",
+    "0.1.0 (OpenCV " CV_VERSION ")",
+    "Apache-2.0",
+    imgcodecs::kDecoders,
+    sizeof(imgcodecs::kDecoders) / sizeof(imgcodecs::kDecoders[0])};

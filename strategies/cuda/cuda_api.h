@@ -1,0 +1,15 @@
+// What libmillrace_cuda.so exports: plain C functions, found by dlsym, so that a machine without
+// CUDA's libraries never has to load them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+/// Number of devices that can be used. Where that is 0, `reason` says why (cut to `capacity`).
+int millrace_cuda_device_count(char* reason, std::size_t capacity);
+/// "NVIDIA H200", for 0 <= device < count; cut to `capacity`.
+void millrace_cuda_device_name(int device, char* name, std::size_t capacity);
+/// Most bytes that tensors held on the device at one time.
+std::uint64_t millrace_cuda_peak_bytes(int device);
+}

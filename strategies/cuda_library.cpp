@@ -1,0 +1,59 @@
+// dlopen and dlsym behind CudaLibrary.
+#include "strategies/cuda_library.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include "pipeline/error.h"
+#include "strategies/cuda/cuda_api.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kLibrary = "libmillrace_cuda.so";
+constexpr const char* kHint = "set train.device=cpu, or see what millrace doctor says about CUDA";
+
+/// The function called `name`, as the type of its declaration in cuda_api.h.
+template <class Function>
+Function* symbol(void* library, const char* name) {
+  void* const address = dlsym(library, name);
+  if (address == nullptr)
+    throw DeviceError(std::string(kLibrary) + " is of another version: it lacks " + name,
+                      "build millrace again");
+  return reinterpret_cast<Function*>(address);
+}
+
+}  // namespace
+
+CudaLibrary CudaLibrary::load(const std::string& wanted, int index) {
+  const std::string where = "train.device=" + wanted + ": ";
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    throw DeviceError(
+        where + "the CUDA module cannot be loaded: " + (reason == nullptr ? kLibrary : reason),
+        kHint);
+  }
+  std::array<char, 256> reason{};
+  const int count = symbol<decltype(millrace_cuda_device_count)>(
+      library, "millrace_cuda_device_count")(reason.data(), reason.size());
+  if (count == 0) throw DeviceError(where + "no CUDA device: " + reason.data(), kHint);
+  if (index >= count)
+    throw DeviceError(where + "there are only " + std::to_string(count) + " CUDA devices",
+                      "the last one is cuda:" + std::to_string(count - 1));
+  return CudaLibrary(library, index);
+}
+
+std::string CudaLibrary::device_name() const {
+  std::array<char, 256> name{};
+  symbol<decltype(millrace_cuda_device_name)>(library_, "millrace_cuda_device_name")(
+      index_, name.data(), name.size());
+  return name.data();
+}
+
+std::uint64_t CudaLibrary::peak_bytes() const {
+  return symbol<decltype(millrace_cuda_peak_bytes)>(library_, "millrace_cuda_peak_bytes")(index_);
+}
+
+}  // namespace millrace

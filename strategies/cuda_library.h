@@ -1,0 +1,29 @@
+// The way to CUDA: loads libmillrace_cuda.so, or says in one line what is missing. Free of
+// LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace millrace {
+
+class CudaLibrary {
+ public:
+  /// Loads the module and checks that device `index` is there. Must run before the first torch call
+  /// of the process, as torch asks once whether there is CUDA. `wanted` is train.device as given.
+  /// Throws DeviceError.
+  static CudaLibrary load(const std::string& wanted, int index);
+
+  std::string device_name() const;
+  /// Most bytes that tensors held on the device at one time.
+  std::uint64_t peak_bytes() const;
+
+ private:
+  CudaLibrary(void* library, int index) : library_(library), index_(index) {}
+
+  void* library_;  ///< never unloaded: torch keeps pointers into it
+  int index_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,50 @@
+#include "strategies/simulated.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+#include <ctime>
+#include <limits>
+
+#include "pipeline/error.h"
+
+namespace millrace {
+namespace {
+
+class Simulated final : public Strategy {
+ public:
+  explicit Simulated(double update_ms) : update_ms_(update_ms) {
+    // The kernel may round a sleep up by 50 µs to save wake-ups; a device does not.
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  }
+
+  void step(Batch batch, SpanClock& spans) override {
+    spans.enter(Span::device_wait);
+    const std::int64_t deadline = Clock::steady_ns() + static_cast<std::int64_t>(update_ms_ * 1e6);
+    batch.release();  // a real device has copied it by now
+    const timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
+    }
+  }
+  std::optional<double> last_loss() override { return std::nullopt; }
+  double take_train_loss() override { return std::numeric_limits<double>::quiet_NaN(); }
+  std::optional<Evaluation> evaluate(Loader&) override { return std::nullopt; }
+  void save(const std::filesystem::path&) override {
+    throw RunError("a simulated device has no weights to save");
+  }
+  std::string parameters_hash() override { return {}; }
+  std::uint64_t parameter_count() const override { return 0; }
+  std::uint64_t peak_device_bytes() override { return 0; }
+  std::string device() const override { return fmt::format("simulated ({} ms a step)", update_ms_); }
+
+ private:
+  double update_ms_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_simulated(double update_ms) {
+  return std::make_unique<Simulated>(update_ms);
+}
+
+}  // namespace millrace

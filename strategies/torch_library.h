@@ -1,0 +1,19 @@
+// Opens the library with everything that needs LibTorch, when a model is to be run. Loading it
+// costs 113 MB and half a second; commands that need no model never do.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "strategies/strategy.h"
+
+namespace millrace {
+
+/// The strategy for one device. Throws DeviceError when this build has no LibTorch, or when the
+/// device is not there.
+std::unique_ptr<Strategy> make_single(const StrategyOptions& options);
+
+/// "2.11.0", loading LibTorch; throws DeviceError without one.
+std::string torch_version();
+
+}  // namespace millrace

@@ -1,0 +1,147 @@
+#include "study/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "pipeline/error.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void cannot_write(const fs::path& file, int error) {
+  throw RunError(fmt::format("{} cannot be written: {}", file.string(), std::strerror(error)),
+                 error == ENOSPC || error == EDQUOT ? "make room, or put the run elsewhere: --run DIR"
+                                                    : "choose another place: --run DIR");
+}
+
+/// Makes room at `path`; returns where an earlier run went.
+fs::path move_aside(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  if (!fs::is_directory(path, error))
+    throw UsageError(fmt::format("--run {}: there is a file of that name", path.string()),
+                     "choose another directory");
+  if (fs::is_empty(path, error)) return {};
+  if (!fs::exists(path / "config.toml", error) && !fs::exists(path / "sweep.json", error))
+    throw UsageError(fmt::format("--run {}: the folder holds something that is not a run", path.string()),
+                     "choose another directory, or empty it");
+  for (int n = 1;; ++n) {
+    fs::path to = path;
+    to += fmt::format(".{}", n);
+    if (fs::exists(to, error)) continue;
+    fs::rename(path, to, error);
+    if (error) cannot_write(path, error.value());
+    return to;
+  }
+}
+
+}  // namespace
+
+void write_file(const fs::path& file, const std::string& text) {
+  fs::path temporary = file;
+  temporary += ".tmp";
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) cannot_write(file, errno);
+  std::size_t done = 0;
+  int error = 0;
+  while (error == 0 && done < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0) {
+      if (errno != EINTR) error = errno;
+    } else {
+      done += static_cast<std::size_t>(n);
+    }
+  }
+  if (error == 0 && fsync(fd) != 0) error = errno;
+  ::close(fd);
+  if (error == 0 && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    cannot_write(file, error);
+  }
+}
+
+fs::path new_run_path(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  const std::string base = fmt::format("runs/{}-{}", name, stamp);
+  fs::path path = base;
+  std::error_code ignored;
+  for (int n = 2; fs::exists(path, ignored); ++n) path = fmt::format("{}-{}", base, n);
+  return path;
+}
+
+RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path_(std::move(path)) {
+  while (path_.has_relative_path() && !path_.has_filename()) path_ = path_.parent_path();
+  moved_aside_ = move_aside(path_);
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) cannot_write(path_, error.value());
+  write_file(path_ / "config.toml", config_toml);
+}
+
+RunDirectory::File RunDirectory::open(const char* name) const {
+  const fs::path file = path_ / name;
+  File opened(std::fopen(file.c_str(), "we"));
+  if (opened == nullptr) cannot_write(file, errno);
+  return opened;
+}
+
+void RunDirectory::write(File& file, const char* name, const std::string& text, bool flush) {
+  errno = 0;
+  const bool good = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
+                    (!flush || std::fflush(file.get()) == 0);
+  if (!good) cannot_write(path_ / name, errno);
+}
+
+void RunDirectory::step(const StepRecord& record) {
+  if (steps_ == nullptr) {
+    steps_ = open("steps.csv");
+    std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
+    for (const auto name : kSpanNames) header += fmt::format(",{}", name);
+    write(steps_, "steps.csv", header + "\n", false);
+  }
+  const SpanSeconds seconds(record.ticks);
+  fmt::memory_buffer row;
+  auto out = std::back_inserter(row);
+  fmt::format_to(out, "{},{},{:.9f},{:.9f},{:.9f},{},", record.epoch, record.step, seconds.load,
+                 seconds.update, seconds.other, record.images);
+  if (record.loss) fmt::format_to(out, "{:.9g}", *record.loss);
+  for (const double span : seconds.each) fmt::format_to(out, ",{:.9f}", span);
+  row.push_back('\n');
+  const auto now = std::chrono::steady_clock::now();
+  const bool flush = now - flushed_ > std::chrono::seconds(1);
+  if (flush) flushed_ = now;
+  write(steps_, "steps.csv", fmt::to_string(row), flush);
+}
+
+void RunDirectory::epoch(const nlohmann::ordered_json& line) {
+  if (metrics_ == nullptr) metrics_ = open("metrics.jsonl");
+  write(metrics_, "metrics.jsonl", line.dump() + "\n", true);
+}
+
+void RunDirectory::quarantine(const nlohmann::ordered_json& line) {
+  const std::lock_guard lock(quarantining_);
+  if (quarantine_ == nullptr) quarantine_ = open("quarantine.jsonl");
+  write(quarantine_, "quarantine.jsonl", line.dump() + "\n", true);
+}
+
+void RunDirectory::summary(const nlohmann::ordered_json& summary) {
+  if (steps_ != nullptr) write(steps_, "steps.csv", "", true);
+  steps_.reset();
+  write_file(path_ / "summary.json", summary.dump(2) + "\n");
+}
+
+}  // namespace millrace

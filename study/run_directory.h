@@ -1,0 +1,60 @@
+// A run directory: what a run leaves behind, readable while it goes on and after it was killed.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "pipeline/spans.h"
+
+namespace millrace {
+
+class RunDirectory {
+ public:
+  /// Makes `path` and writes config.toml. An earlier run that stands there is moved aside to
+  /// path.1, path.2 ...; a folder that holds something else is refused (UsageError). Throws
+  /// RunError when it cannot be written.
+  RunDirectory(std::filesystem::path path, const std::string& config_toml);
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Where an earlier run was moved to; empty if there was none.
+  const std::filesystem::path& moved_aside() const { return moved_aside_; }
+
+  /// A row of steps.csv.
+  void step(const StepRecord& record);
+  /// A line of metrics.jsonl, flushed.
+  void epoch(const nlohmann::ordered_json& line);
+  /// A line of quarantine.jsonl, flushed; from any thread.
+  void quarantine(const nlohmann::ordered_json& line);
+  /// summary.json, whole or not at all. Ends steps.csv.
+  void summary(const nlohmann::ordered_json& summary);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  using File = std::unique_ptr<std::FILE, Close>;
+
+  File open(const char* name) const;
+  void write(File& file, const char* name, const std::string& text, bool flush);
+
+  std::filesystem::path path_;
+  std::filesystem::path moved_aside_;
+  File steps_;
+  File metrics_;
+  File quarantine_;
+  std::mutex quarantining_;
+  std::chrono::steady_clock::time_point flushed_;
+};
+
+/// runs/NAME-YYYYmmdd-HHMMSS, with -2, -3 ... where that is taken.
+std::filesystem::path new_run_path(const std::string& name);
+
+/// Writes a file whole or not at all: to a temporary name, synced, renamed. Throws RunError.
+void write_file(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace millrace

@@ -1,0 +1,86 @@
+// Who sees LibTorch must not see fmt: the wheel ships fmt's headers, newer than the system's, so
+// the same include line would mean another library there. Follows every include of ours from
+// models/, strategies/ and this folder.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSource = MILLRACE_SOURCE_DIR;
+
+/// Include names of a file as written: "pipeline/error.h", "torch/torch.h".
+std::vector<std::string> includes_of(const fs::path& file) {
+  static const std::regex line_of(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  std::vector<std::string> names;
+  std::ifstream in(file);
+  std::smatch match;
+  for (std::string line; std::getline(in, line);)
+    if (std::regex_search(line, match, line_of)) names.push_back(match[1]);
+  return names;
+}
+
+/// All names that `file` includes, through files of ours.
+std::set<std::string> reach_of(const fs::path& file) {
+  std::set<std::string> seen;
+  std::vector<fs::path> open{file};
+  while (!open.empty()) {
+    const fs::path next = open.back();
+    open.pop_back();
+    for (const std::string& name : includes_of(next))
+      if (seen.insert(name).second && fs::exists(kSource / name)) open.push_back(kSource / name);
+  }
+  return seen;
+}
+
+bool is_in(const std::string& name, std::initializer_list<const char*> folders) {
+  for (const char* folder : folders)
+    if (name.starts_with(folder)) return true;
+  return false;
+}
+
+/// Files of models/, strategies/ and tests/torch/.
+std::vector<fs::path> sources() {
+  std::vector<fs::path> files;
+  for (const char* room : {"models", "strategies", "tests/torch"})
+    for (const auto& entry : fs::recursive_directory_iterator(kSource / room))
+      if (entry.path().extension() == ".h" || entry.path().extension() == ".cpp")
+        files.push_back(entry.path());
+  return files;
+}
+
+TEST(IncludeRule, WhoSeesTorchDoesNotSeeFmt) {
+  int with_torch = 0;
+  for (const fs::path& file : sources()) {
+    const std::set<std::string> reach = reach_of(file);
+    bool torch = false;
+    std::string fmt;
+    for (const std::string& name : reach) {
+      torch |= is_in(name, {"torch/", "ATen/", "c10/"});
+      if (is_in(name, {"fmt/"})) fmt = name;
+    }
+    with_torch += torch;
+    EXPECT_TRUE(!torch || fmt.empty()) << file << " sees LibTorch and " << fmt;
+  }
+  EXPECT_GE(with_torch, 8) << "the rule looks at nothing";
+}
+
+TEST(IncludeRule, ModelsAndTheirStrategiesNeverNameFmt) {
+  for (const fs::path& file : sources()) {
+    const bool torch_free_room = file.parent_path().filename() == "strategies";
+    if (torch_free_room) continue;  // the trainer lives there too; the test above tells them apart
+    for (const std::string& name : includes_of(file))
+      EXPECT_FALSE(is_in(name, {"fmt/"})) << file << " includes " << name;
+  }
+}
+
+}  // namespace
+}  // namespace millrace

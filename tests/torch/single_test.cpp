@@ -1,0 +1,244 @@
+// The single strategy: its losses are PyTorch's (contract L1), its sums exact, its refusals clear.
+#include "strategies/single.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "models/weights.h"
+#include "pipeline/error.h"
+#include "tests/torch/formula.h"
+#include "tests/torch/temp_folder.h"
+
+namespace millrace {
+namespace {
+
+using test::formula;
+using test::formula_loader;
+using test::TempFolder;
+
+nlohmann::json golden() {
+  std::ifstream in(MILLRACE_SOURCE_DIR "/tests/golden/lenet_losses.json");
+  return nlohmann::json::parse(in);
+}
+
+/// The weights that the golden losses start from.
+void fill_by_formula(torch::nn::Module& model) {
+  const torch::NoGradGuard no_grad;
+  auto parameters = model.named_parameters().pairs();
+  std::sort(parameters.begin(), parameters.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::uint32_t salt = 0; salt < parameters.size(); ++salt) {
+    torch::Tensor& parameter = parameters[salt].second;
+    torch::Tensor values = torch::empty(parameter.sizes());
+    float* const value = values.data_ptr<float>();
+    for (std::uint32_t i = 0; i < parameter.numel(); ++i) value[i] = formula(i, salt, 0.25f);
+    parameter.copy_(values);
+  }
+}
+
+StrategyOptions options_of(const nlohmann::json& run) {
+  StrategyOptions options;
+  options.model = run["model"];
+  options.channels = run["channels"];
+  options.input = {run["side"], run["side"]};
+  options.lr = run["lr"];
+  options.momentum = run["momentum"];
+  options.weight_decay = run["weight_decay"];
+  options.nesterov = run["nesterov"];
+  return options;
+}
+
+SampleSpec spec_of(const StrategyOptions& options) {
+  return {options.input, options.channels, options.dtype, Layout::chw};
+}
+
+StrategyOptions mnist_options() {
+  StrategyOptions options;
+  options.input = {28, 28};
+  options.momentum = 0.9;
+  return options;
+}
+
+class GoldenLosses : public ::testing::TestWithParam<int> {};
+
+TEST_P(GoldenLosses, FollowPyTorchs) {
+  const auto all = golden();
+  const auto run = all["cases"][static_cast<std::size_t>(GetParam())];
+  const StrategyOptions options = options_of(run);
+  Single single(options);
+  fill_by_formula(single.model());
+  Loader loader = formula_loader(spec_of(options), all["samples"], all["batch"], all["epochs"]);
+  SpanClock spans(Clock::now());
+  double weighted = 0;
+  std::int64_t samples = 0;
+  for (const double expected : run["losses"]) {
+    Batch batch = loader.next();
+    ASSERT_TRUE(batch);
+    const std::int64_t count = batch.count();
+    single.step(std::move(batch), spans);
+    const double loss = single.last_loss().value();
+    EXPECT_NEAR(loss, expected, 1e-6 * expected);
+    weighted += loss * static_cast<double>(count);
+    samples += count;
+  }
+  EXPECT_FALSE(loader.next());
+  EXPECT_DOUBLE_EQ(single.take_train_loss(), weighted / static_cast<double>(samples));
+  EXPECT_TRUE(std::isnan(single.take_train_loss()));
+
+  Loader once = formula_loader(spec_of(options), all["samples"], 50);
+  const Evaluation evaluation = single.evaluate(once).value();
+  EXPECT_EQ(evaluation.images, all["samples"]);
+  EXPECT_EQ(evaluation.top5, run["evaluation"]["top5"]);
+  const double loss_sum = run["evaluation"]["loss_sum"];
+  EXPECT_NEAR(evaluation.loss_sum, loss_sum, 1e-5 * loss_sum);
+  std::uint64_t top1 = 0;
+  std::uint64_t cells = 0;
+  for (std::size_t label = 0; label < evaluation.confusion.size(); ++label) {
+    top1 += evaluation.confusion[label][label];
+    for (const std::uint64_t cell : evaluation.confusion[label]) cells += cell;
+  }
+  EXPECT_EQ(top1, run["evaluation"]["top1"]);
+  EXPECT_EQ(cells, all["samples"]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, GoldenLosses, ::testing::Range(0, 4));
+
+TEST(Single, EntersTheSpansOfAStepAndStaysInTheLast) {
+  Single single(mnist_options());
+  Loader loader = formula_loader(spec_of(mnist_options()), 64, 64);
+  SpanClock spans(Clock::now());
+  spans.enter(Span::load);
+  Batch batch = loader.next();
+  const Clock::Ticks before = Clock::now();
+  single.step(std::move(batch), spans);
+  EXPECT_EQ(spans.current(), Span::step);
+  const Span last = spans.enter(Span::log);
+  EXPECT_EQ(last, Span::step);
+  Clock::Ticks update = 0;
+  for (std::size_t i = 0; i < kSpanCount; ++i)
+    if (is_update(static_cast<Span>(i))) update += spans.ticks()[i];
+  EXPECT_LE(update, spans.since() - before);
+  EXPECT_GT(update, (spans.since() - before) * 9 / 10);
+  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(Span::forward)], 0);
+  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(Span::backward)], 0);
+}
+
+TEST(Single, SameSeedSameParametersAnotherSeedOthers) {
+  StrategyOptions options = mnist_options();
+  options.seed = 5;
+  const std::string first = Single(options).parameters_hash();
+  EXPECT_EQ(Single(options).parameters_hash(), first);
+  options.seed = 6;
+  EXPECT_NE(Single(options).parameters_hash(), first);
+}
+
+TEST(Single, StartsFromSavedWeights) {
+  const TempFolder folder;
+  StrategyOptions options = mnist_options();
+  Single single(options);
+  Loader loader = formula_loader(spec_of(options), 64, 64);
+  SpanClock spans(Clock::now());
+  single.step(loader.next(), spans);
+  single.save(folder / "w.safetensors");
+  options.seed = 99;
+  options.weights = (folder / "w.safetensors").string();
+  EXPECT_EQ(Single(options).parameters_hash(), single.parameters_hash());
+}
+
+TEST(Single, EvaluationChangesNoParameterAndWorksWithFewClasses) {
+  StrategyOptions options = mnist_options();
+  options.classes = 3;
+  Single single(options);
+  const std::string before = single.parameters_hash();
+  Loader loader = formula_loader(spec_of(options), 33, 16, 1, 3);
+  const Evaluation evaluation = single.evaluate(loader).value();
+  EXPECT_EQ(single.parameters_hash(), before);
+  EXPECT_EQ(evaluation.images, 33u);
+  EXPECT_EQ(evaluation.top5, 33u);
+  EXPECT_EQ(evaluation.confusion.size(), 3u);
+}
+
+TEST(Single, TellsWhatItIs) {
+  Single single(mnist_options());
+  EXPECT_EQ(single.parameter_count(), 61'706u);
+  EXPECT_EQ(single.device(), "cpu (1 thread)");
+  EXPECT_EQ(single.peak_device_bytes(), 0u);
+  EXPECT_FALSE(single.last_loss().has_value());
+  EXPECT_EQ(std::string(millrace_torch_version()).substr(0, 2), "2.");
+}
+
+/// The message and hint with which the options are refused by an `E`.
+template <class E>
+std::string refusal(const StrategyOptions& options) {
+  try {
+    const std::unique_ptr<Strategy> strategy(millrace_make_single(&options));
+    return "not refused";
+  } catch (const E& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+}
+
+TEST(Single, RefusesOptionsThatNoModelCanFollow) {
+  StrategyOptions options = mnist_options();
+  options.dtype = DType::u8;
+  EXPECT_EQ(refusal<UsageError>(options),
+            "model.name=lenet5 takes f32, the batches are u8 | set output.dtype=f32");
+  options = mnist_options();
+  options.input = {8, 8};
+  EXPECT_EQ(refusal<UsageError>(options).find("takes images of at least 12x12 pixels"), 18u);
+  options = mnist_options();
+  options.momentum = 0;
+  options.nesterov = true;
+  EXPECT_NE(refusal<UsageError>(options).find("train.nesterov=true needs a momentum"),
+            std::string::npos);
+  for (const char* device : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:999", ""}) {
+    options = mnist_options();
+    options.device = device;
+    EXPECT_NE(refusal<UsageError>(options).find("there is no such device"), std::string::npos)
+        << device;
+  }
+}
+
+TEST(Single, RefusesBatchesOfAnotherSize) {
+  Single single(mnist_options());
+  Loader loader = formula_loader({{32, 32}, 1, DType::f32, Layout::chw}, 4, 4);
+  SpanClock spans(Clock::now());
+  try {
+    single.step(loader.next(), spans);
+    FAIL() << "took 32x32";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("was built for 1x28x28 f32 samples"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Single, LabelsBeyondTheClassesAreOneLine) {
+  StrategyOptions options = mnist_options();
+  options.classes = 3;
+  Single single(options);
+  Loader loader = formula_loader(spec_of(options), 8, 8);
+  SpanClock spans(Clock::now());
+  try {
+    single.step(loader.next(), spans);
+    FAIL() << "took label 7 of 3 classes";
+  } catch (const RunError& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+  }
+}
+
+TEST(Single, WithoutCudaItSaysWhatIsMissing) {
+  StrategyOptions options = mnist_options();
+  options.device = "cuda";
+  const std::string what = refusal<DeviceError>(options);
+  if (what == "not refused") GTEST_SKIP() << "there is a GPU";
+  EXPECT_EQ(what.find("train.device=cuda: "), 0u) << what;
+  EXPECT_NE(what.find("set train.device=cpu"), std::string::npos) << what;
+}
+
+}  // namespace
+}  // namespace millrace

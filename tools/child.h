@@ -1,0 +1,19 @@
+// Runs this program again as a child process.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+struct ChildResult {
+  int exit_code = 0;     ///< 128 + N after signal N
+  std::string last_line; ///< the last line it wrote, for messages
+};
+
+/// millrace ARGUMENTS, its stdout and stderr in `log`. Passes SIGTERM on when this process is
+/// interrupted. Throws RunError when the child cannot be started.
+ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log);
+
+}  // namespace millrace

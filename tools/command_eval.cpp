@@ -1,0 +1,89 @@
+// millrace eval: what a trained model can do.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "strategies/checkpoint.h"
+#include "tools/commands.h"
+#include "tools/console.h"
+#include "tools/interrupt.h"
+#include "tools/pipeline_setup.h"
+#include "tools/strategy_setup.h"
+#include "tools/train_records.h"
+
+namespace millrace {
+namespace {
+
+struct Arguments {
+  std::string what;
+  std::vector<std::string> overrides;
+};
+
+std::string confusion_table(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+  std::vector<std::vector<std::string>> rows{{"label \\ predicted"}};
+  for (const auto& name : classes) rows[0].push_back(name);
+  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) {
+    rows.push_back({classes[i]});
+    for (const std::uint64_t count : evaluation.confusion[i]) rows.back().push_back(std::to_string(count));
+  }
+  return to_table(rows);
+}
+
+Exit evaluate(const Arguments& arguments) {
+  std::vector<std::string> texts{find_config(arguments.what).string()};
+  texts.push_back("model.weights=" + find_weights(arguments.what).string());
+  for (const auto& text : arguments.overrides) texts.push_back(text);
+  const Recipe recipe = load_recipe(texts);
+  if (is_simulated(recipe))
+    throw UsageError("the run had a simulated device: there is no model to evaluate");
+
+  const auto reader = open_data(recipe, recipe.text("eval.split"));
+  const auto plan = make_plan(recipe, recipe.eval_augment(), *reader);
+  const auto strategy = make_strategy(recipe, *reader, plan->output());
+  LoaderOptions options = eval_loader_options(recipe, *reader);
+  options.stop = &interrupted();
+  Loader loader(reader, plan, options);
+  const auto evaluation = strategy->evaluate(loader);
+  if (interrupted()) throw Error(Exit::interrupted, "interrupted: nothing to report");
+
+  const auto& classes = reader->info().classes;
+  auto json = to_json(*evaluation, classes);
+  if (verbosity().json) {
+    nlohmann::ordered_json document{{"command", "eval"},
+                                    {"weights", recipe.text("model.weights")},
+                                    {"dataset", reader->info().path},
+                                    {"split", reader->info().split}};
+    document.update(json);
+    document["confusion"] = evaluation->confusion;
+    document["parameters_hash"] = strategy->parameters_hash();
+    fmt::print("{}\n", document.dump(2));
+    return Exit::done;
+  }
+  fmt::print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
+             recipe.text("model.weights"), with_commas(static_cast<double>(evaluation->images)),
+             reader->info().split, reader->info().path, json["test_loss"].get<double>(),
+             100 * json["top1"].get<double>(), 100 * json["top5"].get<double>());
+  std::vector<std::vector<std::string>> rows{{"class", "accuracy"}};
+  for (const auto& [name, accuracy] : json["per_class"].items())
+    rows.push_back({name, accuracy.is_number() ? fmt::format("{:.2f}%", 100 * accuracy.get<double>()) : "-"});
+  fmt::print("{}", to_table(rows));
+  if (classes.size() <= 20) fmt::print("\n{}", confusion_table(*evaluation, classes));
+  return Exit::done;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Command& chosen) {
+  auto* command = app.add_subcommand("eval", "top-1, top-5, loss, per-class accuracy, confusion");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("what", arguments->what, "RUN directory, checkpoint folder or .safetensors file")
+      ->required();
+  command->add_option("overrides", arguments->overrides, "key=value changes to the run's recipe");
+  add_common(*command);
+  command->footer("Example:\n  millrace eval runs/real data.path=data/digits");
+  command->callback([arguments, &chosen] {
+    chosen = [arguments](const ProgramStart&) { return evaluate(*arguments); };
+  });
+}
+
+}  // namespace millrace

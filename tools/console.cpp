@@ -1,0 +1,103 @@
+#include "tools/console.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace millrace {
+namespace {
+
+/// Characters on the screen, not bytes.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+Verbosity& verbosity() {
+  static Verbosity one;
+  return one;
+}
+
+void print_error(const Error& error) {
+  const bool colour = isatty(STDERR_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  fmt::print(stderr, "{}millrace:{} {}\n", colour ? "\033[31m" : "", colour ? "\033[0m" : "",
+             error.what());
+  if (!error.hint().empty()) fmt::print(stderr, "  hint: {}\n", error.hint());
+}
+
+void say(const std::string& text) {
+  if (!verbosity().quiet) fmt::print(stderr, "{}\n", text);
+}
+
+ProgressLine::ProgressLine() : on_(isatty(STDERR_FILENO) != 0 && !verbosity().quiet) {}
+ProgressLine::~ProgressLine() { clear(); }
+
+bool ProgressLine::due() {
+  if (!on_) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_ < std::chrono::milliseconds(100)) return false;
+  last_ = now;
+  return true;
+}
+
+void ProgressLine::show(double done, double total, const std::string& text) {
+  winsize size{};
+  ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+  const std::size_t columns = size.ws_col > 20 ? size.ws_col : 80;
+  std::string line = "[";
+  constexpr int kCells = 24;
+  for (int cell = 0; cell < kCells; ++cell) line += cell * total < done * kCells ? '=' : ' ';
+  line += "] " + text;
+  if (line.size() > columns - 1) line.resize(columns - 1);
+  fmt::print(stderr, "\r{}\033[K", line);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void ProgressLine::clear() {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+  shown_ = false;
+}
+
+std::string to_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (i == 0) {
+        line += fmt::format("{:<{}}", row[i], widths[i]);
+      } else {
+        line += fmt::format("  {:>{}}", row[i], widths[i]);
+      }
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string with_commas(double value) {
+  const std::string digits = fmt::format("{:.0f}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool group_ends = i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0;
+    if (group_ends) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+}  // namespace millrace

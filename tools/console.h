@@ -1,0 +1,50 @@
+// What the program says: errors, progress and small tables.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "pipeline/error.h"
+
+namespace millrace {
+
+/// -q, -v, --json: set once by main().
+struct Verbosity {
+  bool quiet = false;
+  bool verbose = false;
+  bool json = false;
+};
+Verbosity& verbosity();
+
+/// One line, then the hint: "millrace: WHAT" and "  hint: WHAT TO DO".
+void print_error(const Error& error);
+/// A remark on stderr, unless -q.
+void say(const std::string& text);
+
+/// A line on stderr that is written over, on a terminal only.
+class ProgressLine {
+ public:
+  ProgressLine();
+  ~ProgressLine();
+  /// True where a bar is shown at all and the last one is old enough.
+  bool due();
+  /// `done` of `total`, then `text`.
+  void show(double done, double total, const std::string& text);
+  /// Takes the line away, for other output.
+  void clear();
+
+ private:
+  bool on_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+/// Columns aligned: the first to the left, the others to the right.
+std::string to_table(const std::vector<std::vector<std::string>>& rows);
+
+/// 12345.6 -> "12,346".
+std::string with_commas(double value);
+
+}  // namespace millrace

@@ -1,0 +1,15 @@
+// JPEG encoding for generated sets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pipeline/image.h"
+
+namespace millrace {
+
+/// Encodes interleaved RGB as baseline JPEG with 4:2:0 chroma; `quality` 1 to 100. Throws RunError.
+std::vector<std::uint8_t> encode_jpeg(std::span<const std::uint8_t> pixels, Size size, int quality);
+
+}  // namespace millrace

@@ -1,0 +1,86 @@
+#include "tools/data/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "pipeline/error.h"
+#include "pipeline/readers/files.h"
+#include "pipeline/readers/mapped_file.h"
+
+namespace millrace {
+namespace {
+
+/// Removes the temporary file unless it got its final name.
+class Partial {
+ public:
+  explicit Partial(std::string path) : path_(std::move(path)) {}
+  ~Partial() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
+  const char* path() const { return path_.c_str(); }
+  void keep() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
+[[noreturn]] void fail(const std::string& path) {
+  const int error = errno;
+  throw RunError(fmt::format("{}: cannot be written: {}", path, std::strerror(error)),
+                 error == ENOSPC || error == EDQUOT || error == EFBIG
+                     ? "make room, or choose a folder on another disk"
+                     : "check the folder's permissions");
+}
+
+bool holds(const std::string& path, std::span<const std::uint8_t> bytes) {
+  const MappedFile file = MappedFile::map(path);
+  return std::equal(bytes.begin(), bytes.end(), file.bytes().begin(), file.bytes().end());
+}
+
+}  // namespace
+
+std::string partial_name(const std::string& file_name) { return "." + file_name + ".partial"; }
+
+void write_file(const std::string& path, std::span<const std::uint8_t> bytes) {
+  const std::filesystem::path target = path;
+  Partial partial(target.parent_path() / partial_name(target.filename()));
+  const Descriptor file(open(partial.path(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) fail(path);
+  while (!bytes.empty()) {
+    const ssize_t count = write(file.get(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(path);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  if (rename(partial.path(), path.c_str()) != 0) fail(path);
+  partial.keep();
+}
+
+void write_or_match(const std::string& path, std::span<const std::uint8_t> bytes, bool force) {
+  if (!force && exists(path)) {
+    if (holds(path, bytes)) return;
+    throw RunError(fmt::format("{}: is there already, with other contents", path),
+                   "choose another folder, or write over it with --force");
+  }
+  write_file(path, bytes);
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    throw RunError(fmt::format("{}: cannot be made: {}", path, error.message()),
+                   "check the path and its permissions");
+}
+
+}  // namespace millrace

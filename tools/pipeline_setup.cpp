@@ -1,0 +1,109 @@
+#include "tools/pipeline_setup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "pipeline/decoder.h"
+#include "pipeline/error.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Beside the build folder, or under an installation's prefix.
+std::vector<fs::path> recipe_folders() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {folder / "../recipes", folder / "../share/millrace/recipes"};
+}
+
+}  // namespace
+
+Recipe load_recipe(const std::vector<std::string>& arguments) {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  for (const auto& argument : arguments) {
+    if (argument.find('=') != std::string::npos) {
+      overrides.push_back(argument);
+    } else if (recipe.empty()) {
+      recipe = argument;
+    } else {
+      throw UsageError(fmt::format("two recipes: {} and {}", recipe, argument),
+                       "one recipe, then changes to it as key=value");
+    }
+  }
+  return Recipe::load(op_declarations(), recipe, overrides, recipe_folders());
+}
+
+std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split) {
+  DataOptions options;
+  options.reader = recipe.text("data.reader");
+  options.path = recipe.text("data.path");
+  options.split = split;
+  options.classes = static_cast<int>(recipe.integer("model.classes"));
+  if (options.path.empty())
+    throw UsageError("data.path is not set",
+                     "data.path=DIR; `millrace data make digits data/digits` makes a set to start with");
+  return open_reader(options);
+}
+
+std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
+                                      const Reader& reader) {
+  const DatasetInfo& info = reader.info();
+  Source source{info.size, info.channels, info.encoded};
+  if (info.encoded) {  // the first image stands for all; one that leads elsewhere is refused
+    Buffer bytes;
+    DecodeScratch decode;
+    source.channels = 3;
+    const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
+    try {
+      source.size = decode.decode(reader.read(0, bytes).bytes, source.channels, most).size();
+    } catch (const DataError& error) {
+      if (recipe.text("loader.on_error") == "fail")
+        throw DataError(reader.name(0) + ": " + error.what(), error.hint());
+      throw DataError(reader.name(0) + ": " + error.what(),
+                      "the first image shows what comes; mend or remove it");
+    }
+  }
+  OutputOptions output;
+  output.dtype = recipe.text("output.dtype") == "u8" ? DType::u8 : DType::f32;
+  output.layout = recipe.text("output.layout") == "hwc" ? Layout::hwc : Layout::chw;
+  output.mean = recipe.numbers("output.mean");
+  output.std = recipe.numbers("output.std");
+  return std::make_shared<Plan>(
+      chain, source, output,
+      recipe.text("resample") == "stepwise" ? Resample::stepwise : Resample::once);
+}
+
+LoaderOptions loader_options(const Recipe& recipe) {
+  LoaderOptions options;
+  options.workers = static_cast<int>(recipe.integer("loader.workers"));
+  options.batch = recipe.integer("loader.batch");
+  options.prefetch = static_cast<int>(recipe.integer("loader.prefetch"));
+  options.shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
+  options.drop_last = recipe.boolean("loader.drop_last");
+  const std::string& on_error = recipe.text("loader.on_error");
+  options.on_error = on_error == "skip"      ? OnError::skip
+                     : on_error == "replace" ? OnError::replace
+                                             : OnError::fail;
+  options.grain = static_cast<int>(recipe.integer("loader.grain"));
+  options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
+  options.max_pixels = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
+  return options;
+}
+
+LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader) {
+  LoaderOptions options = loader_options(recipe);
+  options.batch = std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
+  options.shuffle = {Shuffle::Kind::none, 0};
+  options.drop_last = false;
+  options.epochs = 1;
+  options.first_batch = 0;
+  return options;
+}
+
+}  // namespace millrace

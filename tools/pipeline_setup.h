@@ -1,0 +1,31 @@
+// From a recipe to the parts of a pipeline.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "augment/plan.h"
+#include "pipeline/loader.h"
+#include "pipeline/recipe.h"
+
+namespace millrace {
+
+/// Splits "[RECIPE] [key=value ...]" and loads it.
+Recipe load_recipe(const std::vector<std::string>& arguments);
+
+/// Opens the data set's `split` as [data] says; `batch` samples must be there.
+std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split);
+
+/// Compiles a chain for what `reader` delivers and what [output] asks for.
+std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
+                                      const Reader& reader);
+
+/// [loader] and [data], seed included.
+LoaderOptions loader_options(const Recipe& recipe);
+
+/// How evaluation reads: in order, unaugmented, nothing dropped.
+LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader);
+
+}  // namespace millrace

@@ -1,0 +1,224 @@
+# shellcheck shell=bash disable=SC2034
+# What tools/quickstart and tools/test share: the packages, LibTorch, configuring and building.
+# Sourced, not run. Everything that is no system package goes under .deps, which git ignores; every
+# step looks first whether there is anything to do, so running it again costs seconds.
+
+readonly TORCH_WHEEL="torch==2.11.0"
+# Linked by that wheel's libtorch_cpu.so; the versions that its cuda-toolkit==13.0.2 stands for.
+readonly CUDA_WHEELS=("nvidia-cuda-runtime==13.0.96" "nvidia-cuda-cupti==13.0.85")
+readonly CUDA_LIBRARIES=(libcudart.so.13 libcupti.so.13)
+readonly TORCH_FOLDER=.deps/torch
+readonly TORCH_NEEDS_KB=$((5 * 1024 * 1024)) # the wheel, unpacked once beside itself
+
+readonly PACKAGES=(
+  g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
+  libtbb-dev libopencv-imgcodecs-dev libopencv-imgproc-dev libfmt-dev nlohmann-json3-dev
+  libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev zlib1g-dev
+  libgtest-dev libbenchmark-dev)
+readonly TEST_PACKAGES=(clang-format)
+
+offline=false
+launcher=() # put in front of every build
+
+# stop WHAT DO...: one line that says what is wrong, then what to run.
+stop() {
+  printf 'error: %s\n' "$1" >&2
+  shift
+  printf '  %s\n' "$@" >&2
+  exit 1
+}
+
+# step TITLE COMMAND...: says what it does and how long that took.
+step() {
+  local title=$1 start=$SECONDS
+  shift
+  printf '== %s\n' "$title"
+  "$@"
+  printf '   %s: %d s\n' "$title" "$((SECONDS - start))"
+}
+
+# parse_options USAGE ARGUMENTS...
+parse_options() {
+  local usage=$1
+  shift
+  while (($#)); do
+    case $1 in
+      --help | -h)
+        printf '%s\n' "$usage"
+        exit 0
+        ;;
+      --offline) offline=true ;;
+      *)
+        printf 'error: unknown option %s\n  see --help\n' "$1" >&2
+        exit 2
+        ;;
+    esac
+    shift
+  done
+}
+
+# --- Debian's packages
+
+# The program that a package is wanted for, where any other source of it does as well.
+program_of() {
+  case $1 in
+    g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format) echo "$1" ;;
+    ninja-build) echo ninja ;;
+  esac
+}
+
+is_installed() {
+  local program
+  program=$(program_of "$1")
+  if [[ -n $program ]] && command -v "$program" >/dev/null; then return 0; fi
+  if [[ $1 == python3-pip ]] && python3 -m pip --version >/dev/null 2>&1; then return 0; fi
+  [[ $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) == "install ok installed" ]]
+}
+
+is_debian_12() {
+  # shellcheck source=/dev/null
+  [[ -r /etc/os-release ]] && (. /etc/os-release && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])
+}
+
+# install_packages NAME...: those that are missing.
+install_packages() {
+  local name missing=()
+  if ! is_debian_12 && [[ ${MILLRACE_PACKAGES:-} == present ]]; then return 0; fi
+  for name in "$@"; do
+    is_installed "$name" || missing+=("$name")
+  done
+  if ((${#missing[@]} == 0)); then
+    echo "   all ${#} are there"
+    return 0
+  fi
+  local command="apt-get install -y --no-install-recommends ${missing[*]}"
+  if ! is_debian_12; then
+    stop "this is not Debian 12, so the packages have to be installed by hand" \
+      "install what your system calls: ${missing[*]}" \
+      "then run again with MILLRACE_PACKAGES=present in the environment"
+  fi
+  if $offline; then
+    stop "packages are missing and --offline forbids fetching them" "run: $command"
+  fi
+  local as_root=()
+  if ((EUID != 0)); then
+    if ! sudo -n true 2>/dev/null; then
+      stop "packages are missing and only root can install them" "run: sudo $command"
+    fi
+    as_root=(sudo -n)
+  fi
+  echo "   missing: ${missing[*]}"
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq)
+  if ! "${apt[@]}" update || ! "${apt[@]}" install -y --no-install-recommends \
+    -o Dpkg::Use-Pty=0 "${missing[@]}" >"$log" 2>&1 </dev/null; then
+    tail -n 5 "$log" >&2
+    stop "the packages could not be installed$(cause "$log")" "run: $command"
+  fi
+}
+
+# --- LibTorch
+
+# A LibTorch in CMAKE_PREFIX_PATH is used instead of the wheel (cmake/MillraceTorch.cmake).
+own_torch() {
+  local folders folder inside
+  IFS=':;' read -ra folders <<<"${CMAKE_PREFIX_PATH:-}"
+  for folder in "${folders[@]}"; do
+    for inside in "$folder" "$folder/torch" "$folder/libtorch" "$folder/../.."; do
+      if [[ -n $folder && -e $inside/lib/libtorch_cpu.so ]]; then
+        echo "$inside"
+        return 0
+      fi
+    done
+  done
+  return 1
+}
+
+# Whether a CUDA toolkit of this machine has the library.
+toolkit_has() {
+  local folder
+  for folder in "${CUDA_HOME:-/usr/local/cuda}" "${CUDA_PATH:-/usr/local/cuda}" /usr/local/cuda; do
+    if [[ -e $folder/lib64/$1 || -e $folder/extras/CUPTI/lib64/$1 ]]; then return 0; fi
+  done
+  return 1
+}
+
+# cause LOG: the usual reasons, in words.
+cause() {
+  if grep -qi 'no space left' "$1"; then
+    echo ": the disk is full"
+  elif grep -qiE 'temporary failure|could not resolve|connection|timed out|unreachable' "$1"; then
+    echo ": the network cannot be reached"
+  fi
+}
+
+install_torch() {
+  local own library wheels=("$TORCH_WHEEL")
+  if own=$(own_torch); then
+    echo "   using the one in $own"
+    return 0
+  fi
+  for library in "${CUDA_LIBRARIES[@]}"; do
+    if ! toolkit_has "$library"; then
+      wheels+=("${CUDA_WHEELS[@]}")
+      break
+    fi
+  done
+  local stamp=$TORCH_FOLDER/.complete
+  if [[ -e $stamp && $(<"$stamp") == "${wheels[*]}" ]]; then
+    echo "   $TORCH_WHEEL is there"
+    return 0
+  fi
+  if $offline; then
+    stop "$TORCH_WHEEL is missing and --offline forbids fetching it" \
+      "run without --offline, or give a LibTorch in CMAKE_PREFIX_PATH"
+  fi
+  local free_kb
+  free_kb=$(df -Pk .deps | awk 'NR == 2 { print $4 }')
+  if ((free_kb < TORCH_NEEDS_KB)); then
+    stop "LibTorch needs $((TORCH_NEEDS_KB / 1048576)) GB for a while, $((free_kb / 1048576)) GB are free here" \
+      "free some space and run again"
+  fi
+
+  # Unpacked beside its place and renamed, stamp included: a download that breaks off is redone.
+  # Only the libraries and headers are wanted, so one Python's wheel serves every Python.
+  local partial=$TORCH_FOLDER.partial
+  rm -rf "$partial" "$TORCH_FOLDER.tmp"
+  mkdir -p "$TORCH_FOLDER.tmp"
+  if ! TMPDIR=$PWD/$TORCH_FOLDER.tmp PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    python3 -m pip install --quiet --progress-bar off --no-input --no-deps --no-compile \
+    --only-binary=:all: --python-version 3.11 --target "$partial" "${wheels[@]}" \
+    >"$log" 2>&1 </dev/null; then
+    tail -n 5 "$log" >&2
+    rm -rf "$partial" "$TORCH_FOLDER.tmp"
+    stop "${wheels[*]} could not be installed$(cause "$log")" \
+      "run again, or give a LibTorch in CMAKE_PREFIX_PATH"
+  fi
+  echo "${wheels[*]}" >"$partial/.complete"
+  rm -rf "$TORCH_FOLDER" "$TORCH_FOLDER.tmp"
+  mv "$partial" "$TORCH_FOLDER"
+}
+
+# set_up PACKAGE...: everything that has to be there before CMake runs.
+set_up() {
+  mkdir -p .deps
+  log=$PWD/.deps/setup.log
+  step "Debian packages" install_packages "$@"
+  step "LibTorch" install_torch
+  # ccache must be told that a precompiled header may be judged by its contents.
+  export CCACHE_DIR=${CCACHE_DIR:-$PWD/.deps/ccache}
+  export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}
+}
+
+# --- configuring and building
+
+configure_and_build() {
+  cmake --preset "$1" >"$log" 2>&1 </dev/null || {
+    cat "$log" >&2
+    stop "CMake could not configure the preset $1" "see the message above"
+  }
+  grep -E '^-- LibTorch' "$log" || true
+  "${launcher[@]}" cmake --build "$2" --parallel "$(nproc)" </dev/null
+}
+
+# build PRESET FOLDER
+build() { step "build of preset $1 in $2" configure_and_build "$1" "$2"; }

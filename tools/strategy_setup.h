@@ -1,0 +1,20 @@
+// From a recipe to what runs its steps.
+#pragma once
+
+#include <memory>
+
+#include "pipeline/reader.h"
+#include "pipeline/recipe.h"
+#include "pipeline/transform.h"
+#include "strategies/strategy.h"
+
+namespace millrace {
+
+bool is_simulated(const Recipe& recipe);
+/// train.threads, or max(1, cores - workers).
+int threads_of(const Recipe& recipe);
+/// Throws UsageError for a device that no name is known for, DeviceError for one that is missing.
+std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
+                                        const SampleSpec& sample);
+
+}  // namespace millrace

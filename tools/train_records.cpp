@@ -1,0 +1,185 @@
+#include "tools/train_records.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "tools/console.h"
+#include "tools/version.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// NaN and infinity have no place in JSON.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json span_json(const SpanSeconds& seconds) {
+  Json spans = Json::object();
+  for (std::size_t i = 0; i < kSpanCount; ++i) spans[std::string(kSpanNames[i])] = seconds.each[i];
+  return spans;
+}
+
+std::uint64_t correct_in(const Evaluation& evaluation) {
+  std::uint64_t correct = 0;
+  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) correct += evaluation.confusion[i][i];
+  return correct;
+}
+
+double part(std::uint64_t count, std::uint64_t of) {
+  return of > 0 ? static_cast<double>(count) / static_cast<double>(of) : std::nan("");
+}
+
+}  // namespace
+
+double top1_of(const Evaluation& evaluation) { return part(correct_in(evaluation), evaluation.images); }
+
+std::uint64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+Json to_json(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+  Json json;
+  json["images"] = evaluation.images;
+  json["test_loss"] =
+      number(evaluation.images > 0 ? evaluation.loss_sum / static_cast<double>(evaluation.images) : NAN);
+  json["top1"] = number(top1_of(evaluation));
+  json["top5"] = number(part(evaluation.top5, evaluation.images));
+  Json per_class = Json::object();
+  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) {
+    std::uint64_t total = 0;
+    for (const std::uint64_t count : evaluation.confusion[i]) total += count;
+    per_class[i < classes.size() ? classes[i] : std::to_string(i)] =
+        number(part(evaluation.confusion[i][i], total));
+  }
+  json["per_class"] = std::move(per_class);
+  return json;
+}
+
+Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
+  const SpanSeconds seconds(record.ticks);
+  Json line;
+  line["epoch"] = record.epoch;
+  line["steps"] = record.steps;
+  line["images"] = record.images;
+  line["wall_s"] = seconds.total();
+  line["load_s"] = seconds.load;
+  line["update_s"] = seconds.update;
+  line["other_s"] = seconds.other;
+  line["spans"] = span_json(seconds);
+  line["images_per_s"] = number(static_cast<double>(record.images) / (seconds.load + seconds.update));
+  line["train_loss"] = number(record.train_loss);
+  if (record.evaluation) {
+    const Json evaluation = to_json(*record.evaluation, dataset.classes);
+    for (const char* key : {"test_loss", "top1", "top5", "per_class"}) line[key] = evaluation[key];
+  }
+  return line;
+}
+
+Json summary_of(const TrainFacts& facts, const TrainResult& result) {
+  const Recipe& recipe = facts.recipe;
+  const SpanSeconds seconds(facts.spans);
+  const auto steps = static_cast<double>(result.steps);
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+
+  Json s;
+  s["command"] = "train";
+  s["version"] = kVersion;
+  s["git"] = kGit;
+  s["host"] = host;
+  s["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
+  s["device"] = facts.device;
+  s["world_size"] = 1;
+  s["seed"] = recipe.integer("seed");
+  s["recipe"] = recipe.name();
+  s["dataset"] = {{"reader", facts.dataset.reader},
+                  {"path", facts.dataset.path},
+                  {"split", facts.dataset.split},
+                  {"samples", facts.dataset.count},
+                  {"classes", facts.dataset.classes.size()},
+                  {"fingerprint", fmt::format("{:016x}", facts.dataset.fingerprint)}};
+  s["model"] = facts.parameters > 0 ? Json(recipe.text("model.name")) : Json(nullptr);
+  s["params"] = facts.parameters;
+  s["strategy"] = recipe.text("train.strategy");
+  s["workers"] = recipe.integer("loader.workers");
+  s["io_threads"] = 0;
+  s["prefetch"] = recipe.integer("loader.prefetch");
+  s["threads"] = facts.threads;
+  s["batch"] = recipe.integer("loader.batch");
+  s["epochs"] = result.epochs;
+  s["steps"] = result.steps;
+  s["images"] = result.images;
+  s["failed"] = facts.loader.failed;
+  s["interrupted"] = result.interrupted;
+  s["resumed_from_step"] = 0;
+  s["wall_s"] = facts.wall_s;
+  s["load_s"] = seconds.load;
+  s["update_s"] = seconds.update;
+  s["other_s"] = seconds.other;
+  s["spans"] = span_json(seconds);
+  s["unaccounted_s"] = facts.wall_s - seconds.total();
+  s["load_s_per_step"] = number(seconds.load / steps);
+  s["update_s_per_step"] = number(seconds.update / steps);
+  s["first_batch_s"] = seconds.each[static_cast<std::size_t>(Span::first_batch)];
+  s["images_per_s"] = number(static_cast<double>(result.images) / (seconds.load + seconds.update));
+  s["train_loss"] = number(result.train_loss);
+  const Json evaluation = result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
+  for (const char* key : {"test_loss", "top1", "top5", "per_class"})
+    s[key] = evaluation.is_object() ? evaluation[key] : Json(nullptr);
+  s["parameters_hash"] = facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);
+  if (!facts.batch_hash.empty()) s["batch_hash"] = facts.batch_hash;
+  s["peak_rss_bytes"] = peak_rss_bytes();
+  s["peak_device_bytes"] = facts.peak_device_bytes;
+  s["clock"] = recipe.text("train.clock");
+  s["loader_cpu_s"] = {{"read", facts.loader.read.cpu_s},
+                       {"decode", facts.loader.decode.cpu_s},
+                       {"augment", facts.loader.augment.cpu_s},
+                       {"machinery", facts.loader.machinery_cpu_s}};
+  return s;
+}
+
+std::string closing_table(const Json& s) {
+  const double wall = s["wall_s"];
+  const double steps = s["steps"];
+  std::vector<std::vector<std::string>> rows{{"", "seconds", "share", "ms a step"}};
+  const auto add = [&](const std::string& name, double value) {
+    rows.push_back({name, fmt::format("{:.3f}", value), fmt::format("{:.1f}%", 100 * value / wall),
+                    steps > 0 ? fmt::format("{:.3f}", 1e3 * value / steps) : "-"});
+  };
+  for (const char* kind : {"load", "update", "other"}) {
+    add(kind, s[std::string(kind) + "_s"]);
+    for (std::size_t i = 0; i < kSpanCount; ++i) {
+      const Span span = static_cast<Span>(i);
+      const std::string of = is_load(span) ? "load" : is_update(span) ? "update" : "other";
+      const double value = s["spans"][std::string(kSpanNames[i])];
+      if (of == kind && value > 0.0005 * wall) add("  " + std::string(kSpanNames[i]), value);
+    }
+  }
+  add("wall", wall);
+  std::string text = to_table(rows);
+  text += fmt::format("\n{} images in {} steps, {} images/s while training (load + update), "
+                      "unaccounted {:.4f}% of wall\n",
+                      with_commas(s["images"]), with_commas(steps),
+                      s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
+                      100 * s["unaccounted_s"].get<double>() / wall);
+  if (s["failed"].get<std::uint64_t>() > 0)
+    text += fmt::format("{} samples failed: see quarantine.jsonl\n", s["failed"].get<std::uint64_t>());
+  if (s["top1"].is_number()) {
+    text += fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n", s["test_loss"].get<double>(),
+                        100 * s["top1"].get<double>(), 100 * s["top5"].get<double>());
+    std::string line = "per class:";
+    for (const auto& [name, accuracy] : s["per_class"].items())
+      line += accuracy.is_number() ? fmt::format(" {} {:.1f}%", name, 100 * accuracy.get<double>())
+                                   : fmt::format(" {} -", name);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+// From a training run's numbers to its records: metrics.jsonl, summary.json, the closing table.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "pipeline/loader.h"
+#include "pipeline/recipe.h"
+#include "strategies/strategy.h"
+#include "strategies/trainer.h"
+
+namespace millrace {
+
+/// What a summary says besides the trainer's result.
+struct TrainFacts {
+  const Recipe& recipe;
+  const DatasetInfo& dataset;
+  std::string device;
+  std::uint64_t parameters = 0;
+  int threads = 0;
+  LoaderStats loader;
+  std::string parameters_hash;
+  std::string batch_hash;  ///< empty without --hash
+  std::uint64_t peak_device_bytes = 0;
+  double wall_s = 0;       ///< from main() to the summary
+  SpanTicks spans{};
+};
+
+nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);
+nlohmann::ordered_json summary_of(const TrainFacts& facts, const TrainResult& result);
+/// The summary for people: where the time went, then what the model can do.
+std::string closing_table(const nlohmann::ordered_json& summary);
+
+/// Loss, top-1, top-5, per-class accuracy of an evaluation.
+nlohmann::ordered_json to_json(const Evaluation& evaluation, const std::vector<std::string>& classes);
+double top1_of(const Evaluation& evaluation);
+/// Most memory that the process has held so far.
+std::uint64_t peak_rss_bytes();
+
+}  // namespace millrace
