@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 namespace millrace {
@@ -58,7 +59,7 @@ struct FixedWarp {
   std::int64_t u_x, u_y, u_0, v_x, v_y, v_0;
   double per_u_x, per_v_x;
 
-  FixedWarp(const Pass& pass, std::int64_t shift_half) {
+  explicit FixedWarp(const Pass& pass) {
     int extent = 1;
     for (const Bound& bound : pass.inner)
       extent = std::max({extent, bound.rect.x1, bound.rect.y1, -bound.rect.x0, -bound.rect.y0});
@@ -68,7 +69,8 @@ struct FixedWarp {
       return static_cast<std::int64_t>(std::floor(value * one + 0.5));
     };
     const auto& m = pass.map;
-    const std::int64_t half = shift_half << (bits - 1);
+    // Bilinear taps lie at pixel centres, half a pixel in.
+    const std::int64_t half = pass.filter == Filter::bilinear ? std::int64_t{1} << (bits - 1) : 0;
     const std::int64_t ux = fixed(m[0]), uy = fixed(m[1]), vx = fixed(m[3]), vy = fixed(m[4]);
     // Centres of the moved output pixel (0, 0), then the moves folded in: whole numbers, exact.
     u_0 = fixed(m[0] * 0.5 + m[1] * 0.5 + m[2]) - half + ux * pass.move_x.offset + uy * pass.move_y.offset;
@@ -132,8 +134,30 @@ void move_row(const Pass& pass, int y, Span span, const Sink& sink) {
   for (int c = 0; c < kChannels; ++c) {
     const std::uint8_t* from = source.data + y * source.row + c * source.channel;
     const std::ptrdiff_t pixel = source.pixel;
-    for (int x = span.begin; x < span.end; ++x) sink.put(x, c, from[x * pixel]);
+    if (pixel == 1 && Sink::kPixel == 1) {  // known strides: the compiler's copy or vector loop
+      for (int x = span.begin; x < span.end; ++x) sink.put(x, c, from[x]);
+    } else {
+      for (int x = span.begin; x < span.end; ++x) sink.put(x, c, from[x * pixel]);
+    }
   }
+}
+
+/// The source as it is, already in the output's bytes and order: one copy.
+template <class Element, bool kInterleaved, int kChannels>
+bool copied_whole(const Pass& pass, Element* out) {
+  if constexpr (std::is_same_v<Element, std::uint8_t>) {
+    const ImageView& s = pass.source;
+    const std::ptrdiff_t width = pass.output.width;
+    const std::ptrdiff_t plane = width * pass.output.height;
+    const bool same_order = kInterleaved ? s.pixel == kChannels && s.row == width * kChannels
+                                         : s.pixel == 1 && s.row == width && s.channel == plane;
+    const bool one_channel_apart = kChannels == 1 || !kInterleaved || s.channel == 1;
+    if (pass.filter != Filter::none || pass.inner.size() > 0 || !same_order || !one_channel_apart)
+      return false;
+    std::memcpy(out, s.data, static_cast<std::size_t>(plane) * kChannels);
+    return true;
+  }
+  return false;
 }
 
 template <int kChannels, class Sink>
@@ -228,13 +252,14 @@ void bilinear_row(const Pass& pass, const FixedWarp& warp, int y, Span span, con
 
 template <class Element, bool kInterleaved, int kChannels>
 void resample_as(const Pass& pass, const Store* store, Element* out) {
+  if (copied_whole<Element, kInterleaved, kChannels>(pass, out)) return;
   const int width = pass.output.width;
   const int height = pass.output.height;
   RowSink<Element, kInterleaved, kChannels> sink{};
   sink.plane = static_cast<std::ptrdiff_t>(width) * height;
   if (store != nullptr)
     for (int c = 0; c < kChannels; ++c) sink.levels[c] = store->levels(c);
-  const FixedWarp warp(pass, pass.filter == Filter::bilinear ? 1 : 0);
+  const FixedWarp warp(pass);
   for (int y = 0; y < height; ++y) {
     sink.row = out + static_cast<std::ptrdiff_t>(y) * width * (kInterleaved ? kChannels : 1);
     Span span{0, width};

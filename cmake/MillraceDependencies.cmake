@@ -4,6 +4,7 @@ find_package(Threads REQUIRED)
 find_package(TBB REQUIRED)
 find_package(fmt REQUIRED)
 find_package(tomlplusplus REQUIRED)
+find_package(JPEG REQUIRED) # libjpeg-turbo's
 find_package(ZLIB REQUIRED)
 pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)

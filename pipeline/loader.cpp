@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "pipeline/error.h"
+#include "pipeline/handover.h"
 #include "pipeline/stages.h"
 
 namespace millrace {
@@ -32,10 +33,15 @@ constexpr auto kPatience = std::chrono::seconds(2);
 class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
  public:
   explicit ArenaCpu(oneapi::tbb::task_arena& arena) : task_scheduler_observer(arena) {
+    hand_over(this);
     observe(true);
   }
-  ~ArenaCpu() override { observe(false); }
+  ~ArenaCpu() override {
+    observe(false);
+    const std::lock_guard lock(mutex_);  // behind the last callback
+  }
   void on_scheduler_entry(bool) override {
+    taken_over(this);
     const std::lock_guard lock(mutex_);
     clockid_t clock{};
     if (pthread_getcpuclockid(pthread_self(), &clock) == 0)
@@ -113,6 +119,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::atomic<int> busy_{0};        ///< workers inside work()
   std::atomic<std::size_t> held_{0};///< slots with the caller
   std::mutex freeing_;
+  char begun_ = 0, ended_ = 0;      ///< tags of hand-overs from start() to tasks to stop()
   std::unique_ptr<Graph> graph_;
 };
 
@@ -130,6 +137,7 @@ struct LoaderCore::Graph {
   void build(LoaderCore& core) {
     graph.emplace();
     source.emplace(*graph, [&core](oneapi::tbb::flow_control& control) -> std::uint64_t {
+      const Task task(core);
       if (core.issued_ >= core.end_ || core.stop_.load(std::memory_order_relaxed)) {
         control.stop();
         return 0;
@@ -138,6 +146,7 @@ struct LoaderCore::Graph {
     });
     limiter.emplace(*graph, core.slots_.size());
     split.emplace(*graph, flow::serial, [&core](std::uint64_t ordinal, Split::output_ports_type& out) {
+      const Task task(core);
       const std::size_t index = ordinal % core.slots_.size();
       Slot& slot = core.slots_[index];
       static_cast<void>(slot.freed.load(std::memory_order_acquire));  // the consumer's last read
@@ -148,6 +157,7 @@ struct LoaderCore::Graph {
         std::get<0>(out).try_put({index, first, std::min(grain, count - first)});
     });
     work.emplace(*graph, flow::unlimited, [&core](const Run& run) -> flow::continue_msg {
+      const Task task(core);
       core.work(run);
       return {};
     });
@@ -155,6 +165,15 @@ struct LoaderCore::Graph {
     flow::make_edge(*limiter, *split);
     flow::make_edge(flow::output_port<0>(*split), *work);
   }
+
+  /// One execution of a node's body, between start() and the end of stop().
+  struct Task {
+    explicit Task(const LoaderCore& of) : core(of) { taken_over(&core.begun_); }
+    ~Task() { hand_over(&core.ended_); }
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+    const LoaderCore& core;
+  };
 
   using Split = flow::multifunction_node<std::uint64_t, std::tuple<Run>>;
 
@@ -195,6 +214,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
 void LoaderCore::start() {
   if (options_.workers == 0) return;
   graph_ = std::make_unique<Graph>(*this);
+  hand_over(&begun_);
   graph_->source->activate();
 }
 
@@ -211,6 +231,7 @@ bool LoaderCore::stop() {
     // A batch given back from now on must not reach for the graph.
     const std::lock_guard lock(freeing_);
     graph_->graph->wait_for_all();
+    taken_over(&ended_);
     graph_.reset();
   }
   return true;

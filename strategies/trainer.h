@@ -23,7 +23,7 @@ struct EpochRecord {
 };
 
 /// Where a run stands, for a progress bar.
-struct Progress {
+struct TrainProgress {
   std::uint32_t epoch = 0;
   std::uint64_t step_in_epoch = 0;
   std::uint64_t steps_in_epoch = 0;
@@ -38,7 +38,7 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   virtual void batch(const Batch&) {}
-  virtual void progress(const Progress&) {}
+  virtual void progress(const TrainProgress&) {}
   virtual void step(const StepRecord&) {}
   virtual void epoch(const EpochRecord&) {}
 };

@@ -41,7 +41,7 @@ class Recorder final : public TrainObserver {
   }
   void step(const StepRecord& record) override { directory_.step(record); }
 
-  void progress(const Progress& now) override {
+  void progress(const TrainProgress& now) override {
     const auto every = static_cast<std::uint64_t>(recipe_.integer("train.log_every"));
     if (verbosity().verbose && every > 0 && now.step % every == 0) {
       line_.clear();

@@ -142,12 +142,18 @@ toolkit_has() {
   return 1
 }
 
-# cause LOG: the usual reasons, in words.
+free_kb() { df -Pk .deps | awk 'NR == 2 { print $4 }'; }
+
+# cause LOG: the usual reasons, in words. A full disk may have kept the log from being written.
 cause() {
-  if grep -qi 'no space left' "$1"; then
+  if grep -qi 'no space left' "$1" || (($(free_kb) < 102400)); then
     echo ": the disk is full"
+  elif grep -qi 'certificate verify failed' "$1"; then
+    echo ": the server's certificate is not trusted here"
   elif grep -qiE 'temporary failure|could not resolve|connection|timed out|unreachable' "$1"; then
     echo ": the network cannot be reached"
+  elif grep -q 'from versions: none' "$1"; then
+    echo ": the package index cannot be reached, or has no such wheel for this kind of machine"
   fi
 }
 
@@ -172,10 +178,10 @@ install_torch() {
     stop "$TORCH_WHEEL is missing and --offline forbids fetching it" \
       "run without --offline, or give a LibTorch in CMAKE_PREFIX_PATH"
   fi
-  local free_kb
-  free_kb=$(df -Pk .deps | awk 'NR == 2 { print $4 }')
-  if ((free_kb < TORCH_NEEDS_KB)); then
-    stop "LibTorch needs $((TORCH_NEEDS_KB / 1048576)) GB for a while, $((free_kb / 1048576)) GB are free here" \
+  local free
+  free=$(free_kb)
+  if ((free < TORCH_NEEDS_KB)); then
+    stop "LibTorch needs $((TORCH_NEEDS_KB / 1048576)) GB for a while, $((free / 1048576)) GB are free here" \
       "free some space and run again"
   fi
 
@@ -188,9 +194,11 @@ install_torch() {
     python3 -m pip install --quiet --progress-bar off --no-input --no-deps --no-compile \
     --only-binary=:all: --python-version 3.11 --target "$partial" "${wheels[@]}" \
     >"$log" 2>&1 </dev/null; then
+    local reason
+    reason=$(cause "$log")
     tail -n 5 "$log" >&2
     rm -rf "$partial" "$TORCH_FOLDER.tmp"
-    stop "${wheels[*]} could not be installed$(cause "$log")" \
+    stop "${wheels[*]} could not be installed$reason" \
       "run again, or give a LibTorch in CMAKE_PREFIX_PATH"
   fi
   echo "${wheels[*]}" >"$partial/.complete"

@@ -126,9 +126,9 @@ ImageView DecodeScratch::decode(std::span<const std::uint8_t> bytes, int channel
   const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
   constexpr std::uint32_t kMaxSide = std::numeric_limits<std::int32_t>::max() / 4;
   if (pixels == 0 || header.width > kMaxSide || header.height > kMaxSide)
-    throw DataError(fmt::format("{}: {}x{} pixels is no image", decoder.name, header.width,
-                                header.height),
-                    kDamaged);
+    throw DataError(
+        fmt::format("{}: {}x{} pixels is no image", decoder.name, header.width, header.height),
+        kDamaged);
   if (pixels > max_pixels)
     throw DataError(fmt::format("{}: {}x{} is {} pixels, more than data.max_pixels={}",
                                 decoder.name, header.width, header.height, pixels, max_pixels),

@@ -9,8 +9,8 @@
 #include <new>
 
 // clang-format off: jpeglib.h uses FILE and size_t without including them, so it comes later.
-#include <jpeglib.h>
 #include <jerror.h>
+#include <jpeglib.h>
 // clang-format on
 
 #include "pipeline/decoders/builtin.h"
@@ -49,10 +49,13 @@ bool is_harmless(const jpeg_error_mgr& errors) {
   switch (errors.msg_code) {
     case JWRN_ADOBE_XFORM:
     case JWRN_BOGUS_ICC:
-    case JWRN_JFIF_MAJOR: return true;
+    case JWRN_JFIF_MAJOR:
+      return true;
     // Padding between the last pixel and the end marker; cameras write it.
-    case JWRN_EXTRANEOUS_DATA: return errors.msg_parm.i[1] == JPEG_EOI;
-    default: return false;
+    case JWRN_EXTRANEOUS_DATA:
+      return errors.msg_parm.i[1] == JPEG_EOI;
+    default:
+      return false;
   }
 }
 

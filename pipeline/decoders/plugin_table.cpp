@@ -34,11 +34,10 @@ void check_decoder(const millrace_decoder* decoder, std::size_t index, const std
 }  // namespace
 
 void check_plugin_table(const millrace_plugin_table& table, const std::string& file) {
-  if (table.magic != MILLRACE_MAGIC)
-    refuse(file, fmt::format("wrong magic {:016x}", table.magic));
+  if (table.magic != MILLRACE_MAGIC) refuse(file, fmt::format("wrong magic {:016x}", table.magic));
   if (table.abi_major != MILLRACE_ABI_MAJOR)
-    refuse(file, fmt::format("built for ABI {}.{}, this is {}.{}", table.abi_major,
-                             table.abi_minor, MILLRACE_ABI_MAJOR, MILLRACE_ABI_MINOR));
+    refuse(file, fmt::format("built for ABI {}.{}, this is {}.{}", table.abi_major, table.abi_minor,
+                             MILLRACE_ABI_MAJOR, MILLRACE_ABI_MINOR));
   if (table.struct_size < sizeof(millrace_plugin_table))
     refuse(file, fmt::format("table of {} bytes, this millrace needs {}", table.struct_size,
                              sizeof(millrace_plugin_table)));
@@ -56,8 +55,7 @@ const millrace_plugin_table& load_plugin(const std::string& file) {
   if (library == nullptr)
     throw DataError(fmt::format("plugin cannot be loaded: {}", dlerror()),
                     "build millrace whole, and keep lib/plugins/ beside its library");
-  const auto* table =
-      static_cast<const millrace_plugin_table*>(dlsym(library, "millrace_plugin"));
+  const auto* table = static_cast<const millrace_plugin_table*>(dlsym(library, "millrace_plugin"));
   if (table == nullptr) refuse(file, "it exports no symbol millrace_plugin");
   check_plugin_table(*table, file);
   return *table;

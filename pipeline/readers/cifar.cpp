@@ -97,8 +97,7 @@ class CifarReader final : public Reader {
 CifarFile::CifarFile(const std::string& path, const CifarLayout& layout, int classes)
     : file_(MappedFile::map(path)), layout_(&layout) {
   const std::size_t size = file_.bytes().size();
-  if (size == 0)
-    throw DataError(fmt::format("{}: holds no images", path), "fetch the file again");
+  if (size == 0) throw DataError(fmt::format("{}: holds no images", path), "fetch the file again");
   if (size % layout.record() != 0)
     throw DataError(fmt::format("{}: truncated or not {}: {} bytes, not a multiple of the {} bytes "
                                 "of a record",

@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "pipeline/error.h"
 #include "pipeline/readers/files.h"
@@ -17,7 +18,8 @@ namespace millrace {
 namespace {
 
 std::string last_part(const std::string& path) {
-  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  std::error_code ignored;  // a path that is not there is refused by find_split()
+  const auto whole = std::filesystem::absolute(path, ignored).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
@@ -27,8 +29,8 @@ bool read_whole(int descriptor, std::uint8_t* out, std::size_t size, const char*
   while (true) {
     std::uint8_t beyond = 0;
     const bool full = done == size;
-    const ssize_t count = full ? ::read(descriptor, &beyond, 1)
-                               : ::read(descriptor, out + done, size - done);
+    const ssize_t count =
+        full ? ::read(descriptor, &beyond, 1) : ::read(descriptor, out + done, size - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0)
       throw DataError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)),
@@ -80,11 +82,12 @@ class FolderReader final : public Reader {
                         "in it");
     const auto found = static_cast<int>(files_.classes().size());
     if (options.classes != 0 && found > options.classes)
-      throw DataError(fmt::format("{}: {} class folders where {} classes are set; '{}' is the first "
-                                  "too many",
-                                  files_.root(), found, options.classes,
-                                  files_.classes()[static_cast<std::size_t>(options.classes)]),
-                      fmt::format("set model.classes={}", found));
+      throw DataError(
+          fmt::format("{}: {} class folders where {} classes are set; '{}' is the first "
+                      "too many",
+                      files_.root(), found, options.classes,
+                      files_.classes()[static_cast<std::size_t>(options.classes)]),
+          fmt::format("set model.classes={}", found));
   }
 
   FolderListing files_;

@@ -62,8 +62,8 @@ TopLevel look_into(const std::string& root) {
 }  // namespace
 
 bool has_image_ending(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kEndings{".jpg", ".jpeg", ".png", ".bmp",
-                                                     ".webp", ".tif", ".tiff"};
+  constexpr std::array<std::string_view, 7> kEndings{".jpg",  ".jpeg", ".png", ".bmp",
+                                                     ".webp", ".tif",  ".tiff"};
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
     return name.size() > ending.size() &&
@@ -110,18 +110,19 @@ void FolderListing::add_files(const std::string& folder) {
       throw DataError(fmt::format("{}/{}: {}", folder, name, std::strerror(errno)),
                       "the file was removed, or a link points nowhere");
     if (!S_ISREG(status.st_mode))
-      throw DataError(fmt::format("{}/{}: named like an image but not a regular file", folder, name),
-                      "remove it or move it away");
+      throw DataError(
+          fmt::format("{}/{}: named like an image but not a regular file", folder, name),
+          "remove it or move it away");
     const std::size_t length = std::strlen(name) + 1;
     if (static_cast<std::uint64_t>(status.st_size) > kMax32)
-      throw DataError(fmt::format("{}/{}: {} bytes is too long for an image", folder, name,
-                                  status.st_size),
-                      "files of 4 GiB and more cannot be samples");
+      throw DataError(
+          fmt::format("{}/{}: {} bytes is too long for an image", folder, name, status.st_size),
+          "files of 4 GiB and more cannot be samples");
     if (arena_.size() + length > kMax32)
       throw DataError(fmt::format("{}: too many files: their names take over 4 GiB", root_),
                       "split the set");
-    files_.push_back({static_cast<std::uint32_t>(arena_.size()),
-                      static_cast<std::uint32_t>(status.st_size)});
+    files_.push_back(
+        {static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(status.st_size)});
     arena_.insert(arena_.end(), name, name + length);
   });
   std::sort(files_.begin() + first, files_.end(), [this](const File& a, const File& b) {

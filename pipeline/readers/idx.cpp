@@ -73,7 +73,8 @@ std::string find_file(const std::string& folder, const std::string& split, const
                       const char* kind) {
   for (const char* separator : {"-", "."})
     for (const char* ending : {"", ".gz"}) {
-      std::string path = fmt::format("{}/{}-{}{}{}{}", folder, split, what, separator, kind, ending);
+      std::string path =
+          fmt::format("{}/{}-{}{}{}{}", folder, split, what, separator, kind, ending);
       if (exists(path)) return path;
     }
   return {};
@@ -125,11 +126,10 @@ IdxFile::IdxFile(const std::string& path, Kind kind) : file_(load(path, kind)), 
   const Header header = parse_header(path, kind, file_.bytes());
   const std::size_t found = file_.bytes().size();
   if (found != header.length)
-    throw DataError(
-        fmt::format("{}: {}: {} bytes where its header ({} of {}x{}) makes {}", path,
-                    found < header.length ? "truncated" : "longer than announced", found,
-                    header.count, header.width, header.height, header.length),
-        "fetch the file again");
+    throw DataError(fmt::format("{}: {}: {} bytes where its header ({} of {}x{}) makes {}", path,
+                                found < header.length ? "truncated" : "longer than announced",
+                                found, header.count, header.width, header.height, header.length),
+                    "fetch the file again");
   count_ = header.count;
   size_ = {static_cast<int>(header.width), static_cast<int>(header.height)};
 }
@@ -168,10 +168,9 @@ std::unique_ptr<Reader> open_idx(const DataOptions& options) {
   const IdxPaths paths = find_idx(options.path, options.split);
   const std::string prefix = prefix_of(options.split);
   if (paths.images.empty())
-    throw DataError(
-        fmt::format("{}: no {}-images-idx3-ubyte[.gz] for split '{}'", options.path, prefix,
-                    options.split),
-        "check data.path and data.split, or make a set: millrace data make digits DIR");
+    throw DataError(fmt::format("{}: no {}-images-idx3-ubyte[.gz] for split '{}'", options.path,
+                                prefix, options.split),
+                    "check data.path and data.split, or make a set: millrace data make digits DIR");
   if (paths.labels.empty())
     throw DataError(fmt::format("{}: no {}-labels-idx1-ubyte[.gz] beside {}", options.path, prefix,
                                 paths.images),

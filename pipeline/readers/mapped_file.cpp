@@ -149,9 +149,9 @@ MappedFile MappedFile::inflate(const std::string& path, const Announced& announc
   const std::size_t filled =
       head_size + inflater.fill({plain.memory_ + head_size, size - head_size});
   if (filled < size)
-    throw DataError(fmt::format("{}: truncated: {} bytes where its header announces {}", path,
-                                filled, size),
-                    "fetch the file again");
+    throw DataError(
+        fmt::format("{}: truncated: {} bytes where its header announces {}", path, filled, size),
+        "fetch the file again");
   // The trailer's checksum is read by asking for one byte more.
   std::array<std::uint8_t, 1> beyond{};
   if (inflater.fill(beyond) > 0)

@@ -106,9 +106,9 @@ millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size, std::
 }
 
 template <const Format& format>
-constexpr millrace_decoder kDecoder{sizeof(millrace_decoder), format.name,    format.help,
-                                    format.sniff,             create,         destroy,
-                                    header<format>,           decode<format>};
+constexpr millrace_decoder kDecoder{
+    sizeof(millrace_decoder), format.name,   format.help, format.sniff, create, destroy,
+    header<format>,           decode<format>};
 
 constexpr const millrace_decoder* kDecoders[] = {&kDecoder<kPng>, &kDecoder<kBmp>, &kDecoder<kWebp>,
                                                  &kDecoder<kTiff>};

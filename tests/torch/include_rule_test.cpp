@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,12 +18,18 @@ const fs::path kSource = MILLRACE_SOURCE_DIR;
 
 /// Include names of a file as written: "pipeline/error.h", "torch/torch.h".
 std::vector<std::string> includes_of(const fs::path& file) {
-  static const std::regex line_of(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
   std::vector<std::string> names;
   std::ifstream in(file);
-  std::smatch match;
-  for (std::string line; std::getline(in, line);)
-    if (std::regex_search(line, match, line_of)) names.push_back(match[1]);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t directive = line.find_first_not_of(" \t#");
+    if (!line.starts_with("#") || directive == std::string::npos ||
+        line.compare(directive, 7, "include") != 0)
+      continue;
+    const std::size_t begin = line.find_first_of("<\"");
+    const std::size_t end = line.find_last_of(">\"");
+    if (begin < end && end != std::string::npos)
+      names.push_back(line.substr(begin + 1, end - begin - 1));
+  }
   return names;
 }
 

@@ -52,8 +52,8 @@ bool run(Encoder& encoder, const std::uint8_t* pixels, Size size, int quality) {
   jpeg_set_quality(&codec, quality, TRUE);
   jpeg_start_compress(&codec, TRUE);
   while (codec.next_scanline < codec.image_height) {
-    auto* row = const_cast<JSAMPROW>(pixels + std::size_t{codec.next_scanline} * 3 *
-                                                  codec.image_width);
+    auto* row =
+        const_cast<JSAMPROW>(pixels + std::size_t{codec.next_scanline} * 3 * codec.image_width);
     jpeg_write_scanlines(&codec, &row, 1);
   }
   jpeg_finish_compress(&codec);

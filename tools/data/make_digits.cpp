@@ -20,11 +20,16 @@ struct Split {
 };
 
 void append_big_endian(std::vector<std::uint8_t>& bytes, std::uint32_t number) {
-  for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<std::uint8_t>(number >> shift));
+  for (const int shift : {24, 16, 8, 0})
+    bytes.push_back(static_cast<std::uint8_t>(number >> shift));
 }
 
-std::string images_name(const Split& split) { return std::string(split.prefix) + "-images-idx3-ubyte"; }
-std::string labels_name(const Split& split) { return std::string(split.prefix) + "-labels-idx1-ubyte"; }
+std::string images_name(const Split& split) {
+  return std::string(split.prefix) + "-images-idx3-ubyte";
+}
+std::string labels_name(const Split& split) {
+  return std::string(split.prefix) + "-labels-idx1-ubyte";
+}
 
 void make_split(const DigitsOptions& options, const Split& split, const Progress& progress) {
   std::vector<std::uint8_t> images, labels;
@@ -35,16 +40,16 @@ void make_split(const DigitsOptions& options, const Split& split, const Progress
   images.resize(first_image + std::size_t{split.count} * kDigitPixels);
   labels.resize(first_label + split.count);
 
-  parallel_for(split.count, 500, options.threads, progress,
-               [&](std::uint64_t begin, std::uint64_t end) {
-                 for (std::uint64_t sample = begin; sample < end; ++sample) {
-                   Draw draw({options.seed, split.epoch, sample}, op_id("digits"));
-                   const auto label = static_cast<int>(draw.integer(10));
-                   labels[first_label + sample] = static_cast<std::uint8_t>(label);
-                   std::uint8_t* image = images.data() + first_image + sample * kDigitPixels;
-                   draw_digit(label, draw, std::span<std::uint8_t, kDigitPixels>(image, kDigitPixels));
-                 }
-               });
+  parallel_for(
+      split.count, 500, options.threads, progress, [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t sample = begin; sample < end; ++sample) {
+          Draw draw({options.seed, split.epoch, sample}, op_id("digits"));
+          const auto label = static_cast<int>(draw.integer(10));
+          labels[first_label + sample] = static_cast<std::uint8_t>(label);
+          std::uint8_t* image = images.data() + first_image + sample * kDigitPixels;
+          draw_digit(label, draw, std::span<std::uint8_t, kDigitPixels>(image, kDigitPixels));
+        }
+      });
   write_or_match(options.path + "/" + images_name(split), images, options.force);
   write_or_match(options.path + "/" + labels_name(split), labels, options.force);
 }

@@ -10,12 +10,12 @@
 namespace millrace {
 
 struct DigitsOptions {
-  std::string path;             ///< folder; made if it is not there
-  std::uint32_t train = 60'000; ///< images
+  std::string path;              ///< folder; made if it is not there
+  std::uint32_t train = 60'000;  ///< images
   std::uint32_t test = 10'000;
   std::uint64_t seed = 0;
-  int threads = 0;              ///< 0: one a core
-  bool force = false;           ///< write over what is there
+  int threads = 0;     ///< 0: one a core
+  bool force = false;  ///< write over what is there
   Progress progress;
 };
 

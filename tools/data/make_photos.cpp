@@ -23,9 +23,11 @@ std::string name_of(std::uint64_t sample, int classes) {
 
 void check(const PhotosOptions& options) {
   if (options.classes < 1 || options.classes > 1000)
-    throw UsageError(fmt::format("classes={} is not between 1 and 1000", options.classes));
+    throw UsageError(fmt::format("classes={} is not between 1 and 1000", options.classes),
+                     "8 is a good number for a trial");
   if (options.quality < 1 || options.quality > 100)
-    throw UsageError(fmt::format("quality={} is not between 1 and 100", options.quality));
+    throw UsageError(fmt::format("quality={} is not between 1 and 100", options.quality),
+                     "90 is what cameras write");
   if (options.count < 2 * static_cast<std::uint32_t>(options.classes))
     throw UsageError(
         fmt::format("{} images are too few for {} classes", options.count, options.classes),
@@ -44,16 +46,15 @@ void make_photos(const PhotosOptions& options) {
     for (int label = 0; label < options.classes; ++label)
       make_folder(fmt::format("{}/{}/class{:03}", options.path, split, label));
 
-  parallel_for(options.count, 1, options.threads, options.progress,
-               [&](std::uint64_t sample, std::uint64_t) {
-                 const auto label =
-                     static_cast<int>(sample % static_cast<std::uint64_t>(options.classes));
-                 Draw draw({options.seed, 0, sample}, op_id("photos"));
-                 const Photo photo = draw_photo(label, options.classes, draw);
-                 write_or_match(options.path + "/" + names[sample],
-                                encode_jpeg(photo.pixels, photo.size, options.quality),
-                                options.force);
-               });
+  parallel_for(
+      options.count, 1, options.threads, options.progress,
+      [&](std::uint64_t sample, std::uint64_t) {
+        const auto label = static_cast<int>(sample % static_cast<std::uint64_t>(options.classes));
+        Draw draw({options.seed, 0, sample}, op_id("photos"));
+        const Photo photo = draw_photo(label, options.classes, draw);
+        write_or_match(options.path + "/" + names[sample],
+                       encode_jpeg(photo.pixels, photo.size, options.quality), options.force);
+      });
 }
 
 }  // namespace millrace

@@ -9,13 +9,13 @@
 namespace millrace {
 
 struct PhotosOptions {
-  std::string path;            ///< folder; made if it is not there
-  std::uint32_t count = 256;   ///< images of both splits together
-  int classes = 8;             ///< 1 to 1000; every split has an image of each
+  std::string path;           ///< folder; made if it is not there
+  std::uint32_t count = 256;  ///< images of both splits together
+  int classes = 8;            ///< 1 to 1000; every split has an image of each
   std::uint64_t seed = 0;
-  int quality = 90;            ///< JPEG quality, 4:2:0
-  int threads = 0;             ///< 0: one a core
-  bool force = false;          ///< write over what is there
+  int quality = 90;    ///< JPEG quality, 4:2:0
+  int threads = 0;     ///< 0: one a core
+  bool force = false;  ///< write over what is there
   Progress progress;
 };
 

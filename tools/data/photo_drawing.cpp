@@ -73,7 +73,8 @@ Colour colour_around(const Colour& base, float spread, Draw& draw) {
 Colour class_colour(int label, int classes) {
   Colour colour{};
   for (std::size_t c = 0; c < 3; ++c) {
-    float turn = static_cast<float>(label) / static_cast<float>(classes) + static_cast<float>(c) / 3;
+    float turn =
+        static_cast<float>(label) / static_cast<float>(classes) + static_cast<float>(c) / 3;
     turn -= static_cast<float>(static_cast<int>(turn));
     colour[c] = 60 + 130 * std::abs(2 * turn - 1);
   }
@@ -109,8 +110,8 @@ Photo draw_photo(int label, int classes, Draw& draw) {
   // From clouds to film grain; how fast it falls off is part of the class.
   std::vector<Noise> octaves;
   std::vector<float> amplitudes;
-  const float roughness = .68f + .03f * static_cast<float>(label % 4);
-  float amplitude = static_cast<float>(draw.uniform(30, 44));
+  const float roughness = .72f + .03f * static_cast<float>(label % 4);
+  float amplitude = static_cast<float>(draw.uniform(34, 56));
   for (const float cell : {96.f, 48.f, 24.f, 12.f, 6.f, 3.f, 1.5f}) {
     octaves.emplace_back(photo.size, cell, draw);
     amplitudes.push_back(amplitude);

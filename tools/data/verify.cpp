@@ -1,0 +1,175 @@
+#include "tools/data/verify.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "pipeline/decoder.h"
+#include "pipeline/error.h"
+#include "pipeline/reader.h"
+#include "pipeline/readers/cifar.h"
+#include "pipeline/readers/files.h"
+#include "pipeline/readers/folder_listing.h"
+#include "pipeline/readers/idx.h"
+#include "pipeline/readers/mapped_file.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kSplits[] = {"train", "test"};
+
+/// True if `check` passes; else its DataError, which names the file, becomes a problem.
+template <class Check>
+bool passes(VerifyReport& report, const Check& check) {
+  try {
+    check();
+    return true;
+  } catch (const DataError& error) {
+    report.problems.push_back({{}, error.what()});
+    return false;
+  }
+}
+
+/// Counts the samples of a set whose pixels lie in memory; opening it has checked the rest.
+void tally(const Reader& reader, VerifyReport& report) {
+  const DatasetInfo& info = reader.info();
+  VerifySplit split{info.split, info.count, info.classes,    {},
+                    info.size,  info.size,  info.fingerprint};
+  split.class_counts.resize(info.classes.size());
+  Buffer scratch;
+  for (std::uint64_t index = 0; index < info.count; ++index)
+    ++split.class_counts[static_cast<std::size_t>(reader.read(index, scratch).label)];
+  report.splits.push_back(std::move(split));
+}
+
+void verify_in_memory(const VerifyOptions& options, const char* split, VerifyReport& report) {
+  passes(report, [&] {
+    tally(*open_reader({report.kind, options.path, split, options.classes}), report);
+  });
+}
+
+void verify_idx(const VerifyOptions& options, const char* split, VerifyReport& report) {
+  const IdxPaths paths = find_idx(options.path, split);
+  if (paths.images.empty() && paths.labels.empty()) return;
+  // Each file by itself first, so that damage to one does not hide damage to the other.
+  bool sound = true;
+  if (!paths.images.empty())
+    sound &= passes(report, [&] { IdxFile(paths.images, IdxFile::Kind::images); });
+  if (!paths.labels.empty())
+    sound &= passes(report, [&] { IdxFile(paths.labels, IdxFile::Kind::labels); });
+  if (sound) verify_in_memory(options, split, report);
+}
+
+void verify_cifar(const VerifyOptions& options, const char* split, VerifyReport& report) {
+  const CifarPaths paths = find_cifar(options.path, split);
+  if (paths.layout == nullptr) return;
+  const int classes = options.classes == 0 ? paths.layout->classes : options.classes;
+  bool sound = true;
+  for (const std::string& file : paths.files)
+    sound &= passes(report, [&] { CifarFile(file, *paths.layout, classes); });
+  if (sound) verify_in_memory(options, split, report);
+}
+
+/// What decoding a split's files found.
+struct Decoded {
+  std::mutex mutex;
+  Size smallest, largest;
+  std::vector<std::pair<std::uint64_t, std::string>> failures;  ///< file, reason
+
+  void add(Size size) {
+    const std::lock_guard lock(mutex);
+    if (largest.width == 0) smallest = size;
+    smallest = {std::min(smallest.width, size.width), std::min(smallest.height, size.height)};
+    largest = {std::max(largest.width, size.width), std::max(largest.height, size.height)};
+  }
+  void add(std::uint64_t index, const std::string& reason) {
+    const std::lock_guard lock(mutex);
+    failures.emplace_back(index, reason);
+  }
+};
+
+void decode_all(const VerifyOptions& options, const FolderListing& files, Decoded& found) {
+  parallel_for(files.count(), 16, options.threads, options.progress,
+               [&](std::uint64_t begin, std::uint64_t end) {
+                 DecodeScratch scratch;
+                 for (std::uint64_t index = begin; index < end; ++index) try {
+                     const MappedFile file = MappedFile::map(files.path(index));
+                     found.add(scratch.decode(file.bytes(), 3, options.max_pixels).size());
+                   } catch (const DataError& error) {
+                     found.add(index, error.what());
+                   }
+               });
+  std::sort(found.failures.begin(), found.failures.end());  // threads found them in any order
+}
+
+void verify_split_folder(const VerifyOptions& options, const char* split, const std::string& root,
+                         VerifyReport& report) {
+  const FolderListing files(root, "images");
+  if (files.classes().empty()) report.problems.push_back({root, "no class folders and no images"});
+  if (options.classes != 0 && files.classes().size() > static_cast<std::size_t>(options.classes))
+    report.problems.push_back({root, fmt::format("{} class folders where {} classes are set",
+                                                 files.classes().size(), options.classes)});
+  VerifySplit result{split, files.count(), files.classes(), {}, {}, {}, files.fingerprint()};
+  for (std::size_t label = 0; label < files.classes().size(); ++label) {
+    result.class_counts.push_back(files.count(label));
+    if (files.count(label) == 0)
+      report.problems.push_back({files.folder(label), "the class folder holds no image"});
+  }
+  Decoded found;
+  decode_all(options, files, found);
+  result.smallest = found.smallest;
+  result.largest = found.largest;
+  for (const auto& [index, reason] : found.failures)
+    report.problems.push_back({files.path(index), reason});
+  report.splits.push_back(std::move(result));
+}
+
+void verify_folder(const VerifyOptions& options, VerifyReport& report) {
+  std::string missing;
+  for (const char* split : kSplits) {
+    std::string root;
+    try {
+      root = find_split(options.path, split);
+    } catch (const DataError& error) {
+      missing = missing.empty() ? error.what() : missing;
+      continue;  // a set may have one split only
+    }
+    passes(report, [&] { verify_split_folder(options, split, root, report); });
+  }
+  if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
+  if (report.splits.size() == 2 && report.splits[0].classes != report.splits[1].classes)
+    report.problems.push_back(
+        {options.path,
+         fmt::format("train has {} class folders and test {}, not of the same names: "
+                     "labels would not mean the same",
+                     report.splits[0].classes.size(), report.splits[1].classes.size())});
+}
+
+std::string kind_of(const std::string& path) {
+  for (const char* split : kSplits) {
+    const IdxPaths idx = find_idx(path, split);
+    if (!idx.images.empty() || !idx.labels.empty()) return "idx";
+    if (find_cifar(path, split).layout != nullptr) return "cifar";
+  }
+  return "folder";
+}
+
+}  // namespace
+
+VerifyReport verify_data(const VerifyOptions& options) {
+  require_folder(options.path);
+  VerifyReport report;
+  report.kind = kind_of(options.path);
+  if (report.kind == "folder") {
+    verify_folder(options, report);
+    return report;
+  }
+  for (const char* split : kSplits)
+    report.kind == "idx" ? verify_idx(options, split, report)
+                         : verify_cifar(options, split, report);
+  return report;
+}
+
+}  // namespace millrace

@@ -1,0 +1,206 @@
+// Decoders: pixels, limits, and damage that must be an error and never grey.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+// clang-format off: jpeglib.h uses FILE and size_t without including them, so it comes later.
+#include <jpeglib.h>
+// clang-format on
+
+#include "pipeline/decoder.h"
+#include "pipeline/reader.h"
+#include "tests/data/support.h"
+#include "tools/data/jpeg_writer.h"
+
+// Counts what our own code allocates; libjpeg's malloc is not ours and not counted. A sanitizer has
+// an operator new of its own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define MILLRACE_COUNTS_ALLOCATIONS 1
+namespace {
+std::atomic<std::uint64_t> allocations{0};
+}
+// Not inlined: GCC would take the pair for a mismatched one.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
+
+namespace millrace {
+namespace {
+
+using test::Bytes;
+using test::cut;
+using test::expect_data_error;
+
+constexpr std::uint64_t kNoLimit = 1'000'000'000;
+
+/// A smooth colour ramp: JPEG keeps it to within a few levels.
+Bytes ramp(Size size) {
+  Bytes pixels;
+  for (int y = 0; y < size.height; ++y)
+    for (int x = 0; x < size.width; ++x)
+      for (const int value : {x * 200 / size.width, y * 200 / size.height, 90})
+        pixels.push_back(static_cast<std::uint8_t>(value));
+  return pixels;
+}
+
+struct JpegForm {
+  J_COLOR_SPACE stored = JCS_YCbCr;
+  bool progressive = false;
+  int restart = 0;  ///< rows of blocks between restart markers
+};
+
+/// Through libjpeg by hand, for what jpeg_writer.h does not write. Gray takes the first channel.
+Bytes jpeg(Size size, JpegForm form) {
+  const Bytes rgb = ramp(size);
+  jpeg_compress_struct codec{};
+  jpeg_error_mgr errors{};
+  codec.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&codec);
+  unsigned char* out = nullptr;
+  unsigned long out_size = 0;
+  jpeg_mem_dest(&codec, &out, &out_size);
+  codec.image_width = static_cast<JDIMENSION>(size.width);
+  codec.image_height = static_cast<JDIMENSION>(size.height);
+  const bool gray = form.stored == JCS_GRAYSCALE, cmyk = form.stored == JCS_CMYK;
+  codec.input_components = gray ? 1 : cmyk ? 4 : 3;
+  codec.in_color_space = gray ? JCS_GRAYSCALE : cmyk ? JCS_CMYK : JCS_RGB;
+  jpeg_set_defaults(&codec);
+  jpeg_set_colorspace(&codec, form.stored);
+  jpeg_set_quality(&codec, 95, TRUE);
+  codec.restart_in_rows = form.restart;
+  if (form.progressive) jpeg_simple_progression(&codec);
+  jpeg_start_compress(&codec, TRUE);
+  const auto width = static_cast<std::size_t>(size.width);
+  const auto channels = static_cast<std::size_t>(codec.input_components);
+  Bytes row(width * channels);
+  while (codec.next_scanline < codec.image_height) {
+    for (std::size_t x = 0; x < width; ++x)
+      for (std::size_t c = 0; c < channels; ++c)
+        row[x * channels + c] =
+            rgb[(codec.next_scanline * width + x) * 3 + std::min(c, std::size_t{2})];
+    JSAMPROW rows = row.data();
+    jpeg_write_scanlines(&codec, &rows, 1);
+  }
+  jpeg_finish_compress(&codec);
+  Bytes bytes(out, out + out_size);
+  jpeg_destroy_compress(&codec);
+  std::free(out);
+  return bytes;
+}
+
+Bytes decoded(const Bytes& file, int channels, std::uint64_t max_pixels = kNoLimit) {
+  DecodeScratch scratch;
+  const ImageView image = scratch.decode(file, channels, max_pixels);
+  EXPECT_EQ(image.channels, channels);
+  return {image.data, image.data + image.height * image.row};
+}
+
+void expect_near(const Bytes& found, const Bytes& expected, int levels) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], levels) << "at byte " << i;
+}
+
+constexpr Size kSize{53, 37};
+
+// ---- JPEG
+
+TEST(Jpeg, ColourBaselineAndProgressive) {
+  expect_near(decoded(encode_jpeg(ramp(kSize), kSize, 95), 3), ramp(kSize), 12);
+  expect_near(decoded(jpeg(kSize, {JCS_YCbCr, true, 0}), 3), ramp(kSize), 12);
+  expect_near(decoded(jpeg(kSize, {JCS_YCbCr, false, 1}), 3), ramp(kSize), 12);
+  expect_near(decoded(jpeg(kSize, {JCS_RGB, false, 0}), 3), ramp(kSize), 12);
+}
+
+TEST(Jpeg, GrayAndColourBecomeEachOther) {
+  const Bytes rgb = ramp(kSize), file = jpeg(kSize, {JCS_GRAYSCALE, false, 0});
+  Bytes first, gray_as_rgb, luma;
+  for (std::size_t i = 0; i < rgb.size(); i += 3) {
+    first.push_back(rgb[i]);
+    gray_as_rgb.insert(gray_as_rgb.end(), 3, rgb[i]);
+    luma.push_back(
+        static_cast<std::uint8_t>(.299 * rgb[i] + .587 * rgb[i + 1] + .114 * rgb[i + 2]));
+  }
+  expect_near(decoded(file, 1), first, 3);
+  expect_near(decoded(file, 3), gray_as_rgb, 3);
+  expect_near(decoded(encode_jpeg(rgb, kSize, 95), 1), luma, 4);
+}
+
+TEST(Jpeg, EveryCutFails) {
+  for (const JpegForm form :
+       {JpegForm{}, JpegForm{JCS_YCbCr, true, 0}, JpegForm{JCS_YCbCr, false, 1}}) {
+    const Bytes file = jpeg(kSize, form);
+    ASSERT_EQ(decoded(file, 3).size(), 53u * 37 * 3);
+    for (std::size_t size = 3; size < file.size(); size += size < file.size() - 40 ? 11 : 1)
+      EXPECT_THROW(decoded(cut(file, size), 3), DataError) << size << " of " << file.size();
+  }
+}
+
+TEST(Jpeg, CutInHalfSaysSo) {
+  Bytes file = encode_jpeg(ramp(kSize), kSize, 95);
+  file.resize(file.size() - 200);
+  expect_data_error({"jpeg: Premature end of JPEG file"}, [&] { decoded(file, 3); });
+  file.insert(file.end(), {0xff, 0xd9});  // an end marker does not make it whole
+  expect_data_error({"jpeg: Corrupt JPEG data"}, [&] { decoded(file, 3); });
+}
+
+TEST(Jpeg, PaddingBeforeTheEndMarkerIsHarmless) {
+  Bytes file = encode_jpeg(ramp(kSize), kSize, 95);
+  file.insert(file.end() - 2, 10, 0);
+  expect_near(decoded(file, 3), ramp(kSize), 12);
+}
+
+TEST(Jpeg, CmykIsRefused) {
+  expect_data_error({"jpeg: CMYK images are not supported"}, [] {
+    decoded(jpeg(kSize, {JCS_CMYK, false, 0}), 3);
+  });
+}
+
+TEST(Jpeg, ScratchGoesOnAfterAnError) {
+  DecodeScratch scratch;
+  const Bytes good = jpeg(kSize, {}), bad(good.begin(), good.end() - 300);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THROW(scratch.decode(bad, 3, kNoLimit), DataError);
+    EXPECT_EQ(scratch.decode(good, 3, kNoLimit).size(), kSize);
+  }
+}
+
+TEST(Decode, MaxPixelsIsCheckedBeforeAnythingIsAllocated) {
+  Bytes file = jpeg(kSize, {});
+  for (std::size_t at = 2; at + 9 < file.size(); ++at)
+    if (file[at] == 0xff && file[at + 1] == 0xc0)  // the frame header: claim 60000x60000
+      file[at + 5] = file[at + 7] = 0xea, file[at + 6] = file[at + 8] = 0x60;
+  expect_data_error({"jpeg: 60000x60000 is 3600000000 pixels", "data.max_pixels=178956970"},
+                    [&] { decoded(file, 3, 178'956'970); });
+  expect_data_error({"data.max_pixels=1960"}, [] { decoded(jpeg(kSize, {}), 3, 53 * 37 - 1); });
+  EXPECT_EQ(decoded(jpeg(kSize, {}), 3, 53 * 37).size(), 53u * 37 * 3);
+}
+
+#if defined(MILLRACE_COUNTS_ALLOCATIONS)
+TEST(Decode, SteadyStateAllocatesNothingOfOurs) {
+  const test::TempFolder folder;
+  for (const char* name : {"a/1.jpg", "a/2.jpg", "b/3.jpg"})
+    folder.write(name, encode_jpeg(ramp(kSize), kSize, 95));
+  const auto reader = open_reader({"folder", folder.path(), "train", 0});
+  Buffer bytes;
+  DecodeScratch scratch;
+  const auto all = [&] {
+    for (std::uint64_t i = 0; i < 3; ++i) scratch.decode(reader->read(i, bytes).bytes, 3, kNoLimit);
+  };
+  all();
+  const std::uint64_t before = allocations;
+  all();
+  EXPECT_EQ(allocations, before);
+}
+#endif
+
+}  // namespace
+}  // namespace millrace

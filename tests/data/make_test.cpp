@@ -1,0 +1,249 @@
+// Generated sets: the same bytes for the same seed, never half written, never over other files.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <map>
+
+#include "pipeline/reader.h"
+#include "tests/data/support.h"
+#include "tools/data/make_digits.h"
+#include "tools/data/make_photos.h"
+#include "tools/data/verify.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = test::fs;
+using test::Bytes;
+using test::expect_error;
+using test::read_bytes;
+using test::TempFolder;
+
+/// Relative name to contents.
+std::map<std::string, Bytes> contents(const std::string& folder) {
+  std::map<std::string, Bytes> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file())
+      files[entry.path().lexically_relative(folder).string()] = read_bytes(entry.path().string());
+  return files;
+}
+
+DigitsOptions digits(const std::string& path, std::uint32_t train = 300, std::uint32_t test = 100) {
+  DigitsOptions options;
+  options.path = path;
+  options.train = train;
+  options.test = test;
+  return options;
+}
+
+PhotosOptions photos(const std::string& path) {
+  PhotosOptions options;
+  options.path = path;
+  options.count = 12;
+  options.classes = 3;
+  return options;
+}
+
+std::unique_ptr<Reader> open_split(const std::string& path, const std::string& split) {
+  return open_reader({"idx", path, split, 10});
+}
+
+// ---- digits
+
+TEST(MakeDigits, IsAnIdxSetOfTheShapeOfMnist) {
+  const TempFolder folder;
+  std::uint64_t last = 0;
+  DigitsOptions options = digits(folder.path("new/digits"));
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    EXPECT_GT(done, last);
+    EXPECT_EQ(total, 400u);
+    last = done;
+  };
+  make_digits(options);
+  EXPECT_EQ(last, 400u);
+  EXPECT_EQ(contents(options.path).size(), 4u);
+  const auto train = open_split(options.path, "train"), test = open_split(options.path, "test");
+  EXPECT_EQ(train->info().count, 300u);
+  EXPECT_EQ(test->info().count, 100u);
+  EXPECT_EQ(train->info().size, (Size{28, 28}));
+}
+
+TEST(MakeDigits, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
+  const TempFolder one, two, other;
+  DigitsOptions options = digits(one.path(), 1200);
+  options.threads = 1;
+  make_digits(options);
+  options.path = two.path();
+  options.threads = 3;
+  make_digits(options);
+  EXPECT_EQ(contents(one.path()), contents(two.path()));
+  // Pinned: a change here changes everybody's generated data.
+  EXPECT_EQ(open_split(one.path(), "train")->info().fingerprint, 1384802647261879101u);
+
+  options.path = other.path();
+  options.seed = 1;
+  make_digits(options);
+  EXPECT_NE(contents(one.path()), contents(other.path()));
+}
+
+/// Share of `test` whose nearest class mean of `train` is the right one.
+double nearest_mean_accuracy(const Reader& train, const Reader& test) {
+  std::array<std::array<double, 784>, 10> means{};
+  std::array<double, 10> counts{};
+  Buffer scratch;
+  for (std::uint64_t i = 0; i < train.info().count; ++i) {
+    const Sample sample = train.read(i, scratch);
+    const auto label = static_cast<std::size_t>(sample.label);
+    ++counts[label];
+    for (std::size_t p = 0; p < 784; ++p) means[label][p] += sample.bytes[p];
+  }
+  int right = 0;
+  for (std::uint64_t i = 0; i < test.info().count; ++i) {
+    const Sample sample = test.read(i, scratch);
+    std::array<double, 10> distance{};
+    for (std::size_t label = 0; label < 10; ++label)
+      for (std::size_t p = 0; p < 784; ++p) {
+        const double difference = sample.bytes[p] - means[label][p] / counts[label];
+        distance[label] += difference * difference;
+      }
+    right += std::min_element(distance.begin(), distance.end()) - distance.begin() == sample.label;
+  }
+  return right / static_cast<double>(test.info().count);
+}
+
+TEST(MakeDigits, CanBeLearntButNotAtAGlance) {
+  const TempFolder folder;
+  make_digits(digits(folder.path(), 3000, 500));
+  const double accuracy = nearest_mean_accuracy(*open_split(folder.path(), "train"),
+                                                *open_split(folder.path(), "test"));
+  EXPECT_GT(accuracy, .5);  // MNIST: 0.82
+  EXPECT_LT(accuracy, .9);
+}
+
+TEST(MakeDigits, SecondRunFindsItsOwnFilesAndLeavesThem) {
+  const TempFolder folder;
+  make_digits(digits(folder.path()));
+  const auto written = fs::last_write_time(folder.path("train-images-idx3-ubyte"));
+  fs::remove(folder.path("t10k-labels-idx1-ubyte"));
+  folder.write(".t10k-labels-idx1-ubyte.partial", {1});  // an interrupted run's
+  make_digits(digits(folder.path()));
+  EXPECT_EQ(fs::last_write_time(folder.path("train-images-idx3-ubyte")), written);
+  EXPECT_EQ(contents(folder.path()).size(), 4u);
+}
+
+TEST(MakeDigits, DoesNotWriteOverOtherFiles) {
+  const TempFolder folder;
+  make_digits(digits(folder.path()));
+  const auto before = contents(folder.path());
+  DigitsOptions options = digits(folder.path());
+  options.seed = 1;
+  expect_error(Exit::failed, {"-idx3-ubyte", "is there already, with other contents"},
+               [&] { make_digits(options); });
+  EXPECT_EQ(contents(folder.path()), before);
+  options.force = true;
+  make_digits(options);
+  EXPECT_NE(contents(folder.path()), before);
+
+  const TempFolder mine;
+  mine.write("thesis/chapter1.tex", {1});
+  expect_error(Exit::failed, {"holds something else already: thesis/chapter1.tex"},
+               [&] { make_digits(digits(mine.path())); });
+  EXPECT_EQ(contents(mine.path()).size(), 1u);
+  expect_error(Exit::failed, {"chapter1.tex: is there already, and is not a folder"},
+               [&] { make_digits(digits(mine.path("thesis/chapter1.tex"))); });
+  expect_error(Exit::failed, {"cannot be made"},
+               [&] { make_digits(digits(mine.path("thesis/chapter1.tex/x"))); });
+  expect_error(Exit::usage, {"at least one image"}, [&] { make_digits(digits(mine.path(), 0)); });
+}
+
+/// Stands for a full disk: no file may grow beyond `bytes`.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+TEST(MakeDigits, FullDiskLeavesNothingBehind) {
+  const TempFolder folder;
+  const FileSizeLimit full(100'000);
+  expect_error(Exit::failed, {"train-images-idx3-ubyte: cannot be written: File too large"},
+               [&] { make_digits(digits(folder.path())); });
+  EXPECT_TRUE(contents(folder.path()).empty());
+}
+
+// ---- photos
+
+TEST(MakePhotos, IsAFolderOfPicturesThatDecode) {
+  const TempFolder folder;
+  make_photos(photos(folder.path()));
+  const VerifyReport report = verify_data({folder.path(), 3, 1'000'000, 2, {}});
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_EQ(report.kind, "folder");
+  ASSERT_EQ(report.splits.size(), 2u);
+  EXPECT_EQ(report.splits[0].class_counts, (std::vector<std::uint64_t>{3, 3, 3}));
+  EXPECT_EQ(report.splits[1].class_counts, (std::vector<std::uint64_t>{1, 1, 1}));
+  EXPECT_GE(report.splits[0].smallest.width, 260);
+  EXPECT_LE(report.splits[0].largest.width, 600);
+  EXPECT_NE(report.splits[0].smallest, report.splits[0].largest);
+  for (const auto& [name, bytes] : contents(folder.path())) {
+    EXPECT_GT(bytes.size(), 20'000u) << name;
+    EXPECT_LT(bytes.size(), 110'000u) << name;
+  }
+}
+
+TEST(MakePhotos, SameBytesForAnyNumberOfThreads) {
+  const TempFolder one, two;
+  PhotosOptions options = photos(one.path());
+  options.threads = 1;
+  make_photos(options);
+  options.path = two.path();
+  options.threads = 3;
+  make_photos(options);
+  EXPECT_EQ(contents(one.path()), contents(two.path()));
+  make_photos(options);  // finds its own
+  options.seed = 1;
+  expect_error(Exit::failed, {".jpg: is there already, with other contents"},
+               [&] { make_photos(options); });
+  EXPECT_EQ(contents(one.path()), contents(two.path()));
+}
+
+TEST(MakePhotos, BadOptions) {
+  const TempFolder folder;
+  PhotosOptions options = photos(folder.path());
+  options.count = 5;
+  expect_error(Exit::usage, {"5 images are too few for 3 classes"}, [&] { make_photos(options); });
+  options.classes = 0;
+  expect_error(Exit::usage, {"classes=0"}, [&] { make_photos(options); });
+  options = photos(folder.path());
+  options.quality = 101;
+  expect_error(Exit::usage, {"quality=101"}, [&] { make_photos(options); });
+  options = photos("");
+  expect_error(Exit::usage, {"no folder given"}, [&] { make_photos(options); });
+}
+
+TEST(MakePhotos, FullDiskLeavesNoPartOfAPicture) {
+  const TempFolder folder;
+  const FileSizeLimit full(10'000);
+  expect_error(Exit::failed, {".jpg: cannot be written: File too large"},
+               [&] { make_photos(photos(folder.path())); });
+  EXPECT_TRUE(contents(folder.path()).empty());
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,119 @@
+// Thousands of small damages with a fixed seed: whatever the bytes, a reader or decoder delivers or
+// throws DataError. Worth its time under AddressSanitizer.
+#include <gtest/gtest.h>
+
+#include "pipeline/decoder.h"
+#include "pipeline/reader.h"
+#include "pipeline/rng.h"
+#include "tests/data/support.h"
+#include "tools/data/jpeg_writer.h"
+
+namespace millrace {
+namespace {
+
+using test::Bytes;
+using test::gzip;
+using test::idx_images;
+using test::idx_labels;
+using test::TempFolder;
+
+/// One to four bytes changed, and now and then the end cut off or something added.
+Bytes mutated(Bytes bytes, Draw& draw) {
+  for (std::uint32_t changes = 1 + draw.integer(4); changes > 0; --changes) {
+    // Half of the damage goes where the headers are.
+    const auto size = static_cast<std::uint32_t>(bytes.size());
+    const std::uint32_t at = draw.integer(draw.chance(.5) ? std::min(size, 64u) : size);
+    bytes[at] = draw.chance(.2) ? 0xff : static_cast<std::uint8_t>(draw.bits());
+  }
+  if (draw.chance(.2)) bytes.resize(1 + draw.integer(static_cast<std::uint32_t>(bytes.size())));
+  if (draw.chance(.1)) bytes.resize(bytes.size() + 1 + draw.integer(40));
+  return bytes;
+}
+
+/// Reads every byte of every sample, the slack behind them too.
+std::uint64_t sum_of(const Reader& reader) {
+  Buffer scratch;
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < reader.info().count; ++i) {
+    const Sample sample = reader.read(i, scratch);
+    for (std::size_t byte = 0; byte < sample.bytes.size() + kTailSlack; ++byte)
+      sum += sample.bytes.data()[byte];
+  }
+  return sum;
+}
+
+struct Outcome {
+  int delivered = 0, refused = 0;
+};
+
+template <class Call>
+void attempt(Outcome& outcome, const Call& call) {
+  try {
+    call();
+    ++outcome.delivered;
+  } catch (const DataError&) {
+    ++outcome.refused;
+  }
+}
+
+Outcome mutate_idx(const std::string& ending, const Bytes& images, const Bytes& labels) {
+  const TempFolder folder;
+  Outcome outcome;
+  for (std::uint64_t round = 0; round < 1500; ++round) {
+    Draw draw({7, 0, round}, op_id("mutate_idx"));
+    const bool which = draw.chance(.7);
+    folder.write("train-images-idx3-ubyte" + ending, which ? mutated(images, draw) : images);
+    folder.write("train-labels-idx1-ubyte" + ending, which ? labels : mutated(labels, draw));
+    attempt(outcome, [&] { sum_of(*open_reader({"idx", folder.path(), "train", 0})); });
+  }
+  return outcome;
+}
+
+TEST(Mutation, Idx) {
+  const Outcome outcome = mutate_idx("", idx_images(5), idx_labels({0, 1, 2, 3, 4}));
+  EXPECT_GT(outcome.delivered, 100);
+  EXPECT_GT(outcome.refused, 100);
+}
+
+TEST(Mutation, IdxGzip) {
+  const Outcome outcome = mutate_idx(".gz", gzip(idx_images(5)), gzip(idx_labels({0, 1, 2, 3, 4})));
+  EXPECT_GT(outcome.refused, 1000);
+}
+
+Outcome mutate_image(const Bytes& file, std::uint64_t rounds) {
+  DecodeScratch scratch;
+  Outcome outcome;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    Draw draw({7, 0, round}, op_id("mutate_image"));
+    const Bytes bytes = mutated(file, draw);
+    attempt(outcome, [&] { scratch.decode(bytes, round % 2 == 0 ? 3 : 1, 100'000); });
+  }
+  return outcome;
+}
+
+Bytes noise(std::size_t size) {
+  Draw draw({7, 0, 0}, op_id("noise"));
+  Bytes pixels(size);
+  for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(draw.bits());
+  return pixels;
+}
+
+TEST(Mutation, Jpeg) {
+  const Outcome outcome = mutate_image(encode_jpeg(noise(3 * 40 * 24), {40, 24}, 80), 3000);
+  EXPECT_GT(outcome.delivered, 100);
+  EXPECT_GT(outcome.refused, 1000);
+}
+
+TEST(Mutation, BmpThroughThePlugin) {
+  Bytes file{'B', 'M', 0, 0,  0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40,
+             0,   0,   0, 16, 0, 0, 0, 8, 0, 0, 0,  1, 0, 24};
+  file.resize(54);
+  const Bytes pixels = noise(3 * 16 * 8);
+  file.insert(file.end(), pixels.begin(), pixels.end());
+  const Outcome outcome = mutate_image(file, 200);
+  EXPECT_GT(outcome.delivered, 10);
+  EXPECT_GT(outcome.refused, 10);
+}
+
+}  // namespace
+}  // namespace millrace

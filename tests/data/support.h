@@ -1,0 +1,125 @@
+// What the tests of readers and data tools share: a folder that goes away, files made by hand, and
+// a check of an error's every part.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "pipeline/error.h"
+
+namespace millrace::test {
+
+namespace fs = std::filesystem;
+using Bytes = std::vector<std::uint8_t>;
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (fs::temp_directory_path() / "millrace-test-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = pattern;
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  std::string path(const std::string& name = {}) const {
+    return name.empty() ? path_ : path_ + "/" + name;
+  }
+  /// Writes a file, with the folders above it; returns its path.
+  std::string write(const std::string& name, const Bytes& bytes) const {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    fs::remove(path(name));  // some file systems flush a file that is written over: slow
+    std::ofstream(path(name), std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+    return path(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+inline Bytes read_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+inline Bytes cut(Bytes bytes, std::size_t size) {
+  bytes.resize(size);
+  return bytes;
+}
+
+inline void append_big_endian(Bytes& bytes, std::uint32_t number) {
+  for (const int shift : {24, 16, 8, 0})
+    bytes.push_back(static_cast<std::uint8_t>(number >> shift));
+}
+
+/// IDX images whose pixel i (over all images) is i * 7 mod 256.
+inline Bytes idx_images(std::uint32_t count, std::uint32_t height = 4, std::uint32_t width = 3) {
+  Bytes bytes;
+  for (const std::uint32_t number : {0x0803u, count, height, width})
+    append_big_endian(bytes, number);
+  for (std::uint32_t i = 0; i < count * height * width; ++i)
+    bytes.push_back(static_cast<std::uint8_t>(i * 7));
+  return bytes;
+}
+
+inline Bytes idx_labels(const Bytes& labels) {
+  Bytes bytes;
+  for (const std::uint32_t number : {0x0801u, static_cast<std::uint32_t>(labels.size())})
+    append_big_endian(bytes, number);
+  bytes.insert(bytes.end(), labels.begin(), labels.end());
+  return bytes;
+}
+
+inline Bytes gzip(const Bytes& plain) {
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  Bytes packed(deflateBound(&stream, plain.size()) + 64);
+  stream.next_in = const_cast<Bytef*>(plain.data());
+  stream.avail_in = static_cast<uInt>(plain.size());
+  stream.next_out = packed.data();
+  stream.avail_out = static_cast<uInt>(packed.size());
+  deflate(&stream, Z_FINISH);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+/// Runs `call`, which must throw an Error of kind `exit` with a one-line text that holds every part
+/// and, for bad data, a hint.
+template <class Call>
+void expect_error(Exit exit, std::initializer_list<std::string> parts, const Call& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error, expected one with: " << *parts.begin();
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    EXPECT_EQ(error.exit(), exit) << what;
+    EXPECT_FALSE(error.hint().empty()) << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos) << what;
+    for (const std::string& part : parts)
+      EXPECT_NE(what.find(part), std::string::npos) << "no '" << part << "' in: " << what;
+  }
+}
+
+template <class Call>
+void expect_data_error(std::initializer_list<std::string> parts, const Call& call) {
+  expect_error(Exit::data, parts, call);
+}
+
+}  // namespace millrace::test

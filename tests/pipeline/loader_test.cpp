@@ -1,0 +1,378 @@
+// The loader's contracts: C1 (same batches whatever the workers), C2 (slots), C3 (no allocation a
+// sample), C4 (errors), C5 (stopping), and that n workers are n threads.
+#include "pipeline/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "augment/plan.h"
+#include "pipeline/error.h"
+#include "tests/pipeline/allocations.h"
+
+namespace millrace {
+namespace {
+
+constexpr Size kSize{6, 5};
+
+/// Images whose every pixel is their index, modulo 251; labels are the index modulo 10.
+class Numbered : public Reader {
+ public:
+  explicit Numbered(std::uint64_t count) : pixels_(count * kBytes + kTailSlack) {
+    info_.reader = "numbered";
+    info_.path = "memory";
+    info_.split = "train";
+    info_.count = count;
+    info_.classes.resize(10);
+    info_.size = kSize;
+    info_.channels = 1;
+    for (std::uint64_t i = 0; i < count; ++i) std::memset(&pixels_[i * kBytes], static_cast<int>(i % 251), kBytes);
+  }
+  Sample read(std::uint64_t index, Buffer&) const override {
+    return {{&pixels_[index * kBytes], kBytes}, static_cast<std::int64_t>(index % 10)};
+  }
+  std::string name(std::uint64_t index) const override { return "image " + std::to_string(index); }
+
+  static constexpr std::size_t kBytes = 30;
+
+ protected:
+  std::vector<std::uint8_t> pixels_;
+};
+
+std::shared_ptr<const Plan> plan_of(const Reader& reader, bool augmented = false) {
+  std::vector<OpSpec> chain;
+  if (augmented) {
+    for (const auto& declared : op_declarations()) {
+      OpSpec spec{declared.name, declared.name, true, Params(declared.params)};
+      if (declared.name == "random_affine") spec.params.set("degrees", std::vector<double>{20});
+      if (declared.name == "random_crop") {
+        spec.params.set("size", std::vector<double>{5, 6});
+        spec.params.set("padding", std::vector<double>{1});
+      }
+      chain.push_back(spec);
+    }
+  }
+  return std::make_shared<Plan>(chain, Source{reader.info().size, 1, false},
+                                OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+}
+
+struct Taken {
+  std::vector<std::uint8_t> bytes;
+  std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> counts;
+  bool operator==(const Taken&) const = default;
+};
+
+Taken take_all(const std::shared_ptr<const Reader>& reader, LoaderOptions options, bool augmented = false) {
+  Loader loader(reader, plan_of(*reader, augmented), options);
+  Taken taken;
+  while (Batch batch = loader.next()) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(batch.data());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes) % 64, 0u);
+    taken.bytes.insert(taken.bytes.end(), bytes, bytes + batch.bytes());
+    taken.labels.insert(taken.labels.end(), batch.labels(), batch.labels() + batch.count());
+    taken.counts.push_back(batch.count());
+  }
+  return taken;
+}
+
+LoaderOptions options_of(int workers, std::int64_t batch = 8) {
+  LoaderOptions options;
+  options.workers = workers;
+  options.batch = batch;
+  options.seed = 3;
+  return options;
+}
+
+TEST(Loader, BatchesDependOnTheRecipeAlone) {
+  const auto reader = std::make_shared<Numbered>(203);
+  LoaderOptions options = options_of(0);
+  options.epochs = 3;
+  const Taken expected = take_all(reader, options, true);
+  EXPECT_EQ(expected.labels.size(), 3 * 203u);
+  EXPECT_EQ(expected.counts.back(), 203 % 8);
+  for (const int workers : {0, 1, 2, 4}) {
+    for (const int prefetch : {1, 2, 8}) {
+      for (const int grain : {0, 1, 3}) {
+        options.workers = workers;
+        options.prefetch = prefetch;
+        options.grain = grain;
+        ASSERT_EQ(take_all(reader, options, true), expected) << workers << " " << prefetch << " " << grain;
+      }
+    }
+  }
+  options.seed = 4;
+  EXPECT_NE(take_all(reader, options, true).bytes, expected.bytes);
+}
+
+TEST(Loader, EveryEpochHoldsEverySampleOnceInItsOwnOrder) {
+  const auto reader = std::make_shared<Numbered>(100);
+  LoaderOptions options = options_of(2);
+  options.epochs = 2;
+  const Taken taken = take_all(reader, options);
+  std::vector<std::uint8_t> first, second;
+  for (std::size_t i = 0; i < 200; ++i) (i < 100 ? first : second).push_back(taken.bytes[i * Numbered::kBytes]);
+  EXPECT_NE(first, second);
+  std::sort(first.begin(), first.end());
+  std::sort(second.begin(), second.end());
+  EXPECT_EQ(first, second);
+  for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(first[i], i);
+}
+
+TEST(Loader, StartsInTheMiddle) {
+  const auto reader = std::make_shared<Numbered>(203);
+  LoaderOptions options = options_of(2);
+  options.epochs = 2;
+  const Taken whole = take_all(reader, options, true);
+  options.first_batch = 30;  // of 26 an epoch: the fifth of the second
+  const Taken rest = take_all(reader, options, true);
+  ASSERT_EQ(rest.counts.size(), whole.counts.size() - 30);
+  EXPECT_TRUE(std::equal(rest.bytes.rbegin(), rest.bytes.rend(), whole.bytes.rbegin()));
+}
+
+TEST(Loader, DropLastLeavesOutTheShortBatch) {
+  const auto reader = std::make_shared<Numbered>(20);
+  LoaderOptions options = options_of(1);
+  options.drop_last = true;
+  EXPECT_EQ(take_all(reader, options).counts, (std::vector<std::int64_t>{8, 8}));
+}
+
+/// Every read waits until `threads` of them wait at once, and notes who came.
+class Meeting final : public Numbered {
+ public:
+  Meeting(std::uint64_t count, int threads) : Numbered(count), wanted_(threads) {}
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
+    std::unique_lock lock(mutex_);
+    seen_.insert(std::this_thread::get_id());
+    if (++waiting_ >= wanted_) met_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::seconds(10), [&] { return met_; });
+    --waiting_;
+    return Numbered::read(index, scratch);
+  }
+  bool met() const { return met_; }
+  std::size_t threads() const { return seen_.size(); }
+  bool saw(std::thread::id id) const { return seen_.count(id) > 0; }
+
+ private:
+  int wanted_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable int waiting_ = 0;
+  mutable bool met_ = false;
+  mutable std::set<std::thread::id> seen_;
+};
+
+TEST(Loader, NWorkersAreNThreadsAtOnce) {
+  for (int workers = 1; workers <= 4; ++workers) {
+    const auto reader = std::make_shared<Meeting>(64, workers);
+    LoaderOptions options = options_of(workers, 4);
+    options.grain = 1;
+    take_all(reader, options);
+    EXPECT_TRUE(reader->met()) << workers << " workers were never at work at once";
+    EXPECT_EQ(reader->threads(), static_cast<std::size_t>(workers));
+    EXPECT_FALSE(reader->saw(std::this_thread::get_id()));
+  }
+}
+
+TEST(Loader, NoWorkersMeansTheCallersThread) {
+  const auto reader = std::make_shared<Meeting>(16, 1);
+  take_all(reader, options_of(0));
+  EXPECT_TRUE(reader->saw(std::this_thread::get_id()));
+  EXPECT_EQ(reader->threads(), 1u);
+}
+
+TEST(Loader, HoldingEverySlotIsAnError) {
+  const auto reader = std::make_shared<Numbered>(100);
+  for (const int workers : {0, 1}) {
+    LoaderOptions options = options_of(workers);
+    options.prefetch = 2;
+    Loader loader(reader, plan_of(*reader), options);
+    std::vector<Batch> held;
+    for (int i = 0; i < (workers == 0 ? 2 : 3); ++i) held.push_back(loader.next());
+    EXPECT_THROW(loader.next(), RunError);
+    held.erase(held.begin());
+    EXPECT_TRUE(loader.next());
+  }
+}
+
+TEST(Loader, BatchesMayComeBackInAnyOrderAndFromOtherThreads) {
+  const auto reader = std::make_shared<Numbered>(200);
+  LoaderOptions options = options_of(2);
+  options.prefetch = 3;
+  Loader loader(reader, plan_of(*reader), options);
+  std::vector<Batch> held;
+  std::uint64_t count = 0;
+  while (Batch batch = loader.next()) {
+    ++count;
+    held.push_back(std::move(batch));
+    if (held.size() == 3) {
+      std::thread([one = std::move(held[1])]() mutable { one.release(); }).join();
+      held.erase(held.begin() + 1);
+      held.erase(held.begin());
+    }
+  }
+  EXPECT_EQ(count, 25u);
+}
+
+TEST(Loader, ABatchOutlivesItsLoader) {
+  const auto reader = std::make_shared<Numbered>(100);
+  Batch batch;
+  {
+    Loader loader(reader, plan_of(*reader), options_of(2));
+    batch = loader.next();
+  }
+  EXPECT_EQ(batch.count(), 8);
+  EXPECT_EQ(batch.labels()[0], static_cast<std::int64_t>(static_cast<int>(batch.data()[0]) % 10));
+}
+
+TEST(Loader, LeavingInTheMiddleEndsTheWorkers) {
+  const auto reader = std::make_shared<Numbered>(10000);
+  for (int round = 0; round < 30; ++round) {
+    Loader loader(reader, plan_of(*reader, true), options_of(round % 3, 16));
+    for (int i = 0; i < round % 7; ++i) ASSERT_TRUE(loader.next());
+  }
+}
+
+/// The second batch's first read never returns until it is let go.
+class Stuck final : public Numbered {
+ public:
+  explicit Stuck(std::uint64_t count) : Numbered(count) {}
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
+    if (index >= 8)
+      while (!free_.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return Numbered::read(index, scratch);
+  }
+  void let_go() const { free_.store(true); }
+
+ private:
+  mutable std::atomic<bool> free_{false};
+};
+
+TEST(Loader, ABlockedReadIsLeftBehind) {
+  const auto reader = std::make_shared<Stuck>(64);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    LoaderOptions options = options_of(2);
+    options.shuffle = {Shuffle::Kind::none, 0};
+    Loader loader(reader, plan_of(*reader), options);
+    EXPECT_TRUE(loader.next());
+    std::thread waker([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      loader.interrupt();
+    });
+    EXPECT_FALSE(loader.next()) << "interrupt() wakes a next() that waits";
+    waker.join();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+  reader->let_go();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+}
+
+/// Says that it is encoded, and that some samples' bytes are no image.
+class Damaged final : public Numbered {
+ public:
+  explicit Damaged(std::uint64_t count) : Numbered(count) { info_.encoded = true; }
+  Sample read(std::uint64_t index, Buffer&) const override {
+    if (index % 10 == 3) throw DataError("cannot be read");
+    return {std::span(kGray, sizeof kGray - 1), static_cast<std::int64_t>(index)};
+  }
+  // The smallest BMP there is: 1x1, 24 bits; read by the imgcodecs plugin.
+  static constexpr unsigned char kGray[] =
+      "BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+      "\0\0\0\0\x80\x80\x80\0";
+};
+
+Taken take_damaged(OnError on_error, int workers, std::vector<std::uint64_t>* failures = nullptr) {
+  const auto reader = std::make_shared<Damaged>(40);
+  LoaderOptions options = options_of(workers);
+  options.on_error = on_error;
+  options.quarantine = [&](const Failure& failure) {
+    if (failures != nullptr) failures->push_back(failure.sample);
+  };
+  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3, true},
+                                           OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  Loader loader(reader, plan, options);
+  Taken taken;
+  while (Batch batch = loader.next()) {
+    taken.labels.insert(taken.labels.end(), batch.labels(), batch.labels() + batch.count());
+    taken.counts.push_back(batch.count());
+  }
+  return taken;
+}
+
+TEST(Loader, SkipShortensTheBatchAndMovesNoOther) {
+  std::vector<std::uint64_t> failures;
+  const Taken skipped = take_damaged(OnError::skip, 0, &failures);
+  EXPECT_EQ(failures.size(), 4u);
+  EXPECT_EQ(skipped.counts.size(), 5u);
+  EXPECT_EQ(skipped.labels.size(), 36u);
+  for (const std::int64_t label : skipped.labels) EXPECT_NE(label % 10, 3);
+  EXPECT_EQ(take_damaged(OnError::skip, 3), skipped);
+}
+
+TEST(Loader, ReplaceFillsThePlaceByAKeyedDraw) {
+  const Taken replaced = take_damaged(OnError::replace, 0);
+  EXPECT_EQ(replaced.labels.size(), 40u);
+  for (const std::int64_t label : replaced.labels) EXPECT_NE(label % 10, 3);
+  EXPECT_EQ(take_damaged(OnError::replace, 3), replaced);
+}
+
+TEST(Loader, FailNamesTheFirstSampleOfTheOrder) {
+  std::string messages[2];
+  for (const int workers : {0, 3}) {
+    try {
+      take_damaged(OnError::fail, workers);
+      FAIL() << "no error";
+    } catch (const DataError& error) {
+      messages[workers > 0] = error.what();
+    }
+  }
+  EXPECT_EQ(messages[0], messages[1]);
+  EXPECT_NE(messages[0].find("cannot be read"), std::string::npos);
+  EXPECT_NE(messages[0].find("image "), std::string::npos);
+}
+
+TEST(Loader, ABatchLargerThanTheSetIsRefused) {
+  const auto reader = std::make_shared<Numbered>(10);
+  EXPECT_THROW(Loader(reader, plan_of(*reader), options_of(0, 11)), UsageError);
+}
+
+TEST(Loader, NoAllocationASample) {
+  if (!counts_allocations()) GTEST_SKIP() << "sanitizers bring their own allocator";
+  const auto reader = std::make_shared<Numbered>(64 * 200);
+  for (const int workers : {0, 2}) {
+    LoaderOptions options = options_of(workers, 64);
+    options.epochs = 3;
+    Loader loader(reader, plan_of(*reader, true), options);
+    for (int i = 0; i < 200; ++i) ASSERT_TRUE(loader.next());  // the first epoch warms up
+    const std::uint64_t before = allocations();
+    for (int i = 0; i < 400; ++i) ASSERT_TRUE(loader.next());
+    const std::uint64_t since = allocations() - before;
+    // TBB may take a block for messages now and then; a sample costs none.
+    EXPECT_LT(since, 400u) << workers << " workers, 25,600 samples";
+  }
+}
+
+TEST(Loader, StagesAreCounted) {
+  const auto reader = std::make_shared<Numbered>(1000);
+  for (const int workers : {0, 2}) {
+    Loader loader(reader, plan_of(*reader), options_of(workers, 100));
+    while (loader.next()) {
+    }
+    const LoaderStats stats = loader.stats();
+    EXPECT_EQ(stats.read.calls, 1000u);
+    EXPECT_EQ(stats.augment.calls, 1000u);
+    EXPECT_EQ(stats.augment.bytes, 1000 * Numbered::kBytes);
+    EXPECT_GT(stats.augment.wall_s, 0);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

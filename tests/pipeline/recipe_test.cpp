@@ -1,0 +1,128 @@
+#include "pipeline/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "pipeline/error.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<OpDeclaration>& ops() {
+  static const std::vector<OpDeclaration> all{
+      {"spin", "turns", true, {Param::numbers("degrees", {0}, {1, 2}, -360, 360, "angle")}},
+      {"trim", "cuts", false, {Param::integer("size", 8, 1, 100, "pixels")}}};
+  return all;
+}
+
+class RecipeTest : public testing::Test {
+ protected:
+  RecipeTest() : folder_(fs::temp_directory_path() / ("recipe_test_" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~RecipeTest() override { fs::remove_all(folder_); }
+
+  Recipe load(const std::string& toml, const std::vector<std::string>& overrides = {}) {
+    const fs::path file = folder_ / "given.toml";
+    std::ofstream(file) << toml;
+    return Recipe::load(ops(), file.string(), overrides, {});
+  }
+  /// The message of what loading throws, hint included.
+  std::string refusal(const std::string& toml, const std::vector<std::string>& overrides = {}) {
+    try {
+      load(toml, overrides);
+    } catch (const UsageError& error) {
+      return std::string(error.what()) + " | " + error.hint();
+    }
+    return "accepted";
+  }
+
+  fs::path folder_;
+};
+
+const char* kChain = R"(
+[loader]
+workers = 3
+[[augment]]
+op = "spin"
+degrees = 15
+[[augment]]
+op = "trim"
+)";
+
+TEST_F(RecipeTest, FileThenOverridesThenDefaults) {
+  const Recipe recipe = load(kChain, {"loader.batch=32", "augment.spin.degrees=[-5,20]", "train.lr=1e-3"});
+  EXPECT_EQ(recipe.integer("loader.workers"), 3);
+  EXPECT_EQ(recipe.integer("loader.batch"), 32);
+  EXPECT_EQ(recipe.integer("loader.prefetch"), 4);
+  EXPECT_EQ(recipe.number("train.lr"), 1e-3);
+  EXPECT_EQ(recipe.name(), "given");
+  ASSERT_EQ(recipe.augment().size(), 2u);
+  EXPECT_EQ(recipe.augment()[0].params.numbers("degrees"), (std::vector<double>{-5, 20}));
+}
+
+TEST_F(RecipeTest, WhatItWritesIsTheSameRecipe) {
+  const Recipe recipe = load(kChain, {"augment+=spin{degrees=[1,2],id=again}@before:trim", "output.mean=[0.1,0.2,0.3]",
+                                      "augment.trim.enabled=false", "data.path=a \"b\" \\ c"});
+  const Recipe again = load(recipe.to_toml());
+  EXPECT_EQ(again.to_toml(), recipe.to_toml());
+  EXPECT_EQ(again.text("data.path"), "a \"b\" \\ c");
+  EXPECT_EQ(again.name(), "given");
+}
+
+TEST_F(RecipeTest, AppendedOpsGetIdsAndPlaces) {
+  const Recipe recipe = load(kChain, {"augment+=spin{degrees=3}", "augment+=trim{size=4}@after:spin"});
+  std::vector<std::string> ids;
+  for (const auto& op : recipe.augment()) ids.push_back(op.id);
+  EXPECT_EQ(ids, (std::vector<std::string>{"spin", "trim#2", "trim", "spin#2"}));
+  EXPECT_EQ(recipe.augment()[1].params.integer("size"), 4);
+}
+
+TEST_F(RecipeTest, EvaluationKeepsWhatDrawsNothing) {
+  ASSERT_EQ(load(kChain).eval_augment().size(), 1u);
+  EXPECT_EQ(load(kChain).eval_augment()[0].op, "trim");
+  EXPECT_TRUE(load(std::string("[eval]\naugment = []\n") + kChain).eval_augment().empty());
+  EXPECT_EQ(load(std::string(kChain) + "[[eval.augment]]\nop = \"spin\"\n").eval_augment()[0].op, "spin");
+}
+
+TEST_F(RecipeTest, RefusalsSayWhereAndWhatWasMeant) {
+  EXPECT_NE(refusal("[loader]\nworker = 1\n").find("given.toml:2: unknown key loader.worker | did you mean loader.workers?"),
+            std::string::npos);
+  EXPECT_NE(refusal("", {"loader.wrokers=1"}).find("did you mean loader.workers?"), std::string::npos);
+  EXPECT_NE(refusal("", {"loader.workers=-1"}).find("expects a whole number from 0 to 256, not -1"), std::string::npos);
+  EXPECT_NE(refusal("", {"loader.workers=two"}).find("not two"), std::string::npos);
+  EXPECT_NE(refusal("", {"loader.workers=1.5"}).find("not 1.5"), std::string::npos);
+  EXPECT_NE(refusal("[loader]\nworkers = \"two\"\n").find("given.toml:2"), std::string::npos);
+  EXPECT_NE(refusal("", {"train.lr=nan"}).find("expects a number"), std::string::npos);
+  EXPECT_NE(refusal("", {"output.mean=[1,2]"}).find("1 or 3 numbers"), std::string::npos);
+  EXPECT_NE(refusal("", {"data.reader=ids"}).find("did you mean idx?"), std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment.spni.degrees=1"}).find("did you mean augment.spin.NAME?"), std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment.spin.degree=1"}).find("did you mean augment.spin.degrees?"), std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment+=spon"}).find("did you mean spin?"), std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment+=spin@before:nothing"}).find("no such place"), std::string::npos);
+  EXPECT_NE(refusal("[[augment]]\nop = \"spin\"\nangle = 3\n").find("given.toml:3: spin has no parameter angle"),
+            std::string::npos);
+  EXPECT_NE(refusal("[[augment]]\nop=\"spin\"\nid=\"a\"\n[[augment]]\nop=\"trim\"\nid=\"a\"\n").find("two augmentations"),
+            std::string::npos);
+  EXPECT_NE(refusal("[loader\n").find("given.toml:1"), std::string::npos);
+  EXPECT_NE(refusal("", {"loader"}).find("key=value"), std::string::npos);
+}
+
+TEST_F(RecipeTest, ShippedRecipesAreFoundByName) {
+  std::ofstream(folder_ / "tiny.toml") << "seed = 9\n";
+  const std::vector<fs::path> folders{folder_};
+  EXPECT_EQ(Recipe::load(ops(), "tiny", {}, folders).integer("seed"), 9);
+  try {
+    Recipe::load(ops(), "tinny", {}, folders);
+    FAIL() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_NE(error.hint().find("did you mean tiny?"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

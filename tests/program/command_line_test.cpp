@@ -1,0 +1,109 @@
+// Words on the command line: what is refused, what help says, what -q leaves.
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+class CommandLine : public ProgramTest {};
+
+const std::vector<std::string>& commands() {
+  static const std::vector<std::string> all{"train", "eval", "bench", "sweep", "data", "doctor"};
+  return all;
+}
+
+TEST_F(CommandLine, HelpOfEachCommandEndsWithAWorkedExample) {
+  for (const auto& command : commands()) {
+    const Result result = run({command, "--help"});
+    ASSERT_TRUE(succeeded(result)) << command;
+    EXPECT_EQ(result.err, "") << command;
+    auto lines = lines_of(result.out);
+    while (!lines.empty() && lines.back().empty()) lines.pop_back();
+    ASSERT_GE(lines.size(), 3u) << command << ":\n" << result.out;
+    EXPECT_EQ(lines[lines.size() - 2], "Example:") << command;
+    EXPECT_TRUE(lines.back().starts_with("  millrace " + command + " ")) << lines.back();
+    EXPECT_NE(result.out.find("--json"), std::string::npos) << command;
+    EXPECT_NE(result.out.find("-q"), std::string::npos) << command;
+  }
+}
+
+TEST_F(CommandLine, TheProgramsHelpNamesEveryCommand) {
+  const Result result = run({"--help"});
+  ASSERT_TRUE(succeeded(result));
+  for (const auto& command : commands())
+    EXPECT_NE(result.out.find("\n  " + command), std::string::npos) << command;
+}
+
+TEST_F(CommandLine, VersionIsOneLine) {
+  const Result result = run({"--version"});
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_EQ(lines_of(result.out).size(), 1u);
+  EXPECT_TRUE(result.out.starts_with("millrace ")) << result.out;
+}
+
+TEST_F(CommandLine, UnknownCommandIsRefusedByName) {
+  EXPECT_TRUE(refused(run({"trian", "mnist-lenet"}), 2, {"trian"}));
+}
+
+TEST_F(CommandLine, NoCommandAtAllIsRefused) { EXPECT_TRUE(refused(run({}), 2, {"--help"})); }
+
+TEST_F(CommandLine, UnknownOptionIsRefusedByName) {
+  for (const Arguments& command : std::vector<Arguments>{
+           {"train"}, {"eval", "runs/real"}, {"bench"}, {"sweep"}, {"data"}, {"doctor"}})
+    EXPECT_TRUE(refused(run(command + Arguments{"--wrokers"}), 2, {"--wrokers"})) << command[0];
+}
+
+TEST_F(CommandLine, OptionWithoutItsValueIsRefusedByName) {
+  EXPECT_TRUE(refused(run({"train", "mnist-lenet", "--run"}), 2, {"--run"}));
+}
+
+TEST_F(CommandLine, EvalWithoutARunIsRefused) { EXPECT_TRUE(refused(run({"eval"}), 2, {"what"})); }
+
+TEST_F(CommandLine, QuietLeavesStderrEmptyAndResultsWhereTheyWere) {
+  const Result loud = run(simulated("loud"));
+  ASSERT_TRUE(succeeded(loud));
+  EXPECT_NE(loud.err, "");
+  const Result quiet = run(simulated("quiet", {"-q"}));
+  ASSERT_TRUE(succeeded(quiet));
+  EXPECT_EQ(quiet.err, "");
+  EXPECT_NE(quiet.out.find("update"), std::string::npos) << quiet.out;
+}
+
+TEST_F(CommandLine, QuietStillTellsErrors) {
+  EXPECT_TRUE(refused(run({"train", "no-such-recipe", "-q"}), 2, {"no-such-recipe"}));
+}
+
+TEST_F(CommandLine, OffATerminalEachEpochIsOneLine) {
+  const Result result = run(simulated("run", {"train.epochs=3"}));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_EQ(count_of("\n" + result.err, "\nepoch "), 3u) << result.err;
+  EXPECT_EQ(result.err.find('\r'), std::string::npos);
+  EXPECT_EQ(result.err.find('\033'), std::string::npos);
+}
+
+TEST_F(CommandLine, RunsWithoutAStdin) {
+  RunOptions options;
+  options.close_stdin = true;
+  ASSERT_TRUE(succeeded(run(simulated("run", {"--hash"}), options)));
+  ASSERT_TRUE(succeeded(run(simulated("other", {"--hash"}))));
+  // A data file that took the place of stdin would be read as well as any other.
+  EXPECT_EQ(summary("run")["batch_hash"], summary("other")["batch_hash"]);
+}
+
+TEST_F(CommandLine, RunsWithoutARunOptionLandUnderRuns) {
+  RunOptions options;
+  options.cwd = in("");
+  Arguments arguments = simulated("unused");
+  arguments.erase(arguments.end() - 2, arguments.end());
+  ASSERT_TRUE(succeeded(run(arguments, options)));
+  ASSERT_TRUE(succeeded(run(arguments, options)));
+  std::size_t runs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(in("runs"))) {
+    ++runs;
+    EXPECT_TRUE(entry.path().filename().string().starts_with("mnist-lenet-")) << entry.path();
+    EXPECT_TRUE(std::filesystem::exists(entry.path() / "summary.json"));
+  }
+  EXPECT_EQ(runs, 2u);
+}
+
+}  // namespace
+}  // namespace millrace::program_test

@@ -1,0 +1,37 @@
+// Small data sets, whole and broken.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace millrace::program_test {
+
+struct IdxSet {
+  int train = 200;
+  int test = 60;
+  int side = 28;
+  int classes = 10;
+  int seed = 1;
+};
+
+/// Each class is a pattern of bright blocks under noise, so that a LeNet learns it in some dozen
+/// steps. Labels go round: image i is of class i mod classes.
+void write_idx(const std::filesystem::path& folder, const IdxSet& set = {});
+
+/// The four files' names within a set's folder.
+inline constexpr const char* kTrainImages = "train-images-idx3-ubyte";
+inline constexpr const char* kTrainLabels = "train-labels-idx1-ubyte";
+inline constexpr const char* kTestImages = "t10k-images-idx3-ubyte";
+inline constexpr const char* kTestLabels = "t10k-labels-idx1-ubyte";
+inline constexpr std::size_t kImageHeader = 16;
+inline constexpr std::size_t kLabelHeader = 8;
+
+/// Keeps the first `part` of a file's bytes.
+void cut(const std::filesystem::path& file, double part);
+void patch(const std::filesystem::path& file, std::size_t at, std::uint8_t byte);
+
+/// FOLDER/train/{ape,bee,cat}/NN.jpg: `each` images of 48x48 a class.
+void write_photos(const std::filesystem::path& folder, int each);
+
+}  // namespace millrace::program_test

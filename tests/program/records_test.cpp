@@ -1,0 +1,217 @@
+// What a run leaves behind: its files are there, complete, and agree with each other.
+#include <sstream>
+
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string>& spans() {
+  static const std::vector<std::string> names{
+      "setup",     "first_batch", "load",     "h2d",        "forward", "backward", "step",
+      "peer_wait", "device_wait", "evaluate", "checkpoint", "log",     "teardown"};
+  return names;
+}
+
+class Records : public ProgramTest {
+ protected:
+  /// Column name -> values; empty cells are left out. The columns behind `loss` are spans and get
+  /// "span " before their names: one of them is called step, like the column that counts.
+  static std::map<std::string, std::vector<double>> columns(const fs::path& csv) {
+    const auto rows = lines_of(read_file(csv));
+    std::vector<std::string> names;
+    std::map<std::string, std::vector<double>> values;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      std::istringstream cells(rows[row] + ",");
+      std::string cell;
+      for (std::size_t i = 0; std::getline(cells, cell, ','); ++i) {
+        if (row == 0) {
+          const bool is_span = values.contains("loss");
+          names.push_back((is_span ? "span " : "") + cell);
+          values[names.back()];
+        } else if (!cell.empty()) {
+          values[names.at(i)].push_back(std::stod(cell));
+        }
+      }
+    }
+    return values;
+  }
+
+  /// What has to hold for every run's records, whatever it did.
+  void expect_consistent(const std::string& name) {
+    const Json s = summary(name);
+    auto table = columns(in(name) / "steps.csv");
+    const auto sum = [&](const std::string& column) {
+      double total = 0;
+      for (const double value : table[column]) total += value;
+      return total;
+    };
+    const std::size_t steps = s["steps"].get<std::size_t>();
+    ASSERT_EQ(table["step"].size(), steps);
+    for (std::size_t i = 0; i < steps; ++i) EXPECT_EQ(table["step"][i], static_cast<double>(i + 1));
+    const double rounding = 1e-9 * static_cast<double>(steps) + 1e-9;
+    for (const char* kind : {"load_s", "update_s", "other_s"})
+      EXPECT_NEAR(sum(kind), s[kind].get<double>(), 3 * rounding) << kind;
+    double all = 0;
+    for (const auto& span : spans()) {
+      ASSERT_EQ(table["span " + span].size(), steps) << span;
+      EXPECT_NEAR(sum("span " + span), s["spans"][span].get<double>(), rounding) << span;
+      all += s["spans"][span].get<double>();
+    }
+    EXPECT_EQ(sum("images"), s["images"].get<double>());
+    const auto of = [&](const char* span) { return s["spans"][span].get<double>(); };
+    EXPECT_NEAR(s["load_s"].get<double>(), of("first_batch") + of("load"), 1e-9);
+    EXPECT_NEAR(s["update_s"].get<double>(),
+                of("h2d") + of("forward") + of("backward") + of("step") + of("peer_wait") +
+                    of("device_wait"),
+                1e-9);
+    EXPECT_NEAR(s["wall_s"].get<double>(), all + s["unaccounted_s"].get<double>(), 1e-6);
+    EXPECT_EQ(s["first_batch_s"], s["spans"]["first_batch"]);
+
+    const auto epochs = parse_json_lines(read_file(in(name) / "metrics.jsonl"));
+    ASSERT_EQ(epochs.size(), s["epochs"].get<std::size_t>());
+    double images = 0;
+    double epoch_steps = 0;
+    for (std::size_t i = 0; i < epochs.size(); ++i) {
+      EXPECT_EQ(epochs[i]["epoch"], i + 1);
+      images += epochs[i]["images"].get<double>();
+      epoch_steps += epochs[i]["steps"].get<double>();
+    }
+    EXPECT_EQ(images, s["images"].get<double>());
+    EXPECT_EQ(epoch_steps, static_cast<double>(steps));
+  }
+};
+
+TEST_F(Records, SummaryHasEveryKey) {
+  ASSERT_TRUE(succeeded(run(simulated("run", {"seed=5", "loader.workers=1", "--hash"}))));
+  const Json s = summary("run");
+  for (const char* key : {"command",
+                          "version",
+                          "git",
+                          "host",
+                          "device",
+                          "world_size",
+                          "seed",
+                          "dataset",
+                          "model",
+                          "params",
+                          "strategy",
+                          "workers",
+                          "io_threads",
+                          "prefetch",
+                          "threads",
+                          "batch",
+                          "epochs",
+                          "steps",
+                          "images",
+                          "failed",
+                          "resumed_from_step",
+                          "wall_s",
+                          "load_s",
+                          "update_s",
+                          "other_s",
+                          "spans",
+                          "unaccounted_s",
+                          "load_s_per_step",
+                          "update_s_per_step",
+                          "first_batch_s",
+                          "images_per_s",
+                          "train_loss",
+                          "test_loss",
+                          "top1",
+                          "top5",
+                          "per_class",
+                          "parameters_hash",
+                          "batch_hash",
+                          "peak_rss_bytes",
+                          "peak_device_bytes",
+                          "clock"})
+    EXPECT_TRUE(s.contains(key)) << key;
+  EXPECT_EQ(s["command"], "train");
+  EXPECT_EQ(s["seed"], 5);
+  EXPECT_EQ(s["workers"], 1);
+  EXPECT_EQ(s["batch"], 20);
+  EXPECT_EQ(s["epochs"], 1);
+  EXPECT_EQ(s["steps"], 10);
+  EXPECT_EQ(s["images"], 200);
+  EXPECT_EQ(s["failed"], 0);
+  EXPECT_EQ(s["resumed_from_step"], 0);
+  EXPECT_EQ(s["world_size"], 1);
+  EXPECT_EQ(s["spans"].size(), spans().size());
+  EXPECT_NEAR(s["load_s_per_step"].get<double>() * 10, s["load_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(s["update_s_per_step"].get<double>() * 10, s["update_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(
+      s["images_per_s"].get<double>() * (s["load_s"].get<double>() + s["update_s"].get<double>()),
+      200, 1e-3);
+  EXPECT_GT(s["peak_rss_bytes"], 1 << 20);
+  EXPECT_FALSE(s["interrupted"]);
+}
+
+TEST_F(Records, AgreeForASimulatedRun) {
+  ASSERT_TRUE(succeeded(run(simulated("run", {"train.epochs=3", "loader.batch=32"}))));
+  EXPECT_EQ(summary("run")["steps"], 21);
+  expect_consistent("run");
+}
+
+TEST_F(Records, AgreeInline) {
+  ASSERT_TRUE(succeeded(run(simulated("run", {"train.epochs=2", "loader.workers=0"}))));
+  expect_consistent("run");
+}
+
+TEST_F(Records, AgreeForATrainedModel) {
+  MILLRACE_NEEDS_TORCH();
+  ASSERT_TRUE(
+      succeeded(run(training("run", {"train.epochs=2", "train.log_every=5", "eval.every=1"}))));
+  expect_consistent("run");
+  const Json s = summary("run");
+  for (const char* key : {"train_loss", "test_loss", "top1", "top5"})
+    EXPECT_TRUE(s[key].is_number()) << key;
+  EXPECT_EQ(s["per_class"].size(), 10u);
+  const auto weights = fs::file_size(in("run") / "checkpoints/last/model.safetensors");
+  EXPECT_GT(weights, 4 * s["params"].get<std::uintmax_t>());
+  EXPECT_LT(weights, 4 * s["params"].get<std::uintmax_t>() + 8192) << "a float each and a header";
+  EXPECT_EQ(s["model"], "lenet5_plain");
+  EXPECT_GT(s["spans"]["evaluate"], 0.0);
+  EXPECT_GT(s["spans"]["checkpoint"], 0.0);
+  for (const auto& line : parse_json_lines(read_file(in("run") / "metrics.jsonl"))) {
+    EXPECT_TRUE(line["train_loss"].is_number());
+    EXPECT_TRUE(line["top1"].is_number());
+  }
+  // The loss is on the steps that were to be read, and is a number there.
+  const auto table = columns(in("run") / "steps.csv");
+  EXPECT_GE(table.at("loss").size(), 4u);
+}
+
+TEST_F(Records, StepsEndTheRunEarly) {
+  ASSERT_TRUE(succeeded(run(simulated("run", {"train.epochs=5", "train.steps=13"}))));
+  const Json s = summary("run");
+  EXPECT_EQ(s["steps"], 13);
+  EXPECT_EQ(s["images"], 260);
+  EXPECT_EQ(s["epochs"], 1) << "the second one was not finished";
+  EXPECT_FALSE(s["interrupted"]);
+  EXPECT_EQ(lines_of(read_file(in("run") / "steps.csv")).size(), 14u);
+  EXPECT_EQ(lines_of(read_file(in("run") / "metrics.jsonl")).size(), 2u);
+}
+
+TEST_F(Records, MetricsAreThereWhileTheRunGoesOn) {
+  Child child(simulated("run", {"train.epochs=1000", "simulated.update_ms=5"}));
+  ASSERT_TRUE(child.says("epoch 2/1000"));
+  const auto lines = lines_of(read_file(in("run") / "metrics.jsonl"));
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_EQ(parse_json(lines[1])["epoch"], 2);
+  EXPECT_TRUE(fs::exists(in("run") / "config.toml"));
+  EXPECT_FALSE(fs::exists(in("run") / "summary.json")) << "it stands for a run that has ended";
+}
+
+TEST_F(Records, ClosingTableShowsWhatTheSummaryHolds) {
+  const Result result = run(simulated("run"));
+  ASSERT_TRUE(succeeded(result));
+  for (const char* part : {"load", "update", "device_wait", "other", "wall", "unaccounted"})
+    EXPECT_NE(result.out.find(part), std::string::npos) << part << " is not in\n" << result.out;
+  EXPECT_NE(result.out.find("200 images in 10 steps"), std::string::npos) << result.out;
+}
+
+}  // namespace
+}  // namespace millrace::program_test
