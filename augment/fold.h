@@ -44,7 +44,7 @@ struct IndexMove {
 struct Pass {
   explicit Pass(const ImageView& image);
 
-  ImageView source;   ///< (0, 0) is the source frame's origin; reach it only inside all bounds
+  ImageView source;  ///< (0, 0) is the source frame's origin; reach it only inside all bounds
   Size output;
   Filter filter = Filter::none;
   std::array<double, 6> map{1, 0, 0, 0, 1, 0};  ///< filter != none: moved output to source frame

@@ -17,7 +17,8 @@ constexpr SinCos sincos_degrees(double degrees) {
   // The reduction is exact: both operands are close and the quotient is a small whole number.
   const double turns = degrees / 90.0;
   const auto quarter = static_cast<long long>(turns + (turns < 0 ? -0.5 : 0.5));
-  const double x = (degrees - static_cast<double>(quarter) * 90.0) * (3.14159265358979323846 / 180.0);
+  const double x =
+      (degrees - static_cast<double>(quarter) * 90.0) * (3.14159265358979323846 / 180.0);
   const double x2 = x * x;
   double sin = 1;
   double cos = 1;
@@ -27,10 +28,14 @@ constexpr SinCos sincos_degrees(double degrees) {
   }
   sin *= x;
   switch (quarter & 3) {
-    case 0: return {sin, cos};
-    case 1: return {cos, -sin};
-    case 2: return {-sin, -cos};
-    default: return {-cos, sin};
+    case 0:
+      return {sin, cos};
+    case 1:
+      return {cos, -sin};
+    case 2:
+      return {-sin, -cos};
+    default:
+      return {-cos, sin};
   }
 }
 

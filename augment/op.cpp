@@ -34,7 +34,7 @@ std::unique_ptr<GeometricOp> make_op(const OpSpec& spec) {
 Fill to_fill(const std::vector<double>& values) {
   Fill fill{};
   for (std::size_t c = 0; c < fill.size(); ++c)
-    fill[c] = static_cast<std::uint8_t>(values.size() == 1 ? values[0]
+    fill[c] = static_cast<std::uint8_t>(values.size() == 1  ? values[0]
                                         : c < values.size() ? values[c]
                                                             : 0);
   return fill;

@@ -53,8 +53,9 @@ std::unique_ptr<Transform::Scratch> Plan::make_scratch() const {
 void Plan::run(const SampleKey& key, const ImageView& image, std::byte* out,
                Scratch& scratch) const {
   if (image.width > kMostSide || image.height > kMostSide)
-    throw UsageError(fmt::format("an image of {}x{}: sides of more than {} pixels are not resampled",
-                                 image.width, image.height, kMostSide));
+    throw UsageError(
+        fmt::format("an image of {}x{}: sides of more than {} pixels are not resampled",
+                    image.width, image.height, kMostSide));
   auto& buffers = static_cast<PlanScratch&>(scratch).pixels;
   Pass pass(image);
   int passes = 0;
@@ -78,12 +79,13 @@ void Plan::run(const SampleKey& key, const ImageView& image, std::byte* out,
     }
   }
   if (pass.output != spec_.size)
-    throw UsageError(fmt::format("an image of {}x{} leads to a sample of {}x{}, but the batch holds "
-                                 "samples of {}x{}",
-                                 image.width, image.height, pass.output.width, pass.output.height,
-                                 spec_.size.width, spec_.size.height),
-                     "end the chain in an op of fixed size, for example "
-                     "augment+=random_crop{size=32,pad_if_needed=true}");
+    throw UsageError(
+        fmt::format("an image of {}x{} leads to a sample of {}x{}, but the batch holds "
+                    "samples of {}x{}",
+                    image.width, image.height, pass.output.width, pass.output.height,
+                    spec_.size.width, spec_.size.height),
+        "end the chain in an op of fixed size, for example "
+        "augment+=random_crop{size=32,pad_if_needed=true}");
   millrace::resample(pass, store_, out);
 }
 

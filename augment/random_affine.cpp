@@ -105,8 +105,9 @@ const OpType kRandomAffine{
       Param::numbers("translate", {0}, {1, 2}, 0, 1,
                      "most shift as a part of width and height: both, or [x, y]"),
       Param::numbers("scale", {1}, {1, 2}, 0.01, 100, "factor: one, or [low, high]"),
-      Param::numbers("shear", {0}, {1, 2, 4}, -89, 89,
-                     "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
+      Param::numbers(
+          "shear", {0}, {1, 2, 4}, -89, 89,
+          "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
       Param::choice("interpolation", "nearest", {"nearest", "bilinear"}, "how positions are read"),
       Param::numbers("fill", {0}, {1, 3}, 0, 255, "level outside the image, a channel or for all"),
       Param::numbers("center", {}, {0, 2}, -65535, 65535,

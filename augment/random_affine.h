@@ -6,10 +6,10 @@
 namespace millrace {
 
 struct AffineParameters {
-  double degrees = 0;                      ///< clockwise on the screen, as torchvision.s affine
-  double translate_x = 0, translate_y = 0; ///< pixels
+  double degrees = 0;                       ///< clockwise on the screen, as torchvision.s affine
+  double translate_x = 0, translate_y = 0;  ///< pixels
   double scale = 1;
-  double shear_x = 0, shear_y = 0;         ///< degrees
+  double shear_x = 0, shear_y = 0;  ///< degrees
 };
 
 /// Output to input in continuous coordinates, about (center_x, center_y): the inverse of

@@ -28,9 +28,9 @@ class RandomCrop final : public GeometricOp {
     if (!pad_if_needed_ && (input.width + left_ + right_ < size_.width ||
                             input.height + top_ + bottom_ < size_.height))
       throw UsageError(
-          fmt::format("random_crop: an image of {}x{} (padding {}, {}, {}, {}) has no window of {}x{}",
-                      input.width, input.height, left_, top_, right_, bottom_, size_.width,
-                      size_.height),
+          fmt::format(
+              "random_crop: an image of {}x{} (padding {}, {}, {}, {}) has no window of {}x{}",
+              input.width, input.height, left_, top_, right_, bottom_, size_.width, size_.height),
           "lower augment.random_crop.size, raise its padding, or set pad_if_needed=true");
     return size_;
   }

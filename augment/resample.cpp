@@ -73,8 +73,10 @@ struct FixedWarp {
     const std::int64_t half = pass.filter == Filter::bilinear ? std::int64_t{1} << (bits - 1) : 0;
     const std::int64_t ux = fixed(m[0]), uy = fixed(m[1]), vx = fixed(m[3]), vy = fixed(m[4]);
     // Centres of the moved output pixel (0, 0), then the moves folded in: whole numbers, exact.
-    u_0 = fixed(m[0] * 0.5 + m[1] * 0.5 + m[2]) - half + ux * pass.move_x.offset + uy * pass.move_y.offset;
-    v_0 = fixed(m[3] * 0.5 + m[4] * 0.5 + m[5]) - half + vx * pass.move_x.offset + vy * pass.move_y.offset;
+    u_0 = fixed(m[0] * 0.5 + m[1] * 0.5 + m[2]) - half + ux * pass.move_x.offset +
+          uy * pass.move_y.offset;
+    v_0 = fixed(m[3] * 0.5 + m[4] * 0.5 + m[5]) - half + vx * pass.move_x.offset +
+          vy * pass.move_y.offset;
     u_x = ux * pass.move_x.scale;
     v_x = vx * pass.move_x.scale;
     u_y = uy * pass.move_y.scale;
@@ -92,8 +94,8 @@ struct FixedWarp {
 /// the inner loops hold no branch on them.
 template <class Element, bool kInterleaved, int kChannels>
 struct RowSink {
-  Element* row;                ///< element (0, y, channel 0)
-  std::ptrdiff_t plane;        ///< elements from one channel to the next
+  Element* row;          ///< element (0, y, channel 0)
+  std::ptrdiff_t plane;  ///< elements from one channel to the next
   const float* levels[kChannels];
 
   static constexpr std::ptrdiff_t kPixel = kInterleaved ? kChannels : 1;
@@ -197,7 +199,8 @@ std::uint8_t rounded(std::uint32_t sum) {
 std::uint8_t tap(const Pass& pass, int i, int j, int c) {
   for (const Bound& bound : pass.inner) {
     const Rect& r = bound.rect;
-    if (i < r.x0 || i >= r.x1 || j < r.y0 || j >= r.y1) return bound.fill[static_cast<std::size_t>(c)];
+    if (i < r.x0 || i >= r.x1 || j < r.y0 || j >= r.y1)
+      return bound.fill[static_cast<std::size_t>(c)];
   }
   return *pass.source.at(i, j, c);
 }
@@ -233,20 +236,22 @@ void bilinear_row(const Pass& pass, const FixedWarp& warp, int y, Span span, con
   };
   const auto edge = [&](int begin, int end) {
     for (int x = begin; x < end; ++x)
-      weigh(line_u.at(x), line_v.at(x),
-            [&](std::ptrdiff_t i, std::ptrdiff_t j, int c) -> std::uint32_t {
-              return tap(pass, static_cast<int>(i), static_cast<int>(j), c);
-            },
-            x);
+      weigh(
+          line_u.at(x), line_v.at(x),
+          [&](std::ptrdiff_t i, std::ptrdiff_t j, int c) -> std::uint32_t {
+            return tap(pass, static_cast<int>(i), static_cast<int>(j), c);
+          },
+          x);
   };
   edge(span.begin, inner.begin);
   const ImageView& source = pass.source;
   for (int x = inner.begin; x < inner.end; ++x)
-    weigh(line_u.at(x), line_v.at(x),
-          [&](std::ptrdiff_t i, std::ptrdiff_t j, int c) -> std::uint32_t {
-            return source.data[j * source.row + i * source.pixel + c * source.channel];
-          },
-          x);
+    weigh(
+        line_u.at(x), line_v.at(x),
+        [&](std::ptrdiff_t i, std::ptrdiff_t j, int c) -> std::uint32_t {
+          return source.data[j * source.row + i * source.pixel + c * source.channel];
+        },
+        x);
   edge(inner.end, span.end);
 }
 

@@ -21,7 +21,9 @@ class Store {
   Layout layout() const { return layout_; }
   /// (level / 255 - mean) / std, rounded as f32 arithmetic does (bit for bit torchvision's
   /// ToTensor and Normalize).
-  const float* levels(int channel) const { return levels_[static_cast<std::size_t>(channel)].data(); }
+  const float* levels(int channel) const {
+    return levels_[static_cast<std::size_t>(channel)].data();
+  }
 
  private:
   DType dtype_;

@@ -44,14 +44,15 @@ Clock::Origin Clock::paired_reading() {
 
 double Clock::measured_rate() {
   if (!uses_tsc_) return 1e-9;
-  constexpr std::int64_t kShortest = 20'000'000;  // reading errors of 50 ns are then 3e-6
+  constexpr std::int64_t kShortest = 2'000'000;  // reading errors of 50 ns are then 3e-5
   const std::int64_t passed = steady_ns() - origin_.ns;
   if (passed < kShortest) {
     const timespec wait{0, kShortest - passed};
     nanosleep(&wait, nullptr);
   }
   const Origin end = paired_reading();
-  return static_cast<double>(end.ns - origin_.ns) * 1e-9 / static_cast<double>(end.ticks - origin_.ticks);
+  return static_cast<double>(end.ns - origin_.ns) * 1e-9 /
+         static_cast<double>(end.ticks - origin_.ticks);
 }
 
 double Clock::seconds_per_tick() {

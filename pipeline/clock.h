@@ -22,7 +22,7 @@ class Clock {
     return steady_ns();
   }
   /// Seconds a tick: measured once, against the steady clock over the time from the program's start
-  /// to the first call (20 ms at least, waited for), then the same for good.
+  /// to the first call (2 ms at least, waited for), then the same for good.
   static double seconds_per_tick();
   static double seconds(Ticks ticks) { return static_cast<double>(ticks) * seconds_per_tick(); }
 

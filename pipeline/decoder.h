@@ -1,4 +1,5 @@
-// The decoders at hand: built in (jpeg) or from plugins, all by the same table (plugins/millrace.h).
+// The decoders at hand: built in (jpeg) or from plugins, all by the same table
+// (plugins/millrace.h).
 #pragma once
 
 #include <cstdint>

@@ -10,11 +10,11 @@ namespace millrace {
 /// Exit codes of the program; each Error carries the one it leads to.
 enum class Exit {
   done = 0,
-  failed = 1,       ///< the run failed (disk full, a step that cannot be taken)
-  usage = 2,        ///< wrong command line or recipe
-  data = 3,         ///< bad data or plugin
-  device = 4,       ///< a needed device or backend is missing
-  interrupted = 130 ///< Ctrl-C
+  failed = 1,        ///< the run failed (disk full, a step that cannot be taken)
+  usage = 2,         ///< wrong command line or recipe
+  data = 3,          ///< bad data or plugin
+  device = 4,        ///< a needed device or backend is missing
+  interrupted = 130  ///< Ctrl-C
 };
 
 class Error : public std::runtime_error {

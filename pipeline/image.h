@@ -38,14 +38,24 @@ struct ImageView {
 
 /// Height x width x channels, one pixel after the other (what decoders write).
 inline ImageView interleaved(const std::uint8_t* data, Size size, int channels) {
-  return {data, size.width, size.height, channels,
-          static_cast<std::ptrdiff_t>(size.width) * channels, channels, 1};
+  return {data,
+          size.width,
+          size.height,
+          channels,
+          static_cast<std::ptrdiff_t>(size.width) * channels,
+          channels,
+          1};
 }
 
 /// Channels x height x width, one plane after the other (CIFAR's binary files).
 inline ImageView planar(const std::uint8_t* data, Size size, int channels) {
-  return {data,       size.width, size.height, channels,
-          size.width, 1,          static_cast<std::ptrdiff_t>(size.width) * size.height};
+  return {data,
+          size.width,
+          size.height,
+          channels,
+          size.width,
+          1,
+          static_cast<std::ptrdiff_t>(size.width) * size.height};
 }
 
 }  // namespace millrace

@@ -4,8 +4,8 @@
 #include <oneapi/tbb/flow_graph.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
-#include <pthread.h>
 #include <oneapi/tbb/task_scheduler_observer.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,7 +25,7 @@ namespace flow = oneapi::tbb::flow;
 
 /// Work units are cut so that one takes about this long: the graph's cost, some µs a unit, is then
 /// small, and a batch still spreads over the workers.
-constexpr double kUnitSeconds = 200e-6;
+constexpr std::int64_t kUnitNs = 200'000;
 /// How long the destructor waits for workers before it leaves a blocked one behind.
 constexpr auto kPatience = std::chrono::seconds(2);
 
@@ -108,18 +108,18 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   const LoaderOptions options_;
   Stages stages_;
   std::uint64_t batches_per_epoch_;
-  std::uint64_t end_;               ///< ordinal behind the last batch
-  std::uint64_t issued_;            ///< next ordinal to be made (the graph's source)
+  std::uint64_t end_;                    ///< ordinal behind the last batch
+  std::uint64_t issued_;                 ///< next ordinal to be made (the graph's source)
   std::atomic<std::uint64_t> consumed_;  ///< next ordinal to be handed out
-  std::uint64_t freed_;             ///< all ordinals before it were given back
+  std::uint64_t freed_;                  ///< all ordinals before it were given back
   std::vector<Slot> slots_;
   std::vector<Worker> workers_;
   Doorbell doorbell_;
   std::atomic<bool> stop_{false};
-  std::atomic<int> busy_{0};        ///< workers inside work()
-  std::atomic<std::size_t> held_{0};///< slots with the caller
+  std::atomic<int> busy_{0};          ///< workers inside work()
+  std::atomic<std::size_t> held_{0};  ///< slots with the caller
   std::mutex freeing_;
-  char begun_ = 0, ended_ = 0;      ///< tags of hand-overs from start() to tasks to stop()
+  char begun_ = 0, ended_ = 0;  ///< tags of hand-overs from start() to tasks to stop()
   std::unique_ptr<Graph> graph_;
 };
 
@@ -145,17 +145,19 @@ struct LoaderCore::Graph {
       return core.issued_++;
     });
     limiter.emplace(*graph, core.slots_.size());
-    split.emplace(*graph, flow::serial, [&core](std::uint64_t ordinal, Split::output_ports_type& out) {
-      const Task task(core);
-      const std::size_t index = ordinal % core.slots_.size();
-      Slot& slot = core.slots_[index];
-      static_cast<void>(slot.freed.load(std::memory_order_acquire));  // the consumer's last read
-      core.open_slot(ordinal);
-      const std::int64_t count = slot.ticket.count;
-      const std::int64_t grain = core.unit(count);
-      for (std::int64_t first = 0; first < count; first += grain)
-        std::get<0>(out).try_put({index, first, std::min(grain, count - first)});
-    });
+    split.emplace(*graph, flow::serial,
+                  [&core](std::uint64_t ordinal, Split::output_ports_type& out) {
+                    const Task task(core);
+                    const std::size_t index = ordinal % core.slots_.size();
+                    Slot& slot = core.slots_[index];
+                    static_cast<void>(
+                        slot.freed.load(std::memory_order_acquire));  // the consumer's last read
+                    core.open_slot(ordinal);
+                    const std::int64_t count = slot.ticket.count;
+                    const std::int64_t grain = core.unit(count);
+                    for (std::int64_t first = 0; first < count; first += grain)
+                      std::get<0>(out).try_put({index, first, std::min(grain, count - first)});
+                  });
     work.emplace(*graph, flow::unlimited, [&core](const Run& run) -> flow::continue_msg {
       const Task task(core);
       core.work(run);
@@ -193,13 +195,9 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
       stages_(std::move(reader), std::move(transform), options_),
       slots_(static_cast<std::size_t>(options_.workers > 0 ? options_.prefetch + 1 : 2)),
       workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
+  check_batch(options_, stages_.reader().info());
   const std::uint64_t count = stages_.reader().info().count;
   const auto batch = static_cast<std::uint64_t>(options_.batch);
-  if (batch > count)
-    throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
-                                 batch, stages_.reader().info().path, count,
-                                 stages_.reader().info().split),
-                     fmt::format("set loader.batch to at most {}", count));
   batches_per_epoch_ = options_.drop_last ? count / batch : (count + batch - 1) / batch;
   end_ = batches_per_epoch_ * options_.epochs;
   issued_ = freed_ = options_.first_batch;
@@ -248,8 +246,8 @@ Ticket LoaderCore::ticket(std::uint64_t ordinal) const {
   ticket.epoch = static_cast<std::uint32_t>(ordinal / batches_per_epoch_);
   ticket.index = ordinal % batches_per_epoch_;
   ticket.first = ticket.index * static_cast<std::uint64_t>(options_.batch);
-  ticket.count = static_cast<std::int64_t>(std::min(
-      static_cast<std::uint64_t>(options_.batch), stages_.reader().info().count - ticket.first));
+  ticket.count = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(options_.batch),
+                                                    stages_.reader().info().count - ticket.first));
   return ticket;
 }
 
@@ -280,13 +278,10 @@ std::int64_t LoaderCore::unit(std::int64_t count) const {
   const std::int64_t workers = options_.workers;
   // Too few batches are open to keep every worker busy with whole ones.
   const std::int64_t least_runs = (workers + options_.prefetch - 1) / options_.prefetch;
-  std::int64_t grain = (count + least_runs - 1) / least_runs;
-  const Clock::Ticks cost = stages_.cost();
+  const std::int64_t grain = (count + least_runs - 1) / least_runs;
+  const std::int64_t cost = stages_.cost_ns();
   if (cost == 0) return std::max<std::int64_t>(1, (count + workers - 1) / workers);
-  static const double rate = Clock::seconds_per_tick();
-  const double fitting = kUnitSeconds / (static_cast<double>(cost) * rate);
-  if (fitting < static_cast<double>(grain)) grain = static_cast<std::int64_t>(fitting);
-  return std::max<std::int64_t>(1, grain);
+  return std::max<std::int64_t>(1, std::min(grain, kUnitNs / cost));
 }
 
 void LoaderCore::work(const Run& run) {
@@ -350,7 +345,8 @@ void LoaderCore::free_slot(std::size_t index) {
 
 std::uint64_t LoaderCore::samples_per_epoch() const {
   const std::uint64_t count = stages_.reader().info().count;
-  return options_.drop_last ? batches_per_epoch_ * static_cast<std::uint64_t>(options_.batch) : count;
+  return options_.drop_last ? batches_per_epoch_ * static_cast<std::uint64_t>(options_.batch)
+                            : count;
 }
 
 std::size_t LoaderCore::slot_bytes() const {
@@ -367,9 +363,10 @@ LoaderStats LoaderCore::stats() const {
   for (const Worker& worker : workers_) {
     const std::lock_guard lock(const_cast<Worker&>(worker).reading);
     // CPU seconds a second of wall, from the runs that took both.
-    const double share = worker.sampled_ticks > 0 ? static_cast<double>(worker.sampled_cpu_ns) * 1e-9 /
-                                                        (static_cast<double>(worker.sampled_ticks) * rate)
-                                                  : 1;
+    const double share = worker.sampled_ticks > 0
+                             ? static_cast<double>(worker.sampled_cpu_ns) * 1e-9 /
+                                   (static_cast<double>(worker.sampled_ticks) * rate)
+                             : 1;
     for (std::size_t i = 0; i < kStageCount; ++i) {
       const double wall = static_cast<double>(worker.records[i].ticks) * rate;
       totals[i]->calls += worker.records[i].calls;
@@ -382,6 +379,13 @@ LoaderStats LoaderCore::stats() const {
   if (graph_ != nullptr) stats.machinery_cpu_s = std::max(0.0, graph_->cpu.seconds() - stages_cpu);
   stats.failed = stages_.failed();
   return stats;
+}
+
+void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
+  if (static_cast<std::uint64_t>(options.batch) <= dataset.count) return;
+  throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
+                               options.batch, dataset.path, dataset.count, dataset.split),
+                   fmt::format("set loader.batch to at most {}", dataset.count));
 }
 
 Batch::Batch(std::shared_ptr<LoaderCore> core, std::size_t slot)

@@ -39,15 +39,18 @@ struct LoaderOptions {
   Shuffle shuffle;
   bool drop_last = false;
   OnError on_error = OnError::fail;
-  int grain = 0;            ///< samples a work unit; 0: chosen from their measured cost
+  int grain = 0;  ///< samples a work unit; 0: chosen from their measured cost
   std::uint64_t seed = 0;
-  std::uint64_t first_batch = 0;   ///< where to start, counted over all epochs
-  std::uint64_t epochs = 1;        ///< next() ends after these
+  std::uint64_t first_batch = 0;           ///< where to start, counted over all epochs
+  std::uint64_t epochs = 1;                ///< next() ends after these
   std::uint64_t max_pixels = 178'956'970;  ///< a larger image is refused before it is decoded
-  bool record = true;              ///< keep per-stage totals
+  bool record = true;                      ///< keep per-stage totals
   std::function<void(const Failure&)> quarantine;  ///< called from workers, one call at a time
   const std::atomic<bool>* stop = nullptr;         ///< once set, next() ends as after interrupt()
 };
+
+/// Throws UsageError for a batch that is larger than the data set; a Loader does so too.
+void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
 
 /// What one stage did, summed over all workers.
 struct StageTotals {
@@ -84,7 +87,8 @@ class Batch {
   std::size_t bytes() const;
   /// count() labels.
   const std::int64_t* labels() const;
-  /// Samples that are there (on_error=skip, or an epoch's last batch, make it less than a full batch).
+  /// Samples that are there (on_error=skip, or an epoch's last batch, make it less than a full
+  /// batch).
   std::int64_t count() const;
   std::uint32_t epoch() const;
   /// Place of the batch in its epoch.

@@ -51,37 +51,61 @@ std::string range(const Param& param) {
 }  // namespace
 
 Param Param::boolean(std::string name, bool fallback, std::string help) {
-  Param param{.name = std::move(name), .type = Type::boolean, .fallback = fallback,
-              .help = std::move(help), .choices = {}};
+  Param param{.name = std::move(name),
+              .type = Type::boolean,
+              .fallback = fallback,
+              .help = std::move(help),
+              .choices = {}};
   return param;
 }
 
 Param Param::integer(std::string name, std::int64_t fallback, double min, double max,
                      std::string help) {
-  return {.name = std::move(name), .type = Type::integer, .fallback = fallback,
-          .help = std::move(help), .min = min, .max = max, .choices = {}};
+  return {.name = std::move(name),
+          .type = Type::integer,
+          .fallback = fallback,
+          .help = std::move(help),
+          .min = min,
+          .max = max,
+          .choices = {}};
 }
 
 Param Param::number(std::string name, double fallback, double min, double max, std::string help) {
-  return {.name = std::move(name), .type = Type::number, .fallback = fallback,
-          .help = std::move(help), .min = min, .max = max, .choices = {}};
+  return {.name = std::move(name),
+          .type = Type::number,
+          .fallback = fallback,
+          .help = std::move(help),
+          .min = min,
+          .max = max,
+          .choices = {}};
 }
 
 Param Param::text(std::string name, std::string fallback, std::string help) {
-  return {.name = std::move(name), .type = Type::text, .fallback = std::move(fallback),
-          .help = std::move(help), .choices = {}};
+  return {.name = std::move(name),
+          .type = Type::text,
+          .fallback = std::move(fallback),
+          .help = std::move(help),
+          .choices = {}};
 }
 
 Param Param::choice(std::string name, std::string fallback, std::vector<std::string> choices,
                     std::string help) {
-  return {.name = std::move(name), .type = Type::choice, .fallback = std::move(fallback),
-          .help = std::move(help), .choices = std::move(choices)};
+  return {.name = std::move(name),
+          .type = Type::choice,
+          .fallback = std::move(fallback),
+          .help = std::move(help),
+          .choices = std::move(choices)};
 }
 
 Param Param::numbers(std::string name, std::vector<double> fallback,
                      std::vector<std::size_t> lengths, double min, double max, std::string help) {
-  return {.name = std::move(name), .type = Type::numbers, .fallback = std::move(fallback),
-          .help = std::move(help), .min = min, .max = max, .choices = {},
+  return {.name = std::move(name),
+          .type = Type::numbers,
+          .fallback = std::move(fallback),
+          .help = std::move(help),
+          .min = min,
+          .max = max,
+          .choices = {},
           .lengths = std::move(lengths)};
 }
 

@@ -83,11 +83,11 @@ Recipe Recipe::load(std::span<const OpDeclaration> ops, const std::string& recip
       }
       if (file.empty()) {
         std::sort(names.begin(), names.end());
-        throw UsageError(
-            fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
-            names.empty() ? "give the path of a TOML file"
-                          : fmt::format("did you mean {}? shipped: {}", nearest(recipe, names),
-                                        fmt::join(names, ", ")));
+        throw UsageError(fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
+                         names.empty()
+                             ? "give the path of a TOML file"
+                             : fmt::format("did you mean {}? shipped: {}", nearest(recipe, names),
+                                           fmt::join(names, ", ")));
       }
     }
     result.name_ = file.stem().string();
@@ -104,9 +104,9 @@ void Recipe::load_file(const std::filesystem::path& file) {
   try {
     table = toml::parse_file(file.string());
   } catch (const toml::parse_error& error) {
-    throw UsageError(fmt::format("{}:{}: {}", file.string(), error.source().begin.line,
-                                 error.description()),
-                     "a recipe is a TOML file: [section], key = value");
+    throw UsageError(
+        fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()),
+        "a recipe is a TOML file: [section], key = value");
   }
 
   const auto read_ops = [&](const toml::node& node, std::vector<OpSpec>& chain) {
@@ -200,7 +200,8 @@ void Recipe::set_op(std::vector<OpSpec>& chain, const std::string& prefix, const
     if (dot == std::string::npos || spec.id != rest.substr(0, dot)) continue;
     const std::string name = rest.substr(dot + 1);
     if (name == "enabled") {
-      spec.enabled = std::get<bool>(parse_value(Param::boolean("enabled", true, "op is run"), text, where));
+      spec.enabled =
+          std::get<bool>(parse_value(Param::boolean("enabled", true, "op is run"), text, where));
       return;
     }
     const auto& params = declaration(spec.op, where).params;
@@ -216,10 +217,9 @@ void Recipe::set_op(std::vector<OpSpec>& chain, const std::string& prefix, const
   if (ids.empty())
     throw UsageError(where + ": this recipe has no augmentation",
                      "add one: augment+=" + rest.substr(0, dot) + "{...}");
-  throw UsageError(
-      fmt::format("{}: this recipe's chain has no {}", where, rest.substr(0, dot)),
-      fmt::format("did you mean {}{}.NAME? the chain: {}; augment+=OP adds one", prefix,
-                  nearest(rest.substr(0, dot), ids), fmt::join(ids, ", ")));
+  throw UsageError(fmt::format("{}: this recipe's chain has no {}", where, rest.substr(0, dot)),
+                   fmt::format("did you mean {}{}.NAME? the chain: {}; augment+=OP adds one",
+                               prefix, nearest(rest.substr(0, dot), ids), fmt::join(ids, ", ")));
 }
 
 void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& text) {
@@ -273,9 +273,9 @@ const OpDeclaration& Recipe::declaration(const std::string& op, const std::strin
     if (declared.name == op) return declared;
     names.push_back(declared.name);
   }
-  throw UsageError(fmt::format("{}: there is no augmentation {}", where, op),
-                   fmt::format("did you mean {}? there are {}", nearest(op, names),
-                               fmt::join(names, ", ")));
+  throw UsageError(
+      fmt::format("{}: there is no augmentation {}", where, op),
+      fmt::format("did you mean {}? there are {}", nearest(op, names), fmt::join(names, ", ")));
 }
 
 void Recipe::refuse_key(const std::string& key, const std::string& where) const {
@@ -317,7 +317,8 @@ std::string Recipe::to_toml() const {
       text += fmt::format("\n[{}]\n", section = in);
       if (in == "eval" && has_eval_augment_ && eval_augment_.empty()) text += "augment = []\n";
     }
-    text += fmt::format("{} = {}\n", param.name.substr(dot + 1), millrace::to_toml(values_.at(param.name)));
+    text += fmt::format("{} = {}\n", param.name.substr(dot + 1),
+                        millrace::to_toml(values_.at(param.name)));
   }
   const auto write = [&](const std::vector<OpSpec>& chain, const std::string& header) {
     for (const auto& spec : chain) {

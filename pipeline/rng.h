@@ -17,8 +17,9 @@ constexpr PhiloxBlock philox(PhiloxBlock counter, std::uint32_t key0, std::uint3
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
     const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(a)};
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key0, static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key1, static_cast<std::uint32_t>(a)};
     key0 += 0x9E3779B9;
     key1 += 0xBB67AE85;
   }
@@ -57,7 +58,8 @@ class Draw {
 
   constexpr std::uint32_t bits() {
     if (used_ == 4) {
-      block_ = philox(counter_, static_cast<std::uint32_t>(key_), static_cast<std::uint32_t>(key_ >> 32));
+      block_ = philox(counter_, static_cast<std::uint32_t>(key_),
+                      static_cast<std::uint32_t>(key_ >> 32));
       ++counter_[3];
       used_ = 0;
     }

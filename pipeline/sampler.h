@@ -45,9 +45,9 @@ class Sampler {
   std::uint64_t count_;
   Shuffle shuffle_;
   std::uint64_t key_;
-  Permutation order_;             ///< of samples (global) or of windows (window)
-  std::uint64_t missing_ = 0;     ///< samples that the last window lacks
-  std::uint64_t short_end_ = 0;   ///< first position behind the short window
+  Permutation order_;            ///< of samples (global) or of windows (window)
+  std::uint64_t missing_ = 0;    ///< samples that the last window lacks
+  std::uint64_t short_end_ = 0;  ///< first position behind the short window
 };
 
 }  // namespace millrace

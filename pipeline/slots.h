@@ -16,23 +16,23 @@ namespace millrace {
 struct Ticket {
   std::uint64_t ordinal = 0;  ///< counted over all epochs
   std::uint32_t epoch = 0;
-  std::uint64_t index = 0;    ///< in the epoch
-  std::uint64_t first = 0;    ///< position in the epoch of its first sample
-  std::int64_t count = 0;     ///< samples it should have
+  std::uint64_t index = 0;  ///< in the epoch
+  std::uint64_t first = 0;  ///< position in the epoch of its first sample
+  std::int64_t count = 0;   ///< samples it should have
 };
 
 struct Slot {
-  Buffer memory;                     ///< samples one after the other
+  Buffer memory;  ///< samples one after the other
   std::vector<std::int64_t> labels;
   Ticket ticket;
-  std::int64_t valid = 0;            ///< samples that are there, once finished
+  std::int64_t valid = 0;                ///< samples that are there, once finished
   std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet
   std::atomic<std::uint32_t> ready{0};   ///< 1: finished, and with the consumer until it is freed
   std::atomic<std::uint32_t> freed{1};   ///< orders the consumer's last read before the next write
 
-  std::mutex failing;                    ///< guards what follows; touched only when a sample fails
-  std::vector<std::int64_t> failed;      ///< places in the batch of samples left out
-  std::exception_ptr error;              ///< of the first place that failed (on_error=fail)
+  std::mutex failing;                ///< guards what follows; touched only when a sample fails
+  std::vector<std::int64_t> failed;  ///< places in the batch of samples left out
+  std::exception_ptr error;          ///< of the first place that failed (on_error=fail)
   std::int64_t error_place = -1;
 };
 

@@ -22,7 +22,7 @@ enum class Span {
   device_wait,  ///< waiting for the device
   evaluate,
   checkpoint,
-  log,          ///< progress, records, hashing
+  log,  ///< progress, records, hashing
   teardown,
 };
 inline constexpr std::size_t kSpanCount = 13;

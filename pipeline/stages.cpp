@@ -67,7 +67,7 @@ std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
 }
 
 void Stages::work(const Run& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop) {
-  const Clock::Ticks begin = Clock::now();
+  const std::int64_t begin = Clock::steady_ns();
   {
     Recorder recorder(worker, options_.record);
     if (reader_->info().encoded) {
@@ -77,7 +77,7 @@ void Stages::work(const Run& run, Slot& slot, Worker& worker, const std::atomic<
     }
   }
   if (run.count > 0)
-    cost_.store((Clock::now() - begin) / run.count, std::memory_order_relaxed);
+    cost_.store((Clock::steady_ns() - begin) / run.count + 1, std::memory_order_relaxed);
 }
 
 void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
@@ -103,11 +103,12 @@ void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& reco
     const Sample& sample = worker.samples[i];
     const std::int64_t place = run.first + static_cast<std::int64_t>(i);
     slot.labels[static_cast<std::size_t>(place)] = sample.label;
-    const ImageView image = info.planar ? planar(sample.bytes.data(), info.size, info.channels)
-                                        : interleaved(sample.bytes.data(), info.size, info.channels);
+    const ImageView image = info.planar
+                                ? planar(sample.bytes.data(), info.size, info.channels)
+                                : interleaved(sample.bytes.data(), info.size, info.channels);
     try {
-      transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image, place_of(slot, place),
-                      *worker.transform);
+      transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image,
+                      place_of(slot, place), *worker.transform);
     } catch (const Error& error) {
       failure(worker.indices[i], place, slot, error.what());
     }

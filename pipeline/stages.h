@@ -45,7 +45,7 @@ struct alignas(64) Worker {
   std::mutex reading;  ///< the records, against stats(); held for a few additions a run
   StageRecord records[kStageCount];
   std::uint64_t runs = 0;
-  Clock::Ticks sampled_ticks = 0;   ///< of the runs whose CPU time was taken as well
+  Clock::Ticks sampled_ticks = 0;  ///< of the runs whose CPU time was taken as well
   std::int64_t sampled_cpu_ns = 0;
 };
 
@@ -62,8 +62,8 @@ class Stages {
   const Reader& reader() const { return *reader_; }
   const Transform& transform() const { return *transform_; }
   std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
-  /// Measured time a sample, in ticks; 0 before the first run has ended.
-  Clock::Ticks cost() const { return cost_.load(std::memory_order_relaxed); }
+  /// Measured time a sample, in ns; 0 before the first run has ended.
+  std::int64_t cost_ns() const { return cost_.load(std::memory_order_relaxed); }
 
  private:
   struct Recorder;
@@ -83,7 +83,7 @@ class Stages {
   const LoaderOptions& options_;
   std::mutex quarantining_;
   std::atomic<std::uint64_t> failed_{0};
-  std::atomic<Clock::Ticks> cost_{0};
+  std::atomic<std::int64_t> cost_{0};
 };
 
 }  // namespace millrace

@@ -15,8 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const fs::path& path, int error) {
-  throw RunError(path.string() + " cannot be written: " + std::strerror(error),
-                 "make room or choose another place (--run DIR); earlier checkpoints are untouched");
+  throw RunError(
+      path.string() + " cannot be written: " + std::strerror(error),
+      "make room or choose another place (--run DIR); earlier checkpoints are untouched");
 }
 
 void sync_folder(const fs::path& folder) {
@@ -65,10 +66,12 @@ fs::path find_weights(const fs::path& what) {
     throw DataError(what.string() + " does not exist",
                     "give a run directory, a checkpoint's folder or a .safetensors file");
   if (fs::is_regular_file(what, ignored)) return what;
-  for (const fs::path& file : {what / "model.safetensors", what / "checkpoints/last/model.safetensors"})
+  for (const fs::path& file :
+       {what / "model.safetensors", what / "checkpoints/last/model.safetensors"})
     if (fs::is_regular_file(file, ignored)) return file;
-  throw DataError(what.string() + " holds no checkpoint",
-                  "a run writes checkpoints/last/model.safetensors at its end; was it killed before?");
+  throw DataError(
+      what.string() + " holds no checkpoint",
+      "a run writes checkpoints/last/model.safetensors at its end; was it killed before?");
 }
 
 fs::path find_config(const fs::path& what) {
@@ -76,8 +79,9 @@ fs::path find_config(const fs::path& what) {
   const fs::path start = fs::canonical(what, ignored);
   for (fs::path folder = start; folder.has_relative_path(); folder = folder.parent_path())
     if (fs::is_regular_file(folder / "config.toml", ignored)) return folder / "config.toml";
-  throw DataError(what.string() + ": no config.toml beside it or above it",
-                  "give the recipe that it was trained with: model.weights=FILE in `millrace train`");
+  throw DataError(
+      what.string() + ": no config.toml beside it or above it",
+      "give the recipe that it was trained with: model.weights=FILE in `millrace train`");
 }
 
 }  // namespace millrace

@@ -35,7 +35,9 @@ class Simulated final : public Strategy {
   std::string parameters_hash() override { return {}; }
   std::uint64_t parameter_count() const override { return 0; }
   std::uint64_t peak_device_bytes() override { return 0; }
-  std::string device() const override { return fmt::format("simulated ({} ms a step)", update_ms_); }
+  std::string device() const override {
+    return fmt::format("simulated ({} ms a step)", update_ms_);
+  }
 
  private:
   double update_ms_;

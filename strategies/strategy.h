@@ -16,8 +16,8 @@ namespace millrace {
 /// Exact sums over an evaluation (no padding, nothing dropped).
 struct Evaluation {
   std::uint64_t images = 0;
-  double loss_sum = 0;                          ///< of the samples' cross-entropies, in nats
-  std::uint64_t top5 = 0;                       ///< samples whose label is among the 5 largest logits
+  double loss_sum = 0;     ///< of the samples' cross-entropies, in nats
+  std::uint64_t top5 = 0;  ///< samples whose label is among the 5 largest logits
   std::vector<std::vector<std::uint64_t>> confusion;  ///< [label][prediction]
 };
 
@@ -50,7 +50,7 @@ class Strategy {
 /// Everything a strategy with a model needs to know. Plain data: crosses into the LibTorch library.
 struct StrategyOptions {
   std::string model = "lenet5";
-  std::string weights;         ///< safetensors file to start from; empty: initialise
+  std::string weights;  ///< safetensors file to start from; empty: initialise
   int classes = 10;
   int channels = 1;            ///< of a sample
   Size input;                  ///< of a sample

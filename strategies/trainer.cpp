@@ -47,7 +47,8 @@ TrainResult Trainer::run() {
       ++step;
       enough = options_.steps > 0 && result_.steps >= options_.steps;
     }
-    result_.interrupted = stop_.load() && !enough && (step < steps_in_epoch || epoch < options_.epochs);
+    result_.interrupted =
+        stop_.load() && !enough && (step < steps_in_epoch || epoch < options_.epochs);
     if (step == 0 && result_.interrupted) break;
 
     EpochRecord record{epoch, step, epoch_images_, {}, strategy_.take_train_loss(), std::nullopt};
@@ -98,8 +99,8 @@ bool Trainer::one_step(std::uint32_t epoch, std::uint64_t step_in_epoch) {
   if (open_.loss) last_loss_ = open_.loss;
   if (finished_) observer_.step(*finished_);
   finished_.reset();
-  observer_.progress({epoch, step_in_epoch, loader_.batches_per_epoch(), result_.steps, epoch_images_,
-                      last_loss_, &spans_.ticks()});
+  observer_.progress({epoch, step_in_epoch, loader_.batches_per_epoch(), result_.steps,
+                      epoch_images_, last_loss_, &spans_.ticks()});
   return true;
 }
 

@@ -17,8 +17,8 @@ struct EpochRecord {
   std::uint32_t epoch = 0;  ///< from 1
   std::uint64_t steps = 0;
   std::uint64_t images = 0;
-  SpanTicks ticks{};        ///< from the previous epoch's end
-  double train_loss = 0;    ///< mean over the epoch's samples; NaN without a model
+  SpanTicks ticks{};      ///< from the previous epoch's end
+  double train_loss = 0;  ///< mean over the epoch's samples; NaN without a model
   std::optional<Evaluation> evaluation;
 };
 
@@ -28,8 +28,8 @@ struct TrainProgress {
   std::uint64_t step_in_epoch = 0;
   std::uint64_t steps_in_epoch = 0;
   std::uint64_t step = 0;
-  std::uint64_t images = 0;        ///< of the epoch
-  std::optional<double> loss;      ///< the last one read
+  std::uint64_t images = 0;          ///< of the epoch
+  std::optional<double> loss;        ///< the last one read
   const SpanTicks* ticks = nullptr;  ///< of the run
 };
 
@@ -45,10 +45,10 @@ class TrainObserver {
 
 struct TrainOptions {
   std::uint64_t epochs = 1;
-  std::uint64_t steps = 0;      ///< end after so many; 0: all
+  std::uint64_t steps = 0;  ///< end after so many; 0: all
   std::uint64_t log_every = 100;
-  std::uint64_t eval_every = 1; ///< epochs; 0: only at the end
-  struct Delays {               ///< seconds, planted in the span of that name ([debug])
+  std::uint64_t eval_every = 1;  ///< epochs; 0: only at the end
+  struct Delays {                ///< seconds, planted in the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
   } delays;
 };
@@ -58,7 +58,7 @@ struct TrainResult {
   std::uint64_t images = 0;
   std::uint64_t epochs = 0;  ///< complete ones
   bool interrupted = false;
-  double train_loss = 0;     ///< of the last epoch
+  double train_loss = 0;  ///< of the last epoch
   std::optional<Evaluation> evaluation;
 };
 
@@ -71,7 +71,8 @@ class Trainer {
           const std::atomic<bool>& stop);
 
   TrainResult run();
-  /// Ends the last step's record at the clock's last change of spans. Call it when all work is done.
+  /// Ends the last step's record at the clock's last change of spans. Call it when all work is
+  /// done.
   void close();
 
  private:
@@ -89,8 +90,8 @@ class Trainer {
   const std::atomic<bool>& stop_;
 
   TrainResult result_;
-  StepRecord open_;                       ///< the step under way
-  std::optional<StepRecord> finished_;    ///< ended, not yet handed over
+  StepRecord open_;                     ///< the step under way
+  std::optional<StepRecord> finished_;  ///< ended, not yet handed over
   SpanTicks open_since_{};
   SpanTicks finished_since_{};
   SpanTicks epoch_since_{};

@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const fs::path& file, int error) {
   throw RunError(fmt::format("{} cannot be written: {}", file.string(), std::strerror(error)),
-                 error == ENOSPC || error == EDQUOT ? "make room, or put the run elsewhere: --run DIR"
-                                                    : "choose another place: --run DIR");
+                 error == ENOSPC || error == EDQUOT
+                     ? "make room, or put the run elsewhere: --run DIR"
+                     : "choose another place: --run DIR");
 }
 
 /// Makes room at `path`; returns where an earlier run went.
@@ -32,8 +33,9 @@ fs::path move_aside(const fs::path& path) {
                      "choose another directory");
   if (fs::is_empty(path, error)) return {};
   if (!fs::exists(path / "config.toml", error) && !fs::exists(path / "sweep.json", error))
-    throw UsageError(fmt::format("--run {}: the folder holds something that is not a run", path.string()),
-                     "choose another directory, or empty it");
+    throw UsageError(
+        fmt::format("--run {}: the folder holds something that is not a run", path.string()),
+        "choose another directory, or empty it");
   for (int n = 1;; ++n) {
     fs::path to = path;
     to += fmt::format(".{}", n);

@@ -20,7 +20,8 @@ double median(std::vector<double> values) {
 }
 
 /// "1.23" or, of several, "1.23 [1.20 .. 1.31]".
-std::string spread(const std::vector<SweepFigures>& runs, const std::function<double(const SweepFigures&)>& figure,
+std::string spread(const std::vector<SweepFigures>& runs,
+                   const std::function<double(const SweepFigures&)>& figure,
                    const std::function<std::string(double)>& print) {
   std::vector<double> values;
   for (const auto& run : runs) values.push_back(figure(run));
@@ -36,8 +37,9 @@ double metric_of(const SweepFigures& figures, const std::string& metric) {
   if (metric == "load_s") return figures.load_s;
   if (metric == "update_s") return figures.update_s;
   const std::vector<std::string> names{"images_per_s", "wall_s", "load_s", "update_s"};
-  throw UsageError("--metric " + metric + " is not measured",
-                   "did you mean " + nearest(metric, names) + "? images_per_s, wall_s, load_s or update_s");
+  throw UsageError(
+      "--metric " + metric + " is not measured",
+      "did you mean " + nearest(metric, names) + "? images_per_s, wall_s, load_s or update_s");
 }
 
 }  // namespace
@@ -81,15 +83,16 @@ std::vector<std::vector<std::string>> grid(const std::vector<SweepAxis>& axes) {
 std::vector<SweepRun> interleaved(std::size_t cells, std::uint64_t repeats, std::uint64_t seed) {
   std::vector<SweepRun> runs;
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
-    const Sampler order(cells, {Shuffle::Kind::global, 0}, seed, static_cast<std::uint32_t>(repeat));
+    const Sampler order(cells, {Shuffle::Kind::global, 0}, seed,
+                        static_cast<std::uint32_t>(repeat));
     for (std::size_t i = 0; i < cells; ++i) runs.push_back({order(i), repeat});
   }
   return runs;
 }
 
-std::vector<std::vector<std::string>> sweep_table(const std::vector<SweepAxis>& axes,
-                                                  const std::vector<std::vector<SweepFigures>>& cells,
-                                                  const std::string& metric) {
+std::vector<std::vector<std::string>> sweep_table(
+    const std::vector<SweepAxis>& axes, const std::vector<std::vector<SweepFigures>>& cells,
+    const std::string& metric) {
   static_cast<void>(metric_of({}, metric));
   std::vector<std::vector<std::string>> rows{{}};
   std::vector<SweepAxis> varied;
@@ -97,8 +100,8 @@ std::vector<std::vector<std::string>> sweep_table(const std::vector<SweepAxis>& 
                [](const SweepAxis& axis) { return axis.values.size() > 1; });
   for (const auto& axis : varied) rows[0].push_back(axis.key);
   if (varied.empty()) rows[0].emplace_back("run");
-  for (const char* name : {"load ms/step", "update ms/step", "load s", "update s", "total s", "images/s",
-                           "top-1"})
+  for (const char* name :
+       {"load ms/step", "update ms/step", "load s", "update s", "total s", "images/s", "top-1"})
     rows[0].emplace_back(name);
   rows[0].push_back(metric + " ratio");
 
@@ -112,14 +115,21 @@ std::vector<std::vector<std::string>> sweep_table(const std::vector<SweepAxis>& 
       row.push_back(override_text.substr(override_text.find('=') + 1));
     if (varied.empty()) row.emplace_back("1");
     const auto& runs = cells[i];
-    row.push_back(spread(runs, [](auto& r) { return 1e3 * r.load_s_per_step; }, fixed(4)));
-    row.push_back(spread(runs, [](auto& r) { return 1e3 * r.update_s_per_step; }, fixed(4)));
-    row.push_back(spread(runs, [](auto& r) { return r.load_s; }, fixed(3)));
-    row.push_back(spread(runs, [](auto& r) { return r.update_s; }, fixed(3)));
-    row.push_back(spread(runs, [](auto& r) { return r.wall_s; }, fixed(2)));
-    row.push_back(spread(runs, [](auto& r) { return r.images_per_s; }, fixed(0)));
-    row.push_back(spread(runs, [](auto& r) { return 100 * r.top1; },
-                         [](double value) { return fmt::format("{:.2f}%", value); }));
+    row.push_back(spread(
+        runs, [](auto& r) { return 1e3 * r.load_s_per_step; }, fixed(4)));
+    row.push_back(spread(
+        runs, [](auto& r) { return 1e3 * r.update_s_per_step; }, fixed(4)));
+    row.push_back(spread(
+        runs, [](auto& r) { return r.load_s; }, fixed(3)));
+    row.push_back(spread(
+        runs, [](auto& r) { return r.update_s; }, fixed(3)));
+    row.push_back(spread(
+        runs, [](auto& r) { return r.wall_s; }, fixed(2)));
+    row.push_back(spread(
+        runs, [](auto& r) { return r.images_per_s; }, fixed(0)));
+    row.push_back(spread(
+        runs, [](auto& r) { return 100 * r.top1; },
+        [](double value) { return fmt::format("{:.2f}%", value); }));
     std::vector<double> ratios;  // within a block both cells met the same machine
     for (std::size_t r = 0; r < std::min(runs.size(), cells[0].size()); ++r)
       ratios.push_back(metric_of(runs[r], metric) / metric_of(cells[0][r], metric));

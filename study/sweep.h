@@ -42,8 +42,8 @@ struct SweepFigures {
 /// Rows of the table, header first: one a cell, the axes' values in front. With several repeats
 /// each figure is a median with its smallest and largest value. `metric` (images_per_s, wall_s,
 /// load_s or update_s) is compared with the first row, block by block; the ratio is a median.
-std::vector<std::vector<std::string>> sweep_table(const std::vector<SweepAxis>& axes,
-                                                  const std::vector<std::vector<SweepFigures>>& cells,
-                                                  const std::string& metric);
+std::vector<std::vector<std::string>> sweep_table(
+    const std::vector<SweepAxis>& axes, const std::vector<std::vector<SweepFigures>>& cells,
+    const std::string& metric);
 
 }  // namespace millrace

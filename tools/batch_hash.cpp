@@ -19,6 +19,8 @@ void BatchHash::add(const Batch& batch) {
   XXH3_64bits_update(state_.get(), batch.labels(), static_cast<std::size_t>(batch.count()) * 8);
 }
 
-std::string BatchHash::digest() const { return fmt::format("{:016x}", XXH3_64bits_digest(state_.get())); }
+std::string BatchHash::digest() const {
+  return fmt::format("{:016x}", XXH3_64bits_digest(state_.get()));
+}
 
 }  // namespace millrace

@@ -45,7 +45,8 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0666);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
   pid_t pid = 0;
   const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr, argv.data(), environ);
@@ -58,7 +59,8 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   for (;;) {
     const pid_t done = waitpid(pid, &status, WNOHANG);
     if (done == pid) break;
-    if (done < 0 && errno != EINTR) throw RunError(fmt::format("waiting for a child: {}", std::strerror(errno)));
+    if (done < 0 && errno != EINTR)
+      throw RunError(fmt::format("waiting for a child: {}", std::strerror(errno)));
     if (interrupted() && !told) {
       kill(pid, SIGTERM);
       told = true;

@@ -8,8 +8,8 @@
 namespace millrace {
 
 struct ChildResult {
-  int exit_code = 0;     ///< 128 + N after signal N
-  std::string last_line; ///< the last line it wrote, for messages
+  int exit_code = 0;      ///< 128 + N after signal N
+  std::string last_line;  ///< the last line it wrote, for messages
 };
 
 /// millrace ARGUMENTS, its stdout and stderr in `log`. Passes SIGTERM on when this process is

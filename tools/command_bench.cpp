@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -29,14 +30,20 @@ struct Arguments {
 /// of them fit, else 8 bytes, little endian. Appears under its name when it is complete.
 class Dump {
  public:
-  Dump(std::string path, std::size_t classes)
-      : path_(std::move(path)), narrow_(classes <= 256), file_(std::fopen(temporary().c_str(), "wb")) {
+  Dump(std::string path, std::size_t classes) : path_(std::move(path)), narrow_(classes <= 256) {
+    // A pipe or a device is written to; a file appears when it is complete.
+    std::error_code none;
+    const auto status = std::filesystem::status(path_, none);
+    target_ = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)
+                  ? path_
+                  : path_ + ".tmp";
+    file_ = std::fopen(target_.c_str(), "wb");
     if (file_ == nullptr) fail();
   }
   ~Dump() {
     if (file_ == nullptr) return;
     std::fclose(file_);
-    std::remove(temporary().c_str());
+    if (target_ != path_) std::remove(target_.c_str());
   }
   Dump(const Dump&) = delete;
   Dump& operator=(const Dump&) = delete;
@@ -52,14 +59,14 @@ class Dump {
     }
     const bool closed = std::fclose(file_) == 0;
     file_ = nullptr;
-    if (!closed || std::rename(temporary().c_str(), path_.c_str()) != 0) {
-      std::remove(temporary().c_str());
-      fail();
-    }
+    if (closed && (target_ == path_ || std::rename(target_.c_str(), path_.c_str()) == 0)) return;
+    const int error = errno;
+    if (target_ != path_) std::remove(target_.c_str());
+    errno = error;
+    fail();
   }
 
  private:
-  std::string temporary() const { return path_ + ".tmp"; }
   void put(const void* data, std::size_t size) {
     if (std::fwrite(data, 1, size, file_) != size) fail();
   }
@@ -70,17 +77,22 @@ class Dump {
 
   std::string path_;
   bool narrow_;
-  std::FILE* file_;
+  std::string target_;
+  std::FILE* file_ = nullptr;
   std::vector<std::int64_t> labels_;
 };
 
 Json stage_json(const StageTotals& totals) {
-  return {{"calls", totals.calls}, {"cpu_s", totals.cpu_s}, {"wall_s", totals.wall_s}, {"bytes", totals.bytes}};
+  return {{"calls", totals.calls},
+          {"cpu_s", totals.cpu_s},
+          {"wall_s", totals.wall_s},
+          {"bytes", totals.bytes}};
 }
 
 std::string stage_table(const Json& json) {
   const double images = json["images"];
-  std::vector<std::vector<std::string>> rows{{"stage", "calls", "cpu s", "µs an image", "MB/s of cpu"}};
+  std::vector<std::vector<std::string>> rows{
+      {"stage", "calls", "cpu s", "µs an image", "MB/s of cpu"}};
   for (const auto& [name, stage] : json["per_stage"].items()) {
     const double cpu = stage["cpu_s"];
     const double bytes = stage["bytes"];
@@ -102,7 +114,8 @@ Exit bench(const Arguments& arguments) {
 
   std::unique_ptr<BatchHash> hash = arguments.hash ? std::make_unique<BatchHash>() : nullptr;
   std::unique_ptr<Dump> dump;
-  if (!arguments.dump.empty()) dump = std::make_unique<Dump>(arguments.dump, reader->info().classes.size());
+  if (!arguments.dump.empty())
+    dump = std::make_unique<Dump>(arguments.dump, reader->info().classes.size());
 
   const std::int64_t cpu_begin = Clock::process_cpu_ns();
   const std::int64_t wall_begin = Clock::steady_ns();
@@ -110,7 +123,8 @@ Exit bench(const Arguments& arguments) {
   std::uint64_t images = 0;
   std::uint64_t batches = 0;
   Loader loader(reader, plan, options);
-  const auto total = static_cast<double>(loader.batches_per_epoch() * options.epochs - options.first_batch);
+  const auto total =
+      static_cast<double>(loader.batches_per_epoch() * options.epochs - options.first_batch);
   ProgressLine line;
   while (Batch batch = loader.next()) {
     if (batches++ == 0) first_batch_ns = Clock::steady_ns() - wall_begin;
@@ -126,7 +140,8 @@ Exit bench(const Arguments& arguments) {
   const double wall = static_cast<double>(Clock::steady_ns() - wall_begin) * 1e-9;
   const double cpu = static_cast<double>(Clock::process_cpu_ns() - cpu_begin) * 1e-9;
   line.clear();
-  if (interrupted()) throw Error(Exit::interrupted, fmt::format("interrupted after {} batches", batches));
+  if (interrupted())
+    throw Error(Exit::interrupted, fmt::format("interrupted after {} batches", batches));
   if (dump != nullptr) dump->finish();
 
   const LoaderStats stats = loader.stats();
@@ -144,15 +159,19 @@ Exit bench(const Arguments& arguments) {
   json["workers"] = options.workers;
   json["prefetch"] = options.prefetch;
   json["batch"] = options.batch;
-  json["sample"] = {{"channels", loader.output().channels}, {"height", loader.output().size.height},
-                    {"width", loader.output().size.width}, {"dtype", name_of(loader.output().dtype)}};
+  json["sample"] = {{"channels", loader.output().channels},
+                    {"height", loader.output().size.height},
+                    {"width", loader.output().size.width},
+                    {"dtype", name_of(loader.output().dtype)}};
   json["first_batch_s"] = static_cast<double>(first_batch_ns) * 1e-9;
   json["per_stage"]["read"] = stage_json(stats.read);
   if (reader->info().encoded) json["per_stage"]["decode"] = stage_json(stats.decode);
   json["per_stage"]["augment"] = stage_json(stats.augment);
   if (options.workers > 0)
-    json["per_stage"]["machinery"] = {
-        {"calls", batches}, {"cpu_s", stats.machinery_cpu_s}, {"wall_s", stats.machinery_cpu_s}, {"bytes", 0}};
+    json["per_stage"]["machinery"] = {{"calls", batches},
+                                      {"cpu_s", stats.machinery_cpu_s},
+                                      {"wall_s", stats.machinery_cpu_s},
+                                      {"bytes", 0}};
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();
   if (hash != nullptr) json["batch_hash"] = hash->digest();
@@ -161,11 +180,15 @@ Exit bench(const Arguments& arguments) {
     fmt::print("{}\n", json.dump(2));
     return Exit::done;
   }
-  fmt::print("{}: {} images in {} batches, {} workers\n", recipe.name(), with_commas(static_cast<double>(images)),
-             with_commas(static_cast<double>(batches)), options.workers);
-  fmt::print("{} images/s, {} images a CPU-second, {:.3f} s, first batch after {:.2f} ms, {:.1f} MB resident\n\n",
-             with_commas(static_cast<double>(images) / wall), with_commas(static_cast<double>(images) / cpu), wall,
-             static_cast<double>(first_batch_ns) * 1e-6, static_cast<double>(peak_rss_bytes()) / 1e6);
+  fmt::print("{}: {} images in {} batches, {} workers\n", recipe.name(),
+             with_commas(static_cast<double>(images)), with_commas(static_cast<double>(batches)),
+             options.workers);
+  fmt::print(
+      "{} images/s, {} images a CPU-second, {:.3f} s, first batch after {:.2f} ms, {:.1f} MB "
+      "resident\n\n",
+      with_commas(static_cast<double>(images) / wall),
+      with_commas(static_cast<double>(images) / cpu), wall,
+      static_cast<double>(first_batch_ns) * 1e-6, static_cast<double>(peak_rss_bytes()) / 1e6);
   fmt::print("{}", stage_table(json));
   if (stats.failed > 0) fmt::print("{} samples failed\n", stats.failed);
   if (hash != nullptr) fmt::print("batch_hash {}\n", hash->digest());
@@ -179,9 +202,11 @@ void add_bench(CLI::App& app, Command& chosen) {
   auto arguments = std::make_shared<Arguments>();
   command->add_option("recipe", arguments->recipe, "[RECIPE] [key=value ...]");
   command->add_flag("--hash", arguments->hash, "xxh3 of every output byte and label, in order");
-  command->add_option("--dump", arguments->dump, "write the first epoch's bytes, then its labels, to FILE");
+  command->add_option("--dump", arguments->dump,
+                      "write the first epoch's bytes, then its labels, to FILE");
   add_common(*command);
-  command->footer("Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash");
+  command->footer(
+      "Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash");
   command->callback([arguments, &chosen] {
     chosen = [arguments](const ProgramStart&) { return bench(*arguments); };
   });

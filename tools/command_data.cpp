@@ -23,24 +23,33 @@ constexpr std::size_t kMostPrinted = 20;
 Progress progress_to(ProgressLine& line, const char* what) {
   return [&line, what](std::uint64_t done, std::uint64_t total) {
     if (line.due())
-      line.show(static_cast<double>(done), static_cast<double>(total), fmt::format("{} {}/{}", what, done, total));
+      line.show(static_cast<double>(done), static_cast<double>(total),
+                fmt::format("{} {}/{}", what, done, total));
   };
 }
 
 /// What was made, and how one goes on.
-Exit report_made(const std::string& kind, const std::string& path, std::uint64_t train, std::uint64_t test,
-                 double seconds, const std::string& next) {
+Exit report_made(const std::string& kind, const std::string& path, std::uint64_t train,
+                 std::uint64_t test, double seconds, const std::string& next) {
   if (verbosity().json) {
-    fmt::print("{}\n", Json{{"command", "data make"}, {"kind", kind}, {"path", path}, {"train", train},
-                            {"test", test}, {"wall_s", seconds}}.dump(2));
+    fmt::print("{}\n", Json{{"command", "data make"},
+                            {"kind", kind},
+                            {"path", path},
+                            {"train", train},
+                            {"test", test},
+                            {"wall_s", seconds}}
+                           .dump(2));
   } else {
-    fmt::print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path, with_commas(static_cast<double>(train)),
-               with_commas(static_cast<double>(test)), seconds, next);
+    fmt::print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
+               with_commas(static_cast<double>(train)), with_commas(static_cast<double>(test)),
+               seconds, next);
   }
   return Exit::done;
 }
 
-double seconds_since(std::int64_t begin) { return static_cast<double>(Clock::steady_ns() - begin) * 1e-9; }
+double seconds_since(std::int64_t begin) {
+  return static_cast<double>(Clock::steady_ns() - begin) * 1e-9;
+}
 
 Exit digits(DigitsOptions options) {
   ProgressLine line;
@@ -60,7 +69,8 @@ Exit photos(PhotosOptions options) {
   line.clear();
   const VerifyReport report = verify_data({.path = options.path, .progress = {}});
   std::uint64_t train = 0, test = 0;
-  for (const VerifySplit& split : report.splits) (split.name == "train" ? train : test) += split.count;
+  for (const VerifySplit& split : report.splits)
+    (split.name == "train" ? train : test) += split.count;
   return report_made("photos", options.path, train, test, seconds_since(begin),
                      "millrace bench data.reader=folder data.path=" + options.path +
                          " 'augment+=random_crop{size=224,pad_if_needed=true}'");
@@ -71,12 +81,14 @@ Exit verify(VerifyOptions options) {
   options.progress = progress_to(line, "verify");
   const VerifyReport report = verify_data(options);
   line.clear();
-  Json json{{"command", "data verify"}, {"path", options.path}, {"kind", report.kind},
-            {"sound", report.problems.empty()}, {"splits", Json::array()}, {"problems", Json::array()}};
+  Json json{{"command", "data verify"}, {"path", options.path},
+            {"kind", report.kind},      {"sound", report.problems.empty()},
+            {"splits", Json::array()},  {"problems", Json::array()}};
   for (const VerifySplit& split : report.splits) {
     Json classes = Json::object();
     for (std::size_t i = 0; i < split.class_counts.size(); ++i)
-      classes[i < split.classes.size() ? split.classes[i] : std::to_string(i)] = split.class_counts[i];
+      classes[i < split.classes.size() ? split.classes[i] : std::to_string(i)] =
+          split.class_counts[i];
     json["splits"].push_back({{"name", split.name},
                               {"count", split.count},
                               {"smallest", {split.smallest.width, split.smallest.height}},
@@ -90,20 +102,21 @@ Exit verify(VerifyOptions options) {
   if (verbosity().json) {
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("{}: {}\n", options.path, report.kind.empty() ? "no data set that is known" : report.kind);
+    fmt::print("{}: {}\n", options.path,
+               report.kind.empty() ? "no data set that is known" : report.kind);
     for (const VerifySplit& split : report.splits) {
-      fmt::print("  {}: {} images in {} classes, ", split.name, with_commas(static_cast<double>(split.count)),
-                 split.class_counts.size());
+      fmt::print("  {}: {} images in {} classes, ", split.name,
+                 with_commas(static_cast<double>(split.count)), split.class_counts.size());
       if (split.smallest == split.largest)
         fmt::print("{}x{}", split.largest.width, split.largest.height);
       else
-        fmt::print("{}x{} to {}x{}", split.smallest.width, split.smallest.height, split.largest.width,
-                   split.largest.height);
+        fmt::print("{}x{} to {}x{}", split.smallest.width, split.smallest.height,
+                   split.largest.width, split.largest.height);
       fmt::print(", fingerprint {:016x}\n", split.fingerprint);
     }
     for (std::size_t i = 0; i < std::min(report.problems.size(), kMostPrinted); ++i)
-      fmt::print("  problem: {}{}{}\n", report.problems[i].where, report.problems[i].where.empty() ? "" : ": ",
-                 report.problems[i].what);
+      fmt::print("  problem: {}{}{}\n", report.problems[i].where,
+                 report.problems[i].where.empty() ? "" : ": ", report.problems[i].what);
     if (report.problems.size() > kMostPrinted)
       fmt::print("  ... and {} more (--json lists all)\n", report.problems.size() - kMostPrinted);
   }
@@ -119,34 +132,45 @@ Exit verify(VerifyOptions options) {
 
 void add_data(CLI::App& app, Command& chosen) {
   auto* data = app.add_subcommand("data", "make or verify a data set");
-  data->require_subcommand(1);
-  data->footer("Example:\n  millrace data make digits data/digits\n  millrace data verify data/digits");
+  data->require_subcommand(0, 1);  // none: main() says so, after it has looked at the options
+  data->footer("Example:\n  millrace data make digits data/digits");
+  add_common(*data);
 
   auto* make = data->add_subcommand("make", "generate a data set: digits or photos");
-  make->require_subcommand(1);
+  make->require_subcommand(0, 1);
+  add_common(*make);
   make->footer("Example:\n  millrace data make photos data/photos --count 512");
 
   auto* make_digits_command = make->add_subcommand("digits", "an MNIST-shaped, learnable IDX set");
   auto digits_options = std::make_shared<DigitsOptions>();
   make_digits_command->add_option("dir", digits_options->path, "folder to write")->required();
-  make_digits_command->add_option("--train", digits_options->train, "images to train on (60000)")->check(CLI::PositiveNumber);
-  make_digits_command->add_option("--test", digits_options->test, "images to test on (10000)")->check(CLI::PositiveNumber);
+  make_digits_command->add_option("--train", digits_options->train, "images to train on (60000)")
+      ->check(CLI::PositiveNumber);
+  make_digits_command->add_option("--test", digits_options->test, "images to test on (10000)")
+      ->check(CLI::PositiveNumber);
   make_digits_command->add_option("--seed", digits_options->seed, "same seed, same bytes (0)");
-  make_digits_command->add_flag("--force", digits_options->force, "write over another set of these names");
+  make_digits_command->add_flag("--force", digits_options->force,
+                                "write over another set of these names");
   make_digits_command->footer("Example:\n  millrace data make digits data/digits");
   add_common(*make_digits_command);
   make_digits_command->callback([digits_options, &chosen] {
     chosen = [digits_options](const ProgramStart&) { return digits(*digits_options); };
   });
 
-  auto* make_photos_command = make->add_subcommand("photos", "a folder of JPEGs of a camera's size and detail");
+  auto* make_photos_command =
+      make->add_subcommand("photos", "a folder of JPEGs of a camera's size and detail");
   auto photos_options = std::make_shared<PhotosOptions>();
   make_photos_command->add_option("dir", photos_options->path, "folder to write")->required();
-  make_photos_command->add_option("--count", photos_options->count, "images, both splits together (256)")->check(CLI::PositiveNumber);
-  make_photos_command->add_option("--classes", photos_options->classes, "classes (8)")->check(CLI::Range(1, 1000));
-  make_photos_command->add_option("--quality", photos_options->quality, "JPEG quality (90)")->check(CLI::Range(1, 100));
+  make_photos_command
+      ->add_option("--count", photos_options->count, "images, both splits together (256)")
+      ->check(CLI::PositiveNumber);
+  make_photos_command->add_option("--classes", photos_options->classes, "classes (8)")
+      ->check(CLI::Range(1, 1000));
+  make_photos_command->add_option("--quality", photos_options->quality, "JPEG quality (90)")
+      ->check(CLI::Range(1, 100));
   make_photos_command->add_option("--seed", photos_options->seed, "same seed, same pictures (0)");
-  make_photos_command->add_flag("--force", photos_options->force, "write over another set of these names");
+  make_photos_command->add_flag("--force", photos_options->force,
+                                "write over another set of these names");
   make_photos_command->footer("Example:\n  millrace data make photos data/photos --count 512");
   add_common(*make_photos_command);
   make_photos_command->callback([photos_options, &chosen] {
@@ -156,7 +180,8 @@ void add_data(CLI::App& app, Command& chosen) {
   auto* verify_command = data->add_subcommand("verify", "what is there, and what is wrong with it");
   auto verify_options = std::make_shared<VerifyOptions>();
   verify_command->add_option("dir", verify_options->path, "folder of the data set")->required();
-  verify_command->add_option("--classes", verify_options->classes, "labels must lie below this")->check(CLI::PositiveNumber);
+  verify_command->add_option("--classes", verify_options->classes, "labels must lie below this")
+      ->check(CLI::PositiveNumber);
   verify_command->footer("Example:\n  millrace data verify data/digits --classes 10");
   add_common(*verify_command);
   verify_command->callback([verify_options, &chosen] {

@@ -57,7 +57,8 @@ Json cuda() {
   const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
   const auto name = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetName"));
   int devices = 0;
-  if (init == nullptr || count == nullptr || name == nullptr || init(0) != 0 || count(&devices) != 0)
+  if (init == nullptr || count == nullptr || name == nullptr || init(0) != 0 ||
+      count(&devices) != 0)
     return {{"devices", 0}, {"why", "the NVIDIA driver finds no device"}};
   json["devices"] = devices;
   json["names"] = Json::array();
@@ -83,7 +84,8 @@ Json storage(const std::string& folder) {
     const std::int64_t begin = Clock::steady_ns();
     for (std::size_t at = 0; at < kBytes; at += 1 << 20)
       if (io(static_cast<off_t>(at)) != 1 << 20) return 0.0;
-    return static_cast<double>(kBytes) / 1e6 / (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
+    return static_cast<double>(kBytes) / 1e6 /
+           (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
   };
   Json json{{"path", folder}};
   const double write = timed([&](off_t at) { return pwrite(fd, bytes, 1 << 20, at); });
@@ -115,7 +117,8 @@ Exit doctor(const std::string& folder) {
   json["memory"] = {{"total", first_value("/proc/meminfo", "MemTotal")},
                     {"available", first_value("/proc/meminfo", "MemAvailable")},
                     {"page_cache", first_value("/proc/meminfo", "Cached")}};
-  json["tbb"] = fmt::format("{} (built with {}.{})", TBB_runtime_version(), TBB_VERSION_MAJOR, TBB_VERSION_MINOR);
+  json["tbb"] = fmt::format("{} (built with {}.{})", TBB_runtime_version(), TBB_VERSION_MAJOR,
+                            TBB_VERSION_MINOR);
   const bool has_torch = std::string(kTorch).size() > 0;
   json["libtorch"] = has_torch ? Json(kTorch) : Json("not in this build (MILLRACE_TORCH=OFF)");
   json["cuda"] = cuda();
@@ -127,24 +130,30 @@ Exit doctor(const std::string& folder) {
     return Exit::done;
   }
   std::vector<std::vector<std::string>> rows;
-  const auto add = [&](const std::string& name, const std::string& text) { rows.push_back({name + ":  " + text}); };
+  const auto add = [&](const std::string& name, const std::string& text) {
+    rows.push_back({name + ":  " + text});
+  };
   add("millrace", fmt::format("{} ({}), {}", kVersion, kGit, json["build"].get<std::string>()));
   add("system", json["system"]);
   add("cpu", fmt::format("{}, {} of {} cores usable, {}", json["cpu"].get<std::string>(), usable,
                          json["cores"]["online"].get<long>(), simd()));
-  add("memory", fmt::format("{} in all, {} available, page cache {}", json["memory"]["total"].get<std::string>(),
+  add("memory", fmt::format("{} in all, {} available, page cache {}",
+                            json["memory"]["total"].get<std::string>(),
                             json["memory"]["available"].get<std::string>(),
                             json["memory"]["page_cache"].get<std::string>()));
   add("oneTBB", json["tbb"]);
   add("LibTorch", json["libtorch"]);
   const Json& devices = json["cuda"];
-  add("CUDA", devices.contains("why") ? "none: " + devices["why"].get<std::string>()
-                                      : fmt::format("{} device(s): {}", devices["devices"].get<int>(), devices["names"].dump()));
+  add("CUDA", devices.contains("why")
+                  ? "none: " + devices["why"].get<std::string>()
+                  : fmt::format("{} device(s): {}", devices["devices"].get<int>(),
+                                devices["names"].dump()));
   const Json& disk = json["storage"];
   add("storage", disk.contains("why")
                      ? fmt::format("{}: {}", folder, disk["why"].get<std::string>())
                      : fmt::format("{}: {} MB/s from the page cache, {} MB/s past it", folder,
-                                   with_commas(disk["cached_mb_per_s"]), with_commas(disk["uncached_mb_per_s"])));
+                                   with_commas(disk["cached_mb_per_s"]),
+                                   with_commas(disk["uncached_mb_per_s"])));
   add("clock", fmt::format("{:.4f} ns a tick", tick * 1e9));
   fmt::print("{}", to_table(rows));
   return Exit::done;
@@ -153,14 +162,14 @@ Exit doctor(const std::string& folder) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("doctor", "cores, SIMD, LibTorch, CUDA, page cache, storage speed");
+  auto* command =
+      app.add_subcommand("doctor", "cores, SIMD, LibTorch, CUDA, page cache, storage speed");
   auto folder = std::make_shared<std::string>(".");
   command->add_option("--storage", *folder, "folder whose storage is measured (default: here)");
   add_common(*command);
   command->footer("Example:\n  millrace doctor --storage data");
-  command->callback([folder, &chosen] {
-    chosen = [folder](const ProgramStart&) { return doctor(*folder); };
-  });
+  command->callback(
+      [folder, &chosen] { chosen = [folder](const ProgramStart&) { return doctor(*folder); }; });
 }
 
 }  // namespace millrace

@@ -24,7 +24,8 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
   for (const auto& name : classes) rows[0].push_back(name);
   for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) {
     rows.push_back({classes[i]});
-    for (const std::uint64_t count : evaluation.confusion[i]) rows.back().push_back(std::to_string(count));
+    for (const std::uint64_t count : evaluation.confusion[i])
+      rows.back().push_back(std::to_string(count));
   }
   return to_table(rows);
 }
@@ -65,7 +66,8 @@ Exit evaluate(const Arguments& arguments) {
              100 * json["top1"].get<double>(), 100 * json["top5"].get<double>());
   std::vector<std::vector<std::string>> rows{{"class", "accuracy"}};
   for (const auto& [name, accuracy] : json["per_class"].items())
-    rows.push_back({name, accuracy.is_number() ? fmt::format("{:.2f}%", 100 * accuracy.get<double>()) : "-"});
+    rows.push_back(
+        {name, accuracy.is_number() ? fmt::format("{:.2f}%", 100 * accuracy.get<double>()) : "-"});
   fmt::print("{}", to_table(rows));
   if (classes.size() <= 20) fmt::print("\n{}", confusion_table(*evaluation, classes));
   return Exit::done;
@@ -76,7 +78,8 @@ Exit evaluate(const Arguments& arguments) {
 void add_eval(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("eval", "top-1, top-5, loss, per-class accuracy, confusion");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("what", arguments->what, "RUN directory, checkpoint folder or .safetensors file")
+  command
+      ->add_option("what", arguments->what, "RUN directory, checkpoint folder or .safetensors file")
       ->required();
   command->add_option("overrides", arguments->overrides, "key=value changes to the run's recipe");
   add_common(*command);

@@ -56,11 +56,12 @@ class Recorder final : public TrainObserver {
     const double left = rate > 0 ? passed / static_cast<double>(now.step_in_epoch) *
                                        static_cast<double>(now.steps_in_epoch - now.step_in_epoch)
                                  : 0;
-    line_.show(static_cast<double>(now.step_in_epoch), static_cast<double>(now.steps_in_epoch),
-               fmt::format("epoch {}/{} step {}/{}  {} images/s{}  load {:.0f}%  {:.0f} s left", now.epoch,
-                           recipe_.integer("train.epochs"), now.step_in_epoch, now.steps_in_epoch,
-                           with_commas(rate), now.loss ? fmt::format("  loss {:.4f}", *now.loss) : "",
-                           busy > 0 ? 100 * seconds.load / busy : 0, left));
+    line_.show(
+        static_cast<double>(now.step_in_epoch), static_cast<double>(now.steps_in_epoch),
+        fmt::format("epoch {}/{} step {}/{}  {} images/s{}  load {:.0f}%  {:.0f} s left", now.epoch,
+                    recipe_.integer("train.epochs"), now.step_in_epoch, now.steps_in_epoch,
+                    with_commas(rate), now.loss ? fmt::format("  loss {:.4f}", *now.loss) : "",
+                    busy > 0 ? 100 * seconds.load / busy : 0, left));
   }
 
   void epoch(const EpochRecord& record) override {
@@ -101,7 +102,8 @@ TrainOptions train_options(const Recipe& recipe) {
   options.log_every = static_cast<std::uint64_t>(recipe.integer("train.log_every"));
   options.eval_every = static_cast<std::uint64_t>(recipe.integer("eval.every"));
   options.delays = {recipe.number("debug.next_ms") * 1e-3, recipe.number("debug.forward_ms") * 1e-3,
-                    recipe.number("debug.evaluate_ms") * 1e-3, recipe.number("debug.log_ms") * 1e-3};
+                    recipe.number("debug.evaluate_ms") * 1e-3,
+                    recipe.number("debug.log_ms") * 1e-3};
   return options;
 }
 
@@ -113,7 +115,8 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   LoaderOptions options = loader_options(recipe);
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
 
-  // The data of the evaluation is opened now, so that what is wrong with it shows before the training.
+  // The data of the evaluation is opened now, so that what is wrong with it shows before the
+  // training.
   std::shared_ptr<const Reader> eval_reader;
   std::shared_ptr<const Plan> eval_plan;
   if (!is_simulated(recipe)) {
@@ -121,6 +124,8 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     eval_plan = make_plan(recipe, recipe.eval_augment(), *eval_reader);
   }
   const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output());
+
+  check_batch(options, reader->info());  // all that can be refused is, before a folder is touched
 
   RunDirectory directory(
       arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run),
@@ -139,8 +144,9 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   Loader loader(reader, plan, options);
   say(fmt::format("{}: {} {} samples, batch {}, {} workers, {} on {}; records in {}", recipe.name(),
                   with_commas(static_cast<double>(reader->info().count)), reader->info().split,
-                  options.batch, options.workers, is_simulated(recipe) ? "no model" : recipe.text("model.name"),
-                  strategy->device(), directory.path().string()));
+                  options.batch, options.workers,
+                  is_simulated(recipe) ? "no model" : recipe.text("model.name"), strategy->device(),
+                  directory.path().string()));
 
   Recorder recorder(directory, recipe, reader->info(), arguments.hash);
   const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
@@ -163,9 +169,17 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   }
 
   spans.enter(Span::teardown);
-  TrainFacts facts{recipe, reader->info(), strategy->device(), strategy->parameter_count(),
-                   threads_of(recipe), loader.stats(), has_model ? strategy->parameters_hash() : "",
-                   recorder.digest(), strategy->peak_device_bytes(), 0, {}};
+  TrainFacts facts{recipe,
+                   reader->info(),
+                   strategy->device(),
+                   strategy->parameter_count(),
+                   threads_of(recipe),
+                   loader.stats(),
+                   has_model ? strategy->parameters_hash() : "",
+                   recorder.digest(),
+                   strategy->peak_device_bytes(),
+                   0,
+                   {}};
   spans.enter(Span::teardown);  // the last look at the clock: all records end here
   facts.wall_s = static_cast<double>(Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
@@ -179,8 +193,8 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   }
   if (result.interrupted)
     throw Error(Exit::interrupted,
-                fmt::format("interrupted in step {}: the records up to there are in {}", result.steps + 1,
-                            directory.path().string()),
+                fmt::format("interrupted in step {}: the records up to there are in {}",
+                            result.steps + 1, directory.path().string()),
                 has_model && result.steps > 0 ? "the weights are in its checkpoints/last" : "");
   return Exit::done;
 }
@@ -190,12 +204,15 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
 void add_train(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("train", "train, evaluate, record load/update/other");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("recipe", arguments->recipe, "[RECIPE] [key=value ...]: a TOML file or a shipped "
-                                                   "recipe's name, then changes to it");
+  command->add_option("recipe", arguments->recipe,
+                      "[RECIPE] [key=value ...]: a TOML file or a shipped "
+                      "recipe's name, then changes to it");
   command->add_option("--run", arguments->run, "run directory (default: runs/RECIPE-DATE-TIME)");
   command->add_flag("--hash", arguments->hash, "hash every batch: the same as bench --hash gives");
   add_common(*command);
-  command->footer("Example:\n  millrace train mnist-lenet data.path=data/digits loader.workers=1 train.epochs=3");
+  command->footer(
+      "Example:\n  millrace train mnist-lenet data.path=data/digits loader.workers=1 "
+      "train.epochs=3");
   command->callback([arguments, &chosen] {
     chosen = [arguments](const ProgramStart& start) { return train(*arguments, start); };
   });

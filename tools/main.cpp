@@ -1,11 +1,16 @@
 // millrace: the program. Commands live in command_*.cpp.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <new>
+#include <string>
+#include <vector>
 
+#include "pipeline/suggest.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
@@ -15,10 +20,32 @@ namespace {
 
 using namespace millrace;
 
+std::vector<std::string> names_in(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  return names;
+}
+
+/// A word or option that no command takes: the nearest one that the innermost command does.
+[[noreturn]] void refuse_extras(const CLI::App& app, const CLI::ExtrasError& error) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  std::string extra = error.what();
+  extra = extra.substr(extra.rfind(": ") + 2);
+  std::vector<std::string> names = names_in(*command);
+  for (const CLI::Option* option : command->get_options())
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  throw UsageError(
+      fmt::format("{} does not know {}", command->get_name(), extra),
+      fmt::format("did you mean {}? {} --help lists what there is", nearest(extra, names),
+                  command == &app ? "millrace" : "millrace " + command->get_name()));
+}
+
 Exit run(int argc, char** argv, const ProgramStart& start) {
   CLI::App app{"millrace: trains vision models and says where each step's time goes", "millrace"};
   app.set_version_flag("--version", fmt::format("millrace {} ({})", kVersion, kGit));
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   Command chosen;
   add_train(app, chosen);
   add_eval(app, chosen);
@@ -28,6 +55,8 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_doctor(app, chosen);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError& error) {
+    refuse_extras(app, error);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
       app.exit(error);
@@ -35,8 +64,16 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
     }
     std::string what = error.what();
     const auto line_end = what.find('\n');
-    throw UsageError(what.substr(0, line_end), "millrace --help lists the commands, millrace COMMAND "
-                                               "--help their options");
+    throw UsageError(what.substr(0, line_end),
+                     "millrace --help lists the commands, millrace COMMAND "
+                     "--help their options");
+  }
+  if (!chosen) {
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    throw UsageError(fmt::format("{}: which command? {}", command->get_name(),
+                                 fmt::join(names_in(*command), ", ")),
+                     "for example: millrace train mnist-lenet data.path=data/digits");
   }
   return chosen(start);
 }
@@ -63,7 +100,11 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     print_error(RunError(error.what()));
   }
-  std::fflush(nullptr);
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit == Exit::done) {
+    print_error(RunError(fmt::format("stdout cannot be written: {}", std::strerror(errno)),
+                         "results are missing: make room, or write them elsewhere"));
+    exit = Exit::failed;
+  }
   // Tearing down LibTorch and thread pools would cost time that no record shows.
   _exit(static_cast<int>(exit));
 }

@@ -46,8 +46,9 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
   options.split = split;
   options.classes = static_cast<int>(recipe.integer("model.classes"));
   if (options.path.empty())
-    throw UsageError("data.path is not set",
-                     "data.path=DIR; `millrace data make digits data/digits` makes a set to start with");
+    throw UsageError(
+        "data.path is not set",
+        "data.path=DIR; `millrace data make digits data/digits` makes a set to start with");
   return open_reader(options);
 }
 
@@ -60,13 +61,17 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
     DecodeScratch decode;
     source.channels = 3;
     const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
-    try {
-      source.size = decode.decode(reader.read(0, bytes).bytes, source.channels, most).size();
-    } catch (const DataError& error) {
-      if (recipe.text("loader.on_error") == "fail")
-        throw DataError(reader.name(0) + ": " + error.what(), error.hint());
-      throw DataError(reader.name(0) + ": " + error.what(),
-                      "the first image shows what comes; mend or remove it");
+    const bool may_fail = recipe.text("loader.on_error") != "fail";
+    for (std::uint64_t i = 0; source.size == Size{}; ++i) {
+      try {
+        source.size = decode.decode(reader.read(i, bytes).bytes, source.channels, most).size();
+      } catch (const DataError& error) {
+        if (may_fail && i + 1 < info.count) continue;
+        throw DataError(reader.name(i) + ": " + error.what(),
+                        may_fail ? "not one image can be decoded: is this the right folder?"
+                                 : "mend or remove it, or go on without such samples: "
+                                   "loader.on_error=skip");
+      }
     }
   }
   OutputOptions output;
@@ -98,7 +103,8 @@ LoaderOptions loader_options(const Recipe& recipe) {
 
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader) {
   LoaderOptions options = loader_options(recipe);
-  options.batch = std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
+  options.batch =
+      std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
   options.shuffle = {Shuffle::Kind::none, 0};
   options.drop_last = false;
   options.epochs = 1;

@@ -23,7 +23,8 @@ int cores() {
 bool is_device(const std::string& name) {
   if (name == "cpu" || name == "cuda") return true;
   return name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 &&
-         std::all_of(name.begin() + 5, name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+         std::all_of(name.begin() + 5, name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 }  // namespace
@@ -42,8 +43,9 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
     const std::vector<std::string> names{"cpu", "cuda", "cuda:0", "simulated"};
-    throw UsageError(fmt::format("train.device={} is not a device", device),
-                     fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated", nearest(device, names)));
+    throw UsageError(
+        fmt::format("train.device={} is not a device", device),
+        fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated", nearest(device, names)));
   }
   StrategyOptions options;
   options.model = recipe.text("model.name");

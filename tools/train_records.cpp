@@ -25,7 +25,8 @@ Json span_json(const SpanSeconds& seconds) {
 
 std::uint64_t correct_in(const Evaluation& evaluation) {
   std::uint64_t correct = 0;
-  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) correct += evaluation.confusion[i][i];
+  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i)
+    correct += evaluation.confusion[i][i];
   return correct;
 }
 
@@ -35,7 +36,9 @@ double part(std::uint64_t count, std::uint64_t of) {
 
 }  // namespace
 
-double top1_of(const Evaluation& evaluation) { return part(correct_in(evaluation), evaluation.images); }
+double top1_of(const Evaluation& evaluation) {
+  return part(correct_in(evaluation), evaluation.images);
+}
 
 std::uint64_t peak_rss_bytes() {
   rusage usage{};
@@ -46,8 +49,8 @@ std::uint64_t peak_rss_bytes() {
 Json to_json(const Evaluation& evaluation, const std::vector<std::string>& classes) {
   Json json;
   json["images"] = evaluation.images;
-  json["test_loss"] =
-      number(evaluation.images > 0 ? evaluation.loss_sum / static_cast<double>(evaluation.images) : NAN);
+  json["test_loss"] = number(
+      evaluation.images > 0 ? evaluation.loss_sum / static_cast<double>(evaluation.images) : NAN);
   json["top1"] = number(top1_of(evaluation));
   json["top5"] = number(part(evaluation.top5, evaluation.images));
   Json per_class = Json::object();
@@ -72,7 +75,8 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
   line["update_s"] = seconds.update;
   line["other_s"] = seconds.other;
   line["spans"] = span_json(seconds);
-  line["images_per_s"] = number(static_cast<double>(record.images) / (seconds.load + seconds.update));
+  line["images_per_s"] =
+      number(static_cast<double>(record.images) / (seconds.load + seconds.update));
   line["train_loss"] = number(record.train_loss);
   if (record.evaluation) {
     const Json evaluation = to_json(*record.evaluation, dataset.classes);
@@ -129,10 +133,12 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["first_batch_s"] = seconds.each[static_cast<std::size_t>(Span::first_batch)];
   s["images_per_s"] = number(static_cast<double>(result.images) / (seconds.load + seconds.update));
   s["train_loss"] = number(result.train_loss);
-  const Json evaluation = result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
+  const Json evaluation =
+      result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
   for (const char* key : {"test_loss", "top1", "top5", "per_class"})
     s[key] = evaluation.is_object() ? evaluation[key] : Json(nullptr);
-  s["parameters_hash"] = facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);
+  s["parameters_hash"] =
+      facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);
   if (!facts.batch_hash.empty()) s["batch_hash"] = facts.batch_hash;
   s["peak_rss_bytes"] = peak_rss_bytes();
   s["peak_device_bytes"] = facts.peak_device_bytes;
@@ -163,16 +169,19 @@ std::string closing_table(const Json& s) {
   }
   add("wall", wall);
   std::string text = to_table(rows);
-  text += fmt::format("\n{} images in {} steps, {} images/s while training (load + update), "
-                      "unaccounted {:.4f}% of wall\n",
-                      with_commas(s["images"]), with_commas(steps),
-                      s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
-                      100 * s["unaccounted_s"].get<double>() / wall);
+  text += fmt::format(
+      "\n{} images in {} steps, {} images/s while training (load + update), "
+      "unaccounted {:.4f}% of wall\n",
+      with_commas(s["images"]), with_commas(steps),
+      s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
+      100 * s["unaccounted_s"].get<double>() / wall);
   if (s["failed"].get<std::uint64_t>() > 0)
-    text += fmt::format("{} samples failed: see quarantine.jsonl\n", s["failed"].get<std::uint64_t>());
+    text +=
+        fmt::format("{} samples failed: see quarantine.jsonl\n", s["failed"].get<std::uint64_t>());
   if (s["top1"].is_number()) {
-    text += fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n", s["test_loss"].get<double>(),
-                        100 * s["top1"].get<double>(), 100 * s["top5"].get<double>());
+    text += fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n",
+                        s["test_loss"].get<double>(), 100 * s["top1"].get<double>(),
+                        100 * s["top5"].get<double>());
     std::string line = "per class:";
     for (const auto& [name, accuracy] : s["per_class"].items())
       line += accuracy.is_number() ? fmt::format(" {} {:.1f}%", name, 100 * accuracy.get<double>())

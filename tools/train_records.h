@@ -22,7 +22,7 @@ struct TrainFacts {
   std::string parameters_hash;
   std::string batch_hash;  ///< empty without --hash
   std::uint64_t peak_device_bytes = 0;
-  double wall_s = 0;       ///< from main() to the summary
+  double wall_s = 0;  ///< from main() to the summary
   SpanTicks spans{};
 };
 
@@ -32,7 +32,8 @@ nlohmann::ordered_json summary_of(const TrainFacts& facts, const TrainResult& re
 std::string closing_table(const nlohmann::ordered_json& summary);
 
 /// Loss, top-1, top-5, per-class accuracy of an evaluation.
-nlohmann::ordered_json to_json(const Evaluation& evaluation, const std::vector<std::string>& classes);
+nlohmann::ordered_json to_json(const Evaluation& evaluation,
+                               const std::vector<std::string>& classes);
 double top1_of(const Evaluation& evaluation);
 /// Most memory that the process has held so far.
 std::uint64_t peak_rss_bytes();

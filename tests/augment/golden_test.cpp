@@ -14,7 +14,8 @@ namespace millrace {
 namespace {
 
 const nlohmann::json& golden() {
-  static const nlohmann::json all = nlohmann::json::parse(std::ifstream(MILLRACE_GOLDEN "/augment.json"));
+  static const nlohmann::json all =
+      nlohmann::json::parse(std::ifstream(MILLRACE_GOLDEN "/augment.json"));
   return all;
 }
 
@@ -30,7 +31,8 @@ std::vector<std::uint8_t> picture(int width, int height) {
   std::vector<std::uint8_t> pixels;
   for (int y = 0; y < height; ++y)
     for (int x = 0; x < width; ++x)
-      pixels.push_back(static_cast<std::uint8_t>((x * 7 + y * 11 + (x / 9 + y / 6) % 2 * 60) % 256));
+      pixels.push_back(
+          static_cast<std::uint8_t>((x * 7 + y * 11 + (x / 9 + y / 6) % 2 * 60) % 256));
   return pixels;
 }
 
@@ -55,8 +57,10 @@ TEST(Golden, TheMatrixIsTorchvisions) {
   for (const auto& item : golden()["affine"]) {
     const AffineParameters p{item["degrees"], item["translate"][0], item["translate"][1],
                              item["scale"],   item["shear"][0],     item["shear"][1]};
-    const auto m = inverse_affine(p, golden()["width"].get<int>() * 0.5, golden()["height"].get<int>() * 0.5);
-    for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(m[i], item["matrix"][i].get<double>(), 1e-12) << item["degrees"];
+    const auto m =
+        inverse_affine(p, golden()["width"].get<int>() * 0.5, golden()["height"].get<int>() * 0.5);
+    for (std::size_t i = 0; i < 6; ++i)
+      EXPECT_NEAR(m[i], item["matrix"][i].get<double>(), 1e-12) << item["degrees"];
   }
 }
 
@@ -69,7 +73,8 @@ TEST(Golden, NearestPicksTorchvisionsPixels) {
     const auto tensor = bytes(item["nearest"]);
     const auto pil = bytes(item["nearest_pil"]);
     ASSERT_EQ(ours.size(), tensor.size());
-    for (std::size_t i = 0; i < ours.size(); ++i) differing += ours[i] != pil[i] && ours[i] != tensor[i];
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      differing += ours[i] != pil[i] && ours[i] != tensor[i];
     all += ours.size();
   }
   EXPECT_LE(differing, all / 200) << "of " << all;
@@ -88,7 +93,8 @@ TEST(Golden, BilinearIsWithinOneLevel) {
 
 TEST(Golden, NormalisedLevelsHaveTorchsBits) {
   for (const auto& item : golden()["levels"]) {
-    const Store store(DType::f32, Layout::chw, 1, {item["mean"].get<double>()}, {item["std"].get<double>()});
+    const Store store(DType::f32, Layout::chw, 1, {item["mean"].get<double>()},
+                      {item["std"].get<double>()});
     const auto expected = bytes(item["bits"]);
     for (std::size_t level = 0; level < 256; ++level) {
       std::uint32_t bits = 0;

@@ -17,13 +17,15 @@ namespace {
 
 /// Levels that differ from pixel to pixel and channel to channel.
 std::vector<std::uint8_t> noise(Size size, int channels, std::uint64_t seed) {
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height * channels) + kTailSlack);
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height * channels) +
+                                   kTailSlack);
   Draw draw({seed, 0, 0}, op_id("noise"));
   for (auto& level : pixels) level = static_cast<std::uint8_t>(draw.bits());
   return pixels;
 }
 
-OpSpec spec(const std::string& op, const std::vector<std::pair<std::string, Value>>& values, std::string id = "") {
+OpSpec spec(const std::string& op, const std::vector<std::pair<std::string, Value>>& values,
+            std::string id = "") {
   for (const auto& declared : op_declarations()) {
     if (declared.name != op) continue;
     OpSpec result{op, id.empty() ? op : id, true, Params(declared.params)};
@@ -35,9 +37,11 @@ OpSpec spec(const std::string& op, const std::vector<std::pair<std::string, Valu
 
 using Numbers = std::vector<double>;
 
-std::vector<std::uint8_t> run_u8(const std::vector<OpSpec>& chain, const ImageView& image, Resample resample,
-                                 const SampleKey& key, Layout layout = Layout::hwc) {
-  const Plan plan(chain, {image.size(), image.channels, false}, {DType::u8, layout, {0}, {1}}, resample);
+std::vector<std::uint8_t> run_u8(const std::vector<OpSpec>& chain, const ImageView& image,
+                                 Resample resample, const SampleKey& key,
+                                 Layout layout = Layout::hwc) {
+  const Plan plan(chain, {image.size(), image.channels, false}, {DType::u8, layout, {0}, {1}},
+                  resample);
   std::vector<std::uint8_t> out(plan.output().bytes());
   const auto scratch = plan.make_scratch();
   plan.run(key, image, reinterpret_cast<std::byte*>(out.data()), *scratch);
@@ -64,7 +68,8 @@ TEST(Plan, LayoutsHoldTheSameLevels) {
       for (int x = 0; x < size.width; ++x)
         for (int c = 0; c < 3; ++c) {
           ASSERT_EQ(hwc[static_cast<std::size_t>((y * size.width + x) * 3 + c)], *view.at(x, y, c));
-          ASSERT_EQ(chw[static_cast<std::size_t>((c * size.height + y) * size.width + x)], *view.at(x, y, c));
+          ASSERT_EQ(chw[static_cast<std::size_t>((c * size.height + y) * size.width + x)],
+                    *view.at(x, y, c));
         }
   }
 }
@@ -73,7 +78,8 @@ TEST(Plan, PaddedCropTakesTheWindowThatItDrew) {
   const Size size{8, 6};
   const auto pixels = noise(size, 1, 3);
   const ImageView image = interleaved(pixels.data(), size, 1);
-  const auto op = spec("random_crop", {{"size", Numbers{6, 8}}, {"padding", Numbers{2}}, {"fill", Numbers{9}}});
+  const auto op =
+      spec("random_crop", {{"size", Numbers{6, 8}}, {"padding", Numbers{2}}, {"fill", Numbers{9}}});
   std::set<std::pair<int, int>> seen;
   for (std::uint64_t sample = 0; sample < 200; ++sample) {
     const SampleKey key{4, 0, sample};
@@ -100,7 +106,8 @@ TEST(Plan, FlipMirrorsHalfOfTheSamples) {
     const bool is_flipped = 0 != std::memcmp(out.data(), pixels.data(), out.size());
     flipped += is_flipped;
     if (!is_flipped) continue;
-    for (int x = 0; x < 7; ++x) ASSERT_EQ(out[static_cast<std::size_t>(x * 3 + 1)], *image.at(6 - x, 0, 1));
+    for (int x = 0; x < 7; ++x)
+      ASSERT_EQ(out[static_cast<std::size_t>(x * 3 + 1)], *image.at(6 - x, 0, 1));
   }
   EXPECT_NEAR(flipped, 500, 60);
 }
@@ -112,8 +119,10 @@ struct Chain {
 
 /// Chains with at most one resampling: folding them changes no bit.
 std::vector<Chain> exact_chains(const char* interpolation) {
-  const auto crop = spec("random_crop", {{"size", Numbers{20, 24}}, {"padding", Numbers{3}}, {"fill", Numbers{50}}});
-  const auto small = spec("random_crop", {{"size", Numbers{11, 9}}, {"fill", Numbers{90}}}, "small");
+  const auto crop = spec(
+      "random_crop", {{"size", Numbers{20, 24}}, {"padding", Numbers{3}}, {"fill", Numbers{50}}});
+  const auto small =
+      spec("random_crop", {{"size", Numbers{11, 9}}, {"fill", Numbers{90}}}, "small");
   const auto flip = spec("hflip", {});
   const auto affine = spec("random_affine", {{"degrees", Numbers{40}},
                                              {"translate", Numbers{0.2}},
@@ -137,7 +146,8 @@ TEST(Plan, FoldingIndexMovesChangesNoBit) {
           const auto pixels = noise(size, channels, sample);
           const ImageView image = interleaved(pixels.data(), size, channels);
           const SampleKey key{6, 1, sample};
-          ASSERT_EQ(run_u8(chain.ops, image, Resample::once, key), run_u8(chain.ops, image, Resample::stepwise, key))
+          ASSERT_EQ(run_u8(chain.ops, image, Resample::once, key),
+                    run_u8(chain.ops, image, Resample::stepwise, key))
               << chain.name << ", " << interpolation << ", sample " << sample;
         }
       }
@@ -150,11 +160,13 @@ std::uint8_t reference(const Warp& warp, const ImageView& image, int x, int y, i
   const double u = warp.map[0] * (x + 0.5) + warp.map[1] * (y + 0.5) + warp.map[2];
   const double v = warp.map[3] * (x + 0.5) + warp.map[4] * (y + 0.5) + warp.map[5];
   const auto level = [&](int i, int j) -> double {
-    const bool inside = i >= warp.window.x0 && i < warp.window.x1 && j >= warp.window.y0 && j < warp.window.y1;
+    const bool inside =
+        i >= warp.window.x0 && i < warp.window.x1 && j >= warp.window.y0 && j < warp.window.y1;
     return inside ? *image.at(i, j, c) : warp.fill[static_cast<std::size_t>(c)];
   };
   if (warp.filter == Filter::nearest)
-    return static_cast<std::uint8_t>(level(static_cast<int>(std::floor(u)), static_cast<int>(std::floor(v))));
+    return static_cast<std::uint8_t>(
+        level(static_cast<int>(std::floor(u)), static_cast<int>(std::floor(v))));
   const double fu = std::floor(u - 0.5), fv = std::floor(v - 0.5);
   const double a = u - 0.5 - fu, b = v - 0.5 - fv;
   const int i = static_cast<int>(fu), j = static_cast<int>(fv);
@@ -172,7 +184,8 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
   std::size_t off = 0, far = 0, all = 0;
   for (std::uint64_t sample = 0; sample < 300; ++sample) {
     Draw shape({9, 9, sample}, 1);
-    const Size size{1 + static_cast<int>(shape.integer(40)), 1 + static_cast<int>(shape.integer(40))};
+    const Size size{1 + static_cast<int>(shape.integer(40)),
+                    1 + static_cast<int>(shape.integer(40))};
     const auto pixels = noise(size, 3, sample);
     const ImageView image = interleaved(pixels.data(), size, 3);
     Draw draw({9, 9, sample}, 2);
@@ -189,7 +202,8 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
           for (int c = 0; c < 3; ++c, ++all) {
             const int ours = out[static_cast<std::size_t>((y * size.width + x) * 3 + c)];
             const int exact = reference(warp, image, x, y, c);
-            if (filter == Filter::nearest) off += ours != exact;  // a position on a pixel's very edge
+            if (filter == Filter::nearest)
+              off += ours != exact;  // a position on a pixel's very edge
             if (filter == Filter::bilinear) far += std::abs(ours - exact) > 1;
           }
     }
@@ -202,15 +216,20 @@ TEST(Plan, NothingOutsideTheImageIsRead) {
   // The picture in the middle of a larger buffer of another level: no such level may come out.
   const Size size{13, 11};
   std::vector<std::uint8_t> field(64 * 64, 255);
-  for (int y = 0; y < size.height; ++y) std::memset(&field[static_cast<std::size_t>((20 + y) * 64 + 20)], 100, 13);
+  for (int y = 0; y < size.height; ++y)
+    std::memset(&field[static_cast<std::size_t>((20 + y) * 64 + 20)], 100, 13);
   ImageView image = interleaved(&field[20 * 64 + 20], size, 1);
   image.row = 64;
   for (const char* interpolation : {"nearest", "bilinear"}) {
-    auto affine = spec("random_affine", {{"degrees", Numbers{180}}, {"scale", Numbers{0.3, 3}}, {"translate", Numbers{0.5}},
-                                         {"fill", Numbers{0}}, {"interpolation", std::string(interpolation)}});
+    auto affine = spec("random_affine", {{"degrees", Numbers{180}},
+                                         {"scale", Numbers{0.3, 3}},
+                                         {"translate", Numbers{0.5}},
+                                         {"fill", Numbers{0}},
+                                         {"interpolation", std::string(interpolation)}});
     const auto crop = spec("random_crop", {{"size", Numbers{11, 13}}, {"padding", Numbers{5}}});
     for (std::uint64_t sample = 0; sample < 200; ++sample)
-      for (const std::uint8_t level : run_u8({crop, affine}, image, Resample::once, {1, 1, sample})) ASSERT_LE(level, 100);
+      for (const std::uint8_t level : run_u8({crop, affine}, image, Resample::once, {1, 1, sample}))
+        ASSERT_LE(level, 100);
   }
 }
 
@@ -228,7 +247,8 @@ TEST(Plan, DisablingAnOpLeavesTheOthersDrawsAlone) {
 TEST(Plan, FloatsAreTheNormalisedLevels) {
   const auto pixels = noise({6, 5}, 3, 11);
   const ImageView image = interleaved(pixels.data(), {6, 5}, 3);
-  const Plan plan({}, {{6, 5}, 3, false}, {DType::f32, Layout::chw, {0.4, 0.5, 0.6}, {0.2, 0.25, 0.3}}, Resample::once);
+  const Plan plan({}, {{6, 5}, 3, false},
+                  {DType::f32, Layout::chw, {0.4, 0.5, 0.6}, {0.2, 0.25, 0.3}}, Resample::once);
   std::vector<float> out(plan.output().elements());
   const auto scratch = plan.make_scratch();
   plan.run({}, image, reinterpret_cast<std::byte*>(out.data()), *scratch);
@@ -241,19 +261,25 @@ TEST(Plan, FloatsAreTheNormalisedLevels) {
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {
-  EXPECT_THROW(Plan({spec("random_crop", {{"size", Numbers{40}}})}, {{28, 28}, 1, false}, {}, Resample::once), UsageError);
-  EXPECT_THROW(Plan({}, {{28, 28}, 1, false}, {DType::f32, Layout::chw, {0.1, 0.2, 0.3}, {1}}, Resample::once), UsageError);
+  EXPECT_THROW(Plan({spec("random_crop", {{"size", Numbers{40}}})}, {{28, 28}, 1, false}, {},
+                    Resample::once),
+               UsageError);
+  EXPECT_THROW(Plan({}, {{28, 28}, 1, false}, {DType::f32, Layout::chw, {0.1, 0.2, 0.3}, {1}},
+                    Resample::once),
+               UsageError);
   const auto pixels = noise({9, 9}, 1, 1);
   const Plan plan({}, {{8, 8}, 1, true}, {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   std::vector<std::byte> out(1000);
   const auto scratch = plan.make_scratch();
-  EXPECT_THROW(plan.run({}, interleaved(pixels.data(), {9, 9}, 1), out.data(), *scratch), UsageError);
+  EXPECT_THROW(plan.run({}, interleaved(pixels.data(), {9, 9}, 1), out.data(), *scratch),
+               UsageError);
   EXPECT_THROW(make_op(spec("random_affine", {{"scale", Numbers{2, 1}}})), UsageError);
 }
 
 TEST(Plan, PadIfNeededCentresWhatIsSmall) {
   const auto pixels = noise({4, 4}, 1, 2);
-  const auto op = spec("random_crop", {{"size", Numbers{8}}, {"pad_if_needed", true}, {"fill", Numbers{1}}});
+  const auto op =
+      spec("random_crop", {{"size", Numbers{8}}, {"pad_if_needed", true}, {"fill", Numbers{1}}});
   const auto out = run_u8({op}, interleaved(pixels.data(), {4, 4}, 1), Resample::once, {});
   EXPECT_EQ(out.size(), 64u);
 }

@@ -1,4 +1,6 @@
 // data verify: finds every fault that is planted, and goes on after the first.
+#include "tools/data/verify.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include "pipeline/reader.h"
 #include "tests/data/support.h"
 #include "tools/data/make_photos.h"
-#include "tools/data/verify.h"
 
 namespace millrace {
 namespace {

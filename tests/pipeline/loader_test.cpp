@@ -32,7 +32,8 @@ class Numbered : public Reader {
     info_.classes.resize(10);
     info_.size = kSize;
     info_.channels = 1;
-    for (std::uint64_t i = 0; i < count; ++i) std::memset(&pixels_[i * kBytes], static_cast<int>(i % 251), kBytes);
+    for (std::uint64_t i = 0; i < count; ++i)
+      std::memset(&pixels_[i * kBytes], static_cast<int>(i % 251), kBytes);
   }
   Sample read(std::uint64_t index, Buffer&) const override {
     return {{&pixels_[index * kBytes], kBytes}, static_cast<std::int64_t>(index % 10)};
@@ -69,7 +70,8 @@ struct Taken {
   bool operator==(const Taken&) const = default;
 };
 
-Taken take_all(const std::shared_ptr<const Reader>& reader, LoaderOptions options, bool augmented = false) {
+Taken take_all(const std::shared_ptr<const Reader>& reader, LoaderOptions options,
+               bool augmented = false) {
   Loader loader(reader, plan_of(*reader, augmented), options);
   Taken taken;
   while (Batch batch = loader.next()) {
@@ -103,7 +105,8 @@ TEST(Loader, BatchesDependOnTheRecipeAlone) {
         options.workers = workers;
         options.prefetch = prefetch;
         options.grain = grain;
-        ASSERT_EQ(take_all(reader, options, true), expected) << workers << " " << prefetch << " " << grain;
+        ASSERT_EQ(take_all(reader, options, true), expected)
+            << workers << " " << prefetch << " " << grain;
       }
     }
   }
@@ -117,7 +120,8 @@ TEST(Loader, EveryEpochHoldsEverySampleOnceInItsOwnOrder) {
   options.epochs = 2;
   const Taken taken = take_all(reader, options);
   std::vector<std::uint8_t> first, second;
-  for (std::size_t i = 0; i < 200; ++i) (i < 100 ? first : second).push_back(taken.bytes[i * Numbered::kBytes]);
+  for (std::size_t i = 0; i < 200; ++i)
+    (i < 100 ? first : second).push_back(taken.bytes[i * Numbered::kBytes]);
   EXPECT_NE(first, second);
   std::sort(first.begin(), first.end());
   std::sort(second.begin(), second.end());
@@ -285,7 +289,8 @@ class Damaged final : public Numbered {
   }
   // The smallest BMP there is: 1x1, 24 bits; read by the imgcodecs plugin.
   static constexpr unsigned char kGray[] =
-      "BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+      "BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0\0\0\0\0\4\0\0\0\0\0\0\0\0"
+      "\0\0\0\0\0\0\0"
       "\0\0\0\0\x80\x80\x80\0";
 };
 
@@ -296,8 +301,9 @@ Taken take_damaged(OnError on_error, int workers, std::vector<std::uint64_t>* fa
   options.quarantine = [&](const Failure& failure) {
     if (failures != nullptr) failures->push_back(failure.sample);
   };
-  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3, true},
-                                           OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const auto plan =
+      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3, true},
+                             OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   Loader loader(reader, plan, options);
   Taken taken;
   while (Batch batch = loader.next()) {

@@ -21,7 +21,8 @@ const std::vector<OpDeclaration>& ops() {
 
 class RecipeTest : public testing::Test {
  protected:
-  RecipeTest() : folder_(fs::temp_directory_path() / ("recipe_test_" + std::to_string(::getpid()))) {
+  RecipeTest()
+      : folder_(fs::temp_directory_path() / ("recipe_test_" + std::to_string(::getpid()))) {
     fs::create_directories(folder_);
   }
   ~RecipeTest() override { fs::remove_all(folder_); }
@@ -55,7 +56,8 @@ op = "trim"
 )";
 
 TEST_F(RecipeTest, FileThenOverridesThenDefaults) {
-  const Recipe recipe = load(kChain, {"loader.batch=32", "augment.spin.degrees=[-5,20]", "train.lr=1e-3"});
+  const Recipe recipe =
+      load(kChain, {"loader.batch=32", "augment.spin.degrees=[-5,20]", "train.lr=1e-3"});
   EXPECT_EQ(recipe.integer("loader.workers"), 3);
   EXPECT_EQ(recipe.integer("loader.batch"), 32);
   EXPECT_EQ(recipe.integer("loader.prefetch"), 4);
@@ -66,8 +68,9 @@ TEST_F(RecipeTest, FileThenOverridesThenDefaults) {
 }
 
 TEST_F(RecipeTest, WhatItWritesIsTheSameRecipe) {
-  const Recipe recipe = load(kChain, {"augment+=spin{degrees=[1,2],id=again}@before:trim", "output.mean=[0.1,0.2,0.3]",
-                                      "augment.trim.enabled=false", "data.path=a \"b\" \\ c"});
+  const Recipe recipe = load(
+      kChain, {"augment+=spin{degrees=[1,2],id=again}@before:trim", "output.mean=[0.1,0.2,0.3]",
+               "augment.trim.enabled=false", "data.path=a \"b\" \\ c"});
   const Recipe again = load(recipe.to_toml());
   EXPECT_EQ(again.to_toml(), recipe.to_toml());
   EXPECT_EQ(again.text("data.path"), "a \"b\" \\ c");
@@ -75,7 +78,8 @@ TEST_F(RecipeTest, WhatItWritesIsTheSameRecipe) {
 }
 
 TEST_F(RecipeTest, AppendedOpsGetIdsAndPlaces) {
-  const Recipe recipe = load(kChain, {"augment+=spin{degrees=3}", "augment+=trim{size=4}@after:spin"});
+  const Recipe recipe =
+      load(kChain, {"augment+=spin{degrees=3}", "augment+=trim{size=4}@after:spin"});
   std::vector<std::string> ids;
   for (const auto& op : recipe.augment()) ids.push_back(op.id);
   EXPECT_EQ(ids, (std::vector<std::string>{"spin", "trim#2", "trim", "spin#2"}));
@@ -86,27 +90,36 @@ TEST_F(RecipeTest, EvaluationKeepsWhatDrawsNothing) {
   ASSERT_EQ(load(kChain).eval_augment().size(), 1u);
   EXPECT_EQ(load(kChain).eval_augment()[0].op, "trim");
   EXPECT_TRUE(load(std::string("[eval]\naugment = []\n") + kChain).eval_augment().empty());
-  EXPECT_EQ(load(std::string(kChain) + "[[eval.augment]]\nop = \"spin\"\n").eval_augment()[0].op, "spin");
+  EXPECT_EQ(load(std::string(kChain) + "[[eval.augment]]\nop = \"spin\"\n").eval_augment()[0].op,
+            "spin");
 }
 
 TEST_F(RecipeTest, RefusalsSayWhereAndWhatWasMeant) {
-  EXPECT_NE(refusal("[loader]\nworker = 1\n").find("given.toml:2: unknown key loader.worker | did you mean loader.workers?"),
+  EXPECT_NE(refusal("[loader]\nworker = 1\n")
+                .find("given.toml:2: unknown key loader.worker | did you mean loader.workers?"),
             std::string::npos);
-  EXPECT_NE(refusal("", {"loader.wrokers=1"}).find("did you mean loader.workers?"), std::string::npos);
-  EXPECT_NE(refusal("", {"loader.workers=-1"}).find("expects a whole number from 0 to 256, not -1"), std::string::npos);
+  EXPECT_NE(refusal("", {"loader.wrokers=1"}).find("did you mean loader.workers?"),
+            std::string::npos);
+  EXPECT_NE(refusal("", {"loader.workers=-1"}).find("expects a whole number from 0 to 256, not -1"),
+            std::string::npos);
   EXPECT_NE(refusal("", {"loader.workers=two"}).find("not two"), std::string::npos);
   EXPECT_NE(refusal("", {"loader.workers=1.5"}).find("not 1.5"), std::string::npos);
   EXPECT_NE(refusal("[loader]\nworkers = \"two\"\n").find("given.toml:2"), std::string::npos);
   EXPECT_NE(refusal("", {"train.lr=nan"}).find("expects a number"), std::string::npos);
   EXPECT_NE(refusal("", {"output.mean=[1,2]"}).find("1 or 3 numbers"), std::string::npos);
   EXPECT_NE(refusal("", {"data.reader=ids"}).find("did you mean idx?"), std::string::npos);
-  EXPECT_NE(refusal(kChain, {"augment.spni.degrees=1"}).find("did you mean augment.spin.NAME?"), std::string::npos);
-  EXPECT_NE(refusal(kChain, {"augment.spin.degree=1"}).find("did you mean augment.spin.degrees?"), std::string::npos);
-  EXPECT_NE(refusal(kChain, {"augment+=spon"}).find("did you mean spin?"), std::string::npos);
-  EXPECT_NE(refusal(kChain, {"augment+=spin@before:nothing"}).find("no such place"), std::string::npos);
-  EXPECT_NE(refusal("[[augment]]\nop = \"spin\"\nangle = 3\n").find("given.toml:3: spin has no parameter angle"),
+  EXPECT_NE(refusal(kChain, {"augment.spni.degrees=1"}).find("did you mean augment.spin.NAME?"),
             std::string::npos);
-  EXPECT_NE(refusal("[[augment]]\nop=\"spin\"\nid=\"a\"\n[[augment]]\nop=\"trim\"\nid=\"a\"\n").find("two augmentations"),
+  EXPECT_NE(refusal(kChain, {"augment.spin.degree=1"}).find("did you mean augment.spin.degrees?"),
+            std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment+=spon"}).find("did you mean spin?"), std::string::npos);
+  EXPECT_NE(refusal(kChain, {"augment+=spin@before:nothing"}).find("no such place"),
+            std::string::npos);
+  EXPECT_NE(refusal("[[augment]]\nop = \"spin\"\nangle = 3\n")
+                .find("given.toml:3: spin has no parameter angle"),
+            std::string::npos);
+  EXPECT_NE(refusal("[[augment]]\nop=\"spin\"\nid=\"a\"\n[[augment]]\nop=\"trim\"\nid=\"a\"\n")
+                .find("two augmentations"),
             std::string::npos);
   EXPECT_NE(refusal("[loader\n").find("given.toml:1"), std::string::npos);
   EXPECT_NE(refusal("", {"loader"}).find("key=value"), std::string::npos);

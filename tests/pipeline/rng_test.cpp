@@ -9,7 +9,8 @@ namespace {
 
 // Known answers published with Random123 (kat_vectors, philox4x32 10).
 TEST(Philox, GivesThePublishedAnswers) {
-  EXPECT_EQ(philox({0, 0, 0, 0}, 0, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({0, 0, 0, 0}, 0, 0),
+            (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffff, 0xffffffff),
             (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0xa4093822, 0x299f31d0),
@@ -54,7 +55,8 @@ TEST(Draw, UniformFillsItsRangeEvenly) {
 
 TEST(Draw, IntegerStaysInsideAndReachesBothEnds) {
   std::set<std::uint32_t> values;
-  for (std::uint64_t sample = 0; sample < 500; ++sample) values.insert(Draw({5, 1, sample}, 9).integer(9));
+  for (std::uint64_t sample = 0; sample < 500; ++sample)
+    values.insert(Draw({5, 1, sample}, 9).integer(9));
   EXPECT_EQ(values.size(), 9u);
   EXPECT_EQ(*values.rbegin(), 8u);
 }

@@ -2,6 +2,7 @@
 
 #include <turbojpeg.h>
 
+#include <array>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -20,24 +21,26 @@ std::string big_endian(int value) {
 }
 
 /// Which of 4x4 blocks of the image are bright in this class.
-bool bright(int label, int row, int column) {
+std::array<bool, 16> pattern_of(int label) {
   std::mt19937 draw(static_cast<unsigned>(100 + label));
-  draw.discard(static_cast<unsigned>(row * 4 + column));
-  return draw() % 2 == 0;
+  std::array<bool, 16> bright{};
+  for (bool& block : bright) block = draw() % 2 == 0;
+  return bright;
 }
 
 void write_split(const fs::path& folder, const std::string& prefix, int count, const IdxSet& set) {
   std::string images =
       big_endian(0x803) + big_endian(count) + big_endian(set.side) + big_endian(set.side);
   std::string labels = big_endian(0x801) + big_endian(count);
+  const auto block = [&](int at) { return static_cast<std::size_t>(at * 4 / set.side); };
   std::mt19937 noise(static_cast<unsigned>(set.seed * 1000 + count));
   for (int i = 0; i < count; ++i) {
     const int label = i % set.classes;
     labels += static_cast<char>(label);
+    const auto bright = pattern_of(label);
     for (int y = 0; y < set.side; ++y)
       for (int x = 0; x < set.side; ++x)
-        images += static_cast<char>(
-            (bright(label, y * 4 / set.side, x * 4 / set.side) ? 160u : 0u) + noise() % 96);
+        images += static_cast<char>((bright[block(y) * 4 + block(x)] ? 160u : 0u) + noise() % 96);
   }
   write_file(folder / (prefix + "-images-idx3-ubyte"), images);
   write_file(folder / (prefix + "-labels-idx1-ubyte"), labels);

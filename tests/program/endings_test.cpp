@@ -132,6 +132,24 @@ TEST_F(Endings, CtrlCDuringASweepEndsItsChildrenToo) {
   EXPECT_FALSE(fs::exists(in("sweep") / "sweep.json"));
 }
 
+TEST_F(Endings, CtrlCOnATerminalLetsASweepsRunFinishItsRecords) {
+  // The terminal's signal reaches the sweep and its child; the child must not get a second one,
+  // which would end it on the spot.
+  Child child({"sweep", "mnist-lenet", "data.path=" + data(), "loader.workers=0,1",
+               "train.device=simulated", "simulated.update_ms=400", "train.epochs=100000", "--run",
+               in("sweep").string()});
+  ASSERT_TRUE(child.says("records in"));
+  sleep_ms(600);
+  child.send_to_group(SIGINT);
+  const Result result = child.wait();
+  EXPECT_EQ(result.exit_code, 130);
+  EXPECT_FALSE(child.leaves_processes());
+  EXPECT_TRUE(no_temporaries(in("sweep")));
+  for (const auto& entry : fs::directory_iterator(in("sweep/runs")))
+    EXPECT_TRUE(!entry.is_directory() || fs::exists(entry.path() / "summary.json"))
+        << entry.path() << " was cut off";
+}
+
 TEST_F(Endings, KilledRunLeavesReadableRecordsAndNoSummary) {
   Child child(endless("run"));
   ASSERT_TRUE(child.says("epoch 2/"));

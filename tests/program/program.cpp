@@ -1,6 +1,7 @@
 #include "tests/program/program.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -52,6 +53,7 @@ Child::Child(const Arguments& arguments, RunOptions options)
   for (auto& argument : all) argv.push_back(argument.data());
   argv.push_back(nullptr);
 
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what outlives the child becomes ours
   begin_ = Clock::now();
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
@@ -75,6 +77,8 @@ Child::Child(const Arguments& arguments, RunOptions options)
     const rlimit limit{options_.most_file_bytes, options_.most_file_bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
   }
+  // Fails where there is no need for it: for all but root.
+  if (options_.obey_permissions) prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
   if (!options_.cwd.empty() && chdir(options_.cwd.c_str()) != 0) _exit(126);
   for (const auto& [name, value] : options_.env) setenv(name.c_str(), value.c_str(), 1);
   execv(argv[0], argv.data());
@@ -82,10 +86,7 @@ Child::Child(const Arguments& arguments, RunOptions options)
 }
 
 Child::~Child() {
-  if (!ended_) {
-    kill(-pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
+  if (!ended_ || leaves_processes()) kill_all();
   close(out_);
   close(err_);
 }
@@ -102,7 +103,28 @@ bool Child::running() { return !collect(); }
 void Child::send(int signal) {
   if (running()) kill(pid_, signal);
 }
-bool Child::leaves_processes() const { return kill(-pid_, 0) == 0; }
+void Child::send_to_group(int signal) {
+  if (running()) kill(-pid_, signal);
+}
+
+bool Child::leaves_processes() const {
+  pid_t ended = 0;
+  while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) {
+  }
+  return ended == 0;  // else there is no child
+}
+
+void Child::kill_all() {
+  kill(-pid_, SIGKILL);
+  if (waitpid(pid_, &status_, 0) != pid_) status_ = SIGKILL;
+  std::ifstream others("/proc/thread-self/children");
+  for (pid_t other = 0; others >> other;) {
+    kill(other, SIGKILL);
+    waitpid(other, nullptr, 0);
+  }
+  end_ = Clock::now();
+  ended_ = true;
+}
 
 bool Child::says(const std::string& text, double timeout_s) {
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_s);
@@ -121,10 +143,7 @@ Result Child::wait() {
       ADD_FAILURE() << "hangs: " << command_ << "\nkilled after " << options_.timeout_s
                     << " s; it had said\n"
                     << contents(err_);
-      kill(-pid_, SIGKILL);
-      waitpid(pid_, &status_, 0);
-      end_ = Clock::now();
-      ended_ = true;
+      kill_all();
     }
     pause();
   }

@@ -23,6 +23,7 @@ struct RunOptions {
   double timeout_s = 60;                   ///< then the child is killed and the test fails
   bool close_stdin = false;                ///< else /dev/null
   std::uint64_t most_file_bytes = 0;       ///< RLIMIT_FSIZE; 0: none
+  bool obey_permissions = false;           ///< root too
   std::string stdout_to;                   ///< a file that takes stdout; empty: kept in Result::out
 };
 
@@ -33,8 +34,8 @@ struct Result {
   double wall_s = 0;  ///< from before the start to after the end
 };
 
-/// A child that runs, in a process group of its own. Killed with its group at the latest by the
-/// destructor.
+/// A child that runs, in a process group of its own; one at a time. At the latest the destructor
+/// kills it, with all that it started.
 class Child {
  public:
   explicit Child(const Arguments& arguments, RunOptions options = {});
@@ -45,14 +46,17 @@ class Child {
   /// Waits until stderr holds `text`; false after `timeout_s`, or when the child has ended.
   bool says(const std::string& text, double timeout_s = 30);
   void send(int signal);
+  /// To the whole group, as a terminal's Ctrl-C does.
+  void send_to_group(int signal);
   bool running();
   /// Waits for the end. Fails the test where that takes longer than RunOptions::timeout_s.
   Result wait();
-  /// Whether a process of the group is left.
+  /// Whether a process that the child started is left; call it after wait().
   bool leaves_processes() const;
 
  private:
   bool collect();
+  void kill_all();
 
   RunOptions options_;
   std::string command_;

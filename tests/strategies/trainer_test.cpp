@@ -23,7 +23,9 @@ class Gray final : public Reader {
     info_.channels = 1;
     info_.classes.resize(2);
   }
-  Sample read(std::uint64_t index, Buffer&) const override { return {pixels_, static_cast<std::int64_t>(index % 2)}; }
+  Sample read(std::uint64_t index, Buffer&) const override {
+    return {pixels_, static_cast<std::int64_t>(index % 2)};
+  }
   std::string name(std::uint64_t index) const override { return std::to_string(index); }
 
  private:
@@ -45,11 +47,13 @@ struct Outcome {
   double seconds(Span span) const { return Clock::seconds(spans[static_cast<std::size_t>(span)]); }
 };
 
-Outcome run(TrainOptions options, double update_ms, std::uint64_t count = 40, const std::atomic<bool>* stop = nullptr) {
+Outcome run(TrainOptions options, double update_ms, std::uint64_t count = 40,
+            const std::atomic<bool>* stop = nullptr) {
   static const std::atomic<bool> never{false};
   Outcome outcome;
   const auto reader = std::make_shared<Gray>(count);
-  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1, false}, OutputOptions{}, Resample::once);
+  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1, false},
+                                           OutputOptions{}, Resample::once);
   LoaderOptions loader_options;
   loader_options.workers = 1;
   loader_options.batch = 4;
@@ -58,8 +62,9 @@ Outcome run(TrainOptions options, double update_ms, std::uint64_t count = 40, co
   const std::int64_t begin = Clock::steady_ns();
   SpanClock spans(Clock::now());
   Loader loader(reader, plan, loader_options);
-  Trainer trainer(loader, *strategy, outcome.recorded, spans, options, [] { return nullptr; },
-                  stop != nullptr ? *stop : never);
+  Trainer trainer(
+      loader, *strategy, outcome.recorded, spans, options, [] { return nullptr; },
+      stop != nullptr ? *stop : never);
   outcome.result = trainer.run();
   spans.enter(Span::teardown);
   outcome.wall = static_cast<double>(Clock::steady_ns() - begin) * 1e-9;

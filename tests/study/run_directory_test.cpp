@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 class RunDirectoryTest : public testing::Test {
  protected:
-  RunDirectoryTest() : base_(fs::temp_directory_path() / ("run_directory_test_" + std::to_string(::getpid()))) {
+  RunDirectoryTest()
+      : base_(fs::temp_directory_path() / ("run_directory_test_" + std::to_string(::getpid()))) {
     fs::create_directories(base_);
   }
   ~RunDirectoryTest() override { fs::remove_all(base_); }
@@ -61,7 +62,8 @@ TEST_F(RunDirectoryTest, RowsHaveAColumnASpan) {
   EXPECT_EQ(header.substr(0, 53), "epoch,step,load_s,update_s,other_s,images,loss,setup,");
   EXPECT_NE(first.find(",64,0.5,"), std::string::npos);
   EXPECT_NE(second.find(",64,,"), std::string::npos);
-  EXPECT_EQ(std::count(header.begin(), header.end(), ','), std::count(second.begin(), second.end(), ','));
+  EXPECT_EQ(std::count(header.begin(), header.end(), ','),
+            std::count(second.begin(), second.end(), ','));
 }
 
 TEST_F(RunDirectoryTest, AFileThatCannotBeCompletedDoesNotAppear) {
@@ -71,7 +73,9 @@ TEST_F(RunDirectoryTest, AFileThatCannotBeCompletedDoesNotAppear) {
   const rlimit small{1000, before.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
   EXPECT_THROW(write_file(base_ / "big", std::string(2000, 'x')), RunError);
-  const auto fill = [](const fs::path& folder) { write_file(folder / "model.safetensors", std::string(2000, 'x')); };
+  const auto fill = [](const fs::path& folder) {
+    write_file(folder / "model.safetensors", std::string(2000, 'x'));
+  };
   EXPECT_THROW(write_checkpoint(base_, 7, fill), RunError);
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_FALSE(fs::exists(base_ / "big"));
@@ -90,7 +94,8 @@ TEST_F(RunDirectoryTest, LastPointsAtTheNewestCheckpoint) {
   EXPECT_THROW(find_weights(base_ / "nothing"), DataError);
   EXPECT_THROW(find_config(base_ / "checkpoints/last"), DataError);
   std::ofstream(base_ / "config.toml") << "";
-  EXPECT_EQ(fs::canonical(find_config(base_ / "checkpoints/last")), fs::canonical(base_ / "config.toml"));
+  EXPECT_EQ(fs::canonical(find_config(base_ / "checkpoints/last")),
+            fs::canonical(base_ / "config.toml"));
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace {
 
 TEST(Sweep, CommasInsideBracketsDontSeparate) {
   EXPECT_EQ(parse_axis("loader.workers=0,1,2").values, (std::vector<std::string>{"0", "1", "2"}));
-  EXPECT_EQ(parse_axis("output.mean=[1,2,3],[4,5,6]").values, (std::vector<std::string>{"[1,2,3]", "[4,5,6]"}));
+  EXPECT_EQ(parse_axis("output.mean=[1,2,3],[4,5,6]").values,
+            (std::vector<std::string>{"[1,2,3]", "[4,5,6]"}));
   EXPECT_THROW(parse_axis("a=1,,2"), UsageError);
   EXPECT_THROW(parse_axis("a="), UsageError);
 }
@@ -48,8 +49,9 @@ TEST(Sweep, TheTableComparesWithinBlocks) {
   SweepFigures twice_as_fast_machine = slow, twice_fast = fast;
   twice_as_fast_machine.images_per_s = 200;
   twice_fast.images_per_s = 400;
-  const auto rows = sweep_table({{"loader.workers", {"0", "1"}}, {"seed", {"1"}}},
-                                {{slow, twice_as_fast_machine}, {fast, twice_fast}}, "images_per_s");
+  const auto rows =
+      sweep_table({{"loader.workers", {"0", "1"}}, {"seed", {"1"}}},
+                  {{slow, twice_as_fast_machine}, {fast, twice_fast}}, "images_per_s");
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0][0], "loader.workers");
   EXPECT_EQ(rows[1].back(), "1.000");

@@ -1,0 +1,114 @@
+// millrace data: sets that it makes are sound and can be used; what is wrong with a set is listed.
+#include "tests/program/datasets.h"
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DataCommand : public ProgramTest {
+ protected:
+  Arguments digits(const std::string& name, const Arguments& more = {}) {
+    return Arguments{"data",    "make", "digits", in(name).string(),
+                     "--train", "100",  "--test", "30"} +
+           more;
+  }
+};
+
+TEST_F(DataCommand, DigitsAreSoundAndCanBeLoaded) {
+  const Result made = run(digits("set", {"--json"}));
+  ASSERT_TRUE(succeeded(made));
+  EXPECT_EQ(parse_json(made.out)["train"], 100);
+  EXPECT_EQ(parse_json(made.out)["test"], 30);
+  EXPECT_TRUE(no_temporaries(in("set")));
+  const Result verified = run({"data", "verify", in("set").string(), "--classes", "10"});
+  ASSERT_TRUE(succeeded(verified));
+  EXPECT_NE(verified.out.find("sound"), std::string::npos) << verified.out;
+  EXPECT_TRUE(succeeded(run({"bench", "mnist-lenet", "data.path=" + in("set").string()})));
+  EXPECT_TRUE(succeeded(run({"bench", "mnist-lenet", "data.path=" + in("set").string(),
+                             "data.split=test", "loader.batch=30"})));
+}
+
+TEST_F(DataCommand, SeedDecidesTheBytes) {
+  ASSERT_TRUE(succeeded(run(digits("one", {"--seed", "3"}))));
+  ASSERT_TRUE(succeeded(run(digits("two", {"--seed", "3"}))));
+  ASSERT_TRUE(succeeded(run(digits("three", {"--seed", "4"}))));
+  EXPECT_TRUE(read_file(in("one") / kTrainImages) == read_file(in("two") / kTrainImages));
+  EXPECT_TRUE(read_file(in("one") / kTrainLabels) == read_file(in("two") / kTrainLabels));
+  EXPECT_FALSE(read_file(in("one") / kTrainImages) == read_file(in("three") / kTrainImages));
+}
+
+TEST_F(DataCommand, AnotherSetIsNotWrittenOver) {
+  ASSERT_TRUE(succeeded(run(digits("set", {"--seed", "3"}))));
+  const std::string before = read_file(in("set") / kTrainImages);
+  EXPECT_TRUE(succeeded(run(digits("set", {"--seed", "3"})))) << "it is what would be written";
+  const Result other = run(digits("set", {"--seed", "4"}));
+  EXPECT_TRUE(refused(other, 1, {in("set").string(), "--force"}));
+  EXPECT_TRUE(read_file(in("set") / kTrainImages) == before);
+  EXPECT_TRUE(succeeded(run(digits("set", {"--seed", "4", "--force"}))));
+  EXPECT_FALSE(read_file(in("set") / kTrainImages) == before);
+}
+
+TEST_F(DataCommand, FullDiskLeavesNoPartialSet) {
+  RunOptions options;
+  options.most_file_bytes = 50'000;
+  EXPECT_TRUE(refused(run(digits("set"), options), 1, {in("set").string()}));
+  EXPECT_FALSE(fs::exists(in("set") / kTrainImages));
+  EXPECT_TRUE(no_temporaries(in("")));
+}
+
+TEST_F(DataCommand, PhotosAreSoundAndCanBeLoaded) {
+  const std::string set = in("photos").string();
+  const Result made =
+      run({"data", "make", "photos", set, "--count", "10", "--classes", "2", "--json"});
+  ASSERT_TRUE(succeeded(made));
+  const Json json = parse_json(made.out);
+  EXPECT_EQ(json["train"].get<int>() + json["test"].get<int>(), 10);
+  EXPECT_TRUE(succeeded(run({"data", "verify", set})));
+  const Result bench = run({"bench", "data.reader=folder", "data.path=" + set, "loader.batch=4",
+                            "augment+=random_crop{size=64,pad_if_needed=true}", "--json"});
+  ASSERT_TRUE(succeeded(bench));
+  EXPECT_EQ(parse_json(bench.out)["images"], json["train"]);
+  EXPECT_GT(parse_json(bench.out)["per_stage"]["decode"]["cpu_s"], 0.0);
+}
+
+TEST_F(DataCommand, VerifyNamesWhatIsWrong) {
+  const fs::path images = fs::path(data()) / kTrainImages;
+  cut(images, 0.5);
+  patch(fs::path(data()) / kTestLabels, kLabelHeader + 7, 200);
+  const Result result = run({"data", "verify", data(), "--classes", "10"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_NE(result.out.find(images.string()), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find(kTestLabels), std::string::npos) << result.out;
+  EXPECT_EQ(count_of("\n" + result.err, "\nmillrace: "), 1u) << result.err;
+}
+
+TEST_F(DataCommand, VerifyListsAllAsJson) {
+  write_photos(in("photos"), 6);
+  for (const char* name : {"ape/12.jpg", "cat/13.jpg"}) cut(in("photos/train") / name, 0.5);
+  fs::create_directories(in("photos/train/dog"));
+  const Result result = run({"data", "verify", in("photos").string(), "--json"});
+  EXPECT_EQ(result.exit_code, 3);
+  const Json json = parse_json(result.out);
+  EXPECT_EQ(json["sound"], false);
+  for (const char* name : {"ape/12.jpg", "cat/13.jpg", "train/dog"})
+    EXPECT_NE(json["problems"].dump().find(name), std::string::npos) << name << " in " << json;
+}
+
+TEST_F(DataCommand, VerifyOfNothingIsBadData) {
+  EXPECT_TRUE(
+      refused(run({"data", "verify", in("nowhere").string()}), 3, {in("nowhere").string()}));
+  fs::create_directories(in("empty"));
+  EXPECT_EQ(run({"data", "verify", in("empty").string()}).exit_code, 3);
+}
+
+TEST_F(DataCommand, MistakesAreUsageErrors) {
+  EXPECT_TRUE(refused(run({"data", "make", "digitz", in("set").string()}), 2, {"digitz"}));
+  EXPECT_TRUE(refused(run(digits("set", {"--train", "-5"})), 2, {"--train"}));
+  EXPECT_TRUE(refused(run({"data", "make", "digits"}), 2, {"dir"}));
+  EXPECT_FALSE(fs::exists(in("set")));
+}
+
+}  // namespace
+}  // namespace millrace::program_test
