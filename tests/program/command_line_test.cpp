@@ -51,7 +51,7 @@ TEST_F(CommandLine, UnknownCommandIsRefusedByName) {
   EXPECT_TRUE(refused(run({"trian", "mnist-lenet"}), 2, {"trian"}));
 }
 
-TEST_F(CommandLine, NoCommandAtAllIsRefused) { EXPECT_TRUE(refused(run({}), 2, {"--help"})); }
+TEST_F(CommandLine, NoCommandAtAllIsRefused) { EXPECT_TRUE(refused(run({}), 2, commands())); }
 
 TEST_F(CommandLine, UnknownOptionIsRefusedByName) {
   for (const Arguments& command : std::vector<Arguments>{

@@ -31,7 +31,8 @@ struct Result {
   int exit_code = -1;  ///< -1: ended by `signal`
   int signal = 0;
   std::string out, err;
-  double wall_s = 0;  ///< from before the start to after the end
+  double wall_s = 0;      ///< from before the start to after the end
+  double cpu_wait_s = 0;  ///< of it, what its main thread waited for a core; 0 if unknown
 };
 
 /// A child that runs, in a process group of its own; one at a time. At the latest the destructor
@@ -65,6 +66,7 @@ class Child {
   int err_ = -1;
   bool ended_ = false;
   int status_ = 0;
+  double cpu_wait_s_ = 0;
   std::chrono::steady_clock::time_point begin_, end_;
 };
 

@@ -99,7 +99,8 @@ TEST_F(Sweep, RepeatsAreInterleaved) {
     }
     EXPECT_EQ(cells.size(), 2u) << "block " << block + 1 << " lacks a combination";
   }
-  for (const auto& cell : record()["cells"]) EXPECT_EQ(cell["runs"].size(), 3u);
+  const Json json = record();
+  for (const auto& cell : json["cells"]) EXPECT_EQ(cell["runs"].size(), 3u);
   EXPECT_NE(result.out.find(" .. "), std::string::npos) << "no interval in\n" << result.out;
 }
 

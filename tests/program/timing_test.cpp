@@ -1,16 +1,64 @@
 // What the records say about time, against planted delays and against this process's own clock.
-// A shared machine may stop a run for a moment; each test may therefore take the better of a few
-// runs. What it asks of a run is not loosened.
+// A shared machine may stop a run for a moment: a run that fails is tried again, and it doesn't
+// count where the system woke sleepers late meanwhile or kept the program from a core. What is
+// asked of a run is not loosened.
+#include <sys/prctl.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <ctime>
 #include <functional>
+#include <thread>
 
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
 namespace {
 
-constexpr int kAttempts = 4;
+constexpr int kCounted = 3;             ///< failures on a calm machine that fail a test
+constexpr int kAttempts = 12;           ///< in all
+constexpr double kCalmTimers = 100e-6;  ///< seconds
+constexpr double kCalmCores = 0.005;    ///< part of its time that the program waits for a core
+
+/// How late, on average, the system wakes a thread of ours that sleeps 5 ms at a time. Seconds.
+class Lateness {
+ public:
+  Lateness() : thread_([this] { sleep_on(); }) {}
+  ~Lateness() {
+    if (thread_.joinable()) seconds();
+  }
+  Lateness(const Lateness&) = delete;
+  Lateness& operator=(const Lateness&) = delete;
+
+  /// Ends the measurement.
+  double seconds() {
+    over_ = true;
+    thread_.join();
+    return static_cast<double>(late_ns_) * 1e-9 / static_cast<double>(std::max(1, sleeps_));
+  }
+
+ private:
+  static std::int64_t now() {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+  void sleep_on() {
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    for (; !over_; ++sleeps_) {
+      const std::int64_t until = now() + 5'000'000;
+      const timespec time{until / 1'000'000'000, until % 1'000'000'000};
+      clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr);
+      late_ns_ += now() - until;
+    }
+  }
+
+  std::atomic<bool> over_{false};
+  std::int64_t late_ns_ = 0;
+  int sleeps_ = 0;
+  std::thread thread_;
+};
 
 class Timing : public ProgramTest {
  protected:
@@ -19,18 +67,41 @@ class Timing : public ProgramTest {
     double wall_s;
   };
 
-  /// Runs until `complaint` of a run is empty; the test fails with the last complaint.
+  /// Tries until an attempt has nothing to complain of. Fails after kCounted complaints from a
+  /// calm machine; skips the test where the machine is not calm at all.
+  void expect_once(const std::function<std::string(const std::string&)>& attempt) {
+    std::string last;
+    int counted = 0;
+    for (int i = 1; i <= kAttempts && counted < kCounted; ++i) {
+      waited_ = 0;
+      Lateness lateness;
+      const std::string complaint = attempt("run" + std::to_string(i));
+      const double late = lateness.seconds();
+      if (complaint.empty() || testing::Test::HasFatalFailure()) return;
+      last = complaint + "timers are " + std::to_string(1e6 * late) + " us late, " +
+             std::to_string(100 * waited_) + "% of the time the program waited for a core";
+      counted += late < kCalmTimers && waited_ < kCalmCores;
+    }
+    if (counted == kCounted) {
+      ADD_FAILURE() << last;
+    } else {
+      GTEST_SKIP() << "this machine is too busy, nothing can be said: " << last;
+    }
+  }
+  Result timed(const Arguments& arguments) {
+    const Result result = run(arguments);
+    waited_ = std::max(waited_, result.cpu_wait_s / result.wall_s);
+    return result;
+  }
+  /// The same for a training run's records.
   void expect_once(const std::function<Arguments(const std::string&)>& arguments,
                    const std::function<std::string(const Timed&)>& complaint) {
-    std::string last;
-    for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-      const std::string name = "run" + std::to_string(attempt);
-      const Result result = run(arguments(name));
-      ASSERT_TRUE(succeeded(result));
-      last = complaint({summary(name), result.wall_s});
-      if (last.empty()) return;
-    }
-    ADD_FAILURE() << "in the last of " << kAttempts << " runs: " << last;
+    expect_once([&](const std::string& name) -> std::string {
+      const Result result = timed(arguments(name));
+      EXPECT_TRUE(succeeded(result));
+      if (result.exit_code != 0) return "";
+      return complaint({summary(name), result.wall_s});
+    });
   }
   /// Empty where `value` is `expected` but for `part` of it.
   static std::string near(const std::string& what, double value, double expected, double part) {
@@ -53,6 +124,9 @@ class Timing : public ProgramTest {
               std::to_string(timed.wall_s) + "; ";
     return text;
   }
+
+ private:
+  double waited_ = 0;  ///< of this attempt's runs, the largest part
 };
 
 TEST_F(Timing, WallIsWhatTheParentMeasures) {
@@ -133,30 +207,28 @@ TEST_F(Timing, SimulatedDeviceTakesItsTime) {
 
 TEST_F(Timing, NothingIsWaitedForButTheWork) {
   // Ten batches of 20 small images are some 1 ms of work.
-  double least = 1;
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    const Result result = run(bench({"loader.batch=20", "loader.workers=1", "--json"}));
-    ASSERT_TRUE(succeeded(result));
-    least = std::min(least, parse_json(result.out)["wall_s"].get<double>());
-  }
-  EXPECT_LT(least, 0.01) << "the pipeline stands still for a while";
+  expect_once([&](const std::string&) -> std::string {
+    const Result result = timed(bench({"loader.batch=20", "loader.workers=1", "--json"}));
+    EXPECT_TRUE(succeeded(result));
+    const double wall = parse_json(result.out).value("wall_s", 0.0);
+    return wall < 0.01 ? "" : "the pipeline stands still: " + std::to_string(wall) + " s; ";
+  });
 }
 
 TEST_F(Timing, LoadHidesBehindAnAcceleratorThatIsSlower) {
   // Inline, the wait for a batch is the work itself; with a worker it goes on during the step.
   const Arguments both{"loader.batch=100", "train.epochs=20", "simulated.update_ms=5"};
-  std::string last;
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    const std::string number = std::to_string(attempt);
-    ASSERT_TRUE(succeeded(run(simulated("inline" + number, both + Arguments{"loader.workers=0"}))));
-    ASSERT_TRUE(succeeded(run(simulated("worker" + number, both + Arguments{"loader.workers=1"}))));
-    const double alone = summary("inline" + number)["spans"]["load"];
-    const double hidden = summary("worker" + number)["spans"]["load"];
-    if (hidden < 0.5 * alone) return;
-    last =
-        std::to_string(hidden) + " s of load with a worker, " + std::to_string(alone) + " inline";
-  }
-  ADD_FAILURE() << last;
+  expect_once([&](const std::string& name) -> std::string {
+    EXPECT_TRUE(
+        succeeded(timed(simulated(name + "-inline", both + Arguments{"loader.workers=0"}))));
+    EXPECT_TRUE(
+        succeeded(timed(simulated(name + "-worker", both + Arguments{"loader.workers=1"}))));
+    if (testing::Test::HasFailure()) return "";
+    const double alone = summary(name + "-inline")["spans"]["load"];
+    const double hidden = summary(name + "-worker")["spans"]["load"];
+    if (hidden < 0.5 * alone) return "";
+    return std::to_string(hidden) + " s with a worker, " + std::to_string(alone) + " inline; ";
+  });
 }
 
 }  // namespace

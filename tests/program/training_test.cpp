@@ -149,16 +149,11 @@ TEST_F(Training, LearnsMnistInOneEpoch) {
   EXPECT_GE(summary("run")["top1"], 0.95);
 }
 
-// Where there is no LibTorch, what asks for it says so.
-TEST(WithoutTorch, TrainingAModelIsExitFour) {
+class WithoutTorch : public ProgramTest {};
+
+TEST_F(WithoutTorch, TrainingAModelIsExitFour) {
   if (MILLRACE_HAS_TORCH != 0) GTEST_SKIP() << "this build has LibTorch";
-  class Here : public ProgramTest {
-   public:
-    void TestBody() override {
-      EXPECT_TRUE(refused(run(training("run")), 4, {"LibTorch", "simulated"}));
-    }
-  };
-  Here().TestBody();
+  EXPECT_TRUE(refused(run(training("run")), 4, {"LibTorch", "simulated"}));
 }
 
 }  // namespace
