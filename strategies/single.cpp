@@ -68,8 +68,8 @@ void prefer_channels_last(torch::nn::Module& model) {
 }
 
 /// Every step allocates the tensors that the step before has freed. Where the allocator hands them
-/// back to the kernel in between, which depends on chance, LeNet's step takes 900 page faults and
-/// 40% more time; kept, they cost a few megabytes.
+/// back to the kernel in between, LeNet's step takes some 900 page faults; kept, they cost a few
+/// megabytes. For the whole process.
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes

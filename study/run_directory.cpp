@@ -112,7 +112,9 @@ void RunDirectory::step(const StepRecord& record) {
   if (steps_ == nullptr) {
     steps_ = open("steps.csv");
     std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
-    for (const auto name : kSpanNames) header += fmt::format(",{}", name);
+    // The optimiser's span shares its name with the step's number: two columns must not.
+    for (const auto name : kSpanNames)
+      header += fmt::format(",{}", name == "step" ? "step_s" : name);
     write(steps_, "steps.csv", header + "\n", false);
   }
   const SpanSeconds seconds(record.ticks);

@@ -71,9 +71,10 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   if (!chosen) {
     const CLI::App* command = &app;
     while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-    throw UsageError(fmt::format("{}: which command? {}", command->get_name(),
-                                 fmt::join(names_in(*command), ", ")),
-                     "for example: millrace train mnist-lenet data.path=data/digits");
+    throw UsageError(
+        fmt::format("{}which command? {}", command == &app ? "" : command->get_name() + ": ",
+                    fmt::join(names_in(*command), ", ")),
+        "for example: millrace train mnist-lenet data.path=data/digits");
   }
   return chosen(start);
 }

@@ -14,11 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Beside the build folder, or under an installation's prefix.
+/// Of the checkout that was built, or under an installation's prefix.
 std::vector<fs::path> recipe_folders() {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  return {folder / "../recipes", folder / "../share/millrace/recipes"};
+  return {folder / "../share/millrace/recipes", MILLRACE_RECIPES};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ const std::vector<std::string>& spans() {
 class Records : public ProgramTest {
  protected:
   /// Column name -> values; empty cells are left out. The columns behind `loss` are spans and get
-  /// "span " before their names: one of them is called step, like the column that counts.
+  /// "span " before their names; the optimiser's is step_s, as `step` is the column that counts.
   static std::map<std::string, std::vector<double>> columns(const fs::path& csv) {
     const auto rows = lines_of(read_file(csv));
     std::vector<std::string> names;
@@ -29,6 +29,7 @@ class Records : public ProgramTest {
       for (std::size_t i = 0; std::getline(cells, cell, ','); ++i) {
         if (row == 0) {
           const bool is_span = values.contains("loss");
+          if (is_span && cell == "step_s") cell = "step";
           names.push_back((is_span ? "span " : "") + cell);
           values[names.back()];
         } else if (!cell.empty()) {

@@ -1,12 +1,13 @@
-// Who sees LibTorch must not see fmt: the wheel ships fmt's headers, newer than the system's, so
-// the same include line would mean another library there. Follows every include of ours from
-// models/, strategies/ and this folder.
+// Which room may include which (one direction, as the README's map says), and that who sees
+// LibTorch doesn't see fmt: the wheel ships fmt's headers, newer than the system's, so the same
+// include line would mean another library there.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace millrace {
@@ -60,6 +61,42 @@ std::vector<fs::path> sources() {
       if (entry.path().extension() == ".h" || entry.path().extension() == ".cpp")
         files.push_back(entry.path());
   return files;
+}
+
+TEST(IncludeRule, RoomsLookOneWay) {
+  const std::vector<std::pair<std::string, std::set<std::string>>> may{
+      {"plugins", {"plugins"}},
+      {"pipeline", {"plugins", "pipeline"}},
+      {"augment", {"plugins", "pipeline", "augment"}},
+      {"study", {"pipeline", "study"}},
+      {"models", {"pipeline", "models"}},
+      {"strategies", {"pipeline", "models", "strategies"}}};
+  const std::set<std::string> rooms{"plugins",    "pipeline", "augment", "study", "models",
+                                    "strategies", "tools",    "tests",   "bench"};
+  int seen = 0;
+  for (const auto& [room, allowed] : may) {
+    for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
+      if (!entry.is_regular_file()) continue;
+      for (const std::string& name : includes_of(entry.path())) {
+        const std::string other = name.substr(0, name.find('/'));
+        if (!rooms.contains(other)) continue;
+        ++seen;
+        EXPECT_TRUE(allowed.contains(other)) << entry.path() << " includes " << name;
+      }
+    }
+  }
+  EXPECT_GE(seen, 100) << "the rule looks at nothing";
+}
+
+TEST(IncludeRule, TheDataPlaneAndTheToolsDontSeeTorch) {
+  for (const char* room : {"plugins", "pipeline", "augment", "study", "tools"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
+      if (!entry.is_regular_file()) continue;
+      for (const std::string& name : reach_of(entry.path())) {
+        EXPECT_FALSE(is_in(name, {"torch/", "ATen/", "c10/"})) << entry.path() << " sees " << name;
+      }
+    }
+  }
 }
 
 TEST(IncludeRule, WhoSeesTorchDoesNotSeeFmt) {

@@ -1,0 +1,75 @@
+// A training run on a simulated device, in memory: what the trainer's tests look at.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "augment/plan.h"
+#include "strategies/simulated.h"
+#include "strategies/trainer.h"
+
+namespace millrace {
+
+class Gray final : public Reader {
+ public:
+  explicit Gray(std::uint64_t count) {
+    info_.count = count;
+    info_.path = "memory";
+    info_.split = "train";
+    info_.size = {4, 4};
+    info_.channels = 1;
+    info_.classes.resize(2);
+  }
+  Sample read(std::uint64_t index, Buffer&) const override {
+    return {pixels_, static_cast<std::int64_t>(index % 2)};
+  }
+  std::string name(std::uint64_t index) const override { return std::to_string(index); }
+
+ private:
+  std::vector<std::uint8_t> pixels_ = std::vector<std::uint8_t>(16 + kTailSlack);
+};
+
+struct Recorded final : TrainObserver {
+  void step(const StepRecord& record) override { steps.push_back(record); }
+  void epoch(const EpochRecord& record) override { epochs.push_back(record); }
+  std::vector<StepRecord> steps;
+  std::vector<EpochRecord> epochs;
+};
+
+struct Outcome {
+  Recorded recorded;
+  TrainResult result;
+  SpanTicks spans{};
+  double wall = 0;
+  double seconds(Span span) const { return Clock::seconds(spans[static_cast<std::size_t>(span)]); }
+};
+
+inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count = 40,
+                   const std::atomic<bool>* stop = nullptr) {
+  static const std::atomic<bool> never{false};
+  Outcome outcome;
+  const auto reader = std::make_shared<Gray>(count);
+  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1, false},
+                                           OutputOptions{}, Resample::once);
+  LoaderOptions loader_options;
+  loader_options.workers = 1;
+  loader_options.batch = 4;
+  loader_options.epochs = options.epochs;
+  const auto strategy = make_simulated(update_ms);
+  const std::int64_t begin = Clock::steady_ns();
+  SpanClock spans(Clock::now());
+  Loader loader(reader, plan, loader_options);
+  Trainer trainer(
+      loader, *strategy, outcome.recorded, spans, options, [] { return nullptr; },
+      stop != nullptr ? *stop : never);
+  outcome.result = trainer.run();
+  spans.enter(Span::teardown);
+  outcome.wall = static_cast<double>(Clock::steady_ns() - begin) * 1e-9;
+  trainer.close();
+  outcome.spans = spans.ticks();
+  return outcome;
+}
+
+}  // namespace millrace
