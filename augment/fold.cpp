@@ -1,28 +1,20 @@
 #include "augment/fold.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace millrace {
 namespace {
 
-/// The rectangle of new indices x whose move(x) lies in `rect`.
+/// The new indices x whose move(x) lies in [low, high).
+std::pair<int, int> pulled_back(int low, int high, const IndexMove& move) {
+  if (move.scale > 0) return {low - move.offset, high - move.offset};
+  return {move.offset - high + 1, move.offset - low + 1};
+}
+
 Rect pulled_back(const Rect& rect, const IndexMove& x, const IndexMove& y) {
-  Rect result;
-  if (x.scale > 0) {
-    result.x0 = rect.x0 - x.offset;
-    result.x1 = rect.x1 - x.offset;
-  } else {
-    result.x0 = x.offset - rect.x1 + 1;
-    result.x1 = x.offset - rect.x0 + 1;
-  }
-  if (y.scale > 0) {
-    result.y0 = rect.y0 - y.offset;
-    result.y1 = rect.y1 - y.offset;
-  } else {
-    result.y0 = y.offset - rect.y1 + 1;
-    result.y1 = y.offset - rect.y0 + 1;
-  }
-  return result;
+  const auto [x0, x1] = pulled_back(rect.x0, rect.x1, x);
+  const auto [y0, y1] = pulled_back(rect.y0, rect.y1, y);
+  return {x0, y0, x1, y1};
 }
 
 bool contains(const Rect& outer, const Rect& inner) {

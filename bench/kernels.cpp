@@ -33,8 +33,12 @@ struct Work {
       Draw draw({1, 0, i}, op_id("bench"));
       for (std::size_t p = 0; p < kPixels; ++p)
         pixels[i * kPixels + p] = static_cast<std::uint8_t>(draw.bits());
-      const AffineParameters p{draw.uniform(-15, 15), std::floor(draw.uniform(-2, 3)),
-                               std::floor(draw.uniform(-2, 3)), draw.uniform(0.8, 1.2), 0, 0};
+      const AffineParameters p{draw.uniform(-15, 15),
+                               std::floor(draw.uniform(-2, 3)),
+                               std::floor(draw.uniform(-2, 3)),
+                               draw.uniform(0.8, 1.2),
+                               0,
+                               0};
       maps.push_back(inverse_affine(p, 14, 14));
     }
   }

@@ -1,8 +1,10 @@
 // What the machinery costs: CPU time a batch beyond the copy itself (recipe overhead's work), and
-// what recording adds (contract C6). Variants take turns in one process, so that the machine's moods
-// meet all of them alike; medians and quartiles of the differences are printed.
+// what recording adds (contract C6). Variants take turns in one process, so that the machine's
+// moods meet all of them alike; medians and quartiles of the differences are printed.
 //
 //   build/loader_bench [rounds]
+#include "pipeline/loader.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +14,6 @@
 
 #include "augment/plan.h"
 #include "pipeline/clock.h"
-#include "pipeline/loader.h"
 
 namespace {
 
@@ -76,8 +77,9 @@ double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check)
 }
 
 /// CPU time of the whole process a batch, through the loader.
-double loader_us(const std::shared_ptr<const Reader>& reader, const std::shared_ptr<const Plan>& plan,
-                 const LoaderOptions& options, std::uint64_t& check) {
+double loader_us(const std::shared_ptr<const Reader>& reader,
+                 const std::shared_ptr<const Plan>& plan, const LoaderOptions& options,
+                 std::uint64_t& check) {
   const std::int64_t begin = Clock::process_cpu_ns();
   std::uint64_t batches = 0;
   {
@@ -87,7 +89,8 @@ double loader_us(const std::shared_ptr<const Reader>& reader, const std::shared_
       if (plan->output().dtype != DType::u8) continue;
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(batch.data());
       for (std::int64_t i = 0; i < batch.count(); ++i)
-        check += bytes[static_cast<std::size_t>(i) * kPixels + 5] + static_cast<std::uint64_t>(batch.labels()[i]);
+        check += bytes[static_cast<std::size_t>(i) * kPixels + 5] +
+                 static_cast<std::uint64_t>(batch.labels()[i]);
     }
   }
   return 1e-3 * static_cast<double>(Clock::process_cpu_ns() - begin) / static_cast<double>(batches);
@@ -96,7 +99,8 @@ double loader_us(const std::shared_ptr<const Reader>& reader, const std::shared_
 std::string quartiles(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
-  return fmt::format("{:8.2f}  [{:.2f} .. {:.2f}]", values[n / 2], values[n / 4], values[3 * n / 4]);
+  return fmt::format("{:8.2f}  [{:.2f} .. {:.2f}]", values[n / 2], values[n / 4],
+                     values[3 * n / 4]);
 }
 
 }  // namespace
@@ -105,8 +109,9 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(4, std::atoi(argv[1])) : 20;
   constexpr std::uint64_t kEpochs = 4;
   const auto images = std::make_shared<const Images>();
-  const auto plain = std::make_shared<const Plan>(std::vector<OpSpec>{}, Source{{28, 28}, 1, false},
-                                                  OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const auto plain =
+      std::make_shared<const Plan>(std::vector<OpSpec>{}, Source{{28, 28}, 1, false},
+                                   OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   std::vector<double> copies, beyond[3], recording[2];
   for (int round = 0; round < rounds; ++round) {
     std::uint64_t expected = 0;
@@ -114,7 +119,8 @@ int main(int argc, char** argv) {
     copies.push_back(copy);
     for (const int workers : {0, 1, 2}) {
       std::uint64_t check = 0;
-      beyond[workers].push_back(loader_us(images, plain, options_of(workers, true, kEpochs), check) - copy);
+      beyond[workers].push_back(
+          loader_us(images, plain, options_of(workers, true, kEpochs), check) - copy);
       if (check != expected) {
         fmt::print("workers={}: the batches do not hold the images\n", workers);
         return 1;
@@ -130,8 +136,11 @@ int main(int argc, char** argv) {
       recording[workers].push_back((on + on2 - off - off2) / 2);
     }
   }
-  fmt::print("µs of CPU a batch of {} images of 28x28, {} rounds: median [quartiles]\n", kBatch, rounds);
+  fmt::print("µs of CPU a batch of {} images of 28x28, {} rounds: median [quartiles]\n", kBatch,
+             rounds);
   fmt::print("the copy itself            {}\n", quartiles(copies));
-  for (const int workers : {0, 1, 2}) fmt::print("beyond it, workers={}       {}\n", workers, quartiles(beyond[workers]));
-  for (const int workers : {0, 1}) fmt::print("recording, workers={}       {}\n", workers, quartiles(recording[workers]));
+  for (const int workers : {0, 1, 2})
+    fmt::print("beyond it, workers={}       {}\n", workers, quartiles(beyond[workers]));
+  for (const int workers : {0, 1})
+    fmt::print("recording, workers={}       {}\n", workers, quartiles(recording[workers]));
 }

@@ -137,12 +137,10 @@ void Stages::work_encoded(const Run& run, Slot& slot, Worker& worker, Recorder& 
           break;
         }
         index = other.integer(static_cast<std::uint32_t>(reader_->info().count));
-      } catch (const Error&) {  // a recipe that doesn't fit the data: no sample would do
-        const std::lock_guard lock(slot.failing);
-        if (slot.error_place < 0 || place < slot.error_place) {
-          slot.error = std::current_exception();
-          slot.error_place = place;
-        }
+      } catch (const Error& error) {  // a recipe that doesn't fit the data: no sample would do
+        note_error(slot, place,
+                   std::make_exception_ptr(Error(
+                       error.exit(), reader_->name(index) + ": " + error.what(), error.hint())));
         break;
       }
     }
@@ -174,13 +172,18 @@ void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot,
                          index, name, reason});
   }
   if (options_.on_error != OnError::fail) return;
+  note_error(slot, place,
+             std::make_exception_ptr(DataError(
+                 name + ": " + reason,
+                 "mend or remove it, or go on without such samples: loader.on_error=skip")));
+}
+
+void Stages::note_error(Slot& slot, std::int64_t place, std::exception_ptr error) {
   // The earliest place counts, so that the message doesn't depend on the workers.
   const std::lock_guard lock(slot.failing);
   if (slot.error_place >= 0 && slot.error_place <= place) return;
   slot.error_place = place;
-  slot.error = std::make_exception_ptr(
-      DataError(name + ": " + reason,
-                "mend or remove it, or go on without such samples: loader.on_error=skip"));
+  slot.error = std::move(error);
 }
 
 void Stages::leave_out(std::int64_t place, Slot& slot) {

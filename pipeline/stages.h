@@ -75,6 +75,7 @@ class Stages {
   void encoded_sample(std::uint64_t index, std::int64_t place, Slot& slot, Worker& worker,
                       Recorder& recorder);
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const std::string& reason);
+  static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
   void leave_out(std::int64_t place, Slot& slot);
   std::byte* place_of(Slot& slot, std::int64_t place) const;
 
