@@ -126,13 +126,15 @@ int main(int argc, char** argv) {
         return 1;
       }
     }
-    // On, off, off, on: a drift within a round falls out of the difference.
+  }
+  // On, off, off, on: a drift within a round falls out of the difference.
+  for (int round = 0; round < 8 * rounds; ++round) {
     for (const int workers : {0, 1}) {
       std::uint64_t check = 0;
-      const double on = loader_us(images, plain, options_of(workers, true, kEpochs), check);
-      const double off = loader_us(images, plain, options_of(workers, false, kEpochs), check);
-      const double off2 = loader_us(images, plain, options_of(workers, false, kEpochs), check);
-      const double on2 = loader_us(images, plain, options_of(workers, true, kEpochs), check);
+      const double on = loader_us(images, plain, options_of(workers, true), check);
+      const double off = loader_us(images, plain, options_of(workers, false), check);
+      const double off2 = loader_us(images, plain, options_of(workers, false), check);
+      const double on2 = loader_us(images, plain, options_of(workers, true), check);
       recording[workers].push_back((on + on2 - off - off2) / 2);
     }
   }

@@ -9,7 +9,7 @@ namespace millrace {
 namespace {
 
 /// Every so many runs the thread's CPU clock is read too; it costs twenty times a tick.
-constexpr std::uint64_t kCpuSampling = 8;
+constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
 
 }  // namespace

@@ -100,8 +100,8 @@ std::vector<std::vector<std::string>> sweep_table(
                [](const SweepAxis& axis) { return axis.values.size() > 1; });
   for (const auto& axis : varied) rows[0].push_back(axis.key);
   if (varied.empty()) rows[0].emplace_back("run");
-  for (const char* name :
-       {"load ms/step", "update ms/step", "load s", "update s", "total s", "images/s", "top-1"})
+  for (const char* name : {"threads", "load ms/step", "update ms/step", "load s", "update s",
+                           "total s", "images/s", "top-1"})
     rows[0].emplace_back(name);
   rows[0].push_back(metric + " ratio");
 
@@ -115,6 +115,7 @@ std::vector<std::vector<std::string>> sweep_table(
       row.push_back(override_text.substr(override_text.find('=') + 1));
     if (varied.empty()) row.emplace_back("1");
     const auto& runs = cells[i];
+    row.push_back(runs.empty() ? "-" : fixed(0)(runs.front().threads));
     row.push_back(spread(
         runs, [](auto& r) { return 1e3 * r.load_s_per_step; }, fixed(4)));
     row.push_back(spread(

@@ -36,7 +36,8 @@ struct SweepFigures {
   double update_s = 0;
   double wall_s = 0;
   double images_per_s = 0;
-  double top1 = 0;  ///< NaN without a model
+  double top1 = 0;     ///< NaN without a model
+  double threads = 0;  ///< of LibTorch: they follow the workers unless train.threads is set
 };
 
 /// Rows of the table, header first: one a cell, the axes' values in front. With several repeats

@@ -43,7 +43,8 @@ SweepFigures figures_of(const fs::path& summary) {
           number(json, "update_s"),
           number(json, "wall_s"),
           number(json, "images_per_s"),
-          number(json, "top1")};
+          number(json, "top1"),
+          number(json, "threads")};
 }
 
 /// "workers=2,random_affine.enabled=true", as a folder's name.
@@ -73,7 +74,8 @@ Json to_json(const SweepFigures& f) {
           {"update_s", finite(f.update_s)},
           {"wall_s", finite(f.wall_s)},
           {"images_per_s", finite(f.images_per_s)},
-          {"top1", finite(f.top1)}};
+          {"top1", finite(f.top1)},
+          {"threads", finite(f.threads)}};
 }
 
 Exit sweep(const Arguments& arguments) {

@@ -52,7 +52,7 @@ TEST_F(Sweep, GridHasARowACombination) {
       {"0", "true"}, {"0", "false"}, {"1", "true"}, {"1", "false"}};
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto words = words_of(lines[header + 1 + i]);
-    ASSERT_EQ(words.size(), 10u) << lines[header + 1 + i];
+    ASSERT_EQ(words.size(), 11u) << lines[header + 1 + i];
     EXPECT_EQ(words[0], cells[i].first);
     EXPECT_EQ(words[1], cells[i].second);
     EXPECT_GE(std::stod(words[3]), 0.5) << "update, ms a step";

@@ -43,7 +43,7 @@ TEST(Sweep, ABlockHoldsEveryCellOnceInItsOwnOrder) {
 }
 
 TEST(Sweep, TheTableComparesWithinBlocks) {
-  const SweepFigures slow{0.002, 0.001, 2, 1, 3, 100, 0.5};
+  const SweepFigures slow{0.002, 0.001, 2, 1, 3, 100, 0.5, 1};
   SweepFigures fast = slow;
   fast.images_per_s = 200;
   SweepFigures twice_as_fast_machine = slow, twice_fast = fast;
@@ -56,7 +56,7 @@ TEST(Sweep, TheTableComparesWithinBlocks) {
   EXPECT_EQ(rows[0][0], "loader.workers");
   EXPECT_EQ(rows[1].back(), "1.000");
   EXPECT_EQ(rows[2].back(), "2.000");
-  EXPECT_EQ(rows[2][6], "300 [200 .. 400]");
+  EXPECT_EQ(rows[2][7], "300 [200 .. 400]");
   EXPECT_THROW(sweep_table({}, {}, "speed"), UsageError);
 }
 
