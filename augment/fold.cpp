@@ -1,5 +1,7 @@
 #include "augment/fold.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 namespace millrace {
@@ -46,6 +48,13 @@ void Bounds::push_front(const Bound& bound) {
 Pass::Pass(const ImageView& image) : source(image), output(image.size()) {}
 
 bool Pass::add(const Warp& warp) {
+  // Bounds and moves stay below 2^18 with what one more op can add, so that fixed point has room.
+  constexpr int kFar = 1 << 17;
+  for (const Bound& bound : inner) {
+    const Rect& r = bound.rect;
+    if (std::max({-r.x0, -r.y0, r.x1, r.y1}) >= kFar) return false;
+  }
+  if (std::max(std::abs(move_x.offset), std::abs(move_y.offset)) >= kFar) return false;
   if (warp.filter == Filter::none) return add_move(warp);
   if (filter != Filter::none || inner.full()) return false;
   filter = warp.filter;

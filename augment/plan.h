@@ -21,7 +21,6 @@ enum class Resample {
 struct Source {
   Size size;         ///< of all images, or of the first where they may vary
   int channels = 1;  ///< 1 or 3
-  bool varies = false;
 };
 
 /// `[output]`.

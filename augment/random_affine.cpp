@@ -109,7 +109,8 @@ const OpType kRandomAffine{
           "shear", {0}, {1, 2, 4}, -89, 89,
           "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
       Param::choice("interpolation", "nearest", {"nearest", "bilinear"}, "how positions are read"),
-      Param::numbers("fill", {0}, {1, 3}, 0, 255, "level outside the image, a channel or for all"),
+      Param::whole_numbers("fill", {0}, {1, 3}, 0, 255,
+                           "level outside the image, a channel or for all"),
       Param::numbers("center", {}, {0, 2}, -65535, 65535,
                      "[x, y] in pixels from the upper left corner; []: the image's centre")}},
     [](const Params& params) -> std::unique_ptr<GeometricOp> {

@@ -65,11 +65,12 @@ const OpType kRandomCrop{
     {"random_crop",
      "pad, then cut out a window of `size` at a random place",
      true,
-     {Param::numbers("size", {32}, {1, 2}, 1, 65535, "pixels: a side, or [height, width]"),
-      Param::numbers("padding", {0}, {1, 2, 4}, 0, 65535,
-                     "pixels: all sides, [x, y] or [left, top, right, bottom]"),
+     {Param::whole_numbers("size", {32}, {1, 2}, 1, 65535, "pixels: a side, or [height, width]"),
+      Param::whole_numbers("padding", {0}, {1, 2, 4}, 0, 65535,
+                           "pixels: all sides, [x, y] or [left, top, right, bottom]"),
       Param::boolean("pad_if_needed", false, "pad images smaller than the window"),
-      Param::numbers("fill", {0}, {1, 3}, 0, 255, "level of the padding, a channel or for all")}},
+      Param::whole_numbers("fill", {0}, {1, 3}, 0, 255,
+                           "level of the padding, a channel or for all")}},
     [](const Params& params) -> std::unique_ptr<GeometricOp> {
       return std::make_unique<RandomCrop>(params);
     }};

@@ -52,8 +52,8 @@ struct Line {
   }
 };
 
-/// The warp of a pass in fixed point. The number of fraction bits follows from the source's size
-/// alone: all positions inside it fit 31 bits.
+/// The warp of a pass in fixed point. The number of fraction bits (12 to 22) follows from the
+/// sizes of the source and its bounds alone: all positions inside them fit 31 bits.
 struct FixedWarp {
   int bits;
   std::int64_t u_x, u_y, u_0, v_x, v_y, v_0;
@@ -63,19 +63,22 @@ struct FixedWarp {
     int extent = 1;
     for (const Bound& bound : pass.inner)
       extent = std::max({extent, bound.rect.x1, bound.rect.y1, -bound.rect.x0, -bound.rect.y0});
-    bits = 30 - static_cast<int>(std::bit_width(static_cast<unsigned>(extent)));
+    bits = std::min(22, 30 - static_cast<int>(std::bit_width(static_cast<unsigned>(extent))));
     const double one = std::ldexp(1.0, bits);
-    const auto fixed = [&](double value) {
-      return static_cast<std::int64_t>(std::floor(value * one + 0.5));
+    // What lies farther out than this is outside of everything; sums of these fit 63 bits.
+    const auto fixed = [&](double value, double most) {
+      return static_cast<std::int64_t>(std::floor(std::clamp(value * one, -most, most) + 0.5));
     };
     const auto& m = pass.map;
     // Bilinear taps lie at pixel centres, half a pixel in.
     const std::int64_t half = pass.filter == Filter::bilinear ? std::int64_t{1} << (bits - 1) : 0;
-    const std::int64_t ux = fixed(m[0]), uy = fixed(m[1]), vx = fixed(m[3]), vy = fixed(m[4]);
+    constexpr double kStep = 0x1p42, kStart = 0x1p60;
+    const std::int64_t ux = fixed(m[0], kStep), uy = fixed(m[1], kStep);
+    const std::int64_t vx = fixed(m[3], kStep), vy = fixed(m[4], kStep);
     // Centres of the moved output pixel (0, 0), then the moves folded in: whole numbers, exact.
-    u_0 = fixed(m[0] * 0.5 + m[1] * 0.5 + m[2]) - half + ux * pass.move_x.offset +
+    u_0 = fixed(m[0] * 0.5 + m[1] * 0.5 + m[2], kStart) - half + ux * pass.move_x.offset +
           uy * pass.move_y.offset;
-    v_0 = fixed(m[3] * 0.5 + m[4] * 0.5 + m[5]) - half + vx * pass.move_x.offset +
+    v_0 = fixed(m[3] * 0.5 + m[4] * 0.5 + m[5], kStart) - half + vx * pass.move_x.offset +
           vy * pass.move_y.offset;
     u_x = ux * pass.move_x.scale;
     v_x = vx * pass.move_x.scale;
@@ -196,13 +199,13 @@ std::uint8_t rounded(std::uint32_t sum) {
 }
 
 /// The level at (i, j) of the source frame: the first bound it leaves decides.
-std::uint8_t tap(const Pass& pass, int i, int j, int c) {
+std::uint8_t tap(const Pass& pass, std::ptrdiff_t i, std::ptrdiff_t j, int c) {
   for (const Bound& bound : pass.inner) {
     const Rect& r = bound.rect;
     if (i < r.x0 || i >= r.x1 || j < r.y0 || j >= r.y1)
       return bound.fill[static_cast<std::size_t>(c)];
   }
-  return *pass.source.at(i, j, c);
+  return *pass.source.at(static_cast<int>(i), static_cast<int>(j), c);
 }
 
 template <int kChannels, class Sink>
@@ -239,7 +242,7 @@ void bilinear_row(const Pass& pass, const FixedWarp& warp, int y, Span span, con
       weigh(
           line_u.at(x), line_v.at(x),
           [&](std::ptrdiff_t i, std::ptrdiff_t j, int c) -> std::uint32_t {
-            return tap(pass, static_cast<int>(i), static_cast<int>(j), c);
+            return tap(pass, i, j, c);
           },
           x);
   };

@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   constexpr std::uint64_t kEpochs = 4;
   const auto images = std::make_shared<const Images>();
   const auto plain =
-      std::make_shared<const Plan>(std::vector<OpSpec>{}, Source{{28, 28}, 1, false},
+      std::make_shared<const Plan>(std::vector<OpSpec>{}, Source{{28, 28}, 1},
                                    OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   std::vector<double> copies, beyond[3], recording[2];
   for (int round = 0; round < rounds; ++round) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <oneapi/tbb/flow_graph.h>
-#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "pipeline/arena_cpu.h"
 #include "pipeline/error.h"
 #include "pipeline/handover.h"
+#include "pipeline/parallelism.h"
 #include "pipeline/stages.h"
 
 namespace millrace {
@@ -68,8 +68,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::vector<Worker> workers_;
   Doorbell doorbell_;
   std::atomic<bool> stop_{false};
-  std::atomic<int> busy_{0};          ///< workers inside work()
-  std::atomic<std::size_t> held_{0};  ///< slots with the caller
+  std::atomic<int> busy_{0};  ///< workers inside work()
   std::mutex freeing_;
   char begun_ = 0, ended_ = 0;  ///< tags of hand-overs from start() to tasks to stop()
   std::unique_ptr<Graph> graph_;
@@ -78,10 +77,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
 /// source (a ticket a batch) -> limiter (as many as there are slots) -> split (into runs) -> work.
 struct LoaderCore::Graph {
   explicit Graph(LoaderCore& core)
-      : parallelism(oneapi::tbb::global_control::max_allowed_parallelism,
-                    static_cast<std::size_t>(core.options_.workers) + 1),
-        arena(core.options_.workers, 0),
-        cpu(arena) {
+      : parallelism(core.options_.workers), arena(core.options_.workers, 0), cpu(arena) {
     // A graph belongs to the arena that it is made in.
     arena.execute([&] { build(core); });
   }
@@ -131,7 +127,7 @@ struct LoaderCore::Graph {
 
   using Split = flow::multifunction_node<std::uint64_t, std::tuple<Run>>;
 
-  oneapi::tbb::global_control parallelism;
+  Parallelism parallelism;
   oneapi::tbb::task_arena arena;
   ArenaCpu cpu;
   std::optional<flow::graph> graph;
@@ -152,6 +148,10 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   const auto batch = static_cast<std::uint64_t>(options_.batch);
   batches_per_epoch_ = options_.drop_last ? count / batch : (count + batch - 1) / batch;
   end_ = batches_per_epoch_ * options_.epochs;
+  if (options_.first_batch >= end_)
+    throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
+                                 options_.first_batch, end_, options_.epochs),
+                     fmt::format("batches are counted from 0 to {}", end_ - 1));
   issued_ = freed_ = options_.first_batch;
   consumed_ = options_.first_batch;
   for (Slot& slot : slots_) {
@@ -173,7 +173,7 @@ bool LoaderCore::stop() {
   if (graph_ == nullptr) return true;
   graph_->graph->cancel();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (busy_.load(std::memory_order_acquire) > 0) {
+  while (busy_.load() > 0) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
@@ -237,33 +237,41 @@ std::int64_t LoaderCore::unit(std::int64_t count) const {
 }
 
 void LoaderCore::work(const Run& run) {
-  busy_.fetch_add(1, std::memory_order_acq_rel);
-  if (!stop_.load(std::memory_order_relaxed)) {
+  busy_.fetch_add(1);  // before the look at stop_: stop() looks the other way round
+  if (!stop_.load()) {
     Slot& slot = slots_[run.slot];
     static_cast<void>(slot.missing.load(std::memory_order_acquire));  // see what open_slot() wrote
     Worker& worker = lease();
-    stages_.work(run, slot, worker, stop_);
+    try {
+      stages_.work(run, slot, worker, stop_);
+    } catch (...) {  // whatever it is, next() throws it: the graph would only lose it
+      Stages::note_error(slot, run.first, std::current_exception());
+    }
     worker.leased.store(false, std::memory_order_release);
     if (slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
       stages_.finish(slot);
       doorbell_.ring(slot.ready);
     }
   }
-  busy_.fetch_sub(1, std::memory_order_release);
+  busy_.fetch_sub(1);
 }
 
 std::optional<std::size_t> LoaderCore::next() {
   if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) interrupt();
   if (consumed_ >= end_ || stop_.load(std::memory_order_relaxed)) return std::nullopt;
-  if (held_.load(std::memory_order_acquire) == slots_.size())
-    throw RunError(fmt::format("next(): the caller holds all {} batch slots", slots_.size()),
-                   "give a batch back first, or raise loader.prefetch");
+  {
+    const std::lock_guard lock(freeing_);
+    if (freed_ + slots_.size() <= consumed_)  // the slot that comes next is still out
+      throw RunError(
+          fmt::format("next(): the caller holds the batch of {} before, and there are {} "
+                      "slots",
+                      slots_.size(), slots_.size()),
+          options_.workers > 0 ? "give older batches back first, or raise loader.prefetch"
+                               : "give older batches back first");
+  }
   const std::size_t index = consumed_ % slots_.size();
   Slot& slot = slots_[index];
   if (options_.workers == 0) {
-    if (slot.freed.load(std::memory_order_acquire) != 1)
-      throw RunError("next(): with workers=0 a batch must be given back before the one after next",
-                     "give batches back in order, or set loader.workers=1");
     open_slot(consumed_);
     stages_.work({index, 0, slot.ticket.count}, slot, workers_[0], stop_);
     if (stop_.load(std::memory_order_relaxed)) return std::nullopt;
@@ -278,14 +286,11 @@ std::optional<std::size_t> LoaderCore::next() {
     std::rethrow_exception(slot.error);
   }
   ++consumed_;
-  held_.fetch_add(1, std::memory_order_relaxed);
   return index;
 }
 
 void LoaderCore::free_slot(std::size_t index) {
   slots_[index].freed.store(1, std::memory_order_release);
-  held_.fetch_sub(1, std::memory_order_release);
-  if (options_.workers == 0) return;
   // The limiter counts slots, and the next ordinal needs a certain one: it hears of slots in order.
   const std::lock_guard lock(freeing_);
   while (freed_ < consumed_ && slots_[freed_ % slots_.size()].freed.load() == 1) {

@@ -109,6 +109,15 @@ Param Param::numbers(std::string name, std::vector<double> fallback,
           .lengths = std::move(lengths)};
 }
 
+Param Param::whole_numbers(std::string name, std::vector<double> fallback,
+                           std::vector<std::size_t> lengths, double min, double max,
+                           std::string help) {
+  Param param =
+      numbers(std::move(name), std::move(fallback), std::move(lengths), min, max, std::move(help));
+  param.whole = true;
+  return param;
+}
+
 std::string Param::expects() const {
   switch (type) {
     case Type::boolean:
@@ -123,7 +132,8 @@ std::string Param::expects() const {
       return fmt::format("one of {}", fmt::join(choices, ", "));
     case Type::numbers:
       if (lengths.empty()) return "a list of numbers" + range(*this);
-      return fmt::format("a list of {} numbers{}", fmt::join(lengths, " or "), range(*this));
+      return fmt::format("a list of {} {}numbers{}", fmt::join(lengths, " or "),
+                         whole ? "whole " : "", range(*this));
   }
   return {};
 }
@@ -190,7 +200,10 @@ Value checked(const Param& param, Value value, const std::string& where) {
             std::find(param.choices.begin(), param.choices.end(), *text) != param.choices.end());
   } else if (const auto* list = std::get_if<std::vector<double>>(&value)) {
     good = param.type == Type::numbers &&
-           std::all_of(list->begin(), list->end(), [&](double v) { return in_range(param, v); }) &&
+           std::all_of(list->begin(), list->end(),
+                       [&](double v) {
+                         return in_range(param, v) && (!param.whole || v == std::floor(v));
+                       }) &&
            (param.lengths.empty() || std::find(param.lengths.begin(), param.lengths.end(),
                                                list->size()) != param.lengths.end());
   }

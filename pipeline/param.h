@@ -26,6 +26,7 @@ struct Param {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;    ///< type choice
+  bool whole = false;                  ///< type numbers: no fractions
   std::vector<std::size_t> lengths{};  ///< type numbers: how many there may be; empty: any
 
   static Param boolean(std::string name, bool fallback, std::string help);
@@ -37,6 +38,9 @@ struct Param {
                       std::string help);
   static Param numbers(std::string name, std::vector<double> fallback,
                        std::vector<std::size_t> lengths, double min, double max, std::string help);
+  static Param whole_numbers(std::string name, std::vector<double> fallback,
+                             std::vector<std::size_t> lengths, double min, double max,
+                             std::string help);
 
   /// "a whole number from 0 to 256", for messages.
   std::string expects() const;

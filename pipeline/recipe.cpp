@@ -128,6 +128,8 @@ void Recipe::load_file(const std::filesystem::path& file) {
         if (name == "op") continue;
         if (name == "id" && value.is_string()) {
           spec.id = *value.value<std::string>();
+          if (spec.id.empty())
+            throw UsageError(at + ": an empty id", "leave it out for the op's name");
         } else if (name == "enabled" && value.is_boolean()) {
           spec.enabled = *value.value<bool>();
         } else if (const Param* param = find(declared.params, name)) {
@@ -171,7 +173,11 @@ void Recipe::load_file(const std::filesystem::path& file) {
 }
 
 void Recipe::set(const std::string& text) {
-  if (text.starts_with("augment+=")) return append_op(augment_, text.substr(9));
+  if (text.starts_with("augment+=")) return append_op(augment_, "augment.", text.substr(9));
+  if (text.starts_with("eval.augment+=")) {
+    has_eval_augment_ = true;
+    return append_op(eval_augment_, "eval.augment.", text.substr(14));
+  }
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     throw UsageError(fmt::format("{} is not of the form key=value", text),
@@ -222,8 +228,9 @@ void Recipe::set_op(std::vector<OpSpec>& chain, const std::string& prefix, const
                                prefix, nearest(rest.substr(0, dot), ids), fmt::join(ids, ", ")));
 }
 
-void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& text) {
-  const std::string where = "augment+=" + text;
+void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& prefix,
+                       const std::string& text) {
+  const std::string where = prefix.substr(0, prefix.size() - 1) + "+=" + text;
   const auto at = text.rfind('@');
   const std::string body = text.substr(0, at);
   const auto brace = body.find('{');
@@ -259,10 +266,14 @@ void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& text) {
     const auto equals = part.find('=');
     if (equals == std::string::npos) throw UsageError(where + ": " + part + " is not name=value");
     if (part.substr(0, equals) == "id") {
-      inserted->id = unused_id(chain, part.substr(equals + 1));
+      const std::string id = part.substr(equals + 1);
+      if (id.empty() || id != unused_id(chain, id))
+        throw UsageError(where + ": an id must be new and not empty",
+                         "leave it out for " + inserted->id);
+      inserted->id = id;
     } else {
-      const std::string key = "augment." + inserted->id + "." + part.substr(0, equals);
-      set_op(chain, "augment.", key, part.substr(equals + 1));
+      const std::string key = prefix + inserted->id + "." + part.substr(0, equals);
+      set_op(chain, prefix, key, part.substr(equals + 1));
     }
   }
 }

@@ -42,7 +42,7 @@ class Recipe {
                      std::span<const std::string> overrides,
                      std::span<const std::filesystem::path> folders);
 
-  /// One key=value, or augment+=op{name=value,...}[@before:ID|@after:ID].
+  /// One key=value, or [eval.]augment+=op{name=value,...}[@before:ID|@after:ID].
   void set(const std::string& override_text);
 
   bool boolean(const std::string& key) const { return values_.boolean(key); }
@@ -66,7 +66,7 @@ class Recipe {
   void load_file(const std::filesystem::path& file);
   void set_op(std::vector<OpSpec>& chain, const std::string& prefix, const std::string& key,
               const std::string& text);
-  void append_op(std::vector<OpSpec>& chain, const std::string& text);
+  void append_op(std::vector<OpSpec>& chain, const std::string& prefix, const std::string& text);
   const OpDeclaration& declaration(const std::string& op, const std::string& where) const;
   [[noreturn]] void refuse_key(const std::string& key, const std::string& where) const;
 

@@ -12,6 +12,13 @@ namespace {
 
 constexpr int kRounds = 8;
 
+/// A window larger than the data set is the data set.
+Shuffle clamped(Shuffle shuffle, std::uint64_t count) {
+  if (shuffle.kind == Shuffle::Kind::window)
+    shuffle.window = std::min(shuffle.window, std::max<std::uint64_t>(1, count));
+  return shuffle;
+}
+
 std::uint64_t window_count(std::uint64_t count, const Shuffle& shuffle) {
   if (shuffle.kind != Shuffle::Kind::window) return count;
   return (count + shuffle.window - 1) / shuffle.window;
@@ -77,11 +84,11 @@ Shuffle Shuffle::parse(const std::string& text) {
 
 Sampler::Sampler(std::uint64_t count, Shuffle shuffle, std::uint64_t seed, std::uint32_t epoch)
     : count_(count),
-      shuffle_(shuffle),
+      shuffle_(clamped(shuffle, count)),
       key_(mix64(mix64(seed) ^ (std::uint64_t{epoch} + 1) * 0xD6E8FEB86659FD93)),
-      order_(window_count(count, shuffle), key_) {
+      order_(window_count(count, shuffle_), key_) {
   if (shuffle_.kind != Shuffle::Kind::window || count == 0) return;
-  const std::uint64_t windows = window_count(count, shuffle);
+  const std::uint64_t windows = window_count(count, shuffle_);
   missing_ = windows * shuffle_.window - count_;
   short_end_ = (order_.inverse(windows - 1) + 1) * shuffle_.window - missing_;
 }

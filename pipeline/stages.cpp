@@ -110,7 +110,10 @@ void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& reco
       transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image,
                       place_of(slot, place), *worker.transform);
     } catch (const Error& error) {
-      failure(worker.indices[i], place, slot, error.what());
+      note_error(
+          slot, place,
+          std::make_exception_ptr(Error(
+              error.exit(), reader_->name(worker.indices[i]) + ": " + error.what(), error.hint())));
     }
   }
   recorder.end(Stage::augment, count, count * transform_->output().bytes());

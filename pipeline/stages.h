@@ -56,6 +56,8 @@ class Stages {
 
   /// Carries out a run; ends early once `stop` is set. What fails is handled as on_error says.
   void work(const Run& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop);
+  /// Keeps the error of the earliest place, for next() to throw.
+  static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
   /// Closes the gaps that samples left out have made and counts what is there.
   void finish(Slot& slot) const;
 
@@ -75,7 +77,6 @@ class Stages {
   void encoded_sample(std::uint64_t index, std::int64_t place, Slot& slot, Worker& worker,
                       Recorder& recorder);
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const std::string& reason);
-  static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
   void leave_out(std::int64_t place, Slot& slot);
   std::byte* place_of(Slot& slot, std::int64_t place) const;
 

@@ -34,7 +34,7 @@ Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, Sp
       make_eval_loader_(std::move(make_eval_loader)),
       stop_(stop) {}
 
-TrainResult Trainer::run() {
+void Trainer::run() {
   result_ = {};
   result_.train_loss = std::numeric_limits<double>::quiet_NaN();
   const std::uint64_t steps_in_epoch = loader_.batches_per_epoch();
@@ -69,7 +69,6 @@ TrainResult Trainer::run() {
     observer_.epoch(record);
     if (result_.interrupted || enough) break;
   }
-  return result_;
 }
 
 bool Trainer::one_step(std::uint32_t epoch, std::uint64_t step_in_epoch) {
@@ -87,7 +86,8 @@ bool Trainer::one_step(std::uint32_t epoch, std::uint64_t step_in_epoch) {
   observer_.batch(batch);
   spans_.enter(Span::forward);
   plant(options_.delays.forward);
-  if (batch.count() > 0) strategy_.step(std::move(batch), spans_);
+  const bool stepped = batch.count() > 0;  // every sample of it may have failed
+  if (stepped) strategy_.step(std::move(batch), spans_);
   batch.release();
 
   spans_.enter(Span::log);
@@ -95,7 +95,7 @@ bool Trainer::one_step(std::uint32_t epoch, std::uint64_t step_in_epoch) {
   ++result_.steps;
   result_.images += static_cast<std::uint64_t>(open_.images);
   epoch_images_ += static_cast<std::uint64_t>(open_.images);
-  open_.loss = strategy_.last_loss();
+  if (stepped) open_.loss = strategy_.last_loss();
   if (open_.loss) last_loss_ = open_.loss;
   if (finished_) observer_.step(*finished_);
   finished_.reset();
@@ -125,6 +125,7 @@ void Trainer::abandon_step() {
 }
 
 void Trainer::close() {
+  if (open_.step > result_.steps) abandon_step();  // begun, and ended by an exception
   if (finished_) observer_.step(*finished_);
   finished_.reset();
   if (open_.step == 0) return;

@@ -45,8 +45,7 @@ class TrainObserver {
 
 struct TrainOptions {
   std::uint64_t epochs = 1;
-  std::uint64_t steps = 0;  ///< end after so many; 0: all
-  std::uint64_t log_every = 100;
+  std::uint64_t steps = 0;       ///< end after so many; 0: all
   std::uint64_t eval_every = 1;  ///< epochs; 0: only at the end
   struct Delays {                ///< seconds, planted in the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
@@ -70,7 +69,9 @@ class Trainer {
           TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
           const std::atomic<bool>& stop);
 
-  TrainResult run();
+  /// Throws what the loader, the strategy or the observer throws; result() and close() still hold.
+  void run();
+  const TrainResult& result() const { return result_; }
   /// Ends the last step's record at the clock's last change of spans. Call it when all work is
   /// done.
   void close();

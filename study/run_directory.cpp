@@ -72,6 +72,10 @@ void write_file(const fs::path& file, const std::string& text) {
   }
 }
 
+std::string to_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 fs::path new_run_path(const std::string& name) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -133,19 +137,19 @@ void RunDirectory::step(const StepRecord& record) {
 
 void RunDirectory::epoch(const nlohmann::ordered_json& line) {
   if (metrics_ == nullptr) metrics_ = open("metrics.jsonl");
-  write(metrics_, "metrics.jsonl", line.dump() + "\n", true);
+  write(metrics_, "metrics.jsonl", to_text(line) + "\n", true);
 }
 
 void RunDirectory::quarantine(const nlohmann::ordered_json& line) {
   const std::lock_guard lock(quarantining_);
   if (quarantine_ == nullptr) quarantine_ = open("quarantine.jsonl");
-  write(quarantine_, "quarantine.jsonl", line.dump() + "\n", true);
+  write(quarantine_, "quarantine.jsonl", to_text(line) + "\n", true);
 }
 
 void RunDirectory::summary(const nlohmann::ordered_json& summary) {
   if (steps_ != nullptr) write(steps_, "steps.csv", "", true);
   steps_.reset();
-  write_file(path_ / "summary.json", summary.dump(2) + "\n");
+  write_file(path_ / "summary.json", to_text(summary, 2) + "\n");
 }
 
 }  // namespace millrace

@@ -51,6 +51,9 @@ class RunDirectory {
   std::chrono::steady_clock::time_point flushed_;
 };
 
+/// JSON as text; bytes that are not UTF-8 (names of files) become U+FFFD instead of an exception.
+std::string to_text(const nlohmann::ordered_json& json, int indent = -1);
+
 /// runs/NAME-YYYYmmdd-HHMMSS, with -2, -3 ... where that is taken.
 std::filesystem::path new_run_path(const std::string& name);
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "study/run_directory.h"
 #include "tools/batch_hash.h"
 #include "tools/commands.h"
 #include "tools/console.h"
@@ -177,7 +178,7 @@ Exit bench(const Arguments& arguments) {
   if (hash != nullptr) json["batch_hash"] = hash->digest();
 
   if (verbosity().json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", to_text(json, 2));
     return Exit::done;
   }
   fmt::print("{}: {} images in {} batches, {} workers\n", recipe.name(),

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "pipeline/clock.h"
+#include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/data/make_digits.h"
@@ -32,13 +33,13 @@ Progress progress_to(ProgressLine& line, const char* what) {
 Exit report_made(const std::string& kind, const std::string& path, std::uint64_t train,
                  std::uint64_t test, double seconds, const std::string& next) {
   if (verbosity().json) {
-    fmt::print("{}\n", Json{{"command", "data make"},
-                            {"kind", kind},
-                            {"path", path},
-                            {"train", train},
-                            {"test", test},
-                            {"wall_s", seconds}}
-                           .dump(2));
+    fmt::print("{}\n", to_text(Json{{"command", "data make"},
+                                    {"kind", kind},
+                                    {"path", path},
+                                    {"train", train},
+                                    {"test", test},
+                                    {"wall_s", seconds}},
+                               2));
   } else {
     fmt::print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
                with_commas(static_cast<double>(train)), with_commas(static_cast<double>(test)),
@@ -100,7 +101,7 @@ Exit verify(VerifyOptions options) {
     json["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
 
   if (verbosity().json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", to_text(json, 2));
   } else {
     fmt::print("{}: {}\n", options.path,
                report.kind.empty() ? "no data set that is known" : report.kind);

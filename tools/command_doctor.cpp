@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "pipeline/buffer.h"
+#include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
@@ -126,7 +127,7 @@ Exit doctor(const std::string& folder) {
   const double tick = Clock::seconds_per_tick();
   json["clock_ns_a_tick"] = tick * 1e9;
   if (verbosity().json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", to_text(json, 2));
     return Exit::done;
   }
   std::vector<std::vector<std::string>> rows;

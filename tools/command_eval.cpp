@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "strategies/checkpoint.h"
+#include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
@@ -57,13 +58,13 @@ Exit evaluate(const Arguments& arguments) {
     document.update(json);
     document["confusion"] = evaluation->confusion;
     document["parameters_hash"] = strategy->parameters_hash();
-    fmt::print("{}\n", document.dump(2));
+    fmt::print("{}\n", to_text(document, 2));
     return Exit::done;
   }
   fmt::print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
              recipe.text("model.weights"), with_commas(static_cast<double>(evaluation->images)),
-             reader->info().split, reader->info().path, json["test_loss"].get<double>(),
-             100 * json["top1"].get<double>(), 100 * json["top5"].get<double>());
+             reader->info().split, reader->info().path, number_in(json, "test_loss"),
+             100 * number_in(json, "top1"), 100 * number_in(json, "top5"));
   std::vector<std::vector<std::string>> rows{{"class", "accuracy"}};
   for (const auto& [name, accuracy] : json["per_class"].items())
     rows.push_back(

@@ -158,9 +158,9 @@ Exit sweep(const Arguments& arguments) {
     for (const auto& figures : results[i]) cell["runs"].push_back(to_json(figures));
     json["cells"].push_back(std::move(cell));
   }
-  write_file(path / "sweep.json", json.dump(2) + "\n");
+  write_file(path / "sweep.json", to_text(json, 2) + "\n");
   if (verbosity().json) {
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", to_text(json, 2));
   } else {
     fmt::print("\n{}", to_table(rows));
     if (arguments.repeats > 1)

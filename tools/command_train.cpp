@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <memory>
 #include <optional>
 
@@ -77,10 +79,10 @@ class Recorder final : public TrainObserver {
                     100 * seconds.load / busy, seconds.update,
                     with_commas(static_cast<double>(record.images) / busy));
     if (line["train_loss"].is_number())
-      text += fmt::format("  loss {:.4f}", line["train_loss"].get<double>());
+      text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
     if (line.contains("top1"))
-      text += fmt::format("  test loss {:.4f}  top-1 {:.2f}%", line["test_loss"].get<double>(),
-                          100 * line["top1"].get<double>());
+      text += fmt::format("  test loss {:.4f}  top-1 {:.2f}%", number_in(line, "test_loss"),
+                          100 * number_in(line, "top1"));
     say(text);
   }
 
@@ -99,12 +101,41 @@ TrainOptions train_options(const Recipe& recipe) {
   TrainOptions options;
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
   options.steps = static_cast<std::uint64_t>(recipe.integer("train.steps"));
-  options.log_every = static_cast<std::uint64_t>(recipe.integer("train.log_every"));
   options.eval_every = static_cast<std::uint64_t>(recipe.integer("eval.every"));
   options.delays = {recipe.number("debug.next_ms") * 1e-3, recipe.number("debug.forward_ms") * 1e-3,
                     recipe.number("debug.evaluate_ms") * 1e-3,
                     recipe.number("debug.log_ms") * 1e-3};
   return options;
+}
+
+/// An evaluation that would not be one of the same task.
+void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec& sample,
+                      const SampleSpec& eval_sample) {
+  const auto& classes = train.info().classes;
+  const auto& others = eval.info().classes;
+  if (classes != others) {
+    const auto [one, other] =
+        std::mismatch(classes.begin(), classes.end(), others.begin(), others.end());
+    throw DataError(
+        fmt::format("{}: the {} and {} splits have different classes, first {} and {}",
+                    train.info().path, train.info().split, eval.info().split,
+                    one == classes.end() ? "none" : *one, other == others.end() ? "none" : *other),
+        "labels are places in the list of classes: it must be the same");
+  }
+  if (sample.size != eval_sample.size || sample.channels != eval_sample.channels)
+    throw UsageError(
+        fmt::format("training sees samples of {}x{}, evaluation would see {}x{}", sample.size.width,
+                    sample.size.height, eval_sample.size.width, eval_sample.size.height),
+        "give evaluation a chain of its own: [[eval.augment]], or "
+        "eval.augment+=random_crop{size=...}");
+}
+
+void print_result(const nlohmann::ordered_json& summary, const std::filesystem::path& directory) {
+  if (verbosity().json) {
+    fmt::print("{}\n", to_text(summary, 2));
+  } else {
+    fmt::print("{}records: {}\n", closing_table(summary), directory.string());
+  }
 }
 
 Exit train(const Arguments& arguments, const ProgramStart& start) {
@@ -115,17 +146,16 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   LoaderOptions options = loader_options(recipe);
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
 
-  // The data of the evaluation is opened now, so that what is wrong with it shows before the
-  // training.
+  // All that can be refused is refused now, before the training and before a folder is touched.
+  check_batch(options, reader->info());
   std::shared_ptr<const Reader> eval_reader;
   std::shared_ptr<const Plan> eval_plan;
   if (!is_simulated(recipe)) {
-    eval_reader = open_data(recipe, recipe.text("eval.split"));
+    eval_reader = open_data(recipe, recipe.text("eval.split"), reader->info().classes.size());
     eval_plan = make_plan(recipe, recipe.eval_augment(), *eval_reader);
+    check_evaluation(*reader, *eval_reader, plan->output(), eval_plan->output());
   }
   const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output());
-
-  check_batch(options, reader->info());  // all that can be refused is, before a folder is touched
 
   RunDirectory directory(
       arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run),
@@ -134,13 +164,19 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
                     directory.moved_aside().string()));
   options.stop = &interrupted();
-  options.quarantine = [&](const Failure& failure) {
-    directory.quarantine({{"sample", failure.sample},
-                          {"epoch", failure.epoch + 1},
-                          {"position", failure.position},
-                          {"path", failure.name},
-                          {"reason", failure.reason}});
+  std::atomic<std::uint64_t> failed{0};
+  const auto quarantine_of = [&](const std::string& split) {
+    return [&directory, &failed, split](const Failure& failure) {
+      failed.fetch_add(1);
+      directory.quarantine({{"split", split},
+                            {"sample", failure.sample},
+                            {"epoch", failure.epoch + 1},
+                            {"position", failure.position},
+                            {"path", failure.name},
+                            {"reason", failure.reason}});
+    };
   };
+  options.quarantine = quarantine_of(reader->info().split);
   Loader loader(reader, plan, options);
   say(fmt::format("{}: {} {} samples, batch {}, {} workers, {} on {}; records in {}", recipe.name(),
                   with_commas(static_cast<double>(reader->info().count)), reader->info().split,
@@ -153,20 +189,28 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     if (eval_reader == nullptr) return nullptr;
     LoaderOptions eval_options = eval_loader_options(recipe, *eval_reader);
     eval_options.stop = &interrupted();
-    eval_options.quarantine = options.quarantine;
+    eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
   Trainer trainer(loader, *strategy, recorder, spans, train_options(recipe), make_eval_loader,
                   interrupted());
-  const TrainResult result = trainer.run();
-
   const bool has_model = strategy->parameter_count() > 0;
-  if (has_model && result.steps > 0) {
-    spans.enter(Span::checkpoint);
-    write_checkpoint(directory.path(), result.steps, [&](const std::filesystem::path& folder) {
-      strategy->save(folder / "model.safetensors");
-    });
+  std::exception_ptr failure;  // the records are written all the same
+  std::string reason;
+  try {
+    trainer.run();
+    if (has_model && trainer.result().steps > 0) {
+      spans.enter(Span::checkpoint);
+      write_checkpoint(directory.path(), trainer.result().steps,
+                       [&](const std::filesystem::path& folder) {
+                         strategy->save(folder / "model.safetensors");
+                       });
+    }
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    reason = error.what();
   }
+  const TrainResult& result = trainer.result();
 
   spans.enter(Span::teardown);
   TrainFacts facts{recipe,
@@ -175,6 +219,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    strategy->parameter_count(),
                    threads_of(recipe),
                    loader.stats(),
+                   failed.load(),
                    has_model ? strategy->parameters_hash() : "",
                    recorder.digest(),
                    strategy->peak_device_bytes(),
@@ -183,18 +228,20 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   spans.enter(Span::teardown);  // the last look at the clock: all records end here
   facts.wall_s = static_cast<double>(Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
-  trainer.close();
-  const auto summary = summary_of(facts, result);
-  directory.summary(summary);
-  if (verbosity().json) {
-    fmt::print("{}\n", summary.dump(2));
-  } else {
-    fmt::print("{}records: {}\n", closing_table(summary), directory.path().string());
+  try {
+    trainer.close();
+    auto summary_json = summary_of(facts, result);
+    if (failure) summary_json["error"] = reason;
+    directory.summary(summary_json);
+    if (!failure) print_result(summary_json, directory.path());
+  } catch (const Error&) {
+    if (!failure) throw;  // else the first error is the one to tell
   }
+  if (failure) std::rethrow_exception(failure);
   if (result.interrupted)
     throw Error(Exit::interrupted,
-                fmt::format("interrupted in step {}: the records up to there are in {}",
-                            result.steps + 1, directory.path().string()),
+                fmt::format("interrupted after step {}: the records up to there are in {}",
+                            result.steps, directory.path().string()),
                 has_model && result.steps > 0 ? "the weights are in its checkpoints/last" : "");
   return Exit::done;
 }

@@ -39,12 +39,14 @@ Recipe load_recipe(const std::vector<std::string>& arguments) {
   return Recipe::load(op_declarations(), recipe, overrides, recipe_folders());
 }
 
-std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split) {
+std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
+                                        std::size_t classes) {
   DataOptions options;
   options.reader = recipe.text("data.reader");
   options.path = recipe.text("data.path");
   options.split = split;
-  options.classes = static_cast<int>(recipe.integer("model.classes"));
+  options.classes =
+      classes > 0 ? static_cast<int>(classes) : static_cast<int>(recipe.integer("model.classes"));
   if (options.path.empty())
     throw UsageError(
         "data.path is not set",
@@ -55,7 +57,7 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
 std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
                                       const Reader& reader) {
   const DatasetInfo& info = reader.info();
-  Source source{info.size, info.channels, info.encoded};
+  Source source{info.size, info.channels};
   if (info.encoded) {  // the first image stands for all; one that leads elsewhere is refused
     Buffer bytes;
     DecodeScratch decode;
@@ -105,6 +107,8 @@ LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader) {
   LoaderOptions options = loader_options(recipe);
   options.batch =
       std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
+  // Another sample in a failed one's place would be counted twice.
+  if (options.on_error == OnError::replace) options.on_error = OnError::skip;
   options.shuffle = {Shuffle::Kind::none, 0};
   options.drop_last = false;
   options.epochs = 1;

@@ -15,8 +15,10 @@ namespace millrace {
 /// Splits "[RECIPE] [key=value ...]" and loads it.
 Recipe load_recipe(const std::vector<std::string>& arguments);
 
-/// Opens the data set's `split` as [data] says; `batch` samples must be there.
-std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split);
+/// Opens the data set's `split` as [data] says. Labels must lie below `classes`, or, where that is
+/// 0, below model.classes.
+std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
+                                        std::size_t classes = 0);
 
 /// Compiles a chain for what `reader` delivers and what [output] asks for.
 std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,

@@ -36,6 +36,10 @@ double part(std::uint64_t count, std::uint64_t of) {
 
 }  // namespace
 
+double number_in(const Json& json, const char* key) {
+  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
+}
+
 double top1_of(const Evaluation& evaluation) {
   return part(correct_in(evaluation), evaluation.images);
 }
@@ -119,7 +123,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["epochs"] = result.epochs;
   s["steps"] = result.steps;
   s["images"] = result.images;
-  s["failed"] = facts.loader.failed;
+  s["failed"] = facts.failed;
   s["interrupted"] = result.interrupted;
   s["resumed_from_step"] = 0;
   s["wall_s"] = facts.wall_s;
@@ -179,9 +183,9 @@ std::string closing_table(const Json& s) {
     text +=
         fmt::format("{} samples failed: see quarantine.jsonl\n", s["failed"].get<std::uint64_t>());
   if (s["top1"].is_number()) {
-    text += fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n",
-                        s["test_loss"].get<double>(), 100 * s["top1"].get<double>(),
-                        100 * s["top5"].get<double>());
+    text +=
+        fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n", number_in(s, "test_loss"),
+                    100 * number_in(s, "top1"), 100 * number_in(s, "top5"));
     std::string line = "per class:";
     for (const auto& [name, accuracy] : s["per_class"].items())
       line += accuracy.is_number() ? fmt::format(" {} {:.1f}%", name, 100 * accuracy.get<double>())

@@ -19,6 +19,7 @@ struct TrainFacts {
   std::uint64_t parameters = 0;
   int threads = 0;
   LoaderStats loader;
+  std::uint64_t failed = 0;  ///< samples, of training and evaluation
   std::string parameters_hash;
   std::string batch_hash;  ///< empty without --hash
   std::uint64_t peak_device_bytes = 0;
@@ -34,6 +35,8 @@ std::string closing_table(const nlohmann::ordered_json& summary);
 /// Loss, top-1, top-5, per-class accuracy of an evaluation.
 nlohmann::ordered_json to_json(const Evaluation& evaluation,
                                const std::vector<std::string>& classes);
+/// A figure, or NaN where the JSON says null: what a diverged model leaves.
+double number_in(const nlohmann::ordered_json& json, const char* key);
 double top1_of(const Evaluation& evaluation);
 /// Most memory that the process has held so far.
 std::uint64_t peak_rss_bytes();

@@ -40,8 +40,7 @@ using Numbers = std::vector<double>;
 std::vector<std::uint8_t> run_u8(const std::vector<OpSpec>& chain, const ImageView& image,
                                  Resample resample, const SampleKey& key,
                                  Layout layout = Layout::hwc) {
-  const Plan plan(chain, {image.size(), image.channels, false}, {DType::u8, layout, {0}, {1}},
-                  resample);
+  const Plan plan(chain, {image.size(), image.channels}, {DType::u8, layout, {0}, {1}}, resample);
   std::vector<std::uint8_t> out(plan.output().bytes());
   const auto scratch = plan.make_scratch();
   plan.run(key, image, reinterpret_cast<std::byte*>(out.data()), *scratch);
@@ -212,6 +211,34 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
   EXPECT_EQ(far, 0u) << "of " << all;
 }
 
+TEST(Plan, ExtremeParametersShowFill) {
+  // The far ends of what random_affine and random_crop take: nothing overflows (the sanitizers
+  // look), and what is moved far away shows the fill.
+  const auto pixels = noise({28, 28}, 1, 1);
+  const ImageView image = interleaved(pixels.data(), {28, 28}, 1);
+  for (const char* interpolation : {"nearest", "bilinear"}) {
+    const auto far = spec("random_affine", {{"degrees", Numbers{30, 30}},
+                                            {"scale", Numbers{0.01}},
+                                            {"shear", Numbers{89, 89, 89, 89}},
+                                            {"center", Numbers{65535, 65535}},
+                                            {"fill", Numbers{7}},
+                                            {"interpolation", std::string(interpolation)}});
+    std::vector<OpSpec> chain{far};
+    for (const char* id : {"a", "b", "c", "d"})
+      chain.push_back(
+          spec("random_crop",
+               {{"size", Numbers{28}}, {"padding", Numbers{65535}}, {"fill", Numbers{7}}}, id));
+    chain.push_back(spec("random_affine",
+                         {{"degrees", Numbers{15}},
+                          {"fill", Numbers{7}},
+                          {"interpolation", std::string(interpolation)}},
+                         "again"));
+    for (std::uint64_t sample = 0; sample < 5; ++sample)
+      for (const std::uint8_t level : run_u8(chain, image, Resample::once, {1, 1, sample}))
+        ASSERT_EQ(level, 7);
+  }
+}
+
 TEST(Plan, NothingOutsideTheImageIsRead) {
   // The picture in the middle of a larger buffer of another level: no such level may come out.
   const Size size{13, 11};
@@ -247,8 +274,8 @@ TEST(Plan, DisablingAnOpLeavesTheOthersDrawsAlone) {
 TEST(Plan, FloatsAreTheNormalisedLevels) {
   const auto pixels = noise({6, 5}, 3, 11);
   const ImageView image = interleaved(pixels.data(), {6, 5}, 3);
-  const Plan plan({}, {{6, 5}, 3, false},
-                  {DType::f32, Layout::chw, {0.4, 0.5, 0.6}, {0.2, 0.25, 0.3}}, Resample::once);
+  const Plan plan({}, {{6, 5}, 3}, {DType::f32, Layout::chw, {0.4, 0.5, 0.6}, {0.2, 0.25, 0.3}},
+                  Resample::once);
   std::vector<float> out(plan.output().elements());
   const auto scratch = plan.make_scratch();
   plan.run({}, image, reinterpret_cast<std::byte*>(out.data()), *scratch);
@@ -261,19 +288,23 @@ TEST(Plan, FloatsAreTheNormalisedLevels) {
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {
-  EXPECT_THROW(Plan({spec("random_crop", {{"size", Numbers{40}}})}, {{28, 28}, 1, false}, {},
-                    Resample::once),
-               UsageError);
-  EXPECT_THROW(Plan({}, {{28, 28}, 1, false}, {DType::f32, Layout::chw, {0.1, 0.2, 0.3}, {1}},
-                    Resample::once),
-               UsageError);
+  EXPECT_THROW(
+      Plan({spec("random_crop", {{"size", Numbers{40}}})}, {{28, 28}, 1}, {}, Resample::once),
+      UsageError);
+  EXPECT_THROW(
+      Plan({}, {{28, 28}, 1}, {DType::f32, Layout::chw, {0.1, 0.2, 0.3}, {1}}, Resample::once),
+      UsageError);
   const auto pixels = noise({9, 9}, 1, 1);
-  const Plan plan({}, {{8, 8}, 1, true}, {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const Plan plan({}, {{8, 8}, 1}, {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   std::vector<std::byte> out(1000);
   const auto scratch = plan.make_scratch();
   EXPECT_THROW(plan.run({}, interleaved(pixels.data(), {9, 9}, 1), out.data(), *scratch),
                UsageError);
   EXPECT_THROW(make_op(spec("random_affine", {{"scale", Numbers{2, 1}}})), UsageError);
+  for (const auto& declared : op_declarations())
+    if (declared.name == "random_crop") {
+      EXPECT_THROW(parse_value(declared.params[0], "7.9", "test"), UsageError);
+    }
 }
 
 TEST(Plan, PadIfNeededCentresWhatIsSmall) {

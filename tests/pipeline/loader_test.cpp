@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -59,7 +60,7 @@ std::shared_ptr<const Plan> plan_of(const Reader& reader, bool augmented = false
       chain.push_back(spec);
     }
   }
-  return std::make_shared<Plan>(chain, Source{reader.info().size, 1, false},
+  return std::make_shared<Plan>(chain, Source{reader.info().size, 1},
                                 OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
 }
 
@@ -206,6 +207,31 @@ TEST(Loader, HoldingEverySlotIsAnError) {
   }
 }
 
+TEST(Loader, AnOldBatchThatIsKeptIsAnErrorOnceItsSlotIsNeeded) {
+  const auto reader = std::make_shared<Numbered>(200);
+  for (const int workers : {0, 1}) {
+    LoaderOptions options = options_of(workers);
+    options.prefetch = 2;
+    Loader loader(reader, plan_of(*reader), options);
+    const Batch kept = loader.next();
+    const int slots = workers == 0 ? 2 : 3;
+    for (int i = 1; i < slots; ++i) EXPECT_TRUE(loader.next());
+    EXPECT_THROW(loader.next(), RunError);
+  }
+}
+
+TEST(Loader, TwoLoadersHaveTheirWorkersEach) {
+  const auto idle = std::make_shared<Numbered>(64);
+  Loader other(idle, plan_of(*idle), options_of(1));
+  ASSERT_TRUE(other.next());
+  const auto reader = std::make_shared<Meeting>(64, 4);
+  LoaderOptions options = options_of(4, 4);
+  options.grain = 1;
+  take_all(reader, options);
+  EXPECT_TRUE(reader->met());
+  EXPECT_EQ(reader->threads(), 4u);
+}
+
 TEST(Loader, BatchesMayComeBackInAnyOrderAndFromOtherThreads) {
   const auto reader = std::make_shared<Numbered>(200);
   LoaderOptions options = options_of(2);
@@ -302,7 +328,7 @@ Taken take_damaged(OnError on_error, int workers, std::vector<std::uint64_t>* fa
     if (failures != nullptr) failures->push_back(failure.sample);
   };
   const auto plan =
-      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3, true},
+      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3},
                              OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   Loader loader(reader, plan, options);
   Taken taken;
@@ -343,6 +369,33 @@ TEST(Loader, FailNamesTheFirstSampleOfTheOrder) {
   EXPECT_EQ(messages[0], messages[1]);
   EXPECT_NE(messages[0].find("cannot be read"), std::string::npos);
   EXPECT_NE(messages[0].find("image "), std::string::npos);
+}
+
+TEST(Loader, WhateverAWorkerThrowsComesOutOfNext) {
+  for (const int workers : {0, 2}) {
+    const auto reader = std::make_shared<Damaged>(40);
+    LoaderOptions options = options_of(workers);
+    options.on_error = OnError::skip;
+    options.quarantine = [](const Failure&) { throw std::bad_alloc(); };
+    const auto plan =
+        std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3},
+                               OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+    Loader loader(reader, plan, options);
+    EXPECT_THROW(
+        {
+          while (loader.next()) {
+          }
+        },
+        std::bad_alloc)
+        << workers << " workers";
+  }
+}
+
+TEST(Loader, StartingBehindTheEndIsRefused) {
+  const auto reader = std::make_shared<Numbered>(100);
+  LoaderOptions options = options_of(1);
+  options.first_batch = 13;
+  EXPECT_THROW(Loader(reader, plan_of(*reader), options), UsageError);
 }
 
 TEST(Loader, ABatchLargerThanTheSetIsRefused) {

@@ -82,6 +82,11 @@ TEST(Sampler, WindowsStayTogetherWhereverTheShortOneLands) {
   EXPECT_NE(order(64, "window:16", 1), order(64, "window:16", 2));
 }
 
+TEST(Sampler, AWindowLargerThanTheSetIsTheSet) {
+  EXPECT_TRUE(is_permutation_of_all(order(100, "window:18446744073709551615")));
+  EXPECT_TRUE(is_permutation_of_all(order(100, "window:101")));
+}
+
 TEST(Shuffle, RefusesWhatItDoesNotKnow) {
   for (const char* text : {"", "globl", "window", "window:", "window:0", "window:x", "window:-3"})
     EXPECT_THROW(Shuffle::parse(text), UsageError) << text;

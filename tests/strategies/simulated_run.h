@@ -51,7 +51,7 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   static const std::atomic<bool> never{false};
   Outcome outcome;
   const auto reader = std::make_shared<Gray>(count);
-  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1, false},
+  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
                                            OutputOptions{}, Resample::once);
   LoaderOptions loader_options;
   loader_options.workers = 1;
@@ -64,7 +64,8 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   Trainer trainer(
       loader, *strategy, outcome.recorded, spans, options, [] { return nullptr; },
       stop != nullptr ? *stop : never);
-  outcome.result = trainer.run();
+  trainer.run();
+  outcome.result = trainer.result();
   spans.enter(Span::teardown);
   outcome.wall = static_cast<double>(Clock::steady_ns() - begin) * 1e-9;
   trainer.close();

@@ -1,0 +1,41 @@
+// How many threads TBB may run: with its defaults an arena of n gets no more than the machine's
+// cores, and a second loader's limit would hold for the first as well.
+#pragma once
+
+#include <oneapi/tbb/global_control.h>
+
+#include <memory>
+#include <mutex>
+
+namespace millrace {
+
+/// Asks for `workers` threads more, process-wide, for as long as it lives.
+class Parallelism {
+ public:
+  explicit Parallelism(int workers) : workers_(workers) { change(workers_); }
+  ~Parallelism() { change(-workers_); }
+  Parallelism(const Parallelism&) = delete;
+  Parallelism& operator=(const Parallelism&) = delete;
+
+ private:
+  struct Limit {
+    std::mutex mutex;
+    int workers = 0;  ///< of all loaders together
+    std::unique_ptr<oneapi::tbb::global_control> control;
+  };
+
+  static void change(int by) {
+    static auto* limit = new Limit;  // outlives every thread
+    const std::lock_guard lock(limit->mutex);
+    limit->workers += by;
+    limit->control.reset();  // of several, TBB keeps to the smallest
+    if (limit->workers == 0) return;
+    limit->control = std::make_unique<oneapi::tbb::global_control>(
+        oneapi::tbb::global_control::max_allowed_parallelism,
+        static_cast<std::size_t>(limit->workers) + 1);
+  }
+
+  int workers_;
+};
+
+}  // namespace millrace
