@@ -151,7 +151,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   if (options_.first_batch >= end_)
     throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
                                  options_.first_batch, end_, options_.epochs),
-                     fmt::format("batches are counted from 0 to {}", end_ - 1));
+                     fmt::format("bench.first_batch counts them from 0 to {}", end_ - 1));
   issued_ = freed_ = options_.first_batch;
   consumed_ = options_.first_batch;
   for (Slot& slot : slots_) {

@@ -112,15 +112,17 @@ void RunDirectory::write(File& file, const char* name, const std::string& text, 
   if (!good) cannot_write(path_ / name, errno);
 }
 
+void RunDirectory::open_steps() {
+  if (steps_ != nullptr) return;
+  steps_ = open("steps.csv");
+  std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
+  // The optimiser's span shares its name with the step's number: two columns must not.
+  for (const auto name : kSpanNames) header += fmt::format(",{}", name == "step" ? "step_s" : name);
+  write(steps_, "steps.csv", header + "\n", false);
+}
+
 void RunDirectory::step(const StepRecord& record) {
-  if (steps_ == nullptr) {
-    steps_ = open("steps.csv");
-    std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
-    // The optimiser's span shares its name with the step's number: two columns must not.
-    for (const auto name : kSpanNames)
-      header += fmt::format(",{}", name == "step" ? "step_s" : name);
-    write(steps_, "steps.csv", header + "\n", false);
-  }
+  open_steps();
   const SpanSeconds seconds(record.ticks);
   fmt::memory_buffer row;
   auto out = std::back_inserter(row);
@@ -147,7 +149,8 @@ void RunDirectory::quarantine(const nlohmann::ordered_json& line) {
 }
 
 void RunDirectory::summary(const nlohmann::ordered_json& summary) {
-  if (steps_ != nullptr) write(steps_, "steps.csv", "", true);
+  open_steps();  // a run without a step has a table without a row
+  write(steps_, "steps.csv", "", true);
   steps_.reset();
   write_file(path_ / "summary.json", to_text(summary, 2) + "\n");
 }

@@ -40,6 +40,7 @@ class RunDirectory {
   using File = std::unique_ptr<std::FILE, Close>;
 
   File open(const char* name) const;
+  void open_steps();
   void write(File& file, const char* name, const std::string& text, bool flush);
 
   std::filesystem::path path_;

@@ -32,6 +32,35 @@ TEST_F(Training, LearnsWhatCanBeLearnt) {
   EXPECT_NEAR(mean, s["top1"].get<double>(), 1e-9);  // 6 test images a class
 }
 
+TEST_F(Training, ADivergedModelStillLeavesItsRecords) {
+  const Result result = run(training("run", {"train.lr=1e9"}));
+  ASSERT_TRUE(succeeded(result));
+  const Json s = summary("run");
+  EXPECT_TRUE(s["train_loss"].is_null());
+  EXPECT_TRUE(s["top1"].is_number());
+  EXPECT_TRUE(succeeded(run({"eval", in("run").string()})));
+}
+
+TEST_F(Training, EvaluationMustSeeSamplesOfTheSameSize) {
+  const Arguments crop{"augment+=random_crop{size=24}"};
+  EXPECT_TRUE(refused(run(training("run", crop)), 2, {"24x24", "28x28", "eval.augment+="}));
+  EXPECT_FALSE(fs::exists(in("run")));
+  EXPECT_TRUE(
+      succeeded(run(training("run", crop + Arguments{"eval.augment+=random_crop{size=24}"}))));
+}
+
+TEST_F(Training, TheSplitsMustHaveTheSameClasses) {
+  write_photos(in("photos"), 4);
+  fs::create_directories(in("photos") / "test");
+  for (const char* name : {"bee", "cat"})
+    fs::copy(in("photos") / "train" / name, in("photos") / "test" / name);
+  const Result result =
+      run({"train", "data.reader=folder", "data.path=" + in("photos").string(), "loader.batch=4",
+           "model.name=lenet5_cifar", "--run", in("run").string()});
+  EXPECT_TRUE(refused(result, 3, {"ape", "bee", "classes"}));
+  EXPECT_FALSE(fs::exists(in("run")));
+}
+
 TEST_F(Training, EvalRepeatsTheRunsOwnEvaluation) {
   ASSERT_TRUE(succeeded(run(training("run", {"train.epochs=2"}))));
   const Json s = summary("run");
