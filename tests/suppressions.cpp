@@ -20,6 +20,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:^tbb::detail::d1::successor_cache<\n"
          "race:^tbb::detail::d1::predecessor_cache<\n"
          "race:^tbb::detail::d1::node_cache<\n"
+         "race:^tbb::detail::d1::submit\n"
+         "race:^tbb::detail::d1::graph::~graph\n"
          // TBB's list of observers, freed by the last thread that has seen it.
          "race:^tbb::detail::r1::observe\n"
          // What libtbb.so itself calls: it frees and compares its own memory in other threads.
