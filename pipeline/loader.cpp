@@ -318,16 +318,15 @@ LoaderStats LoaderCore::stats() const {
   const double rate = Clock::seconds_per_tick();
   double stages_cpu = 0;
   for (const Worker& worker : workers_) {
-    const std::lock_guard lock(const_cast<Worker&>(worker).reading);
     // CPU seconds a second of wall, from the runs that took both.
-    const double share = worker.sampled_ticks > 0
-                             ? static_cast<double>(worker.sampled_cpu_ns) * 1e-9 /
-                                   (static_cast<double>(worker.sampled_ticks) * rate)
+    const double share = worker.sampled_ticks.get() > 0
+                             ? static_cast<double>(worker.sampled_cpu_ns.get()) * 1e-9 /
+                                   (static_cast<double>(worker.sampled_ticks.get()) * rate)
                              : 1;
     for (std::size_t i = 0; i < kStageCount; ++i) {
-      const double wall = static_cast<double>(worker.records[i].ticks) * rate;
-      totals[i]->calls += worker.records[i].calls;
-      totals[i]->bytes += worker.records[i].bytes;
+      const double wall = static_cast<double>(worker.records[i].ticks.get()) * rate;
+      totals[i]->calls += worker.records[i].calls.get();
+      totals[i]->bytes += worker.records[i].bytes.get();
       totals[i]->wall_s += wall;
       totals[i]->cpu_s += wall * std::min(1.0, share);
       stages_cpu += wall * std::min(1.0, share);

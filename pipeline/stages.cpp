@@ -26,11 +26,10 @@ struct Stages::Recorder {
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder() {
     if (!on) return;
-    const std::lock_guard lock(worker.reading);
     for (std::size_t i = 0; i < kStageCount; ++i) {
-      worker.records[i].calls += records[i].calls;
-      worker.records[i].ticks += records[i].ticks;
-      worker.records[i].bytes += records[i].bytes;
+      worker.records[i].calls += sums[i].calls;
+      worker.records[i].ticks += sums[i].ticks;
+      worker.records[i].bytes += sums[i].bytes;
     }
     ++worker.runs;
     if (!sampled) return;
@@ -41,10 +40,10 @@ struct Stages::Recorder {
   void end(Stage stage, std::uint64_t calls, std::uint64_t bytes) {
     if (!on) return;
     const Clock::Ticks now = Clock::now();
-    StageRecord& record = records[static_cast<std::size_t>(stage)];
-    record.ticks += now - last;
-    record.calls += calls;
-    record.bytes += bytes;
+    Sum& sum = sums[static_cast<std::size_t>(stage)];
+    sum.ticks += now - last;
+    sum.calls += calls;
+    sum.bytes += bytes;
     last = now;
   }
 
@@ -54,7 +53,12 @@ struct Stages::Recorder {
   std::int64_t cpu = 0;
   Clock::Ticks begin = 0;
   Clock::Ticks last = 0;
-  StageRecord records[kStageCount];
+  struct Sum {
+    std::uint64_t calls = 0;
+    Clock::Ticks ticks = 0;
+    std::uint64_t bytes = 0;
+  };
+  Sum sums[kStageCount];
 };
 
 Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,

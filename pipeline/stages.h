@@ -25,11 +25,22 @@ struct Run {
   std::int64_t count = 0;
 };
 
+/// A count with one writer at a time that others may read: no lock, no locked instruction.
+template <class Number>
+class Counter {
+ public:
+  void operator+=(Number more) { value_.store(get() + more, std::memory_order_relaxed); }
+  Number get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<Number> value_{0};
+};
+
 /// One stage's records of one worker.
 struct StageRecord {
-  std::uint64_t calls = 0;
-  Clock::Ticks ticks = 0;
-  std::uint64_t bytes = 0;
+  Counter<std::uint64_t> calls;
+  Counter<Clock::Ticks> ticks;
+  Counter<std::uint64_t> bytes;
 };
 
 /// A worker's memory and records, leased for the length of a run (never thread_local: a thread may
@@ -42,11 +53,10 @@ struct alignas(64) Worker {
   std::vector<std::uint64_t> indices;
 
   std::atomic<bool> leased{false};
-  std::mutex reading;  ///< the records, against stats(); held for a few additions a run
   StageRecord records[kStageCount];
   std::uint64_t runs = 0;
-  Clock::Ticks sampled_ticks = 0;  ///< of the runs whose CPU time was taken as well
-  std::int64_t sampled_cpu_ns = 0;
+  Counter<Clock::Ticks> sampled_ticks;  ///< of the runs whose CPU time was taken as well
+  Counter<std::int64_t> sampled_cpu_ns;
 };
 
 class Stages {
