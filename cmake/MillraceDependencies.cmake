@@ -6,7 +6,6 @@ find_package(fmt REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo's
 find_package(ZLIB REQUIRED)
-pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 # OpenCV by its parts: Debian's full development package draws in a desktop.
@@ -23,6 +22,7 @@ if(MILLRACE_TORCH)
 endif()
 if(MILLRACE_TESTS)
   find_package(GTest REQUIRED)
+  pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
 endif()
 if(MILLRACE_BENCH)
   find_package(benchmark REQUIRED)

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "models/atomic_file.h"
+#include "pipeline/atomic_file.h"
 #include "pipeline/error.h"
 
 namespace millrace::safetensors {

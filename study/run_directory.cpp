@@ -1,15 +1,15 @@
 #include "study/run_directory.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "pipeline/atomic_file.h"
 #include "pipeline/error.h"
 
 namespace millrace {
@@ -49,27 +49,9 @@ fs::path move_aside(const fs::path& path) {
 }  // namespace
 
 void write_file(const fs::path& file, const std::string& text) {
-  fs::path temporary = file;
-  temporary += ".tmp";
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) cannot_write(file, errno);
-  std::size_t done = 0;
-  int error = 0;
-  while (error == 0 && done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0) {
-      if (errno != EINTR) error = errno;
-    } else {
-      done += static_cast<std::size_t>(n);
-    }
-  }
-  if (error == 0 && fsync(fd) != 0) error = errno;
-  ::close(fd);
-  if (error == 0 && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    cannot_write(file, error);
-  }
+  AtomicFile whole(file);
+  whole.write(std::as_bytes(std::span(text)));
+  whole.commit();
 }
 
 std::string to_text(const nlohmann::ordered_json& json, int indent) {

@@ -13,23 +13,14 @@ namespace millrace {
 namespace {
 
 using test::Bytes;
+using test::bytes_of;
 using test::cut;
 using test::expect_data_error;
 using test::gzip;
 using test::idx_images;
 using test::idx_labels;
+using test::open;
 using test::TempFolder;
-
-std::unique_ptr<Reader> open(const TempFolder& folder, const std::string& reader,
-                             const std::string& split = "train", int classes = 0) {
-  return open_reader({reader, folder.path(), split, classes});
-}
-
-Bytes bytes_of(const Reader& reader, std::uint64_t index) {
-  Buffer scratch;
-  const Sample sample = reader.read(index, scratch);
-  return {sample.bytes.begin(), sample.bytes.end()};
-}
 
 const std::string kImages = "train-images-idx3-ubyte";
 const std::string kLabels = "train-labels-idx1-ubyte";

@@ -11,20 +11,11 @@ namespace {
 
 namespace fs = test::fs;
 using test::Bytes;
+using test::bytes_of;
 using test::cut;
 using test::expect_data_error;
+using test::open;
 using test::TempFolder;
-
-std::unique_ptr<Reader> open(const TempFolder& folder, const std::string& reader,
-                             const std::string& split = "train", int classes = 0) {
-  return open_reader({reader, folder.path(), split, classes});
-}
-
-Bytes bytes_of(const Reader& reader, std::uint64_t index) {
-  Buffer scratch;
-  const Sample sample = reader.read(index, scratch);
-  return {sample.bytes.begin(), sample.bytes.end()};
-}
 
 TEST(OpenReader, RefusesUnknownReaderWithTheNearestName) {
   try {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "pipeline/error.h"
+#include "pipeline/reader.h"
 
 namespace millrace::test {
 
@@ -120,6 +121,19 @@ void expect_error(Exit exit, std::initializer_list<std::string> parts, const Cal
 template <class Call>
 void expect_data_error(std::initializer_list<std::string> parts, const Call& call) {
   expect_error(Exit::data, parts, call);
+}
+
+/// A reader of what lies in `folder`.
+inline std::unique_ptr<Reader> open(const TempFolder& folder, const std::string& reader,
+                                    const std::string& split = "train", int classes = 0) {
+  return open_reader({reader, folder.path(), split, classes});
+}
+
+/// A copy of one sample's bytes.
+inline Bytes bytes_of(const Reader& reader, std::uint64_t index) {
+  Buffer scratch;
+  const Sample sample = reader.read(index, scratch);
+  return {sample.bytes.begin(), sample.bytes.end()};
 }
 
 }  // namespace millrace::test

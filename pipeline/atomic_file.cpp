@@ -1,5 +1,5 @@
 // POSIX calls behind AtomicFile.
-#include "models/atomic_file.h"
+#include "pipeline/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
