@@ -35,6 +35,8 @@ IndexMove composed(const IndexMove& before, const IndexMove& next) {
   return {before.scale * next.scale, before.scale * next.offset + before.offset};
 }
 
+Fill fill_of(const Warp& warp) { return {warp.fill[0], warp.fill[1], warp.fill[2], warp.fill[3]}; }
+
 Rect whole(Size size) { return {0, 0, size.width, size.height}; }
 
 }  // namespace
@@ -55,12 +57,12 @@ bool Pass::add(const Warp& warp) {
     if (std::max({-r.x0, -r.y0, r.x1, r.y1}) >= kFar) return false;
   }
   if (std::max(std::abs(move_x.offset), std::abs(move_y.offset)) >= kFar) return false;
-  if (warp.filter == Filter::none) return add_move(warp);
+  if (warp.interpolation == MILLRACE_INDEX) return add_move(warp);
   if (filter != Filter::none || inner.full()) return false;
-  filter = warp.filter;
+  filter = warp.interpolation == MILLRACE_NEAREST ? Filter::nearest : Filter::bilinear;
   for (std::size_t i = 0; i < map.size(); ++i) map[i] = warp.map[i];
   // A warp's frame has no edge of its own, so this bound counts even where it is the whole image.
-  inner.push_front({warp.window, warp.fill});
+  inner.push_front({warp.window, fill_of(warp)});
   output = warp.output;
   return true;
 }
@@ -72,7 +74,7 @@ bool Pass::add_move(const Warp& warp) {
   if (bounds.full()) return false;
   for (int i = 0; i < bounds.size(); ++i) bounds[i].rect = pulled_back(bounds[i].rect, x, y);
   const Rect window = pulled_back(warp.window, x, y);
-  if (!contains(window, whole(warp.output))) bounds.push_front({window, warp.fill});
+  if (!contains(window, whole(warp.output))) bounds.push_front({window, fill_of(warp)});
   if (filter == Filter::none) {
     source.data += x.offset * source.pixel + y.offset * source.row;
     source.pixel *= x.scale;

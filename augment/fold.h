@@ -6,9 +6,18 @@
 #include <array>
 #include <cstdint>
 
-#include "augment/warp.h"
+#include "pipeline/image.h"
 
 namespace millrace {
+
+/// An 8-bit colour for pixels that come from nowhere.
+using Fill = std::array<std::uint8_t, 4>;
+
+enum class Filter {
+  none,      ///< an index move: every output pixel is one input pixel (or fill), bit for bit
+  nearest,   ///< the pixel whose square holds the position
+  bilinear,  ///< two taps an axis, not antialiased
+};
 
 /// Positions outside `rect` show `fill`.
 struct Bound {

@@ -1,35 +1,29 @@
 // hflip: mirrors left and right with probability p (torchvision's RandomHorizontalFlip).
-#include "augment/op.h"
+#include "augment/builtin.h"
 
 namespace millrace {
 namespace {
 
-class Hflip final : public GeometricOp {
- public:
-  explicit Hflip(const Params& params) : p_(params.number("p")) {}
-  Size output(Size input) const override { return input; }
-  Warp plan(Size input, Draw& draw) const override {
+struct Hflip {
+  static constexpr const char* kName = "hflip";
+  static constexpr const char* kHelp = "mirror left and right with probability p";
+  static constexpr Parameter kParams[] = {number("p", "0.5", 0, 1, "probability")};
+
+  explicit Hflip(const Values& values) : p(values.number("p")) {}
+
+  Warp warp(Size input, Call& call) const {
     Warp warp = Warp::identity(input);
-    if (draw.chance(p_)) {
-      warp.map[0] = -1;
-      warp.map[2] = input.width;
-    }
+    const bool flipped = call.chance(p);
+    call.report("flipped", flipped);
+    if (flipped) warp.set_map(-1, 0, input.width, 0, 1, 0);
     return warp;
   }
 
- private:
-  double p_;
+  double p;
 };
 
 }  // namespace
 
-extern const OpType kHflip;
-const OpType kHflip{{"hflip",
-                     "mirror left and right with probability p",
-                     true,
-                     {Param::number("p", 0.5, 0, 1, "probability")}},
-                    [](const Params& params) -> std::unique_ptr<GeometricOp> {
-                      return std::make_unique<Hflip>(params);
-                    }};
+const millrace_unit kHflip = kUnit<Hflip>;
 
 }  // namespace millrace

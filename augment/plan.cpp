@@ -6,6 +6,7 @@
 #include "augment/resample.h"
 #include "pipeline/buffer.h"
 #include "pipeline/error.h"
+#include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
@@ -13,7 +14,17 @@ namespace {
 /// Pixels between two passes; two buffers that take turns.
 struct PlanScratch final : Transform::Scratch {
   Buffer pixels[2];
+  CallContext call;
 };
+
+Size output_of(const Unit& unit, Size input, millrace_call& call) {
+  const millrace_geometric& functions = *unit.table().geometric;
+  Size output = input;
+  if (functions.output != nullptr)
+    checked_call(unit.table(), call,
+                 [&] { return functions.output(unit.self(), input, &output, &call); });
+  return output;
+}
 
 /// Positions are fixed point with at least 12 bits of fraction in 31 bits.
 constexpr int kMostSide = 65535;
@@ -38,10 +49,11 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
              output.std),
       resample_(resample) {
   Size size = source.size;
+  CallContext context;
   for (const OpSpec& spec : chain) {
     if (!spec.enabled) continue;
-    ops_.push_back({op_id(spec.id), make_op(spec)});
-    size = ops_.back().op->output(size);
+    ops_.push_back({op_id(spec.id), std::make_unique<Unit>(augmentation(spec.op), spec.params)});
+    size = output_of(*ops_.back().unit, size, context.call);
   }
   spec_ = {size, source.channels, output.dtype, output.layout};
 }
@@ -50,13 +62,14 @@ std::unique_ptr<Transform::Scratch> Plan::make_scratch() const {
   return std::make_unique<PlanScratch>();
 }
 
-void Plan::run(const SampleKey& key, const ImageView& image, std::byte* out,
-               Scratch& scratch) const {
+void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch) const {
+  const Size input = source.size();
+  const ImageView image = source.pixels({0, 0, input.width, input.height}, 0);
   if (image.width > kMostSide || image.height > kMostSide)
     throw UsageError(
         fmt::format("an image of {}x{}: sides of more than {} pixels are not resampled",
                     image.width, image.height, kMostSide));
-  auto& buffers = static_cast<PlanScratch&>(scratch).pixels;
+  auto& [buffers, context] = static_cast<PlanScratch&>(scratch);
   Pass pass(image);
   int passes = 0;
   const auto flush = [&] {  // what is folded so far becomes pixels, and the next pass's source
@@ -68,9 +81,12 @@ void Plan::run(const SampleKey& key, const ImageView& image, std::byte* out,
     pass = Pass(interleaved(pixels, pass.output, pass.source.channels));
   };
   for (const Op& op : ops_) {
-    op.op->output(pass.output);  // throws where this image is too small
-    Draw draw(key, op.id);
-    const Warp warp = op.op->plan(pass.output, draw);
+    output_of(*op.unit, pass.output, context.call);  // throws where this image is too small
+    context.call.rng = stream(key, op.id);
+    Warp warp;
+    checked_call(op.unit->table(), context.call, [&] {
+      return op.unit->table().geometric->warp(op.unit->self(), pass.output, &warp, &context.call);
+    });
     const bool alone = resample_ == Resample::stepwise && &op != ops_.data();
     if (alone) flush();
     if (!pass.add(warp)) {

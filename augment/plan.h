@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "augment/op.h"
 #include "augment/store.h"
+#include "pipeline/recipe.h"
 #include "pipeline/transform.h"
+#include "pipeline/units/unit.h"
 
 namespace millrace {
 
@@ -39,13 +40,13 @@ class Plan final : public Transform {
 
   std::unique_ptr<Scratch> make_scratch() const override;
   const SampleSpec& output() const override { return spec_; }
-  void run(const SampleKey& key, const ImageView& image, std::byte* out,
+  void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
 
  private:
   struct Op {
     std::uint32_t id;  ///< keys the draws
-    std::unique_ptr<GeometricOp> op;
+    std::unique_ptr<Unit> unit;
   };
 
   std::vector<Op> ops_;

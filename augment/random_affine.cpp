@@ -2,9 +2,7 @@
 // RandomAffine: the same parameters, ranges, order of composition and rounding).
 #include "augment/random_affine.h"
 
-#include "augment/math.h"
-#include "augment/op.h"
-#include "pipeline/error.h"
+#include "augment/builtin.h"
 
 namespace millrace {
 
@@ -35,53 +33,73 @@ struct Range {
 };
 
 /// A single number d stands for [-d, d].
-Range symmetric(const std::vector<double>& values) {
+Range symmetric(const Numbers& values) {
   return values.size() == 1 ? Range{-values[0], values[0]} : Range{values[0], values[1]};
 }
 
-class RandomAffine final : public GeometricOp {
+class RandomAffine {
  public:
-  explicit RandomAffine(const Params& params)
-      : degrees_(symmetric(params.numbers("degrees"))),
-        fill_(to_fill(params.numbers("fill"))),
-        filter_(params.text("interpolation") == "nearest" ? Filter::nearest : Filter::bilinear) {
-    const auto& translate = params.numbers("translate");
+  static constexpr const char* kName = "random_affine";
+  static constexpr const char* kHelp =
+      "rotate, translate, scale and shear about the centre, each drawn uniformly";
+  static constexpr Parameter kParams[] = {
+      millrace::numbers("degrees", "[0]", lengths(1, 2), -360, 360,
+                        "angle: d for [-d, d], or [low, high]"),
+      millrace::numbers("translate", "[0]", lengths(1, 2), 0, 1,
+                        "most shift as a part of width and height: both, or [x, y]"),
+      millrace::numbers("scale", "[1]", lengths(1, 2), 0.01, 100, "factor: one, or [low, high]"),
+      millrace::numbers(
+          "shear", "[0]", lengths(1, 2, 4), -89, 89,
+          "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
+      choice("interpolation", "nearest", "nearest|bilinear", "how positions are read"),
+      fill_param(),
+      millrace::numbers("center", "[]", lengths(0, 2), -65535, 65535,
+                        "[x, y] in pixels from the upper left corner; []: the image's centre")};
+
+  explicit RandomAffine(const Values& values)
+      : degrees_(symmetric(values.numbers("degrees"))), interpolation_(values.interpolation()) {
+    values.fill(fill_);
+    const Numbers translate = values.numbers("translate");
     translate_x_ = translate.front();
     translate_y_ = translate.back();
-    const auto& scale = params.numbers("scale");
+    const Numbers scale = values.numbers("scale");
     scale_ = {scale.front(), scale.back()};
-    const auto& shear = params.numbers("shear");
-    shear_x_ = symmetric({shear.begin(), shear.begin() + (shear.size() == 1 ? 1 : 2)});
+    const Numbers shear = values.numbers("shear");
+    shear_x_ = symmetric({shear.at, shear.size() == 1 ? 1u : 2u});
     if (shear.size() == 4) shear_y_ = {shear[2], shear[3]};
-    if (const auto& center = params.numbers("center"); !center.empty()) {
+    if (const Numbers center = values.numbers("center"); center.size() == 2) {
       has_center_ = true;
       center_x_ = center[0];
       center_y_ = center[1];
     }
     if (degrees_.low > degrees_.high || scale_.low > scale_.high || shear_x_.low > shear_x_.high ||
         shear_y_.low > shear_y_.high)
-      throw UsageError("random_affine: a range whose low end lies above its high end",
-                       "write [low, high]; a single number d of degrees or shear means [-d, d]");
+      throw BadUse("a range whose low end lies above its high end",
+                   "write [low, high]; a single number d of degrees or shear means [-d, d]");
   }
 
-  Size output(Size input) const override { return input; }
-
-  Warp plan(Size input, Draw& draw) const override {
+  Warp warp(Size input, Call& call) const {
     AffineParameters p;
-    p.degrees = draw.uniform(degrees_.low, degrees_.high);
+    p.degrees = call.uniform(degrees_.low, degrees_.high);
     const double most_x = translate_x_ * input.width;
     const double most_y = translate_y_ * input.height;
-    p.translate_x = round_half_even(draw.uniform(-most_x, most_x));
-    p.translate_y = round_half_even(draw.uniform(-most_y, most_y));
-    p.scale = draw.uniform(scale_.low, scale_.high);
-    p.shear_x = draw.uniform(shear_x_.low, shear_x_.high);
-    p.shear_y = draw.uniform(shear_y_.low, shear_y_.high);
+    p.translate_x = round_half_even(call.uniform(-most_x, most_x));
+    p.translate_y = round_half_even(call.uniform(-most_y, most_y));
+    p.scale = call.uniform(scale_.low, scale_.high);
+    p.shear_x = call.uniform(shear_x_.low, shear_x_.high);
+    p.shear_y = call.uniform(shear_y_.low, shear_y_.high);
+    call.report("degrees", p.degrees);
+    call.report("translate_x", p.translate_x);
+    call.report("translate_y", p.translate_y);
+    call.report("scale", p.scale);
+    call.report("shear_x", p.shear_x);
+    call.report("shear_y", p.shear_y);
     const auto m = inverse_affine(p, has_center_ ? center_x_ : input.width * 0.5,
                                   has_center_ ? center_y_ : input.height * 0.5);
     Warp warp = Warp::identity(input);
-    warp.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
-    warp.fill = fill_;
-    warp.filter = filter_;
+    warp.set_map(m[0], m[1], m[2], m[3], m[4], m[5]);
+    for (int c = 0; c < 4; ++c) warp.fill[c] = fill_[c];
+    warp.set_interpolation(interpolation_);
     return warp;
   }
 
@@ -90,31 +108,12 @@ class RandomAffine final : public GeometricOp {
   double translate_x_ = 0, translate_y_ = 0;
   bool has_center_ = false;
   double center_x_ = 0, center_y_ = 0;
-  Fill fill_;
-  Filter filter_;
+  std::uint8_t fill_[4];
+  Interpolation interpolation_;
 };
 
 }  // namespace
 
-extern const OpType kRandomAffine;
-const OpType kRandomAffine{
-    {"random_affine",
-     "rotate, translate, scale and shear about the centre, each drawn uniformly",
-     true,
-     {Param::numbers("degrees", {0}, {1, 2}, -360, 360, "angle: d for [-d, d], or [low, high]"),
-      Param::numbers("translate", {0}, {1, 2}, 0, 1,
-                     "most shift as a part of width and height: both, or [x, y]"),
-      Param::numbers("scale", {1}, {1, 2}, 0.01, 100, "factor: one, or [low, high]"),
-      Param::numbers(
-          "shear", {0}, {1, 2, 4}, -89, 89,
-          "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
-      Param::choice("interpolation", "nearest", {"nearest", "bilinear"}, "how positions are read"),
-      Param::whole_numbers("fill", {0}, {1, 3}, 0, 255,
-                           "level outside the image, a channel or for all"),
-      Param::numbers("center", {}, {0, 2}, -65535, 65535,
-                     "[x, y] in pixels from the upper left corner; []: the image's centre")}},
-    [](const Params& params) -> std::unique_ptr<GeometricOp> {
-      return std::make_unique<RandomAffine>(params);
-    }};
+const millrace_unit kRandomAffine = kUnit<RandomAffine>;
 
 }  // namespace millrace

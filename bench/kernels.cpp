@@ -30,7 +30,7 @@ struct Work {
 
   Work() {
     for (std::size_t i = 0; i < kImages; ++i) {
-      Draw draw({1, 0, i}, op_id("bench"));
+      Draw draw(stream({1, 0, i}, op_id("bench")));
       for (std::size_t p = 0; p < kPixels; ++p)
         pixels[i * kPixels + p] = static_cast<std::uint8_t>(draw.bits());
       const AffineParameters p{draw.uniform(-15, 15),
@@ -46,8 +46,8 @@ struct Work {
   void ours(std::size_t i, float* out) const {
     Warp warp = Warp::identity(kSize);
     const auto& m = maps[i];
-    warp.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
-    warp.filter = Filter::nearest;
+    warp.set_map(m[0], m[1], m[2], m[3], m[4], m[5]);
+    warp.set_interpolation(Interpolation::nearest);
     Pass pass(interleaved(&pixels[i * kPixels], kSize, 1));
     pass.add(warp);
     resample(pass, store, reinterpret_cast<std::byte*>(out));

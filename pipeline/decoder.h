@@ -1,5 +1,5 @@
-// The decoders at hand: built in (jpeg) or from plugins, all by the same table
-// (plugins/millrace.h).
+// One thread's decoding, through whichever decoder takes the bytes (plugins/millrace.h): built in
+// (jpeg) or from plugins.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,21 @@
 
 #include "pipeline/buffer.h"
 #include "pipeline/image.h"
-#include "plugins/millrace.h"
+#include "pipeline/units/unit.h"
 
 namespace millrace {
 
-/// All decoders, in the order in which they are asked. Built-in ones first; the shipped plugins
-/// are loaded when a sample is met that no other decoder takes.
-class Decoders {
- public:
-  /// The decoder for these bytes; throws DataError naming what the bytes look like.
-  static const millrace_decoder& of(std::span<const std::uint8_t> bytes);
+/// The decoder for these bytes; throws DataError naming what the bytes look like.
+const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes);
+
+/// What an encoded image's header says.
+struct EncodedImage {
+  const millrace_unit* decoder = nullptr;
+  Size stored;               ///< as in the file
+  Size size;                 ///< as it is to be seen, after EXIF's orientation
+  int channels = 0;          ///< 1 or 3 of the file
+  int orientation = 1;       ///< EXIF's 1 to 8
+  std::uint32_t scales = 1;  ///< bit n set: can be decoded at 1 / 2^n
 };
 
 /// One thread's working memory for decoding: codec contexts and the pixels of one image.
@@ -30,14 +35,30 @@ class DecodeScratch {
   DecodeScratch(const DecodeScratch&) = delete;
   DecodeScratch& operator=(const DecodeScratch&) = delete;
 
-  /// Decodes into memory that stays valid until the next call. Throws DataError (one line, without
-  /// the sample's name) for damaged or unknown bytes, and before it allocates anything for images
-  /// of more than `max_pixels` pixels.
+  /// Parses the header. Throws DataError (one line, without the sample's name) for damaged or
+  /// unknown bytes, and for images of more than `max_pixels` pixels, before it allocates anything.
+  /// The bytes must stay where they are until decode().
+  const EncodedImage& open(std::span<const std::uint8_t> bytes, std::uint64_t max_pixels);
+
+  /// Decodes the image that was opened last, into memory that stays valid until the next call. The
+  /// view has the size of the whole image (at 1 / 2^scale, sides rounded up), turned as EXIF says;
+  /// its pixels may be read inside `region` of it.
+  ImageView decode(int channels, const Rect& region, int scale = 0);
+
+  /// What open() found.
+  const EncodedImage& image() const { return image_; }
+
+  /// The whole of an image.
   ImageView decode(std::span<const std::uint8_t> bytes, int channels, std::uint64_t max_pixels);
 
  private:
   struct Context;
+  void* context_of(const millrace_unit& decoder);
+
   std::vector<Context> contexts_;
+  CallContext call_;
+  std::span<const std::uint8_t> bytes_;
+  EncodedImage image_;
   Buffer pixels_;
 };
 

@@ -4,20 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "plugins/millrace.hpp"
+
 namespace millrace {
-
-/// Width and height in pixels.
-struct Size {
-  int width = 0;
-  int height = 0;
-  friend bool operator==(const Size&, const Size&) = default;
-};
-
-/// Half-open rectangle [x0, x1) x [y0, y1) in pixels.
-struct Rect {
-  int x0 = 0, y0 = 0, x1 = 0, y1 = 0;
-  friend bool operator==(const Rect&, const Rect&) = default;
-};
 
 /// A read-only window on 8-bit pixels, any stride (negative ones mirror), interleaved or planar.
 /// Sample (x, y, c) is data[y * row + x * pixel + c * channel].

@@ -61,6 +61,29 @@ struct Stages::Recorder {
   Sum sums[kStageCount];
 };
 
+/// An encoded image, of which only what is asked for gets decoded.
+class Stages::Decoding final : public PixelSource {
+ public:
+  Decoding(DecodeScratch& decode, int channels, Recorder& recorder)
+      : decode_(decode), channels_(channels), recorder_(recorder) {}
+  Size size() const override { return decode_.image().size; }
+  std::uint32_t scales() const override { return decode_.image().scales; }
+  ImageView pixels(const Rect& region, int scale) override {
+    recorder_.end(Stage::augment, 0, 0);  // planning
+    const ImageView view = decode_.decode(channels_, region, scale);
+    recorder_.end(Stage::decode, 1,
+                  static_cast<std::uint64_t>(region.x1 - region.x0) *
+                      static_cast<std::uint64_t>(region.y1 - region.y0) *
+                      static_cast<std::uint64_t>(channels_));
+    return view;
+  }
+
+ private:
+  DecodeScratch& decode_;
+  int channels_;
+  Recorder& recorder_;
+};
+
 Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
                const LoaderOptions& options)
     : reader_(std::move(reader)), transform_(std::move(transform)), options_(options) {}
@@ -107,9 +130,8 @@ void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& reco
     const Sample& sample = worker.samples[i];
     const std::int64_t place = run.first + static_cast<std::int64_t>(i);
     slot.labels[static_cast<std::size_t>(place)] = sample.label;
-    const ImageView image = info.planar
-                                ? planar(sample.bytes.data(), info.size, info.channels)
-                                : interleaved(sample.bytes.data(), info.size, info.channels);
+    WholeImage image(info.planar ? planar(sample.bytes.data(), info.size, info.channels)
+                                 : interleaved(sample.bytes.data(), info.size, info.channels));
     try {
       transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image,
                       place_of(slot, place), *worker.transform);
@@ -131,7 +153,7 @@ void Stages::work_encoded(const Run& run, Slot& slot, Worker& worker, Recorder& 
     if (stop.load(std::memory_order_relaxed)) return;
     const std::uint64_t position = ticket.first + static_cast<std::uint64_t>(place);
     std::uint64_t index = sampler(position);
-    Draw other({options_.seed, ticket.epoch, position}, op_id("replace"));
+    Draw other(stream({options_.seed, ticket.epoch, position}, op_id("replace")));
     for (int attempt = 0;; ++attempt) {
       try {
         encoded_sample(index, place, slot, worker, recorder);
@@ -158,12 +180,10 @@ void Stages::encoded_sample(std::uint64_t index, std::int64_t place, Slot& slot,
                             Recorder& recorder) {
   const Sample sample = reader_->read(index, worker.bytes);
   recorder.end(Stage::read, 1, sample.bytes.size());
-  const ImageView image =
-      worker.decode.decode(sample.bytes, transform_->output().channels, options_.max_pixels);
-  recorder.end(Stage::decode, 1,
-               static_cast<std::uint64_t>(image.width) * static_cast<std::uint64_t>(image.height) *
-                   static_cast<std::uint64_t>(image.channels));
+  worker.decode.open(sample.bytes, options_.max_pixels);
+  recorder.end(Stage::decode, 0, 0);
   slot.labels[static_cast<std::size_t>(place)] = sample.label;
+  Decoding image(worker.decode, transform_->output().channels, recorder);
   transform_->run({options_.seed, slot.ticket.epoch, index}, image, place_of(slot, place),
                   *worker.transform);
   recorder.end(Stage::augment, 1, transform_->output().bytes());

@@ -79,6 +79,7 @@ class Stages {
 
  private:
   struct Recorder;
+  class Decoding;
 
   void work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
                 const std::atomic<bool>& stop);

@@ -12,11 +12,16 @@
 
 namespace millrace {
 
-enum class DType { f32, u8 };
-enum class Layout { chw, hwc };
+enum class DType { f32 = MILLRACE_F32, u8 = MILLRACE_U8, f16 = MILLRACE_F16, bf16 = MILLRACE_BF16 };
+enum class Layout { chw = MILLRACE_CHW, hwc = MILLRACE_HWC };
 
-constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 1; }
-constexpr std::string_view name_of(DType dtype) { return dtype == DType::f32 ? "f32" : "u8"; }
+constexpr std::size_t size_of(DType dtype) {
+  return dtype == DType::f32 ? 4 : dtype == DType::u8 ? 1 : 2;
+}
+constexpr std::string_view name_of(DType dtype) {
+  constexpr std::string_view kNames[] = {"f32", "u8", "f16", "bf16"};
+  return kNames[static_cast<std::size_t>(dtype)];
+}
 
 /// Shape and type of one sample of a batch.
 struct SampleSpec {
@@ -30,6 +35,30 @@ struct SampleSpec {
            static_cast<std::size_t>(channels);
   }
   std::size_t bytes() const { return elements() * size_of(dtype); }
+};
+
+/// One sample's pixels, on demand: a transform asks for what it will read.
+class PixelSource {
+ public:
+  virtual ~PixelSource() = default;
+  /// Of the whole image, as it is to be seen.
+  virtual Size size() const = 0;
+  /// Bit n set: pixels() can deliver 1 / 2^n of the sides.
+  virtual std::uint32_t scales() const { return 1; }
+  /// A view of the whole image (at 1 / 2^scale, sides rounded up) whose pixels may be read inside
+  /// `region` of it; valid until the next call. Throws DataError.
+  virtual ImageView pixels(const Rect& region, int scale) = 0;
+};
+
+/// Pixels that are there already.
+class WholeImage final : public PixelSource {
+ public:
+  explicit WholeImage(const ImageView& image) : image_(image) {}
+  Size size() const override { return image_.size(); }
+  ImageView pixels(const Rect&, int) override { return image_; }
+
+ private:
+  ImageView image_;
 };
 
 /// Immutable; run() is called from many threads, each with a scratch of its own.
@@ -46,7 +75,7 @@ class Transform {
   virtual const SampleSpec& output() const = 0;
   /// Draws what is random for `key` and writes the sample to `out` (output().bytes() bytes).
   /// Throws UsageError where the image's size does not lead to the output's size.
-  virtual void run(const SampleKey& key, const ImageView& image, std::byte* out,
+  virtual void run(const SampleKey& key, PixelSource& source, std::byte* out,
                    Scratch& scratch) const = 0;
 };
 

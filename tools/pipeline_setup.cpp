@@ -8,6 +8,7 @@
 
 #include "pipeline/decoder.h"
 #include "pipeline/error.h"
+#include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {

@@ -9,17 +9,17 @@
 #include <string_view>
 
 #include "pipeline/decoder.h"
-#include "pipeline/decoders/builtin.h"
-#include "pipeline/decoders/plugin_table.h"
 #include "pipeline/error.h"
+#include "pipeline/units/plugin_file.h"
+#include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
 
 constexpr std::size_t kSniffed = 64;
 
-bool takes(const millrace_decoder& decoder, std::span<const std::uint8_t> bytes) {
-  return decoder.sniff(bytes.data(), std::min(bytes.size(), kSniffed)) != 0;
+bool takes(const millrace_unit& unit, std::span<const std::uint8_t> bytes) {
+  return unit.decoder->sniff(bytes.data(), std::min(bytes.size(), kSniffed)) != 0;
 }
 
 /// The shipped plugin lies in plugins/ beside the library that this function is part of.
@@ -35,9 +35,9 @@ std::string shipped_plugin() {
 }
 
 /// Loaded at the first call that succeeds; later calls cost one atomic load.
-std::span<const millrace_decoder* const> shipped_decoders() {
+std::span<const millrace_unit* const> shipped_decoders() {
   static const millrace_plugin_table& table = load_plugin(shipped_plugin());
-  return {table.decoders, table.decoder_count};
+  return {table.units, table.unit_count};
 }
 
 /// What bytes that no decoder takes look like, for the message.
@@ -65,30 +65,13 @@ std::string describe(std::span<const std::uint8_t> bytes) {
 
 constexpr const char* kDamaged = "fetch or convert the image again, or set loader.on_error=skip";
 
-/// Calls into a decoder; what it reports, or throws against the rules, becomes a DataError.
-template <class Call>
-void checked(const millrace_decoder& decoder, const Call& call) {
-  std::array<char, 256> error{};
-  millrace_status status = 1;
-  try {
-    status = call(error.data(), error.size());
-  } catch (...) {
-    throw DataError(fmt::format("{}: the decoder threw an exception", decoder.name),
-                    "report it to the plugin's author: a C interface may not throw");
-  }
-  error.back() = '\0';
-  if (status != 0)
-    throw DataError(error.front() != '\0' ? std::string(error.data())
-                                          : fmt::format("{}: decoding failed", decoder.name),
-                    kDamaged);
-}
-
 }  // namespace
 
-const millrace_decoder& Decoders::of(std::span<const std::uint8_t> bytes) {
-  if (takes(kJpegDecoder, bytes)) return kJpegDecoder;
-  for (const millrace_decoder* decoder : shipped_decoders())
-    if (takes(*decoder, bytes)) return *decoder;
+const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes) {
+  for (const millrace_unit* unit : decoders())
+    if (takes(*unit, bytes)) return *unit;
+  for (const millrace_unit* unit : shipped_decoders())
+    if (takes(*unit, bytes)) return *unit;
   throw DataError(fmt::format("no decoder takes this image: it looks like {}", describe(bytes)),
                   "JPEG, PNG, BMP, WebP and TIFF are known; convert it, or set "
                   "loader.on_error=skip");
@@ -96,53 +79,73 @@ const millrace_decoder& Decoders::of(std::span<const std::uint8_t> bytes) {
 
 /// One decoder's working memory.
 struct DecodeScratch::Context {
-  const millrace_decoder* decoder;
+  const millrace_unit* decoder;
   void* memory;
 };
 
 DecodeScratch::DecodeScratch() = default;
 
 DecodeScratch::~DecodeScratch() {
-  for (const Context& context : contexts_) context.decoder->destroy(context.memory);
+  for (const Context& context : contexts_) context.decoder->decoder->close(context.memory);
 }
 
-ImageView DecodeScratch::decode(std::span<const std::uint8_t> bytes, int channels,
-                                std::uint64_t max_pixels) {
-  const millrace_decoder& decoder = Decoders::of(bytes);
-  auto context = std::find_if(contexts_.begin(), contexts_.end(),
-                              [&](const Context& known) { return known.decoder == &decoder; });
-  if (context == contexts_.end()) {
-    contexts_.reserve(contexts_.size() + 1);  // so that nothing is lost if this throws
-    void* memory = decoder.create();
-    if (memory == nullptr) throw std::bad_alloc();
-    contexts_.push_back({&decoder, memory});
-    context = contexts_.end() - 1;
-  }
+void* DecodeScratch::context_of(const millrace_unit& decoder) {
+  for (const Context& known : contexts_)
+    if (known.decoder == &decoder) return known.memory;
+  contexts_.reserve(contexts_.size() + 1);  // so that nothing is lost if this throws
+  void* memory = decoder.decoder->open(nullptr);
+  if (memory == nullptr) throw std::bad_alloc();
+  contexts_.push_back({&decoder, memory});
+  return memory;
+}
 
+const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
+                                        std::uint64_t max_pixels) {
+  const millrace_unit& unit = decoder_of(bytes);
+  void* context = context_of(unit);
   millrace_image_header header{};
-  checked(decoder, [&](char* error, std::size_t error_size) {
-    return decoder.header(context->memory, bytes.data(), bytes.size(), &header, error, error_size);
+  checked_call(unit, call_.call, [&] {
+    return unit.decoder->header(context, bytes.data(), bytes.size(), &header, &call_.call);
   });
   const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
   constexpr std::uint32_t kMaxSide = std::numeric_limits<std::int32_t>::max() / 4;
   if (pixels == 0 || header.width > kMaxSide || header.height > kMaxSide)
     throw DataError(
-        fmt::format("{}: {}x{} pixels is no image", decoder.name, header.width, header.height),
-        kDamaged);
+        fmt::format("{}: {}x{} pixels is no image", unit.name, header.width, header.height),
+        "fetch or convert the image again, or set loader.on_error=skip");
   if (pixels > max_pixels)
-    throw DataError(fmt::format("{}: {}x{} is {} pixels, more than data.max_pixels={}",
-                                decoder.name, header.width, header.height, pixels, max_pixels),
+    throw DataError(fmt::format("{}: {}x{} is {} pixels, more than data.max_pixels={}", unit.name,
+                                header.width, header.height, pixels, max_pixels),
                     "raise data.max_pixels if such images are meant to be there");
+  bytes_ = bytes;
+  image_ = {};
+  image_.decoder = &unit;
+  image_.stored = {static_cast<int>(header.width), static_cast<int>(header.height)};
+  image_.size = image_.stored;
+  image_.channels = static_cast<int>(header.channels);
+  return image_;
+}
 
-  const auto depth = static_cast<std::uint32_t>(channels);
-  const std::size_t row_bytes = std::size_t{header.width} * depth;
-  std::uint8_t* out = pixels_.reserve(row_bytes * header.height);
-  checked(decoder, [&](char* error, std::size_t error_size) {
-    return decoder.decode(context->memory, bytes.data(), bytes.size(), depth, out, row_bytes, error,
-                          error_size);
+ImageView DecodeScratch::decode(int channels, const Rect&, int) {
+  const millrace_unit& unit = *image_.decoder;
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(image_.stored.width) * static_cast<std::size_t>(channels);
+  std::uint8_t* out = pixels_.reserve(row_bytes * static_cast<std::size_t>(image_.stored.height));
+  const millrace_decode request{sizeof request,
+                                static_cast<std::uint32_t>(channels),
+                                0,
+                                {0, 0, image_.stored.width, image_.stored.height}};
+  checked_call(unit, call_.call, [&] {
+    return unit.decoder->decode(context_of(unit), bytes_.data(), bytes_.size(), &request, out,
+                                row_bytes, &call_.call);
   });
-  return interleaved(out, {static_cast<int>(header.width), static_cast<int>(header.height)},
-                     channels);
+  return interleaved(out, image_.stored, channels);
+}
+
+ImageView DecodeScratch::decode(std::span<const std::uint8_t> bytes, int channels,
+                                std::uint64_t max_pixels) {
+  const Size size = open(bytes, max_pixels).size;
+  return decode(channels, {0, 0, size.width, size.height});
 }
 
 }  // namespace millrace

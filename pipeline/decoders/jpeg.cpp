@@ -13,7 +13,8 @@
 #include <jpeglib.h>
 // clang-format on
 
-#include "pipeline/decoders/builtin.h"
+#include "pipeline/units/builtin.h"
+#include "plugins/millrace.hpp"
 
 namespace millrace {
 namespace {
@@ -72,7 +73,7 @@ int sniff(const std::uint8_t* bytes, std::size_t size) {
   return size >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
 }
 
-void* create() {
+void* open(const void*) {
   auto* context = new (std::nothrow) Context{};
   if (context == nullptr) return nullptr;
   char text[JMSG_LENGTH_MAX];
@@ -92,7 +93,7 @@ void* create() {
   return context;
 }
 
-void destroy(void* memory) {
+void close(void* memory) {
   auto* context = static_cast<Context*>(memory);
   jpeg_destroy_decompress(&context->codec);
   delete context;
@@ -109,34 +110,34 @@ void start(Context& context, const std::uint8_t* bytes, std::size_t size) {
 }
 
 millrace_status header(void* memory, const std::uint8_t* bytes, std::size_t size,
-                       millrace_image_header* out, char* error, std::size_t error_size) {
+                       millrace_image_header* out, millrace_call* call) {
   auto& context = *static_cast<Context*>(memory);
-  context.message = error;
-  context.message_size = error_size;
+  context.message = call->error;
+  context.message_size = call->error_size;
   if (setjmp(context.escape) != 0) {
     jpeg_abort_decompress(&context.codec);
     return 1;
   }
   start(context, bytes, size);
   *out = {context.codec.image_width, context.codec.image_height,
-          context.codec.num_components == 1 ? 1u : 3u};
+          context.codec.num_components == 1 ? 1u : 3u, 0, 1};
   jpeg_abort_decompress(&context.codec);
   return 0;
 }
 
 millrace_status decode(void* memory, const std::uint8_t* bytes, std::size_t size,
-                       std::uint32_t channels, std::uint8_t* pixels, std::size_t row_bytes,
-                       char* error, std::size_t error_size) {
+                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
+                       millrace_call* call) {
   auto& context = *static_cast<Context*>(memory);
   jpeg_decompress_struct& codec = context.codec;
-  context.message = error;
-  context.message_size = error_size;
+  context.message = call->error;
+  context.message_size = call->error_size;
   if (setjmp(context.escape) != 0) {
     jpeg_abort_decompress(&codec);
     return 1;
   }
   start(context, bytes, size);
-  codec.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  codec.out_color_space = request->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   codec.dct_method = JDCT_ISLOW;
   codec.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&codec);
@@ -152,15 +153,33 @@ millrace_status decode(void* memory, const std::uint8_t* bytes, std::size_t size
   return 0;
 }
 
+constexpr millrace_decoder kFunctions{
+    sizeof(millrace_decoder), sniff, open, close, header, nullptr, decode};
+
+constexpr millrace_unit unit() {
+  millrace_unit unit{};
+  unit.struct_size = sizeof unit;
+  unit.name = "jpeg";
+  unit.help = "JPEG, baseline and progressive, gray and colour";
+  unit.create = detail::create_nothing;
+  unit.destroy = detail::destroy_nothing;
+  unit.decoder = &kFunctions;
+  return unit;
+}
+
+constexpr millrace_unit kJpeg = unit();
+constexpr const millrace_unit* kUnits[] = {&kJpeg};
+
 }  // namespace
 
-const millrace_decoder kJpegDecoder{sizeof(millrace_decoder),
-                                    "jpeg",
-                                    "JPEG, baseline and progressive, gray and colour",
-                                    sniff,
-                                    create,
-                                    destroy,
-                                    header,
-                                    decode};
+const millrace_plugin_table kBuiltInDecoders{MILLRACE_MAGIC,
+                                             MILLRACE_ABI_MAJOR,
+                                             MILLRACE_ABI_MINOR,
+                                             sizeof(millrace_plugin_table),
+                                             "decoders",
+                                             "1.0",
+                                             "MIT",
+                                             kUnits,
+                                             std::size(kUnits)};
 
 }  // namespace millrace

@@ -11,7 +11,7 @@
 #include <opencv2/imgproc.hpp>
 
 #include "plugins/imgcodecs/headers.h"
-#include "plugins/millrace.h"
+#include "plugins/millrace.hpp"
 
 namespace imgcodecs {
 namespace {
@@ -51,7 +51,7 @@ constexpr Format kTiff{"tiff", "TIFF, the first picture of the file",
                        tiff_header};
 
 /// OpenCV keeps no state from image to image; the host only needs something that is not null.
-void* create() {
+void* open(const void*) {
   static std::once_flag once;
   std::call_once(once, [] {
     cv::setNumThreads(0);  // its threads could steal another sample's work
@@ -61,39 +61,40 @@ void* create() {
   return &nothing;
 }
 
-void destroy(void*) {}
+void close(void*) {}
 
 template <const Format& format>
-millrace_status fail(const char* reason, char* error, std::size_t error_size) {
-  std::snprintf(error, error_size, "%s: %s", format.name, reason);
-  return 1;
+millrace_status fail(const char* reason, millrace_call* call) {
+  std::snprintf(call->error, call->error_size, "%s: %s", format.name, reason);
+  return MILLRACE_BAD_DATA;
 }
 
 template <const Format& format>
 millrace_status header(void*, const std::uint8_t* bytes, std::size_t size,
-                       millrace_image_header* out, char* error, std::size_t error_size) {
+                       millrace_image_header* out, millrace_call* call) {
   const char* reason = format.read_header(bytes, size, *out);
-  return reason == nullptr ? 0 : fail<format>(reason, error, error_size);
+  return reason == nullptr ? 0 : fail<format>(reason, call);
 }
 
 template <const Format& format>
-millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size, std::uint32_t channels,
-                       std::uint8_t* pixels, std::size_t row_bytes, char* error,
-                       std::size_t error_size) try {
+millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size,
+                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
+                       millrace_call* call) try {
+  const std::uint32_t channels = request->channels;
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    return fail<format>("a file of 2 GiB or more", error, error_size);
+    return fail<format>("a file of 2 GiB or more", call);
   millrace_image_header expected{};
   if (const char* reason = format.read_header(bytes, size, expected))
-    return fail<format>(reason, error, error_size);
+    return fail<format>(reason, call);
 
   const cv::Mat file(1, static_cast<int>(size), CV_8UC1, const_cast<std::uint8_t*>(bytes));
   const int mode = channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR;
   const cv::Mat image = cv::imdecode(file, mode | cv::IMREAD_IGNORE_ORIENTATION);
-  if (image.empty()) return fail<format>("damaged or cut short", error, error_size);
+  if (image.empty()) return fail<format>("damaged or cut short", call);
   // `pixels` has room for what the header says, so anything else must not be written.
   if (image.cols != static_cast<int>(expected.width) ||
       image.rows != static_cast<int>(expected.height))
-    return fail<format>("its header and its pixels disagree on the size", error, error_size);
+    return fail<format>("its header and its pixels disagree on the size", call);
 
   cv::Mat out(image.rows, image.cols, channels == 1 ? CV_8UC1 : CV_8UC3, pixels, row_bytes);
   if (channels == 1)
@@ -102,27 +103,40 @@ millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size, std::
     cv::cvtColor(image, out, cv::COLOR_BGR2RGB);
   return 0;
 } catch (const std::exception& exception) {
-  return fail<format>(exception.what(), error, error_size);
+  return fail<format>(exception.what(), call);
 }
 
 template <const Format& format>
-constexpr millrace_decoder kDecoder{
-    sizeof(millrace_decoder), format.name,   format.help, format.sniff, create, destroy,
-    header<format>,           decode<format>};
+constexpr millrace_decoder kFunctions{sizeof(millrace_decoder), format.sniff, open,          close,
+                                      header<format>,           nullptr,      decode<format>};
 
-constexpr const millrace_decoder* kDecoders[] = {&kDecoder<kPng>, &kDecoder<kBmp>, &kDecoder<kWebp>,
-                                                 &kDecoder<kTiff>};
+template <const Format& format>
+constexpr millrace_unit make_unit() {
+  millrace_unit unit{};
+  unit.struct_size = sizeof unit;
+  unit.name = format.name;
+  unit.help = format.help;
+  unit.create = millrace::detail::create_nothing;
+  unit.destroy = millrace::detail::destroy_nothing;
+  unit.decoder = &kFunctions<format>;
+  return unit;
+}
+
+template <const Format& format>
+constexpr millrace_unit kUnit = make_unit<format>();
+
+constexpr const millrace_unit* kUnits[] = {&kUnit<kPng>, &kUnit<kBmp>, &kUnit<kWebp>,
+                                           &kUnit<kTiff>};
 
 }  // namespace
 }  // namespace imgcodecs
 
-extern "C" const millrace_plugin_table millrace_plugin = {
-    MILLRACE_MAGIC,
-    MILLRACE_ABI_MAJOR,
-    MILLRACE_ABI_MINOR,
-    sizeof(millrace_plugin_table),
-    "imgcodecs",
-    "0.1.0 (OpenCV " CV_VERSION ")",
-    "Apache-2.0",
-    imgcodecs::kDecoders,
-    sizeof(imgcodecs::kDecoders) / sizeof(imgcodecs::kDecoders[0])};
+extern "C" const millrace_plugin_table millrace_plugin = {MILLRACE_MAGIC,
+                                                          MILLRACE_ABI_MAJOR,
+                                                          MILLRACE_ABI_MINOR,
+                                                          sizeof(millrace_plugin_table),
+                                                          "imgcodecs",
+                                                          "0.2.0 (OpenCV " CV_VERSION ")",
+                                                          "Apache-2.0",
+                                                          imgcodecs::kUnits,
+                                                          std::size(imgcodecs::kUnits)};

@@ -36,16 +36,17 @@ std::vector<std::uint8_t> picture(int width, int height) {
   return pixels;
 }
 
-std::vector<std::uint8_t> warped(const nlohmann::json& item, Filter filter, std::uint8_t fill) {
+std::vector<std::uint8_t> warped(const nlohmann::json& item, Interpolation interpolation,
+                                 std::uint8_t fill) {
   const Size size{golden()["width"], golden()["height"]};
   std::vector<std::uint8_t> source = picture(size.width, size.height);
   const AffineParameters p{item["degrees"], item["translate"][0], item["translate"][1],
                            item["scale"],   item["shear"][0],     item["shear"][1]};
   const auto m = inverse_affine(p, size.width * 0.5, size.height * 0.5);
   Warp warp = Warp::identity(size);
-  warp.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
-  warp.fill = {fill, fill, fill, fill};
-  warp.filter = filter;
+  warp.set_map(m[0], m[1], m[2], m[3], m[4], m[5]);
+  std::memset(warp.fill, fill, sizeof warp.fill);
+  warp.set_interpolation(interpolation);
   Pass pass(interleaved(source.data(), size, 1));
   EXPECT_TRUE(pass.add(warp));
   std::vector<std::uint8_t> out(source.size());
@@ -69,7 +70,7 @@ TEST(Golden, NearestPicksTorchvisionsPixels) {
   // f32 (tensors) or f64 (PIL), we in fixed point. At most 0.5% of pixels may agree with neither.
   std::size_t differing = 0, all = 0;
   for (const auto& item : golden()["affine"]) {
-    const auto ours = warped(item, Filter::nearest, 37);
+    const auto ours = warped(item, Interpolation::nearest, 37);
     const auto tensor = bytes(item["nearest"]);
     const auto pil = bytes(item["nearest_pil"]);
     ASSERT_EQ(ours.size(), tensor.size());
@@ -83,7 +84,7 @@ TEST(Golden, NearestPicksTorchvisionsPixels) {
 TEST(Golden, BilinearIsWithinOneLevel) {
   std::size_t beyond = 0, all = 0;
   for (const auto& item : golden()["affine"]) {
-    const auto ours = warped(item, Filter::bilinear, 0);
+    const auto ours = warped(item, Interpolation::bilinear, 0);
     const auto theirs = bytes(item["bilinear"]);
     for (std::size_t i = 0; i < ours.size(); ++i) beyond += std::abs(ours[i] - theirs[i]) > 1;
     all += ours.size();

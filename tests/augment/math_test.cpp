@@ -1,6 +1,8 @@
-#include "augment/math.h"
+#include "plugins/math.hpp"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 namespace millrace {
 namespace {

@@ -11,6 +11,7 @@
 #include "augment/resample.h"
 #include "pipeline/buffer.h"
 #include "pipeline/error.h"
+#include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 std::vector<std::uint8_t> noise(Size size, int channels, std::uint64_t seed) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height * channels) +
                                    kTailSlack);
-  Draw draw({seed, 0, 0}, op_id("noise"));
+  Draw draw(stream({seed, 0, 0}, op_id("noise")));
   for (auto& level : pixels) level = static_cast<std::uint8_t>(draw.bits());
   return pixels;
 }
@@ -35,7 +36,7 @@ OpSpec spec(const std::string& op, const std::vector<std::pair<std::string, Valu
   throw std::runtime_error("no op " + op);
 }
 
-using Numbers = std::vector<double>;
+using List = std::vector<double>;
 
 std::vector<std::uint8_t> run_u8(const std::vector<OpSpec>& chain, const ImageView& image,
                                  Resample resample, const SampleKey& key,
@@ -43,7 +44,8 @@ std::vector<std::uint8_t> run_u8(const std::vector<OpSpec>& chain, const ImageVi
   const Plan plan(chain, {image.size(), image.channels}, {DType::u8, layout, {0}, {1}}, resample);
   std::vector<std::uint8_t> out(plan.output().bytes());
   const auto scratch = plan.make_scratch();
-  plan.run(key, image, reinterpret_cast<std::byte*>(out.data()), *scratch);
+  WholeImage source(image);
+  plan.run(key, source, reinterpret_cast<std::byte*>(out.data()), *scratch);
   return out;
 }
 
@@ -78,12 +80,12 @@ TEST(Plan, PaddedCropTakesTheWindowThatItDrew) {
   const auto pixels = noise(size, 1, 3);
   const ImageView image = interleaved(pixels.data(), size, 1);
   const auto op =
-      spec("random_crop", {{"size", Numbers{6, 8}}, {"padding", Numbers{2}}, {"fill", Numbers{9}}});
+      spec("random_crop", {{"size", List{6, 8}}, {"padding", List{2}}, {"fill", List{9}}});
   std::set<std::pair<int, int>> seen;
   for (std::uint64_t sample = 0; sample < 200; ++sample) {
     const SampleKey key{4, 0, sample};
     const auto out = run_u8({op}, image, Resample::once, key);
-    Draw draw(key, op_id("random_crop"));  // the op's own draws: y, then x
+    Draw draw(stream(key, op_id("random_crop")));  // the op's own draws: y, then x
     const int dy = static_cast<int>(draw.integer(5)) - 2;
     const int dx = static_cast<int>(draw.integer(5)) - 2;
     seen.insert({dx, dy});
@@ -118,16 +120,15 @@ struct Chain {
 
 /// Chains with at most one resampling: folding them changes no bit.
 std::vector<Chain> exact_chains(const char* interpolation) {
-  const auto crop = spec(
-      "random_crop", {{"size", Numbers{20, 24}}, {"padding", Numbers{3}}, {"fill", Numbers{50}}});
-  const auto small =
-      spec("random_crop", {{"size", Numbers{11, 9}}, {"fill", Numbers{90}}}, "small");
+  const auto crop =
+      spec("random_crop", {{"size", List{20, 24}}, {"padding", List{3}}, {"fill", List{50}}});
+  const auto small = spec("random_crop", {{"size", List{11, 9}}, {"fill", List{90}}}, "small");
   const auto flip = spec("hflip", {});
-  const auto affine = spec("random_affine", {{"degrees", Numbers{40}},
-                                             {"translate", Numbers{0.2}},
-                                             {"scale", Numbers{0.5, 1.7}},
-                                             {"shear", Numbers{-20, 20, -10, 10}},
-                                             {"fill", Numbers{200}},
+  const auto affine = spec("random_affine", {{"degrees", List{40}},
+                                             {"translate", List{0.2}},
+                                             {"scale", List{0.5, 1.7}},
+                                             {"shear", List{-20, 20, -10, 10}},
+                                             {"fill", List{200}},
                                              {"interpolation", std::string(interpolation)}});
   return {{"crop, flip, affine", {crop, flip, affine}},
           {"affine, flip, crop", {affine, flip, crop}},
@@ -163,7 +164,7 @@ std::uint8_t reference(const Warp& warp, const ImageView& image, int x, int y, i
         i >= warp.window.x0 && i < warp.window.x1 && j >= warp.window.y0 && j < warp.window.y1;
     return inside ? *image.at(i, j, c) : warp.fill[static_cast<std::size_t>(c)];
   };
-  if (warp.filter == Filter::nearest)
+  if (warp.interpolation == MILLRACE_NEAREST)
     return static_cast<std::uint8_t>(
         level(static_cast<int>(std::floor(u)), static_cast<int>(std::floor(v))));
   const double fu = std::floor(u - 0.5), fv = std::floor(v - 0.5);
@@ -175,23 +176,25 @@ std::uint8_t reference(const Warp& warp, const ImageView& image, int x, int y, i
 }
 
 TEST(Resample, RowKernelsFollowTheDefinition) {
-  const auto op = make_op(spec("random_affine", {{"degrees", Numbers{180}},
-                                                 {"translate", Numbers{0.5}},
-                                                 {"scale", Numbers{0.2, 4}},
-                                                 {"shear", Numbers{-40, 40, -30, 30}},
-                                                 {"fill", Numbers{77}}}));
+  const auto affine = spec("random_affine", {{"degrees", List{180}},
+                                             {"translate", List{0.5}},
+                                             {"scale", List{0.2, 4}},
+                                             {"shear", List{-40, 40, -30, 30}},
+                                             {"fill", List{77}}});
+  const Unit unit(augmentation("random_affine"), affine.params);
+  CallContext context;
   std::size_t off = 0, far = 0, all = 0;
   for (std::uint64_t sample = 0; sample < 300; ++sample) {
-    Draw shape({9, 9, sample}, 1);
+    Draw shape(stream({9, 9, sample}, 1));
     const Size size{1 + static_cast<int>(shape.integer(40)),
                     1 + static_cast<int>(shape.integer(40))};
     const auto pixels = noise(size, 3, sample);
     const ImageView image = interleaved(pixels.data(), size, 3);
-    Draw draw({9, 9, sample}, 2);
-    for (const Filter filter : {Filter::nearest, Filter::bilinear}) {
-      Draw copy = draw;
-      Warp warp = op->plan(size, copy);
-      warp.filter = filter;
+    for (const auto way : {Interpolation::nearest, Interpolation::bilinear}) {
+      context.call.rng = stream({9, 9, sample}, 2);
+      Warp warp;
+      unit.table().geometric->warp(unit.self(), size, &warp, &context.call);
+      warp.set_interpolation(way);
       Pass pass(image);
       ASSERT_TRUE(pass.add(warp));
       std::vector<std::uint8_t> out(pixels.size());
@@ -201,9 +204,9 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
           for (int c = 0; c < 3; ++c, ++all) {
             const int ours = out[static_cast<std::size_t>((y * size.width + x) * 3 + c)];
             const int exact = reference(warp, image, x, y, c);
-            if (filter == Filter::nearest)
+            if (way == Interpolation::nearest)
               off += ours != exact;  // a position on a pixel's very edge
-            if (filter == Filter::bilinear) far += std::abs(ours - exact) > 1;
+            if (way == Interpolation::bilinear) far += std::abs(ours - exact) > 1;
           }
     }
   }
@@ -217,22 +220,20 @@ TEST(Plan, ExtremeParametersShowFill) {
   const auto pixels = noise({28, 28}, 1, 1);
   const ImageView image = interleaved(pixels.data(), {28, 28}, 1);
   for (const char* interpolation : {"nearest", "bilinear"}) {
-    const auto far = spec("random_affine", {{"degrees", Numbers{30, 30}},
-                                            {"scale", Numbers{0.01}},
-                                            {"shear", Numbers{89, 89, 89, 89}},
-                                            {"center", Numbers{65535, 65535}},
-                                            {"fill", Numbers{7}},
+    const auto far = spec("random_affine", {{"degrees", List{30, 30}},
+                                            {"scale", List{0.01}},
+                                            {"shear", List{89, 89, 89, 89}},
+                                            {"center", List{65535, 65535}},
+                                            {"fill", List{7}},
                                             {"interpolation", std::string(interpolation)}});
     std::vector<OpSpec> chain{far};
     for (const char* id : {"a", "b", "c", "d"})
-      chain.push_back(
-          spec("random_crop",
-               {{"size", Numbers{28}}, {"padding", Numbers{65535}}, {"fill", Numbers{7}}}, id));
-    chain.push_back(spec("random_affine",
-                         {{"degrees", Numbers{15}},
-                          {"fill", Numbers{7}},
-                          {"interpolation", std::string(interpolation)}},
-                         "again"));
+      chain.push_back(spec("random_crop",
+                           {{"size", List{28}}, {"padding", List{65535}}, {"fill", List{7}}}, id));
+    chain.push_back(spec(
+        "random_affine",
+        {{"degrees", List{15}}, {"fill", List{7}}, {"interpolation", std::string(interpolation)}},
+        "again"));
     for (std::uint64_t sample = 0; sample < 5; ++sample)
       for (const std::uint8_t level : run_u8(chain, image, Resample::once, {1, 1, sample}))
         ASSERT_EQ(level, 7);
@@ -248,12 +249,12 @@ TEST(Plan, NothingOutsideTheImageIsRead) {
   ImageView image = interleaved(&field[20 * 64 + 20], size, 1);
   image.row = 64;
   for (const char* interpolation : {"nearest", "bilinear"}) {
-    auto affine = spec("random_affine", {{"degrees", Numbers{180}},
-                                         {"scale", Numbers{0.3, 3}},
-                                         {"translate", Numbers{0.5}},
-                                         {"fill", Numbers{0}},
+    auto affine = spec("random_affine", {{"degrees", List{180}},
+                                         {"scale", List{0.3, 3}},
+                                         {"translate", List{0.5}},
+                                         {"fill", List{0}},
                                          {"interpolation", std::string(interpolation)}});
-    const auto crop = spec("random_crop", {{"size", Numbers{11, 13}}, {"padding", Numbers{5}}});
+    const auto crop = spec("random_crop", {{"size", List{11, 13}}, {"padding", List{5}}});
     for (std::uint64_t sample = 0; sample < 200; ++sample)
       for (const std::uint8_t level : run_u8({crop, affine}, image, Resample::once, {1, 1, sample}))
         ASSERT_LE(level, 100);
@@ -264,7 +265,7 @@ TEST(Plan, DisablingAnOpLeavesTheOthersDrawsAlone) {
   const auto pixels = noise({16, 16}, 1, 8);
   const ImageView image = interleaved(pixels.data(), {16, 16}, 1);
   auto flip = spec("hflip", {});
-  const auto affine = spec("random_affine", {{"degrees", Numbers{30}}});
+  const auto affine = spec("random_affine", {{"degrees", List{30}}});
   flip.enabled = false;
   for (std::uint64_t sample = 0; sample < 20; ++sample)
     EXPECT_EQ(run_u8({flip, affine}, image, Resample::once, {1, 0, sample}),
@@ -278,7 +279,8 @@ TEST(Plan, FloatsAreTheNormalisedLevels) {
                   Resample::once);
   std::vector<float> out(plan.output().elements());
   const auto scratch = plan.make_scratch();
-  plan.run({}, image, reinterpret_cast<std::byte*>(out.data()), *scratch);
+  WholeImage source(image);
+  plan.run({}, source, reinterpret_cast<std::byte*>(out.data()), *scratch);
   const float mean[3] = {0.4f, 0.5f, 0.6f}, std_of[3] = {0.2f, 0.25f, 0.3f};
   for (int c = 0; c < 3; ++c)
     for (int y = 0; y < 5; ++y)
@@ -288,9 +290,8 @@ TEST(Plan, FloatsAreTheNormalisedLevels) {
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {
-  EXPECT_THROW(
-      Plan({spec("random_crop", {{"size", Numbers{40}}})}, {{28, 28}, 1}, {}, Resample::once),
-      UsageError);
+  EXPECT_THROW(Plan({spec("random_crop", {{"size", List{40}}})}, {{28, 28}, 1}, {}, Resample::once),
+               UsageError);
   EXPECT_THROW(
       Plan({}, {{28, 28}, 1}, {DType::f32, Layout::chw, {0.1, 0.2, 0.3}, {1}}, Resample::once),
       UsageError);
@@ -298,9 +299,10 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   const Plan plan({}, {{8, 8}, 1}, {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   std::vector<std::byte> out(1000);
   const auto scratch = plan.make_scratch();
-  EXPECT_THROW(plan.run({}, interleaved(pixels.data(), {9, 9}, 1), out.data(), *scratch),
-               UsageError);
-  EXPECT_THROW(make_op(spec("random_affine", {{"scale", Numbers{2, 1}}})), UsageError);
+  WholeImage source(interleaved(pixels.data(), {9, 9}, 1));
+  EXPECT_THROW(plan.run({}, source, out.data(), *scratch), UsageError);
+  const auto upside_down = spec("random_affine", {{"scale", List{2, 1}}});
+  EXPECT_THROW(Unit(augmentation("random_affine"), upside_down.params), UsageError);
   for (const auto& declared : op_declarations())
     if (declared.name == "random_crop") {
       EXPECT_THROW(parse_value(declared.params[0], "7.9", "test"), UsageError);
@@ -310,7 +312,7 @@ TEST(Plan, RefusesWhatDoesNotFit) {
 TEST(Plan, PadIfNeededCentresWhatIsSmall) {
   const auto pixels = noise({4, 4}, 1, 2);
   const auto op =
-      spec("random_crop", {{"size", Numbers{8}}, {"pad_if_needed", true}, {"fill", Numbers{1}}});
+      spec("random_crop", {{"size", List{8}}, {"pad_if_needed", true}, {"fill", List{1}}});
   const auto out = run_u8({op}, interleaved(pixels.data(), {4, 4}, 1), Resample::once, {});
   EXPECT_EQ(out.size(), 64u);
 }

@@ -1,11 +1,10 @@
-// Decoders from plugins: the shipped one's formats, and tables that must be refused.
+// Decoders from plugins: the shipped one's formats.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <thread>
 
 #include "pipeline/decoder.h"
-#include "pipeline/decoders/plugin_table.h"
 #include "tests/data/support.h"
 
 namespace millrace {
@@ -158,62 +157,6 @@ TEST(Decode, UnknownBytesAreDescribed) {
   expect_data_error({"a Git LFS pointer"},
                     [&] { decoded(text("version https://git-lfs.github.com/spec/v1"), 3); });
   expect_data_error({"5 bytes that start with 68 65 6c 6c 6f"}, [&] { decoded(text("hello"), 3); });
-}
-
-// ---- defective plugins
-
-struct FakePlugin {
-  millrace_decoder decoder{sizeof(millrace_decoder),
-                           "fake",
-                           "",
-                           [](const std::uint8_t*, std::size_t) { return 0; },
-                           []() -> void* { return nullptr; },
-                           [](void*) {},
-                           [](void*, const std::uint8_t*, std::size_t, millrace_image_header*,
-                              char*, std::size_t) { return 1; },
-                           [](void*, const std::uint8_t*, std::size_t, std::uint32_t, std::uint8_t*,
-                              std::size_t, char*, std::size_t) { return 1; }};
-  const millrace_decoder* decoders[1] = {&decoder};
-  millrace_plugin_table table{MILLRACE_MAGIC,
-                              MILLRACE_ABI_MAJOR,
-                              MILLRACE_ABI_MINOR,
-                              sizeof(millrace_plugin_table),
-                              "fake",
-                              "1",
-                              "MIT",
-                              decoders,
-                              1};
-};
-
-TEST(PluginTable, EachDefectIsRefusedByName) {
-  const auto refused = [](const std::string& reason, auto break_it) {
-    FakePlugin fake;
-    check_plugin_table(fake.table, "fake.so");
-    break_it(fake);
-    expect_data_error({"fake.so: plugin refused", reason},
-                      [&] { check_plugin_table(fake.table, "fake.so"); });
-  };
-  refused("wrong magic", [](FakePlugin& p) { p.table.magic = 1; });
-  refused("built for ABI 9.1, this is 0.1", [](FakePlugin& p) { p.table.abi_major = 9; });
-  refused("table of 8 bytes", [](FakePlugin& p) { p.table.struct_size = 8; });
-  refused("no id", [](FakePlugin& p) { p.table.id = ""; });
-  refused("no version", [](FakePlugin& p) { p.table.version = nullptr; });
-  refused("no licence", [](FakePlugin& p) { p.table.licence = nullptr; });
-  refused("1 decoders announced, none given", [](FakePlugin& p) { p.table.decoders = nullptr; });
-  refused("decoder 0 is null", [](FakePlugin& p) { p.decoders[0] = nullptr; });
-  refused("decoder 0: struct of 16 bytes", [](FakePlugin& p) { p.decoder.struct_size = 16; });
-  refused("decoder 0 has no name", [](FakePlugin& p) { p.decoder.name = nullptr; });
-  refused("'fake' has no function sniff", [](FakePlugin& p) { p.decoder.sniff = nullptr; });
-  refused("'fake' has no function create", [](FakePlugin& p) { p.decoder.create = nullptr; });
-  refused("'fake' has no function destroy", [](FakePlugin& p) { p.decoder.destroy = nullptr; });
-  refused("'fake' has no function header", [](FakePlugin& p) { p.decoder.header = nullptr; });
-  refused("'fake' has no function decode", [](FakePlugin& p) { p.decoder.decode = nullptr; });
-}
-
-TEST(PluginTable, FilesThatAreNoPlugins) {
-  expect_data_error({"plugin cannot be loaded", "no-such.so"}, [] { load_plugin("./no-such.so"); });
-  expect_data_error({"libz.so.1: plugin refused: it exports no symbol millrace_plugin"},
-                    [] { load_plugin("libz.so.1"); });
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ Outcome mutate_idx(const std::string& ending, const Bytes& images, const Bytes& 
   const TempFolder folder;
   Outcome outcome;
   for (std::uint64_t round = 0; round < 1500; ++round) {
-    Draw draw({7, 0, round}, op_id("mutate_idx"));
+    Draw draw(stream({7, 0, round}, op_id("mutate_idx")));
     const bool which = draw.chance(.7);
     folder.write("train-images-idx3-ubyte" + ending, which ? mutated(images, draw) : images);
     folder.write("train-labels-idx1-ubyte" + ending, which ? labels : mutated(labels, draw));
@@ -84,7 +84,7 @@ Outcome mutate_image(const Bytes& file, std::uint64_t rounds) {
   DecodeScratch scratch;
   Outcome outcome;
   for (std::uint64_t round = 0; round < rounds; ++round) {
-    Draw draw({7, 0, round}, op_id("mutate_image"));
+    Draw draw(stream({7, 0, round}, op_id("mutate_image")));
     const Bytes bytes = mutated(file, draw);
     attempt(outcome, [&] { scratch.decode(bytes, round % 2 == 0 ? 3 : 1, 100'000); });
   }
@@ -92,7 +92,7 @@ Outcome mutate_image(const Bytes& file, std::uint64_t rounds) {
 }
 
 Bytes noise(std::size_t size) {
-  Draw draw({7, 0, 0}, op_id("noise"));
+  Draw draw(stream({7, 0, 0}, op_id("noise")));
   Bytes pixels(size);
   for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(draw.bits());
   return pixels;

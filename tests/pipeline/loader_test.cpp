@@ -15,6 +15,7 @@
 
 #include "augment/plan.h"
 #include "pipeline/error.h"
+#include "pipeline/units/registry.h"
 #include "tests/pipeline/allocations.h"
 
 namespace millrace {

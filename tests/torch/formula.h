@@ -44,7 +44,7 @@ class FormulaTransform : public Transform {
   explicit FormulaTransform(const SampleSpec& spec) : spec_(spec) {}
   std::unique_ptr<Scratch> make_scratch() const override { return std::make_unique<Scratch>(); }
   const SampleSpec& output() const override { return spec_; }
-  void run(const SampleKey& key, const ImageView&, std::byte* out, Scratch&) const override {
+  void run(const SampleKey& key, PixelSource&, std::byte* out, Scratch&) const override {
     for (std::uint32_t i = 0; i < spec_.elements(); ++i) {
       const float value = formula(i, 1000 + static_cast<std::uint32_t>(key.sample), 2);
       std::memcpy(out + i * sizeof value, &value, sizeof value);

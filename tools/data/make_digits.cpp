@@ -43,7 +43,7 @@ void make_split(const DigitsOptions& options, const Split& split, const Progress
   parallel_for(
       split.count, 500, options.threads, progress, [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t sample = begin; sample < end; ++sample) {
-          Draw draw({options.seed, split.epoch, sample}, op_id("digits"));
+          Draw draw(stream({options.seed, split.epoch, sample}, op_id("digits")));
           const auto label = static_cast<int>(draw.integer(10));
           labels[first_label + sample] = static_cast<std::uint8_t>(label);
           std::uint8_t* image = images.data() + first_image + sample * kDigitPixels;

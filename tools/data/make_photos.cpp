@@ -50,7 +50,7 @@ void make_photos(const PhotosOptions& options) {
       options.count, 1, options.threads, options.progress,
       [&](std::uint64_t sample, std::uint64_t) {
         const auto label = static_cast<int>(sample % static_cast<std::uint64_t>(options.classes));
-        Draw draw({options.seed, 0, sample}, op_id("photos"));
+        Draw draw(stream({options.seed, 0, sample}, op_id("photos")));
         const Photo photo = draw_photo(label, options.classes, draw);
         write_or_match(options.path + "/" + names[sample],
                        encode_jpeg(photo.pixels, photo.size, options.quality), options.force);

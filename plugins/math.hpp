@@ -1,10 +1,12 @@
 // Elementary functions from + - * / alone: libm's last bits differ between processors, and what an
-// augmentation draws may not (contract C1).
+// augmentation draws may not (contract C1). Compile with -ffp-contract=off.
 #pragma once
 
-#include <cmath>
+#include <bit>
+#include <cstdint>
 
 namespace millrace {
+inline namespace plugin_v1 {
 
 struct SinCos {
   double sin;
@@ -46,4 +48,35 @@ constexpr double round_half_even(double value) {
   return (value + kMagic) - kMagic;
 }
 
+constexpr double kLn2 = 0.69314718055994530942;
+
+/// Natural logarithm of a positive, normal number, to about 1e-16. With x = m * 2^e and m around 1,
+/// ln m = 2 artanh((m - 1) / (m + 1)), whose series ends below 1e-18 after 12 terms.
+constexpr double natural_log(double x) {
+  auto bits = std::bit_cast<std::uint64_t>(x);
+  int exponent = static_cast<int>(bits >> 52) - 1023;
+  bits = (bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000;
+  double m = std::bit_cast<double>(bits);
+  if (m > 1.4142135623730951) {
+    m *= 0.5;
+    ++exponent;
+  }
+  const double s = (m - 1) / (m + 1);
+  const double s2 = s * s;
+  double sum = 0;
+  for (int n = 25; n >= 1; n -= 2) sum = sum * s2 + 1.0 / n;
+  return 2 * s * sum + exponent * kLn2;
+}
+
+/// e^x for |x| < 700, to about 1e-15: e^x = 2^k e^r with |r| <= ln 2 / 2, and a Taylor series.
+constexpr double exponential(double x) {
+  const double k = round_half_even(x / kLn2);
+  const double r = x - k * kLn2;
+  double sum = 1;
+  for (int n = 16; n >= 1; --n) sum = 1 + r / n * sum;
+  const auto power = static_cast<std::uint64_t>(static_cast<std::int64_t>(k) + 1023) << 52;
+  return sum * std::bit_cast<double>(power);
+}
+
+}  // namespace plugin_v1
 }  // namespace millrace

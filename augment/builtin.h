@@ -1,0 +1,13 @@
+// The built-in augmentations: each file defines one (or a family) with the interface that plugins
+// use, and builtin.cpp makes a table of them.
+#pragma once
+
+#include "plugins/millrace.hpp"
+
+namespace millrace {
+
+extern const millrace_unit kHflip;
+extern const millrace_unit kRandomAffine;
+extern const millrace_unit kRandomCrop;
+
+}  // namespace millrace

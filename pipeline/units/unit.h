@@ -1,0 +1,81 @@
+// A unit's instance, and calls into it: what a plugin reports, or throws against the rules, becomes
+// an Error that names it (contract P2).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pipeline/error.h"
+#include "pipeline/param.h"
+#include "pipeline/recipe.h"
+#include "plugins/millrace.h"
+
+namespace millrace {
+
+/// The host's form of a declaration; throws UsageError where it contradicts itself.
+Param to_param(const millrace_param& param);
+/// The unit's i-th parameter; a newer plugin's are longer than this host's.
+const millrace_param& param_of(const millrace_unit& unit, std::size_t i);
+/// What a recipe must know of the unit.
+OpDeclaration to_declaration(const millrace_unit& unit);
+
+/// What a call needs besides its arguments. One a thread, used again and again.
+class CallContext {
+ public:
+  CallContext();
+  CallContext(const CallContext&) = delete;
+  CallContext& operator=(const CallContext&) = delete;
+
+  millrace_call call{};
+
+ private:
+  std::array<char, 512> error_{};
+};
+
+/// Throws what `status` stands for, with the lines in `error`, behind the unit's name.
+[[noreturn]] void throw_status(const std::string& unit, millrace_status status, const char* error);
+
+/// Runs `function`, which returns a status, and turns anything but success into an Error.
+template <class Function>
+void checked_call(const millrace_unit& unit, millrace_call& call, const Function& function) {
+  millrace_status status = MILLRACE_OK;
+  call.error[0] = '\0';
+  try {
+    status = function();
+  } catch (...) {
+    throw DataError(std::string(unit.name) + ": it threw an exception",
+                    "report it to the plugin's author: a C interface may not throw");
+  }
+  if (status != MILLRACE_OK) throw_status(unit.name, status, call.error);
+}
+
+/// An instance: immutable, shared by all threads.
+class Unit {
+ public:
+  /// Throws UsageError for parameters that don't fit together. `path` and `split` are for readers.
+  Unit(const millrace_unit& unit, const Params& params, const std::string& path = {},
+       const std::string& split = {});
+  ~Unit();
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  const millrace_unit& table() const { return unit_; }
+  const void* self() const { return self_; }
+  /// Of a choice, in the order in which it asked for them.
+  const std::vector<std::unique_ptr<Unit>>& children() const { return children_; }
+  /// How a choice asked for this child: "posterize{bits=4}".
+  const std::string& text() const { return text_; }
+
+ private:
+  static std::int32_t add_child(const millrace_create* create, const char* text);
+
+  const millrace_unit& unit_;
+  void* self_ = nullptr;
+  std::string text_;
+  std::vector<std::unique_ptr<Unit>> children_;
+};
+
+}  // namespace millrace
