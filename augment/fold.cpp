@@ -7,13 +7,19 @@
 namespace millrace {
 namespace {
 
+/// x -> scale * x + offset on pixel indices; scale is 1 or -1.
+struct AxisMove {
+  int scale = 1;
+  int offset = 0;
+};
+
 /// The new indices x whose move(x) lies in [low, high).
-std::pair<int, int> pulled_back(int low, int high, const IndexMove& move) {
+std::pair<int, int> pulled_back(int low, int high, const AxisMove& move) {
   if (move.scale > 0) return {low - move.offset, high - move.offset};
   return {move.offset - high + 1, move.offset - low + 1};
 }
 
-Rect pulled_back(const Rect& rect, const IndexMove& x, const IndexMove& y) {
+Rect pulled_back(const Rect& rect, const AxisMove& x, const AxisMove& y) {
   const auto [x0, x1] = pulled_back(rect.x0, rect.x1, x);
   const auto [y0, y1] = pulled_back(rect.y0, rect.y1, y);
   return {x0, y0, x1, y1};
@@ -25,49 +31,41 @@ bool contains(const Rect& outer, const Rect& inner) {
 }
 
 /// A continuous map with linear part +-1 and whole offset, as a move of indices.
-IndexMove to_move(double scale, double offset) {
+AxisMove to_move(double scale, double offset) {
   if (scale > 0) return {1, static_cast<int>(offset)};
   return {-1, static_cast<int>(offset) - 1};
-}
-
-/// first this, then `next` seen from the other end: x -> before(next(x)).
-IndexMove composed(const IndexMove& before, const IndexMove& next) {
-  return {before.scale * next.scale, before.scale * next.offset + before.offset};
 }
 
 Rect whole(Size size) { return {0, 0, size.width, size.height}; }
 
 }  // namespace
 
-void Bounds::push_front(const Bound& bound) {
-  for (int i = size_; i > 0; --i) (*this)[i] = (*this)[i - 1];
-  (*this)[0] = bound;
-  ++size_;
+FoldedPass::FoldedPass(const ImageView& image) {
+  source = image;
+  output = image.size();
 }
 
-Pass::Pass(const ImageView& image) : source(image), output(image.size()) {}
-
-bool Pass::add(const Warp& warp) {
+bool FoldedPass::add(const Warp& warp) {
   // Bounds and moves stay below 2^18 with what one more op can add, so that fixed point has room.
   constexpr int kFar = 1 << 17;
   for (const Bound& bound : inner) {
     const Rect& r = bound.rect;
     if (std::max({-r.x0, -r.y0, r.x1, r.y1}) >= kFar) return false;
   }
-  if (std::max(std::abs(move_x.offset), std::abs(move_y.offset)) >= kFar) return false;
+  if (std::max(std::abs(move.x0), std::abs(move.y0)) >= kFar) return false;
   if (warp.filter == Filter::none) return add_move(warp);
   if (filter != Filter::none || inner.full()) return false;
   filter = warp.filter;
-  for (std::size_t i = 0; i < map.size(); ++i) map[i] = warp.map[i];
+  map = warp.map;
   // A warp's frame has no edge of its own, so this bound counts even where it is the whole image.
   inner.push_front({warp.window, warp.fill});
   output = warp.output;
   return true;
 }
 
-bool Pass::add_move(const Warp& warp) {
-  const IndexMove x = to_move(warp.map[0], warp.map[2]);
-  const IndexMove y = to_move(warp.map[4], warp.map[5]);
+bool FoldedPass::add_move(const Warp& warp) {
+  const AxisMove x = to_move(warp.map[0], warp.map[2]);
+  const AxisMove y = to_move(warp.map[4], warp.map[5]);
   Bounds& bounds = filter == Filter::none ? inner : outer;
   if (bounds.full()) return false;
   for (int i = 0; i < bounds.size(); ++i) bounds[i].rect = pulled_back(bounds[i].rect, x, y);
@@ -78,8 +76,10 @@ bool Pass::add_move(const Warp& warp) {
     source.pixel *= x.scale;
     source.row *= y.scale;
   } else {
-    move_x = composed(move_x, x);
-    move_y = composed(move_y, y);
+    move.x0 += move.xx * x.offset;
+    move.xx *= x.scale;
+    move.y0 += move.yy * y.offset;
+    move.yy *= y.scale;
   }
   output = warp.output;
   return true;

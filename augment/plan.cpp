@@ -13,6 +13,7 @@ namespace {
 /// Pixels between two passes; two buffers that take turns.
 struct PlanScratch final : Transform::Scratch {
   Buffer pixels[2];
+  ResampleScratch resample;
 };
 
 /// Positions are fixed point with at least 12 bits of fraction in 31 bits.
@@ -57,15 +58,16 @@ void Plan::run(const SampleKey& key, const ImageView& image, std::byte* out,
         fmt::format("an image of {}x{}: sides of more than {} pixels are not resampled",
                     image.width, image.height, kMostSide));
   auto& buffers = static_cast<PlanScratch&>(scratch).pixels;
-  Pass pass(image);
+  ResampleScratch& working = static_cast<PlanScratch&>(scratch).resample;
+  FoldedPass pass(image);
   int passes = 0;
   const auto flush = [&] {  // what is folded so far becomes pixels, and the next pass's source
     const std::size_t bytes = static_cast<std::size_t>(pass.output.width) *
                               static_cast<std::size_t>(pass.output.height) *
                               static_cast<std::size_t>(pass.source.channels);
     std::uint8_t* pixels = buffers[passes++ % 2].reserve(bytes);
-    millrace::resample(pass, pixels);
-    pass = Pass(interleaved(pixels, pass.output, pass.source.channels));
+    millrace::resample(pass, pixels, working);
+    pass = FoldedPass(interleaved(pixels, pass.output, pass.source.channels));
   };
   for (const Op& op : ops_) {
     op.op->output(pass.output);  // throws where this image is too small
@@ -86,7 +88,7 @@ void Plan::run(const SampleKey& key, const ImageView& image, std::byte* out,
                     spec_.size.width, spec_.size.height),
         "end the chain in an op of fixed size, for example "
         "augment+=random_crop{size=32,pad_if_needed=true}");
-  millrace::resample(pass, store_, out);
+  millrace::resample(pass, store_, out, working);
 }
 
 }  // namespace millrace

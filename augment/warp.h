@@ -3,20 +3,10 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 
-#include "pipeline/image.h"
+#include "augment/pass.h"
 
 namespace millrace {
-
-/// An 8-bit colour for pixels that come from nowhere.
-using Fill = std::array<std::uint8_t, 4>;
-
-enum class Filter {
-  none,      ///< an index move: every output pixel is one input pixel (or fill), bit for bit
-  nearest,   ///< the pixel whose square holds the position
-  bilinear,  ///< two taps an axis, not antialiased
-};
 
 /// Continuous coordinates: pixel i covers [i, i+1), its centre is i + 0.5 (PIL, torchvision and
 /// OpenCV's resize agree on that).

@@ -10,6 +10,7 @@
 #include <opencv2/imgproc.hpp>
 #include <vector>
 
+#include "augment/fold.h"
 #include "augment/plan.h"
 #include "augment/random_affine.h"
 #include "augment/resample.h"
@@ -44,13 +45,14 @@ struct Work {
   }
 
   void ours(std::size_t i, float* out) const {
+    static ResampleScratch scratch;
     Warp warp = Warp::identity(kSize);
     const auto& m = maps[i];
     warp.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
     warp.filter = Filter::nearest;
-    Pass pass(interleaved(&pixels[i * kPixels], kSize, 1));
+    FoldedPass pass(interleaved(&pixels[i * kPixels], kSize, 1));
     pass.add(warp);
-    resample(pass, store, reinterpret_cast<std::byte*>(out));
+    resample(pass, store, reinterpret_cast<std::byte*>(out), scratch);
   }
 
   void opencv(std::size_t i, cv::Mat& warped, float* out) const {

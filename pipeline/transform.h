@@ -12,11 +12,24 @@
 
 namespace millrace {
 
-enum class DType { f32, u8 };
+enum class DType { f32, u8, f16, bf16 };
 enum class Layout { chw, hwc };
 
-constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 1; }
-constexpr std::string_view name_of(DType dtype) { return dtype == DType::f32 ? "f32" : "u8"; }
+constexpr std::size_t size_of(DType dtype) {
+  return dtype == DType::f32 ? 4 : dtype == DType::u8 ? 1 : 2;
+}
+constexpr std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::u8:
+      return "u8";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    default:
+      return "f32";
+  }
+}
 
 /// Shape and type of one sample of a batch.
 struct SampleSpec {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "augment/fold.h"
 #include "augment/random_affine.h"
 #include "augment/resample.h"
 
@@ -46,10 +47,11 @@ std::vector<std::uint8_t> warped(const nlohmann::json& item, Filter filter, std:
   warp.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
   warp.fill = {fill, fill, fill, fill};
   warp.filter = filter;
-  Pass pass(interleaved(source.data(), size, 1));
+  FoldedPass pass(interleaved(source.data(), size, 1));
   EXPECT_TRUE(pass.add(warp));
   std::vector<std::uint8_t> out(source.size());
-  resample(pass, out.data());
+  ResampleScratch scratch;
+  resample(pass, out.data(), scratch);
   return out;
 }
 

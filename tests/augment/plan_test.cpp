@@ -192,10 +192,11 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
       Draw copy = draw;
       Warp warp = op->plan(size, copy);
       warp.filter = filter;
-      Pass pass(image);
+      FoldedPass pass(image);
       ASSERT_TRUE(pass.add(warp));
       std::vector<std::uint8_t> out(pixels.size());
-      resample(pass, out.data());
+      ResampleScratch scratch;
+      resample(pass, out.data(), scratch);
       for (int y = 0; y < size.height; ++y)
         for (int x = 0; x < size.width; ++x)
           for (int c = 0; c < 3; ++c, ++all) {
