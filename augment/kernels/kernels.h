@@ -13,8 +13,8 @@
 
 namespace millrace {
 
-/// 8-bit level to 8-bit level.
-using LevelTable = std::array<std::uint8_t, 256>;
+/// 8-bit level to 8-bit level; aligned for vector loads.
+struct alignas(64) LevelTable : std::array<std::uint8_t, 256> {};
 
 /// What the levels of one channel become in the batch.
 struct ElementTable {
