@@ -10,7 +10,8 @@ const Kernels& kernels(Simd level) {
       add_move_kernels(each, all[i]);
       add_nearest_kernels(each, all[i]);
       add_bilinear_kernels(each, all[i]);
-      add_reduce_kernels(each, all[i]);
+      add_reduce_rows_kernels(each, all[i]);
+      add_reduce_pixels_kernels(each, all[i]);
       add_lookup_kernels(each, all[i]);
     }
     return all;

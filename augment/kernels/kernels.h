@@ -64,13 +64,30 @@ inline constexpr int kTapBits = 14;
 inline constexpr int kRowBits = 7;
 
 /// Taps of one axis: output i is the sum of weights[i * stride + k] * input[first[i] + k], k in
-/// [0, counts[i]); weights behind are zero up to `stride`, which is even.
+/// [0, counts[i]); weights behind are zero up to `stride`, which is a multiple of 4.
 struct Taps {
   std::int32_t* first;
   std::int32_t* counts;
   std::int16_t* weights;
   int outputs;
   int stride;
+  int most;  ///< the greatest of counts
+};
+
+/// Taps along a row in an order that a kernel likes: outputs in groups whose taps lie within 64
+/// numbers of the row. See reduce_pixels.cpp.
+struct Windows {
+  static constexpr int kInputs = 64;
+  static constexpr int outputs(int channels) { return channels == 1 ? 16 : 5; }
+  static constexpr int groups(int pixels, int channels) {
+    return (pixels + outputs(channels) - 1) / outputs(channels);
+  }
+  /// Numbers of `orders_and_weights` for each pair of taps of a group.
+  static constexpr int kPair = 64;
+
+  std::int32_t* bases = nullptr;               ///< groups: first pixel of the row
+  std::int16_t* orders_and_weights = nullptr;  ///< groups x pairs x kPair, 64-byte aligned
+  int pairs = 0;                               ///< 0: not in use
 };
 
 struct Kernels {
@@ -88,12 +105,18 @@ struct Kernels {
   void (*nearest)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
   void (*bilinear)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
 
-  // reduce.cpp
+  // reduce_rows.cpp, reduce_pixels.cpp
   /// out[i] = sum of weights[k] * in[k * row + i], k < taps, to kRowBits bits of fraction.
+  /// weights[taps] can be read and is 0 where taps is odd; `out` has kTailSlack bytes behind it,
+  /// which may be written.
   void (*reduce_rows)(const std::uint8_t* in, std::ptrdiff_t row, const std::int16_t* weights,
                       int taps, int bytes, std::int16_t* out);
-  /// One row of reduced rows, interleaved channels (1 or 3) in and out.
-  void (*reduce_pixels)(const std::int16_t* in, const Taps& taps, int channels, std::uint8_t* out);
+  /// One row of reduced rows, interleaved channels (1 or 3) in and out; `in` has 2 kTailSlack bytes
+  /// behind it.
+  void (*reduce_pixels)(const std::int16_t* in, const Taps& taps, const Windows& windows,
+                        int channels, std::uint8_t* out);
+  /// Once for all rows. The memory of `windows` is there for taps.most taps.
+  void (*prepare_windows)(const Taps& taps, int channels, Windows& windows);
 
   // lookup.cpp: n levels to n elements of 1, 2 or 4 bytes.
   void (*lookup8)(const std::uint8_t* in, std::size_t n, const Lookup& lookup, std::byte* out);
@@ -110,7 +133,8 @@ inline const Kernels& kernels() { return kernels(simd_level()); }
 void add_move_kernels(Simd level, Kernels& table);
 void add_nearest_kernels(Simd level, Kernels& table);
 void add_bilinear_kernels(Simd level, Kernels& table);
-void add_reduce_kernels(Simd level, Kernels& table);
+void add_reduce_rows_kernels(Simd level, Kernels& table);
+void add_reduce_pixels_kernels(Simd level, Kernels& table);
 void add_lookup_kernels(Simd level, Kernels& table);
 
 }  // namespace millrace
