@@ -21,6 +21,11 @@ std::span<const Param> recipe_keys() {
       Param::integer("data.max_pixels", 178'956'970, 1, kMost,
                      "a larger image is refused before it is decoded"),
 
+      Param::choice("decode.scale", "exact", {"exact", "dct"},
+                    "dct: a JPEG that is shrunk anyway is decoded at 1/2, 1/4 or 1/8; approximate"),
+      Param::choice("decode.region", "on", {"on", "off"},
+                    "on: only what the first pass reads is decoded; the same pixels"),
+
       Param::integer("loader.workers", 2, 0, 256, "worker threads; 0: on the trainer's thread"),
       Param::integer("loader.batch", 64, 1, kMost, "samples a step"),
       Param::integer("loader.prefetch", 4, 1, 4096, "batches made ahead, in total"),
@@ -30,7 +35,8 @@ std::span<const Param> recipe_keys() {
                     "a sample that fails: stop, go on without it, or draw another one"),
       Param::integer("loader.grain", 0, 0, kMost, "samples a work unit; 0: from measured cost"),
 
-      Param::choice("output.dtype", "f32", {"f32", "u8"}, "type of a batch's elements"),
+      Param::choice("output.dtype", "f32", {"f32", "u8", "f16", "bf16"},
+                    "type of a batch's elements"),
       Param::choice("output.layout", "chw", {"chw", "hwc"}, "order of a sample's dimensions"),
       Param::numbers("output.mean", {0.0}, {1, 3}, -kAny, kAny,
                      "a channel, on the scale 0..1; f32 only"),

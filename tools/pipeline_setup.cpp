@@ -67,7 +67,7 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
     const bool may_fail = recipe.text("loader.on_error") != "fail";
     for (std::uint64_t i = 0; source.size == Size{}; ++i) {
       try {
-        source.size = decode.decode(reader.read(i, bytes).bytes, source.channels, most).size();
+        source.size = decode.open(reader.read(i, bytes).bytes, most).size;
       } catch (const DataError& error) {
         if (may_fail && i + 1 < info.count) continue;
         throw DataError(reader.name(i) + ": " + error.what(),
@@ -78,13 +78,18 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
     }
   }
   OutputOptions output;
-  output.dtype = recipe.text("output.dtype") == "u8" ? DType::u8 : DType::f32;
+  for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
+    if (name_of(dtype) == recipe.text("output.dtype")) output.dtype = dtype;
   output.layout = recipe.text("output.layout") == "hwc" ? Layout::hwc : Layout::chw;
   output.mean = recipe.numbers("output.mean");
   output.std = recipe.numbers("output.std");
-  return std::make_shared<Plan>(
-      chain, source, output,
-      recipe.text("resample") == "stepwise" ? Resample::stepwise : Resample::once);
+  PlanOptions options;
+  options.resample = recipe.text("resample") == "stepwise" ? Resample::stepwise : Resample::once;
+  options.region = recipe.text("decode.region") == "on";
+  options.dct = recipe.text("decode.scale") == "dct";
+  const auto named = static_cast<int>(recipe.integer("model.classes"));
+  return std::make_shared<Plan>(chain, source, output, options,
+                                named > 0 ? named : static_cast<int>(info.classes.size()));
 }
 
 LoaderOptions loader_options(const Recipe& recipe) {
