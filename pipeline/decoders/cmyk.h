@@ -6,17 +6,17 @@
 
 namespace millrace {
 
-/// Four inks a pixel to `channels` levels (3: RGB, 1: gray). With `inverted` (Adobe's files) 255 is
-/// no ink, else 0 is. RGB: K' - round(ink * K' / 255), K' = 255 - K; gray: BT.601 luma of that,
-/// with 16-bit weights. Both are Pillow's convert("RGB") and convert("L").
-inline void convert_cmyk(std::span<const std::uint8_t> inks, bool inverted, std::uint32_t channels,
+/// Four inks a pixel, as libjpeg gives CMYK and YCCK, to `channels` levels. 255 is no ink: Adobe
+/// writes them so, and Pillow, OpenCV and torchvision take every file that way, whether it has
+/// Adobe's marker or not. RGB (3): K - round((255 - ink) K / 255); gray (1): BT.601 luma of that
+/// with 16-bit weights. Both are Pillow's convert("RGB") and convert("L") to the last bit.
+inline void convert_cmyk(std::span<const std::uint8_t> inks, std::uint32_t channels,
                          std::uint8_t* out) {
-  const std::uint32_t flip = inverted ? 255 : 0;
   for (std::size_t i = 0; i + 4 <= inks.size(); i += 4) {
-    const std::uint32_t light = 255 - (inks[i + 3] ^ flip);
+    const std::uint32_t light = inks[i + 3];
     std::uint32_t rgb[3];
     for (std::size_t c = 0; c < 3; ++c) {
-      const std::uint32_t product = (inks[i + c] ^ flip) * light + 128;
+      const std::uint32_t product = (255u - inks[i + c]) * light + 128;
       rgb[c] = light - ((product + (product >> 8)) >> 8);
     }
     if (channels == 3)

@@ -259,7 +259,7 @@ void read_through_row(Context& context, const millrace_decode& request, std::siz
     if (!wanted) continue;
     const std::uint8_t* from = row + column * parts;
     if (codec.out_color_space == JCS_CMYK)
-      convert_cmyk({from, width * parts}, codec.saw_Adobe_marker, request.channels, pixels);
+      convert_cmyk({from, width * parts}, request.channels, pixels);
     else
       std::memcpy(pixels, from, width * parts);
     pixels += row_bytes;
