@@ -34,6 +34,11 @@ struct CifarPaths {
 /// Looks in `folder` and in the folder that the archive unpacks to.
 CifarPaths find_cifar(const std::string& folder, const std::string& split);
 
+/// Throws DataError unless `bytes` are whole records, at least one, each with a label below
+/// `classes`; `path` is for the message.
+void check_cifar(const std::string& path, std::span<const std::uint8_t> bytes,
+                 const CifarLayout& layout, int classes);
+
 /// One mapped file of whole records, each with a label below `classes`.
 class CifarFile {
  public:
@@ -45,6 +50,8 @@ class CifarFile {
   std::uint64_t count() const { return file_.bytes().size() / layout_->record(); }
   std::span<const std::uint8_t> pixels(std::uint64_t index) const;
   std::uint8_t label(std::uint64_t index) const;
+  bool locate(std::uint64_t index, Location& location) const;
+  void let_go() const { file_.let_go(); }
 
  private:
   MappedFile file_;
