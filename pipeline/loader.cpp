@@ -192,6 +192,10 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
     slot.memory.reserve(static_cast<std::size_t>(batch) * stages_.transform().output().bytes());
     slot.labels.resize(batch);
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(batch);
+    // Room for all but the rare large sample, so that few buffers have to grow.
+    const DatasetInfo& info = stages_.reader().info();
+    for (Fetched& fetched : slot.fetched)
+      if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
   }
   for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
 }

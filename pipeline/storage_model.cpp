@@ -26,7 +26,7 @@ void sleep_until(std::int64_t ns) {
 
 std::int64_t StorageModel::finish_ns(std::int64_t arrival_ns, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (origin_ns_ == 0) origin_ns_ = arrival_ns;
+  if (origin_ns_ < 0) origin_ns_ = arrival_ns;
   double time = static_cast<double>(arrival_ns - origin_ns_);
   if (options_.requests_per_s > 0) {
     time = std::max(time, next_request_);

@@ -42,7 +42,7 @@ class StorageModel {
  private:
   const StorageOptions options_;
   std::mutex mutex_;
-  std::int64_t origin_ns_ = 0;  ///< the first request; the clocks below count from it, in ns
+  std::int64_t origin_ns_ = -1;  ///< the first request; the clocks below count from it, in ns
   double next_request_ = 0;
   double bus_free_ = 0;
 };

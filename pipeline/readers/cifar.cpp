@@ -66,14 +66,12 @@ class CifarReader final : public Reader {
   }
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    if (mapped_faults() != 0) {
-      Location location;
-      locate(index, location);
-      return read_located(location, scratch);
-    }
     const std::size_t file = file_of(index);
     const std::uint64_t record = index - starts_[file];
-    return {files_[file].pixels(record), files_[file].label(record)};
+    if (!files_[file].damaged()) return {files_[file].pixels(record), files_[file].label(record)};
+    Location location;
+    locate(index, location);
+    return read_located(location, scratch);
   }
   bool locate(std::uint64_t index, Location& location) const override {
     const std::size_t file = file_of(index);
@@ -116,6 +114,8 @@ void check_cifar(const std::string& path, std::span<const std::uint8_t> bytes,
 CifarFile::CifarFile(const std::string& path, const CifarLayout& layout, int classes)
     : file_(MappedFile::map(path)), layout_(&layout) {
   check_cifar(path, file_.bytes(), layout, classes);
+  for (std::size_t at = layout.label_bytes - 1; at < file_.bytes().size(); at += layout.record())
+    labels_.push_back(file_.bytes()[at]);
 }
 
 bool CifarFile::locate(std::uint64_t index, Location& location) const {
@@ -129,10 +129,6 @@ bool CifarFile::locate(std::uint64_t index, Location& location) const {
 std::span<const std::uint8_t> CifarFile::pixels(std::uint64_t index) const {
   return file_.bytes().subspan(index * layout_->record() + layout_->label_bytes,
                                CifarLayout::kPixels);
-}
-
-std::uint8_t CifarFile::label(std::uint64_t index) const {
-  return file_.bytes()[index * layout_->record() + layout_->label_bytes - 1];
 }
 
 CifarPaths find_cifar(const std::string& folder, const std::string& split) {

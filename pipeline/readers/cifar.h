@@ -49,13 +49,15 @@ class CifarFile {
   std::span<const std::uint8_t> all() const { return file_.bytes(); }
   std::uint64_t count() const { return file_.bytes().size() / layout_->record(); }
   std::span<const std::uint8_t> pixels(std::uint64_t index) const;
-  std::uint8_t label(std::uint64_t index) const;
+  std::uint8_t label(std::uint64_t index) const { return labels_[index]; }
   bool locate(std::uint64_t index, Location& location) const;
+  bool damaged() const { return file_.damaged(); }
   void let_go() const { file_.let_go(); }
 
  private:
   MappedFile file_;
   const CifarLayout* layout_;
+  std::vector<std::uint8_t> labels_;  ///< known without touching the file
 };
 
 std::unique_ptr<Reader> open_cifar(const DataOptions& options);

@@ -16,6 +16,7 @@
 #include "pipeline/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/split.h"
 
 namespace millrace {
 namespace {
@@ -81,17 +82,16 @@ bool has_image_ending(std::string_view name) {
 
 std::string find_split(const std::string& folder, const std::string& split) {
   require_folder(folder);
-  std::vector<std::string> names{split};
-  if (split == "test") names.insert(names.end(), {"val", "valid"});
+  const std::vector<std::string> names = split_names(split);
   for (const std::string& name : names)
     if (is_folder(folder + "/" + name)) return folder + "/" + name;
 
   const bool has_splits = is_folder(folder + "/train") || is_folder(folder + "/test") ||
                           is_folder(folder + "/val") || is_folder(folder + "/valid");
   if (split == "train" && !has_splits) return folder;
-  throw DataError(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
-                              fmt::join(names, ", ")),
-                  "give the set a folder a split: train/CLASS/..., test/CLASS/...");
+  throw MissingSplit(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
+                                 fmt::join(names, ", ")),
+                     "give the set a folder a split: train/CLASS/..., test/CLASS/...");
 }
 
 FolderListing::FolderListing(std::string root, std::string lone_class) : root_(std::move(root)) {

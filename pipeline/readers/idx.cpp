@@ -111,7 +111,7 @@ class IdxReader final : public Reader {
   }
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    if (mapped_faults() != 0 && images_.plain()) {
+    if (images_.damaged()) {
       Location location;
       locate(index, location);
       return read_located(location, scratch);

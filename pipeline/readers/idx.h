@@ -49,6 +49,7 @@ class IdxFile {
   std::size_t header() const { return layout_.header; }
   /// The file holds its items as they are (it is not gzip).
   bool plain() const { return !path().ends_with(".gz"); }
+  bool damaged() const { return file_.damaged(); }
   void let_go() const { file_.let_go(); }
 
  private:

@@ -13,7 +13,7 @@
 #include "pipeline/readers/labels.h"
 #include "pipeline/readers/manifest_rows.h"
 #include "pipeline/readers/mapped_file.h"
-#include "pipeline/readers/tar_files.h"
+#include "pipeline/readers/split.h"
 
 namespace millrace {
 namespace {
@@ -59,8 +59,8 @@ class ManifestReader final : public Reader {
           add(row, manifest.file, folder, labels, fingerprint);
     }
     if (images_.empty())
-      throw DataError(fmt::format("{}: no row for split '{}'", options.path, options.split),
-                      "give the manifest a column split, or the folder a test.csv");
+      throw MissingSplit(fmt::format("{}: no row for split '{}'", options.path, options.split),
+                         "give the manifest a column split, or the folder a test.csv");
     names_.shrink_to_fit();
     images_.shrink_to_fit();
     info_.count = images_.size();

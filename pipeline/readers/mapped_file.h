@@ -34,6 +34,8 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const std::uint8_t> bytes() const { return {memory_, size_}; }
+  /// True once a part of it was found to be gone: bytes() may hold zeros instead.
+  bool damaged() const { return guard_ != nullptr && is_damaged(guard_); }
   /// Lets go of the pages that were touched, so that the page cache may drop them; they come back
   /// when they are touched again.
   void let_go() const;

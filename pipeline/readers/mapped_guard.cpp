@@ -14,6 +14,7 @@ namespace millrace {
 struct GuardedRange {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};  ///< 0: not in use
+  std::atomic<bool> damaged{false};
   GuardedRange* next = nullptr;
 };
 
@@ -24,23 +25,25 @@ std::atomic<std::uint64_t> g_faults{0};
 std::uintptr_t g_page = 4096;
 struct sigaction g_before {};
 
-bool guarded(std::uintptr_t address) {
-  for (const GuardedRange* range = g_ranges.load(std::memory_order_acquire); range != nullptr;
+GuardedRange* range_of(std::uintptr_t address) {
+  for (GuardedRange* range = g_ranges.load(std::memory_order_acquire); range != nullptr;
        range = range->next)
     if (address < range->end.load(std::memory_order_acquire) &&
         address >= range->begin.load(std::memory_order_acquire))
-      return true;
-  return false;
+      return range;
+  return nullptr;
 }
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   const auto page = reinterpret_cast<std::uintptr_t>(info->si_addr) & ~(g_page - 1);
-  // A system call as any other, and mmap's is one that may be made here.
-  if (info->si_code == BUS_ADRERR && guarded(page) &&
-      mmap(reinterpret_cast<void*>(page), g_page, PROT_READ,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+  if (GuardedRange* range = info->si_code == BUS_ADRERR ? range_of(page) : nullptr) {
+    // Told before there is anything to be seen: who reads the zeros can know.
+    range->damaged.store(true);
     g_faults.fetch_add(1);
-    return;
+    // A system call as any other, and one that may be made here.
+    if (mmap(reinterpret_cast<void*>(page), g_page, PROT_READ,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+      return;
   }
   if ((g_before.sa_flags & SA_SIGINFO) != 0 && g_before.sa_sigaction != nullptr) {
     g_before.sa_sigaction(signal, info, context);
@@ -79,6 +82,7 @@ GuardedRange* guard(const void* memory, std::size_t size) {
     g_ranges.store(range, std::memory_order_release);
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  range->damaged.store(false, std::memory_order_relaxed);
   range->begin.store(begin, std::memory_order_release);
   range->end.store(begin + size, std::memory_order_release);
   return range;
@@ -87,6 +91,10 @@ GuardedRange* guard(const void* memory, std::size_t size) {
 void unguard(GuardedRange* range) {
   const std::lock_guard lock(changing());
   range->end.store(0, std::memory_order_release);
+}
+
+bool is_damaged(const GuardedRange* range) {
+  return range->damaged.load(std::memory_order_acquire);
 }
 
 std::uint64_t mapped_faults() { return g_faults.load(std::memory_order_acquire); }

@@ -63,7 +63,7 @@ class RamReader final : public Reader {
     const std::uint64_t offset = used_.fetch_add(size, std::memory_order_relaxed);
     if (offset + size > info_.bytes) return sample;  // files have grown since they were listed
     std::copy(sample.bytes.begin(), sample.bytes.end(), memory_ + offset);
-    if (mapped_faults() != faults) return sample;  // zeros may have been copied: not to be kept
+    if (mapped_faults() != faults) return inner_->read(index, scratch);  // zeros were copied
     entry.offset = offset;
     entry.size = static_cast<std::uint32_t>(size);
     entry.label = static_cast<std::int32_t>(sample.label);

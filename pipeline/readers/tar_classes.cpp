@@ -8,7 +8,7 @@
 
 #include "pipeline/error.h"
 #include "pipeline/readers/files.h"
-#include "pipeline/readers/tar_files.h"
+#include "pipeline/readers/split.h"
 
 namespace millrace {
 namespace {
@@ -68,12 +68,12 @@ TarClasses sort_out_folders(const std::vector<std::string>& folders, const std::
       return found.contains(candidate);
     });
     if (name == names.end())
-      throw DataError(
+      throw MissingSplit(
           fmt::format("{}: holds no split '{}', only {}", path, split, fmt::join(found, ", ")),
           "check data.split and eval.split");
     chosen = *name;
   } else if (!of_split && split != "train") {
-    throw DataError(
+    throw MissingSplit(
         fmt::format("{}: no split '{}': neither its files nor its folders name one", path, split),
         "give a folder with train*.tar and test*.tar");
   }

@@ -106,18 +106,13 @@ TarFiles in_folder(const std::string& path, const std::string& split) {
     throw DataError(fmt::format("{}: no archives (*.tar)", path),
                     "check data.path; `millrace data pack` makes archives of a folder");
   if (has_splits)
-    throw DataError(fmt::format("{}: no archives for split '{}' (looked for {}*.tar)", path, split,
-                                fmt::join(split_names(split), "*.tar, ")),
-                    "call them by their split: train-000.tar, test-000.tar");
+    throw MissingSplit(fmt::format("{}: no archives for split '{}' (looked for {}*.tar)", path,
+                                   split, fmt::join(split_names(split), "*.tar, ")),
+                       "call them by their split: train-000.tar, test-000.tar");
   return {all, path, false};
 }
 
 }  // namespace
-
-std::vector<std::string> split_names(const std::string& split) {
-  if (split == "test") return {"test", "val", "valid"};
-  return {split};
-}
 
 std::vector<std::string> expand_braces(const std::string& pattern) {
   std::vector<std::string> done, left{pattern};

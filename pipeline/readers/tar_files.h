@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/readers/split.h"
+
 namespace millrace {
 
 struct TarFiles {
@@ -17,11 +19,8 @@ struct TarFiles {
 /// - a folder: DIR/SPLIT/*.tar, or else DIR/SPLIT*.tar, or else, with no split in any name, all of
 ///   DIR/*.tar (val and valid count as test; sorted bytewise),
 /// - a pattern: shard-{000..003}.tar, shard-{a,b}.tar, shard-*.tar.
-/// Throws DataError when there are none.
+/// Throws DataError when there are none, MissingSplit when there are some of another split.
 TarFiles find_tars(const std::string& path, const std::string& split);
-
-/// The names of a split, the first one that is there counts: "test", "val", "valid".
-std::vector<std::string> split_names(const std::string& split);
 
 /// Expands {000..003} and {a,b}; without braces, the text itself. Throws DataError for more than a
 /// million names.

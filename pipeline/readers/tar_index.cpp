@@ -252,7 +252,8 @@ TarIndex index_tar(std::string_view file, std::span<const std::uint8_t> bytes) {
 std::string tar_name(std::string_view file, std::span<const std::uint8_t> bytes,
                      const TarIndex::Entry& entry) {
   TarMember member;
-  TarWalk(file, bytes, entry.data - entry.back).next(member);
+  TarWalk walk(file, bytes, entry.data - entry.back);
+  walk.next(member);
   return std::string(member.name);
 }
 
