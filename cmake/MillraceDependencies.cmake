@@ -3,6 +3,7 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(TBB REQUIRED)
 find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo's
 find_package(ZLIB REQUIRED)
