@@ -57,6 +57,18 @@ struct WarpBlock {
   const std::int32_t* v = nullptr;
 };
 
+/// A map with a denominator, behind an index move, to positions in fixed point. What lies farther
+/// out than 2^30, behind the horizon or nowhere becomes +-2^30.
+struct Projection {
+  std::array<double, 9> map;
+  IndexMove move;
+  int bits;
+  bool half_pixel_in;  ///< bilinear taps lie at pixel centres
+};
+
+/// Vector kernels read so many stored positions behind the last one.
+inline constexpr int kPositionSlack = 64;
+
 /// Weights of the reduction are whole numbers that sum up to 2^14 for every output pixel; rows are
 /// summed to levels with 7 bits of fraction, rounded half up, which are summed to levels, rounded
 /// half up. All sums are exact in 32 bits.
@@ -101,6 +113,9 @@ struct Kernels {
   /// Planes that lie `plane` bytes apart to interleaved RGB; `reversed`: mirrored as above.
   void (*join)(const Block& pixels, std::ptrdiff_t plane, bool reversed);
 
+  /// positions.cpp: fills u[x], v[x] for x in [begin, end) of a row by a homogeneous map.
+  void (*project)(const Projection& projection, int y, int begin, int end, std::int32_t* u,
+                  std::int32_t* v);
   // nearest.cpp, bilinear.cpp: the pixels of `rect`.
   void (*nearest)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
   void (*bilinear)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
@@ -131,6 +146,7 @@ inline const Kernels& kernels() { return kernels(simd_level()); }
 
 // How the families of kernels put themselves into the table.
 void add_move_kernels(Simd level, Kernels& table);
+void add_position_kernels(Simd level, Kernels& table);
 void add_nearest_kernels(Simd level, Kernels& table);
 void add_bilinear_kernels(Simd level, Kernels& table);
 void add_reduce_rows_kernels(Simd level, Kernels& table);
