@@ -1,7 +1,6 @@
 #include "augment/sampler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "augment/fixed_warp.h"

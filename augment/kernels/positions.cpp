@@ -1,10 +1,10 @@
 // Positions by a map with a denominator, in double precision with one rounding an operation, then
 // in fixed point. No level may fuse a multiplication with an addition.
 #include <algorithm>
-#include <cmath>
 
 #include "augment/kernels/kernels.h"
 #include "augment/kernels/targets.h"
+#include "augment/math.h"
 
 namespace millrace {
 namespace {
@@ -31,7 +31,7 @@ std::int32_t fixed_position(double value, const ProjectedRow& row) {
   double scaled = value * row.one;
   scaled = scaled < kFar ? scaled : kFar;
   scaled = scaled > -kFar ? scaled : -kFar;
-  const auto position = static_cast<std::int32_t>(std::floor(scaled + 0.5)) - row.half;
+  const auto position = static_cast<std::int32_t>(floor_to_whole(scaled + 0.5)) - row.half;
   return std::max(position, -(1 << 30));
 }
 
