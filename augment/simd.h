@@ -9,7 +9,7 @@ namespace millrace {
 
 enum class Simd : std::uint8_t {
   scalar,  ///< what the compiler may use everywhere
-  avx2,    ///< AVX2 (Haswell, Zen and later)
+  avx2,    ///< AVX2 and FMA (Haswell, Zen and later)
   avx512,  ///< AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4); less is taken as avx2
 };
 

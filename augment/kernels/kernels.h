@@ -21,7 +21,23 @@ struct ElementTable {
   alignas(64) std::array<std::uint32_t, 256> bits;  ///< of the f32, or of the f16 or bf16 below it
   /// The same, byte by byte: plane b holds bits 8 b to 8 b + 7 (permutations look up bytes).
   alignas(64) std::array<LevelTable, 4> planes;
+  /// Where `computed`, the f32 of a level also comes out bit for bit as computed_element() has it,
+  /// without a division and without a table.
+  bool computed = false;
+  float mean = 0, std = 1, inverse = 1;  ///< inverse = 1 / std
 };
+
+/// (level / 255 - mean) / std with each quotient corrected once by its remainder. `fused` is fused
+/// multiply-and-add: a * b + c, rounded once.
+template <class Fused>
+float computed_element(int level, const ElementTable& table, Fused&& fused) {
+  const auto divided = [&](float a, float b, float inverse) {
+    const float quotient = a * inverse;
+    return fused(fused(-quotient, b, a), inverse, quotient);
+  };
+  const float x = divided(static_cast<float>(level), 255.0f, 1 / 255.0f) - table.mean;
+  return divided(x, table.std, table.inverse);
+}
 
 /// Levels to elements, element i by table i mod `period` (1 or 3).
 struct Lookup {
