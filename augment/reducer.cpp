@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "augment/math.h"
 #include "augment/moves.h"
 
 namespace millrace {
@@ -22,7 +23,7 @@ struct Axis {
     return (static_cast<int>(most) + 3) / 4 * 4;
   }
   int column(double position) const {
-    return static_cast<int>(std::clamp(std::floor(position), low - 1.0, high + 1.0));
+    return static_cast<int>(floor_to_whole(std::clamp(position, low - 1.0, high + 1.0)));
   }
 };
 

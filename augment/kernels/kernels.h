@@ -21,7 +21,23 @@ struct ElementTable {
   alignas(64) std::array<std::uint32_t, 256> bits;  ///< of the f32, or of the f16 or bf16 below it
   /// The same, byte by byte: plane b holds bits 8 b to 8 b + 7 (permutations look up bytes).
   alignas(64) std::array<LevelTable, 4> planes;
+  /// Where `computed`, the f32 of a level also comes out bit for bit as computed_element() has it,
+  /// without a division and without a table.
+  bool computed = false;
+  float mean = 0, std = 1, inverse = 1;  ///< inverse = 1 / std
 };
+
+/// (level / 255 - mean) / std with each quotient corrected once by its remainder. `fused` is fused
+/// multiply-and-add: a * b + c, rounded once.
+template <class Fused>
+float computed_element(int level, const ElementTable& table, Fused&& fused) {
+  const auto divided = [&](float a, float b, float inverse) {
+    const float quotient = a * inverse;
+    return fused(fused(-quotient, b, a), inverse, quotient);
+  };
+  const float x = divided(static_cast<float>(level), 255.0f, 1 / 255.0f) - table.mean;
+  return divided(x, table.std, table.inverse);
+}
 
 /// Levels to elements, element i by table i mod `period` (1 or 3).
 struct Lookup {
@@ -56,6 +72,18 @@ struct WarpBlock {
   const std::int32_t* u = nullptr;
   const std::int32_t* v = nullptr;
 };
+
+/// A map with a denominator, behind an index move, to positions in fixed point. What lies farther
+/// out than 2^30, behind the horizon or nowhere becomes +-2^30.
+struct Projection {
+  std::array<double, 9> map;
+  IndexMove move;
+  int bits;
+  bool half_pixel_in;  ///< bilinear taps lie at pixel centres
+};
+
+/// Vector kernels read so many stored positions behind the last one.
+inline constexpr int kPositionSlack = 64;
 
 /// Weights of the reduction are whole numbers that sum up to 2^14 for every output pixel; rows are
 /// summed to levels with 7 bits of fraction, rounded half up, which are summed to levels, rounded
@@ -101,6 +129,9 @@ struct Kernels {
   /// Planes that lie `plane` bytes apart to interleaved RGB; `reversed`: mirrored as above.
   void (*join)(const Block& pixels, std::ptrdiff_t plane, bool reversed);
 
+  /// positions.cpp: fills u[x], v[x] for x in [begin, end) of a row by a homogeneous map.
+  void (*project)(const Projection& projection, int y, int begin, int end, std::int32_t* u,
+                  std::int32_t* v);
   // nearest.cpp, bilinear.cpp: the pixels of `rect`.
   void (*nearest)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
   void (*bilinear)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
@@ -131,6 +162,7 @@ inline const Kernels& kernels() { return kernels(simd_level()); }
 
 // How the families of kernels put themselves into the table.
 void add_move_kernels(Simd level, Kernels& table);
+void add_position_kernels(Simd level, Kernels& table);
 void add_nearest_kernels(Simd level, Kernels& table);
 void add_bilinear_kernels(Simd level, Kernels& table);
 void add_reduce_rows_kernels(Simd level, Kernels& table);

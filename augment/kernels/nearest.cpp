@@ -9,8 +9,10 @@ namespace millrace {
 namespace {
 
 template <int kChannels>
-void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
-  const Rect& in = warp.inside;
+void nearest(const WarpBlock& shared, const Rect& rect, const Canvas& shared_canvas) {
+  const WarpBlock warp = shared;  // copies, which writing pixels can't seem to change
+  const Canvas canvas = shared_canvas;
+  const Rect in = warp.inside;
   const auto width = static_cast<unsigned>(in.x1 - in.x0);
   const auto height = static_cast<unsigned>(in.y1 - in.y0);
   for (int y = rect.y0; y < rect.y1; ++y) {
@@ -34,10 +36,18 @@ void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
 
 #if MILLRACE_X86
 
+/// Byte offset of the first pixel inside all bounds.
+int first_offset(const WarpBlock& warp) {
+  return static_cast<int>(warp.inside.y0 * warp.row + warp.inside.x0 * warp.pixel);
+}
+
 template <Fetch kFetch>
-MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect, const Canvas& canvas) {
-  const WarpBlock warp = shared;  // by value, see Source512
+MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect,
+                                const Canvas& shared_canvas) {
+  const WarpBlock warp = shared;  // copies, see Source512
+  const Canvas canvas = shared_canvas;
   const Source256 source(warp);
+  const __m256i nowhere = _mm256_set1_epi32(first_offset(warp));
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += 8) {
       const Positions256 at = source.at(x, y);
@@ -56,7 +66,9 @@ MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect, const
           seen = _mm256_and_si256(seen, within);
         }
       }
-      const __m256i pixels = fetch256<kFetch>(warp, seen, offsets256(warp, i, j));
+      // What is not seen is not read either: the first pixel inside in its place.
+      const Offsets256 offsets(_mm256_blendv_epi8(nowhere, offsets256(warp, i, j), seen));
+      const __m256i pixels = fetch256<kFetch>(warp, offsets);
       put256(canvas, x, y, std::min(8, rect.x1 - x), _mm256_blendv_epi8(filled, pixels, seen));
     }
   }
@@ -74,9 +86,12 @@ void nearest_avx2(const WarpBlock& warp, const Rect& rect, const Canvas& canvas)
 }
 
 template <Fetch kFetch>
-MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect, const Canvas& canvas) {
-  const WarpBlock warp = shared;  // by value, see Source512
+MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect,
+                                 const Canvas& shared_canvas) {
+  const WarpBlock warp = shared;  // copies, see Source512
+  const Canvas canvas = shared_canvas;
   const Source512 source(warp);
+  const __m512i nowhere = _mm512_set1_epi32(first_offset(warp));
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += 16) {
       const int n = std::min(16, rect.x1 - x);
@@ -96,14 +111,15 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect, cons
           seen &= within;
         }
       }
-      const __m512i pixels = fetch512<kFetch>(warp, seen, offsets512(warp, i, j));
+      const Offsets512 offsets(_mm512_mask_mov_epi32(nowhere, seen, offsets512(warp, i, j)));
+      const __m512i pixels = fetch512<kFetch>(warp, offsets);
       put512(canvas, x, y, n, _mm512_mask_mov_epi32(filled, seen, pixels));
     }
   }
 }
 
 // Planes of at most 1 KiB (digits, CIFAR's channels) fit the registers: pixels are looked up by
-// permutations, 64 at a time, where a gather takes 20 cycles for 16.
+// permutations, 64 at a time, where 16 loads take 8 cycles.
 
 constexpr int kSmall = 1024;
 
