@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import multiprocessing
 import os
+import platform
 import resource
 import sys
 import time
@@ -103,7 +104,7 @@ def describe_dump(path, work, count):
 
 
 def versions():
-    found = {}
+    found = {"Python": platform.python_version()}
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)

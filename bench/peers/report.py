@@ -35,6 +35,7 @@ class Machine:
     def end(self, seconds):
         self.seconds = seconds
         self.stolen = _stolen() - self.stolen
+        self.load = f"{self.load:.1f} and {os.getloadavg()[0]:.1f}"
         return self
 
     def lines(self, rounds, window, quick, command, origin, versions):
@@ -47,9 +48,9 @@ class Machine:
         yield (f"- {time.strftime('%Y-%m-%d', time.gmtime())}, millrace at {self.commit}, {rounds} rounds, "
                f"{window:g} CPU seconds a window" + (", a quick run: only to see that it works" if quick else ""))
         yield f"- Data: {origin}"
-        yield (f"- Load average when it began {self.load:.1f}; {self.stolen:.1f} s of CPU time stolen by the host in "
+        yield (f"- Load average when it began and when it ended {self.load}; {self.stolen:.1f} s of CPU time stolen by the host in "
                f"{self.seconds:.0f} s")
-        yield "- Versions: Python 3.11; " + "; ".join(named or ["no peers"])
+        yield "- Versions: " + "; ".join(named or ["no peers"])
         yield f"- `{command}`"
 
 

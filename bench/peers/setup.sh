@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the loaders that millrace is compared with, at pinned versions, into virtual environments.
 #
-#   bash bench/peers/setup.sh DIR [main] [simd] [tf]      Python 3.11; about 9 GB for all three
+#   bash bench/peers/setup.sh DIR [main] [simd] [tf]      Python 3.11; about 5 GB for all three
 #
 #   DIR/main   torch, torchvision, DALI, FFCV, SPDL, Grain, albumentations
 #   DIR/simd   what main has, with Pillow-SIMD in Pillow's place
@@ -92,7 +92,7 @@ for group in "${groups[@]}"; do
       # Its own packages come before main's in the search path.
       echo "$root/main/lib/python3.11/site-packages" >"$root/simd/lib/python3.11/site-packages/main.pth"
       optional simd pillow-simd env CC="cc -mavx2" \
-        "$root/simd/bin/python" -m pip install --quiet --no-binary pillow-simd --ignore-installed pillow-simd==12.1.1.post0
+        "$root/simd/bin/python" -m pip install --quiet --no-binary pillow-simd pillow-simd==12.1.1.post0
       ;;
     tf) optional tf tensorflow pip_into tf tensorflow-cpu==2.21.0 ;;
     *) printf 'error: no environment %s: main, simd, tf\n' "$group" >&2 && exit 2 ;;

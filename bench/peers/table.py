@@ -27,7 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 # As much of a mean, and of a spread's ratio, as draws and samples may differ.
 TOLERANCE = 0.06
-CHECKED = {"w4": 2000}
+CHECKED = {"w4": 1000}
 CHECKED_ELSE = 12_800
 
 
