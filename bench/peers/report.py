@@ -10,8 +10,8 @@ from workloads import GOALS, OVERHEAD_GOALS, SCALING_GOALS, WORKS
 
 INTRODUCTION = """# Beside other loaders
 
-The same work by millrace and by other loaders, on the CPU, without a model. Made by one command, which README.md
-in bench/peers explains, with what each peer does and where its work differs.
+The same work by millrace and by other loaders, on the CPU, without a model. Made by one command;
+[bench/peers](../bench/peers/README.md) says how, what each peer does and where its work differs.
 
 - All of them on one core, taking turns: the other, millrace, the other, millrace, then the other way round.
 - Images a CPU-second: user and system time of the whole process tree, of a long run less a short one, so that
