@@ -8,7 +8,9 @@
 namespace millrace {
 namespace {
 
-constexpr const millrace_unit* kUnits[] = {&kHflip, &kRandomAffine, &kRandomCrop};
+constexpr const millrace_unit* kUnits[] = {&kAutocontrast, &kEqualize,  &kHflip,
+                                           &kInvert,       &kPosterize, &kRandomAffine,
+                                           &kRandomCrop,   &kSolarize};
 
 }  // namespace
 

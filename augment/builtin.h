@@ -6,8 +6,13 @@
 
 namespace millrace {
 
+extern const millrace_unit kAutocontrast;
+extern const millrace_unit kEqualize;
 extern const millrace_unit kHflip;
+extern const millrace_unit kInvert;
+extern const millrace_unit kPosterize;
 extern const millrace_unit kRandomAffine;
 extern const millrace_unit kRandomCrop;
+extern const millrace_unit kSolarize;
 
 }  // namespace millrace
