@@ -8,9 +8,10 @@
 namespace millrace {
 namespace {
 
-constexpr const millrace_unit* kUnits[] = {&kAutocontrast, &kEqualize,  &kHflip,
-                                           &kInvert,       &kPosterize, &kRandomAffine,
-                                           &kRandomCrop,   &kSolarize};
+constexpr const millrace_unit* kUnits[] = {
+    &kAutocontrast, &kBrightness, &kColorJitter, &kContrast, &kEqualize,
+    &kGrayscale,    &kHflip,      &kHue,         &kInvert,   &kPosterize,
+    &kRandomAffine, &kRandomCrop, &kSaturation,  &kSolarize};
 
 }  // namespace
 

@@ -7,12 +7,18 @@
 namespace millrace {
 
 extern const millrace_unit kAutocontrast;
+extern const millrace_unit kBrightness;
+extern const millrace_unit kColorJitter;
+extern const millrace_unit kContrast;
 extern const millrace_unit kEqualize;
+extern const millrace_unit kGrayscale;
 extern const millrace_unit kHflip;
+extern const millrace_unit kHue;
 extern const millrace_unit kInvert;
 extern const millrace_unit kPosterize;
 extern const millrace_unit kRandomAffine;
 extern const millrace_unit kRandomCrop;
+extern const millrace_unit kSaturation;
 extern const millrace_unit kSolarize;
 
 }  // namespace millrace
