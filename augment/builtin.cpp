@@ -9,9 +9,9 @@ namespace millrace {
 namespace {
 
 constexpr const millrace_unit* kUnits[] = {
-    &kAutocontrast, &kBrightness, &kColorJitter, &kContrast, &kEqualize,
-    &kGrayscale,    &kHflip,      &kHue,         &kInvert,   &kPosterize,
-    &kRandomAffine, &kRandomCrop, &kSaturation,  &kSolarize};
+    &kAutocontrast, &kBrightness, &kColorJitter, &kContrast, &kEqualize,  &kGaussianBlur,
+    &kGrayscale,    &kHflip,      &kHue,         &kInvert,   &kPosterize, &kRandomAffine,
+    &kRandomCrop,   &kSaturation, &kSharpness,   &kSolarize};
 
 }  // namespace
 

@@ -11,6 +11,7 @@ extern const millrace_unit kBrightness;
 extern const millrace_unit kColorJitter;
 extern const millrace_unit kContrast;
 extern const millrace_unit kEqualize;
+extern const millrace_unit kGaussianBlur;
 extern const millrace_unit kGrayscale;
 extern const millrace_unit kHflip;
 extern const millrace_unit kHue;
@@ -19,6 +20,7 @@ extern const millrace_unit kPosterize;
 extern const millrace_unit kRandomAffine;
 extern const millrace_unit kRandomCrop;
 extern const millrace_unit kSaturation;
+extern const millrace_unit kSharpness;
 extern const millrace_unit kSolarize;
 
 }  // namespace millrace
