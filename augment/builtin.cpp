@@ -9,9 +9,9 @@ namespace millrace {
 namespace {
 
 constexpr const millrace_unit* kUnits[] = {
-    &kAutocontrast, &kBrightness, &kColorJitter, &kContrast, &kEqualize,  &kGaussianBlur,
-    &kGrayscale,    &kHflip,      &kHue,         &kInvert,   &kPosterize, &kRandomAffine,
-    &kRandomCrop,   &kSaturation, &kSharpness,   &kSolarize};
+    &kAutocontrast,  &kBrightness, &kColorJitter,   &kContrast,   &kEqualize,  &kGaussianBlur,
+    &kGaussianNoise, &kGrayscale,  &kHflip,         &kHue,        &kInvert,    &kPosterize,
+    &kRandomAffine,  &kRandomCrop, &kRandomErasing, &kSaturation, &kSharpness, &kSolarize};
 
 }  // namespace
 

@@ -1,0 +1,53 @@
+// gaussian_noise: adds normally distributed levels, each channel of each pixel its own
+// (torchvision's GaussianNoise on 8-bit tensors: noise is cut off to whole levels towards zero).
+#include <algorithm>
+
+#include "augment/builtin.h"
+#include "augment/bulk_bits.h"
+#include "augment/level_noise.h"
+#include "augment/pixels.h"
+
+namespace millrace {
+namespace {
+
+class GaussianNoise {
+ public:
+  static constexpr const char* kName = "gaussian_noise";
+  static constexpr const char* kHelp = "add normally distributed noise to every level";
+  static constexpr Parameter kParams[] = {
+      number("mean", "0", -1, 1, "part of full scale (255 levels)"),
+      number("sigma", "0.1", 0, 10, "standard deviation, part of full scale"),
+      boolean("clip", "true", "keep results in 0..255; otherwise they wrap around")};
+
+  explicit GaussianNoise(const Values& values)
+      : clip_(values.boolean("clip")),
+        noise_(255 * values.number("mean"), 255 * values.number("sigma"),
+               LevelNoise::Rounding::toward_zero,
+               clip_ ? LevelNoise::Range::clip : LevelNoise::Range::wrap) {}
+
+  void apply(Image image, Call& call) const {
+    BulkBits bits(call);
+    each_row(image, [&](std::uint8_t* row, std::size_t bytes) {
+      constexpr std::size_t kRun = 1024;
+      alignas(64) std::uint32_t words[kRun];
+      for (std::size_t done = 0; done < bytes; done += kRun) {
+        const std::size_t count = std::min(kRun, bytes - done);
+        bits.fill(words, BulkBits::whole(count));
+        for (std::size_t i = 0; i < count; ++i) {
+          const int level = row[done + i] + noise_(words[i]);
+          row[done + i] = static_cast<std::uint8_t>(clip_ ? std::clamp(level, 0, 255) : level);
+        }
+      }
+    });
+  }
+
+ private:
+  bool clip_;
+  LevelNoise noise_;
+};
+
+}  // namespace
+
+const millrace_unit kGaussianNoise = kUnit<GaussianNoise>;
+
+}  // namespace millrace
