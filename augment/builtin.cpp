@@ -9,9 +9,10 @@ namespace millrace {
 namespace {
 
 constexpr const millrace_unit* kUnits[] = {
-    &kAutocontrast,  &kBrightness, &kColorJitter,   &kContrast,   &kEqualize,  &kGaussianBlur,
-    &kGaussianNoise, &kGrayscale,  &kHflip,         &kHue,        &kInvert,    &kPosterize,
-    &kRandomAffine,  &kRandomCrop, &kRandomErasing, &kSaturation, &kSharpness, &kSolarize};
+    &kAffine,       &kAutocontrast,  &kBrightness,   &kColorJitter,   &kContrast,   &kEqualize,
+    &kGaussianBlur, &kGaussianNoise, &kGrayscale,    &kHflip,         &kHue,        &kInvert,
+    &kPosterize,    &kRandAugment,   &kRandomAffine, &kRandomApply,   &kRandomCrop, &kRandomErasing,
+    &kSaturation,   &kSharpness,     &kSolarize,     &kTrivialAugment};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 namespace millrace {
 
+extern const millrace_unit kAffine;
 extern const millrace_unit kAutocontrast;
 extern const millrace_unit kBrightness;
 extern const millrace_unit kColorJitter;
@@ -18,11 +19,14 @@ extern const millrace_unit kHflip;
 extern const millrace_unit kHue;
 extern const millrace_unit kInvert;
 extern const millrace_unit kPosterize;
+extern const millrace_unit kRandAugment;
 extern const millrace_unit kRandomAffine;
+extern const millrace_unit kRandomApply;
 extern const millrace_unit kRandomCrop;
 extern const millrace_unit kRandomErasing;
 extern const millrace_unit kSaturation;
 extern const millrace_unit kSharpness;
 extern const millrace_unit kSolarize;
+extern const millrace_unit kTrivialAugment;
 
 }  // namespace millrace
