@@ -9,11 +9,11 @@ namespace millrace {
 namespace {
 
 constexpr const millrace_unit* kUnits[] = {
-    &kAffine,      &kAutocontrast, &kBrightness,   &kColorJitter,   &kContrast,
-    &kCutmix,      &kEqualize,     &kGaussianBlur, &kGaussianNoise, &kGrayscale,
-    &kHflip,       &kHue,          &kInvert,       &kMixup,         &kPosterize,
-    &kRandAugment, &kRandomAffine, &kRandomApply,  &kRandomCrop,    &kRandomErasing,
-    &kSaturation,  &kSharpness,    &kSolarize,     &kTrivialAugment};
+    &kAffine,        &kAutocontrast, &kBrightness,   &kColorJitter,  &kContrast,
+    &kCutmix,        &kElastic,      &kEqualize,     &kGaussianBlur, &kGaussianNoise,
+    &kGrayscale,     &kHflip,        &kHue,          &kInvert,       &kMixup,
+    &kPosterize,     &kRandAugment,  &kRandomAffine, &kRandomApply,  &kRandomCrop,
+    &kRandomErasing, &kSaturation,   &kSharpness,    &kSolarize,     &kTrivialAugment};
 
 }  // namespace
 

@@ -12,6 +12,7 @@ extern const millrace_unit kBrightness;
 extern const millrace_unit kColorJitter;
 extern const millrace_unit kContrast;
 extern const millrace_unit kCutmix;
+extern const millrace_unit kElastic;
 extern const millrace_unit kEqualize;
 extern const millrace_unit kGaussianBlur;
 extern const millrace_unit kGaussianNoise;
