@@ -14,7 +14,7 @@ namespace millrace {
 class BulkBits {
  public:
   /// Words come in groups of this many: fill() writes whole groups.
-  static constexpr std::size_t kGroup = 64;
+  static constexpr std::size_t kGroup = 256;
   static constexpr std::size_t whole(std::size_t words) {
     return (words + kGroup - 1) / kGroup * kGroup;
   }

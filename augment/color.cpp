@@ -99,50 +99,63 @@ void adjust_saturation(const Image& image, double factor) {
   });
 }
 
+namespace {
+
+/// One pixel's hue turned. Everything is computed and then selected: branches don't vectorise.
+MILLRACE_WIDE inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_t& b, float by) {
+  constexpr float kLevel = static_cast<float>(1.0 / 255);
+  const float red = r * kLevel, green = g * kLevel, blue = b * kLevel;
+  float high = red > green ? red : green;
+  high = high > blue ? high : blue;
+  float low = red < green ? red : green;
+  low = low < blue ? low : blue;
+  const float range = high - low;
+  const auto none = static_cast<float>(high == low);  // 0 is not divided by 0, but by something
+  const float saturation = range / (high + none);
+  const float divisor = range + none;
+  const float rc = (high - red) / divisor;
+  const float gc = (high - green) / divisor;
+  const float bc = (high - blue) / divisor;
+  // Sixths of the circle, from red on; a whole turn keeps them from being negative.
+  const float from_red = bc - gc, from_green = (rc + 2.0f) - bc, from_blue = (gc + 4.0f) - rc;
+  float sixths = high == green ? from_green : from_blue;
+  sixths = high == red ? from_red : sixths;
+  float hue = sixths * static_cast<float>(1.0 / 6) + 1.0f;
+  hue -= static_cast<float>(hue >= 1.0f);
+  hue += by;
+  hue += static_cast<float>(hue < 0.0f);
+  hue -= static_cast<float>(hue >= 1.0f);
+  const float h6 = hue * 6.0f;
+  const int sector = static_cast<int>(h6);  // 6, by rounding, is 0 again: the same levels
+  const float f = h6 - static_cast<float>(sector);
+  const float pale = 1.0f - saturation;
+  constexpr float kScale = static_cast<float>(256.0 - 1e-3);
+  const int v = static_cast<int>(high * kScale);
+  const int q = static_cast<int>((1.0f - saturation * f) * high * kScale);
+  const int t = static_cast<int>((saturation * f + pale) * high * kScale);
+  const int p = static_cast<int>(pale * high * kScale);
+  int new_r = sector == 1 ? q : v, new_g = sector == 0 ? t : v, new_b = sector == 2 ? t : v;
+  new_r = sector == 4 ? t : new_r;
+  new_g = sector == 3 ? q : new_g;
+  new_b = sector == 5 ? q : new_b;
+  new_g = sector == 6 ? t : new_g;
+  new_r = (sector == 2) | (sector == 3) ? p : new_r;
+  new_g = (sector == 4) | (sector == 5) ? p : new_g;
+  new_b = (sector < 2) | (sector == 6) ? p : new_b;
+  r = static_cast<std::uint8_t>(new_r);
+  g = static_cast<std::uint8_t>(new_g);
+  b = static_cast<std::uint8_t>(new_b);
+}
+
+}  // namespace
+
 void adjust_hue(const Image& image, double turn) {
   if (image.channels == 1) return;
   each_rgb_run<true>(image, [&](RgbRun& run, std::size_t count) {
     wide(
         [](std::uint8_t* __restrict r, std::uint8_t* __restrict g, std::uint8_t* __restrict b,
            std::size_t n, float by) MILLRACE_WIDE {
-          for (std::size_t i = 0; i < n; ++i) {
-            constexpr float kLevel = static_cast<float>(1.0 / 255);
-            const float red = r[i] * kLevel, green = g[i] * kLevel, blue = b[i] * kLevel;
-            const float high = std::max(red, std::max(green, blue));
-            const float low = std::min(red, std::min(green, blue));
-            const float range = high - low;
-            const float divisor = high == low ? 1.0f : range;
-            const float saturation = range / (high == low ? 1.0f : high);
-            const float rc = (high - red) / divisor;
-            const float gc = (high - green) / divisor;
-            const float bc = (high - blue) / divisor;
-            // Sixths of the circle from red; the whole turn that is added keeps it from being
-            // negative.
-            const float sixths = high == red     ? bc - gc
-                                 : high == green ? (rc + 2.0f) - bc
-                                                 : (gc + 4.0f) - rc;
-            float hue = sixths * static_cast<float>(1.0 / 6) + 1.0f;
-            hue -= hue >= 1.0f ? 1.0f : 0.0f;
-            hue += by;
-            hue += hue < 0.0f ? 1.0f : 0.0f;
-            hue -= hue >= 1.0f ? 1.0f : 0.0f;
-            const float h6 = hue * 6.0f;
-            const int sector = static_cast<int>(h6);
-            const float f = h6 - static_cast<float>(sector);
-            // Levels up to 1 - 1e-7 and from 0 on: torch's clamps change nothing here.
-            const float pale = 1.0f - saturation;
-            const float q = (1.0f - saturation * f) * high;
-            const float t = (saturation * f + pale) * high;
-            const float p = pale * high;
-            const int s = sector == 6 ? 0 : sector;  // h6 may round up to 6
-            const float new_r = s == 0 || s == 5 ? high : s == 1 ? q : s == 4 ? t : p;
-            const float new_g = s == 1 || s == 2 ? high : s == 3 ? q : s == 0 ? t : p;
-            const float new_b = s == 3 || s == 4 ? high : s == 5 ? q : s == 2 ? t : p;
-            constexpr float kScale = static_cast<float>(256.0 - 1e-3);
-            r[i] = static_cast<std::uint8_t>(static_cast<int>(new_r * kScale));
-            g[i] = static_cast<std::uint8_t>(static_cast<int>(new_g * kScale));
-            b[i] = static_cast<std::uint8_t>(static_cast<int>(new_b * kScale));
-          }
+          for (std::size_t i = 0; i < n; ++i) turn_hue(r[i], g[i], b[i], by);
         },
         run.r, run.g, run.b, count, static_cast<float>(turn));
   });

@@ -33,10 +33,18 @@ class GaussianNoise {
       for (std::size_t done = 0; done < bytes; done += kRun) {
         const std::size_t count = std::min(kRun, bytes - done);
         bits.fill(words, BulkBits::whole(count));
-        for (std::size_t i = 0; i < count; ++i) {
-          const int level = row[done + i] + noise_(words[i]);
-          row[done + i] = static_cast<std::uint8_t>(clip_ ? std::clamp(level, 0, 255) : level);
-        }
+        wide(
+            [](std::uint8_t* __restrict levels, const std::uint32_t* __restrict random,
+               std::size_t n, const std::uint32_t* __restrict entries, int most) MILLRACE_WIDE {
+              for (std::size_t i = 0; i < n; ++i) {
+                int level = levels[i] + LevelNoise::level(entries, random[i]);
+                level = level > 0 ? level : 0;
+                level = level < most ? level : most;
+                levels[i] = static_cast<std::uint8_t>(level);
+              }
+            },
+            row + done, words, count, noise_.entries(),
+            clip_ ? 255 : 511);  // noise wraps in 0..255
       }
     });
   }

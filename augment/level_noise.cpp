@@ -39,8 +39,8 @@ LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range
   for (std::size_t i = 0; i < kColumns; ++i)
     (share[i] < 1 ? poor[poor_count++] : rich[rich_count++]) = i;
   const auto set = [&](std::size_t column, double own, std::size_t other) {
-    columns_[column] = static_cast<std::uint32_t>(round_half_even(std::min(own, 1.0) * 0x1p23));
-    other_[column] = static_cast<std::uint16_t>(other);
+    const double part = std::min(round_half_even(own * 0x1p23), 0x1p23 - 1);
+    entries_[column] = static_cast<std::uint32_t>(part) << 9 | static_cast<std::uint32_t>(other);
   };
   while (poor_count > 0 && rich_count > 0) {
     const std::size_t little = poor[--poor_count];

@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdint>
 
+#include "augment/wide.h"
+
 namespace millrace {
 
 class LevelNoise {
@@ -18,16 +20,19 @@ class LevelNoise {
   /// 255] at its ends; Range::wrap takes levels modulo 256 instead.
   LevelNoise(double mean, double sigma, Rounding rounding, Range range);
 
-  int operator()(std::uint32_t bits) const {
+  /// For loops: entries() and this.
+  MILLRACE_WIDE static int level(const std::uint32_t* entries, std::uint32_t bits) {
     const std::uint32_t column = bits >> 23;
-    const std::uint32_t part = bits & 0x7FFFFF;
-    return static_cast<int>(part < columns_[column] ? column : other_[column]) - kZero;
+    const std::uint32_t entry = entries[column];
+    const std::uint32_t other = entry & 511;
+    return static_cast<int>((bits & 0x7FFFFF) < entry >> 9 ? column : other) - kZero;
   }
+  const std::uint32_t* entries() const { return entries_.data(); }
 
  private:
   static constexpr int kZero = 256;
-  std::array<std::uint32_t, 512> columns_;  ///< share of the column's own level, times 2^23
-  std::array<std::uint16_t, 512> other_;    ///< what the rest of the column stands for
+  /// 23 bits: the part of the column that is its own level. 9 bits: what the rest stands for.
+  std::array<std::uint32_t, 512> entries_;
 };
 
 }  // namespace millrace

@@ -10,57 +10,54 @@ constexpr float kRound = 12582912.0f;
 
 constexpr std::size_t aligned(std::size_t floats) { return (floats + 15) / 16 * 16; }
 
-/// out[i] = w0 in[i] + sum over j of w_j (in[i - j * step] + in[i + j * step]).
+/// As many elements as stay in a register; anywhere in a row.
+constexpr std::ptrdiff_t kVector = 8;
+using Vector [[gnu::vector_size(kVector * sizeof(float)), gnu::aligned(4), gnu::may_alias]] = float;
+
+/// out[i] = w0 middle[i] + sum over j of w_j (before(j)[i] + behind(j)[i]).
+template <class Before, class Behind>
+MILLRACE_WIDE inline void add_up(const float* middle, const Before& before, const Behind& behind,
+                                 const float* weights, int radius, std::ptrdiff_t count,
+                                 float* out) {
+  std::ptrdiff_t i = 0;
+  for (; i + kVector <= count; i += kVector) {
+    Vector sum = *reinterpret_cast<const Vector*>(middle + i) * weights[0];
+    for (int j = 1; j <= radius; ++j)
+      sum += (*reinterpret_cast<const Vector*>(before(j) + i) +
+              *reinterpret_cast<const Vector*>(behind(j) + i)) *
+             weights[j];
+    *reinterpret_cast<Vector*>(out + i) = sum;
+  }
+  for (; i < count; ++i) {
+    float sum = middle[i] * weights[0];
+    for (int j = 1; j <= radius; ++j) sum += (before(j)[i] + behind(j)[i]) * weights[j];
+    out[i] = sum;
+  }
+}
+
+/// Along a row whose ends are mirrored.
 void smooth_row(const float* in, const SmoothingWeights& weights, std::ptrdiff_t step,
                 std::size_t count, float* out) {
   wide(
-      [](const float* __restrict from, const float* __restrict w, int radius, std::ptrdiff_t by,
-         std::ptrdiff_t n, float* __restrict to) MILLRACE_WIDE {
-        // Blocks that stay in the first-level cache, or in registers.
-        constexpr std::ptrdiff_t kBlock = 64;
-        std::ptrdiff_t i = 0;
-        for (; i + kBlock <= n; i += kBlock) {
-          float sum[kBlock];
-          for (std::ptrdiff_t k = 0; k < kBlock; ++k) sum[k] = from[i + k] * w[0];
-          for (int j = 1; j <= radius; ++j)
-            for (std::ptrdiff_t k = 0; k < kBlock; ++k)
-              sum[k] += (from[i + k - j * by] + from[i + k + j * by]) * w[j];
-          for (std::ptrdiff_t k = 0; k < kBlock; ++k) to[i + k] = sum[k];
-        }
-        for (; i < n; ++i) {
-          float sum = from[i] * w[0];
-          for (int j = 1; j <= radius; ++j) sum += (from[i - j * by] + from[i + j * by]) * w[j];
-          to[i] = sum;
-        }
+      [](const float* from, const float* w, int radius, std::ptrdiff_t by, std::ptrdiff_t n,
+         float* to) MILLRACE_WIDE {
+        add_up(
+            from, [&](int j) MILLRACE_WIDE { return from - j * by; },
+            [&](int j) MILLRACE_WIDE { return from + j * by; }, w, radius, n, to);
       },
       in, weights.at, weights.radius, step, static_cast<std::ptrdiff_t>(count), out);
 }
 
-/// The rows that an output row is made of: rows[radius] is the middle one.
+/// Across rows; rows[radius] is the middle one.
 void smooth_column(const float* const* rows, const SmoothingWeights& weights, std::size_t count,
                    float* out) {
   wide(
-      [](const float* const* __restrict from, const float* __restrict w, int radius,
-         std::ptrdiff_t n, float* __restrict to) MILLRACE_WIDE {
-        constexpr std::ptrdiff_t kBlock = 64;
-        std::ptrdiff_t i = 0;
-        for (; i + kBlock <= n; i += kBlock) {
-          float sum[kBlock];
-          for (std::ptrdiff_t k = 0; k < kBlock; ++k) sum[k] = from[radius][i + k] * w[0];
-          for (int j = 1; j <= radius; ++j) {
-            const float* __restrict above = from[radius - j] + i;
-            const float* __restrict below = from[radius + j] + i;
-            for (std::ptrdiff_t k = 0; k < kBlock; ++k) sum[k] += (above[k] + below[k]) * w[j];
-          }
-          for (std::ptrdiff_t k = 0; k < kBlock; ++k) to[i + k] = sum[k];
-        }
-        for (; i < n; ++i) {
-          float sum = from[radius][i] * w[0];
-          for (int j = 1; j <= radius; ++j)
-            sum += (from[radius - j][i] + from[radius + j][i]) * w[j];
-          to[i] = sum;
-        }
-      },
+      [](const float* const* from, const float* w, int radius, std::ptrdiff_t n, float* to)
+          MILLRACE_WIDE {
+            add_up(
+                from[radius], [&](int j) MILLRACE_WIDE { return from[radius - j]; },
+                [&](int j) MILLRACE_WIDE { return from[radius + j]; }, w, radius, n, to);
+          },
       rows, weights.at, weights.radius, static_cast<std::ptrdiff_t>(count), out);
 }
 
