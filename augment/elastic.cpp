@@ -68,10 +68,10 @@ class Elastic {
 
   /// Kernels of 8 sigma + 1, made odd.
   static int radius_of(double sigma) { return static_cast<int>(8 * sigma + 1) / 2; }
-  /// Floats of one direction's displacements: whole vectors.
+  /// Floats of one direction's displacements, up to a cache line.
   static std::size_t field(Size size) {
-    return BulkBits::whole(static_cast<std::size_t>(size.width) *
-                           static_cast<std::size_t>(size.height));
+    return (static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) + 15) /
+           16 * 16;
   }
   SmoothingPlan plan(Size size, int axis) const {
     const int radius = axes_[axis].radius;
@@ -80,18 +80,16 @@ class Elastic {
 
   /// Uniform on [-most, most).
   static void fill_noise(BulkBits& bits, float most, float* out, std::size_t count) {
-    constexpr std::size_t kRun = 1024;
-    alignas(64) std::uint32_t words[kRun];
-    for (std::size_t done = 0; done < count; done += kRun) {
-      const std::size_t n = std::min(kRun, count - done);
-      bits.fill(words, BulkBits::whole(n));
+    std::size_t taken = 0;
+    for (std::size_t done = 0; done < count; done += taken) {
+      const std::uint32_t* words = bits.take(count - done, taken);
       wide(
-          [](const std::uint32_t* __restrict in, std::size_t words_left, float scale,
-             float* __restrict to) MILLRACE_WIDE {
-            for (std::size_t i = 0; i < words_left; ++i)
-              to[i] = static_cast<float>(static_cast<std::int32_t>(in[i])) * scale;
-          },
-          words, n, most * 0x1p-31f, out + done);
+          [](const std::uint32_t* __restrict in, std::size_t n, float scale, float* __restrict to)
+              MILLRACE_WIDE {
+                for (std::size_t i = 0; i < n; ++i)
+                  to[i] = static_cast<float>(static_cast<std::int32_t>(in[i])) * scale;
+              },
+          words, taken, most * 0x1p-31f, out + done);
     }
   }
 

@@ -28,11 +28,9 @@ class GaussianNoise {
   void apply(Image image, Call& call) const {
     BulkBits bits(call);
     each_row(image, [&](std::uint8_t* row, std::size_t bytes) {
-      constexpr std::size_t kRun = 1024;
-      alignas(64) std::uint32_t words[kRun];
-      for (std::size_t done = 0; done < bytes; done += kRun) {
-        const std::size_t count = std::min(kRun, bytes - done);
-        bits.fill(words, BulkBits::whole(count));
+      std::size_t count = 0;
+      for (std::size_t done = 0; done < bytes; done += count) {
+        const std::uint32_t* words = bits.take(bytes - done, count);
         wide(
             [](std::uint8_t* __restrict levels, const std::uint32_t* __restrict random,
                std::size_t n, const std::uint32_t* __restrict entries, int most) MILLRACE_WIDE {

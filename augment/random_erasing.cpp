@@ -103,14 +103,14 @@ class RandomErasing {
 
   void cover_with_noise(std::uint8_t* row, std::size_t bytes, std::size_t channels,
                         BulkBits& bits) const {
-    constexpr std::size_t kRun = 3 * BulkBits::kGroup;  // whole pixels
-    std::uint32_t words[kRun];
-    for (std::size_t done = 0; done < bytes; done += kRun) {
-      const std::size_t count = std::min(kRun, bytes - done);
-      bits.fill(words, BulkBits::whole(count));
-      for (std::size_t i = 0; i < count; ++i)
-        row[done + i] = static_cast<std::uint8_t>(
-            std::clamp(LevelNoise::level(noise_[i % channels].entries(), words[i]), 0, 255));
+    std::size_t count = 0, c = 0;
+    for (std::size_t done = 0; done < bytes; done += count) {
+      const std::uint32_t* words = bits.take(bytes - done, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        const int level = LevelNoise::level(noise_[c].entries(), words[i]);
+        row[done + i] = static_cast<std::uint8_t>(std::clamp(level, 0, 255));
+        c = c + 1 == channels ? 0 : c + 1;
+      }
     }
   }
 

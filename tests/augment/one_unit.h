@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/rng.h"
@@ -41,8 +42,8 @@ inline Picture golden_picture(const std::string& kind, int channels, Size size) 
         if (kind == "smooth")
           level = x * 7 + y * 11 + c * 40 + (x / 9 + y / 6) % 2 * 60;
         else if (kind == "rough")
-          level = x * x * 31 + y * y * 17 + x * y * 13 + c * 101 +
-                  (x * 5 + y * 3) % 11 * (c + 1) * 23;
+          level =
+              x * x * 31 + y * y * 17 + x * y * 13 + c * 101 + (x * 5 + y * 3) % 11 * (c + 1) * 23;
         else if (kind == "dull")
           level = 90 + (x * 3 + y * 5 + c * 7) % 32;
         picture.at(x, y, c) = static_cast<std::uint8_t>(level);
@@ -59,6 +60,8 @@ inline Picture noise_picture(Size size, int channels, std::uint64_t seed) {
 
 /// A unit given as in a recipe, and what its calls report.
 class OneUnit {
+  using Drawn = std::map<std::string, double, std::less<>>;
+
  public:
   explicit OneUnit(const std::string& text, const std::vector<double>& mean = {},
                    const std::vector<double>& std = {}) {
@@ -68,43 +71,65 @@ class OneUnit {
     unit_ = std::make_unique<Unit>(augmentation(spec.op), spec.params, "", "", mean, std);
     context_.call.host = &drawn_;
     context_.call.report = [](millrace_call* call, const char* name, double value) {
-      auto& drawn = *static_cast<std::map<std::string, double>*>(call->host);
-      if (const auto at = drawn.find(name); at != drawn.end())
+      auto& drawn = *static_cast<Drawn*>(call->host);
+      if (const auto at = drawn.find(std::string_view(name)); at != drawn.end())
         at->second = value;
       else
         drawn.emplace(name, value);
     };
   }
 
-  /// Runs a pixel unit, or a filter into `to`.
+  /// Runs a pixel unit in place, or a filter and takes its result.
   void apply(Picture& picture, std::uint64_t sample = 0) {
+    prepare(picture);
+    Picture out = picture;
+    call(picture, out, sample);
+    if (unit_->table().filter != nullptr) picture.levels.swap(out.levels);
+  }
+
+  /// On the upper left part of a picture.
+  void apply_to_part(Picture& picture, Size part) {
+    prepare(picture);
+    start(0);
+    Image image = picture.image();
+    image.width = part.width;
+    image.height = part.height;
+    checked_call(unit_->table(), context_.call, [&] {
+      return unit_->table().pixel->apply(unit_->self(), &image, &context_.call);
+    });
+  }
+
+  /// Scratch of exactly the size that is asked for, for call().
+  void prepare(const Picture& picture) {
+    const millrace_unit& table = unit_->table();
+    const auto scratch = table.pixel != nullptr ? table.pixel->scratch : table.filter->scratch;
+    const std::size_t bytes =
+        scratch == nullptr ? 0 : scratch(unit_->self(), picture.size, picture.channels);
+    scratch_.reset(std::aligned_alloc(64, (bytes + 64) / 64 * 64));
+    context_.call.scratch = scratch_.get();
+    context_.call.scratch_size = bytes;
+  }
+
+  /// Nothing but the call itself; a filter writes `out`.
+  void call(Picture& picture, Picture& out, std::uint64_t sample) {
     start(sample);
     const millrace_unit& table = unit_->table();
-    const Image image = picture.image();
-    if (table.pixel != nullptr && table.pixel->levels != nullptr) {
-      std::uint8_t levels[3][256];
-      for (auto& table_of_channel : levels)
-        for (int level = 0; level < 256; ++level)
-          table_of_channel[level] = static_cast<std::uint8_t>(level);
-      checked_call(table, context_.call, [&] {
-        return table.pixel->levels(unit_->self(), levels, picture.channels, &context_.call);
-      });
-      for (std::size_t i = 0; i < picture.levels.size(); ++i)
-        picture.levels[i] = levels[i % static_cast<std::size_t>(picture.channels)][picture.levels[i]];
-    } else if (table.pixel != nullptr) {
-      lend(table.pixel->scratch, picture);
-      checked_call(table, context_.call, [&] {
-        return table.pixel->apply(unit_->self(), &image, &context_.call);
-      });
-    } else {
-      lend(table.filter->scratch, picture);
-      Picture out(picture.size, picture.channels);
-      const Image to = out.image();
-      checked_call(table, context_.call, [&] {
+    const Image image = picture.image(), to = out.image();
+    checked_call(table, context_.call, [&] {
+      if (table.filter != nullptr)
         return table.filter->apply(unit_->self(), &image, &to, &context_.call);
-      });
-      picture.levels.swap(out.levels);
-    }
+      if (table.pixel->apply != nullptr)
+        return table.pixel->apply(unit_->self(), &image, &context_.call);
+      std::uint8_t levels[3][256];
+      for (auto& channel : levels)
+        for (int level = 0; level < 256; ++level) channel[level] = static_cast<std::uint8_t>(level);
+      const millrace_status status =
+          table.pixel->levels(unit_->self(), levels, picture.channels, &context_.call);
+      for (std::size_t i = 0; i < picture.levels.size(); ++i)
+        picture.levels[i] =
+            levels[i % static_cast<std::size_t>(picture.channels)][picture.levels[i]];
+      return status;
+    });
   }
 
   /// Children that a choice gives a sample.
@@ -118,6 +143,15 @@ class OneUnit {
     std::vector<const Unit*> chosen;
     for (std::size_t i = 0; i < count; ++i) chosen.push_back(unit_->children()[places[i]].get());
     return chosen;
+  }
+
+  void choose_only(std::uint64_t sample) {
+    start(sample);
+    std::uint32_t places[MILLRACE_MOST_CHOSEN];
+    std::size_t count = 0;
+    checked_call(unit_->table(), context_.call, [&] {
+      return unit_->table().choice->choose(unit_->self(), places, &count, &context_.call);
+    });
   }
 
   void pair(const millrace_sample& sample, void* first, void* second, std::vector<float>& labels_1,
@@ -134,16 +168,12 @@ class OneUnit {
   double drawn(const std::string& name) const { return drawn_.at(name); }
   bool has_drawn(const std::string& name) const { return drawn_.count(name) != 0; }
   void forget() { drawn_.clear(); }
+  /// No more reports, which allocate here.
+  void silence() { context_.call.report = nullptr; }
 
  private:
   void start(std::uint64_t sample) {
     context_.call.rng = stream({1, 0, sample}, op_id(unit_->table().name));
-  }
-  void lend(std::size_t (*scratch)(const void*, millrace_size, std::int32_t), const Picture& p) {
-    const std::size_t bytes = scratch == nullptr ? 0 : scratch(unit_->self(), p.size, p.channels);
-    scratch_.reset(std::aligned_alloc(64, (bytes + 64) / 64 * 64));
-    context_.call.scratch = scratch_.get();
-    context_.call.scratch_size = bytes;
   }
 
   std::unique_ptr<Unit> unit_;
@@ -152,7 +182,7 @@ class OneUnit {
     void operator()(void* memory) const { std::free(memory); }
   };
   std::unique_ptr<void, Free> scratch_;
-  std::map<std::string, double> drawn_;
+  Drawn drawn_;
 };
 
 }  // namespace millrace

@@ -36,8 +36,8 @@ std::vector<std::uint8_t> from_base64(const std::string& text) {
 }
 
 struct Difference {
-  int most = 0;           ///< levels
-  std::size_t beyond = 0; ///< levels that differ by more than 1
+  int most = 0;            ///< levels
+  std::size_t beyond = 0;  ///< levels that differ by more than 1
   std::size_t any = 0;
   std::size_t all = 0;
   void add(const std::vector<std::uint8_t>& ours, const std::vector<std::uint8_t>& theirs) {
@@ -63,8 +63,8 @@ TEST(PixelGolden, FollowsTorchvision) {
     Difference difference;
     difference.add(picture.levels, from_base64(item["image"]));
     EXPECT_LE(difference.most, tolerance(unit.substr(0, unit.find('{'))))
-        << unit << " on " << item["picture"] << ", " << item["channels"] << " channels: "
-        << difference.any << " of " << difference.all << " levels differ";
+        << unit << " on " << item["picture"] << ", " << item["channels"]
+        << " channels: " << difference.any << " of " << difference.all << " levels differ";
   }
 }
 
@@ -74,8 +74,8 @@ std::vector<std::uint8_t> run(const std::string& unit, Picture picture) {
   recipe.set("augment+=" + unit);
   picture.levels.resize(picture.levels.size() + kTailSlack);
   const ImageView view = interleaved(picture.levels.data(), picture.size, picture.channels);
-  const Plan plan(recipe.augment(), {view.size(), view.channels}, {DType::u8, Layout::hwc, {0}, {1}},
-                  Resample::once);
+  const Plan plan(recipe.augment(), {view.size(), view.channels},
+                  {DType::u8, Layout::hwc, {0}, {1}}, Resample::once);
   std::vector<std::uint8_t> out(plan.output().bytes());
   const auto scratch = plan.make_scratch();
   WholeImage source(view);
