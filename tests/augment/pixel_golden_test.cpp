@@ -1,6 +1,7 @@
 // Pixel ops, and the operations of rand_augment and trivial_augment, held against torchvision's on
 // 8-bit tensors (tests/golden/make_pixel.py).
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,22 @@ TEST(PixelGolden, FollowsTorchvision) {
     EXPECT_LE(difference.most, tolerance(unit.substr(0, unit.find('{'))))
         << unit << " on " << item["picture"] << ", " << item["channels"]
         << " channels: " << difference.any << " of " << difference.all << " levels differ";
+  }
+}
+
+TEST(PixelGolden, EveryColourBecomesTorchvisions) {
+  for (const auto& [text, crc] : golden()["colours"].items()) {
+    OneUnit unit(text);
+    Picture slab({4096, 256}, 3);
+    uLong ours = crc32(0, nullptr, 0);
+    for (std::uint32_t first = 0; first < 1u << 24; first += 4096 * 256) {
+      for (std::uint32_t i = 0; i < 4096 * 256; ++i)
+        for (std::uint32_t c = 0; c < 3; ++c)
+          slab.levels[i * 3 + c] = static_cast<std::uint8_t>((first + i) >> (8 * c));
+      unit.apply(slab);
+      ours = crc32(ours, slab.levels.data(), static_cast<uInt>(slab.levels.size()));
+    }
+    EXPECT_EQ(ours, crc.get<uLong>()) << text;
   }
 }
 

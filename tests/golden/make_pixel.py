@@ -7,6 +7,7 @@ Made with torch 2.11.0, torchvision 0.26.0, NumPy 2.2.6, on a processor with AVX
 """
 import base64
 import json
+import zlib
 
 import numpy as np
 import torch
@@ -102,8 +103,21 @@ def elastic_cases():
             yield {"channels": channels, "interpolation": mode.value, "image": text(image)}
 
 
+def colour_cases():
+    """CRC-32 of what all 2^24 colours become: red counts fastest."""
+    i = torch.arange(1 << 24)
+    colours = torch.stack([i & 255, i >> 8 & 255, i >> 16]).to(torch.uint8).view(3, 4096, 4096)
+    cases = {"grayscale{p=1}": F.rgb_to_grayscale(colours, num_output_channels=3)}
+    for factor in (0.3, 0.7, 1.4):
+        cases[f"saturation{{factor={factor}}}"] = F.adjust_saturation(colours, factor)
+    for turn in (-0.31, 0.0, 0.05, 0.5):
+        cases[f"hue{{turn={turn}}}"] = F.adjust_hue(colours, turn)
+    return {unit: zlib.crc32(image.permute(1, 2, 0).contiguous().numpy().tobytes()) for unit, image in cases.items()}
+
+
 def main():
-    out = {"height": H, "width": W, "pixel": [], "warp": list(warp_cases()), "elastic": list(elastic_cases())}
+    out = {"height": H, "width": W, "pixel": [], "warp": list(warp_cases()), "elastic": list(elastic_cases()),
+           "colours": colour_cases()}
     for unit, function in pixel_cases():
         for kind, channels in (("smooth", 3), ("rough", 3), ("smooth", 1), ("dull", 3)):
             if kind == "dull" and not unit.startswith(("autocontrast", "equalize", "contrast")):
