@@ -78,16 +78,22 @@ void each_rgb_run(const Image& image, const Body& body) {
 
 /// Replaces each level by its channel's table.
 inline void apply_levels(const Image& image, const LevelTable* tables) {
+  const bool rgb = image.channels == 3;
+  const LevelTable &first = tables[0], &second = tables[rgb ? 1 : 0], &third = tables[rgb ? 2 : 0];
   each_row(image, [&](std::uint8_t* row, std::size_t bytes) {
-    // The kernel may read past what it is asked for; nothing says that there is anything.
-    const std::size_t fast = bytes > kTailSlack ? (bytes - kTailSlack) / 3 * 3 : 0;
-    kernels().lookup8(row, fast, {nullptr, tables, image.channels},
-                      reinterpret_cast<std::byte*>(row));
-    std::size_t c = 0;
-    for (std::size_t i = fast; i < bytes; ++i) {
-      row[i] = tables[c][row[i]];
-      c = c + 1 == static_cast<std::size_t>(image.channels) ? 0 : c + 1;
+    std::size_t i = 0;
+    if (simd_level() == Simd::avx512 && bytes > kTailSlack) {
+      // The kernel may read past what it is asked for; nothing says that there is anything.
+      i = (bytes - kTailSlack) / 3 * 3;
+      kernels().lookup8(row, i, {nullptr, tables, image.channels},
+                        reinterpret_cast<std::byte*>(row));
     }
+    for (; i + 3 <= bytes; i += 3) {
+      row[i] = first[row[i]];
+      row[i + 1] = second[row[i + 1]];
+      row[i + 2] = third[row[i + 2]];
+    }
+    for (; i < bytes; ++i) row[i] = first[row[i]];  // gray: rows need not be threes
   });
 }
 
