@@ -8,12 +8,39 @@
 namespace millrace {
 namespace {
 
-constexpr const millrace_unit* kUnits[] = {
-    &kAffine,        &kAutocontrast, &kBrightness,   &kColorJitter,  &kContrast,
-    &kCutmix,        &kElastic,      &kEqualize,     &kGaussianBlur, &kGaussianNoise,
-    &kGrayscale,     &kHflip,        &kHue,          &kInvert,       &kMixup,
-    &kPosterize,     &kRandAugment,  &kRandomAffine, &kRandomApply,  &kRandomCrop,
-    &kRandomErasing, &kSaturation,   &kSharpness,    &kSolarize,     &kTrivialAugment};
+constexpr const millrace_unit* kUnits[] = {&kAffine,
+                                           &kAutocontrast,
+                                           &kBrightness,
+                                           &kCenterCrop,
+                                           &kColorJitter,
+                                           &kContrast,
+                                           &kCrop,
+                                           &kCutmix,
+                                           &kElastic,
+                                           &kEqualize,
+                                           &kGaussianBlur,
+                                           &kGaussianNoise,
+                                           &kGrayscale,
+                                           &kHflip,
+                                           &kHue,
+                                           &kInvert,
+                                           &kMixup,
+                                           &kPad,
+                                           &kPosterize,
+                                           &kRandAugment,
+                                           &kRandomAffine,
+                                           &kRandomApply,
+                                           &kRandomCrop,
+                                           &kRandomErasing,
+                                           &kRandomPerspective,
+                                           &kRandomResizedCrop,
+                                           &kRandomRotation,
+                                           &kResize,
+                                           &kSaturation,
+                                           &kSharpness,
+                                           &kSolarize,
+                                           &kTrivialAugment,
+                                           &kVflip};
 
 }  // namespace
 
