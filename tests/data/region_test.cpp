@@ -118,30 +118,6 @@ TEST(Region, ProgressiveWithoutItsLastScans) {
 
 // ---- orientation
 
-/// Where pixel (x, y) of the seen image lies in the stored one, in EXIF's own words: what the first
-/// row and the first column are.
-std::pair<int, int> stored_place(int orientation, Size stored, int x, int y) {
-  const int right = stored.width - 1, bottom = stored.height - 1;
-  switch (orientation) {
-    case 1:  // row 0: top, column 0: left
-      return {x, y};
-    case 2:  // top, right
-      return {right - x, y};
-    case 3:  // bottom, right
-      return {right - x, bottom - y};
-    case 4:  // bottom, left
-      return {x, bottom - y};
-    case 5:  // left, top
-      return {y, x};
-    case 6:  // right, top
-      return {y, bottom - x};
-    case 7:  // right, bottom
-      return {right - y, bottom - x};
-    default:  // left, bottom
-      return {right - y, x};
-  }
-}
-
 TEST(Orientation, AllEightAreTheStoredPixelsWalkedOtherwise) {
   const Size stored{45, 23};
   const Bytes rgb = test::noise(stored);
@@ -168,7 +144,7 @@ TEST(Orientation, AllEightAreTheStoredPixelsWalkedOtherwise) {
         for (int y = rect.y0; y < rect.y1; ++y)
           for (int x = rect.x0; x < rect.x1; ++x)
             for (int c = 0; c < 3; ++c) {
-              const auto [u, v] = stored_place(orientation, small, x, y);
+              const auto [u, v] = test::stored_place(orientation, small, x, y);
               ASSERT_EQ(*image.at(x, y, c), *all.at(u, v, c))
                   << "orientation " << orientation << ", scale " << scale << " at " << x << ", "
                   << y;
