@@ -111,7 +111,7 @@ Bytes decoded(const Bytes& file, int channels, std::uint64_t max_pixels = kNoLim
   DecodeScratch scratch;
   const ImageView image = scratch.decode(file, channels, max_pixels);
   EXPECT_EQ(image.channels, channels);
-  return {image.data, image.data + image.height * image.row};
+  return test::pixels_of(image);
 }
 
 TEST(Imgcodecs, Png) {
@@ -144,11 +144,7 @@ Bytes seen(const Bytes& file, int orientation) {
   DecodeScratch scratch;
   const ImageView image = scratch.decode(file, 3, kNoLimit);
   EXPECT_EQ(scratch.image().orientation, orientation);
-  Bytes pixels;
-  for (int y = 0; y < image.height; ++y)
-    for (int x = 0; x < image.width; ++x)
-      pixels.insert(pixels.end(), image.at(x, y), image.at(x, y) + 3);
-  return pixels;
+  return test::pixels_of(image);
 }
 
 TEST(Imgcodecs, Orientation) {

@@ -32,6 +32,18 @@ inline Bytes noise(Size size) {
   return pixels;
 }
 
+/// The pixels of `rect`, interleaved.
+inline Bytes pixels_of(const ImageView& image, const Rect& rect) {
+  Bytes pixels;
+  for (int y = rect.y0; y < rect.y1; ++y)
+    for (int x = rect.x0; x < rect.x1; ++x)
+      for (int c = 0; c < image.channels; ++c) pixels.push_back(*image.at(x, y, c));
+  return pixels;
+}
+inline Bytes pixels_of(const ImageView& image) {
+  return pixels_of(image, {0, 0, image.width, image.height});
+}
+
 struct JpegForm {
   J_COLOR_SPACE stored = JCS_YCbCr;
   bool progressive = false;

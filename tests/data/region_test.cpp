@@ -15,14 +15,6 @@ using test::JpegForm;
 
 constexpr std::uint64_t kNoLimit = 1'000'000'000;
 
-Bytes copy(const ImageView& image, const Rect& rect) {
-  Bytes pixels;
-  for (int y = rect.y0; y < rect.y1; ++y)
-    for (int x = rect.x0; x < rect.x1; ++x)
-      for (int c = 0; c < image.channels; ++c) pixels.push_back(*image.at(x, y, c));
-  return pixels;
-}
-
 Rect random_rect(Size size, Draw& draw) {
   const auto span = [&](int side, std::int32_t& begin, std::int32_t& end) {
     begin = static_cast<int>(draw.integer(static_cast<std::uint32_t>(side)));
@@ -53,7 +45,7 @@ void expect_regions_exact(const Bytes& file, int channels, int scale, int region
     if (draw.chance(.5)) part.open(file, kNoLimit);  // else the header is parsed again
     const ImageView image = part.decode(channels, rect, scale);
     ASSERT_EQ(image.size(), size);
-    ASSERT_TRUE(copy(image, rect) == copy(all, rect))
+    ASSERT_TRUE(test::pixels_of(image, rect) == test::pixels_of(all, rect))
         << what << ", " << size.width << "x" << size.height << ", scale " << scale << ", "
         << channels << " channels, columns " << rect.x0 << " to " << rect.x1 << ", rows " << rect.y0
         << " to " << rect.y1;
