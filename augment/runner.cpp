@@ -170,7 +170,7 @@ void Runner::choice(const Unit& unit, std::uint32_t id, const std::string& name)
     // A stream of its own, by the parent's and the place in this choice.
     const auto child_id =
         static_cast<std::uint32_t>(mix64(std::uint64_t{id} << 32 | (i + 1)) >> 32);
-    apply(child, child_id, trace_ == nullptr ? name : name + "/" + child.text());
+    apply(child, child_id, trace_ == nullptr ? name : name + "/" + child.table().name);
   }
 }
 

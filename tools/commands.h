@@ -21,6 +21,7 @@ using Command = std::function<Exit(const ProgramStart&)>;
 void add_train(CLI::App& app, Command& chosen);
 void add_eval(CLI::App& app, Command& chosen);
 void add_bench(CLI::App& app, Command& chosen);
+void add_inspect(CLI::App& app, Command& chosen);
 void add_sweep(CLI::App& app, Command& chosen);
 void add_data(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);

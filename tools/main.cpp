@@ -51,6 +51,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_eval(app, chosen);
   add_bench(app, chosen);
   add_sweep(app, chosen);
+  add_inspect(app, chosen);
   add_data(app, chosen);
   add_doctor(app, chosen);
   try {

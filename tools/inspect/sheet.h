@@ -1,0 +1,27 @@
+// A contact sheet as a PNG. Made in a module of its own (millrace_sheet.so) that is loaded on
+// demand: OpenCV, which draws and encodes it, is not part of the program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// One picture and what is written under it.
+struct millrace_tile {
+  const std::uint8_t* pixels;  ///< height x width x channels, densely
+  int width, height, channels;
+  const char* const* lines;
+  std::size_t line_count;
+};
+
+/// Calls `write` with the bytes of a PNG; 0, or 1 after writing a line into `error`.
+int millrace_make_sheet(const millrace_tile* tiles, std::size_t count, int columns,
+                        void (*write)(void* context, const std::uint8_t* bytes, std::size_t size),
+                        void* context, char* error, std::size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
