@@ -42,7 +42,8 @@ class DecodeScratch {
 
   /// Decodes the image that was opened last, into memory that stays valid until the next call. The
   /// view has the size of the whole image (at 1 / 2^scale, sides rounded up), turned as EXIF says;
-  /// its pixels may be read inside `region` of it.
+  /// its pixels may be read inside `region` of it, where they are the whole image's. May be called
+  /// again for another region. `scale`: one of those that open() found.
   ImageView decode(int channels, const Rect& region, int scale = 0);
 
   /// What open() found.

@@ -156,8 +156,12 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
 
   const auto width = static_cast<std::size_t>(rect.x1 - rect.x0);
   const auto height = static_cast<std::size_t>(rect.y1 - rect.y0);
-  const std::size_t row_bytes = width * static_cast<std::size_t>(channels);
-  std::uint8_t* out = pixels_.reserve(row_bytes * height);
+  // Where a row starts at a multiple of 16 or 32, libjpeg-turbo writes it past the caches, from
+  // which an augmentation is about to read: so no row does.
+  constexpr std::size_t kAlignment = 16, kOff = 8;
+  const std::size_t row_bytes =
+      (width * static_cast<std::size_t>(channels) + kAlignment - 1) / kAlignment * kAlignment;
+  std::uint8_t* out = pixels_.reserve(kOff + row_bytes * height) + kOff;
   checked_call(unit, call_.call, [&] {
     return unit.decoder->decode(context, bytes_.data(), bytes_.size(), &request, out, row_bytes,
                                 &call_.call);

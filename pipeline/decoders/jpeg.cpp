@@ -29,8 +29,8 @@ constexpr int kMaxScans = 500;
 /// 1, 1/2, 1/4 and 1/8 of the sides: 8, 4, 2 and 1 samples a block and side.
 constexpr std::uint32_t kScales = 0b1111;
 /// Columns beside a region that fancy upsampling needs to give it the whole image's levels: half a
-/// chroma sample, which is one pixel; one more for good measure. Rows need none, as libjpeg keeps
-/// the rows above and reads on below.
+/// chroma sample, which is one pixel; and one more, because libjpeg upsamples a crop of two columns
+/// differently. Rows need none, as libjpeg keeps the row above and reads on below.
 constexpr std::int32_t kMargin = 2;
 
 struct Context {

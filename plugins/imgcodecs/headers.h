@@ -1,5 +1,6 @@
-// Width and height from an image file's first bytes, by hand: the host refuses a picture that is
-// too large before any codec allocates for it, and OpenCV only tells the size after decoding.
+// Width, height and orientation from an image file's bytes, by hand: the host refuses a picture
+// that is too large before any codec allocates for it, and OpenCV only tells the size after
+// decoding, and would move the pixels of a turned image.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ using ReadHeader = const char* (*)(const std::uint8_t* bytes, std::size_t size,
 const char* png_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
 const char* bmp_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
 const char* webp_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
-/// Of the first picture in the file.
+/// Of the first picture in the file, as it is to be seen: OpenCV turns TIFF, whatever it is told,
+/// so nothing is left for the host to turn.
 const char* tiff_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
 
 }  // namespace imgcodecs

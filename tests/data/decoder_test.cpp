@@ -53,7 +53,7 @@ Bytes decoded(const Bytes& file, int channels, std::uint64_t max_pixels = kNoLim
   DecodeScratch scratch;
   const ImageView image = scratch.decode(file, channels, max_pixels);
   EXPECT_EQ(image.channels, channels);
-  return {image.data, image.data + image.height * image.row};
+  return test::pixels_of(image);
 }
 
 void expect_near(const Bytes& found, const Bytes& expected, int levels) {
@@ -138,11 +138,7 @@ TEST(Jpeg, OrientationIsPillows) {
     const Bytes file = from_hex(item["file"]), expected = from_hex(item["rgb"]);
     const ImageView image = scratch.decode(file, 3, kNoLimit);
     ASSERT_EQ(image.size(), (Size{item["width"].get<int>(), item["height"].get<int>()}));
-    Bytes found;
-    for (int y = 0; y < image.height; ++y)
-      for (int x = 0; x < image.width; ++x)
-        for (int c = 0; c < 3; ++c) found.push_back(*image.at(x, y, c));
-    expect_near(found, expected, 0);
+    EXPECT_EQ(test::pixels_of(image), expected);
   }
 }
 

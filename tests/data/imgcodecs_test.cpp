@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "pipeline/decoder.h"
+#include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"
 
 namespace millrace {
@@ -14,19 +15,10 @@ using test::append_big_endian;
 using test::Bytes;
 using test::cut;
 using test::expect_data_error;
+using test::ramp;
 
 constexpr std::uint64_t kNoLimit = 1'000'000'000;
 constexpr Size kSize{53, 37};
-
-/// A colour ramp.
-Bytes ramp(Size size) {
-  Bytes pixels;
-  for (int y = 0; y < size.height; ++y)
-    for (int x = 0; x < size.width; ++x)
-      for (const int value : {x * 200 / size.width, y * 200 / size.height, 90})
-        pixels.push_back(static_cast<std::uint8_t>(value));
-  return pixels;
-}
 
 void append_chunk(Bytes& png, const char* type, const Bytes& data) {
   append_big_endian(png, static_cast<std::uint32_t>(data.size()));
@@ -37,8 +29,15 @@ void append_chunk(Bytes& png, const char* type, const Bytes& data) {
       png, static_cast<std::uint32_t>(crc32(0, body.data(), static_cast<uInt>(body.size()))));
 }
 
+/// EXIF's TIFF structure alone, with an orientation.
+Bytes exif(int orientation) {
+  const Bytes body = test::exif(orientation);
+  return {body.begin() + 6, body.end()};
+}
+
 /// 8 bits a channel, 1 (gray) or 3 (RGB).
-Bytes png(Size size, const Bytes& pixels, std::uint8_t channels) {
+Bytes png(Size size, const Bytes& pixels, std::uint8_t channels, const Bytes& before = {},
+          const Bytes& behind = {}) {
   Bytes header;
   append_big_endian(header, static_cast<std::uint32_t>(size.width));
   append_big_endian(header, static_cast<std::uint32_t>(size.height));
@@ -57,7 +56,9 @@ Bytes png(Size size, const Bytes& pixels, std::uint8_t channels) {
   packed.resize(packed_size);
   Bytes file{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   append_chunk(file, "IHDR", header);
+  if (!before.empty()) append_chunk(file, "eXIf", before);
   append_chunk(file, "IDAT", packed);
+  if (!behind.empty()) append_chunk(file, "eXIf", behind);
   append_chunk(file, "IEND", {});
   return file;
 }
@@ -73,24 +74,28 @@ Bytes bmp(bool top_down) {
   return file;
 }
 
-/// 2x1 gray, 10 and 200, uncompressed, little endian.
-Bytes tiff() {
-  Bytes file{'I', 'I', 42, 0, 10, 0, 0, 0, 10, 200, 9, 0};
+/// Gray, uncompressed, little endian, in one strip; pixels are 10, 20, 30 ...
+Bytes tiff(Size size = {2, 1}, int orientation = 1) {
+  const int count = size.width * size.height;
+  Bytes file{'I', 'I', 42, 0, static_cast<std::uint8_t>(8 + count + count % 2), 0, 0, 0};
+  for (int i = 1; i <= count + count % 2; ++i) file.push_back(static_cast<std::uint8_t>(10 * i));
+  file.insert(file.end(), {10, 0});
   const auto entry = [&file](int tag, int value) {
     for (const int number : {tag, 3, 1, 0, value, 0}) {
       file.push_back(static_cast<std::uint8_t>(number));
       file.push_back(static_cast<std::uint8_t>(number >> 8));
     }
   };
-  entry(256, 2);
-  entry(257, 1);
+  entry(256, size.width);
+  entry(257, size.height);
   entry(258, 8);
   entry(259, 1);
   entry(262, 1);
   entry(273, 8);
+  entry(274, orientation);
   entry(277, 1);
-  entry(278, 1);
-  entry(279, 2);
+  entry(278, size.height);
+  entry(279, count);
   file.resize(file.size() + 4);
   return file;
 }
@@ -106,7 +111,7 @@ Bytes decoded(const Bytes& file, int channels, std::uint64_t max_pixels = kNoLim
   DecodeScratch scratch;
   const ImageView image = scratch.decode(file, channels, max_pixels);
   EXPECT_EQ(image.channels, channels);
-  return {image.data, image.data + image.height * image.row};
+  return test::pixels_of(image);
 }
 
 TEST(Imgcodecs, Png) {
@@ -119,9 +124,65 @@ TEST(Imgcodecs, Png) {
 TEST(Imgcodecs, BmpWebpTiff) {
   EXPECT_EQ(decoded(bmp(false), 3), (Bytes{255, 0, 0, 0, 0, 255}));
   EXPECT_EQ(decoded(bmp(true), 3), (Bytes{255, 0, 0, 0, 0, 255}));
-  EXPECT_EQ(decoded(tiff(), 1), (Bytes{10, 200}));
+  EXPECT_EQ(decoded(tiff(), 1), (Bytes{10, 20}));
   EXPECT_EQ(decoded(kWebp, 3),
             (Bytes{0, 0, 50, 100, 0, 50, 200, 0, 50, 0, 200, 50, 100, 200, 50, 200, 200, 50}));
+}
+
+/// A WebP file in its extended form, with EXIF.
+Bytes extended_webp(const Bytes& exif) {
+  Bytes file{'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P', 'V', 'P', '8',
+             'X', 10,  0,   0,   0, 8, 0, 0, 0,   2,   0,   0,   1,   0,   0};
+  file.insert(file.end(), kWebp.begin() + 12, kWebp.end());
+  file.insert(file.end(), {'E', 'X', 'I', 'F', static_cast<std::uint8_t>(exif.size()), 0, 0, 0});
+  file.insert(file.end(), exif.begin(), exif.end());
+  file[4] = static_cast<std::uint8_t>(file.size() - 8);
+  return file;
+}
+
+Bytes seen(const Bytes& file, int orientation) {
+  DecodeScratch scratch;
+  const ImageView image = scratch.decode(file, 3, kNoLimit);
+  EXPECT_EQ(scratch.image().orientation, orientation);
+  return test::pixels_of(image);
+}
+
+TEST(Imgcodecs, Orientation) {
+  const Bytes red_blue{255, 0, 0, 0, 0, 255}, blue_red{0, 0, 255, 255, 0, 0};
+  EXPECT_EQ(seen(png({2, 1}, red_blue, 3, exif(2)), 2), blue_red);
+  EXPECT_EQ(seen(png({2, 1}, red_blue, 3, {}, exif(2)), 2), blue_red);
+  EXPECT_EQ(seen(png({2, 1}, red_blue, 3, exif(8)), 8), blue_red);
+  EXPECT_EQ(seen(png({2, 1}, red_blue, 3, exif(6)), 6), red_blue);
+  EXPECT_EQ(seen(png({2, 1}, red_blue, 3, {1, 2, 3}), 1), red_blue);
+  const Bytes stored = decoded(kWebp, 3);
+  EXPECT_EQ(seen(extended_webp(exif(1)), 1), stored);
+  Bytes half_turn;
+  for (std::size_t i = stored.size(); i > 0; i -= 3)
+    half_turn.insert(half_turn.end(), {stored[i - 3], stored[i - 2], stored[i - 1]});
+  EXPECT_EQ(seen(extended_webp(exif(3)), 3), half_turn);
+  EXPECT_EQ(seen(extended_webp(test::exif(3)), 3), half_turn);
+}
+
+/// OpenCV turns TIFF itself.
+TEST(Imgcodecs, OrientationOfTiff) {
+  const Size stored{3, 2};
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    DecodeScratch scratch;
+    const ImageView image = scratch.decode(tiff(stored, orientation), 1, kNoLimit);
+    ASSERT_EQ(image.size(), orientation < 5 ? stored : (Size{2, 3}));
+    for (int y = 0; y < image.height; ++y)
+      for (int x = 0; x < image.width; ++x) {
+        const auto [u, v] = test::stored_place(orientation, stored, x, y);
+        EXPECT_EQ(*image.at(x, y), 10 * (1 + v * 3 + u)) << orientation << " at " << x << " " << y;
+      }
+  }
+}
+
+TEST(Imgcodecs, PngNamedJpg) {
+  const test::TempFolder folder;
+  folder.write("a/1.jpg", png(kSize, ramp(kSize), 3));
+  const auto reader = open_reader({"folder", folder.path(), "train", 0});
+  EXPECT_EQ(decoded(test::bytes_of(*reader, 0), 3), ramp(kSize));
 }
 
 TEST(Imgcodecs, CutFilesFail) {

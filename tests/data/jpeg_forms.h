@@ -32,6 +32,18 @@ inline Bytes noise(Size size) {
   return pixels;
 }
 
+/// The pixels of `rect`, interleaved.
+inline Bytes pixels_of(const ImageView& image, const Rect& rect) {
+  Bytes pixels;
+  for (int y = rect.y0; y < rect.y1; ++y)
+    for (int x = rect.x0; x < rect.x1; ++x)
+      for (int c = 0; c < image.channels; ++c) pixels.push_back(*image.at(x, y, c));
+  return pixels;
+}
+inline Bytes pixels_of(const ImageView& image) {
+  return pixels_of(image, {0, 0, image.width, image.height});
+}
+
 struct JpegForm {
   J_COLOR_SPACE stored = JCS_YCbCr;
   bool progressive = false;
@@ -116,6 +128,30 @@ inline Bytes exif(int orientation, bool big_endian = false, int before = 0) {
   }
   append(0, 4);  // no next directory
   return body;
+}
+
+/// Where pixel (x, y) of the seen image lies in the stored one, in EXIF's own words: what the first
+/// row and the first column are.
+inline std::pair<int, int> stored_place(int orientation, Size stored, int x, int y) {
+  const int right = stored.width - 1, bottom = stored.height - 1;
+  switch (orientation) {
+    case 1:  // row 0: top, column 0: left
+      return {x, y};
+    case 2:  // top, right
+      return {right - x, y};
+    case 3:  // bottom, right
+      return {right - x, bottom - y};
+    case 4:  // bottom, left
+      return {x, bottom - y};
+    case 5:  // left, top
+      return {y, x};
+    case 6:  // right, top
+      return {y, bottom - x};
+    case 7:  // right, bottom
+      return {right - y, bottom - x};
+    default:  // left, bottom
+      return {right - y, x};
+  }
 }
 
 }  // namespace millrace::test

@@ -7,6 +7,8 @@
 #include "pipeline/readers/manifest_rows.h"
 #include "pipeline/readers/tar_index.h"
 #include "pipeline/rng.h"
+#include "plugins/exif.hpp"
+#include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tools/data/jpeg_writer.h"
@@ -122,13 +124,35 @@ TEST(Mutation, Manifest) {
   EXPECT_GT(outcome.refused, 500);
 }
 
+/// Header, then a random part at a random scale; every pixel that may be read is.
+void decode_some(DecodeScratch& scratch, const Bytes& bytes, Draw& draw) {
+  const EncodedImage& image = scratch.open(bytes, 100'000);
+  const int channels = draw.chance(.5) ? 3 : 1;
+  const int scale = image.scales == 1 ? 0 : static_cast<int>(draw.integer(4));
+  const auto span = [&](int side, std::int32_t& begin, std::int32_t& end) {
+    const int scaled = (side + (1 << scale) - 1) >> scale;
+    begin = static_cast<int>(draw.integer(static_cast<std::uint32_t>(scaled)));
+    end = begin + 1 + static_cast<int>(draw.integer(static_cast<std::uint32_t>(scaled - begin)));
+    if (draw.chance(.3)) begin = 0, end = scaled;
+  };
+  Rect rect;
+  span(image.size.width, rect.x0, rect.x1);
+  span(image.size.height, rect.y0, rect.y1);
+  const ImageView view = scratch.decode(channels, rect, scale);
+  std::uint64_t sum = 0;
+  for (int y = rect.y0; y < rect.y1; ++y)
+    for (int x = rect.x0; x < rect.x1; ++x)
+      for (int c = 0; c < channels; ++c) sum += *view.at(x, y, c);
+  EXPECT_LE(sum, 255u * 3 * 100'000);
+}
+
 Outcome mutate_image(const Bytes& file, std::uint64_t rounds) {
   DecodeScratch scratch;
   Outcome outcome;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     Draw draw(stream({7, 0, round}, op_id("mutate_image")));
     const Bytes bytes = mutated(file, draw);
-    attempt(outcome, [&] { scratch.decode(bytes, round % 2 == 0 ? 3 : 1, 100'000); });
+    attempt(outcome, [&] { decode_some(scratch, bytes, draw); });
   }
   return outcome;
 }
@@ -144,6 +168,28 @@ TEST(Mutation, Jpeg) {
   const Outcome outcome = mutate_image(encode_jpeg(noise(3 * 40 * 24), {40, 24}, 80), 3000);
   EXPECT_GT(outcome.delivered, 100);
   EXPECT_GT(outcome.refused, 1000);
+}
+
+TEST(Mutation, JpegForms) {
+  using test::JpegForm;
+  for (const JpegForm& form :
+       {JpegForm{JCS_YCbCr, true}, JpegForm{.restart_blocks = 2}, JpegForm{.h = 4, .v = 2},
+        JpegForm{JCS_GRAYSCALE}, JpegForm{JCS_YCCK}, JpegForm{.arithmetic = true},
+        JpegForm{.app1 = test::exif(5, true, 3)}}) {
+    const Size size{40, 24};
+    const Outcome outcome = mutate_image(test::jpeg(size, form, test::noise(size)), 500);
+    EXPECT_GT(outcome.delivered, 10);
+    EXPECT_GT(outcome.refused, 30);
+  }
+}
+
+TEST(Mutation, ExifDirectory) {
+  const Bytes body = test::exif(7, false, 4);
+  for (std::uint64_t round = 0; round < 20'000; ++round) {
+    Draw draw(stream({7, 0, round}, op_id("mutate_exif")));
+    const Bytes bytes = mutated({body.begin() + 6, body.end()}, draw);
+    EXPECT_LE(exif_orientation(bytes.data(), bytes.size()), 8u);
+  }
 }
 
 TEST(Mutation, BmpThroughThePlugin) {

@@ -15,14 +15,6 @@ using test::JpegForm;
 
 constexpr std::uint64_t kNoLimit = 1'000'000'000;
 
-Bytes copy(const ImageView& image, const Rect& rect) {
-  Bytes pixels;
-  for (int y = rect.y0; y < rect.y1; ++y)
-    for (int x = rect.x0; x < rect.x1; ++x)
-      for (int c = 0; c < image.channels; ++c) pixels.push_back(*image.at(x, y, c));
-  return pixels;
-}
-
 Rect random_rect(Size size, Draw& draw) {
   const auto span = [&](int side, std::int32_t& begin, std::int32_t& end) {
     begin = static_cast<int>(draw.integer(static_cast<std::uint32_t>(side)));
@@ -53,7 +45,7 @@ void expect_regions_exact(const Bytes& file, int channels, int scale, int region
     if (draw.chance(.5)) part.open(file, kNoLimit);  // else the header is parsed again
     const ImageView image = part.decode(channels, rect, scale);
     ASSERT_EQ(image.size(), size);
-    ASSERT_TRUE(copy(image, rect) == copy(all, rect))
+    ASSERT_TRUE(test::pixels_of(image, rect) == test::pixels_of(all, rect))
         << what << ", " << size.width << "x" << size.height << ", scale " << scale << ", "
         << channels << " channels, columns " << rect.x0 << " to " << rect.x1 << ", rows " << rect.y0
         << " to " << rect.y1;
@@ -68,7 +60,7 @@ constexpr Sampling kSamplings[] = {{"4:4:4", 1, 1}, {"4:2:2", 2, 1}, {"4:2:0", 2
                                    {"4:4:0", 1, 2}, {"4:1:1", 4, 1}, {"4:1:0", 4, 2},
                                    {"1x4", 1, 4}};
 
-void expect_exact(JpegForm form, const char* what, int regions = 24) {
+void expect_exact(JpegForm form, const char* what, int regions = 12) {
   Draw draw(stream({7, 0, 0}, op_id(what)));
   const bool cmyk = form.stored == JCS_CMYK || form.stored == JCS_YCCK;
   for (const Sampling& sampling : kSamplings) {
@@ -91,7 +83,7 @@ TEST(Region, RestartMarkers) {
   expect_exact({JCS_YCbCr, false, 1}, "restart a row");
   expect_exact({.restart_blocks = 3}, "restart every third");
 }
-TEST(Region, Arithmetic) { expect_exact({.arithmetic = true}, "arithmetic", 8); }
+TEST(Region, Arithmetic) { expect_exact({.arithmetic = true}, "arithmetic", 2); }
 TEST(Region, Rgb) { expect_exact({JCS_RGB}, "rgb", 8); }
 TEST(Region, Cmyk) {
   expect_exact({JCS_CMYK}, "cmyk", 8);
@@ -117,30 +109,6 @@ TEST(Region, ProgressiveWithoutItsLastScans) {
 }
 
 // ---- orientation
-
-/// Where pixel (x, y) of the seen image lies in the stored one, in EXIF's own words: what the first
-/// row and the first column are.
-std::pair<int, int> stored_place(int orientation, Size stored, int x, int y) {
-  const int right = stored.width - 1, bottom = stored.height - 1;
-  switch (orientation) {
-    case 1:  // row 0: top, column 0: left
-      return {x, y};
-    case 2:  // top, right
-      return {right - x, y};
-    case 3:  // bottom, right
-      return {right - x, bottom - y};
-    case 4:  // bottom, left
-      return {x, bottom - y};
-    case 5:  // left, top
-      return {y, x};
-    case 6:  // right, top
-      return {y, bottom - x};
-    case 7:  // right, bottom
-      return {right - y, bottom - x};
-    default:  // left, bottom
-      return {right - y, x};
-  }
-}
 
 TEST(Orientation, AllEightAreTheStoredPixelsWalkedOtherwise) {
   const Size stored{45, 23};
@@ -168,7 +136,7 @@ TEST(Orientation, AllEightAreTheStoredPixelsWalkedOtherwise) {
         for (int y = rect.y0; y < rect.y1; ++y)
           for (int x = rect.x0; x < rect.x1; ++x)
             for (int c = 0; c < 3; ++c) {
-              const auto [u, v] = stored_place(orientation, small, x, y);
+              const auto [u, v] = test::stored_place(orientation, small, x, y);
               ASSERT_EQ(*image.at(x, y, c), *all.at(u, v, c))
                   << "orientation " << orientation << ", scale " << scale << " at " << x << ", "
                   << y;
