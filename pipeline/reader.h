@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "pipeline/buffer.h"
 #include "pipeline/image.h"
+#include "pipeline/param.h"
 
 namespace millrace {
 
@@ -51,7 +53,15 @@ struct DataOptions {
   std::string path;
   std::string split = "train";
   int classes = 0;  ///< labels must lie below this; 0: the data set says how many there are
+  std::map<std::string, Value> parameters{};  ///< of a plugin's reader; others have their default
 };
+
+/// A built-in reader, as lists show it.
+struct ReaderDeclaration {
+  std::string name;
+  std::string help;
+};
+std::vector<ReaderDeclaration> built_in_readers();
 
 /// Opens and checks a data set (headers, counts, labels; not the pixels). Throws DataError with
 /// the file, what is wrong with it and what to do, or UsageError for an unknown reader.

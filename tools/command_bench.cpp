@@ -173,6 +173,7 @@ Exit bench(const Arguments& arguments) {
                                       {"cpu_s", stats.machinery_cpu_s},
                                       {"wall_s", stats.machinery_cpu_s},
                                       {"bytes", 0}};
+  json["plugins"] = plugins_json();
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();
   if (hash != nullptr) json["batch_hash"] = hash->digest();

@@ -9,7 +9,9 @@
 #include "pipeline/readers/cifar.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
+#include "pipeline/readers/plugin_reader.h"
 #include "pipeline/suggest.h"
+#include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
@@ -17,18 +19,31 @@ namespace {
 struct Entry {
   std::string_view name;
   std::unique_ptr<Reader> (*open)(const DataOptions&);
+  const char* help;
 };
 
 constexpr std::array<Entry, 3> kReaders{
-    {{"idx", open_idx}, {"cifar", open_cifar}, {"folder", open_folder}}};
+    {{"idx", open_idx, "IDX files, as MNIST comes in; .gz too"},
+     {"cifar", open_cifar, "CIFAR-10's and CIFAR-100's binary files"},
+     {"folder", open_folder, "image files, a folder a class"}}};
 
 }  // namespace
 
+std::vector<ReaderDeclaration> built_in_readers() {
+  std::vector<ReaderDeclaration> all;
+  for (const Entry& entry : kReaders) all.push_back({std::string(entry.name), entry.help});
+  return all;
+}
+
 std::unique_ptr<Reader> open_reader(const DataOptions& options) {
-  std::array<std::string_view, kReaders.size()> names;
-  for (std::size_t i = 0; i < kReaders.size(); ++i) {
-    if (kReaders[i].name == options.reader) return kReaders[i].open(options);
-    names[i] = kReaders[i].name;
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kReaders) {
+    if (entry.name == options.reader) return entry.open(options);
+    names.push_back(entry.name);
+  }
+  for (const millrace_unit* unit : plugin_readers()) {
+    if (unit->name == options.reader) return open_plugin_reader(*unit, options);
+    names.emplace_back(unit->name);
   }
   throw UsageError(fmt::format("data.reader: no reader '{}'; there are {}", options.reader,
                                fmt::join(names, ", ")),
