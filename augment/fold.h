@@ -1,72 +1,66 @@
-// Folds the warps of a chain into one pass over the pixels. Index moves before the resampling
-// become a view of the source, those after it a change of the output's axes, both exact; the
-// windows of all ops are kept, so that what a crop removed stays removed.
+// Folds the warps of a chain into one pass over the pixels, without seeing any. Index moves before
+// the resampling become a view of the source, those after it a change of the output's axes, both
+// exact; maps of real warps are multiplied; and the windows of all ops are kept, so that what a
+// crop removed stays removed.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "pipeline/image.h"
+#include "augment/pass.h"
+#include "plugins/millrace.hpp"
 
 namespace millrace {
 
-/// An 8-bit colour for pixels that come from nowhere.
-using Fill = std::array<std::uint8_t, 4>;
+/// `first` after `next` seen from the output: x -> first(next(x)).
+IndexMove composed(const IndexMove& first, const IndexMove& next);
+/// The indices that `move` takes into `rect`.
+Rect pulled_back(const Rect& rect, const IndexMove& move);
+/// Where `move` takes the indices in `rect`.
+Rect moved(const Rect& rect, const IndexMove& move);
+/// The image whose pixel (x, y) is image's at move(x, y): a change of strides.
+ImageView viewed(const ImageView& image, const IndexMove& move, Size size);
+/// A warp with MILLRACE_INDEX as a move; throws BadUse where it is none.
+IndexMove to_move(const millrace_warp& warp);
 
-enum class Filter {
-  none,      ///< an index move: every output pixel is one input pixel (or fill), bit for bit
-  nearest,   ///< the pixel whose square holds the position
-  bilinear,  ///< two taps an axis, not antialiased
-};
-
-/// Positions outside `rect` show `fill`.
-struct Bound {
-  Rect rect;
-  Fill fill;
-};
-
-/// A fixed-size list of bounds, walked in order: the first one a position leaves decides.
-class Bounds {
+class Fold {
  public:
-  static constexpr int kMost = 12;
-  void push_front(const Bound& bound);
-  int size() const { return size_; }
-  bool full() const { return size_ == kMost; }
-  Bound& operator[](int i) { return at_[static_cast<std::size_t>(i)]; }
-  const Bound& operator[](int i) const { return at_[static_cast<std::size_t>(i)]; }
-  const Bound* begin() const { return at_.data(); }
-  const Bound* end() const { return at_.data() + size_; }
-
- private:
-  std::array<Bound, kMost> at_;
-  int size_ = 0;
-};
-
-/// x -> scale * x + offset on pixel indices; scale is 1 or -1.
-struct IndexMove {
-  int scale = 1;
-  int offset = 0;
-  int operator()(int x) const { return scale * x + offset; }
-};
-
-/// One pass: output pixel -> (x move, y move) -> [warp] -> source frame.
-struct Pass {
-  explicit Pass(const ImageView& image);
-
-  ImageView source;  ///< (0, 0) is the source frame's origin; reach it only inside all bounds
-  Size output;
-  Filter filter = Filter::none;
-  std::array<double, 6> map{1, 0, 0, 0, 1, 0};  ///< filter != none: moved output to source frame
-  IndexMove move_x, move_y;                     ///< filter != none: output to the warp's output
-  Bounds outer;                                 ///< in the output's frame (filter != none)
-  Bounds inner;                                 ///< in the source frame
+  /// Nothing folded: the source as it is.
+  explicit Fold(Size source);
 
   /// Adds an op behind those folded so far. False, and nothing changed, where it needs a pass of
-  /// its own.
-  bool add(const Warp& warp);
+  /// its own. `compose`: real warps may be multiplied.
+  bool add(const millrace_warp& warp, bool compose = true);
+
+  Size source() const { return source_; }
+  Size output() const { return pass_.output; }
+  /// No op has changed anything yet.
+  bool is_empty() const { return ops_ == 0; }
+  /// How many ops were folded.
+  int ops() const { return ops_; }
+  Filter filter() const { return pass_.filter; }
+
+  /// The part of the source that the pass reads; at least one pixel.
+  Rect region() const;
+  /// From now on the source comes at 1 / 2^scale of its sides, rounded up. Only before the first
+  /// window is known to hold: for a reduction without anything but itself (max_scale() > 0).
+  void shrink_source(int scale);
+  /// The largest scale that leaves the reduction something to do; 0 where nothing can be left to a
+  /// decoder.
+  int max_scale() const;
+
+  /// The pass over a view of the whole source, whose pixels may be read inside region().
+  Pass pass(const ImageView& source) const;
 
  private:
-  bool add_move(const Warp& warp);
+  bool add_move(const IndexMove& move, const Rect& window, const Fill& fill, Size output);
+  bool add_reduction(const millrace_warp& warp);
+  bool add_warp(const millrace_warp& warp, bool compose);
+
+  Size source_;
+  int ops_ = 0;
+  IndexMove before_;  ///< the pass's source frame to the source's pixels
+  Pass pass_;         ///< its source is filled in by pass()
 };
 
 }  // namespace millrace

@@ -2,29 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "augment/fold.h"
-#include "augment/resample.h"
-#include "pipeline/buffer.h"
+#include "augment/runner.h"
 #include "pipeline/error.h"
 #include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
-
-/// Pixels between two passes; two buffers that take turns.
-struct PlanScratch final : Transform::Scratch {
-  Buffer pixels[2];
-  CallContext call;
-};
-
-Size output_of(const Unit& unit, Size input, millrace_call& call) {
-  const millrace_geometric& functions = *unit.table().geometric;
-  Size output = input;
-  if (functions.output != nullptr)
-    checked_call(unit.table(), call,
-                 [&] { return functions.output(unit.self(), input, &output, &call); });
-  return output;
-}
 
 /// Positions are fixed point with at least 12 bits of fraction in 31 bits.
 constexpr int kMostSide = 65535;
@@ -41,20 +24,53 @@ const OutputOptions& checked_output(const OutputOptions& output, const Source& s
   return output;
 }
 
+/// What the op makes of an image of this size, as far as it says so before it runs.
+Size output_of(const Unit& unit, Size input, millrace_call& call) {
+  Size output = input;
+  const auto ask = [&](const auto* functions) {
+    if (functions == nullptr || functions->output == nullptr) return;
+    checked_call(unit.table(), call,
+                 [&] { return functions->output(unit.self(), input, &output, &call); });
+  };
+  ask(unit.table().geometric);
+  ask(unit.table().filter);
+  if (output.width < 1 || output.height < 1 || output.width > kMostSide ||
+      output.height > kMostSide)
+    throw UsageError(
+        fmt::format("{}: an image of {}x{} would become one of {}x{}", unit.table().name,
+                    input.width, input.height, output.width, output.height),
+        fmt::format("sides may be 1 to {} pixels", kMostSide));
+  return output;
+}
+
 }  // namespace
 
 Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputOptions& output,
-           Resample resample)
+           const PlanOptions& options, int classes)
     : store_(output.dtype, output.layout, source.channels, checked_output(output, source).mean,
              output.std),
-      resample_(resample) {
+      options_(options),
+      classes_(classes) {
   Size size = source.size;
   CallContext context;
   for (const OpSpec& spec : chain) {
     if (!spec.enabled) continue;
-    ops_.push_back({op_id(spec.id), std::make_unique<Unit>(augmentation(spec.op), spec.params)});
-    size = output_of(*ops_.back().unit, size, context.call);
+    Op op{op_id(spec.id), spec.id, std::make_unique<Unit>(augmentation(spec.op), spec.params)};
+    if (op.unit->table().batch != nullptr) {
+      mixers_.push_back(std::move(op));
+      continue;
+    }
+    if (!mixers_.empty())
+      throw UsageError(fmt::format("{} stands behind {}, which works on whole batches", spec.id,
+                                   mixers_.back().name),
+                       "put ops on batches at the end of the chain");
+    size = output_of(*op.unit, size, context.call);
+    ops_.push_back(std::move(op));
   }
+  if (!mixers_.empty() && classes_ < 1)
+    throw UsageError(fmt::format("{} mixes labels, and nothing says how many classes there are",
+                                 mixers_.front().name),
+                     "set model.classes");
   spec_ = {size, source.channels, output.dtype, output.layout};
 }
 
@@ -63,46 +79,38 @@ std::unique_ptr<Transform::Scratch> Plan::make_scratch() const {
 }
 
 void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch) const {
-  const Size input = source.size();
-  const ImageView image = source.pixels({0, 0, input.width, input.height}, 0);
-  if (image.width > kMostSide || image.height > kMostSide)
+  run(key, source, out, scratch, nullptr);
+}
+
+void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
+               Trace* trace) const {
+  const Size size = source.size();
+  if (size.width > kMostSide || size.height > kMostSide)
     throw UsageError(
-        fmt::format("an image of {}x{}: sides of more than {} pixels are not resampled",
-                    image.width, image.height, kMostSide));
-  auto& [buffers, context] = static_cast<PlanScratch&>(scratch);
-  Pass pass(image);
-  int passes = 0;
-  const auto flush = [&] {  // what is folded so far becomes pixels, and the next pass's source
-    const std::size_t bytes = static_cast<std::size_t>(pass.output.width) *
-                              static_cast<std::size_t>(pass.output.height) *
-                              static_cast<std::size_t>(pass.source.channels);
-    std::uint8_t* pixels = buffers[passes++ % 2].reserve(bytes);
-    millrace::resample(pass, pixels);
-    pass = Pass(interleaved(pixels, pass.output, pass.source.channels));
-  };
-  for (const Op& op : ops_) {
-    output_of(*op.unit, pass.output, context.call);  // throws where this image is too small
-    context.call.rng = stream(key, op.id);
-    Warp warp;
-    checked_call(op.unit->table(), context.call, [&] {
-      return op.unit->table().geometric->warp(op.unit->self(), pass.output, &warp, &context.call);
+        fmt::format("an image of {}x{}: sides of more than {} pixels are not "
+                    "resampled",
+                    size.width, size.height, kMostSide));
+  Runner runner(key, source, spec_.channels, options_, static_cast<PlanScratch&>(scratch), trace);
+  for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
+  runner.finish(spec_, store_, out);
+}
+
+void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
+               float* second_labels, Scratch& scratch) const {
+  millrace_call& call = static_cast<PlanScratch&>(scratch).context.call;
+  const millrace_sample sample{sizeof sample,
+                               spec_.size,
+                               spec_.channels,
+                               static_cast<std::int32_t>(spec_.dtype),
+                               static_cast<std::int32_t>(spec_.layout),
+                               classes_};
+  for (const Op& op : mixers_) {
+    call.rng = stream(key, op.id);
+    checked_call(op.unit->table(), call, [&] {
+      return op.unit->table().batch->pair(op.unit->self(), &sample, first, second, first_labels,
+                                          second_labels, &call);
     });
-    const bool alone = resample_ == Resample::stepwise && &op != ops_.data();
-    if (alone) flush();
-    if (!pass.add(warp)) {
-      flush();
-      pass.add(warp);
-    }
   }
-  if (pass.output != spec_.size)
-    throw UsageError(
-        fmt::format("an image of {}x{} leads to a sample of {}x{}, but the batch holds "
-                    "samples of {}x{}",
-                    image.width, image.height, pass.output.width, pass.output.height,
-                    spec_.size.width, spec_.size.height),
-        "end the chain in an op of fixed size, for example "
-        "augment+=random_crop{size=32,pad_if_needed=true}");
-  millrace::resample(pass, store_, out);
 }
 
 }  // namespace millrace

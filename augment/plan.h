@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "augment/store.h"
+#include "augment/trace.h"
 #include "pipeline/recipe.h"
 #include "pipeline/transform.h"
 #include "pipeline/units/unit.h"
@@ -32,27 +33,46 @@ struct OutputOptions {
   std::vector<double> std{1.0};
 };
 
+/// `resample` and `[decode]`.
+struct PlanOptions {
+  PlanOptions(Resample r = Resample::once) : resample(r) {}  // NOLINT: a resample is enough
+  Resample resample;
+  bool region = true;  ///< only what the first pass reads is decoded: the same bytes, sooner
+  bool dct = false;    ///< a reduction may leave powers of two to the decoder: approximate
+};
+
 class Plan final : public Transform {
  public:
-  /// Throws UsageError where the chain cannot be applied to the source.
+  /// Throws UsageError where the chain cannot be applied to the source. `classes`: of the labels,
+  /// for ops that mix them.
   Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputOptions& output,
-       Resample resample);
+       const PlanOptions& options, int classes = 0);
 
   std::unique_ptr<Scratch> make_scratch() const override;
   const SampleSpec& output() const override { return spec_; }
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
+  /// The same, noting what was done.
+  void run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
+           Trace* trace) const;
+
+  int soft_classes() const override { return mixers_.empty() ? 0 : classes_; }
+  void mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
+           float* second_labels, Scratch& scratch) const override;
 
  private:
   struct Op {
     std::uint32_t id;  ///< keys the draws
+    std::string name;
     std::unique_ptr<Unit> unit;
   };
 
   std::vector<Op> ops_;
+  std::vector<Op> mixers_;  ///< ops on batches, behind all others
   SampleSpec spec_;
   Store store_;
-  Resample resample_;
+  PlanOptions options_;
+  int classes_;
 };
 
 }  // namespace millrace

@@ -1,121 +1,308 @@
-// The nearest warp of MNIST's size with the normalising store, beside OpenCV's for the same work.
-// Both results are compared before anything is timed.
+// One pass and its store, as a sample goes through them, at every SIMD level, beside OpenCV for the
+// same work. Results are compared before anything is timed: the levels with each other byte for
+// byte, OpenCV's within what its coarser positions and its other filter leave.
 //
-//   build/kernel_bench --benchmark_repetitions=5
+//   taskset -c 1 build/kernel_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only
 #include <benchmark/benchmark.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
+#include <string>
 #include <vector>
 
-#include "augment/plan.h"
 #include "augment/random_affine.h"
 #include "augment/resample.h"
+#include "augment/simd.h"
 #include "pipeline/buffer.h"
+#include "pipeline/rng.h"
 
 namespace {
 
 using namespace millrace;
 
-constexpr Size kSize{28, 28};
-constexpr std::size_t kPixels = 28 * 28;
-constexpr std::size_t kImages = 512;  // fits the second-level cache
+/// Images of one size, so many that they don't all stay in the first-level cache, but in the
+/// second's or third's, as a reader or a decoder leaves them.
+struct Images {
+  Size size;
+  int channels;
+  std::size_t count;
+  std::vector<std::uint8_t> pixels;
 
-struct Work {
-  std::vector<std::uint8_t> pixels = std::vector<std::uint8_t>(kImages * kPixels + kTailSlack);
-  std::vector<std::array<double, 6>> maps;
-  Store store{DType::f32, Layout::chw, 1, {0.1307}, {0.3081}};
-
-  Work() {
-    for (std::size_t i = 0; i < kImages; ++i) {
-      Draw draw(stream({1, 0, i}, op_id("bench")));
-      for (std::size_t p = 0; p < kPixels; ++p)
-        pixels[i * kPixels + p] = static_cast<std::uint8_t>(draw.bits());
-      const AffineParameters p{draw.uniform(-15, 15),
-                               std::floor(draw.uniform(-2, 3)),
-                               std::floor(draw.uniform(-2, 3)),
-                               draw.uniform(0.8, 1.2),
-                               0,
-                               0};
-      maps.push_back(inverse_affine(p, 14, 14));
+  Images(Size s, int c, std::size_t n)
+      : size(s), channels(c), count(n), pixels(n * bytes() + kTailSlack) {
+    // Smooth with some noise, so that filters of other makers can be compared.
+    Draw draw(stream({1, 0, 0}, op_id("bench")));
+    for (std::size_t i = 0; i < n * bytes(); ++i) {
+      const auto p = static_cast<int>(i % bytes()) / channels;
+      const double x = p % size.width, y = p / size.width;
+      const double level = 127 + 90 * std::sin(x * 0.05) * std::cos(y * 0.04 + double(i % 3));
+      pixels[i] = static_cast<std::uint8_t>(level + draw.uniform(-8, 8));
     }
   }
-
-  void ours(std::size_t i, float* out) const {
-    Warp warp = Warp::identity(kSize);
-    const auto& m = maps[i];
-    warp.set_map(m[0], m[1], m[2], m[3], m[4], m[5]);
-    warp.set_interpolation(Interpolation::nearest);
-    Pass pass(interleaved(&pixels[i * kPixels], kSize, 1));
-    pass.add(warp);
-    resample(pass, store, reinterpret_cast<std::byte*>(out));
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(size.width * size.height * channels);
   }
-
-  void opencv(std::size_t i, cv::Mat& warped, float* out) const {
-    const cv::Mat source(28, 28, CV_8UC1, const_cast<std::uint8_t*>(&pixels[i * kPixels]));
-    const auto& m = maps[i];
-    // Pixel centres at whole numbers there, at halves here.
-    const cv::Matx23d map(m[0], m[1], m[2] + 0.5 * (m[0] + m[1]) - 0.5, m[3], m[4],
-                          m[5] + 0.5 * (m[3] + m[4]) - 0.5);
-    cv::warpAffine(source, warped, map, {28, 28}, cv::INTER_NEAREST | cv::WARP_INVERSE_MAP);
-    cv::Mat result(28, 28, CV_32FC1, out);
-    warped.convertTo(result, CV_32F, 1 / 255.0 / 0.3081, -0.1307 / 0.3081);
-  }
+  const std::uint8_t* at(std::size_t i) const { return &pixels[i % count * bytes()]; }
 };
 
-const Work& work() {
-  static const Work one;
-  return one;
+/// Something to time: image number `i` through it to `out`.
+struct Work {
+  std::string name;
+  std::size_t out_bytes;
+  std::function<void(std::size_t i, std::byte* out)> run;
+};
+
+/// A pass for image `i` through a store.
+Work ours(const std::string& name, DType dtype, Layout layout, Size size, int channels,
+          const std::function<Pass(std::size_t)>& pass) {
+  const std::vector<double> mean =
+      channels == 1 ? std::vector{0.1307} : std::vector{0.485, 0.456, 0.406};
+  const std::vector<double> std =
+      channels == 1 ? std::vector{0.3081} : std::vector{0.229, 0.224, 0.225};
+  const Store store(dtype, layout, channels, mean, std);
+  return {name, static_cast<std::size_t>(size.width * size.height * channels) * size_of(dtype),
+          [store, pass](std::size_t i, std::byte* out) {
+            static ResampleScratch scratch;
+            resample(pass(i), store, out, scratch);
+          }};
 }
 
-/// OpenCV rounds positions to 1/1024 pixel, so a few pixels fall to a neighbour.
-void check() {
-  std::vector<float> a(kPixels), b(kPixels);
-  cv::Mat warped;
-  std::size_t off = 0;
-  for (std::size_t i = 0; i < kImages; ++i) {
-    work().ours(i, a.data());
-    work().opencv(i, warped, b.data());
-    for (std::size_t p = 0; p < kPixels; ++p) off += std::abs(a[p] - b[p]) > 1e-4f;
-  }
-  const double share = static_cast<double>(off) / static_cast<double>(kImages * kPixels);
-  std::printf("pixels that differ from OpenCV's: %.3f%%\n", 100 * share);
-  if (share > 0.01) {
-    std::printf("too many: the two do not do the same work\n");
-    std::exit(1);
+Pass pass_of(const ImageView& source, Size output, Filter filter) {
+  Pass pass;
+  pass.source = source;
+  pass.output = output;
+  pass.filter = filter;
+  pass.inner.push_back({{0, 0, source.width, source.height}, {}});
+  return pass;
+}
+
+/// A rotation by up to `degrees` with a little scale and shift, about the centre.
+std::array<double, 6> turn(std::size_t i, Size size, double degrees) {
+  Draw draw(stream({1, 0, i % 512}, op_id("turn")));
+  const AffineParameters p{draw.uniform(-degrees, degrees),
+                           std::floor(draw.uniform(-2, 3)),
+                           std::floor(draw.uniform(-2, 3)),
+                           draw.uniform(0.8, 1.2),
+                           0,
+                           0};
+  return inverse_affine(p, size.width * 0.5, size.height * 0.5);
+}
+
+Pass turned(const Images& images, std::size_t i, double degrees, Filter filter) {
+  Pass pass = pass_of(interleaved(images.at(i), images.size, images.channels), images.size, filter);
+  const auto m = turn(i, images.size, degrees);
+  pass.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
+  return pass;
+}
+
+// ---- the work
+// ------------------------------------------------------------------------------------
+
+const Images kDigits({28, 28}, 1, 512);
+const Images kThumbs({32, 32}, 3, 512);
+const Images kPhotos({380, 330}, 3, 8);
+const Images kViews({224, 224}, 3, 8);
+
+Pass digit(std::size_t i, Filter filter) { return turned(kDigits, i, 15, filter); }
+
+/// A window of 32x32 of the image padded by 4, every second one mirrored.
+Pass padded_crop(std::size_t i, bool planes) {
+  const ImageView image =
+      planes ? planar(kThumbs.at(i), {32, 32}, 3) : interleaved(kThumbs.at(i), {32, 32}, 3);
+  Pass pass = pass_of(image, {32, 32}, Filter::none);
+  Draw draw(stream({2, 0, i % 512}, op_id("crop")));
+  const int dx = static_cast<int>(draw.integer(9)) - 4, dy = static_cast<int>(draw.integer(9)) - 4;
+  Rect& r = pass.inner[0].rect;
+  r = {-dx, -dy, 32 - dx, 32 - dy};
+  pass.source.data += dx * pass.source.pixel + dy * pass.source.row;
+  if (i % 2 == 0) return pass;
+  pass.source.data += 31 * pass.source.pixel;
+  pass.source.pixel = -pass.source.pixel;
+  r = {32 - r.x1, r.y0, 32 - r.x0, r.y1};
+  return pass;
+}
+
+Pass photo(std::size_t i) {
+  Pass pass = pass_of(interleaved(kPhotos.at(i), kPhotos.size, 3), {224, 224}, Filter::reduce);
+  pass.map = {380 / 224.0, 0, 0, 0, 330 / 224.0, 0, 0, 0, 1};
+  pass.move.xx = -1;
+  pass.move.x0 = 223;
+  return pass;
+}
+
+Pass plain(std::size_t i) {
+  Pass pass;
+  pass.source = interleaved(kViews.at(i), {224, 224}, 3);
+  pass.output = {224, 224};
+  return pass;
+}
+
+Pass perspective(std::size_t i) {
+  Pass pass = turned(kViews, i, 5, Filter::bilinear);
+  pass.map[6] = 0.0004;
+  pass.map[7] = -0.0003;
+  return pass;
+}
+
+std::vector<Work> our_work() {
+  using enum DType;
+  using enum Layout;
+  const Size digits{28, 28}, thumbs{32, 32}, views{224, 224};
+  return {
+      ours("28x28_affine_nearest_f32", f32, chw, digits, 1,
+           [](std::size_t i) { return digit(i, Filter::nearest); }),
+      ours("28x28_affine_bilinear_f32", f32, chw, digits, 1,
+           [](std::size_t i) { return digit(i, Filter::bilinear); }),
+      ours("32x32x3_planar_crop_flip_f32", f32, chw, thumbs, 3,
+           [](std::size_t i) { return padded_crop(i, true); }),
+      ours("32x32x3_rgb_crop_flip_f32", f32, chw, thumbs, 3,
+           [](std::size_t i) { return padded_crop(i, false); }),
+      ours("380x330_reduce_224_flip_f32", f32, chw, views, 3, photo),
+      ours("380x330_reduce_224_flip_u8_hwc", u8, hwc, views, 3, photo),
+      ours("224x224x3_store_f32", f32, chw, views, 3, plain),
+      ours("224x224x3_store_f32_hwc", f32, hwc, views, 3, plain),
+      ours("224x224x3_store_f16", f16, chw, views, 3, plain),
+      ours("224x224x3_rotate_nearest_f32", f32, chw, views, 3,
+           [](std::size_t i) { return turned(kViews, i, 30, Filter::nearest); }),
+      ours("224x224x3_rotate_bilinear_f32", f32, chw, views, 3,
+           [](std::size_t i) { return turned(kViews, i, 30, Filter::bilinear); }),
+      ours("224x224x3_perspective_bilinear_f32", f32, chw, views, 3, perspective),
+  };
+}
+
+// ---- OpenCV's way
+// ----------------------------------------------------------------------------------
+
+/// Pixel centres lie at whole numbers there, at halves here.
+cv::Matx23d opencv_map(const std::array<double, 6>& m) {
+  return {m[0], m[1], m[2] + 0.5 * (m[0] + m[1]) - 0.5,
+          m[3], m[4], m[5] + 0.5 * (m[3] + m[4]) - 0.5};
+}
+
+cv::Mat as_mat(const Images& images, std::size_t i) {
+  return {images.size.height, images.size.width, images.channels == 3 ? CV_8UC3 : CV_8UC1,
+          const_cast<std::uint8_t*>(images.at(i))};
+}
+
+/// Normalised planes, one channel after the other.
+void store_planes(const cv::Mat& levels, std::byte* out) {
+  static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
+  static cv::Mat planes[3];
+  cv::split(levels, planes);
+  for (int c = 0; c < 3; ++c) {
+    cv::Mat to(levels.rows, levels.cols, CV_32FC1,
+               reinterpret_cast<float*>(out) + c * levels.rows * levels.cols);
+    planes[c].convertTo(to, CV_32F, 1 / 255.0 / std[c], -mean[c] / std[c]);
   }
 }
 
-void millrace_nearest(benchmark::State& state) {
-  std::vector<float> out(kPixels);
-  std::size_t i = 0;
-  for (auto _ : state) {
-    work().ours(i++ % kImages, out.data());
-    benchmark::DoNotOptimize(out.data());
-  }
-  state.SetItemsProcessed(state.iterations());
+Work opencv_reduce(const std::string& name, int interpolation) {
+  return {name, 224 * 224 * 3 * 4, [interpolation](std::size_t i, std::byte* out) {
+            static cv::Mat small, mirrored;
+            cv::resize(as_mat(kPhotos, i), small, {224, 224}, 0, 0, interpolation);
+            cv::flip(small, mirrored, 1);
+            store_planes(mirrored, out);
+          }};
 }
-BENCHMARK(millrace_nearest);
 
-void opencv_nearest(benchmark::State& state) {
-  std::vector<float> out(kPixels);
-  cv::Mat warped;
-  std::size_t i = 0;
-  for (auto _ : state) {
-    work().opencv(i++ % kImages, warped, out.data());
-    benchmark::DoNotOptimize(out.data());
-  }
-  state.SetItemsProcessed(state.iterations());
+std::vector<Work> opencv_work() {
+  return {
+      {"28x28_affine_nearest_f32/opencv", 28 * 28 * 4,
+       [](std::size_t i, std::byte* out) {
+         static cv::Mat warped;
+         cv::warpAffine(as_mat(kDigits, i), warped, opencv_map(turn(i, {28, 28}, 15)), {28, 28},
+                        cv::INTER_NEAREST | cv::WARP_INVERSE_MAP);
+         cv::Mat to(28, 28, CV_32FC1, out);
+         warped.convertTo(to, CV_32F, 1 / 255.0 / 0.3081, -0.1307 / 0.3081);
+       }},
+      opencv_reduce("380x330_reduce_224_flip_f32/opencv_area", cv::INTER_AREA),
+      opencv_reduce("380x330_reduce_224_flip_f32/opencv_linear", cv::INTER_LINEAR),
+      {"224x224x3_store_f32/opencv", 224 * 224 * 3 * 4,
+       [](std::size_t i, std::byte* out) { store_planes(as_mat(kViews, i), out); }},
+      {"224x224x3_rotate_bilinear_f32/opencv", 224 * 224 * 3 * 4,
+       [](std::size_t i, std::byte* out) {
+         static cv::Mat warped;
+         cv::warpAffine(as_mat(kViews, i), warped, opencv_map(turn(i, {224, 224}, 30)), {224, 224},
+                        cv::INTER_LINEAR | cv::WARP_INVERSE_MAP);
+         store_planes(warped, out);
+       }},
+  };
 }
-BENCHMARK(opencv_nearest);
+
+// ---- checks, then times
+// ----------------------------------------------------------------------------
+
+[[noreturn]] void fail(const std::string& name, const std::string& what) {
+  std::printf("%s: %s\n", name.c_str(), what.c_str());
+  std::exit(1);
+}
+
+void check_levels(const Work& work) {
+  std::vector<std::byte> scalar(work.out_bytes), other(work.out_bytes);
+  for (std::size_t i = 0; i < 40; ++i) {
+    set_simd_level(Simd::scalar);
+    work.run(i, scalar.data());
+    for (const Simd level : {Simd::avx2, Simd::avx512}) {
+      if (level > simd_supported()) continue;
+      set_simd_level(level);
+      work.run(i, other.data());
+      if (other != scalar) fail(work.name, "other bytes at level " + std::string(name_of(level)));
+    }
+  }
+}
+
+/// Mean distance of the floats, in levels of 255 (std is about 0.23; 0.31 for digits).
+void check_close(const Work& mine, const Work& theirs) {
+  std::vector<float> a(mine.out_bytes / 4), b(a.size());
+  double sum = 0;
+  constexpr std::size_t kCompared = 16;
+  for (std::size_t i = 0; i < kCompared; ++i) {
+    mine.run(i, reinterpret_cast<std::byte*>(a.data()));
+    theirs.run(i, reinterpret_cast<std::byte*>(b.data()));
+    for (std::size_t k = 0; k < a.size(); ++k) sum += std::abs(a[k] - b[k]);
+  }
+  const double levels = sum / static_cast<double>(a.size() * kCompared) * 255 * 0.23;
+  std::printf("%-45s mean distance %.3f levels\n", theirs.name.c_str(), levels);
+  if (levels > 3) fail(theirs.name, "too far: the two do not do the same work");
+}
+
+void register_timing(const std::string& name, const Work& work, Simd level) {
+  benchmark::RegisterBenchmark(name.c_str(), [work, level](benchmark::State& state) {
+    set_simd_level(level);
+    // A few places to write to, as the slots of a loader.
+    constexpr std::size_t kPlaces = 8;
+    const std::size_t place = (work.out_bytes + 63) / 64 * 64;
+    Buffer out;
+    auto* to = reinterpret_cast<std::byte*>(out.reserve(kPlaces * place));
+    std::size_t i = 0;
+    for (auto _ : state) {
+      work.run(i, to + i % kPlaces * place);
+      ++i;
+      benchmark::ClobberMemory();
+    }
+  });
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   cv::setNumThreads(0);
-  check();
+  const std::vector<Work> all = our_work(), peers = opencv_work();
+  for (const Work& work : all) {
+    check_levels(work);
+    for (const Work& peer : peers)
+      if (peer.name.starts_with(work.name + "/")) check_close(work, peer);
+    for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512})
+      if (level <= simd_supported())
+        register_timing(work.name + "/" + std::string(name_of(level)), work, level);
+    for (const Work& peer : peers)
+      if (peer.name.starts_with(work.name + "/"))
+        register_timing(peer.name, peer, simd_supported());
+  }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -77,6 +77,13 @@ class Transform {
   /// Throws UsageError where the image's size does not lead to the output's size.
   virtual void run(const SampleKey& key, PixelSource& source, std::byte* out,
                    Scratch& scratch) const = 0;
+
+  /// Classes of the labels' probabilities that mix() changes; 0: labels stay whole numbers.
+  virtual int soft_classes() const { return 0; }
+  /// Changes two neighbours of a batch and their labels in place; `key` is the first one's.
+  virtual void mix(const SampleKey& /*key*/, std::byte* /*first*/, std::byte* /*second*/,
+                   float* /*first_labels*/, float* /*second_labels*/, Scratch& /*scratch*/) const {
+  }
 };
 
 }  // namespace millrace

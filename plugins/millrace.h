@@ -58,7 +58,8 @@ typedef struct millrace_image {
 } millrace_image;
 
 enum { MILLRACE_INDEX = 0, MILLRACE_NEAREST = 1, MILLRACE_BILINEAR = 2 }; /* interpolation */
-enum { MILLRACE_CONSTANT = 0, MILLRACE_CLAMP = 1 };                       /* border */
+enum { MILLRACE_CONSTANT = 0, MILLRACE_CLAMP = 1, MILLRACE_REFLECT = 2, MILLRACE_SYMMETRIC = 3 };
+/* border; the last two, and clamp, with MILLRACE_INDEX: padding that shows the image itself */
 
 /* Where each output pixel comes from. Coordinates are continuous: pixel i covers [i, i + 1). */
 typedef struct millrace_warp {

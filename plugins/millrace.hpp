@@ -65,7 +65,13 @@ enum class Interpolation : std::int32_t {
   nearest = MILLRACE_NEAREST,    ///< the pixel whose square holds the position
   bilinear = MILLRACE_BILINEAR,  ///< two taps an axis; more where Warp::antialias widens them
 };
-enum class Border : std::int32_t { constant = MILLRACE_CONSTANT, clamp = MILLRACE_CLAMP };
+/// What is seen outside a window.
+enum class Border : std::int32_t {
+  constant = MILLRACE_CONSTANT,    ///< Warp::fill
+  clamp = MILLRACE_CLAMP,          ///< the nearest pixel inside
+  reflect = MILLRACE_REFLECT,      ///< mirrored at the edge pixel's middle
+  symmetric = MILLRACE_SYMMETRIC,  ///< mirrored at the edge
+};
 
 /// Where each output pixel comes from (millrace_warp).
 struct Warp : millrace_warp {

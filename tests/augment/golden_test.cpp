@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "augment/fold.h"
 #include "augment/random_affine.h"
 #include "augment/resample.h"
 
@@ -47,10 +48,11 @@ std::vector<std::uint8_t> warped(const nlohmann::json& item, Interpolation inter
   warp.set_map(m[0], m[1], m[2], m[3], m[4], m[5]);
   std::memset(warp.fill, fill, sizeof warp.fill);
   warp.set_interpolation(interpolation);
-  Pass pass(interleaved(source.data(), size, 1));
-  EXPECT_TRUE(pass.add(warp));
+  Fold fold(size);
+  EXPECT_TRUE(fold.add(warp));
   std::vector<std::uint8_t> out(source.size());
-  resample(pass, out.data());
+  ResampleScratch scratch;
+  resample(fold.pass(interleaved(source.data(), size, 1)), out.data(), scratch);
   return out;
 }
 

@@ -195,10 +195,11 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
       Warp warp;
       unit.table().geometric->warp(unit.self(), size, &warp, &context.call);
       warp.set_interpolation(way);
-      Pass pass(image);
-      ASSERT_TRUE(pass.add(warp));
+      Fold fold(size);
+      ASSERT_TRUE(fold.add(warp));
       std::vector<std::uint8_t> out(pixels.size());
-      resample(pass, out.data());
+      ResampleScratch scratch;
+      resample(fold.pass(image), out.data(), scratch);
       for (int y = 0; y < size.height; ++y)
         for (int x = 0; x < size.width; ++x)
           for (int c = 0; c < 3; ++c, ++all) {

@@ -1,0 +1,30 @@
+// Which instructions the pixel kernels use. All levels give the same bytes (contract C1); this
+// only decides how fast.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace millrace {
+
+enum class Simd : std::uint8_t {
+  scalar,  ///< what the compiler was told the machine has at least
+  avx2,    ///< AVX2 and F16C (Haswell, Zen)
+  avx512,  ///< AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4); less is taken as avx2
+};
+
+std::string_view name_of(Simd level);
+
+/// The most that this processor and operating system can do.
+Simd simd_supported();
+
+/// What the kernels use: simd_supported(), or what the environment variable MILLRACE_SIMD names
+/// (scalar, avx2 or avx512). Throws UsageError where the variable names no level or one that this
+/// processor can't do.
+Simd simd_level();
+
+/// For tests and benchmarks: what the kernels use from now on. Throws UsageError where the
+/// processor can't.
+void set_simd_level(Simd level);
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+// What running a plan on one sample did: for `inspect`, not for training.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+struct Trace {
+  /// A value that an op drew.
+  struct Drawn {
+    std::string op;
+    std::string name;
+    double value;
+  };
+  /// One walk over pixels.
+  struct Step {
+    std::string what;              ///< "decode", "pass", "levels", an op's name
+    std::vector<std::string> ops;  ///< folded into it
+    std::string detail;            ///< "224x224, reduced by 1.62 x 1.49"
+    std::int64_t ns = 0;           ///< this time
+  };
+
+  std::vector<Drawn> drawn;
+  std::vector<Step> steps;
+};
+
+}  // namespace millrace

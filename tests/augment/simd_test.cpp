@@ -1,0 +1,113 @@
+// Every SIMD level gives the bytes of the scalar one (contract C1), for random passes into every
+// element type and layout, and writes nothing else.
+#include "augment/simd.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "pipeline/error.h"
+#include "tests/augment/random_pass.h"
+
+namespace millrace {
+namespace {
+
+class ForcedLevel {
+ public:
+  explicit ForcedLevel(Simd level) : before_(simd_level()) { set_simd_level(level); }
+  ~ForcedLevel() { set_simd_level(before_); }
+
+ private:
+  Simd before_;
+};
+
+constexpr std::size_t kGuard = 96;
+constexpr std::byte kUntouched{0xA5};
+
+struct Output {
+  DType dtype;
+  Layout layout;
+  bool tables;
+};
+
+std::vector<std::byte> carried_out(const RandomPass& random, const Output& output, Simd level,
+                                   ResampleScratch& scratch) {
+  const ForcedLevel forced(level);
+  const Pass& pass = random.pass;
+  const int channels = pass.source.channels;
+  const bool one = pass.output.width % 2 == 0 || channels == 1;
+  const Store store(output.dtype, output.layout, channels,
+                    one ? std::vector{0.45} : std::vector{0.485, 0.456, 0.406},
+                    one ? std::vector{0.25} : std::vector{0.229, 0.224, 0.225});
+  LevelTable tables[3];
+  for (std::size_t c = 0; c < 3; ++c)
+    for (std::size_t i = 0; i < 256; ++i)
+      tables[c][i] = static_cast<std::uint8_t>((i * (2 * c + 3) + c * 50) ^ 0x55);
+  const std::size_t bytes = static_cast<std::size_t>(pass.output.width * pass.output.height) *
+                            static_cast<std::size_t>(channels) * size_of(output.dtype);
+  std::vector<std::byte> out(bytes + 2 * kGuard, kUntouched);
+  resample(pass, store, out.data() + kGuard, scratch, output.tables ? tables : nullptr);
+  return out;
+}
+
+class SimdLevels : public testing::TestWithParam<Filter> {};
+
+TEST_P(SimdLevels, GiveTheSameBytes) {
+  ResampleScratch scratch;
+  const Output outputs[] = {{DType::u8, Layout::chw, false},   {DType::u8, Layout::hwc, false},
+                            {DType::u8, Layout::chw, true},    {DType::u8, Layout::hwc, true},
+                            {DType::f32, Layout::chw, false},  {DType::f32, Layout::hwc, false},
+                            {DType::f32, Layout::chw, true},   {DType::f32, Layout::hwc, true},
+                            {DType::f16, Layout::chw, false},  {DType::f16, Layout::hwc, true},
+                            {DType::bf16, Layout::hwc, false}, {DType::bf16, Layout::chw, true}};
+  for (std::uint64_t number = 0; number < 1500; ++number) {
+    const RandomPass random = random_pass(number, GetParam());
+    for (const std::size_t i : {number % 2, 2 + number % 10}) {
+      const Output& output = outputs[i];
+      const auto expected = carried_out(random, output, Simd::scalar, scratch);
+      for (std::size_t g = 0; g < kGuard; ++g) {
+        ASSERT_EQ(expected[g], kUntouched);
+        ASSERT_EQ(expected[expected.size() - 1 - g], kUntouched);
+      }
+      for (const Simd level : {Simd::avx2, Simd::avx512}) {
+        if (level > simd_supported()) continue;
+        const auto got = carried_out(random, output, level, scratch);
+        if (got == expected) continue;
+        std::size_t at = 0;
+        while (got[at] == expected[at]) ++at;
+        FAIL() << "pass " << number << ", " << name_of(level) << ", " << name_of(output.dtype)
+               << (output.layout == Layout::chw ? " chw" : " hwc")
+               << (output.tables ? " with tables" : "") << ", byte "
+               << static_cast<long>(at) - static_cast<long>(kGuard) << " of "
+               << got.size() - 2 * kGuard << ": " << std::to_integer<int>(got[at]) << " for "
+               << std::to_integer<int>(expected[at]) << "; " << random.pass.output.width << "x"
+               << random.pass.output.height;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Filters, SimdLevels,
+                         testing::Values(Filter::none, Filter::nearest, Filter::bilinear,
+                                         Filter::reduce),
+                         [](const auto& instance) -> std::string {
+                           switch (instance.param) {
+                             case Filter::none:
+                               return "None";
+                             case Filter::nearest:
+                               return "Nearest";
+                             case Filter::bilinear:
+                               return "Bilinear";
+                             default:
+                               return "Reduce";
+                           }
+                         });
+
+TEST(Simd, AnUnsupportedLevelIsRefused) {
+  if (simd_supported() == Simd::avx512) GTEST_SKIP() << "this processor can do all levels";
+  EXPECT_THROW(set_simd_level(Simd::avx512), UsageError);
+}
+
+}  // namespace
+}  // namespace millrace
