@@ -52,6 +52,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_bench(app, chosen);
   add_sweep(app, chosen);
   add_data(app, chosen);
+  add_plugins(app, chosen);
   add_doctor(app, chosen);
   try {
     app.parse(argc, argv);

@@ -42,9 +42,9 @@ Recipe load_recipe(const std::vector<std::string>& arguments) {
   // Plugins declare augmentations and keys, so they come before anything is checked.
   const auto folders = recipe_folders();
   std::string paths = plugins_path(recipe, overrides, folders);
-  add_plugins(paths, "plugins.path");
+  load_plugins(paths, "plugins.path");
   if (const char* more = std::getenv("MILLRACE_PLUGIN_PATH"); more != nullptr && *more != '\0') {
-    add_plugins(more, "MILLRACE_PLUGIN_PATH");
+    load_plugins(more, "MILLRACE_PLUGIN_PATH");
     // config.toml repeats the run, whatever the environment says then.
     if (paths != more && !paths.ends_with(std::string(":") + more))
       paths += (paths.empty() ? "" : ":") + std::string(more);

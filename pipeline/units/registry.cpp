@@ -110,7 +110,7 @@ void add_plugin(const std::string& file) {
   registry().add({&load_plugin(fs::path(file).has_parent_path() ? file : "./" + file), file});
 }
 
-void add_plugins(const std::string& paths, const std::string& from) {
+void load_plugins(const std::string& paths, const std::string& from) {
   for (std::size_t begin = 0; begin <= paths.size();) {
     const std::size_t end = std::min(paths.find(':', begin), paths.size());
     const std::string path = paths.substr(begin, end - begin);

@@ -26,7 +26,7 @@ void add_plugin(const std::string& file);
 
 /// All plugins of `paths`: folders (every *.so in them) or files, ':' between them. `from` names
 /// the key or variable that they stand in. Throws DataError for one that is missing or defective.
-void add_plugins(const std::string& paths, const std::string& from);
+void load_plugins(const std::string& paths, const std::string& from);
 
 /// The shipped decoders (PNG and others), in lib/plugins beside this library. Loaded when first
 /// asked for, for they draw in OpenCV; thread-safe. Throws DataError.
