@@ -8,7 +8,17 @@
 namespace millrace {
 namespace {
 
-constexpr const millrace_unit* kUnits[] = {&kHflip, &kRandomAffine, &kRandomCrop};
+constexpr const millrace_unit* kUnits[] = {&kCenterCrop,
+                                           &kCrop,
+                                           &kHflip,
+                                           &kPad,
+                                           &kRandomAffine,
+                                           &kRandomCrop,
+                                           &kRandomPerspective,
+                                           &kRandomResizedCrop,
+                                           &kRandomRotation,
+                                           &kResize,
+                                           &kVflip};
 
 }  // namespace
 

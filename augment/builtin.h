@@ -6,8 +6,16 @@
 
 namespace millrace {
 
+extern const millrace_unit kCenterCrop;
+extern const millrace_unit kCrop;
 extern const millrace_unit kHflip;
+extern const millrace_unit kPad;
 extern const millrace_unit kRandomAffine;
 extern const millrace_unit kRandomCrop;
+extern const millrace_unit kRandomPerspective;
+extern const millrace_unit kRandomResizedCrop;
+extern const millrace_unit kRandomRotation;
+extern const millrace_unit kResize;
+extern const millrace_unit kVflip;
 
 }  // namespace millrace

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
+#include "augment/math.h"
 #include "augment/pass.h"
 
 namespace millrace {
@@ -72,7 +72,7 @@ struct FixedWarp {
     const auto one = static_cast<double>(std::int64_t{1} << bits);
     // What lies farther out than this is outside of everything; sums of these fit 63 bits.
     const auto fixed = [&](double value, double most) {
-      return static_cast<std::int64_t>(std::floor(std::clamp(value * one, -most, most) + 0.5));
+      return std::int64_t{floor_to_whole(std::clamp(value * one, -most, most) + 0.5)};
     };
     const std::int64_t half = half_pixel_in ? std::int64_t{1} << (bits - 1) : 0;
     constexpr double kStep = 0x1p42, kStart = 0x1p60;

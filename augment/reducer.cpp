@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "augment/math.h"
 #include "augment/moves.h"
 
 namespace millrace {
@@ -16,13 +17,13 @@ struct Axis {
 
   double support() const { return std::max(scale, 1.0); }
   double centre(int i) const { return scale * (i + 0.5) + offset; }
-  /// Most taps of an output, rounded up to a pair.
+  /// Most taps of an output, rounded up to a multiple of 4.
   int most_taps() const {
     const double most = std::min(2 * support() + 2, static_cast<double>(high - low));
-    return (static_cast<int>(most) + 1) / 2 * 2;
+    return (static_cast<int>(most) + 3) / 4 * 4;
   }
   int column(double position) const {
-    return static_cast<int>(std::clamp(std::floor(position), low - 1.0, high + 1.0));
+    return static_cast<int>(floor_to_whole(std::clamp(position, low - 1.0, high + 1.0)));
   }
 };
 
@@ -79,9 +80,11 @@ Taps build(const Axis& axis, int first, int step, int outputs, std::uint8_t*& at
   taps.counts = taps.first + outputs;
   taps.weights = reinterpret_cast<std::int16_t*>(taps.counts + outputs);
   at += bytes_of(axis, outputs);
+  taps.most = 0;
   for (int i = 0; i < outputs; ++i) {
     std::int16_t* weights = taps.weights + static_cast<std::ptrdiff_t>(i) * taps.stride;
     taps.first[i] = weigh(axis, axis.centre(first + i * step), weights, taps.counts[i]);
+    taps.most = std::max(taps.most, taps.counts[i]);
     std::fill(weights + taps.counts[i], weights + taps.stride, std::int16_t{0});
   }
   return taps;
@@ -111,8 +114,8 @@ Reducer::Reducer(const Pass& pass, const Rect& needed, ResampleScratch& scratch)
   const int height = needed.y1 - needed.y0;
   const Axis x{pass.map[0], pass.map[2], inner.x0, inner.x1};
   const Axis y{pass.map[4], pass.map[5], inner.y0, inner.y1};
-  std::uint8_t* at = scratch.taps.reserve(bytes_of(x, width) + bytes_of(y, height) + 64);
-  // Both start 4-byte aligned: a pair of weights is 4 bytes.
+  const std::size_t axes = bytes_of(x, width) + bytes_of(y, height);
+  std::uint8_t* at = scratch.taps.reserve(axes);
   x_ = build(x, move.xx * needed.x0 + move.x0, move.xx, width, at);
   y_ = build(y, move.yy * needed.y0 + move.y0, move.yy, height, at);
 
@@ -154,6 +157,15 @@ Reducer::Reducer(const Pass& pass, const Rect& needed, ResampleScratch& scratch)
   for (int i = 0; i < width; ++i) x_.first[i] -= base_;
   width_ = end - base_;
 
+  const auto groups = static_cast<std::size_t>(Windows::groups(width, together));
+  const std::size_t pairs = static_cast<std::size_t>(x_.most + 1) / 2;
+  const std::size_t bases = (groups * 4 + 63) / 64 * 64;
+  std::uint8_t* windows =
+      scratch.windows.reserve(bases + groups * pairs * Windows::kPair * sizeof(std::int16_t));
+  windows_.bases = reinterpret_cast<std::int32_t*>(windows);
+  windows_.orders_and_weights = reinterpret_cast<std::int16_t*>(windows + bases);
+  kernels_.prepare_windows(x_, together, windows_);
+
   // Vector kernels read and write past the end of the line, as they may past an image's.
   const std::size_t line =
       (static_cast<std::size_t>(width_) * 3 * 2 + kTailSlack * 2 + 63) / 64 * 64;
@@ -168,7 +180,7 @@ void Reducer::row(int y, int c, int channels, std::uint8_t* out) const {
                            static_cast<std::ptrdiff_t>(base_) * channels + c * source_.channel;
   kernels_.reduce_rows(in, source_.row, y_.weights + static_cast<std::ptrdiff_t>(i) * y_.stride,
                        y_.counts[i], width_ * channels, line_);
-  kernels_.reduce_pixels(line_, x_, channels, out);
+  kernels_.reduce_pixels(line_, x_, windows_, channels, out);
 }
 
 void Reducer::rows(int y0, int y1, const Canvas& canvas) const {

@@ -23,6 +23,7 @@ class Reducer {
   Rect needed_;
   ImageView source_;
   Taps x_, y_;
+  Windows windows_;
   int base_ = 0;   ///< first column read, in pixels of memory from the frame's origin
   int width_ = 0;  ///< columns read
   std::int16_t* line_ = nullptr;

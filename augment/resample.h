@@ -16,6 +16,7 @@ struct ResampleScratch {
   Buffer tile;       ///< levels on their way to the store; fits the first-level cache
   Buffer positions;  ///< a row of positions, where they are no straight line
   Buffer taps;       ///< weights of a reduction
+  Buffer windows;    ///< and the same for vector kernels
   Buffer rows;       ///< rows between the two axes of a reduction
   Buffer packed;     ///< a source whose strides the kernels don't read
   Buffer turned;     ///< a reduction's output before it is turned by 90 degrees

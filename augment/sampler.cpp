@@ -1,7 +1,6 @@
 #include "augment/sampler.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "augment/fixed_warp.h"
@@ -35,14 +34,6 @@ constexpr std::int32_t kFarPosition = 1 << 30;
 
 std::int32_t saturated(std::int64_t position) {
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(position, -kFarPosition, kFarPosition));
-}
-
-/// `value` pixels in fixed point, saturated; what is no number is far away.
-std::int32_t fixed_position(double value, double one, std::int32_t half) {
-  double scaled = value * one;
-  scaled = scaled < kFarPosition ? scaled : kFarPosition;
-  scaled = scaled > -kFarPosition ? scaled : -kFarPosition;
-  return saturated(static_cast<std::int64_t>(std::floor(scaled + 0.5)) - half);
 }
 
 /// Whether all byte offsets inside `rect` fit 31 bits.
@@ -169,28 +160,23 @@ void Sampler::warp_rows(const Rect& rect, const Canvas& canvas) {
 }
 
 void Sampler::store_positions(const Rect& row) {
-  const auto width = static_cast<std::size_t>(pass_.output.width);
-  auto* u =
-      reinterpret_cast<std::int32_t*>(scratch_.positions.reserve(2 * width * sizeof(std::int32_t)));
-  std::int32_t* v = u + width;
+  const auto places = static_cast<std::size_t>(pass_.output.width + kPositionSlack);
+  auto* u = reinterpret_cast<std::int32_t*>(
+      scratch_.positions.reserve(2 * places * sizeof(std::int32_t)));
+  std::int32_t* v = u + places;
   warp_.u = u;
   warp_.v = v;
   const bool half_pixel_in = pass_.filter == Filter::bilinear;
-  if (is_affine(pass_.map)) {
-    const FixedWarp warp(pass_.map, pass_.move, warp_.bits, half_pixel_in);
-    const Line line_u = warp.u(row.y0), line_v = warp.v(row.y0);
-    for (int x = row.x0; x < row.x1; ++x) {
-      u[x] = saturated(line_u.at(x));
-      v[x] = saturated(line_v.at(x));
-    }
+  if (!is_affine(pass_.map)) {
+    kernels_->project({pass_.map, pass_.move, warp_.bits, half_pixel_in}, row.y0, row.x0, row.x1, u,
+                      v);
     return;
   }
-  const std::int32_t half = half_pixel_in ? 1 << (warp_.bits - 1) : 0;
-  const double one = 1 << warp_.bits;
+  const FixedWarp warp(pass_.map, pass_.move, warp_.bits, half_pixel_in);
+  const Line line_u = warp.u(row.y0), line_v = warp.v(row.y0);
   for (int x = row.x0; x < row.x1; ++x) {
-    const Point at = mapped(pass_.map, pass_.move, x, row.y0);
-    u[x] = fixed_position(at.x, one, half);
-    v[x] = fixed_position(at.y, one, half);
+    u[x] = saturated(line_u.at(x));
+    v[x] = saturated(line_v.at(x));
   }
 }
 

@@ -54,7 +54,7 @@ Simd simd_supported() {
   // These ask the operating system too: registers that it does not save count as missing.
   static const Simd level = [] {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2")) return Simd::scalar;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Simd::scalar;
     const bool has_avx512 =
         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

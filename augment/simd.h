@@ -8,8 +8,8 @@
 namespace millrace {
 
 enum class Simd : std::uint8_t {
-  scalar,  ///< what the compiler was told the machine has at least
-  avx2,    ///< AVX2 and F16C (Haswell, Zen)
+  scalar,  ///< what the compiler may use everywhere
+  avx2,    ///< AVX2 and FMA (Haswell, Zen and later)
   avx512,  ///< AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4); less is taken as avx2
 };
 

@@ -1,6 +1,7 @@
 #include "augment/store.h"
 
 #include <bit>
+#include <cmath>
 
 namespace millrace {
 
@@ -49,6 +50,17 @@ Store::Store(DType dtype, Layout layout, int channels, const std::vector<double>
       elements_[c].bits[level] = bits;
       for (std::size_t b = 0; b < 4; ++b)
         elements_[c].planes[b][level] = static_cast<std::uint8_t>(bits >> (8 * b));
+    }
+    ElementTable& table = elements_[c];
+    table.mean = m;
+    table.std = s;
+    table.inverse = 1 / s;
+    table.computed = dtype == DType::f32;
+    for (int level = 0; level < 256 && table.computed; ++level) {
+      const float value = computed_element(
+          level, table, [](float a, float b, float add) { return std::fma(a, b, add); });
+      table.computed =
+          std::bit_cast<std::uint32_t>(value) == table.bits[static_cast<std::size_t>(level)];
     }
   }
 }

@@ -5,10 +5,11 @@
 #include <oneapi/tbb/task_scheduler_observer.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <ctime>
-#include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "pipeline/clock.h"
 #include "pipeline/handover.h"
@@ -30,22 +31,26 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
     taken_over(this);
     const std::lock_guard lock(mutex_);
     clockid_t clock{};
-    if (pthread_getcpuclockid(pthread_self(), &clock) == 0)
-      inside_[std::this_thread::get_id()] = {clock, Clock::thread_cpu_ns()};
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return;
+    const auto free = std::find_if(entries_.begin(), entries_.end(),
+                                   [](const Entry& entry) { return !entry.inside; });
+    Entry& entry = free == entries_.end() ? entries_.emplace_back() : *free;
+    entry = {std::this_thread::get_id(), clock, Clock::thread_cpu_ns(), true};
   }
   void on_scheduler_exit(bool) override {
     const std::lock_guard lock(mutex_);
-    const auto found = inside_.find(std::this_thread::get_id());
-    if (found == inside_.end()) return;
-    left_ns_ += Clock::thread_cpu_ns() - found->second.entry_ns;
-    inside_.erase(found);
+    for (Entry& entry : entries_) {
+      if (!entry.inside || entry.thread != std::this_thread::get_id()) continue;
+      left_ns_ += Clock::thread_cpu_ns() - entry.entry_ns;
+      entry.inside = false;
+    }
   }
   double seconds() const {
     const std::lock_guard lock(mutex_);
     std::int64_t ns = left_ns_;
-    for (const auto& [thread, entry] : inside_) {
+    for (const Entry& entry : entries_) {
       timespec time{};
-      if (clock_gettime(entry.clock, &time) != 0) continue;
+      if (!entry.inside || clock_gettime(entry.clock, &time) != 0) continue;
       ns += std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec - entry.entry_ns;
     }
     return static_cast<double>(ns) * 1e-9;
@@ -53,11 +58,13 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
 
  private:
   struct Entry {
+    std::thread::id thread;
     clockid_t clock;
     std::int64_t entry_ns;
+    bool inside;
   };
   mutable std::mutex mutex_;
-  std::map<std::thread::id, Entry> inside_;
+  std::vector<Entry> entries_;  ///< used again: threads come and go with every lull
   std::int64_t left_ns_ = 0;
 };
 

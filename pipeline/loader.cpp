@@ -13,6 +13,7 @@
 #include "pipeline/arena_cpu.h"
 #include "pipeline/error.h"
 #include "pipeline/handover.h"
+#include "pipeline/io_pool.h"
 #include "pipeline/parallelism.h"
 #include "pipeline/stages.h"
 
@@ -74,10 +75,19 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::unique_ptr<Graph> graph_;
 };
 
-/// source (a ticket a batch) -> limiter (as many as there are slots) -> split (into runs) -> work.
+/// source (a ticket a batch) -> limiter (as many as there are slots) -> split (into runs) -> work,
+/// with I/O threads between the last two where there are any.
 struct LoaderCore::Graph {
   explicit Graph(LoaderCore& core)
       : parallelism(core.options_.workers), arena(core.options_.workers, 0), cpu(arena) {
+    if (core.options_.io_threads > 0)
+      io.emplace(core.options_.io_threads,
+                 core.slots_.size() * static_cast<std::size_t>(core.options_.batch), core.stages_,
+                 core.slots_, [this, &core](const Run& run) {
+                   core.slots_[run.slot].fetched_runs.fetch_add(1, std::memory_order_acq_rel);
+                   gateway->try_put(run);
+                   gateway->release_wait();
+                 });
     // A graph belongs to the arena that it is made in.
     arena.execute([&] { build(core); });
   }
@@ -113,7 +123,27 @@ struct LoaderCore::Graph {
     });
     flow::make_edge(*source, *limiter);
     flow::make_edge(*limiter, *split);
-    flow::make_edge(flow::output_port<0>(*split), *work);
+    if (!io) {
+      flow::make_edge(flow::output_port<0>(*split), *work);
+      return;
+    }
+    // Serial, so that runs are queued in the order in which they are needed.
+    fetch.emplace(*graph, flow::serial, [this, &core](const Run& run, Fetch::gateway_type& way) {
+      const Task task(core);
+      way.reserve_wait();
+      if (!io->add(run)) way.release_wait();
+    });
+    gateway = &fetch->gateway();
+    flow::make_edge(flow::output_port<0>(*split), *fetch);
+    flow::make_edge(flow::output_port<0>(*fetch), *work);
+  }
+
+  /// False: a thread is blocked in a read.
+  bool stop_reading(std::chrono::steady_clock::time_point deadline) {
+    if (!io) return true;
+    if (!io->stop(deadline)) return false;
+    for (std::size_t i = io->undelivered(); i > 0; --i) gateway->release_wait();
+    return true;
   }
 
   /// One execution of a node's body, between start() and the end of stop().
@@ -126,6 +156,7 @@ struct LoaderCore::Graph {
   };
 
   using Split = flow::multifunction_node<std::uint64_t, std::tuple<Run>>;
+  using Fetch = flow::async_node<Run, Run>;
 
   Parallelism parallelism;
   oneapi::tbb::task_arena arena;
@@ -134,7 +165,10 @@ struct LoaderCore::Graph {
   std::optional<flow::input_node<std::uint64_t>> source;
   std::optional<flow::limiter_node<std::uint64_t>> limiter;
   std::optional<Split> split;
+  std::optional<Fetch> fetch;
   std::optional<flow::function_node<Run>> work;
+  Fetch::gateway_type* gateway = nullptr;  ///< into `work`, from the I/O threads
+  std::optional<IoPool> io;
 };
 
 LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
@@ -157,6 +191,11 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   for (Slot& slot : slots_) {
     slot.memory.reserve(static_cast<std::size_t>(batch) * stages_.transform().output().bytes());
     slot.labels.resize(batch);
+    if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(batch);
+    // Room for all but the rare large sample, so that few buffers have to grow.
+    const DatasetInfo& info = stages_.reader().info();
+    for (Fetched& fetched : slot.fetched)
+      if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
   }
   for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
 }
@@ -171,8 +210,10 @@ void LoaderCore::start() {
 bool LoaderCore::stop() {
   interrupt();
   if (graph_ == nullptr) return true;
-  graph_->graph->cancel();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const bool read = graph_->stop_reading(deadline);
+  graph_->graph->cancel();
+  if (!read) return false;
   while (busy_.load() > 0) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -207,6 +248,7 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
   slot.ticket = ticket(ordinal);
   slot.failed.clear();
+  slot.failures.clear();
   slot.error = nullptr;
   slot.error_place = -1;
   slot.ready.store(0, std::memory_order_relaxed);
@@ -241,6 +283,7 @@ void LoaderCore::work(const Run& run) {
   if (!stop_.load()) {
     Slot& slot = slots_[run.slot];
     static_cast<void>(slot.missing.load(std::memory_order_acquire));  // see what open_slot() wrote
+    static_cast<void>(slot.fetched_runs.load(std::memory_order_acquire));  // and the I/O threads
     Worker& worker = lease();
     try {
       stages_.work(run, slot, worker, stop_);
@@ -281,9 +324,12 @@ std::optional<std::size_t> LoaderCore::next() {
     if (slot.ready.load(std::memory_order_acquire) != 1) return std::nullopt;
     slot.ready.store(0, std::memory_order_relaxed);
   }
-  if (slot.error != nullptr) {
+  try {
+    stages_.report(slot);
+    if (slot.error != nullptr) std::rethrow_exception(slot.error);
+  } catch (...) {
     interrupt();
-    std::rethrow_exception(slot.error);
+    throw;
   }
   ++consumed_;
   return index;
@@ -318,21 +364,32 @@ LoaderStats LoaderCore::stats() const {
   const double rate = Clock::seconds_per_tick();
   double stages_cpu = 0;
   for (const Worker& worker : workers_) {
-    // CPU seconds a second of wall, from the runs that took both.
-    const double share = worker.sampled_ticks.get() > 0
-                             ? static_cast<double>(worker.sampled_cpu_ns.get()) * 1e-9 /
-                                   (static_cast<double>(worker.sampled_ticks.get()) * rate)
-                             : 1;
     for (std::size_t i = 0; i < kStageCount; ++i) {
-      const double wall = static_cast<double>(worker.records[i].ticks.get()) * rate;
-      totals[i]->calls += worker.records[i].calls.get();
-      totals[i]->bytes += worker.records[i].bytes.get();
+      const StageRecord& record = worker.records[i];
+      const double wall = static_cast<double>(record.ticks.get()) * rate;
+      // CPU time a call, from the runs that took it; reading that clock counts for nothing.
+      const auto calls = static_cast<double>(record.calls.get());
+      const auto sampled = static_cast<double>(record.sampled_calls.get());
+      const double cpu =
+          sampled > 0 ? static_cast<double>(record.sampled_cpu_ns.get()) * 1e-9 * calls / sampled
+                      : wall;
+      totals[i]->calls += record.calls.get();
+      totals[i]->bytes += record.bytes.get();
       totals[i]->wall_s += wall;
-      totals[i]->cpu_s += wall * std::min(1.0, share);
-      stages_cpu += wall * std::min(1.0, share);
+      totals[i]->cpu_s += std::min(wall, cpu);
+      stages_cpu += std::min(wall, cpu);
     }
   }
   if (graph_ != nullptr) stats.machinery_cpu_s = std::max(0.0, graph_->cpu.seconds() - stages_cpu);
+  if (graph_ != nullptr && graph_->io) {
+    const StageTotals read = graph_->io->totals();
+    stats.read.calls += read.calls;
+    stats.read.bytes += read.bytes;
+    stats.read.wall_s += read.wall_s;
+    stats.read.cpu_s += read.cpu_s;
+    stats.io_threads = options_.io_threads;
+  }
+  stats.cold = stages_.reader().cold();
   stats.failed = stages_.failed();
   return stats;
 }

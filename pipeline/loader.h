@@ -12,6 +12,7 @@
 
 #include "pipeline/reader.h"
 #include "pipeline/sampler.h"
+#include "pipeline/storage_model.h"
 #include "pipeline/transform.h"
 
 namespace millrace {
@@ -34,6 +35,7 @@ struct Failure {
 
 struct LoaderOptions {
   int workers = 2;          ///< threads; 0: batches are made inside next()
+  int io_threads = 0;       ///< threads that read ahead of them; 0, or no workers: none
   std::int64_t batch = 64;  ///< samples a batch
   int prefetch = 4;         ///< batches made ahead, in total; one more is with the caller
   Shuffle shuffle;
@@ -45,8 +47,10 @@ struct LoaderOptions {
   std::uint64_t epochs = 1;                ///< next() ends after these
   std::uint64_t max_pixels = 178'956'970;  ///< a larger image is refused before it is decoded
   bool record = true;                      ///< keep per-stage totals
-  std::function<void(const Failure&)> quarantine;  ///< called from workers, one call at a time
-  const std::atomic<bool>* stop = nullptr;         ///< once set, next() ends as after interrupt()
+  std::shared_ptr<StorageModel> storage;   ///< an emulated disk; null: reads take what they take
+  /// Called by next() before it hands out a batch, for each of its samples that failed, in order.
+  std::function<void(const Failure&)> quarantine;
+  const std::atomic<bool>* stop = nullptr;  ///< once set, next() ends as after interrupt()
 };
 
 /// Throws UsageError for a batch that is larger than the data set; a Loader does so too.
@@ -62,6 +66,8 @@ struct StageTotals {
 
 struct LoaderStats {
   StageTotals read, decode, augment;
+  int io_threads = 0;  ///< that read; 0: the workers, or the caller, do
+  ColdCounts cold;     ///< of data.cache=cold
   /// CPU time of the worker threads outside the stages: the graph, and spinning while idle.
   double machinery_cpu_s = 0;
   std::uint64_t failed = 0;

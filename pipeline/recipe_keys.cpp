@@ -21,13 +21,37 @@ std::list<std::vector<Param>>& all_keys() {
       Param::text("plugins.path", "",
                   "folders of plugins, or plugins themselves, ':' between them"),
 
-      Param::choice("data.reader", "idx", {"idx", "cifar", "folder"},
-                    "idx (MNIST's files), cifar (binary), folder (a class a folder); plugins.path "
-                    "adds those of plugins"),
-      Param::text("data.path", "", "folder of the data set"),
+      Param::choice(
+          "data.reader", "idx", {"idx", "cifar", "folder", "tar", "manifest", "synthetic"},
+          "idx (MNIST's files), cifar (binary), folder (a class a folder), tar (WebDataset "
+          "or a folder's files), manifest (CSV or JSONL), synthetic (made up); plugins.path adds "
+          "those of plugins"),
+      Param::text("data.path", "",
+                  "folder of the data set; tar, manifest: or a file; tar: or shard-{000..003}.tar"),
       Param::choice("data.split", "train", {"train", "test"}, "what is trained on or benched"),
       Param::integer("data.max_pixels", 178'956'970, 1, kMost,
                      "a larger image is refused before it is decoded"),
+      Param::choice(
+          "data.cache", "os", {"os", "ram", "cold"},
+          "os: the system's; ram: the set is kept in memory from its first read on; cold: "
+          "every read comes from storage, checked"),
+      Param::number("data.storage.bandwidth", 0, 0, 1e9,
+                    "MB/s of an emulated disk; 0: as fast as it is"),
+      Param::number("data.storage.latency", 0, 0, 1e6,
+                    "ms a read of an emulated disk takes at least"),
+      Param::number("data.storage.iops", 0, 0, 1e12,
+                    "reads a second of an emulated disk; 0: as fast as it is"),
+      Param::integer("data.synthetic.count", 60'000, 1, 0x1p40,
+                     "images that reader synthetic makes"),
+      Param::integer("data.synthetic.width", 32, 1, 16'384, "of each, in pixels"),
+      Param::integer("data.synthetic.height", 32, 1, 16'384, "of each, in pixels"),
+      Param::integer("data.synthetic.channels", 3, 1, 3, "of each: 1 (gray) or 3 (RGB)"),
+      Param::integer("data.synthetic.classes", 10, 1, 1'000'000, "labels count through them"),
+
+      Param::choice("decode.scale", "exact", {"exact", "dct"},
+                    "dct: a JPEG that is shrunk anyway is decoded at 1/2, 1/4 or 1/8; approximate"),
+      Param::choice("decode.region", "on", {"on", "off"},
+                    "on: only what the first pass reads is decoded; the same pixels"),
 
       Param::integer("loader.workers", 2, 0, 256, "worker threads; 0: on the trainer's thread"),
       Param::integer("loader.batch", 64, 1, kMost, "samples a step"),
@@ -36,9 +60,13 @@ std::list<std::vector<Param>>& all_keys() {
       Param::boolean("loader.drop_last", false, "leave out an epoch's last, short batch"),
       Param::choice("loader.on_error", "fail", {"fail", "skip", "replace"},
                     "a sample that fails: stop, go on without it, or draw another one"),
+      Param::integer("loader.io_threads", -1, -1, 256,
+                     "threads that read ahead of the workers; 0: workers read; -1: 4 for a cold or "
+                     "emulated storage, else 0"),
       Param::integer("loader.grain", 0, 0, kMost, "samples a work unit; 0: from measured cost"),
 
-      Param::choice("output.dtype", "f32", {"f32", "u8"}, "type of a batch's elements"),
+      Param::choice("output.dtype", "f32", {"f32", "u8", "f16", "bf16"},
+                    "type of a batch's elements"),
       Param::choice("output.layout", "chw", {"chw", "hwc"}, "order of a sample's dimensions"),
       Param::numbers("output.mean", {0.0}, {1, 3}, -kAny, kAny,
                      "a channel, on the scale 0..1; f32 only"),

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "pipeline/buffer.h"
+#include "pipeline/reader.h"
 
 namespace millrace {
 
@@ -21,6 +23,20 @@ struct Ticket {
   std::int64_t count = 0;   ///< samples it should have
 };
 
+/// A sample that an I/O thread has read.
+struct Fetched {
+  Sample sample;
+  Buffer bytes;  ///< that the sample may lie in
+  std::exception_ptr error;
+};
+
+/// A sample that failed, not yet told of.
+struct Failed {
+  std::int64_t place = 0;  ///< in the batch
+  std::uint64_t sample = 0;
+  std::string name, reason;
+};
+
 struct Slot {
   Buffer memory;  ///< samples one after the other
   std::vector<std::int64_t> labels;
@@ -29,9 +45,12 @@ struct Slot {
   std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet
   std::atomic<std::uint32_t> ready{0};   ///< 1: finished, and with the consumer until it is freed
   std::atomic<std::uint32_t> freed{1};   ///< orders the consumer's last read before the next write
+  std::vector<Fetched> fetched;          ///< a place each, with I/O threads; else empty
+  std::atomic<std::uint64_t> fetched_runs{0};  ///< orders their writes before the workers' reads
 
   std::mutex failing;                ///< guards what follows; touched only when a sample fails
   std::vector<std::int64_t> failed;  ///< places in the batch of samples left out
+  std::vector<Failed> failures;      ///< in any order
   std::exception_ptr error;          ///< of the first place that failed (on_error=fail)
   std::int64_t error_place = -1;
 };

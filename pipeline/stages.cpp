@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "pipeline/error.h"
+#include "pipeline/readers/mapped_guard.h"
 
 namespace millrace {
 namespace {
@@ -11,6 +12,21 @@ namespace {
 /// Every so many runs the thread's CPU clock is read too; it costs twenty times a tick.
 constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
+
+/// Pixels that are there already, as the data set says they lie.
+ImageView view_of(const DatasetInfo& info, const Sample& sample) {
+  const std::uint8_t* pixels = sample.bytes.data();
+  return info.planar ? planar(pixels, info.size, info.channels)
+                     : interleaved(pixels, info.size, info.channels);
+}
+
+/// Brings the pages of mapped bytes into memory.
+void touch(std::span<const std::uint8_t> bytes) {
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t at = 0; at < bytes.size(); at += kPage)
+    static_cast<void>(*static_cast<const volatile std::uint8_t*>(&bytes[at]));
+  if (!bytes.empty()) static_cast<void>(*static_cast<const volatile std::uint8_t*>(&bytes.back()));
+}
 
 }  // namespace
 
@@ -20,7 +36,7 @@ struct Stages::Recorder {
     if (!on) return;
     sampled = worker.runs % kCpuSampling == 0;
     if (sampled) cpu = Clock::thread_cpu_ns();
-    begin = last = Clock::now();
+    last = Clock::now();
   }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -30,11 +46,11 @@ struct Stages::Recorder {
       worker.records[i].calls += sums[i].calls;
       worker.records[i].ticks += sums[i].ticks;
       worker.records[i].bytes += sums[i].bytes;
+      if (!sampled) continue;
+      worker.records[i].sampled_calls += sums[i].calls;
+      worker.records[i].sampled_cpu_ns += sums[i].cpu_ns;
     }
     ++worker.runs;
-    if (!sampled) return;
-    worker.sampled_ticks += last - begin;
-    worker.sampled_cpu_ns += Clock::thread_cpu_ns() - cpu;
   }
   /// What has passed since the last call belongs to `stage`.
   void end(Stage stage, std::uint64_t calls, std::uint64_t bytes) {
@@ -45,18 +61,22 @@ struct Stages::Recorder {
     sum.calls += calls;
     sum.bytes += bytes;
     last = now;
+    if (!sampled) return;  // a stage that waits for storage takes less CPU time than wall time
+    const std::int64_t cpu_now = Clock::thread_cpu_ns();
+    sum.cpu_ns += cpu_now - cpu;
+    cpu = cpu_now;
   }
 
   Worker& worker;
   bool on;
   bool sampled = false;
   std::int64_t cpu = 0;
-  Clock::Ticks begin = 0;
   Clock::Ticks last = 0;
   struct Sum {
     std::uint64_t calls = 0;
     Clock::Ticks ticks = 0;
     std::uint64_t bytes = 0;
+    std::int64_t cpu_ns = 0;
   };
   Sum sums[kStageCount];
 };
@@ -93,22 +113,57 @@ std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
          static_cast<std::size_t>(place) * transform_->output().bytes();
 }
 
+Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
+                    const std::atomic<bool>& stop) const {
+  if (options_.storage == nullptr) return reader_->read(index, scratch);
+  const std::int64_t begin = Clock::steady_ns();
+  const Sample sample = reader_->read(index, scratch);
+  if (!sample.held) options_.storage->serve(begin, sample.bytes.size(), lane, stop);
+  return sample;
+}
+
+void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
+                   const std::atomic<bool>& stop) const {
+  const Clock::Ticks begin = Clock::now();
+  const Ticket& ticket = slot.ticket;
+  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, ticket.epoch);
+  Fetched& fetched = slot.fetched[static_cast<std::size_t>(place)];
+  fetched.error = nullptr;
+  try {
+    const std::uint64_t index = sampler(ticket.first + static_cast<std::uint64_t>(place));
+    const std::uint64_t faults = mapped_faults();
+    fetched.sample = read(index, fetched.bytes, reading.lane, stop);
+    if (reader_->info().in_place) touch(fetched.sample.bytes);
+    if (mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
+  } catch (...) {  // the worker handles it, in its place
+    fetched.error = std::current_exception();
+  }
+  if (!options_.record) return;
+  reading.record.calls += 1;
+  reading.record.bytes += fetched.error == nullptr ? fetched.sample.bytes.size() : 0;
+  reading.record.ticks += Clock::now() - begin;
+}
+
 void Stages::work(const Run& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop) {
   const std::int64_t begin = Clock::steady_ns();
   {
     Recorder recorder(worker, options_.record);
-    if (reader_->info().encoded) {
-      work_encoded(run, slot, worker, recorder, stop);
-    } else {
-      work_raw(run, slot, worker, recorder, stop);
+    const DatasetInfo& info = reader_->info();
+    bool each = info.encoded || !info.in_place || !slot.fetched.empty() || mapped_faults() != 0;
+    if (!each) {
+      work_in_place(run, slot, worker, recorder, stop);
+      each = mapped_faults() != 0;  // a file was cut short: sample by sample shows which ones lack
     }
+    if (each) work_each(run, slot, worker, recorder, stop);
   }
   if (run.count > 0)
     cost_.store((Clock::steady_ns() - begin) / run.count + 1, std::memory_order_relaxed);
 }
 
-void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
-                      const std::atomic<bool>& stop) {
+/// Pixels that need no scratch: all of a run's are looked up first, so that they are on their way
+/// from memory when they are needed.
+void Stages::work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+                           const std::atomic<bool>& stop) {
   const Ticket& ticket = slot.ticket;
   const DatasetInfo& info = reader_->info();
   const auto count = static_cast<std::size_t>(run.count);
@@ -119,7 +174,7 @@ void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& reco
   const Sampler sampler(info.count, options_.shuffle, options_.seed, ticket.epoch);
   for (std::size_t i = 0; i < count; ++i) {
     worker.indices[i] = sampler(ticket.first + static_cast<std::uint64_t>(run.first) + i);
-    worker.samples[i] = reader_->read(worker.indices[i], worker.bytes);
+    worker.samples[i] = read(worker.indices[i], worker.bytes, worker.lane, stop);
     __builtin_prefetch(worker.samples[i].bytes.data());
   }
   const std::size_t sample_bytes = count > 0 ? worker.samples[0].bytes.size() : 0;
@@ -130,8 +185,7 @@ void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& reco
     const Sample& sample = worker.samples[i];
     const std::int64_t place = run.first + static_cast<std::int64_t>(i);
     slot.labels[static_cast<std::size_t>(place)] = sample.label;
-    WholeImage image(info.planar ? planar(sample.bytes.data(), info.size, info.channels)
-                                 : interleaved(sample.bytes.data(), info.size, info.channels));
+    WholeImage image(view_of(info, sample));
     try {
       transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image,
                       place_of(slot, place), *worker.transform);
@@ -145,18 +199,20 @@ void Stages::work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& reco
   recorder.end(Stage::augment, count, count * transform_->output().bytes());
 }
 
-void Stages::work_encoded(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
-                          const std::atomic<bool>& stop) {
+void Stages::work_each(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+                       const std::atomic<bool>& stop) {
   const Ticket& ticket = slot.ticket;
   const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, ticket.epoch);
   for (std::int64_t place = run.first; place < run.first + run.count; ++place) {
-    if (stop.load(std::memory_order_relaxed)) return;
     const std::uint64_t position = ticket.first + static_cast<std::uint64_t>(place);
     std::uint64_t index = sampler(position);
     Draw other(stream({options_.seed, ticket.epoch, position}, op_id("replace")));
+    const Fetched* fetched =
+        slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
     for (int attempt = 0;; ++attempt) {
+      if (stop.load(std::memory_order_relaxed)) return;
       try {
-        encoded_sample(index, place, slot, worker, recorder);
+        one_sample(index, place, fetched, slot, worker, recorder, stop);
         break;
       } catch (const DataError& error) {
         failure(index, place, slot, error.what());
@@ -166,6 +222,7 @@ void Stages::work_encoded(const Run& run, Slot& slot, Worker& worker, Recorder& 
           break;
         }
         index = other.integer(static_cast<std::uint32_t>(reader_->info().count));
+        fetched = nullptr;
       } catch (const Error& error) {  // a recipe that doesn't fit the data: no sample would do
         note_error(slot, place,
                    std::make_exception_ptr(Error(
@@ -176,33 +233,68 @@ void Stages::work_encoded(const Run& run, Slot& slot, Worker& worker, Recorder& 
   }
 }
 
-void Stages::encoded_sample(std::uint64_t index, std::int64_t place, Slot& slot, Worker& worker,
-                            Recorder& recorder) {
-  const Sample sample = reader_->read(index, worker.bytes);
-  recorder.end(Stage::read, 1, sample.bytes.size());
-  worker.decode.open(sample.bytes, options_.max_pixels);
-  recorder.end(Stage::decode, 0, 0);
+/// `fetched`: the sample as an I/O thread has read it, or null: it is read here.
+void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
+                        Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
+  const std::uint64_t faults = mapped_faults();
+  Sample sample;
+  if (fetched != nullptr && (faults == 0 || !reader_->info().in_place)) {
+    if (fetched->error != nullptr) std::rethrow_exception(fetched->error);
+    sample = fetched->sample;
+  } else {
+    sample = read(index, worker.bytes, worker.lane, stop);
+    recorder.end(Stage::read, 1, sample.bytes.size());
+  }
   slot.labels[static_cast<std::size_t>(place)] = sample.label;
-  Decoding image(worker.decode, transform_->output().channels, recorder);
-  transform_->run({options_.seed, slot.ticket.epoch, index}, image, place_of(slot, place),
-                  *worker.transform);
+  try {
+    transform(index, sample, place, slot, worker, recorder);
+  } catch (const DataError&) {
+    if (mapped_faults() == faults) throw;
+  }
+  // Pages of a mapped file were gone: what was read may be zeros. From now on readers ask the file.
+  if (mapped_faults() != faults) one_sample(index, place, nullptr, slot, worker, recorder, stop);
+}
+
+void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
+                       Worker& worker, Recorder& recorder) const {
+  const SampleKey key{options_.seed, slot.ticket.epoch, index};
+  std::byte* out = place_of(slot, place);
+  if (reader_->info().encoded) {
+    worker.decode.open(sample.bytes, options_.max_pixels);
+    recorder.end(Stage::decode, 0, 0);
+    Decoding image(worker.decode, transform_->output().channels, recorder);
+    transform_->run(key, image, out, *worker.transform);
+  } else {
+    WholeImage image(view_of(reader_->info(), sample));
+    transform_->run(key, image, out, *worker.transform);
+  }
   recorder.end(Stage::augment, 1, transform_->output().bytes());
 }
 
 void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot,
                      const std::string& reason) {
-  failed_.fetch_add(1, std::memory_order_relaxed);
   const std::string name = reader_->name(index);
-  if (options_.quarantine) {
-    const std::lock_guard lock(quarantining_);
-    options_.quarantine({slot.ticket.epoch, slot.ticket.first + static_cast<std::uint64_t>(place),
-                         index, name, reason});
+  {
+    const std::lock_guard lock(slot.failing);
+    slot.failures.push_back({place, index, name, reason});
   }
   if (options_.on_error != OnError::fail) return;
   note_error(slot, place,
              std::make_exception_ptr(DataError(
                  name + ": " + reason,
                  "mend or remove it, or go on without such samples: loader.on_error=skip")));
+}
+
+void Stages::report(Slot& slot) {
+  // A place's attempts are in order already.
+  std::stable_sort(slot.failures.begin(), slot.failures.end(),
+                   [](const Failed& a, const Failed& b) { return a.place < b.place; });
+  failed_.fetch_add(slot.failures.size(), std::memory_order_relaxed);
+  if (!options_.quarantine) return;
+  for (Failed& one : slot.failures)
+    options_.quarantine({slot.ticket.epoch,
+                         slot.ticket.first + static_cast<std::uint64_t>(one.place), one.sample,
+                         std::move(one.name), std::move(one.reason)});
 }
 
 void Stages::note_error(Slot& slot, std::int64_t place, std::exception_ptr error) {

@@ -12,6 +12,7 @@
 #include "pipeline/decoder.h"
 #include "pipeline/loader.h"
 #include "pipeline/slots.h"
+#include "pipeline/storage_model.h"
 
 namespace millrace {
 
@@ -36,27 +37,34 @@ class Counter {
   std::atomic<Number> value_{0};
 };
 
-/// One stage's records of one worker.
+/// One stage's records of one thread.
 struct StageRecord {
   Counter<std::uint64_t> calls;
   Counter<Clock::Ticks> ticks;
   Counter<std::uint64_t> bytes;
+  Counter<std::uint64_t> sampled_calls;  ///< of the runs whose CPU time was taken as well
+  Counter<std::int64_t> sampled_cpu_ns;
+};
+
+/// What an I/O thread needs and records.
+struct Reading {
+  StorageModel::Lane lane;
+  StageRecord record;
 };
 
 /// A worker's memory and records, leased for the length of a run (never thread_local: a thread may
 /// serve several loaders). One cache line apart from the next.
 struct alignas(64) Worker {
-  Buffer bytes;  ///< of one encoded sample
+  Buffer bytes;  ///< of one sample
+  StorageModel::Lane lane;
   DecodeScratch decode;
   std::unique_ptr<Transform::Scratch> transform;
-  std::vector<Sample> samples;  ///< of a run, borrowed (not encoded)
+  std::vector<Sample> samples;  ///< of a run, borrowed (pixels in place)
   std::vector<std::uint64_t> indices;
 
   std::atomic<bool> leased{false};
   StageRecord records[kStageCount];
   std::uint64_t runs = 0;
-  Counter<Clock::Ticks> sampled_ticks;  ///< of the runs whose CPU time was taken as well
-  Counter<std::int64_t> sampled_cpu_ns;
 };
 
 class Stages {
@@ -64,12 +72,17 @@ class Stages {
   Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
          const LoaderOptions& options);
 
+  /// Reads the sample for one place of a batch, or notes why it cannot be read: what an I/O thread
+  /// does ahead of work().
+  void fetch(Slot& slot, std::int64_t place, Reading& reading, const std::atomic<bool>& stop) const;
   /// Carries out a run; ends early once `stop` is set. What fails is handled as on_error says.
   void work(const Run& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop);
   /// Keeps the error of the earliest place, for next() to throw.
   static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
   /// Closes the gaps that samples left out have made and counts what is there.
   void finish(Slot& slot) const;
+  /// Tells of the samples that failed, in the batch's order.
+  void report(Slot& slot);
 
   const Reader& reader() const { return *reader_; }
   const Transform& transform() const { return *transform_; }
@@ -81,12 +94,16 @@ class Stages {
   struct Recorder;
   class Decoding;
 
-  void work_raw(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
-                const std::atomic<bool>& stop);
-  void work_encoded(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
-                    const std::atomic<bool>& stop);
-  void encoded_sample(std::uint64_t index, std::int64_t place, Slot& slot, Worker& worker,
-                      Recorder& recorder);
+  Sample read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
+              const std::atomic<bool>& stop) const;
+  void work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+                     const std::atomic<bool>& stop);
+  void work_each(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+                 const std::atomic<bool>& stop);
+  void one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
+                  Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
+  void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
+                 Worker& worker, Recorder& recorder) const;
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const std::string& reason);
   void leave_out(std::int64_t place, Slot& slot);
   std::byte* place_of(Slot& slot, std::int64_t place) const;
@@ -94,7 +111,6 @@ class Stages {
   std::shared_ptr<const Reader> reader_;
   std::shared_ptr<const Transform> transform_;
   const LoaderOptions& options_;
-  std::mutex quarantining_;
   std::atomic<std::uint64_t> failed_{0};
   std::atomic<std::int64_t> cost_{0};
 };

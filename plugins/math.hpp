@@ -41,6 +41,13 @@ constexpr SinCos sincos_degrees(double degrees) {
   }
 }
 
+/// The greatest whole number that is not above `value`, for |value| < 2^63. Without SSE4.1 the
+/// library's floor is a call.
+constexpr long long floor_to_whole(double value) {
+  const auto towards_zero = static_cast<long long>(value);
+  return towards_zero - (value < static_cast<double>(towards_zero) ? 1 : 0);
+}
+
 /// Nearest whole number, halves to even (what Python's round and the pixel stores do).
 constexpr double round_half_even(double value) {
   // 1.5 * 2^52 pushes the fraction out of the mantissa; valid below 2^51.

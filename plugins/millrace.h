@@ -269,7 +269,8 @@ typedef struct millrace_decoder {
   void (*close)(void* context);
   millrace_status (*header)(void* context, const uint8_t* bytes, size_t size,
                             millrace_image_header* header, millrace_call* call);
-  /* Widens the region to one that decode() can deliver (never narrows). Null: whole images only. */
+  /* Follows header(). Widens the region (never narrows it) to one that decode() can deliver with
+   * the pixels asked for as they are in the whole image. Null: whole images only. */
   void (*region)(void* context, millrace_decode* request);
   /* Follows header() on the same bytes: what that has parsed may be used. Writes exactly the
    * region, rows of its width * channels bytes (gray, or RGB interleaved), row_bytes apart. */

@@ -93,12 +93,13 @@ Json stage_json(const StageTotals& totals) {
 std::string stage_table(const Json& json) {
   const double images = json["images"];
   std::vector<std::vector<std::string>> rows{
-      {"stage", "calls", "cpu s", "µs an image", "MB/s of cpu"}};
+      {"stage", "calls", "wall s", "cpu s", "µs an image", "MB/s of cpu"}};
   for (const auto& [name, stage] : json["per_stage"].items()) {
     const double cpu = stage["cpu_s"];
     const double bytes = stage["bytes"];
-    rows.push_back({name, with_commas(stage["calls"]), fmt::format("{:.3f}", cpu),
-                    fmt::format("{:.3f}", 1e6 * cpu / images),
+    rows.push_back({name, with_commas(stage["calls"]),
+                    fmt::format("{:.3f}", stage["wall_s"].get<double>()),
+                    fmt::format("{:.3f}", cpu), fmt::format("{:.3f}", 1e6 * cpu / images),
                     bytes > 0 && cpu > 0 ? with_commas(bytes / cpu / 1e6) : "-"});
   }
   return to_table(rows);
@@ -108,7 +109,7 @@ Exit bench(const Arguments& arguments) {
   const Recipe recipe = load_recipe(arguments.recipe);
   const auto reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe);
+  LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
   options.epochs = static_cast<std::uint64_t>(recipe.integer("bench.epochs"));
   options.first_batch = static_cast<std::uint64_t>(recipe.integer("bench.first_batch"));
   options.stop = &interrupted();
@@ -158,6 +159,7 @@ Exit bench(const Arguments& arguments) {
   json["batches"] = batches;
   json["failed"] = stats.failed;
   json["workers"] = options.workers;
+  json["io_threads"] = options.io_threads;
   json["prefetch"] = options.prefetch;
   json["batch"] = options.batch;
   json["sample"] = {{"channels", loader.output().channels},
@@ -174,6 +176,7 @@ Exit bench(const Arguments& arguments) {
                                       {"wall_s", stats.machinery_cpu_s},
                                       {"bytes", 0}};
   json["plugins"] = plugins_json();
+  if (recipe.text("data.cache") == "cold") json["cold"] = cold_json(stats.cold);
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();
   if (hash != nullptr) json["batch_hash"] = hash->digest();
@@ -182,9 +185,9 @@ Exit bench(const Arguments& arguments) {
     fmt::print("{}\n", to_text(json, 2));
     return Exit::done;
   }
-  fmt::print("{}: {} images in {} batches, {} workers\n", recipe.name(),
+  fmt::print("{}: {} images in {} batches, {}\n", recipe.name(),
              with_commas(static_cast<double>(images)), with_commas(static_cast<double>(batches)),
-             options.workers);
+             threads_text(options));
   fmt::print(
       "{} images/s, {} images a CPU-second, {:.3f} s, first batch after {:.2f} ms, {:.1f} MB "
       "resident\n\n",
@@ -192,6 +195,10 @@ Exit bench(const Arguments& arguments) {
       with_commas(static_cast<double>(images) / cpu), wall,
       static_cast<double>(first_batch_ns) * 1e-6, static_cast<double>(peak_rss_bytes()) / 1e6);
   fmt::print("{}", stage_table(json));
+  if (stats.cold.proven + stats.cold.resident > 0)
+    fmt::print("{} reads came from storage, {} found pages in memory\n",
+               with_commas(static_cast<double>(stats.cold.proven)),
+               with_commas(static_cast<double>(stats.cold.resident)));
   if (stats.failed > 0) fmt::print("{} samples failed\n", stats.failed);
   if (hash != nullptr) fmt::print("batch_hash {}\n", hash->digest());
   return Exit::done;

@@ -11,7 +11,9 @@
 #include "tools/console.h"
 #include "tools/data/make_digits.h"
 #include "tools/data/make_photos.h"
+#include "tools/data/pack.h"
 #include "tools/data/verify.h"
+#include "tools/interrupt.h"
 
 namespace millrace {
 namespace {
@@ -77,6 +79,41 @@ Exit photos(PhotosOptions options) {
                          " 'augment+=random_crop{size=224,pad_if_needed=true}'");
 }
 
+Exit pack_set(PackOptions options) {
+  ProgressLine line;
+  const std::int64_t begin = Clock::steady_ns();
+  const Progress show = progress_to(line, "pack");
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (interrupted())
+      throw Error(Exit::interrupted, "interrupted: nothing was put into " + options.target);
+    show(done, total);
+  };
+  const std::vector<PackedSplit> packed = pack(options);
+  line.clear();
+  const double seconds = seconds_since(begin);
+  Json json{{"command", "data pack"},
+            {"source", options.source},
+            {"target", options.target},
+            {"wall_s", seconds},
+            {"splits", Json::array()}};
+  for (const PackedSplit& split : packed)
+    json["splits"].push_back({{"name", split.name},
+                              {"count", split.count},
+                              {"bytes", split.bytes},
+                              {"files", split.files}});
+  if (verbosity().json) {
+    fmt::print("{}\n", to_text(json, 2));
+    return Exit::done;
+  }
+  for (const PackedSplit& split : packed)
+    fmt::print("{}: {} images in {} archive{}, {:.1f} MB, read back and compared\n", split.name,
+               with_commas(static_cast<double>(split.count)), split.files.size(),
+               split.files.size() == 1 ? "" : "s", static_cast<double>(split.bytes) / 1e6);
+  fmt::print("{:.1f} s\nnext: millrace bench data.reader=tar 'data.path={}'\n", seconds,
+             options.target);
+  return Exit::done;
+}
+
 Exit verify(VerifyOptions options) {
   ProgressLine line;
   options.progress = progress_to(line, "verify");
@@ -132,7 +169,7 @@ Exit verify(VerifyOptions options) {
 }  // namespace
 
 void add_data(CLI::App& app, Command& chosen) {
-  auto* data = app.add_subcommand("data", "make or verify a data set");
+  auto* data = app.add_subcommand("data", "make, verify or pack a data set");
   data->require_subcommand(0, 1);  // none: main() says so, after it has looked at the options
   data->footer("Example:\n  millrace data make digits data/digits");
   add_common(*data);
@@ -180,13 +217,43 @@ void add_data(CLI::App& app, Command& chosen) {
 
   auto* verify_command = data->add_subcommand("verify", "what is there, and what is wrong with it");
   auto verify_options = std::make_shared<VerifyOptions>();
-  verify_command->add_option("dir", verify_options->path, "folder of the data set")->required();
+  verify_command->add_option("path", verify_options->path, "folder, archive or manifest")
+      ->required();
   verify_command->add_option("--classes", verify_options->classes, "labels must lie below this")
       ->check(CLI::PositiveNumber);
   verify_command->footer("Example:\n  millrace data verify data/digits --classes 10");
   add_common(*verify_command);
   verify_command->callback([verify_options, &chosen] {
     chosen = [verify_options](const ProgramStart&) { return verify(*verify_options); };
+  });
+
+  auto* pack_command =
+      data->add_subcommand("pack", "archives (WebDataset's shards) of a set of encoded images");
+  auto pack_options = std::make_shared<PackOptions>();
+  pack_command->add_option("source", pack_options->source, "folder, archive or manifest")
+      ->required();
+  pack_command
+      ->add_option("target", pack_options->target,
+                   "folder for train-000000.tar, test-000000.tar, ...; or NAME.tar or "
+                   "NAME-{000..003}.tar for one split")
+      ->required();
+  pack_command->add_option("--reader", pack_options->reader,
+                           "folder, tar or manifest (found out where it is left out)");
+  pack_command->add_option("--split", pack_options->split, "the split that NAME.tar gets (train)")
+      ->check(CLI::IsMember({"train", "test"}));
+  auto* shards = pack_command->add_option("--shards", pack_options->shards, "archives a split")
+                     ->check(CLI::Range(1, 1'000'000));
+  auto megabytes = std::make_shared<double>(0);
+  pack_command->add_option("--shard-size", *megabytes, "most MB an archive (1000)")
+      ->check(CLI::PositiveNumber)
+      ->excludes(shards);
+  pack_command->add_flag("--force", pack_options->force, "write over what is there");
+  pack_command->footer(
+      "Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");
+  add_common(*pack_command);
+  pack_command->callback([pack_options, megabytes, &chosen] {
+    pack_options->shard_bytes = static_cast<std::uint64_t>(*megabytes * 1e6);
+    chosen = [pack_options](const ProgramStart&) { return pack_set(*pack_options); };
   });
 }
 

@@ -42,7 +42,7 @@ Exit evaluate(const Arguments& arguments) {
   const auto reader = open_data(recipe, recipe.text("eval.split"));
   const auto plan = make_plan(recipe, recipe.eval_augment(), *reader);
   const auto strategy = make_strategy(recipe, *reader, plan->output());
-  LoaderOptions options = eval_loader_options(recipe, *reader);
+  LoaderOptions options = eval_loader_options(recipe, *reader, emulated_storage(recipe));
   options.stop = &interrupted();
   Loader loader(reader, plan, options);
   const auto evaluation = strategy->evaluate(loader);

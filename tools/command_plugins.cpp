@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "pipeline/units/registry.h"
@@ -38,17 +37,9 @@ Exit list(const Arguments& arguments) {
 }
 
 Exit info(const Arguments& arguments) {
-  namespace fs = std::filesystem;
   load_recipe(arguments.recipe);
-  Json json;
-  if (const std::string& of = arguments.subject; of.ends_with(".so")) {
-    add_plugin(of);
-    std::error_code none;
-    for (const PluginEntry& plugin : plugins())
-      if (!plugin.file.empty() && fs::equivalent(plugin.file, of, none)) json = info_json(plugin);
-  } else {
-    json = info_json(of);
-  }
+  const std::string& of = arguments.subject;
+  const Json json = of.ends_with(".so") ? info_json(add_plugin(of)) : info_json(of);
   fmt::print("{}", verbosity().json ? to_text(json, 2) + "\n" : info_text(json));
   return Exit::done;
 }

@@ -143,7 +143,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   const Recipe recipe = load_recipe(arguments.recipe);
   const std::shared_ptr<const Reader> reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe);
+  LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
 
   // All that can be refused is refused now, before the training and before a folder is touched.
@@ -178,16 +178,16 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   };
   options.quarantine = quarantine_of(reader->info().split);
   Loader loader(reader, plan, options);
-  say(fmt::format("{}: {} {} samples, batch {}, {} workers, {} on {}; records in {}", recipe.name(),
+  say(fmt::format("{}: {} {} samples, batch {}, {}, {} on {}; records in {}", recipe.name(),
                   with_commas(static_cast<double>(reader->info().count)), reader->info().split,
-                  options.batch, options.workers,
+                  options.batch, threads_text(options),
                   is_simulated(recipe) ? "no model" : recipe.text("model.name"), strategy->device(),
                   directory.path().string()));
 
   Recorder recorder(directory, recipe, reader->info(), arguments.hash);
   const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
     if (eval_reader == nullptr) return nullptr;
-    LoaderOptions eval_options = eval_loader_options(recipe, *eval_reader);
+    LoaderOptions eval_options = eval_loader_options(recipe, *eval_reader, options.storage);
     eval_options.stop = &interrupted();
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
@@ -218,6 +218,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    strategy->device(),
                    strategy->parameter_count(),
                    threads_of(recipe),
+                   options.io_threads,
                    loader.stats(),
                    failed.load(),
                    has_model ? strategy->parameters_hash() : "",

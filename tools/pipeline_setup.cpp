@@ -11,6 +11,7 @@
 #include "pipeline/error.h"
 #include "pipeline/recipe_file.h"
 #include "pipeline/units/registry.h"
+#include "tools/console.h"
 
 namespace millrace {
 namespace {
@@ -71,16 +72,28 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
   options.split = split;
   options.classes =
       classes > 0 ? static_cast<int>(classes) : static_cast<int>(recipe.integer("model.classes"));
+  const std::string& cache = recipe.text("data.cache");
+  options.cache = cache == "ram" ? Cache::ram : cache == "cold" ? Cache::cold : Cache::os;
+  options.synthetic = {static_cast<std::uint64_t>(recipe.integer("data.synthetic.count")),
+                       {static_cast<int>(recipe.integer("data.synthetic.width")),
+                        static_cast<int>(recipe.integer("data.synthetic.height"))},
+                       static_cast<int>(recipe.integer("data.synthetic.channels")),
+                       static_cast<int>(recipe.integer("data.synthetic.classes"))};
+  options.warn = [](const std::string& text) { say("warning: " + text); };
   for (const millrace_unit* unit : plugin_readers()) {
     if (unit->name != options.reader) continue;
     for (const Param& param : to_declaration(*unit).params)
       options.parameters[param.name] = recipe.at("data." + options.reader + "." + param.name);
   }
-  if (options.path.empty())
+  if (options.path.empty() && options.reader != "synthetic")
     throw UsageError(
         "data.path is not set",
         "data.path=DIR; `millrace data make digits data/digits` makes a set to start with");
-  return open_reader(options);
+  auto reader = open_reader(options);
+  if (options.cache == Cache::ram)
+    say(fmt::format("data.cache=ram: up to {:.1f} MB of {} are kept in memory",
+                    static_cast<double>(reader->info().bytes) / 1e6, split));
+  return reader;
 }
 
 std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
@@ -95,7 +108,7 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
     const bool may_fail = recipe.text("loader.on_error") != "fail";
     for (std::uint64_t i = 0; source.size == Size{}; ++i) {
       try {
-        source.size = decode.decode(reader.read(i, bytes).bytes, source.channels, most).size();
+        source.size = decode.open(reader.read(i, bytes).bytes, most).size;
       } catch (const DataError& error) {
         if (may_fail && i + 1 < info.count) continue;
         throw DataError(reader.name(i) + ": " + error.what(),
@@ -106,16 +119,28 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
     }
   }
   OutputOptions output;
-  output.dtype = recipe.text("output.dtype") == "u8" ? DType::u8 : DType::f32;
+  for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
+    if (name_of(dtype) == recipe.text("output.dtype")) output.dtype = dtype;
   output.layout = recipe.text("output.layout") == "hwc" ? Layout::hwc : Layout::chw;
   output.mean = recipe.numbers("output.mean");
   output.std = recipe.numbers("output.std");
-  return std::make_shared<Plan>(
-      chain, source, output,
-      recipe.text("resample") == "stepwise" ? Resample::stepwise : Resample::once);
+  PlanOptions options;
+  options.resample = recipe.text("resample") == "stepwise" ? Resample::stepwise : Resample::once;
+  options.region = recipe.text("decode.region") == "on";
+  options.dct = recipe.text("decode.scale") == "dct";
+  const auto named = static_cast<int>(recipe.integer("model.classes"));
+  return std::make_shared<Plan>(chain, source, output, options,
+                                named > 0 ? named : static_cast<int>(info.classes.size()));
 }
 
-LoaderOptions loader_options(const Recipe& recipe) {
+std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe) {
+  const StorageOptions options{recipe.number("data.storage.bandwidth") * 1e6,
+                               recipe.number("data.storage.latency") * 1e-3,
+                               recipe.number("data.storage.iops")};
+  return options.limited() ? std::make_shared<StorageModel>(options) : nullptr;
+}
+
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage) {
   LoaderOptions options;
   options.workers = static_cast<int>(recipe.integer("loader.workers"));
   options.batch = recipe.integer("loader.batch");
@@ -129,11 +154,18 @@ LoaderOptions loader_options(const Recipe& recipe) {
   options.grain = static_cast<int>(recipe.integer("loader.grain"));
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.max_pixels = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
+  constexpr int kIoThreads = 4;
+  options.io_threads = static_cast<int>(recipe.integer("loader.io_threads"));
+  if (options.io_threads < 0)
+    options.io_threads = storage != nullptr || recipe.text("data.cache") == "cold" ? kIoThreads : 0;
+  if (options.workers == 0) options.io_threads = 0;
+  options.storage = std::move(storage);
   return options;
 }
 
-LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader) {
-  LoaderOptions options = loader_options(recipe);
+LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
+                                  std::shared_ptr<StorageModel> storage) {
+  LoaderOptions options = loader_options(recipe, std::move(storage));
   options.batch =
       std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
   // Another sample in a failed one's place would be counted twice.

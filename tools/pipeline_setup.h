@@ -30,10 +30,14 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
 std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
                                       const Reader& reader);
 
-/// [loader] and [data], seed included.
-LoaderOptions loader_options(const Recipe& recipe);
+/// The disk of data.storage.*, or null where none is emulated. All loaders of a run share one.
+std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe);
+
+/// [loader] and [data], seed included; io_threads is the number that will run.
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage);
 
 /// How evaluation reads: in order, unaugmented, nothing dropped.
-LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader);
+LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
+                                  std::shared_ptr<StorageModel> storage);
 
 }  // namespace millrace

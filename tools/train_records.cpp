@@ -45,6 +45,16 @@ double top1_of(const Evaluation& evaluation) {
   return part(correct_in(evaluation), evaluation.images);
 }
 
+std::string threads_text(const LoaderOptions& options) {
+  return fmt::format(
+      "{} workers{}", options.workers,
+      options.io_threads > 0 ? fmt::format(", {} I/O threads", options.io_threads) : "");
+}
+
+Json cold_json(const ColdCounts& counts) {
+  return {{"proven", counts.proven}, {"resident", counts.resident}};
+}
+
 std::uint64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -118,7 +128,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["params"] = facts.parameters;
   s["strategy"] = recipe.text("train.strategy");
   s["workers"] = recipe.integer("loader.workers");
-  s["io_threads"] = 0;
+  s["io_threads"] = facts.io_threads;
   s["prefetch"] = recipe.integer("loader.prefetch");
   s["threads"] = facts.threads;
   s["batch"] = recipe.integer("loader.batch");
@@ -149,6 +159,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["peak_rss_bytes"] = peak_rss_bytes();
   s["peak_device_bytes"] = facts.peak_device_bytes;
   s["clock"] = recipe.text("train.clock");
+  if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
   s["loader_cpu_s"] = {{"read", facts.loader.read.cpu_s},
                        {"decode", facts.loader.decode.cpu_s},
                        {"augment", facts.loader.augment.cpu_s},

@@ -18,6 +18,7 @@ struct TrainFacts {
   std::string device;
   std::uint64_t parameters = 0;
   int threads = 0;
+  int io_threads = 0;
   LoaderStats loader;
   std::uint64_t failed = 0;  ///< samples, of training and evaluation
   std::string parameters_hash;
@@ -38,6 +39,10 @@ nlohmann::ordered_json to_json(const Evaluation& evaluation,
 /// A figure, or NaN where the JSON says null: what a diverged model leaves.
 double number_in(const nlohmann::ordered_json& json, const char* key);
 double top1_of(const Evaluation& evaluation);
+/// "2 workers, 4 I/O threads".
+std::string threads_text(const LoaderOptions& options);
+/// What data.cache=cold has counted: proven and resident reads.
+nlohmann::ordered_json cold_json(const ColdCounts& counts);
 /// Most memory that the process has held so far.
 std::uint64_t peak_rss_bytes();
 

@@ -8,9 +8,11 @@ const Kernels& kernels(Simd level) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto each = static_cast<Simd>(i);
       add_move_kernels(each, all[i]);
+      add_position_kernels(each, all[i]);
       add_nearest_kernels(each, all[i]);
       add_bilinear_kernels(each, all[i]);
-      add_reduce_kernels(each, all[i]);
+      add_reduce_rows_kernels(each, all[i]);
+      add_reduce_pixels_kernels(each, all[i]);
       add_lookup_kernels(each, all[i]);
     }
     return all;

@@ -21,7 +21,23 @@ struct ElementTable {
   alignas(64) std::array<std::uint32_t, 256> bits;  ///< of the f32, or of the f16 or bf16 below it
   /// The same, byte by byte: plane b holds bits 8 b to 8 b + 7 (permutations look up bytes).
   alignas(64) std::array<LevelTable, 4> planes;
+  /// Where `computed`, the f32 of a level also comes out bit for bit as computed_element() has it,
+  /// without a division and without a table.
+  bool computed = false;
+  float mean = 0, std = 1, inverse = 1;  ///< inverse = 1 / std
 };
+
+/// (level / 255 - mean) / std with each quotient corrected once by its remainder. `fused` is fused
+/// multiply-and-add: a * b + c, rounded once.
+template <class Fused>
+float computed_element(int level, const ElementTable& table, Fused&& fused) {
+  const auto divided = [&](float a, float b, float inverse) {
+    const float quotient = a * inverse;
+    return fused(fused(-quotient, b, a), inverse, quotient);
+  };
+  const float x = divided(static_cast<float>(level), 255.0f, 1 / 255.0f) - table.mean;
+  return divided(x, table.std, table.inverse);
+}
 
 /// Levels to elements, element i by table i mod `period` (1 or 3).
 struct Lookup {
@@ -57,6 +73,18 @@ struct WarpBlock {
   const std::int32_t* v = nullptr;
 };
 
+/// A map with a denominator, behind an index move, to positions in fixed point. What lies farther
+/// out than 2^30, behind the horizon or nowhere becomes +-2^30.
+struct Projection {
+  std::array<double, 9> map;
+  IndexMove move;
+  int bits;
+  bool half_pixel_in;  ///< bilinear taps lie at pixel centres
+};
+
+/// Vector kernels read so many stored positions behind the last one.
+inline constexpr int kPositionSlack = 64;
+
 /// Weights of the reduction are whole numbers that sum up to 2^14 for every output pixel; rows are
 /// summed to levels with 7 bits of fraction, rounded half up, which are summed to levels, rounded
 /// half up. All sums are exact in 32 bits.
@@ -64,13 +92,30 @@ inline constexpr int kTapBits = 14;
 inline constexpr int kRowBits = 7;
 
 /// Taps of one axis: output i is the sum of weights[i * stride + k] * input[first[i] + k], k in
-/// [0, counts[i]); weights behind are zero up to `stride`, which is even.
+/// [0, counts[i]); weights behind are zero up to `stride`, which is a multiple of 4.
 struct Taps {
   std::int32_t* first;
   std::int32_t* counts;
   std::int16_t* weights;
   int outputs;
   int stride;
+  int most;  ///< the greatest of counts
+};
+
+/// Taps along a row in an order that a kernel likes: outputs in groups whose taps lie within 64
+/// numbers of the row. See reduce_pixels.cpp.
+struct Windows {
+  static constexpr int kInputs = 64;
+  static constexpr int outputs(int channels) { return channels == 1 ? 16 : 5; }
+  static constexpr int groups(int pixels, int channels) {
+    return (pixels + outputs(channels) - 1) / outputs(channels);
+  }
+  /// Numbers of `orders_and_weights` for each pair of taps of a group.
+  static constexpr int kPair = 64;
+
+  std::int32_t* bases = nullptr;               ///< groups: first pixel of the row
+  std::int16_t* orders_and_weights = nullptr;  ///< groups x pairs x kPair, 64-byte aligned
+  int pairs = 0;                               ///< 0: not in use
 };
 
 struct Kernels {
@@ -84,16 +129,25 @@ struct Kernels {
   /// Planes that lie `plane` bytes apart to interleaved RGB; `reversed`: mirrored as above.
   void (*join)(const Block& pixels, std::ptrdiff_t plane, bool reversed);
 
+  /// positions.cpp: fills u[x], v[x] for x in [begin, end) of a row by a homogeneous map.
+  void (*project)(const Projection& projection, int y, int begin, int end, std::int32_t* u,
+                  std::int32_t* v);
   // nearest.cpp, bilinear.cpp: the pixels of `rect`.
   void (*nearest)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
   void (*bilinear)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
 
-  // reduce.cpp
+  // reduce_rows.cpp, reduce_pixels.cpp
   /// out[i] = sum of weights[k] * in[k * row + i], k < taps, to kRowBits bits of fraction.
+  /// weights[taps] can be read and is 0 where taps is odd; `out` has kTailSlack bytes behind it,
+  /// which may be written.
   void (*reduce_rows)(const std::uint8_t* in, std::ptrdiff_t row, const std::int16_t* weights,
                       int taps, int bytes, std::int16_t* out);
-  /// One row of reduced rows, interleaved channels (1 or 3) in and out.
-  void (*reduce_pixels)(const std::int16_t* in, const Taps& taps, int channels, std::uint8_t* out);
+  /// One row of reduced rows, interleaved channels (1 or 3) in and out; `in` has 2 kTailSlack bytes
+  /// behind it.
+  void (*reduce_pixels)(const std::int16_t* in, const Taps& taps, const Windows& windows,
+                        int channels, std::uint8_t* out);
+  /// Once for all rows. The memory of `windows` is there for taps.most taps.
+  void (*prepare_windows)(const Taps& taps, int channels, Windows& windows);
 
   // lookup.cpp: n levels to n elements of 1, 2 or 4 bytes.
   void (*lookup8)(const std::uint8_t* in, std::size_t n, const Lookup& lookup, std::byte* out);
@@ -108,9 +162,11 @@ inline const Kernels& kernels() { return kernels(simd_level()); }
 
 // How the families of kernels put themselves into the table.
 void add_move_kernels(Simd level, Kernels& table);
+void add_position_kernels(Simd level, Kernels& table);
 void add_nearest_kernels(Simd level, Kernels& table);
 void add_bilinear_kernels(Simd level, Kernels& table);
-void add_reduce_kernels(Simd level, Kernels& table);
+void add_reduce_rows_kernels(Simd level, Kernels& table);
+void add_reduce_pixels_kernels(Simd level, Kernels& table);
 void add_lookup_kernels(Simd level, Kernels& table);
 
 }  // namespace millrace

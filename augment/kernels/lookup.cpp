@@ -40,33 +40,109 @@ void copy_levels(const std::uint8_t* in, std::size_t n, const Lookup& lookup, st
 
 #if MILLRACE_X86
 
+// AVX2: f32 is computed where that gives the table's bits, 8 at a time. Loads from a table, one an
+// element, beat both gathers and divisions.
+
+/// What eight elements from element 8 `part` on need, by channel.
+struct Constants256 {
+  __m256 mean, std, inverse;
+
+  MILLRACE_AVX2 Constants256(const Lookup& lookup, int part) {
+    alignas(32) float values[3][8];
+    for (int i = 0; i < 8; ++i) {
+      const ElementTable& table = lookup.elements[(8 * part + i) % lookup.period];
+      values[0][i] = table.mean;
+      values[1][i] = table.std;
+      values[2][i] = table.inverse;
+    }
+    mean = _mm256_load_ps(values[0]);
+    std = _mm256_load_ps(values[1]);
+    inverse = _mm256_load_ps(values[2]);
+  }
+};
+
+MILLRACE_AVX2 inline __m256 divided(__m256 a, __m256 b, __m256 inverse) {
+  const __m256 quotient = _mm256_mul_ps(a, inverse);
+  return _mm256_fmadd_ps(_mm256_fnmadd_ps(quotient, b, a), inverse, quotient);
+}
+
+/// computed_element() of eight levels.
+MILLRACE_AVX2 inline void compute_8(const std::uint8_t* in, const Constants256& constants,
+                                    std::byte* out) {
+  const __m256 level = _mm256_cvtepi32_ps(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(in))));
+  const __m256 x = _mm256_sub_ps(divided(level, _mm256_set1_ps(255.0f), _mm256_set1_ps(1 / 255.0f)),
+                                 constants.mean);
+  _mm256_storeu_ps(reinterpret_cast<float*>(out), divided(x, constants.std, constants.inverse));
+}
+
+MILLRACE_AVX2 void look_up_f32_avx2(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
+                                    std::byte* out) {
+  bool computed = lookup.levels == nullptr;
+  for (int c = 0; c < lookup.period; ++c) computed &= lookup.elements[c].computed;
+  if (!computed) return look_up<std::uint32_t>(in, n, lookup, out);
+  const Constants256 constants[3] = {{lookup, 0}, {lookup, 1}, {lookup, 2}};
+  std::size_t i = 0;
+  for (; i + 24 <= n; i += 24)
+    for (std::size_t part = 0; part < 3; ++part)
+      compute_8(in + i + 8 * part, constants[part], out + 4 * (i + 8 * part));
+  look_up<std::uint32_t>(in + i, n - i, lookup, out + 4 * i);
+}
+
 // AVX-512: a byte of 64 elements is looked up by permutations of the table's 256 bytes, one plane
 // of bytes after the other; the planes are woven together to elements.
 
-/// table[index[i]] for 64 bytes; `high` marks indices of 128 and more.
-MILLRACE_AVX512 inline __m512i permuted(const std::uint8_t* table, __m512i index, __mmask64 high) {
-  const __m512i low =
-      _mm512_permutex2var_epi8(_mm512_load_si512(table), index, _mm512_load_si512(table + 64));
-  const __m512i top = _mm512_permutex2var_epi8(_mm512_load_si512(table + 128), index,
-                                               _mm512_load_si512(table + 192));
-  return _mm512_mask_blend_epi8(high, low, top);
+/// 256 bytes to look up, in registers where there are enough.
+struct Plane {
+  __m512i quarters[4];
+};
+
+MILLRACE_AVX512 inline Plane load(const std::uint8_t* table) {
+  return {{_mm512_load_si512(table), _mm512_load_si512(table + 64), _mm512_load_si512(table + 128),
+           _mm512_load_si512(table + 192)}};
 }
 
-/// The same with a table of its own for every third byte: masks[c] marks those of channel c.
-template <int kPeriod>
-MILLRACE_AVX512 inline __m512i permuted(const std::uint8_t* table, std::size_t stride,
-                                        __m512i index, const __mmask64* masks) {
-  const __mmask64 high = _mm512_movepi8_mask(index);
-  __m512i result = permuted(table, index, high);
-  if constexpr (kPeriod == 3) {
-    result = _mm512_mask_mov_epi8(result, masks[1], permuted(table + stride, index, high));
-    result = _mm512_mask_mov_epi8(result, masks[2], permuted(table + 2 * stride, index, high));
+/// The plane's byte for each index; `high` marks indices of 128 and more.
+MILLRACE_AVX512 inline __m512i permuted(const Plane& plane, __m512i index, __mmask64 high) {
+  return _mm512_mask_blend_epi8(
+      high, _mm512_permutex2var_epi8(plane.quarters[0], index, plane.quarters[1]),
+      _mm512_permutex2var_epi8(plane.quarters[2], index, plane.quarters[3]));
+}
+
+/// Tables of one channel: planes of the elements, and the levels' own where they have one.
+template <int kPlanes>
+struct Tables512 {
+  Plane levels;
+  Plane planes[kPlanes];
+
+  MILLRACE_AVX512 Tables512(const Lookup& lookup, int c) {
+    if (lookup.levels != nullptr) levels = load(lookup.levels[c].data());
+    if constexpr (kPlanes > 1)
+      for (int b = 0; b < kPlanes; ++b)
+        planes[b] = load(lookup.elements[c].planes[static_cast<std::size_t>(b)].data());
   }
+};
+
+/// The masks of one phase: which of 64 elements belong to each channel.
+struct Turns512 {
+  __mmask64 of[3];
+};
+
+template <int kPeriod, int kPlanes>
+MILLRACE_AVX512 inline __m512i permuted(const Tables512<kPlanes>* tables, int plane, __m512i index,
+                                        const Turns512& turns) {
+  const __mmask64 high = _mm512_movepi8_mask(index);
+  const auto of = [plane](const Tables512<kPlanes>& t) -> const Plane& {
+    return plane < 0 ? t.levels : t.planes[plane];
+  };
+  __m512i result = permuted(of(tables[0]), index, high);
+  for (int c = 1; c < kPeriod; ++c)
+    result = _mm512_mask_mov_epi8(result, turns.of[c], permuted(of(tables[c]), index, high));
   return result;
 }
 
-/// Puts element groups where weaving the planes, which works in lanes of 16 bytes, leaves them in
-/// order.
+/// Puts groups of levels where weaving the planes, which works in lanes of 16 bytes, leaves the
+/// elements in order.
 template <int kBytes>
 MILLRACE_AVX512 inline __m512i spread(__m512i levels) {
   if constexpr (kBytes == 4)
@@ -77,73 +153,78 @@ MILLRACE_AVX512 inline __m512i spread(__m512i levels) {
   return levels;
 }
 
-/// Up to 64 elements; `masks` as above, for spread levels. Reads and writes `n` of them.
-template <int kBytes, int kPeriod>
-MILLRACE_AVX512 inline void look_up_64(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
-                                       const __mmask64* masks, std::byte* out) {
-  const __mmask64 valid = n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1;
-  __m512i index = spread<kBytes>(_mm512_maskz_loadu_epi8(valid, in));
-  if (lookup.levels != nullptr)
-    index = permuted<kPeriod>(lookup.levels->data(), sizeof(LevelTable), index, masks);
+/// The lowest n bits; n may lie outside of 0..64.
+MILLRACE_AVX512 inline __mmask64 first(std::ptrdiff_t n) {
+  return n >= 64 ? ~__mmask64{0} : n <= 0 ? 0 : (__mmask64{1} << n) - 1;
+}
+
+/// 64 elements, or n where it is fewer.
+template <int kBytes, int kPeriod, bool kLevels, bool kAll>
+MILLRACE_AVX512 inline void look_up_64(const std::uint8_t* in, std::ptrdiff_t n,
+                                       const Tables512<kBytes>* tables, const Turns512& turns,
+                                       std::byte* out) {
+  __m512i index =
+      spread<kBytes>(kAll ? _mm512_loadu_si512(in) : _mm512_maskz_loadu_epi8(first(n), in));
+  if constexpr (kLevels) index = permuted<kPeriod, kBytes>(tables, -1, index, turns);
+  __m512i elements[kBytes];
   if constexpr (kBytes == 1) {
-    _mm512_mask_storeu_epi8(out, valid, index);
-    return;
-  }
-  const std::uint8_t* planes = lookup.elements->planes[0].data();
-  constexpr std::size_t kStride = sizeof(ElementTable);
-  const __m512i p0 = permuted<kPeriod>(planes, kStride, index, masks);
-  const __m512i p1 = permuted<kPeriod>(planes + 256, kStride, index, masks);
-  const __m512i low = _mm512_unpacklo_epi8(p0, p1);
-  const __m512i high = _mm512_unpackhi_epi8(p0, p1);
-  if constexpr (kBytes == 2) {
-    _mm512_mask_storeu_epi8(out, n >= 32 ? ~__mmask64{0} : (__mmask64{1} << (2 * n)) - 1, low);
-    if (n > 32)
-      _mm512_mask_storeu_epi8(out + 64,
-                              n >= 64 ? ~__mmask64{0} : (__mmask64{1} << (2 * n - 64)) - 1, high);
-    return;
-  }
-  const __m512i p2 = permuted<kPeriod>(planes + 512, kStride, index, masks);
-  const __m512i p3 = permuted<kPeriod>(planes + 768, kStride, index, masks);
-  const __m512i low2 = _mm512_unpacklo_epi8(p2, p3);
-  const __m512i high2 = _mm512_unpackhi_epi8(p2, p3);
-  const __m512i words[4] = {_mm512_unpacklo_epi16(low, low2), _mm512_unpackhi_epi16(low, low2),
-                            _mm512_unpacklo_epi16(high, high2), _mm512_unpackhi_epi16(high, high2)};
-  if (n >= 64) {
-    for (int k = 0; k < 4; ++k) _mm512_storeu_si512(out + 64 * k, words[k]);
+    elements[0] = index;
   } else {
-    for (int k = 0; k < 4; ++k)
-      _mm512_mask_storeu_epi32(out + 64 * k, static_cast<__mmask16>(valid >> (16 * k)), words[k]);
+    const __m512i p0 = permuted<kPeriod, kBytes>(tables, 0, index, turns);
+    const __m512i p1 = permuted<kPeriod, kBytes>(tables, 1, index, turns);
+    elements[0] = _mm512_unpacklo_epi8(p0, p1);
+    elements[1] = _mm512_unpackhi_epi8(p0, p1);
+  }
+  if constexpr (kBytes == 4) {
+    const __m512i p2 = permuted<kPeriod, kBytes>(tables, 2, index, turns);
+    const __m512i p3 = permuted<kPeriod, kBytes>(tables, 3, index, turns);
+    const __m512i low = _mm512_unpacklo_epi8(p2, p3), high = _mm512_unpackhi_epi8(p2, p3);
+    elements[3] = _mm512_unpackhi_epi16(elements[1], high);
+    elements[2] = _mm512_unpacklo_epi16(elements[1], high);
+    elements[1] = _mm512_unpackhi_epi16(elements[0], low);
+    elements[0] = _mm512_unpacklo_epi16(elements[0], low);
+  }
+  for (int k = 0; k < kBytes; ++k) {
+    if constexpr (kAll)
+      _mm512_storeu_si512(out + 64 * k, elements[k]);
+    else
+      _mm512_mask_storeu_epi8(out + 64 * k, first(n * kBytes - 64 * k), elements[k]);
   }
 }
 
-template <int kBytes, int kPeriod>
+template <int kBytes, int kPeriod, bool kLevels>
 MILLRACE_AVX512 void look_up_512(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
                                  std::byte* out) {
-  __mmask64 masks[3][3] = {};
+  const Tables512<kBytes> tables[3] = {
+      {lookup, 0}, {lookup, kPeriod == 3 ? 1 : 0}, {lookup, kPeriod == 3 ? 2 : 0}};
+  Turns512 turns[3] = {};
   if constexpr (kPeriod == 3) {
-    alignas(64) std::uint8_t channels[64];
-    for (std::size_t phase = 0; phase < 3; ++phase) {
-      for (std::size_t i = 0; i < 64; ++i) channels[i] = static_cast<std::uint8_t>((i + phase) % 3);
+    for (int phase = 0; phase < 3; ++phase) {
+      alignas(64) std::uint8_t channels[64];
+      for (int i = 0; i < 64; ++i) channels[i] = static_cast<std::uint8_t>((i + phase) % 3);
       const __m512i order = spread<kBytes>(_mm512_load_si512(channels));
-      for (std::size_t c = 0; c < 3; ++c)
-        masks[phase][c] = _mm512_cmpeq_epi8_mask(order, _mm512_set1_epi8(static_cast<char>(c)));
+      for (int c = 0; c < 3; ++c)
+        turns[phase].of[c] = _mm512_cmpeq_epi8_mask(order, _mm512_set1_epi8(static_cast<char>(c)));
     }
   }
-  std::size_t phase = 0;
+  int phase = 0;
   std::size_t i = 0;
   for (; i + 64 <= n; i += 64) {
-    look_up_64<kBytes, kPeriod>(in + i, 64, lookup, masks[phase], out + i * kBytes);
+    look_up_64<kBytes, kPeriod, kLevels, true>(in + i, 64, tables, turns[phase], out + i * kBytes);
     phase = phase == 2 ? 0 : phase + 1;
   }
-  if (i < n) look_up_64<kBytes, kPeriod>(in + i, n - i, lookup, masks[phase], out + i * kBytes);
+  if (i < n)
+    look_up_64<kBytes, kPeriod, kLevels, false>(in + i, static_cast<std::ptrdiff_t>(n - i), tables,
+                                                turns[phase], out + i * kBytes);
 }
 
 template <int kBytes>
 void look_up_512(const std::uint8_t* in, std::size_t n, const Lookup& lookup, std::byte* out) {
-  if (lookup.period == 3)
-    look_up_512<kBytes, 3>(in, n, lookup, out);
+  const bool levels = lookup.levels != nullptr;
+  if (lookup.period == 1)
+    (levels ? look_up_512<kBytes, 1, true> : look_up_512<kBytes, 1, false>)(in, n, lookup, out);
   else
-    look_up_512<kBytes, 1>(in, n, lookup, out);
+    (levels ? look_up_512<kBytes, 3, true> : look_up_512<kBytes, 3, false>)(in, n, lookup, out);
 }
 
 void copy_levels_512(const std::uint8_t* in, std::size_t n, const Lookup& lookup, std::byte* out) {
@@ -162,7 +243,7 @@ void add_lookup_kernels(Simd level, Kernels& table) {
   table.lookup16 = look_up<std::uint16_t>;
   table.lookup32 = look_up<std::uint32_t>;
 #if MILLRACE_X86
-  // Up to AVX2, loads from a table beat both gathers and two divisions an element.
+  if (level == Simd::avx2) table.lookup32 = look_up_f32_avx2;
   if (level == Simd::avx512) {
     table.lookup8 = copy_levels_512;
     table.lookup16 = look_up_512<2>;

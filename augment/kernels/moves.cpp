@@ -191,78 +191,84 @@ MILLRACE_AVX512 inline __m512i permuted(__m512i a, __m512i b, __m512i c, __m512i
                                       _mm512_movepi8_mask(index), index, c);
 }
 
+// Columns of 64 bytes, down all rows: masks and orders are made once a column, and what is moved at
+// a time is a tile that fits the first-level cache.
+
 MILLRACE_AVX512 void fill_512(std::uint8_t* out, std::ptrdiff_t row, int bytes, int rows,
                               std::uint8_t level) {
   if (bytes > 256) return fill(out, row, bytes, rows, level);
   const __m512i levels = _mm512_set1_epi8(static_cast<char>(level));
-  for (int y = 0; y < rows; ++y, out += row)
-    for (int x = 0; x < bytes; x += 64) _mm512_mask_storeu_epi8(out + x, first(bytes - x), levels);
+  for (int x = 0; x < bytes; x += 64) {
+    const __mmask64 valid = first(bytes - x);
+    std::uint8_t* to = out + x;
+    for (int y = 0; y < rows; ++y, to += row) _mm512_mask_storeu_epi8(to, valid, levels);
+  }
 }
 
 MILLRACE_AVX512 void copy_512(const Block& b) {
   if (b.width > 256) return copy(b);
-  for (int y = 0; y < b.height; ++y) {
-    const std::uint8_t* in = b.in + y * b.in_row;
-    std::uint8_t* out = b.out + y * b.out_row;
-    for (int x = 0; x < b.width; x += 64) {
-      const __mmask64 valid = first(b.width - x);
-      _mm512_mask_storeu_epi8(out + x, valid, _mm512_maskz_loadu_epi8(valid, in + x));
-    }
+  for (int x = 0; x < b.width; x += 64) {
+    const __mmask64 valid = first(b.width - x);
+    const std::uint8_t* in = b.in + x;
+    std::uint8_t* out = b.out + x;
+    for (int y = 0; y < b.height; ++y, in += b.in_row, out += b.out_row)
+      _mm512_mask_storeu_epi8(out, valid, _mm512_maskz_loadu_epi8(valid, in));
   }
 }
 
 MILLRACE_AVX512 void reverse_512(const Block& b, int channels) {
   const int most = channels == 1 ? 64 : 21;
   const __m512i backward = load(channels == 1 ? kBackward64 : kBackwardRgb);
-  for (int y = 0; y < b.height; ++y) {
-    const std::uint8_t* in = b.in + y * b.in_row;
-    std::uint8_t* out = b.out + y * b.out_row;
-    for (int x = 0; x < b.width; x += most) {
-      const int n = b.width - x < most ? b.width - x : most;
-      const __mmask64 valid = first(n * channels);
-      const __m512i order =
-          _mm512_sub_epi8(backward, _mm512_set1_epi8(static_cast<char>((most - n) * channels)));
-      const __m512i pixels = _mm512_maskz_loadu_epi8(valid, in - (x + n - 1) * channels);
-      _mm512_mask_storeu_epi8(out + x * channels, valid, _mm512_permutexvar_epi8(order, pixels));
-    }
+  for (int x = 0; x < b.width; x += most) {
+    const int n = b.width - x < most ? b.width - x : most;
+    const __mmask64 valid = first(n * channels);
+    const __m512i order =
+        _mm512_sub_epi8(backward, _mm512_set1_epi8(static_cast<char>((most - n) * channels)));
+    const std::uint8_t* in = b.in - (x + n - 1) * channels;
+    std::uint8_t* out = b.out + x * channels;
+    for (int y = 0; y < b.height; ++y, in += b.in_row, out += b.out_row)
+      _mm512_mask_storeu_epi8(out, valid,
+                              _mm512_permutexvar_epi8(order, _mm512_maskz_loadu_epi8(valid, in)));
   }
 }
 
 MILLRACE_AVX512 void split_512(const Block& b, std::ptrdiff_t plane, bool reversed) {
-  const __m512i one = _mm512_set1_epi8(1);
-  const __m512i every_third = load(reversed ? kEveryThirdBackward : kEveryThird);
-  for (int y = 0; y < b.height; ++y) {
-    const std::uint8_t* row = b.in + y * b.in_row;
-    for (int x = 0; x < b.width; x += 64) {
-      const int n = b.width - x < 64 ? b.width - x : 64;
-      const std::uint8_t* in = row + (reversed ? -3 * (x + n - 1) : 3 * x);
-      std::uint8_t* out = b.out + y * b.out_row + x;
-      const __m512i v0 = _mm512_maskz_loadu_epi8(first(3 * n), in);
-      const __m512i v1 = _mm512_maskz_loadu_epi8(first(3 * n - 64), in + 64);
-      const __m512i v2 = _mm512_maskz_loadu_epi8(first(3 * n - 128), in + 128);
-      __m512i order = every_third;
-      if (reversed)
-        order = _mm512_sub_epi8(order, _mm512_set1_epi8(static_cast<char>(3 * (64 - n))));
-      for (int c = 0; c < 3; ++c, order = _mm512_add_epi8(order, one))
-        _mm512_mask_storeu_epi8(out + c * plane, first(n), permuted(v0, v1, v2, order));
+  for (int x = 0; x < b.width; x += 64) {
+    const int n = b.width - x < 64 ? b.width - x : 64;
+    __m512i red = load(kEveryThird);
+    if (reversed)
+      red = _mm512_sub_epi8(load(kEveryThirdBackward),
+                            _mm512_set1_epi8(static_cast<char>(3 * (64 - n))));
+    const __m512i green = _mm512_add_epi8(red, _mm512_set1_epi8(1));
+    const __m512i blue = _mm512_add_epi8(red, _mm512_set1_epi8(2));
+    const __mmask64 valid = first(n), valid0 = first(3 * n), valid1 = first(3 * n - 64),
+                    valid2 = first(3 * n - 128);
+    const std::uint8_t* in = b.in + (reversed ? -3 * (x + n - 1) : 3 * x);
+    std::uint8_t* out = b.out + x;
+    for (int y = 0; y < b.height; ++y, in += b.in_row, out += b.out_row) {
+      const __m512i v0 = _mm512_maskz_loadu_epi8(valid0, in);
+      const __m512i v1 = _mm512_maskz_loadu_epi8(valid1, in + 64);
+      const __m512i v2 = _mm512_maskz_loadu_epi8(valid2, in + 128);
+      _mm512_mask_storeu_epi8(out, valid, permuted(v0, v1, v2, red));
+      _mm512_mask_storeu_epi8(out + plane, valid, permuted(v0, v1, v2, green));
+      _mm512_mask_storeu_epi8(out + 2 * plane, valid, permuted(v0, v1, v2, blue));
     }
   }
 }
 
 MILLRACE_AVX512 void join_512(const Block& b, std::ptrdiff_t plane, bool reversed) {
-  for (int y = 0; y < b.height; ++y) {
-    const std::uint8_t* row = b.in + y * b.in_row;
-    for (int x = 0; x < b.width; x += 64) {
-      const int n = b.width - x < 64 ? b.width - x : 64;
-      const std::uint8_t* in = row + (reversed ? -(x + n - 1) : x);
-      std::uint8_t* out = b.out + y * b.out_row + 3 * x;
+  for (int x = 0; x < b.width; x += 64) {
+    const int n = b.width - x < 64 ? b.width - x : 64;
+    const __mmask64 valid = first(n);
+    const __m512i mirrored =
+        _mm512_sub_epi8(load(kBackward64), _mm512_set1_epi8(static_cast<char>(64 - n)));
+    const std::uint8_t* in = b.in + (reversed ? -(x + n - 1) : x);
+    std::uint8_t* out = b.out + 3 * x;
+    for (int y = 0; y < b.height; ++y, in += b.in_row, out += b.out_row) {
       __m512i planes[3];
       for (int c = 0; c < 3; ++c) {
-        planes[c] = _mm512_maskz_loadu_epi8(first(n), in + c * plane);
-        if (reversed)
-          planes[c] = _mm512_permutexvar_epi8(
-              _mm512_sub_epi8(load(kBackward64), _mm512_set1_epi8(static_cast<char>(64 - n))),
-              planes[c]);
+        planes[c] = _mm512_maskz_loadu_epi8(valid, in + c * plane);
+        if (reversed) planes[c] = _mm512_permutexvar_epi8(mirrored, planes[c]);
       }
       for (int v = 0; v < 3; ++v)
         _mm512_mask_storeu_epi8(out + 64 * v, first(3 * n - 64 * v),

@@ -1,22 +1,257 @@
 // Filter::nearest: the pixel whose square holds the position.
+#include <algorithm>
+#include <cstring>
+
+#include "augment/kernels/pixels_x86.h"
 #include "augment/kernels/warp_positions.h"
 
 namespace millrace {
 namespace {
 
-void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
+template <int kChannels>
+void nearest(const WarpBlock& shared, const Rect& rect, const Canvas& shared_canvas) {
+  const WarpBlock warp = shared;  // copies, which writing pixels can't seem to change
+  const Canvas canvas = shared_canvas;
+  const Rect in = warp.inside;
+  const auto width = static_cast<unsigned>(in.x1 - in.x0);
+  const auto height = static_cast<unsigned>(in.y1 - in.y0);
   for (int y = rect.y0; y < rect.y1; ++y) {
     const RowPositions at(warp, y);
-    for (int x = rect.x0; x < rect.x1; ++x) {
-      std::ptrdiff_t channel = 0;
-      const std::uint8_t* from = tap(warp, at.u(x) >> warp.bits, at.v(x) >> warp.bits, channel);
-      for (int c = 0; c < canvas.channels; ++c) *canvas.at(x, y, c) = from[c * channel];
+    std::uint8_t* out = canvas.at(rect.x0, y);
+    for (int x = rect.x0; x < rect.x1; ++x, out += canvas.pixel) {
+      const int i = at.u(x) >> warp.bits;
+      const int j = at.v(x) >> warp.bits;
+      std::ptrdiff_t channel = warp.channel;
+      const std::uint8_t* from = warp.source + j * warp.row + i * warp.pixel;
+      if (static_cast<unsigned>(i - in.x0) >= width || static_cast<unsigned>(j - in.y0) >= height)
+        from = tap(warp, i, j, channel);
+      for (int c = 0; c < kChannels; ++c) out[c * canvas.channel] = from[c * channel];
     }
   }
 }
 
+void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
+  (canvas.channels == 1 ? nearest<1> : nearest<3>)(warp, rect, canvas);
+}
+
+#if MILLRACE_X86
+
+/// Byte offset of the first pixel inside all bounds.
+int first_offset(const WarpBlock& warp) {
+  return static_cast<int>(warp.inside.y0 * warp.row + warp.inside.x0 * warp.pixel);
+}
+
+template <Fetch kFetch>
+MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect,
+                                const Canvas& shared_canvas) {
+  const WarpBlock warp = shared;  // copies, see Source512
+  const Canvas canvas = shared_canvas;
+  const Source256 source(warp);
+  const __m256i nowhere = _mm256_set1_epi32(first_offset(warp));
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    for (int x = rect.x0; x < rect.x1; x += 8) {
+      const Positions256 at = source.at(x, y);
+      __m256i i = _mm256_srai_epi32(at.u, warp.bits);
+      __m256i j = _mm256_srai_epi32(at.v, warp.bits);
+      __m256i seen = _mm256_set1_epi32(-1);
+      __m256i filled = _mm256_setzero_si256();
+      if (warp.clamp) {
+        i = clamp256(i, warp.inside.x0, warp.inside.x1);
+        j = clamp256(j, warp.inside.y0, warp.inside.y1);
+      } else {
+        for (const Bound& bound : *warp.bounds) {
+          const __m256i within = inside256(i, j, bound.rect);
+          filled = _mm256_blendv_epi8(filled, _mm256_set1_epi32(fill_lane(bound.fill)),
+                                      _mm256_andnot_si256(within, seen));
+          seen = _mm256_and_si256(seen, within);
+        }
+      }
+      // What is not seen is not read either: the first pixel inside in its place.
+      const Offsets256 offsets(_mm256_blendv_epi8(nowhere, offsets256(warp, i, j), seen));
+      const __m256i pixels = fetch256<kFetch>(warp, offsets);
+      put256(canvas, x, y, std::min(8, rect.x1 - x), _mm256_blendv_epi8(filled, pixels, seen));
+    }
+  }
+}
+
+void nearest_avx2(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
+  switch (fetch_of(warp, canvas)) {
+    case Fetch::gray:
+      return nearest_avx2<Fetch::gray>(warp, rect, canvas);
+    case Fetch::rgb:
+      return nearest_avx2<Fetch::rgb>(warp, rect, canvas);
+    case Fetch::planes:
+      return nearest_avx2<Fetch::planes>(warp, rect, canvas);
+  }
+}
+
+template <Fetch kFetch>
+MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect,
+                                 const Canvas& shared_canvas) {
+  const WarpBlock warp = shared;  // copies, see Source512
+  const Canvas canvas = shared_canvas;
+  const Source512 source(warp);
+  const __m512i nowhere = _mm512_set1_epi32(first_offset(warp));
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    for (int x = rect.x0; x < rect.x1; x += 16) {
+      const int n = std::min(16, rect.x1 - x);
+      const Positions512 at = source.at(x, y);
+      __m512i i = _mm512_srai_epi32(at.u, static_cast<unsigned>(warp.bits));
+      __m512i j = _mm512_srai_epi32(at.v, static_cast<unsigned>(warp.bits));
+      auto seen = static_cast<__mmask16>((1u << n) - 1);
+      __m512i filled = _mm512_setzero_si512();
+      if (warp.clamp) {
+        i = clamp512(i, warp.inside.x0, warp.inside.x1);
+        j = clamp512(j, warp.inside.y0, warp.inside.y1);
+      } else {
+        for (const Bound& bound : *warp.bounds) {
+          const __mmask16 within = inside512(i, j, bound.rect);
+          filled = _mm512_mask_set1_epi32(filled, seen & static_cast<__mmask16>(~within),
+                                          fill_lane(bound.fill));
+          seen &= within;
+        }
+      }
+      const Offsets512 offsets(_mm512_mask_mov_epi32(nowhere, seen, offsets512(warp, i, j)));
+      const __m512i pixels = fetch512<kFetch>(warp, offsets);
+      put512(canvas, x, y, n, _mm512_mask_mov_epi32(filled, seen, pixels));
+    }
+  }
+}
+
+// Planes of at most 1 KiB (digits, CIFAR's channels) fit the registers: pixels are looked up by
+// permutations, 64 at a time, where 16 loads take 8 cycles.
+
+constexpr int kSmall = 1024;
+
+struct SmallPlanes {
+  std::ptrdiff_t lowest;  ///< offset of the first byte used of each plane
+  int bytes;
+};
+
+/// False where the planes are too large, or levels are to be put side by side.
+bool as_small(const WarpBlock& warp, const Canvas& canvas, SmallPlanes& planes) {
+  if (warp.bounds->size() > 1 || canvas.pixel != 1) return false;
+  const Rect& r = warp.inside;
+  const auto reach = [](std::ptrdiff_t step, int low, int high, std::ptrdiff_t& least) {
+    least += step > 0 ? step * low : step * (high - 1);
+    return std::abs(step) * (high - 1 - low);
+  };
+  planes.lowest = 0;
+  const std::ptrdiff_t last =
+      reach(warp.pixel, r.x0, r.x1, planes.lowest) + reach(warp.row, r.y0, r.y1, planes.lowest);
+  planes.bytes = static_cast<int>(std::min<std::ptrdiff_t>(last, kSmall)) + 1;
+  return last < kSmall;
+}
+
+/// Bytes 0 of all lanes of four vectors in the low half, bytes 1 in the high half.
+MILLRACE_AVX512 inline __m512i two_bytes(__m512i a, __m512i b) {
+  static constexpr LaneOrder kOrder = [] {
+    LaneOrder order{};
+    for (int i = 0; i < 64; ++i) order.at[i] = static_cast<std::int8_t>(i % 32 * 4 + i / 32);
+    return order;
+  }();
+  return _mm512_permutex2var_epi8(a, _mm512_load_si512(kOrder.at), b);
+}
+
+/// 64 pixels are kAcross pieces of 16 of each of 4 / kAcross rows.
+template <int kAcross, bool kClamp>
+MILLRACE_AVX512 void small_nearest_512(const WarpBlock& shared, const SmallPlanes& planes,
+                                       const Rect& rect, const Canvas& canvas) {
+  const WarpBlock warp = shared;  // by value, see Source512
+  const Source512 source(warp);
+  alignas(64) std::uint8_t levels[3][kSmall];
+  for (int c = 0; c < canvas.channels; ++c) {
+    const std::uint8_t* from = warp.source + planes.lowest + c * warp.channel;
+    for (int b = 0; b < planes.bytes; b += 64)  // reads at most 63 bytes behind the last pixel
+      _mm512_store_si512(levels[c] + b, _mm512_loadu_si512(from + b));
+  }
+  const int pairs = (planes.bytes + 127) / 128;
+  constexpr int kDown = 4 / kAcross;
+  const Fill fill = (*warp.bounds)[0].fill;
+  const __m512i pixel = _mm512_set1_epi32(static_cast<int>(2 * warp.pixel));
+  const __m512i row = _mm512_set1_epi32(static_cast<int>(2 * warp.row));
+  const __m512i lowest = _mm512_set1_epi32(static_cast<int>(2 * planes.lowest));
+  for (int y = rect.y0; y < rect.y1; y += kDown) {
+    for (int x = rect.x0; x < rect.x1; x += 16 * kAcross) {
+      __m512i offsets[4];  // twice, so that byte 1 is the number of 128 levels
+      __mmask64 seen = 0;
+      for (int q = 0; q < 4; ++q) {
+        const Positions512 at = source.at(x + q % kAcross * 16, y + q / kAcross);
+        __m512i i = _mm512_srai_epi32(at.u, static_cast<unsigned>(warp.bits));
+        __m512i j = _mm512_srai_epi32(at.v, static_cast<unsigned>(warp.bits));
+        if constexpr (kClamp) {
+          i = clamp512(i, warp.inside.x0, warp.inside.x1);
+          j = clamp512(j, warp.inside.y0, warp.inside.y1);
+        } else {
+          seen |= static_cast<__mmask64>(inside512(i, j, warp.inside)) << (16 * q);
+        }
+        offsets[q] = _mm512_sub_epi32(
+            _mm512_add_epi32(_mm512_mullo_epi32(i, pixel), _mm512_mullo_epi32(j, row)), lowest);
+      }
+      if constexpr (kClamp) seen = ~__mmask64{0};
+      const __m512i low = two_bytes(offsets[0], offsets[1]);
+      const __m512i high = two_bytes(offsets[2], offsets[3]);
+      // The lowest bit is shifted out; what comes in on top is not looked at.
+      const __m512i index = _mm512_srli_epi16(_mm512_shuffle_i64x2(low, high, 0x44), 1);
+      const __m512i number = _mm512_shuffle_i64x2(low, high, 0xEE);
+      for (int c = 0; c < canvas.channels; ++c) {
+        __m512i found = _mm512_set1_epi8(static_cast<char>(fill[static_cast<std::size_t>(c)]));
+        for (int k = 0; k < pairs; ++k) {
+          const __mmask64 here =
+              _mm512_mask_cmpeq_epi8_mask(seen, number, _mm512_set1_epi8(static_cast<char>(k)));
+          const __m512i there =
+              _mm512_permutex2var_epi8(_mm512_load_si512(levels[c] + 128 * k), index,
+                                       _mm512_load_si512(levels[c] + 128 * k + 64));
+          found = _mm512_mask_mov_epi8(found, here, there);
+        }
+        const int n = std::min(16 * kAcross, rect.x1 - x);
+        const __mmask64 valid = n == 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1;
+        for (int d = 0; d < kDown && y + d < rect.y1; ++d) {
+          _mm512_mask_storeu_epi8(canvas.at(x, y + d, c), valid, found);
+          found = kAcross == 1 ? _mm512_shuffle_i64x2(found, found, 0x39)
+                               : _mm512_shuffle_i64x2(found, found, 0x4E);
+        }
+      }
+    }
+  }
+}
+
+template <int kAcross>
+void small_nearest_512(const WarpBlock& warp, const SmallPlanes& planes, const Rect& rect,
+                       const Canvas& canvas) {
+  (warp.clamp ? small_nearest_512<kAcross, true> : small_nearest_512<kAcross, false>)(warp, planes,
+                                                                                      rect, canvas);
+}
+
+MILLRACE_AVX512 void nearest_512(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
+  SmallPlanes planes;
+  if (as_small(warp, canvas, planes)) {
+    const int width = rect.x1 - rect.x0;
+    const auto kernel = width <= 16   ? small_nearest_512<1>
+                        : width <= 32 ? small_nearest_512<2>
+                                      : small_nearest_512<4>;
+    return kernel(warp, planes, rect, canvas);
+  }
+  switch (fetch_of(warp, canvas)) {
+    case Fetch::gray:
+      return nearest_512<Fetch::gray>(warp, rect, canvas);
+    case Fetch::rgb:
+      return nearest_512<Fetch::rgb>(warp, rect, canvas);
+    case Fetch::planes:
+      return nearest_512<Fetch::planes>(warp, rect, canvas);
+  }
+}
+
+#endif
+
 }  // namespace
 
-void add_nearest_kernels(Simd, Kernels& table) { table.nearest = nearest; }
+void add_nearest_kernels(Simd level, Kernels& table) {
+  table.nearest = nearest;
+#if MILLRACE_X86
+  if (level == Simd::avx2) table.nearest = nearest_avx2;
+  if (level == Simd::avx512) table.nearest = nearest_512;
+#endif
+}
 
 }  // namespace millrace

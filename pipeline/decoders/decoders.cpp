@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "pipeline/decoder.h"
+#include "pipeline/decoders/turn.h"
 #include "pipeline/error.h"
 #include "pipeline/units/registry.h"
 
@@ -44,6 +45,8 @@ std::string describe(std::span<const std::uint8_t> bytes) {
 }
 
 constexpr const char* kDamaged = "fetch or convert the image again, or set loader.on_error=skip";
+
+int scaled(int side, int scale) { return (side + (1 << scale) - 1) >> scale; }
 
 }  // namespace
 
@@ -93,7 +96,7 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
   if (pixels == 0 || header.width > kMaxSide || header.height > kMaxSide)
     throw DataError(
         fmt::format("{}: {}x{} pixels is no image", unit.name, header.width, header.height),
-        "fetch or convert the image again, or set loader.on_error=skip");
+        kDamaged);
   if (pixels > max_pixels)
     throw DataError(fmt::format("{}: {}x{} is {} pixels, more than data.max_pixels={}", unit.name,
                                 header.width, header.height, pixels, max_pixels),
@@ -102,25 +105,49 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
   image_ = {};
   image_.decoder = &unit;
   image_.stored = {static_cast<int>(header.width), static_cast<int>(header.height)};
-  image_.size = image_.stored;
+  image_.orientation =
+      header.orientation >= 1 && header.orientation <= 8 ? static_cast<int>(header.orientation) : 1;
+  image_.size = turned(image_.stored, turn_of(image_.orientation));
   image_.channels = static_cast<int>(header.channels);
+  image_.scales = header.scales | 1;
   return image_;
 }
 
-ImageView DecodeScratch::decode(int channels, const Rect&, int) {
+ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
   const millrace_unit& unit = *image_.decoder;
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(image_.stored.width) * static_cast<std::size_t>(channels);
-  std::uint8_t* out = pixels_.reserve(row_bytes * static_cast<std::size_t>(image_.stored.height));
-  const millrace_decode request{sizeof request,
-                                static_cast<std::uint32_t>(channels),
-                                0,
-                                {0, 0, image_.stored.width, image_.stored.height}};
+  void* context = context_of(unit);
+  const Turn turn = turn_of(image_.orientation);
+  const Size stored{scaled(image_.stored.width, scale), scaled(image_.stored.height, scale)};
+  const Rect asked = stored_rect(wanted, stored, turn);
+  millrace_decode request{sizeof request, static_cast<std::uint32_t>(channels),
+                          static_cast<std::uint32_t>(scale), asked};
+  Rect& rect = request.region;
+  if (unit.decoder->region != nullptr)
+    unit.decoder->region(context, &request);
+  else
+    rect = {0, 0, stored.width, stored.height};
+  if (rect.x0 < 0 || rect.y0 < 0 || rect.x1 > stored.width || rect.y1 > stored.height ||
+      rect.x0 > asked.x0 || rect.y0 > asked.y0 || rect.x1 < asked.x1 || rect.y1 < asked.y1)
+    throw DataError(
+        fmt::format("{}: asked for columns {} to {} and rows {} to {} of {}x{}, its region() gives "
+                    "{} to {} and {} to {}",
+                    unit.name, asked.x0, asked.x1, asked.y0, asked.y1, stored.width, stored.height,
+                    rect.x0, rect.x1, rect.y0, rect.y1),
+        "report it to the plugin's author: region() only ever widens, within the image");
+
+  const auto width = static_cast<std::size_t>(rect.x1 - rect.x0);
+  const auto height = static_cast<std::size_t>(rect.y1 - rect.y0);
+  const std::size_t row_bytes = width * static_cast<std::size_t>(channels);
+  std::uint8_t* out = pixels_.reserve(row_bytes * height);
   checked_call(unit, call_.call, [&] {
-    return unit.decoder->decode(context_of(unit), bytes_.data(), bytes_.size(), &request, out,
-                                row_bytes, &call_.call);
+    return unit.decoder->decode(context, bytes_.data(), bytes_.size(), &request, out, row_bytes,
+                                &call_.call);
   });
-  return interleaved(out, image_.stored, channels);
+  ImageView view{
+      out, stored.width, stored.height, channels, static_cast<std::ptrdiff_t>(row_bytes), channels,
+      1};
+  view.data -= rect.y0 * view.row + rect.x0 * view.pixel;
+  return turned(view, turn);
 }
 
 ImageView DecodeScratch::decode(std::span<const std::uint8_t> bytes, int channels,

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "pipeline/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/labels.h"
 
 namespace millrace {
 namespace {
@@ -35,19 +35,9 @@ const std::vector<Edition>& editions() {
 
 /// Names from the text file if it has one for each class, else "0", "1", ...
 std::vector<std::string> class_names(const std::string& path, int classes) {
-  std::vector<std::string> names;
-  if (exists(path) && !is_folder(path)) {
-    open_regular(path);  // refuses what could hang
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-      if (line.ends_with('\r')) line.pop_back();
-      if (!line.empty()) names.push_back(line);
-    }
-  }
+  std::vector<std::string> names = read_class_names(path);
   if (names.size() == static_cast<std::size_t>(classes)) return names;
-  names.clear();
-  for (int label = 0; label < classes; ++label) names.push_back(std::to_string(label));
-  return names;
+  return numbered_classes(classes);
 }
 
 class CifarReader final : public Reader {
@@ -61,6 +51,7 @@ class CifarReader final : public Reader {
       starts_.push_back(info_.count);
       info_.count += files_.back().count();
       fingerprint.add(files_.back().all());
+      if (options.cache == Cache::cold) files_.back().let_go();
     }
     info_.reader = "cifar";
     info_.path = options.path;
@@ -69,13 +60,22 @@ class CifarReader final : public Reader {
     info_.size = {32, 32};
     info_.channels = 3;
     info_.planar = true;
+    info_.bytes = info_.count * CifarLayout::kPixels;
+    info_.in_place = true;
     info_.fingerprint = fingerprint.value();
   }
 
-  Sample read(std::uint64_t index, Buffer&) const override {
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
     const std::size_t file = file_of(index);
     const std::uint64_t record = index - starts_[file];
-    return {files_[file].pixels(record), files_[file].label(record)};
+    if (!files_[file].damaged()) return {files_[file].pixels(record), files_[file].label(record)};
+    Location location;
+    locate(index, location);
+    return read_located(location, scratch);
+  }
+  bool locate(std::uint64_t index, Location& location) const override {
+    const std::size_t file = file_of(index);
+    return files_[file].locate(index - starts_[file], location);
   }
   std::string name(std::uint64_t index) const override {
     const std::size_t file = file_of(index);
@@ -94,30 +94,41 @@ class CifarReader final : public Reader {
 
 }  // namespace
 
-CifarFile::CifarFile(const std::string& path, const CifarLayout& layout, int classes)
-    : file_(MappedFile::map(path)), layout_(&layout) {
-  const std::size_t size = file_.bytes().size();
+void check_cifar(const std::string& path, std::span<const std::uint8_t> bytes,
+                 const CifarLayout& layout, int classes) {
+  const std::size_t size = bytes.size();
   if (size == 0) throw DataError(fmt::format("{}: holds no images", path), "fetch the file again");
   if (size % layout.record() != 0)
     throw DataError(fmt::format("{}: truncated or not {}: {} bytes, not a multiple of the {} bytes "
                                 "of a record",
                                 path, layout.name, size, layout.record()),
                     "fetch the binary version of the set again");
-  for (std::uint64_t index = 0; index < count(); ++index)
-    if (label(index) >= classes)
+  for (std::size_t at = layout.label_bytes - 1; at < size; at += layout.record())
+    if (bytes[at] >= classes)
       throw DataError(fmt::format("{}: label {} at index {} is not below {} classes", path,
-                                  label(index), index, classes),
+                                  bytes[at], at / layout.record(), classes),
                       fmt::format("{} has {} classes: check model.classes, or fetch the file again",
                                   layout.name, layout.classes));
+}
+
+CifarFile::CifarFile(const std::string& path, const CifarLayout& layout, int classes)
+    : file_(MappedFile::map(path)), layout_(&layout) {
+  check_cifar(path, file_.bytes(), layout, classes);
+  for (std::size_t at = layout.label_bytes - 1; at < file_.bytes().size(); at += layout.record())
+    labels_.push_back(file_.bytes()[at]);
+}
+
+bool CifarFile::locate(std::uint64_t index, Location& location) const {
+  location.offset = index * layout_->record() + layout_->label_bytes;
+  location.size = CifarLayout::kPixels;
+  location.whole_file = false;
+  location.label = label(index);
+  return set_path(location, path());
 }
 
 std::span<const std::uint8_t> CifarFile::pixels(std::uint64_t index) const {
   return file_.bytes().subspan(index * layout_->record() + layout_->label_bytes,
                                CifarLayout::kPixels);
-}
-
-std::uint8_t CifarFile::label(std::uint64_t index) const {
-  return file_.bytes()[index * layout_->record() + layout_->label_bytes - 1];
 }
 
 CifarPaths find_cifar(const std::string& folder, const std::string& split) {

@@ -34,6 +34,11 @@ struct CifarPaths {
 /// Looks in `folder` and in the folder that the archive unpacks to.
 CifarPaths find_cifar(const std::string& folder, const std::string& split);
 
+/// Throws DataError unless `bytes` are whole records, at least one, each with a label below
+/// `classes`; `path` is for the message.
+void check_cifar(const std::string& path, std::span<const std::uint8_t> bytes,
+                 const CifarLayout& layout, int classes);
+
 /// One mapped file of whole records, each with a label below `classes`.
 class CifarFile {
  public:
@@ -44,11 +49,15 @@ class CifarFile {
   std::span<const std::uint8_t> all() const { return file_.bytes(); }
   std::uint64_t count() const { return file_.bytes().size() / layout_->record(); }
   std::span<const std::uint8_t> pixels(std::uint64_t index) const;
-  std::uint8_t label(std::uint64_t index) const;
+  std::uint8_t label(std::uint64_t index) const { return labels_[index]; }
+  bool locate(std::uint64_t index, Location& location) const;
+  bool damaged() const { return file_.damaged(); }
+  void let_go() const { file_.let_go(); }
 
  private:
   MappedFile file_;
   const CifarLayout* layout_;
+  std::vector<std::uint8_t> labels_;  ///< known without touching the file
 };
 
 std::unique_ptr<Reader> open_cifar(const DataOptions& options);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -30,6 +31,55 @@ OpenFile open_regular(const char* path) {
                     "a data set is made of files; remove it or move it away");
   file.size = static_cast<std::uint64_t>(status.st_size);
   return file;
+}
+
+std::size_t read_at(int descriptor, std::uint8_t* out, std::size_t size, std::uint64_t offset,
+                    const char* path) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t count =
+        pread(descriptor, out + done, size - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0)
+      throw DataError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)),
+                      "check the disk");
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
+bool set_path(Location& location, std::string_view path) {
+  if (path.size() >= location.path.size()) return false;
+  *std::copy(path.begin(), path.end(), location.path.begin()) = '\0';
+  return true;
+}
+
+Sample read_located(const Location& location, int descriptor, Buffer& scratch) {
+  // One byte more shows where a whole file goes on.
+  const std::size_t wanted = location.size + (location.whole_file ? 1 : 0);
+  std::uint8_t* bytes = scratch.reserve(wanted);
+  const std::size_t count =
+      read_at(descriptor, bytes, wanted, location.offset, location.path.data());
+  if (count == location.size) return {{bytes, location.size}, location.label};
+  struct stat status {};
+  fstat(descriptor, &status);
+  throw DataError(
+      fmt::format("{}: changed while the set is in use: {} bytes, listed with {}{}",
+                  location.path.data(), status.st_size, location.whole_file ? "" : "at least ",
+                  location.offset + location.size),
+      "leave the set alone while it is used; start again to list it anew");
+}
+
+Sample read_located(const Location& location, Buffer& scratch) {
+  return read_located(location, open_regular(location.path.data()).descriptor.get(), scratch);
+}
+
+std::string printable(std::string_view name) {
+  std::string text(name);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
 }
 
 void require_folder(const std::string& path) {

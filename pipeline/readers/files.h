@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
+
+#include "pipeline/reader.h"
 
 namespace millrace {
 
@@ -32,6 +35,22 @@ struct OpenFile {
 /// Opens a regular file for reading. Throws DataError for anything else.
 OpenFile open_regular(const char* path);
 inline OpenFile open_regular(const std::string& path) { return open_regular(path.c_str()); }
+
+/// Reads `size` bytes from `offset` on; fewer only where the file ends. Throws DataError.
+std::size_t read_at(int descriptor, std::uint8_t* out, std::size_t size, std::uint64_t offset,
+                    const char* path);
+
+/// False if the path is too long to be opened.
+bool set_path(Location& location, std::string_view path);
+
+/// Opens the file and reads a sample from it. Throws DataError, also for a file that is not as long
+/// as it was.
+Sample read_located(const Location& location, Buffer& scratch);
+/// The same from a file that is open already.
+Sample read_located(const Location& location, int descriptor, Buffer& scratch);
+
+/// A name as it may stand in a message of one line: control characters become '?'.
+std::string printable(std::string_view name);
 
 /// Throws DataError unless `path` is a folder; the hint tells how to get a data set.
 void require_folder(const std::string& path);

@@ -16,29 +16,38 @@
 #include "pipeline/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/split.h"
 
 namespace millrace {
 namespace {
 
+constexpr int kMostDepth = 16;
 constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
 
 struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
 
-/// Calls visit(name, fd of the folder) for each entry that is not hidden.
+/// Calls visit(name, fd of the folder, d_type) for each entry that is not hidden.
 template <class Visit>
 void for_each_entry(const std::string& path, const Visit& visit) {
   const std::unique_ptr<DIR, CloseFolder> folder(opendir(path.c_str()));
   errno = folder ? 0 : errno;
   if (folder)
     while (const dirent* entry = readdir(folder.get())) {
-      if (entry->d_name[0] != '.') visit(entry->d_name, dirfd(folder.get()));
+      if (entry->d_name[0] != '.') visit(entry->d_name, dirfd(folder.get()), entry->d_type);
       errno = 0;
     }
   if (errno != 0)
     throw DataError(fmt::format("{}: cannot be listed: {}", path, std::strerror(errno)),
                     "check the folder's permissions and the disk");
+}
+
+/// `type` says so at once, unless it is a link or the file system doesn't tell.
+bool leads_to_folder(int folder, const char* name, unsigned char type) {
+  if (type != DT_UNKNOWN && type != DT_LNK) return type == DT_DIR;
+  struct stat status {};
+  return fstatat(folder, name, &status, 0) == 0 && S_ISDIR(status.st_mode);
 }
 
 struct TopLevel {
@@ -48,9 +57,8 @@ struct TopLevel {
 
 TopLevel look_into(const std::string& root) {
   TopLevel found;
-  for_each_entry(root, [&](const char* name, int folder) {
-    struct stat status {};
-    if (fstatat(folder, name, &status, 0) == 0 && S_ISDIR(status.st_mode))
+  for_each_entry(root, [&](const char* name, int folder, unsigned char type) {
+    if (leads_to_folder(folder, name, type))
       found.folders.emplace_back(name);
     else if (has_image_ending(name))
       found.has_images = true;
@@ -74,17 +82,16 @@ bool has_image_ending(std::string_view name) {
 
 std::string find_split(const std::string& folder, const std::string& split) {
   require_folder(folder);
-  std::vector<std::string> names{split};
-  if (split == "test") names.insert(names.end(), {"val", "valid"});
+  const std::vector<std::string> names = split_names(split);
   for (const std::string& name : names)
     if (is_folder(folder + "/" + name)) return folder + "/" + name;
 
   const bool has_splits = is_folder(folder + "/train") || is_folder(folder + "/test") ||
                           is_folder(folder + "/val") || is_folder(folder + "/valid");
   if (split == "train" && !has_splits) return folder;
-  throw DataError(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
-                              fmt::join(names, ", ")),
-                  "give the set a folder a split: train/CLASS/..., test/CLASS/...");
+  throw MissingSplit(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
+                                 fmt::join(names, ", ")),
+                     "give the set a folder a split: train/CLASS/..., test/CLASS/...");
 }
 
 FolderListing::FolderListing(std::string root, std::string lone_class) : root_(std::move(root)) {
@@ -94,40 +101,52 @@ FolderListing::FolderListing(std::string root, std::string lone_class) : root_(s
   if (lone_) classes_.push_back(std::move(lone_class));
   for (std::size_t label = 0; label < classes_.size(); ++label) {
     starts_.push_back(files_.size());
-    add_files(folder(label));
+    const auto first = std::ssize(files_);
+    add_files(folder(label), "", 0);
+    std::sort(files_.begin() + first, files_.end(), [this](const File& a, const File& b) {
+      return std::strcmp(arena_.data() + a.name, arena_.data() + b.name) < 0;
+    });
   }
   starts_.push_back(files_.size());
   arena_.shrink_to_fit();
   files_.shrink_to_fit();
 }
 
-void FolderListing::add_files(const std::string& folder) {
-  const auto first = std::ssize(files_);
-  for_each_entry(folder, [&](const char* name, int descriptor) {
-    if (!has_image_ending(name)) return;
+void FolderListing::add_files(const std::string& folder, const std::string& inner, int depth) {
+  if (depth > kMostDepth)
+    throw DataError(fmt::format("{}: folders nested more than {} deep", folder, kMostDepth),
+                    "a link may lead back to a folder above it: remove it");
+  std::vector<std::string> below;
+  for_each_entry(folder, [&](const char* name, int descriptor, unsigned char type) {
+    if (!has_image_ending(name)) {
+      if (!lone_ && leads_to_folder(descriptor, name, type)) below.emplace_back(name);
+      return;
+    }
     struct stat status {};
     if (fstatat(descriptor, name, &status, 0) != 0)
-      throw DataError(fmt::format("{}/{}: {}", folder, name, std::strerror(errno)),
+      throw DataError(fmt::format("{}/{}: {}", folder, printable(name), std::strerror(errno)),
                       "the file was removed, or a link points nowhere");
     if (!S_ISREG(status.st_mode))
       throw DataError(
-          fmt::format("{}/{}: named like an image but not a regular file", folder, name),
+          fmt::format("{}/{}: named like an image but not a regular file", folder, printable(name)),
           "remove it or move it away");
-    const std::size_t length = std::strlen(name) + 1;
-    if (static_cast<std::uint64_t>(status.st_size) > kMax32)
-      throw DataError(
-          fmt::format("{}/{}: {} bytes is too long for an image", folder, name, status.st_size),
-          "files of 4 GiB and more cannot be samples");
-    if (arena_.size() + length > kMax32)
-      throw DataError(fmt::format("{}: too many files: their names take over 4 GiB", root_),
-                      "split the set");
-    files_.push_back(
-        {static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(status.st_size)});
-    arena_.insert(arena_.end(), name, name + length);
+    add_file(folder, inner + name, static_cast<std::uint64_t>(status.st_size));
   });
-  std::sort(files_.begin() + first, files_.end(), [this](const File& a, const File& b) {
-    return std::strcmp(arena_.data() + a.name, arena_.data() + b.name) < 0;
-  });
+  for (const std::string& name : below)
+    add_files(folder + "/" + name, inner + name + "/", depth + 1);
+}
+
+void FolderListing::add_file(const std::string& folder, const std::string& name,
+                             std::uint64_t size) {
+  if (size >= kMax32)
+    throw DataError(
+        fmt::format("{}/{}: {} bytes is too long for an image", folder, printable(name), size),
+        "files of 4 GiB and more cannot be samples");
+  if (arena_.size() + name.size() >= kMax32)
+    throw DataError(fmt::format("{}: too many files: their names take over 4 GiB", root_),
+                    "split the set");
+  files_.push_back({static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(size)});
+  arena_.insert(arena_.end(), name.c_str(), name.c_str() + name.size() + 1);
 }
 
 std::size_t FolderListing::label(std::uint64_t index) const {
@@ -143,13 +162,20 @@ std::string FolderListing::path(std::uint64_t index) const {
   return folder(label(index)) + "/" + file(index);
 }
 
-bool FolderListing::path(std::uint64_t index, char* out, std::size_t size) const {
-  const std::string_view between = lone_ ? std::string_view() : classes_[label(index)];
-  const auto end =
-      fmt::format_to_n(out, size, "{}/{}{}{}", root_, between, lone_ ? "" : "/", file(index));
-  if (end.size >= size) return false;
-  *end.out = '\0';
+bool FolderListing::path_below(std::uint64_t index, std::size_t label, std::span<char> out) const {
+  const std::string_view name = file(index);
+  const std::string_view above = lone_ ? std::string_view() : classes_[label];
+  if (above.size() + name.size() + 2 > out.size()) return false;
+  char* end = std::copy(above.begin(), above.end(), out.data());
+  if (!lone_) *end++ = '/';
+  *std::copy(name.begin(), name.end(), end) = '\0';
   return true;
+}
+
+std::uint64_t FolderListing::total_bytes() const {
+  std::uint64_t total = 0;
+  for (const File& one : files_) total += one.bytes;
+  return total;
 }
 
 std::uint64_t FolderListing::fingerprint() const {

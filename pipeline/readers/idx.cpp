@@ -105,13 +105,28 @@ class IdxReader final : public Reader {
     fingerprint.add(labels_.all());
     info_.fingerprint = fingerprint.value();
     image_bytes_ = images_.items().size() / images_.count();
+    info_.bytes = images_.items().size();
+    info_.in_place = true;
+    if (options.cache == Cache::cold) images_.let_go();
   }
 
-  Sample read(std::uint64_t index, Buffer&) const override {
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
+    if (images_.damaged()) {
+      Location location;
+      locate(index, location);
+      return read_located(location, scratch);
+    }
     return {images_.items().subspan(index * image_bytes_, image_bytes_), labels_.items()[index]};
   }
   std::string name(std::uint64_t index) const override {
     return fmt::format("{} image {}", images_.path(), index);
+  }
+  bool locate(std::uint64_t index, Location& location) const override {
+    location.offset = images_.header() + index * image_bytes_;
+    location.size = image_bytes_;
+    location.whole_file = false;
+    location.label = labels_.items()[index];
+    return images_.plain() && set_path(location, images_.path());
   }
 
  private:
@@ -122,21 +137,22 @@ class IdxReader final : public Reader {
 
 }  // namespace
 
-IdxFile::IdxFile(const std::string& path, Kind kind) : file_(load(path, kind)), kind_(kind) {
-  const Header header = parse_header(path, kind, file_.bytes());
-  const std::size_t found = file_.bytes().size();
+IdxLayout check_idx(const std::string& path, bool images, std::span<const std::uint8_t> bytes) {
+  const IdxFile::Kind kind = images ? IdxFile::Kind::images : IdxFile::Kind::labels;
+  const Header header = parse_header(path, kind, bytes);
+  const std::size_t found = bytes.size();
   if (found != header.length)
     throw DataError(fmt::format("{}: {}: {} bytes where its header ({} of {}x{}) makes {}", path,
                                 found < header.length ? "truncated" : "longer than announced",
                                 found, header.count, header.width, header.height, header.length),
                     "fetch the file again");
-  count_ = header.count;
-  size_ = {static_cast<int>(header.width), static_cast<int>(header.height)};
+  return {header.count,
+          {static_cast<int>(header.width), static_cast<int>(header.height)},
+          header_size(kind)};
 }
 
-std::span<const std::uint8_t> IdxFile::items() const {
-  return file_.bytes().subspan(header_size(kind_));
-}
+IdxFile::IdxFile(const std::string& path, Kind kind)
+    : file_(load(path, kind)), layout_(check_idx(path, kind == Kind::images, file_.bytes())) {}
 
 int check_idx_labels(const IdxFile& labels, int classes) {
   const std::span<const std::uint8_t> values = labels.items();

@@ -21,6 +21,17 @@ struct IdxPaths {
 /// Looks in `folder`, and in the folders that torchvision makes below it.
 IdxPaths find_idx(const std::string& folder, const std::string& split);
 
+/// What a checked header says.
+struct IdxLayout {
+  std::uint64_t count = 0;
+  Size size{1, 1};         ///< of every image
+  std::size_t header = 0;  ///< its length in bytes
+};
+
+/// Checks a whole file of images (or of labels) in memory: its header, and that it has the length
+/// that follows from it. Throws DataError naming `path`.
+IdxLayout check_idx(const std::string& path, bool images, std::span<const std::uint8_t> bytes);
+
 /// One checked IDX file of unsigned bytes: its header says the shape, the file has that length.
 class IdxFile {
  public:
@@ -29,17 +40,21 @@ class IdxFile {
   IdxFile(const std::string& path, Kind kind);
 
   const std::string& path() const { return file_.path(); }
-  std::uint64_t count() const { return count_; }
-  Size size() const { return size_; }  ///< of every image
+  std::uint64_t count() const { return layout_.count; }
+  Size size() const { return layout_.size; }  ///< of every image
   std::span<const std::uint8_t> all() const { return file_.bytes(); }
   /// Item after item, without the header.
-  std::span<const std::uint8_t> items() const;
+  std::span<const std::uint8_t> items() const { return all().subspan(layout_.header); }
+  /// Where items begin in the file.
+  std::size_t header() const { return layout_.header; }
+  /// The file holds its items as they are (it is not gzip).
+  bool plain() const { return !path().ends_with(".gz"); }
+  bool damaged() const { return file_.damaged(); }
+  void let_go() const { file_.let_go(); }
 
  private:
   MappedFile file_;
-  Kind kind_;
-  std::uint64_t count_ = 0;
-  Size size_{1, 1};
+  IdxLayout layout_;
 };
 
 /// Throws DataError for the first label that is not below `classes` (0: none is); returns the

@@ -101,17 +101,20 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       memory_(std::exchange(other.memory_, nullptr)),
       size_(std::exchange(other.size_, 0)),
-      reserved_(std::exchange(other.reserved_, 0)) {}
+      reserved_(std::exchange(other.reserved_, 0)),
+      guard_(std::exchange(other.guard_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(memory_, other.memory_);
   std::swap(size_, other.size_);
   std::swap(reserved_, other.reserved_);
+  std::swap(guard_, other.guard_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (guard_ != nullptr) unguard(guard_);
   if (memory_ != nullptr) munmap(memory_, reserved_);
 }
 
@@ -124,7 +127,13 @@ MappedFile MappedFile::map(const std::string& path) {
                             file.descriptor.get(), 0) == MAP_FAILED)
     throw DataError(fmt::format("{}: cannot be mapped: {}", path, std::strerror(errno)),
                     "copy the data set to a local disk");
+  mapped.guard_ = guard(mapped.memory_, whole_pages(file.size));
   return mapped;
+}
+
+void MappedFile::let_go() const {
+  // Only of a file: pages of its own would lose what was inflated into them.
+  if (guard_ != nullptr) madvise(memory_, whole_pages(size_), MADV_DONTNEED);
 }
 
 MappedFile MappedFile::inflate(const std::string& path, const Announced& announced) {

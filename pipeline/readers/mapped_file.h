@@ -1,5 +1,6 @@
 // A whole file in memory, so that samples can be handed out as pointers: mapped where it is plain,
-// inflated once where it is gzip. Both leave kTailSlack readable bytes behind the end.
+// inflated once where it is gzip. Both leave kTailSlack readable bytes behind the end. A file that
+// is cut short while it is mapped does not end the process: see mapped_guard.h.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,8 @@
 #include <functional>
 #include <span>
 #include <string>
+
+#include "pipeline/readers/mapped_guard.h"
 
 namespace millrace {
 
@@ -31,6 +34,11 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const std::uint8_t> bytes() const { return {memory_, size_}; }
+  /// True once a part of it was found to be gone: bytes() may hold zeros instead.
+  bool damaged() const { return guard_ != nullptr && is_damaged(guard_); }
+  /// Lets go of the pages that were touched, so that the page cache may drop them; they come back
+  /// when they are touched again.
+  void let_go() const;
 
  private:
   /// Zeroed memory for `size` bytes and the slack.
@@ -40,6 +48,7 @@ class MappedFile {
   std::uint8_t* memory_ = nullptr;
   std::size_t size_ = 0;
   std::size_t reserved_ = 0;
+  GuardedRange* guard_ = nullptr;  ///< of a mapped file
 };
 
 }  // namespace millrace

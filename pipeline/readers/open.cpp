@@ -7,9 +7,14 @@
 #include "pipeline/error.h"
 #include "pipeline/reader.h"
 #include "pipeline/readers/cifar.h"
+#include "pipeline/readers/cold_reader.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
+#include "pipeline/readers/manifest.h"
 #include "pipeline/readers/plugin_reader.h"
+#include "pipeline/readers/ram_reader.h"
+#include "pipeline/readers/synthetic.h"
+#include "pipeline/readers/tar.h"
 #include "pipeline/suggest.h"
 #include "pipeline/units/registry.h"
 
@@ -22,10 +27,24 @@ struct Entry {
   const char* help;
 };
 
-constexpr std::array<Entry, 3> kReaders{
+constexpr std::array<Entry, 6> kReaders{
     {{"idx", open_idx, "IDX files, as MNIST comes in; .gz too"},
      {"cifar", open_cifar, "CIFAR-10's and CIFAR-100's binary files"},
-     {"folder", open_folder, "image files, a folder a class"}}};
+     {"folder", open_folder, "image files, a folder a class"},
+     {"tar", open_tar, "images in tar files, WebDataset's layout or a folder's; shards"},
+     {"manifest", open_manifest, "image files that a CSV or JSONL file lists with their labels"},
+     {"synthetic", open_synthetic, "images that are made up, for trying a pipeline"}}};
+
+std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions& options) {
+  switch (options.cache) {
+    case Cache::ram:
+      return keep_in_ram(std::move(reader));
+    case Cache::cold:
+      return read_cold(std::move(reader), options.warn);
+    default:
+      return reader;
+  }
+}
 
 }  // namespace
 
@@ -38,11 +57,11 @@ std::vector<ReaderDeclaration> built_in_readers() {
 std::unique_ptr<Reader> open_reader(const DataOptions& options) {
   std::vector<std::string_view> names;
   for (const Entry& entry : kReaders) {
-    if (entry.name == options.reader) return entry.open(options);
+    if (entry.name == options.reader) return cached(entry.open(options), options);
     names.push_back(entry.name);
   }
   for (const millrace_unit* unit : plugin_readers()) {
-    if (unit->name == options.reader) return open_plugin_reader(*unit, options);
+    if (unit->name == options.reader) return cached(open_plugin_reader(*unit, options), options);
     names.emplace_back(unit->name);
   }
   throw UsageError(fmt::format("data.reader: no reader '{}'; there are {}", options.reader,

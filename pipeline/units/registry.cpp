@@ -102,12 +102,15 @@ Registry& registry() {
 
 std::span<const PluginEntry> plugins() { return registry().plugins_; }
 
-void add_plugin(const std::string& file) {
+PluginEntry add_plugin(const std::string& file) {
   std::error_code none;
   for (const PluginEntry& known : plugins())
-    if (!known.file.empty() && fs::equivalent(known.file, file, none)) return;
+    if (!known.file.empty() && fs::equivalent(known.file, file, none)) return known;
   // With a slash in it the loader takes it for a path, not for a library that it has to find.
-  registry().add({&load_plugin(fs::path(file).has_parent_path() ? file : "./" + file), file});
+  const PluginEntry entry{&load_plugin(fs::path(file).has_parent_path() ? file : "./" + file),
+                          file};
+  registry().add(entry);
+  return entry;
 }
 
 void load_plugins(const std::string& paths, const std::string& from) {

@@ -20,9 +20,9 @@ struct PluginEntry {
 /// Built in ones first, then in the order of loading.
 std::span<const PluginEntry> plugins();
 
-/// Loads a shared object and adds its units; does nothing where that file is loaded. Throws
-/// DataError for a defective plugin, and for one whose id or units are there already.
-void add_plugin(const std::string& file);
+/// Loads a shared object and adds its units, unless that file is loaded already. Throws DataError
+/// for a defective plugin, and for one whose id or units are there already.
+PluginEntry add_plugin(const std::string& file);
 
 /// All plugins of `paths`: folders (every *.so in them) or files, ':' between them. `from` names
 /// the key or variable that they stand in. Throws DataError for one that is missing or defective.

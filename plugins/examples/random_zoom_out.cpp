@@ -19,7 +19,6 @@ struct RandomZoomOut {
     call.report("factor", factor);
     warp.set_map(factor, 0, -left, 0, factor, -top);
     warp.set_interpolation(millrace::Interpolation::bilinear);
-    warp.antialias = 1;
     std::memcpy(warp.fill, fill, sizeof fill);
     return warp;
   }

@@ -32,5 +32,12 @@ TEST(RoundHalfEven, HalvesGoToTheEvenNeighbour) {
   EXPECT_EQ(round_half_even(2.4999), 2.0);
 }
 
+TEST(FloorToWhole, IsFloor) {
+  for (double value = -3; value <= 3; value += 0.125)
+    EXPECT_EQ(static_cast<double>(floor_to_whole(value)), std::floor(value));
+  EXPECT_EQ(floor_to_whole(-0x1p60 - 1), -(1LL << 60));
+  EXPECT_EQ(floor_to_whole(-1e-300), -1);
+}
+
 }  // namespace
 }  // namespace millrace

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "pipeline/error.h"
 #include "tests/augment/random_pass.h"
@@ -61,7 +61,7 @@ TEST_P(SimdLevels, GiveTheSameBytes) {
                             {DType::f32, Layout::chw, true},   {DType::f32, Layout::hwc, true},
                             {DType::f16, Layout::chw, false},  {DType::f16, Layout::hwc, true},
                             {DType::bf16, Layout::hwc, false}, {DType::bf16, Layout::chw, true}};
-  for (std::uint64_t number = 0; number < 1500; ++number) {
+  for (std::uint64_t number = 0; number < 4000; ++number) {
     const RandomPass random = random_pass(number, GetParam());
     for (const std::size_t i : {number % 2, 2 + number % 10}) {
       const Output& output = outputs[i];
@@ -107,6 +107,28 @@ INSTANTIATE_TEST_SUITE_P(Filters, SimdLevels,
 TEST(Simd, AnUnsupportedLevelIsRefused) {
   if (simd_supported() == Simd::avx512) GTEST_SKIP() << "this processor can do all levels";
   EXPECT_THROW(set_simd_level(Simd::avx512), UsageError);
+}
+
+/// Leaves the process: 0 where the level is the one named, 2 where it is refused.
+[[noreturn]] void leave_with_level(const char* variable, std::string_view name) {
+  setenv("MILLRACE_SIMD", variable, 1);
+  try {
+    std::_Exit(name_of(simd_level()) == name ? 0 : 1);
+  } catch (const UsageError& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(2);
+  }
+}
+
+TEST(SimdDeathTest, TheEnvironmentDecides) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process: the level is read once
+  EXPECT_EXIT(leave_with_level("scalar", "scalar"), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(leave_with_level("", name_of(simd_supported())), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(leave_with_level("mmx", ""), testing::ExitedWithCode(2),
+              "MILLRACE_SIMD=mmx: this processor can do scalar");
+  if (simd_supported() >= Simd::avx2) {
+    EXPECT_EXIT(leave_with_level("avx2", "avx2"), testing::ExitedWithCode(0), "");
+  }
 }
 
 }  // namespace

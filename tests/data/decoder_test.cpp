@@ -1,22 +1,20 @@
 // Decoders: pixels, limits, and damage that must be an error and never grey.
+#include "pipeline/decoder.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <new>
+#include <nlohmann/json.hpp>
 
-// clang-format off: jpeglib.h uses FILE and size_t without including them, so it comes later.
-#include <jpeglib.h>
-// clang-format on
-
-#include "pipeline/decoder.h"
 #include "pipeline/reader.h"
-#include "tests/data/support.h"
+#include "tests/data/jpeg_forms.h"
 #include "tools/data/jpeg_writer.h"
 
-// Counts what our own code allocates; libjpeg's malloc is not ours and not counted. A sanitizer has
-// an operator new of its own.
+// Counts what our own code allocates, by operator new and (Buffer) by aligned_alloc; libjpeg's
+// malloc is not ours and not counted. A sanitizer has functions of its own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MILLRACE_COUNTS_ALLOCATIONS 1
 namespace {
@@ -30,6 +28,11 @@ std::atomic<std::uint64_t> allocations{0};
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  ++allocations;
+  void* memory = nullptr;
+  return posix_memalign(&memory, alignment, size) == 0 ? memory : nullptr;
+}
 #endif
 
 namespace millrace {
@@ -41,60 +44,10 @@ using test::expect_data_error;
 
 constexpr std::uint64_t kNoLimit = 1'000'000'000;
 
-/// A smooth colour ramp: JPEG keeps it to within a few levels.
-Bytes ramp(Size size) {
-  Bytes pixels;
-  for (int y = 0; y < size.height; ++y)
-    for (int x = 0; x < size.width; ++x)
-      for (const int value : {x * 200 / size.width, y * 200 / size.height, 90})
-        pixels.push_back(static_cast<std::uint8_t>(value));
-  return pixels;
-}
+using test::JpegForm;
+using test::ramp;
 
-struct JpegForm {
-  J_COLOR_SPACE stored = JCS_YCbCr;
-  bool progressive = false;
-  int restart = 0;  ///< rows of blocks between restart markers
-};
-
-/// Through libjpeg by hand, for what jpeg_writer.h does not write. Gray takes the first channel.
-Bytes jpeg(Size size, JpegForm form) {
-  const Bytes rgb = ramp(size);
-  jpeg_compress_struct codec{};
-  jpeg_error_mgr errors{};
-  codec.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&codec);
-  unsigned char* out = nullptr;
-  unsigned long out_size = 0;
-  jpeg_mem_dest(&codec, &out, &out_size);
-  codec.image_width = static_cast<JDIMENSION>(size.width);
-  codec.image_height = static_cast<JDIMENSION>(size.height);
-  const bool gray = form.stored == JCS_GRAYSCALE, cmyk = form.stored == JCS_CMYK;
-  codec.input_components = gray ? 1 : cmyk ? 4 : 3;
-  codec.in_color_space = gray ? JCS_GRAYSCALE : cmyk ? JCS_CMYK : JCS_RGB;
-  jpeg_set_defaults(&codec);
-  jpeg_set_colorspace(&codec, form.stored);
-  jpeg_set_quality(&codec, 95, TRUE);
-  codec.restart_in_rows = form.restart;
-  if (form.progressive) jpeg_simple_progression(&codec);
-  jpeg_start_compress(&codec, TRUE);
-  const auto width = static_cast<std::size_t>(size.width);
-  const auto channels = static_cast<std::size_t>(codec.input_components);
-  Bytes row(width * channels);
-  while (codec.next_scanline < codec.image_height) {
-    for (std::size_t x = 0; x < width; ++x)
-      for (std::size_t c = 0; c < channels; ++c)
-        row[x * channels + c] =
-            rgb[(codec.next_scanline * width + x) * 3 + std::min(c, std::size_t{2})];
-    JSAMPROW rows = row.data();
-    jpeg_write_scanlines(&codec, &rows, 1);
-  }
-  jpeg_finish_compress(&codec);
-  Bytes bytes(out, out + out_size);
-  jpeg_destroy_compress(&codec);
-  std::free(out);
-  return bytes;
-}
+Bytes jpeg(Size size, const JpegForm& form) { return test::jpeg(size, form, ramp(size)); }
 
 Bytes decoded(const Bytes& file, int channels, std::uint64_t max_pixels = kNoLimit) {
   DecodeScratch scratch;
@@ -135,7 +88,7 @@ TEST(Jpeg, GrayAndColourBecomeEachOther) {
 }
 
 TEST(Jpeg, EveryCutFails) {
-  for (const JpegForm form :
+  for (const JpegForm& form :
        {JpegForm{}, JpegForm{JCS_YCbCr, true, 0}, JpegForm{JCS_YCbCr, false, 1}}) {
     const Bytes file = jpeg(kSize, form);
     ASSERT_EQ(decoded(file, 3).size(), 53u * 37 * 3);
@@ -158,10 +111,39 @@ TEST(Jpeg, PaddingBeforeTheEndMarkerIsHarmless) {
   expect_near(decoded(file, 3), ramp(kSize), 12);
 }
 
-TEST(Jpeg, CmykIsRefused) {
-  expect_data_error({"jpeg: CMYK images are not supported"}, [] {
-    decoded(jpeg(kSize, {JCS_CMYK, false, 0}), 3);
-  });
+const nlohmann::json& golden() {
+  static const nlohmann::json all =
+      nlohmann::json::parse(std::ifstream(MILLRACE_GOLDEN "/decode.json"));
+  return all;
+}
+
+Bytes from_hex(const nlohmann::json& text) {
+  const auto digits = text.get<std::string>();
+  Bytes bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2)
+    bytes.push_back(static_cast<std::uint8_t>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
+TEST(Jpeg, CmykIsPillows) {
+  for (const auto& item : golden()["cmyk"]) {
+    EXPECT_EQ(decoded(from_hex(item["file"]), 3), from_hex(item["rgb"])) << item["name"];
+    EXPECT_EQ(decoded(from_hex(item["file"]), 1), from_hex(item["gray"])) << item["name"];
+  }
+}
+
+TEST(Jpeg, OrientationIsPillows) {
+  for (const auto& item : golden()["orientation"]) {
+    DecodeScratch scratch;
+    const Bytes file = from_hex(item["file"]), expected = from_hex(item["rgb"]);
+    const ImageView image = scratch.decode(file, 3, kNoLimit);
+    ASSERT_EQ(image.size(), (Size{item["width"].get<int>(), item["height"].get<int>()}));
+    Bytes found;
+    for (int y = 0; y < image.height; ++y)
+      for (int x = 0; x < image.width; ++x)
+        for (int c = 0; c < 3; ++c) found.push_back(*image.at(x, y, c));
+    expect_near(found, expected, 0);
+  }
 }
 
 TEST(Jpeg, ScratchGoesOnAfterAnError) {
@@ -178,6 +160,9 @@ TEST(Decode, MaxPixelsIsCheckedBeforeAnythingIsAllocated) {
   for (std::size_t at = 2; at + 9 < file.size(); ++at)
     if (file[at] == 0xff && file[at + 1] == 0xc0)  // the frame header: claim 60000x60000
       file[at + 5] = file[at + 7] = 0xea, file[at + 6] = file[at + 8] = 0x60;
+  expect_data_error({"jpeg: 60000x60000 pixels in 1103 bytes: it was cut short"},
+                    [&] { decoded(file, 3, kNoLimit); });
+  file.resize(12'000'000);
   expect_data_error({"jpeg: 60000x60000 is 3600000000 pixels", "data.max_pixels=178956970"},
                     [&] { decoded(file, 3, 178'956'970); });
   expect_data_error({"data.max_pixels=1960"}, [] { decoded(jpeg(kSize, {}), 3, 53 * 37 - 1); });
@@ -187,18 +172,26 @@ TEST(Decode, MaxPixelsIsCheckedBeforeAnythingIsAllocated) {
 #if defined(MILLRACE_COUNTS_ALLOCATIONS)
 TEST(Decode, SteadyStateAllocatesNothingOfOurs) {
   const test::TempFolder folder;
-  for (const char* name : {"a/1.jpg", "a/2.jpg", "b/3.jpg"})
-    folder.write(name, encode_jpeg(ramp(kSize), kSize, 95));
+  const JpegForm forms[] = {{}, {JCS_YCbCr, true}, {JCS_CMYK}, {.app1 = test::exif(6)}};
+  for (std::size_t i = 0; i < std::size(forms); ++i)
+    folder.write("a/" + std::to_string(i) + ".jpg", jpeg(kSize, forms[i]));
   const auto reader = open_reader({"folder", folder.path(), "train", 0});
   Buffer bytes;
   DecodeScratch scratch;
   const auto all = [&] {
-    for (std::uint64_t i = 0; i < 3; ++i) scratch.decode(reader->read(i, bytes).bytes, 3, kNoLimit);
+    for (std::uint64_t i = 0; i < std::size(forms); ++i) {
+      scratch.decode(reader->read(i, bytes).bytes, 3, kNoLimit);
+      scratch.open(reader->read(i, bytes).bytes, kNoLimit);
+      scratch.decode(3, {9, 3, 20, 30});
+      scratch.decode(1, {3, 4, 5, 6}, 2);
+    }
   };
+  const std::uint64_t none = allocations;
   all();
-  const std::uint64_t before = allocations;
+  const std::uint64_t first = allocations;
+  EXPECT_GT(first, none);
   all();
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(allocations, first);
 }
 #endif
 

@@ -4,8 +4,11 @@
 
 #include "pipeline/decoder.h"
 #include "pipeline/reader.h"
+#include "pipeline/readers/manifest_rows.h"
+#include "pipeline/readers/tar_index.h"
 #include "pipeline/rng.h"
 #include "tests/data/support.h"
+#include "tests/data/tar_builder.h"
 #include "tools/data/jpeg_writer.h"
 
 namespace millrace {
@@ -78,6 +81,45 @@ TEST(Mutation, Idx) {
 TEST(Mutation, IdxGzip) {
   const Outcome outcome = mutate_idx(".gz", gzip(idx_images(5)), gzip(idx_labels({0, 1, 2, 3, 4})));
   EXPECT_GT(outcome.refused, 1000);
+}
+
+TEST(Mutation, Tar) {
+  test::TarBuilder tar;
+  tar.long_name(std::string(110, 'n') + ".jpg").add("x", Bytes(700, 1));
+  tar.long_name(std::string(110, 'n') + ".cls").add("x", "1");
+  tar.pax("path", "p.jpg").add("x", Bytes(3)).add("p.json", R"({"label": 3})");
+  tar.add("q.png", Bytes(5)).add("q.cls", "2").add("q.txt", "text");
+  const Bytes whole = tar.end();
+  Outcome outcome;
+  for (std::uint64_t round = 0; round < 6000; ++round) {
+    Draw draw(stream({7, 0, round}, op_id("mutate_tar")));
+    const Bytes bytes = mutated(whole, draw);
+    attempt(outcome, [&] {
+      const TarIndex index = index_tar("x.tar", bytes);
+      for (const TarIndex::Entry& entry : index.samples) {
+        ASSERT_LE(entry.data + entry.size, bytes.size());
+        tar_name("x.tar", bytes, entry);
+      }
+    });
+  }
+  EXPECT_GT(outcome.delivered, 100);
+  EXPECT_GT(outcome.refused, 1000);
+}
+
+TEST(Mutation, Manifest) {
+  const Bytes csv =
+      test::bytes_from("path,label,split\na.jpg,1,train\n\"b,c.jpg\",2,\nd.jpg,cat,test\n");
+  const Bytes json = test::bytes_from(
+      "{\"path\": \"a.jpg\", \"label\": 1}\n{\"path\": \"b\", \"label\": \"x\"}\n");
+  Outcome outcome;
+  for (std::uint64_t round = 0; round < 6000; ++round) {
+    Draw draw(stream({7, 0, round}, op_id("mutate_manifest")));
+    const Bytes bytes = mutated(round % 2 == 0 ? csv : json, draw);
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    attempt(outcome, [&] { round % 2 == 0 ? parse_csv("m", text) : parse_jsonl("m", text); });
+  }
+  EXPECT_GT(outcome.delivered, 500);
+  EXPECT_GT(outcome.refused, 500);
 }
 
 Outcome mutate_image(const Bytes& file, std::uint64_t rounds) {

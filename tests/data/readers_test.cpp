@@ -22,7 +22,9 @@ TEST(OpenReader, RefusesUnknownReaderWithTheNearestName) {
     open_reader({"foldr", "x", "train", 0});
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "data.reader: no reader 'foldr'; there are idx, cifar, folder");
+    EXPECT_STREQ(
+        error.what(),
+        "data.reader: no reader 'foldr'; there are idx, cifar, folder, tar, manifest, synthetic");
     EXPECT_EQ(error.hint(), "did you mean folder?");
   }
 }
@@ -131,6 +133,22 @@ TEST(Folder, SortsBytewiseAndPassesOverTheRest) {
   EXPECT_EQ(reader->read(2, scratch).label, 1);
   EXPECT_EQ(reader->read(1, scratch).label, 0);
   EXPECT_TRUE(reader->info().encoded);
+}
+
+TEST(Folder, TakesFoldersBelowAClass) {
+  const TempFolder folder;
+  for (const char* name : {"a/2.png", "a/10/1.png", "a/10/sub/3.png", "a/.hidden/4.png", "b/1.png"})
+    folder.write(name, {1});
+  const auto reader = open(folder, "folder");
+  EXPECT_EQ(reader->info().classes, (std::vector<std::string>{"a", "b"}));
+  std::vector<std::string> names;
+  for (std::uint64_t i = 0; i < reader->info().count; ++i)
+    names.push_back(reader->name(i).substr(folder.path().size()));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"/a/10/1.png", "/a/10/sub/3.png", "/a/2.png", "/b/1.png"}));
+  EXPECT_EQ(bytes_of(*reader, 1), Bytes{1});
+  fs::create_directory_symlink("..", folder.path("a/10/back"));
+  expect_data_error({"nested more than 16 deep"}, [&] { open(folder, "folder"); });
 }
 
 TEST(Folder, FindsItsSplit) {

@@ -266,7 +266,9 @@ TEST(Loader, ABatchOutlivesItsLoader) {
 TEST(Loader, LeavingInTheMiddleEndsTheWorkers) {
   const auto reader = std::make_shared<Numbered>(10000);
   for (int round = 0; round < 30; ++round) {
-    Loader loader(reader, plan_of(*reader, true), options_of(round % 3, 16));
+    LoaderOptions options = options_of(round % 3, 16);
+    options.io_threads = round % 4;
+    Loader loader(reader, plan_of(*reader, true), options);
     for (int i = 0; i < round % 7; ++i) ASSERT_TRUE(loader.next());
   }
 }
@@ -286,11 +288,16 @@ class Stuck final : public Numbered {
   mutable std::atomic<bool> free_{false};
 };
 
-TEST(Loader, ABlockedReadIsLeftBehind) {
+class BlockedRead : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Loader, BlockedRead, testing::Values(0, 3),
+                         testing::PrintToStringParamName());
+
+TEST_P(BlockedRead, IsLeftBehind) {
   const auto reader = std::make_shared<Stuck>(64);
   const auto begin = std::chrono::steady_clock::now();
   {
     LoaderOptions options = options_of(2);
+    options.io_threads = GetParam();
     options.shuffle = {Shuffle::Kind::none, 0};
     Loader loader(reader, plan_of(*reader), options);
     EXPECT_TRUE(loader.next());

@@ -13,7 +13,8 @@
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/folder_listing.h"
 #include "pipeline/readers/idx.h"
-#include "pipeline/readers/mapped_file.h"
+#include "pipeline/readers/split.h"
+#include "tools/data/detect.h"
 
 namespace millrace {
 namespace {
@@ -90,13 +91,17 @@ struct Decoded {
   }
 };
 
-void decode_all(const VerifyOptions& options, const FolderListing& files, Decoded& found) {
-  parallel_for(files.count(), 16, options.threads, options.progress,
+/// `bytes_of(index, scratch)` gives an image's bytes, or throws DataError.
+template <class BytesOf>
+void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf& bytes_of,
+                Decoded& found) {
+  parallel_for(count, 16, options.threads, options.progress,
                [&](std::uint64_t begin, std::uint64_t end) {
-                 DecodeScratch scratch;
+                 DecodeScratch decode;
+                 Buffer scratch;
                  for (std::uint64_t index = begin; index < end; ++index) try {
-                     const MappedFile file = MappedFile::map(files.path(index));
-                     found.add(scratch.decode(file.bytes(), 3, options.max_pixels).size());
+                     const auto bytes = bytes_of(index, scratch);
+                     found.add(decode.decode(bytes, 3, options.max_pixels).size());
                    } catch (const DataError& error) {
                      found.add(index, error.what());
                    }
@@ -118,7 +123,16 @@ void verify_split_folder(const VerifyOptions& options, const char* split, const 
       report.problems.push_back({files.folder(label), "the class folder holds no image"});
   }
   Decoded found;
-  decode_all(options, files, found);
+  decode_all(
+      options, files.count(),
+      [&](std::uint64_t index, Buffer& scratch) {
+        Location location;
+        location.size = files.bytes(index);
+        location.whole_file = true;
+        set_path(location, files.path(index));
+        return read_located(location, scratch).bytes;
+      },
+      found);
   result.smallest = found.smallest;
   result.largest = found.largest;
   for (const auto& [index, reason] : found.failures)
@@ -147,21 +161,53 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
                      report.splits[0].classes.size(), report.splits[1].classes.size())});
 }
 
-std::string kind_of(const std::string& path) {
-  for (const char* split : kSplits) {
-    const IdxPaths idx = find_idx(path, split);
-    if (!idx.images.empty() || !idx.labels.empty()) return "idx";
-    if (find_cifar(path, split).layout != nullptr) return "cifar";
+/// Any set of encoded images: opened, which checks its structure, then decoded.
+void verify_encoded(const VerifyOptions& options, const char* split, VerifyReport& report,
+                    std::string& missing) {
+  try {
+    DataOptions data;
+    data.reader = report.kind;
+    data.path = options.path;
+    data.split = split;
+    data.classes = options.classes;
+    const auto reader = open_reader(data);
+    const DatasetInfo& info = reader->info();
+    VerifySplit result{split, info.count, info.classes, {}, {}, {}, info.fingerprint};
+    result.class_counts.resize(info.classes.size());
+    for (std::uint64_t index = 0; index < info.count; ++index)
+      if (Location location; reader->locate(index, location))
+        ++result.class_counts[static_cast<std::size_t>(location.label)];
+    Decoded found;
+    decode_all(
+        options, info.count,
+        [&](std::uint64_t index, Buffer& bytes) { return reader->read(index, bytes).bytes; },
+        found);
+    result.smallest = found.smallest;
+    result.largest = found.largest;
+    for (const auto& [index, reason] : found.failures)
+      report.problems.push_back({reader->name(index), reason});
+    report.splits.push_back(std::move(result));
+  } catch (const MissingSplit& error) {
+    missing = error.what();  // a set may have one split only
+  } catch (const DataError& error) {
+    // What belongs to no split is found in both.
+    if (report.problems.empty() || report.problems.back().what != error.what())
+      report.problems.push_back({{}, error.what()});
   }
-  return "folder";
 }
 
 }  // namespace
 
 VerifyReport verify_data(const VerifyOptions& options) {
-  require_folder(options.path);
   VerifyReport report;
-  report.kind = kind_of(options.path);
+  report.kind = detect_reader(options.path);
+  if (report.kind == "tar" || report.kind == "manifest") {
+    std::string missing;
+    for (const char* split : kSplits) verify_encoded(options, split, report, missing);
+    if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
+    return report;
+  }
+  require_folder(options.path);
   if (report.kind == "folder") {
     verify_folder(options, report);
     return report;

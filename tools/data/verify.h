@@ -34,12 +34,13 @@ struct VerifySplit {
 };
 
 struct VerifyReport {
-  std::string kind;  ///< "idx", "cifar", "folder"
+  std::string kind;  ///< "idx", "cifar", "folder", "tar", "manifest"
   std::vector<VerifySplit> splits;
   std::vector<VerifyProblem> problems;  ///< all of them; empty: the set is sound
 };
 
-/// Goes on after a problem. Throws DataError only when `path` is no folder.
+/// Goes on after a problem; an archive or a manifest is given up at its first one. Throws DataError
+/// only when there is nothing at `path`.
 VerifyReport verify_data(const VerifyOptions& options);
 
 }  // namespace millrace

@@ -44,9 +44,9 @@ class Channel {
   int descriptor_;
 };
 
-std::vector<Step> steps_of(const CheckOptions& options, const Channel& channel) {
+std::vector<Step> steps_of(const millrace_plugin_table& table, const CheckOptions& options,
+                           const Channel& channel) {
   std::vector<Step> steps;
-  const millrace_plugin_table& table = *plugins().back().table;
   const auto cost = [&channel](const CheckCost& c) {
     channel.say("cost", {c.unit, c.of, fmt::format("{}", c.ns)});
   };
@@ -74,17 +74,15 @@ void probe(const CheckOptions& options, std::size_t first, const Channel& channe
     }
     return false;
   };
+  const millrace_plugin_table* table = nullptr;
   const bool loaded = attempt("", "load", [&] {
-    const std::size_t before = plugins().size();
-    add_plugin(options.file);
-    if (plugins().size() == before) throw Defect("it is loaded already");
-    const millrace_plugin_table& table = *plugins().back().table;
-    return fmt::format("{} {} ({}), plugin interface {}.{}, {} unit{}", table.id, table.version,
-                       table.licence, table.abi_major, table.abi_minor, table.unit_count,
-                       table.unit_count == 1 ? "" : "s");
+    table = add_plugin(options.file).table;
+    return fmt::format("{} {} ({}), plugin interface {}.{}, {} unit{}", table->id, table->version,
+                       table->licence, table->abi_major, table->abi_minor, table->unit_count,
+                       table->unit_count == 1 ? "" : "s");
   });
   if (!loaded) return channel.say("end");
-  std::vector<Step> steps = steps_of(options, channel);
+  std::vector<Step> steps = steps_of(*table, options, channel);
   for (std::size_t i = first; i < steps.size(); ++i) {
     channel.say("step", {std::to_string(i)});
     attempt(steps[i].unit, steps[i].check, steps[i].run);

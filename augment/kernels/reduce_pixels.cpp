@@ -1,0 +1,195 @@
+// Filter::reduce, second axis: weighted sums of the pixels of a reduced row, to levels.
+#include <algorithm>
+#include <cstring>
+
+#include "augment/kernels/kernels.h"
+#include "augment/kernels/targets.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kDrop = kTapBits + kRowBits;
+constexpr std::int32_t kHalf = 1 << (kDrop - 1);
+
+void reduce_some(const std::int16_t* in, const Taps& taps, int begin, int end, int channels,
+                 std::uint8_t* out) {
+  for (int o = begin; o < end; ++o) {
+    const std::int16_t* weights = taps.weights + static_cast<std::ptrdiff_t>(o) * taps.stride;
+    const std::int16_t* from = in + static_cast<std::ptrdiff_t>(taps.first[o]) * channels;
+    for (int c = 0; c < channels; ++c) {
+      std::int32_t sum = kHalf;
+      for (int k = 0; k < taps.counts[o]; ++k) sum += weights[k] * from[k * channels + c];
+      out[o * channels + c] = static_cast<std::uint8_t>(sum >> kDrop);
+    }
+  }
+}
+
+void reduce_pixels(const std::int16_t* in, const Taps& taps, const Windows&, int channels,
+                   std::uint8_t* out) {
+  reduce_some(in, taps, 0, taps.outputs, channels, out);
+}
+
+void no_windows(const Taps&, int, Windows& windows) { windows.pairs = 0; }
+
+#if MILLRACE_X86
+
+// ---- AVX2: four outputs at a time, four taps of each a step
+// ---------------------------------------
+
+MILLRACE_AVX2 inline __m128i load128(const void* from) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(from));
+}
+
+/// Sums of one RGB output in 32 bits each.
+MILLRACE_AVX2 inline __m128i sum_rgb(const std::int16_t* from, const std::int16_t* weights,
+                                     int count) {
+  // Of 8 numbers r g b r' g' b' . . to pairs of a channel.
+  const __m256i order = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1, 0, 1,
+                                         6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1);
+  const __m256i spread = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+  __m256i sums = _mm256_setzero_si256();
+  for (int k = 0; k < count; k += 4) {
+    const __m256i pixels = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(from + 3 * k)),
+                                                   load128(from + 3 * k + 6), 1);
+    const __m256i pairs = _mm256_permutevar8x32_epi32(
+        _mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights + k))),
+        spread);
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, order), pairs));
+  }
+  return _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+}
+
+/// Sums of one gray output: two parts.
+MILLRACE_AVX2 inline __m128i sum_gray(const std::int16_t* from, const std::int16_t* weights,
+                                      int count) {
+  __m128i sums = _mm_setzero_si128();
+  for (int k = 0; k < count; k += 4)
+    sums = _mm_add_epi32(
+        sums, _mm_madd_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + k)),
+                             _mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights + k))));
+  return sums;
+}
+
+template <int kChannels>
+MILLRACE_AVX2 void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, std::uint8_t* out) {
+  const __m128i half = _mm_set1_epi32(kHalf);
+  const __m128i first_three = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+  int o = 0;
+  for (; o + 4 <= taps.outputs; o += 4) {
+    __m128i sums[4];
+    for (int p = 0; p < 4; ++p) {
+      const std::int16_t* from = in + static_cast<std::ptrdiff_t>(taps.first[o + p]) * kChannels;
+      const std::int16_t* weights = taps.weights + static_cast<std::ptrdiff_t>(o + p) * taps.stride;
+      sums[p] = kChannels == 3 ? sum_rgb(from, weights, taps.counts[o + p])
+                               : sum_gray(from, weights, taps.counts[o + p]);
+    }
+    if constexpr (kChannels == 3) {
+      for (__m128i& sum : sums) sum = _mm_srli_epi32(_mm_add_epi32(sum, half), kDrop);
+      const __m128i levels = _mm_shuffle_epi8(
+          _mm_packus_epi16(_mm_packs_epi32(sums[0], sums[1]), _mm_packs_epi32(sums[2], sums[3])),
+          first_three);
+      alignas(16) std::uint8_t bytes[16];
+      _mm_store_si128(reinterpret_cast<__m128i*>(bytes), levels);
+      std::memcpy(out + o * 3, bytes, 12);
+    } else {
+      const __m128i both = _mm_hadd_epi32(_mm_unpacklo_epi64(sums[0], sums[1]),
+                                          _mm_unpacklo_epi64(sums[2], sums[3]));
+      const __m128i levels = _mm_srli_epi32(_mm_add_epi32(both, half), kDrop);
+      const std::int32_t bytes =
+          _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(levels, levels), _mm_setzero_si128()));
+      std::memcpy(out + o, &bytes, 4);
+    }
+  }
+  reduce_some(in, taps, o, taps.outputs, kChannels, out);
+}
+
+void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, const Windows&, int channels,
+                        std::uint8_t* out) {
+  (channels == 3 ? reduce_pixels_avx2<3> : reduce_pixels_avx2<1>)(in, taps, out);
+}
+
+// ---- AVX-512: the taps of a group of outputs are permuted out of 64 numbers of the row
+// ------------
+
+/// For each pair of taps of a group, 32 numbers that say which two of the 64 inputs each of 16 sums
+/// takes, then their 32 weights. Left alone where a group's taps are farther apart.
+void prepare_windows(const Taps& taps, int channels, Windows& windows) {
+  windows.pairs = 0;
+  const int pairs = (taps.most + 1) / 2;
+  const int pixels = Windows::outputs(channels);
+  std::int16_t* at = windows.orders_and_weights;
+  for (int begin = 0, group = 0; begin < taps.outputs; begin += pixels, ++group) {
+    const int end = std::min(begin + pixels, taps.outputs);
+    int first = taps.first[begin], last = first;
+    for (int o = begin; o < end; ++o) {
+      first = std::min(first, taps.first[o]);
+      last = std::max(last, taps.first[o] + taps.counts[o]);
+    }
+    if ((last - first) * channels > Windows::kInputs) return;
+    windows.bases[group] = first;
+    for (int k = 0; k < pairs; ++k, at += Windows::kPair) {
+      std::memset(at, 0, Windows::kPair * sizeof(std::int16_t));
+      for (int o = begin; o < end; ++o) {
+        const std::int16_t* weights =
+            taps.weights + static_cast<std::ptrdiff_t>(o) * taps.stride + 2 * k;
+        for (int c = 0; c < channels; ++c) {
+          std::int16_t* sum = at + ((o - begin) * channels + c) * 2;
+          const int input = (taps.first[o] - first + 2 * k) * channels + c;
+          sum[0] = static_cast<std::int16_t>(input);
+          sum[1] = static_cast<std::int16_t>(input + channels);
+          sum[32] = weights[0];
+          sum[33] = weights[1];
+        }
+      }
+    }
+  }
+  windows.pairs = pairs;
+}
+
+template <int kChannels>
+MILLRACE_AVX512 void reduce_windows_512(const std::int16_t* in, int outputs, const Windows& windows,
+                                        std::uint8_t* out) {
+  constexpr int kLevels = Windows::outputs(kChannels) * kChannels;  // of a group
+  const __m512i half = _mm512_set1_epi32(kHalf);
+  const std::int16_t* at = windows.orders_and_weights;
+  const int pairs = windows.pairs;
+  const int levels = outputs * kChannels;
+  const std::int32_t* base = windows.bases;
+  for (int i = 0; i < levels; i += kLevels, ++base) {
+    const std::int16_t* from = in + static_cast<std::ptrdiff_t>(*base) * kChannels;
+    const __m512i low = _mm512_loadu_si512(from);
+    const __m512i high = _mm512_loadu_si512(from + 32);
+    __m512i sums = half;
+    for (int k = 0; k < pairs; ++k, at += Windows::kPair)
+      sums = _mm512_add_epi32(
+          sums, _mm512_madd_epi16(_mm512_permutex2var_epi16(low, _mm512_load_si512(at), high),
+                                  _mm512_load_si512(at + 32)));
+    const int n = std::min(kLevels, levels - i);
+    _mm_mask_storeu_epi8(out + i, static_cast<__mmask16>((1u << n) - 1),
+                         _mm512_cvtepi32_epi8(_mm512_srli_epi32(sums, kDrop)));
+  }
+}
+
+void reduce_pixels_512(const std::int16_t* in, const Taps& taps, const Windows& windows,
+                       int channels, std::uint8_t* out) {
+  if (windows.pairs == 0) return reduce_pixels_avx2(in, taps, windows, channels, out);
+  (channels == 3 ? reduce_windows_512<3> : reduce_windows_512<1>)(in, taps.outputs, windows, out);
+}
+
+#endif
+
+}  // namespace
+
+void add_reduce_pixels_kernels(Simd level, Kernels& table) {
+  table.reduce_pixels = reduce_pixels;
+  table.prepare_windows = no_windows;
+#if MILLRACE_X86
+  if (level == Simd::avx2) table.reduce_pixels = reduce_pixels_avx2;
+  if (level == Simd::avx512) {
+    table.reduce_pixels = reduce_pixels_512;
+    table.prepare_windows = prepare_windows;
+  }
+#endif
+}
+
+}  // namespace millrace

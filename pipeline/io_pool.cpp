@@ -1,0 +1,108 @@
+#include "pipeline/io_pool.h"
+
+#include <pthread.h>
+
+#include "pipeline/clock.h"
+
+namespace millrace {
+
+IoPool::IoPool(int threads, std::size_t most_runs, Stages& stages, std::vector<Slot>& slots,
+               Deliver deliver)
+    : stages_(stages),
+      slots_(slots),
+      deliver_(std::move(deliver)),
+      jobs_(most_runs),
+      threads_(static_cast<std::size_t>(threads)) {
+  const std::lock_guard lock(mutex_);
+  for (Thread& one : threads_) {
+    one.thread = std::thread([this, &one] { work(one); });
+    pthread_getcpuclockid(one.thread.native_handle(), &one.clock);
+    ++alive_;
+  }
+}
+
+IoPool::~IoPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.store(true);
+    wake_.notify_all();
+  }
+  for (Thread& one : threads_)
+    if (one.thread.joinable()) one.thread.join();
+}
+
+bool IoPool::add(const Run& run) {
+  const std::lock_guard lock(mutex_);
+  if (stop_.load(std::memory_order_relaxed)) return false;
+  Job& job = jobs_[tail_++ % jobs_.size()];
+  job.run = run;
+  job.claimed = 0;
+  job.left.store(run.count, std::memory_order_relaxed);
+  ++undelivered_;
+  run.count > 1 ? wake_.notify_all() : wake_.notify_one();
+  return true;
+}
+
+IoPool::Job* IoPool::claim(std::int64_t& place) {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [this] { return stop_.load(std::memory_order_relaxed) || head_ != tail_; });
+  if (stop_.load(std::memory_order_relaxed)) return nullptr;
+  Job& job = jobs_[head_ % jobs_.size()];
+  place = job.run.first + job.claimed++;
+  if (job.claimed == job.run.count) ++head_;
+  return &job;
+}
+
+void IoPool::finished(Job& job) {
+  const Run run = job.run;
+  {
+    const std::lock_guard lock(mutex_);
+    --undelivered_;
+  }
+  deliver_(run);
+}
+
+void IoPool::work(Thread& self) {
+  std::int64_t place = 0;
+  while (Job* job = claim(place)) {
+    stages_.fetch(slots_[job->run.slot], place, self.reading, stop_);
+    if (job->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finished(*job);
+  }
+  const std::lock_guard lock(mutex_);
+  ended_cpu_ns_ += Clock::thread_cpu_ns();
+  --alive_;
+  ended_.notify_all();
+}
+
+bool IoPool::stop(std::chrono::steady_clock::time_point deadline) {
+  {
+    std::unique_lock lock(mutex_);
+    stop_.store(true);
+    wake_.notify_all();
+    if (!ended_.wait_until(lock, deadline, [this] { return alive_ == 0; })) {
+      for (Thread& one : threads_) one.thread.detach();
+      return false;
+    }
+  }
+  for (Thread& one : threads_) one.thread.join();
+  return true;
+}
+
+StageTotals IoPool::totals() const {
+  StageTotals totals;
+  const double rate = Clock::seconds_per_tick();
+  const std::lock_guard lock(mutex_);
+  std::int64_t cpu_ns = ended_cpu_ns_;
+  for (const Thread& one : threads_) {
+    totals.calls += one.reading.record.calls.get();
+    totals.bytes += one.reading.record.bytes.get();
+    totals.wall_s += static_cast<double>(one.reading.record.ticks.get()) * rate;
+    timespec time{};
+    if (alive_ == threads_.size() && clock_gettime(one.clock, &time) == 0)
+      cpu_ns += std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+  totals.cpu_s = static_cast<double>(cpu_ns) * 1e-9;
+  return totals;
+}
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+#include "pipeline/readers/labels.h"
+
+#include <charconv>
+#include <fstream>
+
+#include "pipeline/readers/files.h"
+
+namespace millrace {
+
+std::optional<std::int64_t> parse_label(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+  std::int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> numbered_classes(std::int64_t count) {
+  std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t label = 0; label < count; ++label) names.push_back(std::to_string(label));
+  return names;
+}
+
+std::vector<std::string> read_class_names(const std::string& path) {
+  std::vector<std::string> names;
+  if (!exists(path) || is_folder(path)) return names;
+  open_regular(path);  // refuses what could hang
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  return names;
+}
+
+}  // namespace millrace

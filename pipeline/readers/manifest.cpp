@@ -1,0 +1,211 @@
+#include "pipeline/readers/manifest.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "pipeline/error.h"
+#include "pipeline/readers/files.h"
+#include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/labels.h"
+#include "pipeline/readers/manifest_rows.h"
+#include "pipeline/readers/mapped_file.h"
+#include "pipeline/readers/split.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
+
+struct Manifest {
+  std::string file;
+  std::string split;  ///< by the file's name, or empty
+  ManifestRows table;
+};
+
+Manifest load(const std::string& file) {
+  const MappedFile mapped = MappedFile::map(file);
+  const std::string_view text(reinterpret_cast<const char*>(mapped.bytes().data()),
+                              mapped.bytes().size());
+  const std::string ending = fs::path(file).extension();
+  const bool json =
+      ending == ".jsonl" || ending == ".ndjson" || (ending != ".csv" && text.starts_with('{'));
+  Manifest manifest{file, {}, json ? parse_jsonl(file, text) : parse_csv(file, text)};
+  if (manifest.table.rows.empty())
+    throw DataError(fmt::format("{}: the manifest has no rows", file),
+                    "each row is an image's path and its label");
+  return manifest;
+}
+
+class ManifestReader final : public Reader {
+ public:
+  ManifestReader(const DataOptions& options, std::vector<Manifest> manifests) {
+    info_.reader = "manifest";
+    info_.path = options.path;
+    info_.split = options.split;
+    info_.encoded = true;
+    const Labels labels(manifests, options.classes);
+    info_.classes = labels.classes();
+    Fingerprint fingerprint;
+    for (const Manifest& manifest : manifests) {
+      const std::string folder = fs::path(manifest.file).parent_path();
+      for (const ManifestRow& row : manifest.table.rows)
+        if (belongs(row, manifest, options.split))
+          add(row, manifest.file, folder, labels, fingerprint);
+    }
+    if (images_.empty())
+      throw MissingSplit(fmt::format("{}: no row for split '{}'", options.path, options.split),
+                         "give the manifest a column split, or the folder a test.csv");
+    names_.shrink_to_fit();
+    images_.shrink_to_fit();
+    info_.count = images_.size();
+    info_.fingerprint = fingerprint.value();
+  }
+
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
+    Location location;
+    if (!locate(index, location))
+      throw DataError("the path is too long", "move the set to a shorter path");
+    return read_located(location, scratch);
+  }
+  std::string name(std::uint64_t index) const override {
+    const Image& image = images_[index];
+    return fmt::format("{} (line {})", printable(names_.data() + image.name), image.line);
+  }
+  bool locate(std::uint64_t index, Location& location) const override {
+    const Image& image = images_[index];
+    location.offset = 0;
+    location.size = image.bytes;
+    location.whole_file = true;
+    location.label = image.label;
+    return set_path(location, names_.data() + image.name);
+  }
+
+ private:
+  struct Image {
+    std::uint64_t name;  ///< offset in names_
+    std::uint32_t bytes;
+    std::int32_t label;
+    std::uint32_t line;
+  };
+
+  /// What labels mean: numbers if all are, else names, sorted bytewise. All splits are looked at,
+  /// so that each gives the same classes.
+  class Labels {
+   public:
+    Labels(const std::vector<Manifest>& manifests, int classes) {
+      std::int64_t largest = -1;
+      for (const Manifest& manifest : manifests)
+        for (const ManifestRow& row : manifest.table.rows) {
+          const auto number = parse_label(row.label);
+          largest = numbers_ && number ? std::max(largest, *number) : largest;
+          numbers_ = numbers_ && number.has_value();
+        }
+      if (numbers_) {
+        most_ = classes != 0 ? classes : kMostClasses;
+        classes_ = numbered_classes(classes != 0 ? classes : std::min(largest + 1, most_));
+        return;
+      }
+      for (const Manifest& manifest : manifests)
+        for (const ManifestRow& row : manifest.table.rows)
+          if (classes_.empty() || classes_.back() != row.label) classes_.push_back(row.label);
+      std::sort(classes_.begin(), classes_.end());
+      classes_.erase(std::unique(classes_.begin(), classes_.end()), classes_.end());
+      most_ = static_cast<std::int64_t>(classes_.size());
+      if (classes != 0 && most_ > classes)
+        throw DataError(
+            fmt::format("{}: {} class names where {} classes are set; '{}' is the first too many",
+                        manifests.front().file, most_, classes,
+                        printable(classes_[static_cast<std::size_t>(classes)])),
+            fmt::format("set model.classes={}", most_));
+    }
+
+    const std::vector<std::string>& classes() const { return classes_; }
+    std::int32_t of(const ManifestRow& row, const std::string& file) const {
+      const std::int64_t label =
+          numbers_
+              ? *parse_label(row.label)
+              : std::lower_bound(classes_.begin(), classes_.end(), row.label) - classes_.begin();
+      if (label >= most_)
+        throw DataError(
+            fmt::format("{}:{}: label {} is not below {} classes", file, row.line, label, most_),
+            fmt::format("set model.classes={} if that is what the set holds", label + 1));
+      return static_cast<std::int32_t>(label);
+    }
+
+   private:
+    bool numbers_ = true;
+    std::int64_t most_ = 0;
+    std::vector<std::string> classes_;
+  };
+
+  static bool belongs(const ManifestRow& row, const Manifest& manifest, const std::string& split) {
+    const std::string& own =
+        !row.split.empty() || manifest.split.empty() ? row.split : manifest.split;
+    if (own.empty()) return split == "train";
+    const auto names = split_names(split);
+    return std::find(names.begin(), names.end(), own) != names.end();
+  }
+
+  void add(const ManifestRow& row, const std::string& file, const std::string& folder,
+           const Labels& labels, Fingerprint& fingerprint) {
+    const std::string path =
+        row.path.starts_with('/') || folder.empty() ? row.path : folder + "/" + row.path;
+    // A file that is not there is an error of its sample, handled as loader.on_error says.
+    struct stat status {};
+    const std::uint64_t size =
+        stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+    if (size >= kMax32)
+      throw DataError(fmt::format("{}:{}: {}: {} bytes is too long for an image", file, row.line,
+                                  printable(path), size),
+                      "files of 4 GiB and more cannot be samples");
+    images_.push_back({names_.size(), static_cast<std::uint32_t>(size), labels.of(row, file),
+                       static_cast<std::uint32_t>(std::min(row.line, kMax32))});
+    names_.insert(names_.end(), path.c_str(), path.c_str() + path.size() + 1);
+    info_.bytes += size;
+    fingerprint.add(std::string_view(row.path));
+    fingerprint.add(size);
+    fingerprint.add(static_cast<std::uint64_t>(images_.back().label));
+  }
+
+  std::vector<char> names_;  ///< paths, each ended by a zero
+  std::vector<Image> images_;
+};
+
+}  // namespace
+
+std::vector<std::string> find_manifests(const std::string& path) {
+  if (!is_folder(path)) return {path};
+  std::vector<std::string> found;
+  for (const char* name : {"train", "test", "val", "valid"})
+    for (const char* ending : {".csv", ".jsonl"})
+      if (const std::string file = path + "/" + name + ending; exists(file)) found.push_back(file);
+  for (const char* name : {"/manifest.csv", "/manifest.jsonl"})
+    if (found.empty() && exists(path + name)) found.push_back(path + name);
+  return found;
+}
+
+std::unique_ptr<Reader> open_manifest(const DataOptions& options) {
+  if (options.path.empty())
+    throw DataError("data.path is empty", "data.path=FILE.csv or FILE.jsonl");
+  const std::vector<std::string> files = find_manifests(options.path);
+  if (files.empty())
+    throw DataError(fmt::format("{}: no manifest (train.csv, train.jsonl, manifest.csv or "
+                                "manifest.jsonl)",
+                                options.path),
+                    "data.path names the file, or the folder that holds it");
+  std::vector<Manifest> manifests;
+  for (const std::string& file : files) {
+    manifests.push_back(load(file));
+    const std::string stem = fs::path(file).stem();
+    if (is_folder(options.path) && stem != "manifest") manifests.back().split = stem;
+  }
+  return std::make_unique<ManifestReader>(options, std::move(manifests));
+}
+
+}  // namespace millrace

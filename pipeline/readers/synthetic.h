@@ -1,0 +1,12 @@
+// Images made up on the spot, for studies of a loader without a data set: no file is read.
+#pragma once
+
+#include <memory>
+
+#include "pipeline/reader.h"
+
+namespace millrace {
+
+std::unique_ptr<Reader> open_synthetic(const DataOptions& options);
+
+}  // namespace millrace

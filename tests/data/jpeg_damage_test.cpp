@@ -1,0 +1,201 @@
+// JPEGs that are damaged, hostile or beyond what is supported: one clear line each, little memory,
+// and the next image decodes.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "pipeline/decoder.h"
+#include "tests/data/jpeg_forms.h"
+
+namespace millrace {
+namespace {
+
+using test::Bytes;
+using test::cut;
+using test::JpegForm;
+
+constexpr std::uint64_t kMaxPixels = 178'956'970;  // data.max_pixels' default
+constexpr Size kSize{53, 37};
+
+Bytes jpeg(const JpegForm& form) { return test::jpeg(kSize, form, test::ramp(kSize)); }
+
+/// Where the segment with this marker starts (at its 0xff).
+std::size_t find_marker(const Bytes& file, int marker) {
+  for (std::size_t at = 2; at + 1 < file.size(); ++at)
+    if (file[at] == 0xff && file[at + 1] == marker) return at;
+  ADD_FAILURE() << "no marker " << marker;
+  return 0;
+}
+
+/// Where the coded data of the first scan starts.
+std::size_t find_data(const Bytes& file) {
+  const std::size_t scan = find_marker(file, 0xda);
+  return scan + 2 + file[scan + 2] * 256u + file[scan + 3];
+}
+
+/// Claims another size. `frame`: the frame's marker, 0xc0 in baseline files.
+Bytes resized(Bytes file, int frame, int width, int height) {
+  const std::size_t at = find_marker(file, frame) + 5;
+  file[at] = static_cast<std::uint8_t>(height >> 8);
+  file[at + 1] = static_cast<std::uint8_t>(height);
+  file[at + 2] = static_cast<std::uint8_t>(width >> 8);
+  file[at + 3] = static_cast<std::uint8_t>(width);
+  return file;
+}
+
+/// Decoding `bad` fails with a line that holds `part`, and the same scratch goes on.
+void expect_refused(const Bytes& bad, const std::string& part) {
+  static const Bytes good = jpeg({});
+  DecodeScratch scratch;
+  for (int i = 0; i < 2; ++i) {
+    test::expect_data_error({part}, [&] { scratch.decode(bad, 3, kMaxPixels); });
+    EXPECT_EQ(scratch.decode(good, 3, kMaxPixels).size(), kSize);
+  }
+}
+
+constexpr int kBaseline = 0xc0, kProgressive = 0xc2;
+
+TEST(JpegDamage, Sizes) {
+  expect_refused(resized(jpeg({}), kBaseline, 0, 37), "jpeg: Empty JPEG image");
+  expect_refused(resized(jpeg({}), kBaseline, 53, 0), "jpeg: Empty JPEG image");
+  expect_refused(resized(jpeg({}), kBaseline, 0, 0), "jpeg: Empty JPEG image");
+  expect_refused(cut(resized(jpeg({}), kBaseline, 65535, 65535), 700), "jpeg: Maximum supported");
+  expect_refused(cut(resized(jpeg({}), kBaseline, 65500, 65500), 700),
+                 "jpeg: 65500x65500 pixels in 700 bytes: it was cut short");
+}
+
+TEST(JpegDamage, Forms) {
+  Bytes twelve = jpeg({});
+  twelve[find_marker(twelve, kBaseline) + 4] = 12;
+  expect_refused(twelve, "jpeg: samples of other than 8 bits are not supported");
+  Bytes lossless = jpeg({});
+  lossless[find_marker(lossless, kBaseline) + 1] = 0xc3;
+  expect_refused(lossless, "jpeg: Unsupported JPEG process");
+  expect_refused({0xff, 0xd8, 0xff}, "jpeg: Premature end of JPEG file");
+  expect_refused({0xff, 0xd8, 0xff, 0xd9}, "jpeg: JPEG datastream contains no image");
+  // Tables alone, as TIFF files hold them.
+  const Bytes file = jpeg({});
+  Bytes tables = cut(file, find_marker(file, kBaseline));
+  tables.insert(tables.end(), {0xff, 0xd9});
+  expect_refused(tables, "jpeg: JPEG datastream contains no image");
+}
+
+TEST(JpegDamage, CodedData) {
+  const Bytes good = jpeg({});
+  Bytes bad = good;
+  for (std::size_t at = find_data(bad) + 100, i = 0; i < 40; ++i)
+    bad[at + i] = i % 2 == 0 ? 0xff : 0;  // ones; no code is all ones
+  expect_refused(bad, "jpeg: Corrupt JPEG data");
+  bad = good;
+  bad[find_marker(bad, 0xc4) + 5] = 0xff;  // a table with 255 codes of one bit
+  expect_refused(bad, "jpeg: Bogus Huffman table definition");
+  bad = good;
+  bad[find_marker(bad, 0xda) + 6] = 0x22;  // a table that is not there
+  expect_refused(bad, "jpeg: Huffman table 0x02 was not defined");
+}
+
+TEST(JpegDamage, RestartMarkers) {
+  const Bytes good = jpeg({.restart_blocks = 2});
+  const std::size_t second = find_marker(good, 0xd1);
+  Bytes wrong = good, none = good, twice = good;
+  wrong[second + 1] = 0xd5;
+  expect_refused(wrong, "jpeg: Corrupt JPEG data: found marker 0xd5 instead of RST1");
+  none.erase(none.begin() + static_cast<std::ptrdiff_t>(second),
+             none.begin() + static_cast<std::ptrdiff_t>(second + 2));
+  expect_refused(none, "jpeg: Corrupt JPEG data");
+  twice.insert(twice.begin() + static_cast<std::ptrdiff_t>(second), {0xff, 0xd1});
+  expect_refused(twice, "jpeg: Corrupt JPEG data");
+}
+
+TEST(JpegDamage, App1) {
+  for (const Bytes& body : {Bytes{}, Bytes(65533, 0xff), test::exif(6)}) {
+    Bytes file = jpeg({});
+    Bytes segment{0xff, 0xe1, static_cast<std::uint8_t>((body.size() + 2) >> 8),
+                  static_cast<std::uint8_t>(body.size() + 2)};
+    segment.insert(segment.end(), body.begin(), body.end());
+    file.insert(file.begin() + 2, segment.begin(), segment.end());
+    DecodeScratch scratch;
+    scratch.decode(file, 3, kMaxPixels);
+    EXPECT_EQ(scratch.image().stored, kSize);
+    for (const std::size_t size : {std::size_t{4}, std::size_t{5}, segment.size() / 2 + 3})
+      expect_refused(cut(file, size), "jpeg: Premature end of JPEG file");
+    file[4] = 0;
+    file[5] = 1;
+    expect_refused(file, "jpeg: Bogus marker length");
+  }
+}
+
+/// What lies behind a region is never read, what lies before it is read and checked.
+TEST(JpegDamage, CountsUpToTheRegionsEnd) {
+  const Size size{200, 160};
+  const Bytes rgb = test::noise(size);
+  const Bytes good = test::jpeg(size, {}, rgb), good_marked = test::jpeg(size, {.restart = 1}, rgb);
+  DecodeScratch whole, part;
+  for (const bool marked : {false, true}) {
+    const ImageView all = whole.decode(marked ? good_marked : good, 3, kMaxPixels);
+    // Cut in the middle; or overwritten there. (libjpeg takes an unknown code for the end of a
+    // block, silently, except where restart markers or the file's end are near.)
+    Bytes bad = marked ? good_marked : cut(good, good.size() / 2);
+    if (marked)
+      for (std::size_t at = bad.size() / 2, i = 0; i < 40; ++i) bad[at + i] = i % 2 == 0 ? 0xff : 0;
+    const char* what = marked ? "jpeg: Corrupt JPEG data" : "jpeg: Premature end of JPEG file";
+    const Rect top{20, 8, 180, 40};
+    part.open(bad, kMaxPixels);
+    const ImageView image = part.decode(3, top);
+    for (int y = top.y0; y < top.y1; ++y)
+      for (int x = top.x0; x < top.x1; ++x)
+        for (int c = 0; c < 3; ++c) ASSERT_EQ(*image.at(x, y, c), *all.at(x, y, c));
+    // Left and right of where the damage is, below it, and all.
+    for (const Rect& rect : {Rect{0, 70, 20, 100}, Rect{180, 70, 200, 100}, Rect{20, 130, 180, 150},
+                             Rect{0, 0, 200, 160}})
+      test::expect_data_error({what}, [&] { part.decode(3, rect); });
+    part.decode(3, top);
+  }
+  // All scans of a progressive file are read before the first row.
+  const Bytes scans = test::jpeg(size, {JCS_YCbCr, true}, rgb);
+  const Bytes half = cut(scans, scans.size() / 2);
+  part.open(half, kMaxPixels);
+  test::expect_data_error({"jpeg: Premature end of JPEG file"}, [&] {
+    part.decode(3, {20, 8, 180, 40});
+  });
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+std::uint64_t address_space() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Leaves the process with 0 if `file` is refused by `part` within `more` bytes of memory.
+void decode_within(std::uint64_t more, const Bytes& file, const std::string& part) {
+  const rlimit limit{address_space() + more, address_space() + more};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    DecodeScratch().decode(file, 3, kMaxPixels);
+    std::_Exit(1);
+  } catch (const DataError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(std::string(error.what()).find(part) != std::string::npos ? 0 : 2);
+  } catch (...) {
+    std::_Exit(3);
+  }
+}
+
+TEST(JpegDamage, LittleMemoryForLittleBytes) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  // Below data.max_pixels, so the header alone would lead to a gigabyte.
+  const Bytes progressive = cut(resized(jpeg({JCS_YCbCr, true}), kProgressive, 13000, 13000), 400);
+  EXPECT_EXIT(decode_within(8 * kMiB, progressive, "13000x13000 pixels in 400 bytes"),
+              testing::ExitedWithCode(0), "");
+  // As many bytes as so many blocks take at least: 2.4 million pixels, 7 MiB of coefficients.
+  Bytes padded = resized(jpeg({JCS_YCbCr, true}), kProgressive, 1550, 1550);
+  padded.resize(find_data(padded) + 8000);
+  EXPECT_EXIT(decode_within(20 * kMiB, padded, "jpeg: "), testing::ExitedWithCode(0), "");
+}
+#endif
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,325 @@
+// Loading through every reader: the same batches and the same reports of failures whatever threads
+// read and decode them (contracts C1 and C4), from any batch on, without an allocation a sample
+// (C3).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "augment/plan.h"
+#include "pipeline/loader.h"
+#include "tests/data/support.h"
+#include "tests/data/tar_builder.h"
+#include "tests/pipeline/allocations.h"
+#include "tools/data/jpeg_writer.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = test::fs;
+using test::Bytes;
+using test::TarBuilder;
+using test::TempFolder;
+
+constexpr Size kSize{16, 16};
+constexpr int kImages = 45;
+
+Bytes jpeg(int i) {
+  Bytes pixels(16 * 16 * 3);
+  for (std::size_t at = 0; at < pixels.size(); ++at)
+    pixels[at] = static_cast<std::uint8_t>(at * static_cast<std::size_t>(i + 1) / 3 + at % 7);
+  return encode_jpeg(pixels, kSize, 60 + i % 40);
+}
+
+/// The same JPEGs as folder, archives and manifest; every index in `damaged` is cut in half.
+void write_sets(const TempFolder& folder, const std::set<int>& damaged = {}, int images = kImages) {
+  TarBuilder tars[3];
+  std::string manifest = "path,label\n";
+  for (int i = 0; i < images; ++i) {
+    Bytes bytes = jpeg(i);
+    if (damaged.contains(i)) bytes.resize(bytes.size() / 2);
+    const std::string digits = std::to_string(10000 + i);
+    const std::string label = std::to_string(i * 3 / images);
+    folder.write("folder/train/c" + label + "/" + digits + ".jpg", bytes);
+    tars[i * 3 / images].add(digits + ".jpg", bytes).add(digits + ".cls", label);
+    manifest += "folder/train/c" + label + "/" + digits + ".jpg," + label + "\n";
+  }
+  for (int shard = 0; shard < 3; ++shard)
+    folder.write("tar/" + std::to_string(shard) + ".tar", tars[shard].end());
+  folder.write("manifest.csv", test::bytes_from(manifest));
+  folder.write("idx/train-images-idx3-ubyte", test::idx_images(kImages, 16, 16));
+  folder.write("idx/train-labels-idx1-ubyte", test::idx_labels(Bytes(kImages, 2)));
+}
+
+std::shared_ptr<const Reader> open_set(const TempFolder& folder, const std::string& name,
+                                       Cache cache = Cache::os) {
+  DataOptions options;
+  options.reader = name;
+  options.path = folder.path(name == "manifest" ? "manifest.csv" : name);
+  options.cache = cache;
+  options.synthetic = {kImages, kSize, 3, 3};
+  return open_reader(options);
+}
+
+constexpr const char* kEncoded[] = {"folder", "tar", "manifest"};
+constexpr const char* kAll[] = {"folder", "tar", "manifest", "idx", "synthetic"};
+
+struct Taken {
+  Bytes bytes;
+  std::vector<std::int64_t> labels, counts;
+  std::vector<std::string> failures;
+  LoaderStats stats;
+  bool operator==(const Taken& other) const {
+    return bytes == other.bytes && labels == other.labels && counts == other.counts &&
+           failures == other.failures;
+  }
+};
+
+std::shared_ptr<const Plan> plan_of(const Reader& reader) {
+  const int channels = reader.info().encoded ? 3 : reader.info().channels;
+  return std::make_shared<Plan>(std::vector<OpSpec>{}, Source{kSize, channels},
+                                OutputOptions{DType::u8, Layout::hwc, {0}, {1}}, Resample::once);
+}
+
+Taken take_all(const std::shared_ptr<const Reader>& reader, LoaderOptions options) {
+  Taken taken;
+  options.quarantine = [&](const Failure& failure) {
+    taken.failures.push_back(
+        std::to_string(failure.epoch) + " " + std::to_string(failure.position) + " " +
+        std::to_string(failure.sample) + " " + failure.name + " " + failure.reason);
+  };
+  Loader loader(reader, plan_of(*reader), options);
+  while (Batch batch = loader.next()) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(batch.data());
+    taken.bytes.insert(taken.bytes.end(), bytes, bytes + batch.bytes());
+    taken.labels.insert(taken.labels.end(), batch.labels(), batch.labels() + batch.count());
+    taken.counts.push_back(batch.count());
+  }
+  taken.stats = loader.stats();
+  return taken;
+}
+
+LoaderOptions options_of(int workers, int io_threads = 0) {
+  LoaderOptions options;
+  options.workers = workers;
+  options.io_threads = io_threads;
+  options.batch = 8;
+  options.seed = 5;
+  options.epochs = 2;
+  return options;
+}
+
+constexpr std::pair<int, int> kThreads[] = {{0, 0}, {0, 4}, {1, 0}, {1, 4}, {2, 0},
+                                            {2, 1}, {2, 4}, {4, 0}, {4, 4}};
+
+TEST(Loading, TheSameBatchesFromEveryReaderAndThread) {
+  const TempFolder folder;
+  write_sets(folder);
+  const Taken images = take_all(open_set(folder, "folder"), options_of(0));
+  EXPECT_EQ(images.labels.size(), 2u * kImages);
+  EXPECT_EQ(images.counts.back(), kImages % 8);
+  for (const char* name : kAll) {
+    const auto reader = open_set(folder, name);
+    const Taken expected = take_all(reader, options_of(0));
+    EXPECT_EQ(expected == images, reader->info().encoded) << name;
+    for (const auto& [workers, io_threads] : kThreads)
+      for (const int grain : {0, 3}) {
+        LoaderOptions options = options_of(workers, io_threads);
+        options.grain = grain;
+        options.prefetch = 2;
+        const Taken taken = take_all(reader, options);
+        ASSERT_EQ(taken, expected) << name << " " << workers << " " << io_threads;
+        EXPECT_EQ(taken.stats.io_threads, workers > 0 ? io_threads : 0);
+        EXPECT_EQ(taken.stats.read.calls, 2u * kImages);
+        EXPECT_GT(taken.stats.read.bytes, 0u);
+      }
+  }
+}
+
+TEST(Loading, CachesAndEmulatedStorageChangeNoByte) {
+  const TempFolder folder;
+  write_sets(folder);
+  for (const char* name : {"folder", "tar", "manifest", "idx"}) {
+    const Taken expected = take_all(open_set(folder, name), options_of(0));
+    for (const Cache cache : {Cache::os, Cache::ram, Cache::cold})
+      for (const auto& [workers, io_threads] :
+           {std::pair(0, 0), std::pair(2, 0), std::pair(2, 3)}) {
+        LoaderOptions options = options_of(workers, io_threads);
+        if (cache != Cache::cold)
+          options.storage = std::make_shared<StorageModel>(StorageOptions{50e6, 0.0002, 0});
+        const Taken taken = take_all(open_set(folder, name, cache), options);
+        ASSERT_EQ(taken, expected) << name << " " << workers << " " << io_threads;
+        EXPECT_EQ(taken.stats.cold.proven + taken.stats.cold.resident,
+                  cache == Cache::cold ? 2u * kImages : 0u);
+      }
+  }
+}
+
+TEST(Loading, ResumesAtAnyBatch) {
+  const TempFolder folder;
+  write_sets(folder);
+  for (const char* name : kAll) {
+    const auto reader = open_set(folder, name);
+    for (const Shuffle& shuffle :
+         {Shuffle{Shuffle::Kind::none, 0}, Shuffle{Shuffle::Kind::global, 0},
+          Shuffle{Shuffle::Kind::window, 7}}) {
+      LoaderOptions options = options_of(2, name == kAll[0] ? 2 : 0);
+      options.shuffle = shuffle;
+      const Taken whole = take_all(reader, options);
+      for (std::uint64_t first = 1; first < whole.counts.size(); ++first) {
+        options.first_batch = first;
+        const Taken rest = take_all(reader, options);
+        ASSERT_EQ(rest.counts.size(), whole.counts.size() - first);
+        ASSERT_TRUE(std::equal(rest.bytes.rbegin(), rest.bytes.rend(), whole.bytes.rbegin()))
+            << name << " from " << first;
+        ASSERT_TRUE(std::equal(rest.labels.rbegin(), rest.labels.rend(), whole.labels.rbegin()));
+      }
+    }
+  }
+}
+
+TEST(Loading, FailuresAreHandledAndReportedAlike) {
+  const TempFolder folder;
+  write_sets(folder, {3, 4, 17, 44});
+  for (const char* name : kEncoded)
+    for (const OnError on_error : {OnError::skip, OnError::replace}) {
+      const auto reader = open_set(folder, name);
+      // Listed, then gone: as a disk that fails. An archive has nothing of the kind.
+      const std::string gone = folder.path("folder/train/c1/10020.jpg");
+      const bool vanishes = name != std::string("tar");
+      if (vanishes) fs::remove(gone);
+      LoaderOptions options = options_of(0);
+      options.on_error = on_error;
+      const Taken expected = take_all(reader, options);
+      EXPECT_GE(expected.failures.size(), vanishes ? 10u : 8u);
+      EXPECT_EQ(expected.stats.failed, expected.failures.size());
+      EXPECT_EQ(expected.labels.size(),
+                on_error == OnError::skip ? 2u * (kImages - 4 - vanishes) : 2u * kImages);
+      for (const auto& [workers, io_threads] : kThreads) {
+        options.workers = workers;
+        options.io_threads = io_threads;
+        options.grain = 1 + workers;
+        const Taken taken = take_all(reader, options);
+        EXPECT_EQ(taken.failures, expected.failures) << name << " " << workers << " " << io_threads;
+        ASSERT_EQ(taken, expected) << name << " " << workers << " " << io_threads;
+      }
+      folder.write("folder/train/c1/10020.jpg", jpeg(20));
+    }
+}
+
+TEST(Loading, FailNamesTheFirstOfTheOrder) {
+  const TempFolder folder;
+  write_sets(folder, {3, 4, 17, 44});
+  for (const char* name : kEncoded) {
+    std::set<std::string> messages;
+    for (const auto& [workers, io_threads] : kThreads) {
+      LoaderOptions options = options_of(workers, io_threads);
+      options.grain = 1;
+      try {
+        take_all(open_set(folder, name), options);
+        ADD_FAILURE() << "no error";
+      } catch (const DataError& error) {
+        messages.insert(error.what());
+      }
+    }
+    EXPECT_EQ(messages.size(), 1u) << name;
+    EXPECT_NE(messages.begin()->find(".jpg"), std::string::npos) << *messages.begin();
+  }
+}
+
+TEST(Loading, ShardsOfAnySizeGiveEverySampleOnce) {
+  for (const int images : {3, 4, 9, 31}) {
+    const TempFolder folder;
+    write_sets(folder, {}, images);
+    fs::copy_file(folder.path("tar/1.tar"), folder.path("tar/9.tar"));
+    LoaderOptions options = options_of(4, 4);
+    options.batch = std::min(images, 8);
+    options.epochs = 1;
+    const auto reader = open_set(folder, "tar");
+    const Taken taken = take_all(reader, options);
+    const auto count = static_cast<std::int64_t>(reader->info().count);
+    EXPECT_EQ(std::ssize(taken.labels), count);
+    EXPECT_EQ(taken.counts.back(), (count - 1) % options.batch + 1);
+    std::vector<std::int64_t> expected;
+    Buffer scratch;
+    for (std::uint64_t i = 0; i < reader->info().count; ++i)
+      expected.push_back(reader->read(i, scratch).label);
+    auto labels = taken.labels;
+    std::sort(labels.begin(), labels.end());
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(labels, expected);
+  }
+}
+
+TEST(Loading, NoAllocationASample) {
+  if (!counts_allocations()) GTEST_SKIP() << "sanitizers bring their own allocator";
+  const TempFolder folder;
+  write_sets(folder, {}, 400);
+  for (const char* name : kEncoded)
+    for (const Cache cache : {Cache::os, Cache::ram, Cache::cold})
+      for (const auto& [workers, io_threads] :
+           {std::pair(0, 0), std::pair(2, 0), std::pair(2, 3)}) {
+        const auto reader = open_set(folder, name, cache);
+        LoaderOptions options = options_of(workers, io_threads);
+        options.batch = 40;
+        options.epochs = 12;
+        Loader loader(reader, plan_of(*reader), options);
+        for (int i = 0; i < 50; ++i) ASSERT_TRUE(loader.next());
+        const std::uint64_t before = allocations();
+        for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());
+        // TBB takes a block for a batch now and then; a sample costs none.
+        EXPECT_LT(allocations() - before, 120u) << name << ", " << workers << " workers, "
+                                                << io_threads << " I/O threads, 2400 samples";
+      }
+}
+
+TEST(Loading, WaitingForStorageIsNoCpuTime) {
+  const TempFolder folder;
+  write_sets(folder);
+  for (const auto& [workers, io_threads] : {std::pair(0, 0), std::pair(1, 0), std::pair(1, 2)}) {
+    LoaderOptions options = options_of(workers, io_threads);
+    options.storage = std::make_shared<StorageModel>(StorageOptions{0, 0.004, 0});
+    const LoaderStats stats = take_all(open_set(folder, "folder"), options).stats;
+    EXPECT_GT(stats.read.wall_s, 0.3) << workers << " " << io_threads;
+    EXPECT_LT(stats.read.cpu_s, 0.1) << workers << " " << io_threads;
+    EXPECT_LT(stats.decode.wall_s, 0.2);
+  }
+}
+
+TEST(Loading, LeavesASlowDiskAtOnce) {
+  const TempFolder folder;
+  write_sets(folder);
+  for (const auto& [workers, io_threads] : {std::pair(2, 0), std::pair(2, 3)}) {
+    const auto begin = std::chrono::steady_clock::now();
+    {
+      LoaderOptions options = options_of(workers, io_threads);
+      options.storage = std::make_shared<StorageModel>(StorageOptions{0, 3600, 0});
+      Loader loader(open_set(folder, "folder"), plan_of(*open_set(folder, "folder")), options);
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  }
+}
+
+TEST(Loading, AnArchiveThatIsCutShortMeanwhile) {
+  const TempFolder folder;
+  write_sets(folder, {}, 400);
+  std::vector<Taken> all;
+  for (const auto& [workers, io_threads] : {std::pair(2, 0), std::pair(2, 3), std::pair(0, 0)}) {
+    const auto reader = open_set(folder, "tar");
+    const Bytes whole = test::read_bytes(folder.path("tar/1.tar"));
+    fs::resize_file(folder.path("tar/1.tar"), 20'000);
+    LoaderOptions options = options_of(workers, io_threads);
+    options.on_error = OnError::skip;
+    all.push_back(take_all(reader, options));
+    EXPECT_GT(all.back().failures.size(), 200u);
+    EXPECT_NE(all.back().failures[0].find("changed while the set is in use"), std::string::npos)
+        << all.back().failures[0];
+    EXPECT_EQ(all.back(), all.front());
+    folder.write("tar/1.tar", whole);
+  }
+}
+
+}  // namespace
+}  // namespace millrace

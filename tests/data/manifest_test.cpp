@@ -1,0 +1,149 @@
+// Manifests: CSV and JSONL, and what can be wrong with a line.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "pipeline/readers/manifest_rows.h"
+#include "pipeline/readers/split.h"
+#include "tests/data/support.h"
+#include "tests/data/tar_builder.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = test::fs;
+using test::Bytes;
+using test::bytes_from;
+using test::bytes_of;
+using test::expect_data_error;
+using test::TempFolder;
+
+std::unique_ptr<Reader> open(const std::string& path, const std::string& split = "train",
+                             int classes = 0) {
+  return open_reader({"manifest", path, split, classes});
+}
+
+std::int64_t label_of(const Reader& reader, std::uint64_t index) {
+  Buffer scratch;
+  return reader.read(index, scratch).label;
+}
+
+TEST(Csv, QuotesBreaksAndColumns) {
+  const auto table = parse_csv("m.csv",
+                               "\xef\xbb\xbflabel,extra,path\r\n"
+                               "1,x,a.jpg\r\n"
+                               "\r\n"
+                               "\"2\",\"two\nlines\",\"b \"\"q\"\", c.jpg\"\n"
+                               "3,,d.jpg");
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_FALSE(table.has_split);
+  EXPECT_EQ(table.rows[0].path, "a.jpg");
+  EXPECT_EQ(table.rows[0].line, 2u);
+  EXPECT_EQ(table.rows[1].path, "b \"q\", c.jpg");
+  EXPECT_EQ(table.rows[1].label, "2");
+  EXPECT_EQ(table.rows[1].line, 4u);
+  EXPECT_EQ(table.rows[2].label, "3");
+  EXPECT_EQ(table.rows[2].line, 6u);
+}
+
+TEST(Csv, BadLines) {
+  const auto refused = [](const char* text, std::initializer_list<std::string> parts) {
+    expect_data_error(parts, [&] { parse_csv("m.csv", text); });
+  };
+  refused("", {"m.csv:1", "empty file"});
+  refused("file,label\n", {"m.csv:1", "no column 'path'", "file,label"});
+  refused("path,class\n", {"m.csv:1", "no column 'label'"});
+  refused("path,label\na.jpg,1\nb,c.jpg,1\n", {"m.csv:3", "3 fields where the header has 2"});
+  refused("path,label\n\na.jpg\n", {"m.csv:3", "1 fields"});
+  refused("path,label\n,1\n", {"m.csv:2", "path is empty"});
+  refused("path,label\na.jpg,\n", {"m.csv:2", "'a.jpg' has no label"});
+  refused("path,label\n\"a.jpg,1\n", {"m.csv:2", "never closed"});
+  refused("path,label\n\"a\"b,1\n", {"m.csv:2", "behind a closing quote"});
+  refused("path,label\na\"b,1\n", {"m.csv:2", "does not begin with one"});
+}
+
+TEST(Jsonl, RowsAndBadLines) {
+  const auto table = parse_jsonl("m.jsonl",
+                                 "{\"path\": \"a.jpg\", \"label\": 3, \"w\": [1]}\n\n"
+                                 "{\"label\": \"cat\", \"path\": \"b.jpg\", \"split\": \"val\"}");
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_EQ(table.rows[0].label, "3");
+  EXPECT_EQ(table.rows[1].line, 3u);
+  EXPECT_EQ(table.rows[1].split, "val");
+  const auto refused = [](const char* text, std::initializer_list<std::string> parts) {
+    expect_data_error(parts, [&] { parse_jsonl("m.jsonl", text); });
+  };
+  refused("{\"path\": \"a\", \"label\": 1}\n{\"path\"", {"m.jsonl:2", "damaged JSON"});
+  refused("[1]\n", {"m.jsonl:1", "not a JSON object"});
+  refused("{\"label\": 1}", {"m.jsonl:1", "\"path\""});
+  refused("{\"path\": \"a\"}", {"m.jsonl:1", "'a' has no label"});
+  refused("{\"path\": \"a\", \"label\": 1.5}", {"m.jsonl:1", "\"label\" is neither"});
+  refused("{\"path\": \"a\\u0000b\", \"label\": 1}", {"m.jsonl:1", "zero byte"});
+}
+
+TEST(Manifest, NumbersAreLabels) {
+  const TempFolder folder;
+  folder.write("images/a.jpg", {1});
+  folder.write("b.jpg", {2, 2});
+  const std::string path = folder.write(
+      "list.csv", bytes_from("path,label\nimages/a.jpg,7\n" + folder.path("b.jpg") + ", 2"));
+  const auto reader = open(path);
+  EXPECT_EQ(reader->info().count, 2u);
+  EXPECT_EQ(reader->info().bytes, 3u);
+  EXPECT_EQ(reader->info().classes.size(), 8u);
+  EXPECT_EQ(bytes_of(*reader, 0), Bytes{1});
+  EXPECT_EQ(bytes_of(*reader, 1), (Bytes{2, 2}));
+  EXPECT_EQ(label_of(*reader, 0), 7);
+  EXPECT_EQ(label_of(*reader, 1), 2);
+  EXPECT_EQ(reader->name(0), folder.path("images/a.jpg") + " (line 2)");
+  expect_data_error({path + ":2", "label 7 is not below 5 classes"},
+                    [&] { open(path, "train", 5); });
+}
+
+TEST(Manifest, NamesAreSortedAndTheSameForEverySplit) {
+  const TempFolder folder;
+  folder.write("a.jpg", {1});
+  folder.write("train.jsonl", bytes_from("{\"path\":\"a.jpg\",\"label\":\"dog\"}\n"
+                                         "{\"path\":\"a.jpg\",\"label\":\"Cat\"}\n"));
+  folder.write("val.csv", bytes_from("path,label\na.jpg,zebra\n"));
+  const auto train = open(folder.path());
+  const auto test = open(folder.path(), "test");
+  EXPECT_EQ(train->info().classes, (std::vector<std::string>{"Cat", "dog", "zebra"}));
+  EXPECT_EQ(test->info().classes, train->info().classes);
+  EXPECT_EQ(label_of(*train, 0), 1);
+  EXPECT_EQ(label_of(*test, 0), 2);
+  expect_data_error({"3 class names where 2", "'zebra'"}, [&] { open(folder.path(), "train", 2); });
+}
+
+TEST(Manifest, ASplitColumnChooses) {
+  const TempFolder folder;
+  folder.write("a.jpg", {1});
+  const std::string path = folder.write(
+      "manifest.csv", bytes_from("path,label,split\na.jpg,0,train\na.jpg,1,test\na.jpg,2,\n"));
+  EXPECT_EQ(open(path)->info().count, 2u);
+  EXPECT_EQ(open(folder.path())->info().count, 2u);
+  EXPECT_EQ(label_of(*open(path, "test"), 0), 1);
+  EXPECT_EQ(open(path, "test")->info().classes.size(), 3u);
+  folder.write("manifest.csv", bytes_from("path,label\na.jpg,0\n"));
+  EXPECT_THROW(open(path, "test"), MissingSplit);
+}
+
+TEST(Manifest, WhatIsNotThere) {
+  const TempFolder folder;
+  expect_data_error({"no manifest"}, [&] { open(folder.path()); });
+  expect_data_error({"x.csv", "No such file"}, [&] { open(folder.path("x.csv")); });
+  expect_data_error({"no rows"}, [&] { open(folder.write("m.csv", bytes_from("path,label\n"))); });
+  // A file that is missing is an error of its sample.
+  const std::string path = folder.write("m.csv", bytes_from("path,label\ngone.jpg,0\nfifo,0\n"));
+  ASSERT_EQ(mkfifo(folder.path("fifo").c_str(), 0600), 0);
+  const auto reader = open(path);
+  expect_data_error({"gone.jpg", "cannot be read"}, [&] { bytes_of(*reader, 0); });
+  expect_data_error({"fifo", "not a regular file"}, [&] { bytes_of(*reader, 1); });
+  folder.write("late.jpg", {1});
+  const auto changed = open(folder.write("n.csv", bytes_from("path,label\nlate.jpg,0\n")));
+  folder.write("late.jpg", {1, 2});
+  expect_data_error({"late.jpg", "changed", "2 bytes, listed with 1"},
+                    [&] { bytes_of(*changed, 0); });
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,193 @@
+// data pack: what it writes reads back as what it was made of, in the same bytes every time.
+#include "tools/data/pack.h"
+
+#include <gtest/gtest.h>
+
+#include "pipeline/reader.h"
+#include "tests/data/support.h"
+#include "tests/data/tar_builder.h"
+#include "tools/data/detect.h"
+#include "tools/data/verify.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = test::fs;
+using test::Bytes;
+using test::bytes_of;
+using test::expect_data_error;
+using test::expect_error;
+using test::read_bytes;
+using test::TempFolder;
+
+/// JPEGs by their first bytes only; nothing here decodes.
+Bytes picture(int i) {
+  Bytes bytes(static_cast<std::size_t>(100 + 311 * i), static_cast<std::uint8_t>(i));
+  bytes[0] = 0xff;
+  bytes[1] = 0xd8;
+  return bytes;
+}
+
+void write_folder(const TempFolder& folder, bool test_too = true) {
+  for (int i = 0; i < 10; ++i)
+    folder.write(
+        "src/train/" + std::string(i % 2 == 0 ? "cat/" : "ant/") + std::to_string(i) + ".jpg",
+        picture(i));
+  if (!test_too) return;
+  for (const char* name : {"cat/1.jpg", "ant/2.jpg", "ant/3.jpg"})
+    folder.write(std::string("src/test/") + name, picture(1));
+}
+
+PackOptions options_of(const TempFolder& folder, std::uint64_t shards = 0) {
+  PackOptions options;
+  options.source = folder.path("src");
+  options.target = folder.path("out");
+  options.shards = shards;
+  return options;
+}
+
+void expect_same(const Reader& one, const Reader& two) {
+  ASSERT_EQ(one.info().count, two.info().count);
+  EXPECT_EQ(one.info().classes, two.info().classes);
+  Buffer scratch;
+  for (std::uint64_t i = 0; i < one.info().count; ++i) {
+    EXPECT_EQ(bytes_of(one, i), bytes_of(two, i));
+    EXPECT_EQ(one.read(i, scratch).label, two.read(i, scratch).label);
+  }
+}
+
+TEST(Pack, AFolderAndBack) {
+  const TempFolder folder;
+  write_folder(folder);
+  std::uint64_t last = 0;
+  PackOptions options = options_of(folder, 3);
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    EXPECT_EQ(done, last + 1);
+    EXPECT_EQ(total, 26u);
+    last = done;
+  };
+  const auto packed = pack(options);
+  EXPECT_EQ(last, 26u);
+  ASSERT_EQ(packed.size(), 2u);
+  EXPECT_EQ(packed[0].files.size(), 3u);
+  EXPECT_EQ(packed[0].count, 10u);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder.path("out")))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"classes.txt", "test-000000.tar", "test-000001.tar",
+                                             "test-000002.tar", "train-000000.tar",
+                                             "train-000001.tar", "train-000002.tar"}));
+  for (const char* split : {"train", "test"})
+    expect_same(*open_reader({"folder", folder.path("src"), split, 0}),
+                *open_reader({"tar", folder.path("out"), split, 0}));
+  EXPECT_EQ(detect_reader(folder.path("out")), "tar");
+  EXPECT_EQ(detect_reader(folder.path("src")), "folder");
+}
+
+TEST(Pack, TheSameBytesEveryTime) {
+  const TempFolder one, two;
+  for (const TempFolder* folder : {&one, &two}) {
+    write_folder(*folder);
+    fs::last_write_time(folder->path("src/train/cat/0.jpg"),
+                        fs::file_time_type::clock::now() - std::chrono::hours(folder == &one));
+    pack(options_of(*folder));
+  }
+  for (const char* name : {"out/train-000000.tar", "out/test-000000.tar", "out/classes.txt"})
+    EXPECT_EQ(read_bytes(one.path(name)), read_bytes(two.path(name)));
+}
+
+TEST(Pack, SizeDecidesTheNumberOfShards) {
+  const TempFolder folder;
+  write_folder(folder, false);
+  PackOptions options = options_of(folder);
+  options.shard_bytes = 6000;
+  const auto packed = pack(options);
+  EXPECT_GT(packed[0].files.size(), 3u);
+  for (const std::string& file : packed[0].files) EXPECT_LE(fs::file_size(file), 6000u + 1024);
+  expect_same(*open_reader({"folder", options.source, "train", 0}),
+              *open_reader({"tar", options.target, "train", 0}));
+}
+
+TEST(Pack, OneSplitUnderANameOrAPattern) {
+  const TempFolder folder;
+  write_folder(folder);
+  PackOptions options = options_of(folder);
+  options.target = folder.path("out/some-{00..02}.tar");
+  EXPECT_EQ(pack(options)[0].files.size(), 3u);
+  EXPECT_EQ(open_reader({"tar", options.target, "train", 0})->info().count, 10u);
+  options.target = folder.path("out/one.tar");
+  options.split = "test";
+  EXPECT_EQ(pack(options)[0].count, 3u);
+  expect_error(Exit::failed, {"one.tar", "holds something already"}, [&] { pack(options); });
+  options.shards = 4;
+  options.target = folder.path("out/four-{0..2}.tar");
+  expect_error(Exit::usage, {"--shards 4", "3"}, [&] { pack(options); });
+}
+
+TEST(Pack, NothingIsWrittenOverUnasked) {
+  const TempFolder folder;
+  write_folder(folder);
+  folder.write("out/mine.txt", {1});
+  expect_error(Exit::failed, {folder.path("out"), "mine.txt"}, [&] { pack(options_of(folder)); });
+  EXPECT_FALSE(fs::exists(folder.path("out/train-000000.tar")));
+  PackOptions options = options_of(folder, 4);
+  options.force = true;
+  pack(options);
+  options.shards = 2;
+  pack(options);
+  EXPECT_FALSE(fs::exists(folder.path("out/train-000003.tar"))) << "shards of the set before";
+  EXPECT_TRUE(fs::exists(folder.path("out/mine.txt")));
+  EXPECT_EQ(open_reader({"tar", folder.path("out"), "train", 0})->info().count, 10u);
+}
+
+TEST(Pack, WhatFailsLeavesNothing) {
+  const TempFolder folder;
+  write_folder(folder);
+  folder.write("src/train/ant/5.jpg", {1, 2, 3});
+  expect_data_error({"src/train/ant/5.jpg", "not an image"}, [&] { pack(options_of(folder)); });
+  EXPECT_TRUE(fs::is_empty(folder.path("out")));
+  fs::remove(folder.path("src/train/ant/5.jpg"));
+  PackOptions options = options_of(folder);
+  options.progress = [](std::uint64_t done, std::uint64_t) {
+    if (done == 7) throw Error(Exit::interrupted, "interrupted", "x");
+  };
+  expect_error(Exit::interrupted, {"interrupted"}, [&] { pack(options); });
+  EXPECT_TRUE(fs::is_empty(folder.path("out")));
+  fs::remove_all(folder.path("src/test/cat"));
+  expect_data_error({"train and test have different classes"}, [&] { pack(options_of(folder)); });
+  folder.write("idx/train-images-idx3-ubyte", test::idx_images(3));
+  folder.write("idx/train-labels-idx1-ubyte", test::idx_labels({1, 0, 1}));
+  options = options_of(folder);
+  options.source = folder.path("idx");
+  expect_error(Exit::usage, {"pixels"}, [&] { pack(options); });
+}
+
+TEST(Pack, VerifyTakesArchivesAndManifests) {
+  const TempFolder folder;
+  write_folder(folder);
+  pack(options_of(folder, 2));
+  const auto verify = [&](const std::string& path) {
+    return verify_data({path, 0, 1'000'000, 1, {}});
+  };
+  VerifyReport report = verify(folder.path("out"));
+  EXPECT_EQ(report.kind, "tar");
+  ASSERT_EQ(report.splits.size(), 2u);
+  EXPECT_EQ(report.splits[0].class_counts, (std::vector<std::uint64_t>{5, 5}));
+  EXPECT_EQ(report.problems.size(), 13u) << "none of them can be decoded";
+  EXPECT_NE(report.problems[0].where.find("train-000000.tar member 000000000.jpg"),
+            std::string::npos);
+  fs::resize_file(folder.path("out/test-000001.tar"), 700);
+  report = verify(folder.path("out"));
+  EXPECT_EQ(report.splits.size(), 1u);
+  EXPECT_NE(report.problems.back().what.find("truncated"), std::string::npos);
+
+  folder.write("m.csv", test::bytes_from("path,label\nsrc/train/ant/1.jpg,0\ngone.jpg,1\n"));
+  report = verify(folder.path("m.csv"));
+  EXPECT_EQ(report.kind, "manifest");
+  EXPECT_EQ(report.problems.size(), 2u);
+  EXPECT_EQ(verify(folder.path("nowhere.tar")).problems.size(), 1u);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,118 @@
+// The emulated disk by the clock: rates to 3%. A machine that is busy elsewhere can only slow a
+// thread down, so of a few tries the one that comes closest counts.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "augment/plan.h"
+#include "pipeline/clock.h"
+#include "pipeline/loader.h"
+#include "pipeline/storage_model.h"
+
+namespace millrace {
+namespace {
+
+/// Requests a second that `threads` get, each asking again as soon as it is served.
+double rate(const StorageOptions& options, int threads, std::uint64_t bytes, int requests) {
+  StorageModel disk(options);
+  const std::atomic<bool> stop{false};
+  const std::int64_t begin = Clock::steady_ns();
+  {
+    std::vector<std::jthread> all;
+    for (int t = 0; t < threads; ++t)
+      all.emplace_back([&] {
+        StorageModel::Lane lane;
+        for (int i = 0; i < requests / threads; ++i)
+          disk.serve(Clock::steady_ns(), bytes, lane, stop);
+      });
+  }
+  return static_cast<double>(requests) / (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
+}
+
+/// How far the best of a few tries is from `expected`, as a part of it.
+template <class Measure>
+double least_error(double expected, const Measure& measure) {
+  double least = 1e9;
+  for (int attempt = 0; attempt < 5 && least > 0.03; ++attempt)
+    least = std::min(least, std::abs(measure() / expected - 1));
+  return least;
+}
+
+TEST(StorageTiming, BandwidthIsShared) {
+  for (const int threads : {1, 4}) {
+    // 100 MB/s in pieces of 100 kB, and in pieces too short to sleep for.
+    EXPECT_LE(least_error(1000, [&] { return rate({100e6, 0, 0}, threads, 100'000, 400); }), 0.03);
+    EXPECT_LE(least_error(50'000,
+                          [&] {
+                            return rate({100e6, 0, 0}, threads, 2'000, 20'000);
+                          }),
+              0.03);
+  }
+}
+
+TEST(StorageTiming, LatencyOverlaps) {
+  for (const int threads : {1, 4, 8})
+    EXPECT_LE(least_error(250.0 * threads,
+                          [&] {
+                            return rate({0, 0.004, 0}, threads, 1, 100 * threads);
+                          }),
+              0.03);
+}
+
+TEST(StorageTiming, RequestsAreCounted) {
+  for (const int threads : {1, 4})
+    EXPECT_LE(least_error(2000, [&] { return rate({0, 0, 2000}, threads, 1, 800); }), 0.03);
+  // The bus decides where all three limit.
+  EXPECT_LE(least_error(500, [] { return rate({10e6, 0.001, 5000}, 4, 20'000, 200); }), 0.03);
+}
+
+TEST(StorageTiming, WaitingIsSleeping) {
+  const std::int64_t begin = Clock::process_cpu_ns();
+  rate({1e6, 0, 0}, 4, 1'000, 400);  // 0.4 s
+  EXPECT_LT(static_cast<double>(Clock::process_cpu_ns() - begin) * 1e-9, 0.1);
+}
+
+/// Images a second of a loader whose storage is the bottleneck.
+double loaded(const StorageOptions& storage, int workers, int io_threads) {
+  DataOptions data;
+  data.reader = "synthetic";
+  data.synthetic = {2000, {32, 32}, 3, 10};
+  const std::shared_ptr<const Reader> reader = open_reader(data);
+  const auto plan =
+      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{32, 32}, 3},
+                             OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  LoaderOptions options;
+  options.workers = workers;
+  options.io_threads = io_threads;
+  options.storage = std::make_shared<StorageModel>(storage);
+  const std::int64_t begin = Clock::steady_ns();
+  Loader loader(reader, plan, options);
+  while (loader.next()) {
+  }
+  return 2000 / (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
+}
+
+TEST(StorageTiming, ALoaderRunsAtTheDisksRate) {
+  // 3072 bytes an image: 10 MB/s are 3255 images a second.
+  for (const auto& [workers, io_threads] : {std::pair(0, 0), std::pair(2, 0), std::pair(2, 4)})
+    EXPECT_LE(least_error(10e6 / 3072,
+                          [&] {
+                            return loaded({10e6, 0, 0}, workers, io_threads);
+                          }),
+              0.03)
+        << workers << " " << io_threads;
+  for (const int io_threads : {4, 8})
+    EXPECT_LE(least_error(io_threads * 500.0,
+                          [&] {
+                            return loaded({0, 0.002, 0}, 2, io_threads);
+                          }),
+              0.03)
+        << io_threads;
+  EXPECT_LE(least_error(4000, [] { return loaded({0, 0, 4000}, 2, 4); }), 0.03);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,11 @@
+// Which reader a path is for, where nobody says.
+#pragma once
+
+#include <string>
+
+namespace millrace {
+
+/// "idx", "cifar", "tar", "manifest", or "folder" for anything else.
+std::string detect_reader(const std::string& path);
+
+}  // namespace millrace
