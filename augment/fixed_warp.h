@@ -5,8 +5,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "augment/math.h"
 #include "augment/pass.h"
+#include "plugins/math.hpp"
 
 namespace millrace {
 

@@ -55,7 +55,9 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
   CallContext context;
   for (const OpSpec& spec : chain) {
     if (!spec.enabled) continue;
-    Op op{op_id(spec.id), spec.id, std::make_unique<Unit>(augmentation(spec.op), spec.params)};
+    Op op{op_id(spec.id), spec.id,
+          std::make_unique<Unit>(augmentation(spec.op), spec.params, "", "", output.mean,
+                                 output.std)};
     if (op.unit->table().batch != nullptr) {
       mixers_.push_back(std::move(op));
       continue;

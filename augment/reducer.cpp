@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "augment/math.h"
 #include "augment/moves.h"
+#include "plugins/math.hpp"
 
 namespace millrace {
 namespace {

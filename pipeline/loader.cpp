@@ -55,6 +55,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   Ticket ticket(std::uint64_t ordinal) const;
   void open_slot(std::uint64_t ordinal);
   void work(const Run& run);
+  void finish(Slot& slot, Worker& worker);
   Worker& lease();
   std::int64_t unit(std::int64_t count) const;
 
@@ -191,6 +192,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   for (Slot& slot : slots_) {
     slot.memory.reserve(static_cast<std::size_t>(batch) * stages_.transform().output().bytes());
     slot.labels.resize(batch);
+    slot.probabilities.resize(batch * static_cast<std::size_t>(stages_.transform().soft_classes()));
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(batch);
     // Room for all but the rare large sample, so that few buffers have to grow.
     const DatasetInfo& info = stages_.reader().info();
@@ -278,6 +280,14 @@ std::int64_t LoaderCore::unit(std::int64_t count) const {
   return std::max<std::int64_t>(1, std::min(grain, kUnitNs / cost));
 }
 
+void LoaderCore::finish(Slot& slot, Worker& worker) {
+  try {
+    stages_.finish(slot, worker);
+  } catch (...) {
+    Stages::note_error(slot, 0, std::current_exception());
+  }
+}
+
 void LoaderCore::work(const Run& run) {
   busy_.fetch_add(1);  // before the look at stop_: stop() looks the other way round
   if (!stop_.load()) {
@@ -290,11 +300,11 @@ void LoaderCore::work(const Run& run) {
     } catch (...) {  // whatever it is, next() throws it: the graph would only lose it
       Stages::note_error(slot, run.first, std::current_exception());
     }
-    worker.leased.store(false, std::memory_order_release);
     if (slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
-      stages_.finish(slot);
+      finish(slot, worker);
       doorbell_.ring(slot.ready);
     }
+    worker.leased.store(false, std::memory_order_release);
   }
   busy_.fetch_sub(1);
 }
@@ -318,7 +328,7 @@ std::optional<std::size_t> LoaderCore::next() {
     open_slot(consumed_);
     stages_.work({index, 0, slot.ticket.count}, slot, workers_[0], stop_);
     if (stop_.load(std::memory_order_relaxed)) return std::nullopt;
-    stages_.finish(slot);
+    finish(slot, workers_[0]);
   } else {
     doorbell_.wait(slot.ready, stop_, options_.stop);
     if (slot.ready.load(std::memory_order_acquire) != 1) return std::nullopt;
@@ -423,6 +433,10 @@ std::size_t Batch::bytes() const {
   return static_cast<std::size_t>(count()) * core_->stages().transform().output().bytes();
 }
 const std::int64_t* Batch::labels() const { return core_->slot(slot_).labels.data(); }
+const float* Batch::probabilities() const {
+  return classes() > 0 ? core_->slot(slot_).probabilities.data() : nullptr;
+}
+int Batch::classes() const { return core_->stages().transform().soft_classes(); }
 std::int64_t Batch::count() const { return core_->slot(slot_).valid; }
 std::uint32_t Batch::epoch() const { return core_->slot(slot_).ticket.epoch; }
 std::uint64_t Batch::index() const { return core_->slot(slot_).ticket.index; }

@@ -93,6 +93,10 @@ class Batch {
   std::size_t bytes() const;
   /// count() labels.
   const std::int64_t* labels() const;
+  /// count() x classes() probabilities, where an op (mixup, cutmix) has mixed labels; else null,
+  /// and classes() is 0.
+  const float* probabilities() const;
+  int classes() const;
   /// Samples that are there (on_error=skip, or an epoch's last batch, make it less than a full
   /// batch).
   std::int64_t count() const;

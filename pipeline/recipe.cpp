@@ -236,9 +236,9 @@ void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& prefix,
   const std::string list = body.substr(brace + 1, body.size() - brace - 2);
   std::size_t start = 0;
   int depth = 0;
-  for (std::size_t i = 0; i <= list.size(); ++i) {  // commas inside brackets separate numbers
-    if (i < list.size() && list[i] == '[') ++depth;
-    if (i < list.size() && list[i] == ']') --depth;
+  for (std::size_t i = 0; i <= list.size(); ++i) {  // commas inside brackets are a value's own
+    if (i < list.size() && (list[i] == '[' || list[i] == '{')) ++depth;
+    if (i < list.size() && (list[i] == ']' || list[i] == '}')) --depth;
     if (i < list.size() && (list[i] != ',' || depth > 0)) continue;
     const std::string part = list.substr(start, i - start);
     start = i + 1;

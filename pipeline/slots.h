@@ -40,6 +40,7 @@ struct Failed {
 struct Slot {
   Buffer memory;  ///< samples one after the other
   std::vector<std::int64_t> labels;
+  std::vector<float> probabilities;  ///< a row of classes a sample, where ops mix labels
   Ticket ticket;
   std::int64_t valid = 0;                ///< samples that are there, once finished
   std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet

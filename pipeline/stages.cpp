@@ -310,10 +310,34 @@ void Stages::leave_out(std::int64_t place, Slot& slot) {
   slot.failed.push_back(place);
 }
 
-void Stages::finish(Slot& slot) const {
+/// Pairs are neighbours in the batch as it was meant to be, so that a failed sample changes no
+/// other pair: its partner stays as it is, and so does an odd last one.
+void Stages::mix(Slot& slot, Worker& worker) const {
+  const auto classes = static_cast<std::size_t>(transform_->soft_classes());
+  const auto count = static_cast<std::size_t>(slot.ticket.count);
+  const auto is_there = [&](std::size_t place) {
+    return !std::binary_search(slot.failed.begin(), slot.failed.end(),
+                               static_cast<std::int64_t>(place));
+  };
+  float* rows = slot.probabilities.data();
+  std::fill_n(rows, count * classes, 0.0f);
+  for (std::size_t place = 0; place < count; ++place)
+    if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
+  for (std::size_t first = 0; first + 1 < count; first += 2) {
+    if (!is_there(first) || !is_there(first + 1)) continue;
+    const auto place = static_cast<std::int64_t>(first);
+    transform_->mix({options_.seed, slot.ticket.epoch, slot.ticket.first + first},
+                    place_of(slot, place), place_of(slot, place + 1), rows + first * classes,
+                    rows + (first + 1) * classes, *worker.transform);
+  }
+}
+
+void Stages::finish(Slot& slot, Worker& worker) const {
   slot.valid = slot.ticket.count;
-  if (slot.failed.empty()) return;
   std::sort(slot.failed.begin(), slot.failed.end());
+  const auto classes = static_cast<std::size_t>(transform_->soft_classes());
+  if (classes > 0 && slot.error == nullptr) mix(slot, worker);
+  if (slot.failed.empty()) return;
   const std::size_t bytes = transform_->output().bytes();
   std::uint8_t* memory = slot.memory.data();
   std::size_t kept = 0;
@@ -327,6 +351,9 @@ void Stages::finish(Slot& slot) const {
     if (kept != place) {
       std::memcpy(memory + kept * bytes, memory + place * bytes, bytes);
       slot.labels[kept] = slot.labels[place];
+      std::copy_n(slot.probabilities.begin() + static_cast<std::ptrdiff_t>(place * classes),
+                  classes,
+                  slot.probabilities.begin() + static_cast<std::ptrdiff_t>(kept * classes));
     }
     ++kept;
   }

@@ -80,7 +80,8 @@ class Stages {
   /// Keeps the error of the earliest place, for next() to throw.
   static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
   /// Closes the gaps that samples left out have made and counts what is there.
-  void finish(Slot& slot) const;
+  /// Ops on whole batches run first.
+  void finish(Slot& slot, Worker& worker) const;
   /// Tells of the samples that failed, in the batch's order.
   void report(Slot& slot);
 
@@ -105,6 +106,7 @@ class Stages {
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                  Worker& worker, Recorder& recorder) const;
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const std::string& reason);
+  void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
   std::byte* place_of(Slot& slot, std::int64_t place) const;
 

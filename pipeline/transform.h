@@ -82,8 +82,7 @@ class Transform {
   virtual int soft_classes() const { return 0; }
   /// Changes two neighbours of a batch and their labels in place; `key` is the first one's.
   virtual void mix(const SampleKey& /*key*/, std::byte* /*first*/, std::byte* /*second*/,
-                   float* /*first_labels*/, float* /*second_labels*/, Scratch& /*scratch*/) const {
-  }
+                   float* /*first_labels*/, float* /*second_labels*/, Scratch& /*scratch*/) const {}
 };
 
 }  // namespace millrace

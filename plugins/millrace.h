@@ -173,6 +173,12 @@ typedef struct millrace_create {
   /* Readers. */
   const char* path;  /* data.path */
   const char* split; /* data.split */
+  /* Augmentations: output.mean and output.std, parts of full scale, one number or one a channel.
+   * Level 255 * mean becomes 0 in the batch. Null where there is no output. */
+  const double* mean;
+  size_t mean_count;
+  const double* std;
+  size_t std_count;
 } millrace_create;
 
 /* ---- kinds of units ------------------------------------------------------------------------- */

@@ -227,6 +227,15 @@ class Values {
     return std::string_view(text("interpolation")) == "nearest" ? Interpolation::nearest
                                                                 : Interpolation::bilinear;
   }
+  /// output.mean and output.std, one number or one a channel; 0 and 1 where there is no output.
+  Numbers mean() const {
+    static constexpr double kNone = 0;
+    return create_.mean != nullptr ? Numbers{create_.mean, create_.mean_count} : Numbers{&kNone, 1};
+  }
+  Numbers std() const {
+    static constexpr double kNone = 1;
+    return create_.std != nullptr ? Numbers{create_.std, create_.std_count} : Numbers{&kNone, 1};
+  }
   /// Readers.
   const char* path() const { return create_.path; }
   const char* split() const { return create_.split; }

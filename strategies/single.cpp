@@ -102,6 +102,13 @@ torch::Tensor labels_of(const Batch& batch) {
   return torch::from_blob(const_cast<std::int64_t*>(batch.labels()), {batch.count()}, torch::kLong);
 }
 
+/// What the loss is taken against: labels, or the probabilities that ops have made of them.
+torch::Tensor targets_of(const Batch& batch) {
+  if (batch.classes() == 0) return labels_of(batch);
+  return torch::from_blob(const_cast<float*>(batch.probabilities()),
+                          {batch.count(), batch.classes()}, torch::kFloat);
+}
+
 }  // namespace
 
 Single::Single(const StrategyOptions& options)
@@ -158,12 +165,12 @@ void Single::step(Batch batch, SpanClock& spans) {
   in_our_words("training step", [&] {
     spans.enter(Span::h2d);
     const torch::Tensor images = to_device(images_of(batch));
-    const torch::Tensor labels = to_device(labels_of(batch));
+    const torch::Tensor targets = to_device(targets_of(batch));
     const std::int64_t count = batch.count();
     if (!device_.is_cpu()) batch.release();
 
     spans.enter(Span::forward);
-    const torch::Tensor loss = at::cross_entropy_loss(model_->forward(images), labels);
+    const torch::Tensor loss = at::cross_entropy_loss(model_->forward(images), targets);
 
     spans.enter(Span::backward);
     loss.backward();

@@ -16,7 +16,11 @@ BatchHash::BatchHash() : state_(XXH3_createState()) {
 
 void BatchHash::add(const Batch& batch) {
   XXH3_64bits_update(state_.get(), batch.data(), batch.bytes());
-  XXH3_64bits_update(state_.get(), batch.labels(), static_cast<std::size_t>(batch.count()) * 8);
+  const auto count = static_cast<std::size_t>(batch.count());
+  XXH3_64bits_update(state_.get(), batch.labels(), count * sizeof(std::int64_t));
+  if (batch.classes() > 0)
+    XXH3_64bits_update(state_.get(), batch.probabilities(),
+                       count * static_cast<std::size_t>(batch.classes()) * sizeof(float));
 }
 
 std::string BatchHash::digest() const {

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -40,10 +41,10 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
     // Told before there is anything to be seen: who reads the zeros can know.
     range->damaged.store(true);
     g_faults.fetch_add(1);
-    // A system call as any other, and one that may be made here.
-    if (mmap(reinterpret_cast<void*>(page), g_page, PROT_READ,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
-      return;
+    // The bare system call: a library's wrapper is not promised to be fit for a handler.
+    const long status =
+        syscall(SYS_mmap, page, g_page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (static_cast<std::uintptr_t>(status) == page) return;
   }
   if ((g_before.sa_flags & SA_SIGINFO) != 0 && g_before.sa_sigaction != nullptr) {
     g_before.sa_sigaction(signal, info, context);

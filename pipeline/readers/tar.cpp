@@ -60,13 +60,16 @@ class TarReader final : public Reader {
   std::string name(std::uint64_t index) const override {
     const Entry& sample = samples_[index];
     const MappedFile& shard = shards_[sample.shard];
+    std::string member;
     try {
-      return fmt::format(
-          "{} member {}", shard.path(),
-          printable(tar_name(shard.path(), shard.bytes(), {sample.data, 0, sample.back, 0, 0})));
-    } catch (const DataError&) {  // the archive has been cut short meanwhile
-      return fmt::format("{} at byte {}", shard.path(), sample.data);
+      if (!shard.damaged())
+        member = tar_name(shard.path(), shard.bytes(), {sample.data, 0, sample.back, 0, 0});
+    } catch (const DataError&) {  // changed since it was indexed
+      member.clear();
     }
+    if (shard.damaged() || member.empty())
+      return fmt::format("{} at byte {}", shard.path(), sample.data);
+    return fmt::format("{} member {}", shard.path(), printable(member));
   }
   bool locate(std::uint64_t index, Location& location) const override {
     const Entry& sample = samples_[index];

@@ -136,7 +136,9 @@ std::int32_t Unit::add_child(const millrace_create* create, const char* text) {
     Recipe recipe(op_declarations());
     recipe.set(std::string("augment+=") + text);
     const OpSpec& spec = recipe.augment().front();
-    auto child = std::make_unique<Unit>(augmentation(spec.op), spec.params);
+    auto child = std::make_unique<Unit>(augmentation(spec.op), spec.params, "", "",
+                                        std::span(create->mean, create->mean_count),
+                                        std::span(create->std, create->std_count));
     if (child->table().batch != nullptr)
       throw UsageError(fmt::format("{} works on batches: it cannot be chosen", spec.op));
     child->text_ = text;
@@ -150,15 +152,16 @@ std::int32_t Unit::add_child(const millrace_create* create, const char* text) {
 }
 
 Unit::Unit(const millrace_unit& unit, const Params& params, const std::string& path,
-           const std::string& split)
+           const std::string& split, std::span<const double> mean, std::span<const double> std)
     : unit_(unit), text_(unit.name) {
   std::vector<millrace_value> values;
   const std::vector<Param> declared = to_declaration(unit).params;
   for (const Param& param : declared) values.push_back(to_value(param, params.at(param.name)));
   std::array<char, 512> error{};
-  const millrace_create create{sizeof create, this,         values.data(),
-                               values.size(), error.data(), error.size(),
-                               &add_child,    path.c_str(), split.c_str()};
+  const millrace_create create{sizeof create, this,         values.data(), values.size(),
+                               error.data(),  error.size(), &add_child,    path.c_str(),
+                               split.c_str(), mean.data(),  mean.size(),   std.data(),
+                               std.size()};
   millrace_status status = MILLRACE_OK;
   try {
     status = unit.create(&create, &self_);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,9 +56,11 @@ void checked_call(const millrace_unit& unit, millrace_call& call, const Function
 /// An instance: immutable, shared by all threads.
 class Unit {
  public:
-  /// Throws UsageError for parameters that don't fit together. `path` and `split` are for readers.
+  /// Throws UsageError for parameters that don't fit together. `path` and `split` are for readers,
+  /// output.mean and output.std for augmentations.
   Unit(const millrace_unit& unit, const Params& params, const std::string& path = {},
-       const std::string& split = {});
+       const std::string& split = {}, std::span<const double> mean = {},
+       std::span<const double> std = {});
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;

@@ -52,6 +52,9 @@ std::shared_ptr<const Plan> plan_of(const Reader& reader, bool augmented = false
   std::vector<OpSpec> chain;
   if (augmented) {
     for (const auto& declared : op_declarations()) {
+      if (declared.name != "hflip" && !declared.name.starts_with("random_affine") &&
+          declared.name != "random_crop")
+        continue;
       OpSpec spec{declared.name, declared.name, true, Params(declared.params)};
       if (declared.name == "random_affine") spec.params.set("degrees", std::vector<double>{20});
       if (declared.name == "random_crop") {

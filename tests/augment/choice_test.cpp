@@ -1,0 +1,137 @@
+// Units that choose others: what they choose, how often, and what the chosen ones are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "augment/random_affine.h"
+#include "tests/augment/one_unit.h"
+#include "tests/pipeline/allocations.h"
+
+namespace millrace {
+namespace {
+
+TEST(RandomApply, AllOrNothing) {
+  OneUnit unit("random_apply{p=0.3,ops=gaussian_blur{kernel_size=3,sigma=[0.1,2]}; hflip;invert}");
+  ASSERT_EQ(unit.unit().children().size(), 3u);
+  EXPECT_STREQ(unit.unit().children()[0]->table().name, "gaussian_blur");
+  int applied = 0;
+  for (std::uint64_t sample = 0; sample < 4000; ++sample) {
+    const auto chosen = unit.choose(sample);
+    ASSERT_EQ(chosen.size(), unit.drawn("applied") == 1 ? 3u : 0u);
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      ASSERT_EQ(chosen[i], unit.unit().children()[i].get());
+    applied += !chosen.empty();
+  }
+  EXPECT_NEAR(applied / 4000.0, 0.3, 0.037);
+}
+
+TEST(RandomApply, NestsAndDoesNothingByDefault) {
+  OneUnit outer("random_apply{p=1,ops=random_apply{p=1,ops=invert{p=1};hflip};grayscale}");
+  EXPECT_EQ(outer.choose(0).size(), 2u);
+  EXPECT_EQ(outer.unit().children()[0]->children().size(), 2u);
+  EXPECT_TRUE(OneUnit("random_apply{p=1}").choose(0).empty());
+}
+
+TEST(RandAugment, EveryOperationIsEquallyFrequent) {
+  const char* names[] = {"identity",  "shear_x",    "shear_y",      "translate_x", "translate_y",
+                         "rotate",    "brightness", "saturation",   "contrast",    "sharpness",
+                         "posterize", "solarize",   "autocontrast", "equalize"};
+  for (const char* text : {"rand_augment{num_ops=1}", "trivial_augment"}) {
+    OneUnit unit(text);
+    std::map<std::string, int> seen;
+    int negative = 0, with_sign = 0;
+    constexpr int kCalls = 14000;
+    for (int i = 0; i < kCalls; ++i) {
+      unit.forget();
+      const auto chosen = unit.choose(static_cast<std::uint64_t>(i));
+      for (const char* name : names) {
+        if (!unit.has_drawn(name)) continue;
+        ++seen[name];
+        EXPECT_EQ(chosen.size(), std::string(name) == "identity" ? 0u : 1u);
+        if (std::string(name) == "rotate" && unit.drawn(name) != 0) {
+          ++with_sign;
+          negative += unit.drawn(name) < 0;
+        }
+      }
+    }
+    ASSERT_EQ(seen.size(), 14u) << text;
+    for (const auto& [name, count] : seen) EXPECT_NEAR(count, kCalls / 14, 155) << text << name;
+    EXPECT_NEAR(negative / static_cast<double>(with_sign), 0.5, 0.08) << text;
+  }
+}
+
+TEST(RandAugment, TakesAsManyAsAskedFor) {
+  OneUnit unit("rand_augment{num_ops=5}");
+  std::size_t most = 0;
+  for (std::uint64_t sample = 0; sample < 200; ++sample)
+    most = std::max(most, unit.choose(sample).size());
+  EXPECT_EQ(most, 5u);
+  EXPECT_TRUE(OneUnit("rand_augment{num_ops=0}").choose(0).empty());
+}
+
+TEST(TrivialAugment, StrengthsAreUniform) {
+  OneUnit unit("trivial_augment");
+  std::map<int, int> bins;
+  int all = 0;
+  for (std::uint64_t sample = 0; sample < 60000; ++sample) {
+    unit.forget();
+    unit.choose(sample);
+    if (!unit.has_drawn("rotate")) continue;
+    ++bins[static_cast<int>(std::lround(std::abs(unit.drawn("rotate")) / 4.5))];
+    ++all;
+  }
+  ASSERT_EQ(bins.size(), 31u);
+  EXPECT_EQ(bins.rbegin()->first, 30);
+  for (const auto& [bin, count] : bins) EXPECT_NEAR(count, all / 31.0, 60) << bin;
+}
+
+TEST(Choices, CallsAllocateNothing) {
+  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
+  for (const char* text : {"rand_augment", "trivial_augment", "random_apply{ops=hflip;invert}"}) {
+    OneUnit unit(text);
+    unit.silence();
+    for (std::uint64_t sample = 0; sample < 200; ++sample) {
+      const std::uint64_t before = allocations();
+      unit.choose_only(sample);
+      ASSERT_EQ(allocations(), before) << text;
+    }
+  }
+}
+
+Warp warp_of(const std::string& text, Size size) {
+  OneUnit unit(text);
+  CallContext context;
+  Warp warp;
+  checked_call(unit.unit().table(), context.call, [&] {
+    return unit.unit().table().geometric->warp(unit.unit().self(), size, &warp, &context.call);
+  });
+  return warp;
+}
+
+TEST(Affine, IsTheMatrixOfItsParameters) {
+  const Warp warp = warp_of(
+      "affine{degrees=20,translate=[3,-4],scale=1.5,shear=[5,-6],center=[2,9],fill=[1,2,3],"
+      "interpolation=bilinear}",
+      {40, 30});
+  const auto expected = inverse_affine({20, 3, -4, 1.5, 5, -6}, 2, 9);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(warp.map[i], expected[i]) << i;
+  EXPECT_EQ(warp.fill[2], 3);
+  EXPECT_EQ(warp.interpolation, MILLRACE_BILINEAR);
+}
+
+TEST(Affine, TurnsAboutTheMiddleByDefault) {
+  const Warp warp = warp_of("affine{degrees=90}", {10, 6});
+  EXPECT_NEAR(warp.map[0] * 5 + warp.map[1] * 3 + warp.map[2], 5, 1e-12);
+  EXPECT_NEAR(warp.map[3] * 5 + warp.map[4] * 3 + warp.map[5], 3, 1e-12);
+}
+
+TEST(Affine, PartsOfTheSideAreCutOffToWholePixels) {
+  // Output pixel x shows input x - shift.
+  EXPECT_EQ(warp_of("affine{translate_part=[0.259,-0.259]}", {100, 50}).map[2], -25);
+  EXPECT_EQ(warp_of("affine{translate_part=[0.259,-0.259]}", {100, 50}).map[5], 12);
+  // 0.1 * 30 is 3 although neither factor is what it seems in binary.
+  EXPECT_EQ(warp_of("affine{translate_part=[0.1,0]}", {30, 30}).map[2], -3);
+}
+
+}  // namespace
+}  // namespace millrace

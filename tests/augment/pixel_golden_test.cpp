@@ -1,0 +1,165 @@
+// Pixel ops, and the operations of rand_augment and trivial_augment, held against torchvision's on
+// 8-bit tensors (tests/golden/make_pixel.py).
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "augment/displace.h"
+#include "augment/plan.h"
+#include "pipeline/buffer.h"
+#include "tests/augment/one_unit.h"
+
+namespace millrace {
+namespace {
+
+const nlohmann::json& golden() {
+  static const nlohmann::json all =
+      nlohmann::json::parse(std::ifstream(MILLRACE_GOLDEN "/pixel.json"));
+  return all;
+}
+Size golden_size() { return {golden()["width"], golden()["height"]}; }
+
+std::vector<std::uint8_t> from_base64(const std::string& text) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    if (c == '=') break;
+    bits = bits << 6 | static_cast<std::uint32_t>(digits.find(c));
+    if ((count += 6) < 8) continue;
+    count -= 8;
+    bytes.push_back(static_cast<std::uint8_t>(bits >> count));
+  }
+  return bytes;
+}
+
+struct Difference {
+  int most = 0;            ///< levels
+  std::size_t beyond = 0;  ///< levels that differ by more than 1
+  std::size_t any = 0;
+  std::size_t all = 0;
+  void add(const std::vector<std::uint8_t>& ours, const std::vector<std::uint8_t>& theirs) {
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      const int by = std::abs(ours[i] - theirs[i]);
+      most = std::max(most, by);
+      beyond += by > 1;
+      any += by > 0;
+    }
+    all += ours.size();
+  }
+};
+
+/// Levels by which an op may differ (docs/augmentations.md says the same).
+int tolerance(const std::string& unit) { return unit == "gaussian_blur" ? 1 : 0; }
+
+TEST(PixelGolden, FollowsTorchvision) {
+  for (const auto& item : golden()["pixel"]) {
+    const std::string unit = item["unit"];
+    Picture picture = golden_picture(item["picture"], item["channels"], golden_size());
+    OneUnit(unit).apply(picture);
+    Difference difference;
+    difference.add(picture.levels, from_base64(item["image"]));
+    EXPECT_LE(difference.most, tolerance(unit.substr(0, unit.find('{'))))
+        << unit << " on " << item["picture"] << ", " << item["channels"]
+        << " channels: " << difference.any << " of " << difference.all << " levels differ";
+  }
+}
+
+TEST(PixelGolden, EveryColourBecomesTorchvisions) {
+  for (const auto& [text, crc] : golden()["colours"].items()) {
+    OneUnit unit(text);
+    Picture slab({4096, 256}, 3);
+    uLong ours = crc32(0, nullptr, 0);
+    for (std::uint32_t first = 0; first < 1u << 24; first += 4096 * 256) {
+      for (std::uint32_t i = 0; i < 4096 * 256; ++i)
+        for (std::uint32_t c = 0; c < 3; ++c)
+          slab.levels[i * 3 + c] = static_cast<std::uint8_t>((first + i) >> (8 * c));
+      unit.apply(slab);
+      ours = crc32(ours, slab.levels.data(), static_cast<uInt>(slab.levels.size()));
+    }
+    EXPECT_EQ(ours, crc.get<uLong>()) << text;
+  }
+}
+
+/// The unit by itself on a picture, through the plan that runs warps and pixel ops alike.
+std::vector<std::uint8_t> run(const std::string& unit, Picture picture) {
+  Recipe recipe(op_declarations());
+  recipe.set("augment+=" + unit);
+  picture.levels.resize(picture.levels.size() + kTailSlack);
+  const ImageView view = interleaved(picture.levels.data(), picture.size, picture.channels);
+  const Plan plan(recipe.augment(), {view.size(), view.channels},
+                  {DType::u8, Layout::hwc, {0}, {1}}, Resample::once);
+  std::vector<std::uint8_t> out(plan.output().bytes());
+  const auto scratch = plan.make_scratch();
+  WholeImage source(view);
+  plan.run({}, source, reinterpret_cast<std::byte*>(out.data()), *scratch);
+  return out;
+}
+
+TEST(PixelGolden, AutoAugmentsOperationsAreTorchvisions) {
+  std::map<std::string, OneUnit> units;
+  units.try_emplace("rand_augment", "rand_augment{num_ops=1}");
+  units.try_emplace("trivial_augment", "trivial_augment");
+  std::size_t off = 0, all = 0;
+  for (const auto& item : golden()["warp"]) {
+    OneUnit& unit = units.at(item["unit"]);
+    const std::string op = item["op"];
+    const double amount = item["amount"];
+    // Samples until one draws this operation with this amount.
+    std::string child;
+    for (std::uint64_t sample = 0; sample < 50000 && child.empty(); ++sample) {
+      unit.forget();
+      const auto chosen = unit.choose(sample);
+      if (unit.has_drawn(op) && std::abs(unit.drawn(op) - amount) < 1e-4) {
+        ASSERT_EQ(chosen.size(), 1u);
+        child = chosen[0]->text();
+      }
+    }
+    ASSERT_FALSE(child.empty()) << item["unit"] << " never drew " << op << " " << amount;
+    Difference difference;
+    difference.add(run(child, golden_picture("smooth", 1, golden_size())),
+                   from_base64(item["image"]));
+    if (child.starts_with("affine")) {  // positions on a pixel's edge may fall either way
+      off += difference.any;
+      all += difference.all;
+      EXPECT_LE(difference.any, difference.all / 50) << item["unit"] << ": " << child;
+    } else {
+      EXPECT_EQ(difference.any, 0u) << item["unit"] << ": " << child;
+    }
+  }
+  EXPECT_LE(off, all / 200) << "of " << all;
+}
+
+TEST(PixelGolden, DisplacedPixelsAreTorchvisions) {
+  const Size size = golden_size();
+  const auto count = static_cast<std::size_t>(size.width * size.height);
+  std::vector<float> dx(count), dy(count);
+  for (int y = 0; y < size.height; ++y)
+    for (int x = 0; x < size.width; ++x) {
+      const auto at = static_cast<std::size_t>(y * size.width + x);
+      dx[at] = static_cast<float>((x * 5 + y * 3) % 97 - 48) / 16 + 1 / 64.0f;
+      dy[at] = static_cast<float>((x * 2 + y * 7) % 89 - 44) / 16 + 1 / 64.0f;
+    }
+  for (const auto& item : golden()["elastic"]) {
+    const bool nearest = item["interpolation"] == "nearest";
+    Picture picture = golden_picture("smooth", item["channels"], size);
+    Picture out(size, picture.channels);
+    const std::uint8_t fill = nearest ? 40 : 0;
+    const Image from = picture.image();
+    displace({from.data, from.width, from.height, from.channels, from.row}, {dx.data(), dy.data()},
+             nearest ? Interpolation::nearest : Interpolation::bilinear, {fill, fill, fill, fill},
+             out.image());
+    Difference difference;
+    difference.add(out.levels, from_base64(item["image"]));
+    EXPECT_LE(difference.most, nearest ? 0 : 1)
+        << item["interpolation"] << ", " << item["channels"] << " channels: " << difference.any
+        << " of " << difference.all << " levels differ";
+  }
+}
+
+}  // namespace
+}  // namespace millrace
