@@ -20,7 +20,6 @@ install(DIRECTORY plugins pipeline augment DESTINATION include/millrace
   FILES_MATCHING PATTERN *.h PATTERN *.hpp
   PATTERN plugins/*/* EXCLUDE
   PATTERN pipeline/readers EXCLUDE PATTERN pipeline/decoders EXCLUDE
-  PATTERN augment/kernels EXCLUDE
   PATTERN arena_cpu.h EXCLUDE PATTERN parallelism.h EXCLUDE)
 install(FILES ${MILLRACE_INCLUDE}/millrace/millrace.h ${MILLRACE_INCLUDE}/millrace/millrace.hpp
   DESTINATION include/millrace)

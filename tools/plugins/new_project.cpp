@@ -40,12 +40,17 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 void check_name(const std::string& name) {
-  const bool good =
-      !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
-      std::all_of(
-          name.begin(), name.end(),
-          [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }) &&
-      class_name(name).size() > 0 && name.size() <= 64;
+  // Names that CMake keeps for targets of its own.
+  constexpr std::string_view kTaken[] = {"all",     "clean", "help",    "install",
+                                         "package", "test",  "millrace"};
+  if (std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
+    throw UsageError(fmt::format("plugins new: {} is a name that CMake or millrace keeps", name),
+                     fmt::format("choose another: my_{}", name));
+  const auto is_good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const bool good = !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
+                    name.size() <= 64 && std::all_of(name.begin(), name.end(), is_good);
   if (good) return;
   std::string better;
   for (const char c : name)
