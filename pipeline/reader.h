@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "pipeline/buffer.h"
 #include "pipeline/image.h"
+#include "pipeline/param.h"
 
 namespace millrace {
 
@@ -94,7 +96,15 @@ struct DataOptions {
   SyntheticOptions synthetic{};
   /// Told what goes on although it is not as asked for; may be empty, called from any thread.
   std::function<void(const std::string&)> warn{};
+  std::map<std::string, Value> parameters{};  ///< of a plugin's reader; others have their default
 };
+
+/// A built-in reader, as lists show it.
+struct ReaderDeclaration {
+  std::string name;
+  std::string help;
+};
+std::vector<ReaderDeclaration> built_in_readers();
 
 /// Opens and checks a data set (headers, counts, labels; not the pixels). Throws DataError with
 /// the file, what is wrong with it and what to do, or UsageError for an unknown reader or a cache

@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include "pipeline/error.h"
+#include "pipeline/recipe_file.h"
 #include "pipeline/suggest.h"
 
 namespace millrace {
@@ -60,7 +61,7 @@ std::string op_list(std::span<const OpDeclaration> ops) {
 
 }  // namespace
 
-Recipe::Recipe(std::span<const OpDeclaration> ops) : ops_(ops), values_(recipe_keys()) {}
+Recipe::Recipe(std::span<const OpDeclaration> ops) : ops_(ops), values_(keys_) {}
 
 Recipe Recipe::load(std::span<const OpDeclaration> ops, const std::string& recipe,
                     std::span<const std::string> overrides,
@@ -68,28 +69,7 @@ Recipe Recipe::load(std::span<const OpDeclaration> ops, const std::string& recip
   namespace fs = std::filesystem;
   Recipe result(ops);
   if (!recipe.empty()) {
-    std::error_code ignored;
-    fs::path file;
-    if (fs::is_regular_file(recipe, ignored)) {
-      file = recipe;
-    } else {
-      std::vector<std::string> names;
-      for (const auto& folder : folders) {
-        for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-          if (entry.path().extension() != ".toml") continue;
-          names.push_back(entry.path().stem().string());
-          if (names.back() == recipe) file = entry.path();
-        }
-      }
-      if (file.empty()) {
-        std::sort(names.begin(), names.end());
-        throw UsageError(fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
-                         names.empty()
-                             ? "give the path of a TOML file"
-                             : fmt::format("did you mean {}? shipped: {}", nearest(recipe, names),
-                                           fmt::join(names, ", ")));
-      }
-    }
+    const fs::path file = find_recipe(recipe, folders);
     result.name_ = file.stem().string();
     result.load_file(file);
     if (const std::string& from = result.text("recipe"); from != "custom") result.name_ = from;
@@ -160,7 +140,7 @@ void Recipe::load_file(const std::filesystem::path& file) {
       } else if (path == "eval.augment") {
         has_eval_augment_ = true;
         read_ops(node, eval_augment_);
-      } else if (const Param* param = find(recipe_keys(), path)) {
+      } else if (const Param* param = find(keys_, path)) {
         values_.set(path, checked(*param, to_value(node, where), where));
       } else if (const auto* nested = node.as_table()) {
         self(self, *nested, path + ".");
@@ -184,7 +164,7 @@ void Recipe::set(const std::string& text) {
                      "for example loader.workers=4");
   const std::string key = text.substr(0, equals);
   const std::string value = text.substr(equals + 1);
-  if (const Param* param = find(recipe_keys(), key)) {
+  if (const Param* param = find(keys_, key)) {
     values_.set(key, parse_value(*param, value, text));
   } else if (key.starts_with("augment.")) {
     set_op(augment_, "augment.", key, value);
@@ -286,19 +266,20 @@ const OpDeclaration& Recipe::declaration(const std::string& op, const std::strin
   }
   throw UsageError(
       fmt::format("{}: there is no augmentation {}", where, op),
-      fmt::format("did you mean {}? there are {}", nearest(op, names), fmt::join(names, ", ")));
+      fmt::format("did you mean {}? there are {}; plugins.path=DIR adds those of plugins",
+                  nearest(op, names), fmt::join(names, ", ")));
 }
 
 void Recipe::refuse_key(const std::string& key, const std::string& where) const {
   std::vector<std::string> names;
-  for (const auto& param : recipe_keys()) names.push_back(param.name);
+  for (const auto& param : keys_) names.push_back(param.name);
   for (const auto& spec : augment_) names.push_back("augment." + spec.id + ".enabled");
   throw UsageError(fmt::format("{}: unknown key {}", where, key),
                    fmt::format("did you mean {}?", nearest(key, names)));
 }
 
 std::string Recipe::value(const std::string& key) const {
-  if (find(recipe_keys(), key) != nullptr) return millrace::to_toml(values_.at(key));
+  if (find(keys_, key) != nullptr) return millrace::to_toml(values_.at(key));
   for (const auto& spec : augment_) {
     const std::string prefix = "augment." + spec.id + ".";
     if (!key.starts_with(prefix)) continue;
@@ -321,7 +302,7 @@ std::vector<OpSpec> Recipe::eval_augment() const {
 std::string Recipe::to_toml() const {
   std::string text = "# millrace recipe, complete: millrace train THIS_FILE repeats the run\n";
   std::string section;
-  for (const auto& param : recipe_keys()) {
+  for (const auto& param : keys_) {
     const auto dot = param.name.rfind('.');
     const std::string in = dot == std::string::npos ? "" : param.name.substr(0, dot);
     if (in != section) {

@@ -30,6 +30,9 @@ struct OpSpec {
 
 /// All recipe keys but those of augmentations, in the order of config.toml.
 std::span<const Param> recipe_keys();
+/// Makes a plugin's reader known: a choice of data.reader, and a key data.READER.NAME for each of
+/// its parameters. Recipes made before go on without them.
+void add_reader_keys(const std::string& reader, std::span<const Param> params);
 
 class Recipe {
  public:
@@ -50,6 +53,7 @@ class Recipe {
   double number(const std::string& key) const { return values_.number(key); }
   const std::string& text(const std::string& key) const { return values_.text(key); }
   const std::vector<double>& numbers(const std::string& key) const { return values_.numbers(key); }
+  const Value& at(const std::string& key) const { return values_.at(key); }
   /// The value of any key, augment.ID.NAME included, as TOML; throws UsageError if there is none.
   std::string value(const std::string& key) const;
 
@@ -71,6 +75,7 @@ class Recipe {
   [[noreturn]] void refuse_key(const std::string& key, const std::string& where) const;
 
   std::span<const OpDeclaration> ops_;
+  std::span<const Param> keys_ = recipe_keys();
   Params values_;
   std::vector<OpSpec> augment_;
   std::vector<OpSpec> eval_augment_;

@@ -1,23 +1,31 @@
 // The keys of a recipe: each is declared here, once.
+#include <algorithm>
 #include <limits>
+#include <list>
 
 #include "pipeline/recipe.h"
 
 namespace millrace {
+namespace {
 
-std::span<const Param> recipe_keys() {
+/// Every list there has been: recipes go on to use the one that they were made with.
+std::list<std::vector<Param>>& all_keys() {
   constexpr double kMost = std::numeric_limits<std::int32_t>::max();
   constexpr double kAny = std::numeric_limits<double>::infinity();
-  static const std::vector<Param> keys{
+  static std::list<std::vector<Param>> keys{{
       Param::text("recipe", "custom", "name of the recipe this one came from"),
       Param::integer("seed", 0, 0, 0x1p53, "of shuffling, augmentation and initial weights"),
       Param::choice("resample", "once", {"once", "stepwise"},
                     "once: neighbouring geometric ops become one resampling; stepwise: one by one"),
 
+      Param::text("plugins.path", "",
+                  "folders of plugins, or plugins themselves, ':' between them"),
+
       Param::choice(
           "data.reader", "idx", {"idx", "cifar", "folder", "tar", "manifest", "synthetic"},
           "idx (MNIST's files), cifar (binary), folder (a class a folder), tar (WebDataset "
-          "or a folder's files), manifest (CSV or JSONL), synthetic (made up)"),
+          "or a folder's files), manifest (CSV or JSONL), synthetic (made up); plugins.path adds "
+          "those of plugins"),
       Param::text("data.path", "",
                   "folder of the data set; tar, manifest: or a file; tar: or shard-{000..003}.tar"),
       Param::choice("data.split", "train", {"train", "test"}, "what is trained on or benched"),
@@ -96,8 +104,27 @@ std::span<const Param> recipe_keys() {
       Param::number("debug.forward_ms", 0, 0, 1e6, "delay planted in every forward pass, in ms"),
       Param::number("debug.evaluate_ms", 0, 0, 1e6, "delay planted in every evaluation, in ms"),
       Param::number("debug.log_ms", 0, 0, 1e6, "delay planted in every step's log span, in ms"),
-  };
+  }};
   return keys;
+}
+
+}  // namespace
+
+std::span<const Param> recipe_keys() { return all_keys().back(); }
+
+void add_reader_keys(const std::string& reader, std::span<const Param> params) {
+  std::vector<Param> all = all_keys().back();
+  const auto choice = std::find_if(all.begin(), all.end(),
+                                   [](const Param& param) { return param.name == "data.reader"; });
+  choice->choices.push_back(reader);
+  auto place = std::find_if(all.rbegin(), all.rend(), [](const Param& param) {
+                 return param.name.starts_with("data.");
+               }).base();
+  for (Param param : params) {
+    param.name = "data." + reader + "." + param.name;
+    place = all.insert(place, std::move(param)) + 1;
+  }
+  all_keys().push_back(std::move(all));
 }
 
 }  // namespace millrace

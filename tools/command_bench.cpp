@@ -175,6 +175,7 @@ Exit bench(const Arguments& arguments) {
                                       {"cpu_s", stats.machinery_cpu_s},
                                       {"wall_s", stats.machinery_cpu_s},
                                       {"bytes", 0}};
+  json["plugins"] = plugins_json();
   if (recipe.text("data.cache") == "cold") json["cold"] = cold_json(stats.cold);
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "augment/simd.h"
 #include "pipeline/buffer.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
@@ -115,6 +116,7 @@ Exit doctor(const std::string& folder) {
   json["cpu"] = first_value("/proc/cpuinfo", "model name");
   json["cores"] = {{"usable", usable}, {"online", sysconf(_SC_NPROCESSORS_ONLN)}};
   json["simd"] = simd();
+  json["kernels"] = name_of(simd_level());  // what MILLRACE_SIMD and the processor make of it
   json["memory"] = {{"total", first_value("/proc/meminfo", "MemTotal")},
                     {"available", first_value("/proc/meminfo", "MemAvailable")},
                     {"page_cache", first_value("/proc/meminfo", "Cached")}};
@@ -138,6 +140,7 @@ Exit doctor(const std::string& folder) {
   add("system", json["system"]);
   add("cpu", fmt::format("{}, {} of {} cores usable, {}", json["cpu"].get<std::string>(), usable,
                          json["cores"]["online"].get<long>(), simd()));
+  add("kernels", json["kernels"].get<std::string>());
   add("memory", fmt::format("{} in all, {} available, page cache {}",
                             json["memory"]["total"].get<std::string>(),
                             json["memory"]["available"].get<std::string>(),

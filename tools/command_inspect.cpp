@@ -189,7 +189,7 @@ std::vector<std::string> lines_of(const Inspected& sample) {
   std::string op;
   for (const Trace::Drawn& drawn : sample.trace.drawn) {
     const std::string value = fmt::format("{}={:.4g}", drawn.name, drawn.value);
-    if (drawn.op == op && lines.back().size() + value.size() < 34) {
+    if (drawn.op == op && lines.back().size() + value.size() < 30) {
       lines.back() += " " + value;
     } else {
       lines.push_back(drawn.op == op ? "  " + value : drawn.op + ": " + value);

@@ -53,6 +53,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_sweep(app, chosen);
   add_inspect(app, chosen);
   add_data(app, chosen);
+  add_plugins(app, chosen);
   add_doctor(app, chosen);
   try {
     app.parse(argc, argv);

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "pipeline/decoder.h"
 #include "pipeline/error.h"
+#include "pipeline/recipe_file.h"
 #include "pipeline/units/registry.h"
 #include "tools/console.h"
 
@@ -38,7 +40,28 @@ Recipe load_recipe(const std::vector<std::string>& arguments) {
                        "one recipe, then changes to it as key=value");
     }
   }
-  return Recipe::load(op_declarations(), recipe, overrides, recipe_folders());
+  // Plugins declare augmentations and keys, so they come before anything is checked.
+  const auto folders = recipe_folders();
+  std::string paths = plugins_path(recipe, overrides, folders);
+  load_plugins(paths, "plugins.path");
+  if (const char* more = std::getenv("MILLRACE_PLUGIN_PATH"); more != nullptr && *more != '\0') {
+    load_plugins(more, "MILLRACE_PLUGIN_PATH");
+    // config.toml repeats the run, whatever the environment says then.
+    if (paths != more && !paths.ends_with(std::string(":") + more))
+      paths += (paths.empty() ? "" : ":") + std::string(more);
+    overrides.push_back("plugins.path=" + paths);
+  }
+  return Recipe::load(op_declarations(), recipe, overrides, folders);
+}
+
+nlohmann::ordered_json plugins_json() {
+  auto all = nlohmann::ordered_json::array();
+  for (const PluginEntry& plugin : plugins_in_use())
+    all.push_back({{"id", plugin.table->id},
+                   {"version", plugin.table->version},
+                   {"file", plugin.file.empty() ? nlohmann::ordered_json(nullptr)
+                                                : nlohmann::ordered_json(plugin.file)}});
+  return all;
 }
 
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
@@ -57,6 +80,11 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
                        static_cast<int>(recipe.integer("data.synthetic.channels")),
                        static_cast<int>(recipe.integer("data.synthetic.classes"))};
   options.warn = [](const std::string& text) { say("warning: " + text); };
+  for (const millrace_unit* unit : plugin_readers()) {
+    if (unit->name != options.reader) continue;
+    for (const Param& param : to_declaration(*unit).params)
+      options.parameters[param.name] = recipe.at("data." + options.reader + "." + param.name);
+  }
   if (options.path.empty() && options.reader != "synthetic")
     throw UsageError(
         "data.path is not set",

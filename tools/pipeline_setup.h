@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,8 +13,13 @@
 
 namespace millrace {
 
-/// Splits "[RECIPE] [key=value ...]" and loads it.
+/// Splits "[RECIPE] [key=value ...]" and loads it, after the plugins that plugins.path and
+/// MILLRACE_PLUGIN_PATH name.
 Recipe load_recipe(const std::vector<std::string>& arguments);
+
+/// A record's `plugins`: id, version and file (null: built in) of all whose units may have been
+/// used.
+nlohmann::ordered_json plugins_json();
 
 /// Opens the data set's `split` as [data] says. Labels must lie below `classes`, or, where that is
 /// 0, below model.classes.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tools/console.h"
+#include "tools/pipeline_setup.h"
 #include "tools/version.h"
 
 namespace millrace {
@@ -122,6 +123,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
                   {"samples", facts.dataset.count},
                   {"classes", facts.dataset.classes.size()},
                   {"fingerprint", fmt::format("{:016x}", facts.dataset.fingerprint)}};
+  s["plugins"] = plugins_json();
   s["model"] = facts.parameters > 0 ? Json(recipe.text("model.name")) : Json(nullptr);
   s["params"] = facts.parameters;
   s["strategy"] = recipe.text("train.strategy");

@@ -1,5 +1,4 @@
 // Which decoder takes which bytes, and one thread's decoding: header, limits, memory, pixels.
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +10,6 @@
 #include "pipeline/decoder.h"
 #include "pipeline/decoders/turn.h"
 #include "pipeline/error.h"
-#include "pipeline/units/plugin_file.h"
 #include "pipeline/units/registry.h"
 
 namespace millrace {
@@ -21,24 +19,6 @@ constexpr std::size_t kSniffed = 64;
 
 bool takes(const millrace_unit& unit, std::span<const std::uint8_t> bytes) {
   return unit.decoder->sniff(bytes.data(), std::min(bytes.size(), kSniffed)) != 0;
-}
-
-/// The shipped plugin lies in plugins/ beside the library that this function is part of.
-std::string shipped_plugin() {
-  Dl_info self{};
-  std::string folder = ".";
-  if (dladdr(reinterpret_cast<void*>(&shipped_plugin), &self) != 0 && self.dli_fname != nullptr) {
-    const std::string file = self.dli_fname;
-    if (const std::size_t slash = file.rfind('/'); slash != std::string::npos)
-      folder = file.substr(0, slash);
-  }
-  return folder + "/plugins/millrace_imgcodecs.so";
-}
-
-/// Loaded at the first call that succeeds; later calls cost one atomic load.
-std::span<const millrace_unit* const> shipped_decoders() {
-  static const millrace_plugin_table& table = load_plugin(shipped_plugin());
-  return {table.units, table.unit_count};
 }
 
 /// What bytes that no decoder takes look like, for the message.
@@ -73,7 +53,8 @@ int scaled(int side, int scale) { return (side + (1 << scale) - 1) >> scale; }
 const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes) {
   for (const millrace_unit* unit : decoders())
     if (takes(*unit, bytes)) return *unit;
-  for (const millrace_unit* unit : shipped_decoders())
+  const millrace_plugin_table& shipped = *shipped_decoders().table;
+  for (const millrace_unit* unit : std::span(shipped.units, shipped.unit_count))
     if (takes(*unit, bytes)) return *unit;
   throw DataError(fmt::format("no decoder takes this image: it looks like {}", describe(bytes)),
                   "JPEG, PNG, BMP, WebP and TIFF are known; convert it, or set "

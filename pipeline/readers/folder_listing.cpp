@@ -17,6 +17,7 @@
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/split.h"
+#include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
@@ -73,10 +74,17 @@ bool has_image_ending(std::string_view name) {
   constexpr std::array<std::string_view, 7> kEndings{".jpg",  ".jpeg", ".png", ".bmp",
                                                      ".webp", ".tif",  ".tiff"};
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
+  const auto ends_in = [&](std::string_view ending) {
     return name.size() > ending.size() &&
            std::equal(ending.begin(), ending.end(), name.end() - std::ssize(ending),
                       [&](char a, char b) { return a == lower(b); });
+  };
+  if (std::any_of(kEndings.begin(), kEndings.end(), ends_in)) return true;
+  // A decoder from a plugin is named as the files that it reads.
+  const auto own = decoders();
+  return std::any_of(own.begin(), own.end(), [&](const millrace_unit* unit) {
+    const std::string_view format = unit->name;
+    return ends_in(format) && name[name.size() - format.size() - 1] == '.';
   });
 }
 

@@ -11,7 +11,8 @@
 
 namespace millrace {
 
-/// True if the ending is one of an image format that the decoders know, in any case.
+/// True if the ending is one of an image format that the decoders know, in any case; a plugin's
+/// decoder "qoi" knows .qoi.
 bool has_image_ending(std::string_view name);
 
 /// Where a split's class folders are: DIR/split (val and valid count as test), or DIR itself for

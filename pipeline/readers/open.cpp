@@ -11,10 +11,12 @@
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/manifest.h"
+#include "pipeline/readers/plugin_reader.h"
 #include "pipeline/readers/ram_reader.h"
 #include "pipeline/readers/synthetic.h"
 #include "pipeline/readers/tar.h"
 #include "pipeline/suggest.h"
+#include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
@@ -22,14 +24,16 @@ namespace {
 struct Entry {
   std::string_view name;
   std::unique_ptr<Reader> (*open)(const DataOptions&);
+  const char* help;
 };
 
-constexpr std::array<Entry, 6> kReaders{{{"idx", open_idx},
-                                         {"cifar", open_cifar},
-                                         {"folder", open_folder},
-                                         {"tar", open_tar},
-                                         {"manifest", open_manifest},
-                                         {"synthetic", open_synthetic}}};
+constexpr std::array<Entry, 6> kReaders{
+    {{"idx", open_idx, "IDX files, as MNIST comes in; .gz too"},
+     {"cifar", open_cifar, "CIFAR-10's and CIFAR-100's binary files"},
+     {"folder", open_folder, "image files, a folder a class"},
+     {"tar", open_tar, "images in tar files, WebDataset's layout or a folder's; shards"},
+     {"manifest", open_manifest, "image files that a CSV or JSONL file lists with their labels"},
+     {"synthetic", open_synthetic, "images that are made up, for trying a pipeline"}}};
 
 std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions& options) {
   switch (options.cache) {
@@ -44,11 +48,21 @@ std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions
 
 }  // namespace
 
+std::vector<ReaderDeclaration> built_in_readers() {
+  std::vector<ReaderDeclaration> all;
+  for (const Entry& entry : kReaders) all.push_back({std::string(entry.name), entry.help});
+  return all;
+}
+
 std::unique_ptr<Reader> open_reader(const DataOptions& options) {
-  std::array<std::string_view, kReaders.size()> names;
-  for (std::size_t i = 0; i < kReaders.size(); ++i) {
-    if (kReaders[i].name == options.reader) return cached(kReaders[i].open(options), options);
-    names[i] = kReaders[i].name;
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kReaders) {
+    if (entry.name == options.reader) return cached(entry.open(options), options);
+    names.push_back(entry.name);
+  }
+  for (const millrace_unit* unit : plugin_readers()) {
+    if (unit->name == options.reader) return cached(open_plugin_reader(*unit, options), options);
+    names.emplace_back(unit->name);
   }
   throw UsageError(fmt::format("data.reader: no reader '{}'; there are {}", options.reader,
                                fmt::join(names, ", ")),

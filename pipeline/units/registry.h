@@ -1,5 +1,5 @@
 // All units there are: built in, and from the plugins that were loaded. Filled when the program
-// starts, before recipes are read; read by all threads afterwards.
+// starts, before recipes are checked; read by all threads afterwards.
 #pragma once
 
 #include <span>
@@ -20,14 +20,27 @@ struct PluginEntry {
 /// Built in ones first, then in the order of loading.
 std::span<const PluginEntry> plugins();
 
-/// Loads a shared object and adds its units. Throws DataError for a defective plugin, and for one
-/// whose id or units are there already.
-void add_plugin(const std::string& file);
+/// Loads a shared object and adds its units, unless that file is loaded already. Throws DataError
+/// for a defective plugin, and for one whose id or units are there already.
+PluginEntry add_plugin(const std::string& file);
+
+/// All plugins of `paths`: folders (every *.so in them) or files, ':' between them. `from` names
+/// the key or variable that they stand in. Throws DataError for one that is missing or defective.
+void load_plugins(const std::string& paths, const std::string& from);
+
+/// The shipped decoders (PNG and others), in lib/plugins beside this library. Loaded when first
+/// asked for, for they draw in OpenCV; thread-safe. Throws DataError.
+const PluginEntry& shipped_decoders();
+/// All plugins that are in use: plugins(), and the shipped decoders once they are loaded.
+std::vector<PluginEntry> plugins_in_use();
 
 /// An augmentation by its name; throws UsageError with the nearest one.
 const millrace_unit& augmentation(std::string_view name);
-/// Declarations of all augmentations, sorted by name; a later add_plugin() invalidates them.
+/// Declarations of all augmentations there are now, sorted by name. Valid for good.
 std::span<const OpDeclaration> op_declarations();
+
+/// Readers of loaded plugins.
+std::span<const millrace_unit* const> plugin_readers();
 
 /// What bytes are asked for in turn: decoders of loaded plugins, then built in ones.
 std::span<const millrace_unit* const> decoders();

@@ -1,0 +1,13 @@
+# Writes the files of plugins/templates/ as C++: what `millrace plugins new` starts from.
+file(GLOB templates ${CMAKE_SOURCE_DIR}/plugins/templates/*)
+set(text "// Made by the build from plugins/templates/.\n#include \"tools/plugins/templates.h\"\n\n")
+string(APPEND text "namespace millrace {\nnamespace {\n\nconstexpr Template kAll[] = {\n")
+foreach(file IN LISTS templates)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  cmake_path(GET file FILENAME name)
+  file(READ ${file} content)
+  string(APPEND text "    {\"${name}\", R\"template(${content})template\"},\n")
+endforeach()
+string(APPEND text "};\n\n}  // namespace\n\nconst std::span<const Template> kTemplates{kAll};\n\n")
+string(APPEND text "}  // namespace millrace\n")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/tools/plugins/templates.cpp CONTENT "@text@" @ONLY)

@@ -1,0 +1,46 @@
+# cmake --install, and the package for find_package(millrace): of the build folder
+# (-Dmillrace_DIR=build) and of an installation.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS millrace_pipeline LIBRARY DESTINATION lib)
+install(TARGETS millrace_imgcodecs LIBRARY DESTINATION lib/millrace/plugins)
+foreach(library millrace_torch millrace_cuda)
+  if(TARGET ${library})
+    install(TARGETS ${library} LIBRARY DESTINATION lib)
+  endif()
+endforeach()
+if(TARGET millrace)
+  install(TARGETS millrace RUNTIME DESTINATION bin)
+  install(TARGETS millrace_sheet LIBRARY DESTINATION lib)
+  install(DIRECTORY recipes DESTINATION share/millrace FILES_MATCHING PATTERN *.toml)
+endif()
+install(DIRECTORY plugins/examples docs/examples/load_batches DESTINATION share/millrace/examples)
+
+# Headers, but those of single formats, and those that need a library which users need not have.
+install(DIRECTORY plugins pipeline augment DESTINATION include/millrace
+  FILES_MATCHING PATTERN *.h PATTERN *.hpp
+  PATTERN plugins/*/* EXCLUDE
+  PATTERN pipeline/readers EXCLUDE PATTERN pipeline/decoders EXCLUDE
+  PATTERN arena_cpu.h EXCLUDE PATTERN parallelism.h EXCLUDE)
+install(FILES ${MILLRACE_INCLUDE}/millrace/millrace.h ${MILLRACE_INCLUDE}/millrace/millrace.hpp
+  DESTINATION include/millrace)
+
+# The same file twice, with other places in it.
+set(MILLRACE_PACKAGE_INCLUDE ${MILLRACE_INCLUDE})
+set(MILLRACE_PACKAGE_LIB ${CMAKE_BINARY_DIR}/lib)
+set(MILLRACE_PACKAGE_PROGRAM ${CMAKE_BINARY_DIR}/millrace)
+set(MILLRACE_PACKAGE_CMAKE ${CMAKE_SOURCE_DIR}/cmake)
+configure_file(cmake/millraceConfig.cmake.in ${CMAKE_BINARY_DIR}/millraceConfig.cmake @ONLY)
+
+set(prefix "\${CMAKE_CURRENT_LIST_DIR}/../../..")
+set(MILLRACE_PACKAGE_INCLUDE ${prefix}/include)
+set(MILLRACE_PACKAGE_LIB ${prefix}/lib)
+set(MILLRACE_PACKAGE_PROGRAM ${prefix}/bin/millrace)
+set(MILLRACE_PACKAGE_CMAKE "\${CMAKE_CURRENT_LIST_DIR}")
+configure_file(cmake/millraceConfig.cmake.in ${CMAKE_BINARY_DIR}/installed/millraceConfig.cmake @ONLY)
+
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/installed/millraceConfig.cmake
+  ${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake cmake/MillracePlugin.cmake
+  DESTINATION lib/cmake/millrace)

@@ -1,0 +1,56 @@
+#include "pipeline/recipe_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <string_view>
+
+#define TOML_EXCEPTIONS 1
+#include <toml++/toml.h>
+
+#include "pipeline/error.h"
+#include "pipeline/param.h"
+#include "pipeline/suggest.h"
+
+namespace millrace {
+
+namespace fs = std::filesystem;
+
+fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folders) {
+  std::error_code ignored;
+  if (fs::is_regular_file(recipe, ignored)) return recipe;
+  std::set<std::string> names;
+  for (const auto& folder : folders) {
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() != ".toml") continue;
+      names.insert(entry.path().stem().string());
+      if (entry.path().stem() == recipe) return entry.path();
+    }
+  }
+  throw UsageError(fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
+                   names.empty() ? "give the path of a TOML file"
+                                 : fmt::format("did you mean {}? shipped: {}",
+                                               nearest(recipe, names), fmt::join(names, ", ")));
+}
+
+std::string plugins_path(const std::string& recipe, std::span<const std::string> overrides,
+                         std::span<const fs::path> folders) {
+  constexpr std::string_view kKey = "plugins.path";
+  std::string path;
+  if (!recipe.empty()) {
+    const fs::path file = find_recipe(recipe, folders);
+    try {
+      path = toml::parse_file(file.string()).at_path(kKey).value_or("");
+    } catch (const toml::parse_error&) {  // Recipe::load() says where and why
+    }
+  }
+  for (const std::string_view text : overrides) {
+    if (!text.starts_with(kKey) || text.substr(kKey.size(), 1) != "=") continue;
+    const Param param = Param::text(std::string(kKey), "", "");
+    path = std::get<std::string>(parse_value(param, text.substr(kKey.size() + 1), ""));
+  }
+  return path;
+}
+
+}  // namespace millrace

@@ -1,0 +1,21 @@
+// Which file a recipe's name stands for, and a look into it before it can be checked: plugins
+// declare augmentations and keys, so plugins.path has to be known first.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace millrace {
+
+/// `recipe` is a file, or the name of a shipped recipe in one of `folders` (the first that has it
+/// counts). Throws UsageError with the nearest name.
+std::filesystem::path find_recipe(const std::string& recipe,
+                                  std::span<const std::filesystem::path> folders);
+
+/// plugins.path as the overrides or else the recipe say; empty where neither does. Nothing else is
+/// checked yet. Throws UsageError.
+std::string plugins_path(const std::string& recipe, std::span<const std::string> overrides,
+                         std::span<const std::filesystem::path> folders);
+
+}  // namespace millrace

@@ -1,0 +1,95 @@
+// `plugins check` finds nothing wrong in what is shipped and in what `plugins new` starts from.
+#include <gtest/gtest.h>
+
+#include "pipeline/error.h"
+#include "tests/plugins/support.h"
+#include "tools/plugins/check.h"
+
+namespace millrace {
+namespace {
+
+using namespace plugin_test;
+
+void expect_sound(const CheckOptions& options, std::size_t least, std::size_t most_skipped = 0) {
+  const CheckReport report = check_plugin(options);
+  std::size_t skipped = 0;
+  for (const CheckLine& line : report.lines) {
+    EXPECT_NE(line.state, CheckLine::State::failed)
+        << options.file << ": " << line.unit << ": " << line.check << ": " << line.detail;
+    skipped += line.state == CheckLine::State::skipped;
+  }
+  EXPECT_GE(report.lines.size(), least);
+  EXPECT_EQ(skipped, most_skipped) << options.file;
+  if (skipped == 0) {
+    ASSERT_FALSE(report.costs.empty());
+    EXPECT_GT(report.costs.front().ns, 0);
+  }
+}
+
+CheckOptions of(const std::string& file) {
+  CheckOptions options;
+  options.file = file;
+  options.timeout_s = 60;  // sanitizers are slow
+  return options;
+}
+
+TEST(Sound, TemplatesOfAugmentations) {
+  for (const char* kind : {"geometric", "pixel", "filter", "choice", "batch"})
+    expect_sound(of(test_plugin(std::string("template_") + kind)), 7);
+}
+
+TEST(Sound, TemplateOfADecoder) {
+  const Folder folder;
+  const std::string pgm = "P5 3 2 255 abcdef";
+  CheckOptions options = of(test_plugin("template_decoder"));
+  options.sample = folder.write("a.pgm", Bytes(pgm.begin(), pgm.end()));
+  expect_sound(options, 9);
+}
+
+TEST(Sound, TemplateOfAReader) {
+  const Folder folder;
+  Bytes records(3 * (1 + 28 * 28), 5);
+  folder.write("train.bin", records);
+  CheckOptions options = of(test_plugin("template_reader"));
+  options.path = folder.path();
+  expect_sound(options, 7);
+  options.path += "/nowhere";
+  EXPECT_GT(check_plugin(options).failed(), 0u);
+}
+
+TEST(Sound, Examples) {
+  for (const char* name : {"random_zoom_out", "vignette"})
+    expect_sound(of(example_plugin(name)), 7);
+  const Folder folder;
+  CheckOptions qoi = of(example_plugin("qoi"));
+  expect_sound(qoi, 5, 2);
+  qoi.sample = folder.write("a.qoi", qoi_file());
+  expect_sound(qoi, 9);
+  qoi.sample = folder.write("a.txt", {'h', 'i'});
+  expect_sound(qoi, 9, 6);
+  qoi.sample = folder.path() + "/nowhere";
+  EXPECT_THROW(check_plugin(qoi), DataError);
+
+  folder.write("test_images.npy", npy_file("|u1", "5, 2, 2", Bytes(20, 3)));
+  folder.write("test_labels.npy", npy_file("|u1", "5,", {0, 1, 2, 1, 0}));
+  CheckOptions npy = of(example_plugin("npy"));
+  npy.path = folder.path();
+  npy.split = "test";
+  expect_sound(npy, 7);
+}
+
+TEST(Sound, AReaderThatCopiesAndMisbehavesIsFoundOut) {
+  CheckOptions options = of(test_plugin("odd_units"));
+  options.path = "somewhere";
+  std::string found;
+  for (const CheckLine& line : check_plugin(options).lines) {
+    if (line.unit == "lent_numbers") {
+      EXPECT_EQ(line.state, CheckLine::State::ok) << line.check << ": " << line.detail;
+    }
+    if (line.unit == "copied_numbers" && line.check == "data") found = line.detail;
+  }
+  EXPECT_EQ(found, "sample 2: label 9 of 2 classes");
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,190 @@
+#include "tools/plugins/list.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "pipeline/error.h"
+#include "pipeline/reader.h"
+#include "pipeline/suggest.h"
+#include "pipeline/units/plugin_file.h"
+#include "pipeline/units/unit.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kReaders = "readers";  ///< built in, by classes instead of a table
+
+Json json_of(const Value& value) {
+  return std::visit([](const auto& v) { return Json(v); }, value);
+}
+
+const char* type_name(const millrace_param& param) {
+  constexpr const char* kNames[] = {"boolean", "integer", "number",  "text",
+                                    "choice",  "numbers", "integers"};
+  return kNames[param.type - MILLRACE_BOOLEAN];  // the table was checked
+}
+
+Json param_json(const millrace_param& declared) {
+  const Param param = to_param(declared);
+  Json json{{"name", param.name},
+            {"type", type_name(declared)},
+            {"default", json_of(param.fallback)},
+            {"help", param.help}};
+  const bool ranged = param.type == Param::Type::integer || param.type == Param::Type::number ||
+                      param.type == Param::Type::numbers;
+  if (ranged && std::isfinite(param.min)) json["min"] = param.min;
+  if (ranged && std::isfinite(param.max)) json["max"] = param.max;
+  if (!param.choices.empty()) json["choices"] = param.choices;
+  if (!param.lengths.empty()) json["lengths"] = param.lengths;
+  json["expects"] = param.expects();
+  return json;
+}
+
+Json unit_json(const millrace_unit& unit, const std::string& plugin, const std::string& version) {
+  return {{"kind", name_of(kind_of(unit))},
+          {"name", unit.name},
+          {"plugin", plugin},
+          {"version", version},
+          {"help", unit.help}};
+}
+
+Json full_unit_json(const millrace_unit& unit, const PluginEntry& plugin) {
+  Json json = unit_json(unit, plugin.table->id, plugin.table->version);
+  json["random"] = unit.random != 0;
+  json["parameters"] = Json::array();
+  for (std::size_t i = 0; i < unit.param_count; ++i)
+    json["parameters"].push_back(param_json(param_of(unit, i)));
+  return json;
+}
+
+Json plugin_json(const PluginEntry& plugin) {
+  const millrace_plugin_table& table = *plugin.table;
+  return {{"id", table.id},
+          {"version", table.version},
+          {"licence", table.licence},
+          {"abi", fmt::format("{}.{}", table.abi_major, table.abi_minor)},
+          {"file", plugin.file.empty() ? Json(nullptr) : Json(plugin.file)}};
+}
+
+/// All there is, the shipped decoders loaded for it.
+std::vector<PluginEntry> everything() {
+  shipped_decoders();
+  return plugins_in_use();
+}
+
+std::string place_of(const Json& plugin) {
+  return plugin["file"].is_null() ? "built in" : plugin["file"].get<std::string>();
+}
+
+std::string unit_text(const Json& unit) {
+  std::string text =
+      fmt::format("{} {}: {}{}\n", unit["kind"].get<std::string>(), unit["name"].get<std::string>(),
+                  unit["help"].get<std::string>(), unit["random"].get<bool>() ? " (random)" : "");
+  std::size_t width = 0;
+  for (const Json& param : unit["parameters"])
+    width = std::max(width, param["name"].get<std::string>().size());
+  for (const Json& param : unit["parameters"])
+    text += fmt::format("  {:{}}  {}, by default {}: {}\n", param["name"].get<std::string>(), width,
+                        param["expects"].get<std::string>(), param["default"].dump(),
+                        param["help"].get<std::string>());
+  if (unit["parameters"].empty()) text += "  takes no parameters\n";
+  return text;
+}
+
+}  // namespace
+
+Json list_json() {
+  Json json{{"command", "plugins list"}, {"plugins", Json::array()}, {"units", Json::array()}};
+  for (const ReaderDeclaration& reader : built_in_readers())
+    json["units"].push_back({{"kind", "reader"},
+                             {"name", reader.name},
+                             {"plugin", kReaders},
+                             {"version", nullptr},
+                             {"help", reader.help}});
+  for (const PluginEntry& plugin : everything()) {
+    json["plugins"].push_back(plugin_json(plugin));
+    for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
+      json["units"].push_back(
+          unit_json(*plugin.table->units[i], plugin.table->id, plugin.table->version));
+  }
+  return json;
+}
+
+std::string list_text(const Json& list) {
+  std::size_t width = 0;
+  for (const Json& unit : list["units"])
+    width = std::max(width, unit["name"].get<std::string>().size());
+  const auto units_of = [&](const std::string& plugin) {
+    std::string text;
+    for (const Json& unit : list["units"])
+      if (unit["plugin"] == plugin)
+        text +=
+            fmt::format("  {:9}  {:{}}  {}\n", unit["kind"].get<std::string>(),
+                        unit["name"].get<std::string>(), width, unit["help"].get<std::string>());
+    return text;
+  };
+  std::string text = fmt::format("{}, built in\n{}", kReaders, units_of(kReaders));
+  for (const Json& plugin : list["plugins"])
+    text += fmt::format("{} {} ({}), {}\n{}", plugin["id"].get<std::string>(),
+                        plugin["version"].get<std::string>(), plugin["licence"].get<std::string>(),
+                        place_of(plugin), units_of(plugin["id"]));
+  return text;
+}
+
+Json info_json(const PluginEntry& plugin) {
+  Json json{{"command", "plugins info"}, {"plugin", plugin_json(plugin)}, {"units", Json::array()}};
+  for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
+    json["units"].push_back(full_unit_json(*plugin.table->units[i], plugin));
+  return json;
+}
+
+Json info_json(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ReaderDeclaration& reader : built_in_readers()) {
+    names.push_back(reader.name);
+    if (reader.name != name) continue;
+    return {{"command", "plugins info"},
+            {"plugin", {{"id", kReaders}, {"version", nullptr}, {"file", nullptr}}},
+            {"units",
+             {{{"kind", "reader"},
+               {"name", name},
+               {"plugin", kReaders},
+               {"version", nullptr},
+               {"help", reader.help},
+               {"random", false},
+               {"parameters", Json::array()}}}}};
+  }
+  for (const PluginEntry& plugin : everything()) {
+    for (std::size_t i = 0; i < plugin.table->unit_count; ++i) {
+      const millrace_unit& unit = *plugin.table->units[i];
+      names.emplace_back(unit.name);
+      if (unit.name != name) continue;
+      return {{"command", "plugins info"},
+              {"plugin", plugin_json(plugin)},
+              {"units", {full_unit_json(unit, plugin)}}};
+    }
+  }
+  throw UsageError(
+      fmt::format("there is no unit {}", name),
+      fmt::format("did you mean {}? `millrace plugins list` names all; plugins.path=DIR "
+                  "adds those of plugins",
+                  nearest(name, names)));
+}
+
+std::string info_text(const Json& info) {
+  const Json& plugin = info["plugin"];
+  std::string text;
+  for (const Json& unit : info["units"]) text += unit_text(unit);
+  if (plugin["version"].is_null()) return text + "built in\n";
+  return text + fmt::format("from {} {} ({}), plugin interface {}, {}\n",
+                            plugin["id"].get<std::string>(), plugin["version"].get<std::string>(),
+                            plugin["licence"].get<std::string>(), plugin["abi"].get<std::string>(),
+                            place_of(plugin));
+}
+
+}  // namespace millrace

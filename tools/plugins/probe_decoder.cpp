@@ -1,0 +1,289 @@
+// Decoders: on nothing, on noise, on a whole image, and on one that is cut short or damaged.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "pipeline/readers/mapped_file.h"
+#include "pipeline/rng.h"
+#include "tools/plugins/probe.h"
+
+namespace millrace {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 24;  ///< of damaged images that are tried
+
+std::uint8_t noise(std::uint64_t seed, std::uint64_t at) {
+  return static_cast<std::uint8_t>(mix64(seed << 32 ^ at) >> 56);
+}
+
+/// The bytes in front of a forbidden page.
+std::unique_ptr<Guarded> lend(const Bytes& bytes) {
+  auto memory =
+      std::make_unique<Guarded>("the image's bytes", bytes.size(), Guarded::Near::behind, 0);
+  std::copy(bytes.begin(), bytes.end(), memory->data());
+  memory->protect();
+  return memory;
+}
+
+/// A context, closed at the end.
+class Context {
+ public:
+  explicit Context(const millrace_unit& unit)
+      : functions_(*unit.decoder), memory_(functions_.open(nullptr)) {
+    if (memory_ == nullptr) throw Defect("open() gives null");
+  }
+  ~Context() { functions_.close(memory_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  void* get() const { return memory_; }
+
+ private:
+  const millrace_decoder& functions_;
+  void* memory_;
+};
+
+Outcome read_header(const millrace_unit& unit, const Context& context, const Guarded& bytes,
+                    millrace_image_header& header) {
+  CallContext call;
+  Outcome outcome = watched_call(call, [&] {
+    return unit.decoder->header(context.get(), bytes.data(), bytes.size(), &header, &call.call);
+  });
+  if (outcome.status != MILLRACE_OK) return outcome;
+  if (header.channels != 1 && header.channels != 3)
+    throw Defect(fmt::format("header() says {} channels: 1 or 3 are possible", header.channels));
+  if (header.orientation > 8)
+    throw Defect(
+        fmt::format("header() says orientation {}: 0 to 8 are possible", header.orientation));
+  return outcome;
+}
+
+/// The region [0, width) x [0, height) where `request` is the whole, decoded into guarded rows.
+Outcome decode(const millrace_unit& unit, const Context& context, const Guarded& bytes,
+               const millrace_decode& request, const Placement& placement) {
+  const auto width =
+      static_cast<std::size_t>(request.region.x1 - request.region.x0) * request.channels;
+  const auto height = static_cast<std::size_t>(request.region.y1 - request.region.y0);
+  const std::size_t row = width + static_cast<std::size_t>(placement.row_padding);
+  Guarded pixels("the pixels", row * (height - 1) + width, placement.near, placement.fill);
+  CallContext call;
+  Outcome outcome = watched_call(call, [&] {
+    return unit.decoder->decode(context.get(), bytes.data(), bytes.size(), &request, pixels.data(),
+                                row, &call.call);
+  });
+  pixels.check();
+  for (std::size_t y = 0; y < height; ++y) {
+    const std::uint8_t* begin = pixels.data() + y * row;
+    if (outcome.status == MILLRACE_OK)
+      outcome.bytes.insert(outcome.bytes.end(), begin, begin + width);
+    if (y + 1 < height &&
+        std::any_of(begin + width, begin + row, [&](auto b) { return b != placement.fill; }))
+      throw Defect(fmt::format("it writes past the end of row {}", y));
+  }
+  return outcome;
+}
+
+/// Sides at 1 / 2^scale, rounded up.
+millrace_decode whole(const millrace_image_header& header, std::uint32_t channels,
+                      std::uint32_t scale = 0) {
+  const auto side = [scale](std::uint32_t n) {
+    return static_cast<std::int32_t>((n + (1u << scale) - 1) >> scale);
+  };
+  return {
+      sizeof(millrace_decode), channels, scale, {0, 0, side(header.width), side(header.height)}};
+}
+
+/// Header and pixels of bytes that may be anything.
+Outcome try_bytes(const millrace_unit& unit, const Context& context, const Bytes& bytes,
+                  std::uint32_t channels, const Placement& placement) {
+  const auto memory = lend(bytes);
+  millrace_image_header header{};
+  Outcome outcome = read_header(unit, context, *memory, header);
+  const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
+  if (outcome.status != MILLRACE_OK || pixels == 0 || pixels > kMostPixels) return outcome;
+  return decode(unit, context, *memory, whole(header, channels), placement);
+}
+
+/// Other decoders of the same plugin have samples of their own.
+void expect_taken(const millrace_unit& unit, const Bytes& sample) {
+  if (unit.decoder->sniff(sample.data(), std::min<std::size_t>(sample.size(), 64)) != 1)
+    throw Skip("the sample is not of this format");
+}
+
+std::string try_sniff(const millrace_unit& unit) {
+  int taken = 0;
+  constexpr int kTries = 64;
+  for (int seed = 0; seed < kTries; ++seed) {
+    for (std::size_t size = 0; size <= 64; size += seed == 0 ? 1 : 32) {
+      Bytes bytes(size);
+      for (std::size_t i = 0; i < size; ++i)
+        bytes[i] = seed == 0 ? 0 : noise(static_cast<std::uint64_t>(seed), i);
+      const auto memory = lend(bytes);
+      CallContext call;
+      int answer = 0;
+      watched_call(call, [&] {
+        answer = unit.decoder->sniff(memory->data(), size);
+        return MILLRACE_OK;
+      });
+      if (answer != 0 && answer != 1)
+        throw Defect(fmt::format("sniff() answers {} instead of 0 or 1", answer));
+      if (answer == 1 && size == 0) throw Defect("sniff() takes an empty file");
+      taken += answer;
+    }
+  }
+  if (taken > 1)
+    throw Defect(
+        fmt::format("sniff() takes bytes that mean nothing, {} times: it would be given "
+                    "other formats' images",
+                    taken));
+  return "empty, zeros and noise of 0 to 64 bytes";
+}
+
+std::string try_noise(const millrace_unit& unit, const Bytes& sample) {
+  const Context context(unit);
+  std::size_t tries = 0;
+  for (std::uint64_t seed = 0; seed < 64; ++seed)
+    for (const std::size_t size : {0, 1, 7, 33, 500}) {
+      Bytes bytes(size);
+      for (std::size_t i = 0; i < size; ++i) {
+        const bool real = seed % 2 == 1 && i < std::min<std::size_t>(sample.size(), 16);
+        bytes[i] = real ? sample[i] : noise(seed, i);
+      }
+      try_bytes(unit, context, bytes, seed % 4 < 2 ? 1 : 3, {});
+      ++tries;
+    }
+  return fmt::format("{} headers that mean nothing", tries);
+}
+
+std::string try_sample(const millrace_unit& unit, const Bytes& sample) {
+  expect_taken(unit, sample);
+  const Context context(unit);
+  const auto memory = lend(sample);
+  millrace_image_header header{};
+  const Outcome read = read_header(unit, context, *memory, header);
+  if (read.status != MILLRACE_OK) throw Defect(fmt::format("header() fails: {}", read.error));
+  std::size_t regions = 0;
+  for (const std::uint32_t channels : {1u, 3u}) {
+    const auto must = [&](const millrace_decode& request, const Placement& placement) {
+      // header() goes before every decode(): it may have left something for it.
+      read_header(unit, context, *memory, header);
+      Outcome outcome = decode(unit, context, *memory, request, placement);
+      if (outcome.status != MILLRACE_OK)
+        throw Defect(fmt::format("decode() to {} channels at 1/{} fails: {}", channels,
+                                 1 << request.scale, outcome.error));
+      return outcome;
+    };
+    for (std::uint32_t scale = 0; scale < 4; ++scale) {
+      if (scale > 0 && (header.scales >> scale & 1) == 0) continue;
+      const millrace_decode all = whole(header, channels, scale);
+      const Outcome full = must(all, {});
+      if (!must(all, {Guarded::Near::before, 7, 0xFF}).same_as(full))
+        throw Defect("the pixels depend on where memory lies, or not all are written");
+      if (unit.decoder->region == nullptr) continue;
+      const std::int32_t width = all.region.x1;
+      const std::int32_t height = all.region.y1;
+      for (std::uint64_t seed = 0; seed < 16; ++seed) {
+        const auto between = [&](std::uint64_t n, std::int32_t low, std::int32_t high) {
+          return low + static_cast<std::int32_t>(mix64(seed * 8 + n) %
+                                                 static_cast<std::uint64_t>(high - low));
+        };
+        millrace_decode part = all;
+        part.region.x0 = between(0, 0, width);
+        part.region.y0 = between(1, 0, height);
+        part.region.x1 = between(2, part.region.x0, width) + 1;
+        part.region.y1 = between(3, part.region.y0, height) + 1;
+        const millrace_rect asked = part.region;
+        read_header(unit, context, *memory, header);
+        unit.decoder->region(context.get(), &part);
+        const millrace_rect& r = part.region;
+        if (r.x0 > asked.x0 || r.y0 > asked.y0 || r.x1 < asked.x1 || r.y1 < asked.y1 || r.x0 < 0 ||
+            r.y0 < 0 || r.x1 > width || r.y1 > height)
+          throw Defect("region() narrows the region, or leaves the image");
+        const Outcome got = decode(unit, context, *memory, part, {});
+        const std::size_t row = static_cast<std::size_t>(width) * channels;
+        const std::size_t bytes = static_cast<std::size_t>(r.x1 - r.x0) * channels;
+        for (std::int32_t y = r.y0; y < r.y1 && got.status == MILLRACE_OK; ++y)
+          if (std::memcmp(got.bytes.data() + static_cast<std::size_t>(y - r.y0) * bytes,
+                          full.bytes.data() + static_cast<std::size_t>(y) * row +
+                              static_cast<std::size_t>(r.x0) * channels,
+                          bytes) != 0)
+            throw Defect(
+                fmt::format("a region's pixels differ from the whole image's in row {}", y));
+        ++regions;
+      }
+    }
+  }
+  return fmt::format("{}x{}, gray and RGB{}", header.width, header.height,
+                     regions > 0 ? fmt::format(", {} regions", regions) : "");
+}
+
+std::string try_damage(const millrace_unit& unit, const Bytes& sample) {
+  expect_taken(unit, sample);
+  const Context context(unit);
+  constexpr std::size_t kTries = 200;
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < kTries; ++i) {  // near the start, byte by byte
+    const std::size_t size = i < 64 ? i : sample.size() * (i - 63) / (kTries - 62);
+    if (size >= sample.size()) continue;
+    const Bytes cut(sample.begin(), sample.begin() + static_cast<std::ptrdiff_t>(size));
+    refused += try_bytes(unit, context, cut, 3, {}).status != MILLRACE_OK;
+  }
+  std::size_t mutants = 0;
+  for (std::uint64_t seed = 0; seed < kTries; ++seed, ++mutants) {
+    Bytes bytes = sample;
+    for (std::uint64_t n = 0; n < 1 + seed % 4; ++n) {
+      const std::uint64_t random = mix64(seed * 16 + n);
+      const std::size_t within =
+          seed % 2 == 0 ? std::min<std::size_t>(64, bytes.size()) : bytes.size();
+      bytes[random % within] = static_cast<std::uint8_t>(random >> 32);
+    }
+    try_bytes(unit, context, bytes, seed % 3 == 0 ? 1 : 3, {});
+  }
+  return fmt::format("cut short ({} refused), {} times damaged", refused, mutants);
+}
+
+}  // namespace
+
+void add_decoder_steps(std::vector<Step>& steps, const millrace_unit& unit,
+                       const CheckOptions& options,
+                       const std::function<void(const CheckCost&)>& cost) {
+  auto sample = std::make_shared<Bytes>();
+  if (!options.sample.empty()) {
+    const MappedFile file = MappedFile::map(options.sample);
+    sample->assign(file.bytes().begin(), file.bytes().end());
+  }
+  const auto with_sample = [sample](const std::function<std::string()>& run) {
+    if (sample->empty()) throw Skip("give an image of this format: --sample FILE");
+    return run();
+  };
+  steps.push_back({unit.name, "sniff", [&unit] { return try_sniff(unit); }});
+  steps.push_back({unit.name, "noise", [&unit, sample] { return try_noise(unit, *sample); }});
+  steps.push_back({unit.name, "image", [&unit, sample, with_sample] {
+                     return with_sample([&] { return try_sample(unit, *sample); });
+                   }});
+  steps.push_back({unit.name, "damage", [&unit, sample, with_sample] {
+                     return with_sample([&] { return try_damage(unit, *sample); });
+                   }});
+  if (sample->empty()) return;
+  const auto open = [&unit, sample]() -> Session {
+    expect_taken(unit, *sample);
+    return [&unit, sample, context = std::make_shared<Context>(unit)](const Input& input,
+                                                                      const Placement& placement) {
+      Bytes bytes = *sample;  // the first one whole, the others damaged
+      if (input.seed > 0)
+        bytes[bytes.size() * input.seed / 8 % bytes.size()] ^=
+            static_cast<std::uint8_t>(input.seed);
+      return try_bytes(unit, *context, bytes, static_cast<std::uint32_t>(input.channels),
+                       placement);
+    };
+  };
+  Subject subject{unit, open, [&unit] { const Context once(unit); }, {}, {}};
+  for (std::uint64_t seed = 8; seed-- > 0;)
+    subject.inputs.push_back({{0, 0}, seed % 2 == 0 ? 3 : 1, seed});
+  subject.costs = {{{0, 0}, 3, 0}};
+  add_common_steps(steps, std::make_shared<Subject>(std::move(subject)), options, cost);
+}
+
+}  // namespace millrace

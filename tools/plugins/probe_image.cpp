@@ -1,0 +1,398 @@
+// Augmentations: geometric, pixel, filter, choice and batch units on images of odd sizes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "pipeline/rng.h"
+#include "tools/plugins/probe.h"
+
+namespace millrace {
+namespace {
+
+constexpr Size kSizes[] = {{1, 1}, {3, 5}, {17, 13}, {224, 224}};
+constexpr std::int64_t kMostPixels = std::int64_t{1} << 24;  ///< of a filter's output that is tried
+
+using Shared = std::shared_ptr<const Unit>;
+
+/// A reproducible byte.
+std::uint8_t byte_of(std::uint64_t seed, std::uint64_t at) {
+  return static_cast<std::uint8_t>(mix64(seed << 32 ^ at) >> 56);
+}
+
+void report(millrace_call*, const char*, double) {}
+void log(millrace_call*, const char*) {}
+int cancelled(const millrace_call*) { return 0; }
+
+/// A call's surroundings, with this input's draws. What may be null is null in some placements.
+struct Calling {
+  Calling(const Unit& unit, const Input& input, const Placement& placement) {
+    context.call.rng = stream({1, 0, input.seed}, op_id(unit.table().name));
+    if (placement.row_padding == 0) return;
+    context.call.report = report;
+    context.call.log = log;
+    context.call.cancelled = cancelled;
+  }
+  void lend_scratch(std::size_t size, const Placement& placement) {
+    if (size == 0) return;
+    scratch = std::make_unique<Guarded>("the scratch", size, placement.near, placement.fill, 64);
+    context.call.scratch = scratch->data();
+    context.call.scratch_size = size;
+  }
+  void check() const {
+    if (scratch != nullptr) scratch->check();
+  }
+  CallContext context;
+  std::unique_ptr<Guarded> scratch;
+};
+
+/// Rows of pixels in guarded memory, drawn from the seed.
+class TestImage {
+ public:
+  TestImage(const char* what, Size size, int channels, const Placement& placement)
+      : width_(static_cast<std::size_t>(size.width) * static_cast<std::size_t>(channels)),
+        row_(width_ + static_cast<std::size_t>(placement.row_padding)),
+        fill_(placement.fill),
+        what_(what),
+        memory_(what, row_ * (static_cast<std::size_t>(size.height) - 1) + width_, placement.near,
+                placement.fill),
+        image_{memory_.data(), size.width, size.height, channels,
+               static_cast<std::ptrdiff_t>(row_)} {}
+
+  void draw(std::uint64_t seed) {
+    for (std::size_t y = 0; y < height(); ++y)
+      for (std::size_t x = 0; x < width_; ++x)
+        memory_.data()[y * row_ + x] = byte_of(seed, y * width_ + x);
+  }
+  void protect() { memory_.protect(); }
+  const millrace_image& image() const { return image_; }
+  void check() const {
+    memory_.check();
+    for (std::size_t y = 0; y + 1 < height(); ++y)
+      for (std::size_t x = width_; x < row_; ++x)
+        if (memory_.data()[y * row_ + x] != fill_)
+          throw Defect(fmt::format("it writes past a row of {}: {} bytes behind the end of row {}",
+                                   what_, x - width_ + 1, y));
+  }
+  std::vector<std::uint8_t> pixels() const {
+    std::vector<std::uint8_t> all;
+    for (std::size_t y = 0; y < height(); ++y) {
+      const std::uint8_t* row = memory_.data() + y * row_;
+      all.insert(all.end(), row, row + width_);
+    }
+    return all;
+  }
+
+ private:
+  std::size_t height() const { return static_cast<std::size_t>(image_.height); }
+
+  std::size_t width_, row_;  ///< bytes
+  std::uint8_t fill_;
+  const char* what_;
+  Guarded memory_;
+  millrace_image image_;
+};
+
+template <class Functions>
+Size output_size(const Unit& unit, const Functions& functions, const Input& input, Calling& calling,
+                 Outcome& outcome) {
+  Size output = input.size;
+  if (functions.output == nullptr) return output;
+  outcome = watched_call(calling.context, [&] {
+    return functions.output(unit.self(), input.size, &output, &calling.context.call);
+  });
+  if (outcome.status == MILLRACE_OK && (output.width < 1 || output.height < 1))
+    throw Defect(fmt::format("output() makes {}x{} of {}x{}", output.width, output.height,
+                             input.size.width, input.size.height));
+  return output;
+}
+
+void check_warp(const millrace_warp& warp, Size input, Size output) {
+  const double* m = warp.map;
+  if (!std::all_of(m, m + 9, [](double v) { return std::isfinite(v); }))
+    throw Defect("warp(): a number of the map is not finite, or was not set");
+  if (!(warp.output == output))
+    throw Defect(fmt::format("warp() makes {}x{}, output() said {}x{}", warp.output.width,
+                             warp.output.height, output.width, output.height));
+  const millrace_rect& w = warp.window;
+  if (w.x0 < 0 || w.y0 < 0 || w.x1 > input.width || w.y1 > input.height || w.x0 >= w.x1 ||
+      w.y0 >= w.y1)
+    throw Defect(fmt::format("warp(): the window [{}, {}) x [{}, {}) is no part of {}x{}", w.x0,
+                             w.x1, w.y0, w.y1, input.width, input.height));
+  if (warp.interpolation < MILLRACE_INDEX || warp.interpolation > MILLRACE_BILINEAR ||
+      warp.border < MILLRACE_CONSTANT || warp.border > MILLRACE_SYMMETRIC ||
+      (warp.antialias != 0 && warp.antialias != 1))
+    throw Defect(fmt::format("warp(): interpolation {}, border {}, antialias {}",
+                             warp.interpolation, warp.border, warp.antialias));
+  if (warp.interpolation != MILLRACE_INDEX) return;
+  const auto unit = [](double a, double b) {
+    return (std::abs(a) == 1 && b == 0) || (a == 0 && std::abs(b) == 1);
+  };
+  if (!unit(m[0], m[1]) || !unit(m[3], m[4]) || !unit(m[0], m[3]) || m[6] != 0 || m[7] != 0 ||
+      m[8] != 1 || m[2] != std::floor(m[2]) || m[5] != std::floor(m[5]))
+    throw Defect(
+        "warp(): with interpolation INDEX the map must be a signed permutation with whole offsets");
+}
+
+Outcome run_geometric(const Unit& unit, const Input& input, const Placement& placement) {
+  const millrace_geometric& functions = *unit.table().geometric;
+  Calling calling(unit, input, placement);
+  Outcome outcome;
+  const Size output = output_size(unit, functions, input, calling, outcome);
+  if (outcome.status != MILLRACE_OK) return outcome;
+  Guarded memory("the warp", sizeof(millrace_warp), Guarded::Near::behind, placement.fill,
+                 alignof(millrace_warp));
+  auto* warp = reinterpret_cast<millrace_warp*>(memory.data());
+  outcome = watched_call(calling.context, [&] {
+    return functions.warp(unit.self(), input.size, warp, &calling.context.call);
+  });
+  memory.check();
+  if (outcome.status != MILLRACE_OK) return outcome;
+  check_warp(*warp, input.size, output);
+  outcome.bytes.assign(memory.data(), memory.data() + memory.size());
+  return outcome;
+}
+
+Outcome run_pixel(const Unit& unit, const Input& input, const Placement& placement) {
+  const millrace_pixel& functions = *unit.table().pixel;
+  Calling calling(unit, input, placement);
+  if (functions.levels != nullptr) {
+    const auto channels = static_cast<std::size_t>(input.channels);
+    Guarded memory("the table of levels", channels * 256, placement.near, 0);
+    for (std::size_t i = 0; i < memory.size(); ++i) memory.data()[i] = static_cast<std::uint8_t>(i);
+    Outcome outcome = watched_call(calling.context, [&] {
+      return functions.levels(unit.self(), reinterpret_cast<std::uint8_t(*)[256]>(memory.data()),
+                              input.channels, &calling.context.call);
+    });
+    memory.check();
+    outcome.bytes.assign(memory.data(), memory.data() + memory.size());
+    return outcome;
+  }
+  if (functions.scratch != nullptr)
+    calling.lend_scratch(functions.scratch(unit.self(), input.size, input.channels), placement);
+  TestImage image("the image", input.size, input.channels, placement);
+  image.draw(input.seed);
+  const millrace_image given = image.image();
+  Outcome outcome = watched_call(
+      calling.context, [&] { return functions.apply(unit.self(), &given, &calling.context.call); });
+  image.check();
+  calling.check();
+  if (outcome.status == MILLRACE_OK) outcome.bytes = image.pixels();
+  return outcome;
+}
+
+Outcome run_filter(const Unit& unit, const Input& input, const Placement& placement) {
+  const millrace_filter& functions = *unit.table().filter;
+  Calling calling(unit, input, placement);
+  Outcome outcome;
+  const Size output = output_size(unit, functions, input, calling, outcome);
+  if (outcome.status != MILLRACE_OK || std::int64_t{output.width} * output.height > kMostPixels)
+    return outcome;
+  if (functions.scratch != nullptr)
+    calling.lend_scratch(functions.scratch(unit.self(), input.size, input.channels), placement);
+  TestImage source("the source", input.size, input.channels, placement);
+  source.draw(input.seed);
+  source.protect();
+  TestImage destination("the destination", output, input.channels, placement);
+  const millrace_image from = source.image();
+  const millrace_image to = destination.image();
+  outcome = watched_call(calling.context, [&] {
+    return functions.apply(unit.self(), &from, &to, &calling.context.call);
+  });
+  destination.check();
+  calling.check();
+  if (outcome.status == MILLRACE_OK) outcome.bytes = destination.pixels();
+  return outcome;
+}
+
+Outcome run_choice(const Unit& unit, const Input& input, const Placement& placement) {
+  Calling calling(unit, input, placement);
+  Guarded memory("the list of places", MILLRACE_MOST_CHOSEN * sizeof(std::uint32_t), placement.near,
+                 placement.fill, alignof(std::uint32_t));
+  auto* places = reinterpret_cast<std::uint32_t*>(memory.data());
+  std::size_t count = 0;
+  Outcome outcome = watched_call(calling.context, [&] {
+    return unit.table().choice->choose(unit.self(), places, &count, &calling.context.call);
+  });
+  memory.check();
+  if (outcome.status != MILLRACE_OK) return outcome;
+  if (count > MILLRACE_MOST_CHOSEN)
+    throw Defect(
+        fmt::format("it chooses {} children, {} are possible", count, MILLRACE_MOST_CHOSEN));
+  for (std::size_t i = 0; i < count; ++i)
+    if (places[i] >= unit.children().size())
+      throw Defect(fmt::format("it chooses child {} of {}", places[i], unit.children().size()));
+  outcome.bytes.assign(memory.data(), memory.data() + count * sizeof(std::uint32_t));
+  return outcome;
+}
+
+/// An element as `dtype` has it; half floats between 0.5 and 2.
+void put_element(std::uint8_t* at, std::int32_t dtype, std::uint8_t value) {
+  const auto put = [at](auto number) { std::memcpy(at, &number, sizeof number); };
+  if (dtype == MILLRACE_U8) put(value);
+  if (dtype == MILLRACE_F32) put(static_cast<float>(value) / 64 - 2);
+  if (dtype == MILLRACE_F16) put(static_cast<std::uint16_t>(0x3800 + value * 4));
+  if (dtype == MILLRACE_BF16) put(static_cast<std::uint16_t>(0x3F00 + value));
+}
+
+/// The number of an input chooses type and layout.
+Outcome run_batch(const Unit& unit, const Input& input, const Placement& placement) {
+  constexpr std::int32_t kClasses = 10;
+  constexpr std::size_t kSizeOf[] = {4, 1, 2, 2};
+  Calling calling(unit, input, placement);
+  millrace_sample sample{};
+  sample.struct_size = sizeof sample;
+  sample.size = input.size;
+  sample.channels = input.channels;
+  sample.dtype = static_cast<std::int32_t>(input.seed % 4);
+  sample.layout = static_cast<std::int32_t>(input.seed / 4 % 2);
+  sample.classes = kClasses;
+  const std::size_t element = kSizeOf[sample.dtype];
+  const std::size_t elements = static_cast<std::size_t>(input.size.width) *
+                               static_cast<std::size_t>(input.size.height) *
+                               static_cast<std::size_t>(input.channels);
+  const std::size_t bytes = elements * element;
+  Guarded first("the first sample", bytes, placement.near, placement.fill, 64);
+  Guarded second("the second sample", bytes, placement.near, placement.fill, 64);
+  for (std::size_t i = 0; i < elements; ++i) {
+    put_element(first.data() + i * element, sample.dtype, byte_of(input.seed, i));
+    put_element(second.data() + i * element, sample.dtype, byte_of(input.seed + 1000, i));
+  }
+  Guarded labels[2]{{"the first label", kClasses * sizeof(float), placement.near, 0, 4},
+                    {"the second label", kClasses * sizeof(float), placement.near, 0, 4}};
+  float* probabilities[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    probabilities[i] = reinterpret_cast<float*>(labels[i].data());
+    probabilities[i][(input.seed * 3 + i) % kClasses] = 1;
+  }
+  Outcome outcome = watched_call(calling.context, [&] {
+    return unit.table().batch->pair(unit.self(), &sample, first.data(), second.data(),
+                                    probabilities[0], probabilities[1], &calling.context.call);
+  });
+  for (const Guarded* memory : {&first, &second, &labels[0], &labels[1]}) memory->check();
+  if (outcome.status != MILLRACE_OK) return outcome;
+  for (const float* label : probabilities) {
+    double sum = 0;
+    for (int i = 0; i < kClasses; ++i) sum += label[i] >= 0 ? label[i] : NAN;
+    if (!(std::abs(sum - 1) < 1e-3))
+      throw Defect(fmt::format("a label's probabilities add up to {} instead of 1", sum));
+  }
+  for (const Guarded* memory : {&first, &second, &labels[0], &labels[1]})
+    outcome.bytes.insert(outcome.bytes.end(), memory->data(), memory->data() + memory->size());
+  return outcome;
+}
+
+Outcome run(const Unit& unit, const Input& input, const Placement& placement) {
+  const millrace_unit& table = unit.table();
+  return table.geometric != nullptr ? run_geometric(unit, input, placement)
+         : table.pixel != nullptr   ? run_pixel(unit, input, placement)
+         : table.filter != nullptr  ? run_filter(unit, input, placement)
+         : table.choice != nullptr  ? run_choice(unit, input, placement)
+                                    : run_batch(unit, input, placement);
+}
+
+/// Null, and the reason in `refused`, where the parameters don't fit together.
+Shared make(const millrace_unit& unit, const Params& params, std::string& refused) {
+  Shared made;
+  CallContext context;
+  watched_call(context, [&] {
+    try {
+      made = std::make_shared<const Unit>(unit, params);
+    } catch (const UsageError& error) {
+      refused = error.what();
+    } catch (const Error& error) {
+      throw Defect(error.what());
+    }
+    return MILLRACE_OK;
+  });
+  return made;
+}
+
+std::string try_parameters(const millrace_unit& unit) {
+  const std::vector<Variant> variants = variants_of(unit);
+  std::string some;
+  std::size_t made = 0;
+  for (const Variant& variant : variants) {
+    std::string refused;
+    if (make(unit, variant.params, refused) != nullptr) {
+      ++made;
+      continue;
+    }
+    if (&variant == variants.data())
+      throw Defect(fmt::format("create() refuses the parameters' own defaults: {}", refused));
+    some += fmt::format("; {} is refused: {}", variant.text, refused);
+  }
+  return fmt::format("made with {} of {} values{}", made, variants.size(), some);
+}
+
+std::string try_images(const millrace_unit& unit) {
+  std::size_t calls = 0;
+  std::size_t refusals = 0;
+  std::string reason;
+  const auto call = [&](const Unit& instance, const Input& input, const Placement& placement,
+                        const std::string& where) {
+    try {
+      const Outcome outcome = run(instance, input, placement);
+      ++calls;
+      if (outcome.status == MILLRACE_OK) return;
+      ++refusals;
+      reason = outcome.error;
+    } catch (const Defect& defect) {
+      throw Defect(fmt::format("{} ({}, {})", defect.what(), input.text(), where));
+    }
+  };
+  for (const Variant& variant : variants_of(unit)) {
+    std::string refused;
+    const Shared instance = make(unit, variant.params, refused);
+    if (instance == nullptr) continue;
+    const bool defaults = variant.text == "defaults";
+    for (const Size size : kSizes) {
+      if (!defaults && size.width > 17) continue;
+      for (const int channels : {1, 3})
+        for (std::uint64_t seed = 0; seed < 8; ++seed) {
+          const Input input{size, channels, seed};
+          call(*instance, input, {Guarded::Near::behind, 0, 0x00}, variant.text);
+          if (!defaults || seed > 1) continue;
+          for (const int padding : {1, 5, 64})
+            call(*instance, input, {Guarded::Near::behind, padding, 0xC3}, variant.text);
+          call(*instance, input, {Guarded::Near::before, 3, 0xFF}, variant.text);
+        }
+    }
+    if (defaults && refusals == calls)
+      throw Defect(fmt::format("it refuses every image, up to 224x224: {}", reason));
+  }
+  std::string text = fmt::format("{} calls, 1x1 to 224x224, gray and RGB", calls);
+  if (refusals > 0) text += fmt::format("; {} refused, the last: {}", refusals, reason);
+  return text;
+}
+
+}  // namespace
+
+void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
+                     const CheckOptions& options,
+                     const std::function<void(const CheckCost&)>& cost) {
+  steps.push_back({unit.name, "parameters", [&unit] { return try_parameters(unit); }});
+  steps.push_back({unit.name, "images", [&unit] { return try_images(unit); }});
+  const auto instance = std::make_shared<Shared>();  // made at the first step that needs it
+  const auto open = [&unit, instance]() -> Session {
+    std::string refused;
+    if (*instance == nullptr) *instance = make(unit, variants_of(unit).front().params, refused);
+    if (*instance == nullptr) throw Defect(refused);
+    return [shared = *instance](const Input& input, const Placement& placement) {
+      return run(*shared, input, placement);
+    };
+  };
+  const auto make_and_drop = [&unit] {
+    const Params defaults(to_declaration(unit).params);
+    const Unit once(unit, defaults);
+  };
+  Subject subject{unit, open, make_and_drop, {}, {}};
+  for (const Size size : {Size{17, 13}, Size{1, 1}, Size{64, 48}})
+    for (std::uint64_t seed = 0; seed < 8; ++seed)
+      subject.inputs.push_back({size, seed % 3 == 0 ? 1 : 3, seed});
+  subject.costs = {{{224, 224}, 3, 4}, {{224, 224}, 1, 4}, {{32, 32}, 3, 4}, {{640, 480}, 3, 4}};
+  add_common_steps(steps, std::make_shared<Subject>(std::move(subject)), options, cost);
+}
+
+}  // namespace millrace

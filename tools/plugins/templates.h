@@ -1,0 +1,16 @@
+// The files that `plugins new` starts from: plugins/templates/, put into the program by the build.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace millrace {
+
+struct Template {
+  std::string_view name;  ///< "pixel.cpp", "pixel_test.cpp", "CMakeLists.txt", "README.md"
+  std::string_view text;
+};
+
+extern const std::span<const Template> kTemplates;
+
+}  // namespace millrace
