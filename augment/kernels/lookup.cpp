@@ -40,8 +40,8 @@ void copy_levels(const std::uint8_t* in, std::size_t n, const Lookup& lookup, st
 
 #if MILLRACE_X86
 
-// AVX2: f32 is computed where that gives the table's bits, 8 at a time. Loads from a table, one an
-// element, beat both gathers and divisions.
+// AVX2: f32 is computed where that gives the table's bits, 8 at a time. Otherwise elements are
+// loaded from the table one by one, which is faster than gathers.
 
 /// What eight elements from element 8 `part` on need, by channel.
 struct Constants256 {

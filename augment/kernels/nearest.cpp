@@ -119,7 +119,7 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect,
 }
 
 // Planes of at most 1 KiB (digits, CIFAR's channels) fit the registers: pixels are looked up by
-// permutations, 64 at a time, where 16 loads take 8 cycles.
+// permutations, 64 at a time, instead of one load each.
 
 constexpr int kSmall = 1024;
 

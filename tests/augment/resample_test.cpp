@@ -9,7 +9,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "augment/simd.h"
 #include "tests/augment/random_pass.h"
+#include "tests/pipeline/allocations.h"
 
 namespace millrace {
 namespace {
@@ -282,6 +284,35 @@ TEST(Resample, IndexMovesAroundAReductionChangeNoBit) {
               << number;
         }
   }
+}
+
+TEST(Resample, ScratchThatHasGrownIsEnough) {
+  if (!counts_allocations()) GTEST_SKIP() << "sanitizers bring their own allocator";
+  std::vector<RandomPass> passes;
+  for (const Filter filter : {Filter::none, Filter::nearest, Filter::bilinear, Filter::reduce})
+    for (std::uint64_t number = 0; number < 200; ++number)
+      passes.push_back(random_pass(number, filter));
+  const Store gray(DType::f32, Layout::chw, 1, {0.1}, {0.3});
+  const Store rgb(DType::f32, Layout::chw, 3, {0.1}, {0.3});
+  std::vector<std::byte> out(200 * 50 * 3 * 4);
+  const Simd before = simd_level();
+  for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512}) {
+    if (level > simd_supported()) continue;
+    set_simd_level(level);
+    ResampleScratch scratch;
+    const auto run = [&] {
+      for (const RandomPass& random : passes)
+        resample(random.pass, random.pass.source.channels == 3 ? rgb : gray, out.data(), scratch);
+      return std::array{scratch.tile.data(),    scratch.positions.data(), scratch.taps.data(),
+                        scratch.windows.data(), scratch.rows.data(),      scratch.packed.data(),
+                        scratch.turned.data()};
+    };
+    const auto buffers = run();
+    const std::uint64_t allocated = allocations();
+    EXPECT_EQ(run(), buffers) << name_of(level);
+    EXPECT_EQ(allocations(), allocated) << name_of(level);
+  }
+  set_simd_level(before);
 }
 
 }  // namespace
