@@ -34,7 +34,7 @@ class Plugins : public ProgramTest {
   /// A shell's command, its output shown where it fails.
   void shell(const std::string& command) {
     const std::string log = in("log").string();
-    const int status = std::system((command + " >" + log + " 2>&1 </dev/null").c_str());
+    const int status = std::system(("( " + command + " ) >" + log + " 2>&1 </dev/null").c_str());
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << command << "\n" << read_file(log);
   }
   static const Json* unit_in(const Json& list, const std::string& name) {
