@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 struct Arguments {
   std::vector<std::string> recipe;
   bool hash = false;
+  std::uint64_t hash_from = 0;
   std::string dump;
 };
 
@@ -131,7 +132,8 @@ Exit bench(const Arguments& arguments) {
   while (Batch batch = loader.next()) {
     if (batches++ == 0) first_batch_ns = Clock::steady_ns() - wall_begin;
     images += static_cast<std::uint64_t>(batch.count());
-    if (hash != nullptr) hash->add(batch);
+    const std::uint64_t ordinal = options.first_batch + batches - 1;
+    if (hash != nullptr && ordinal >= arguments.hash_from) hash->add(batch);
     if (dump != nullptr && batch.epoch() == 0) dump->add(batch);
     if (batches % 64 == 0 && line.due()) {
       const double seconds = static_cast<double>(Clock::steady_ns() - wall_begin) * 1e-9;
@@ -211,6 +213,9 @@ void add_bench(CLI::App& app, Command& chosen) {
   auto arguments = std::make_shared<Arguments>();
   command->add_option("recipe", arguments->recipe, "[RECIPE] [key=value ...]");
   command->add_flag("--hash", arguments->hash, "xxh3 of every output byte and label, in order");
+  command->add_option("--hash-from", arguments->hash_from,
+                      "leave batches before this one out of the hash: what a run that was started "
+                      "there (bench.first_batch) has to give");
   command->add_option("--dump", arguments->dump,
                       "write the first epoch's bytes, then its labels, to FILE");
   add_common(*command);

@@ -1,0 +1,119 @@
+// Encoded images through the program: what is planned, decoded by region, resumed and looked at.
+#include <algorithm>
+
+#include "tests/program/datasets.h"
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+class Photos : public ProgramTest {
+ protected:
+  Photos() { write_photos(in("photos"), 9); }
+  Arguments photos(const std::string& command, const Arguments& more = {}) {
+    return Arguments{command, "imagenet-rrc", "data.path=" + in("photos").string(),
+                     "augment.random_resized_crop.size=24", "loader.batch=4"} +
+           more;
+  }
+  std::string hash(const Arguments& more, const RunOptions& options = {}) {
+    const Result result = run(photos("bench", Arguments{"--hash", "--json"} + more), options);
+    EXPECT_TRUE(succeeded(result));
+    const Json json = parse_json(result.out);
+    return json.is_object() ? json["batch_hash"].get<std::string>() : "";
+  }
+};
+
+TEST_F(Photos, TheHashIsTheSameHoweverTheyAreRead) {
+  const std::string first = hash({"loader.workers=0"});
+  ASSERT_EQ(first.size(), 16u);
+  for (const char* workers : {"loader.workers=1", "loader.workers=2", "loader.workers=4"}) {
+    EXPECT_EQ(hash({workers}), first) << workers;
+    EXPECT_EQ(hash({workers, "loader.io_threads=3"}), first) << workers;
+  }
+  for (const char* key : {"decode.region=off", "data.cache=ram", "loader.grain=1"})
+    EXPECT_EQ(hash({key}), first) << key;
+  for (const char* level : {"scalar", "avx2", "avx512"}) {
+    RunOptions options;
+    options.env["MILLRACE_SIMD"] = level;
+    const Result result = run(photos("bench", {"--hash", "--json"}), options);
+    if (result.exit_code == 2) {  // this processor can't
+      EXPECT_NE(result.err.find(level), std::string::npos) << result.err;
+      continue;
+    }
+    EXPECT_EQ(parse_json(result.out)["batch_hash"], first) << level;
+  }
+  EXPECT_NE(hash({"seed=1"}), first);
+}
+
+TEST_F(Photos, ARunResumedInTheMiddleGivesTheRest) {
+  for (const char* shuffle :
+       {"loader.shuffle=global", "loader.shuffle=window:5", "loader.shuffle=none"})
+    for (const char* from : {"1", "5", "9"}) {
+      const std::string whole = hash({shuffle, "bench.epochs=2", "--hash-from", from});
+      EXPECT_EQ(hash({shuffle, "bench.epochs=2", std::string("bench.first_batch=") + from}), whole)
+          << shuffle << " from " << from;
+      EXPECT_NE(hash({shuffle, "bench.epochs=2"}), whole);
+    }
+}
+
+TEST_F(Photos, ElementsOfAllTypes) {
+  for (const auto& [dtype, bytes] : std::vector<std::pair<std::string, std::size_t>>{
+           {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"u8", 1}}) {
+    const Result result =
+        run(photos("bench", {"output.dtype=" + dtype, "--dump", in("dump").string()}));
+    EXPECT_TRUE(succeeded(result));
+    EXPECT_EQ(std::filesystem::file_size(in("dump")), 27 * (24 * 24 * 3 * bytes + 1)) << dtype;
+  }
+}
+
+TEST_F(Photos, MixedLabelsAreHashedAndTrainable) {
+  const std::string mixed = hash({"augment+=mixup{alpha=1}", "loader.workers=0"});
+  EXPECT_EQ(hash({"augment+=mixup{alpha=1}", "loader.workers=3", "loader.grain=1"}), mixed);
+  EXPECT_NE(hash({}), mixed);
+  EXPECT_TRUE(refused(run(photos("bench", {"augment+=cutmix", "augment+=hflip{id=late}"})), 2,
+                      {"late stands behind cutmix"}));
+}
+
+TEST_F(Photos, InspectShowsThePlan) {
+  const Result text = run(photos("inspect", {"--plan"}));
+  EXPECT_TRUE(succeeded(text));
+  EXPECT_NE(text.out.find("random_resized_crop + hflip"), std::string::npos) << text.out;
+
+  const Result result = run(photos("inspect", {"--plan", "--json", "--samples", "5"}));
+  ASSERT_TRUE(succeeded(result));
+  const Json json = parse_json(result.out);
+  ASSERT_EQ(json["steps"].size(), 2u);
+  EXPECT_EQ(json["steps"][0]["step"], "decode");
+  EXPECT_EQ(json["steps"][1]["ops"], "random_resized_crop + hflip");
+  EXPECT_EQ(json["steps"][1]["samples"], 5);
+  EXPECT_GT(json["steps"][1]["us"].get<double>(), 0);
+  EXPECT_EQ(json["drawn"].size(), 5u) << "a window's four numbers and a flip";
+
+  // An op that works on pixels ends what can be folded and left to the decoder.
+  const Result split = run(photos(
+      "inspect", {"--plan", "--json", "augment+=grayscale{p=1}@before:hflip", "--samples", "3"}));
+  const Json steps = parse_json(split.out)["steps"];
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[1]["ops"], "random_resized_crop");
+  EXPECT_EQ(steps[2]["step"], "grayscale");
+  EXPECT_EQ(steps[3]["ops"], "hflip");
+}
+
+TEST_F(Photos, InspectDrawsAContactSheet) {
+  const std::string sheet = in("sheet.png").string();
+  const Result result = run(photos("inspect", {"--out", sheet, "--samples", "6", "--json"}));
+  EXPECT_TRUE(succeeded(result));
+  const std::string png = read_file(sheet);
+  EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
+  const Json json = parse_json(result.out);
+  ASSERT_EQ(json["samples"].size(), 6u);
+  EXPECT_EQ(json["samples"][0]["drawn"][0]["op"], "random_resized_crop");
+  EXPECT_TRUE(no_temporaries(in("")));
+
+  EXPECT_TRUE(refused(run(photos("inspect")), 2, {"--out F.png or --plan"}));
+  EXPECT_TRUE(refused(run(photos("inspect", {"--out", in("no/such/folder.png").string()})), 1,
+                      {"no/such"}));
+}
+
+}  // namespace
+}  // namespace millrace::program_test
