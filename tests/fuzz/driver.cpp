@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -87,18 +88,21 @@ void catch_failures() {
 constexpr std::size_t kMap = 1 << 16;
 std::array<std::uint8_t, kMap> hits;
 std::array<std::uint8_t, kMap> known;
+std::array<std::uint16_t, kMap> reached;  ///< places in `hits` that are not 0
+std::size_t reached_count;
 std::uintptr_t last_place;
 
+/// Takes note of the last input's places; true if there are new ones among them.
 bool new_places() {
   bool found = false;
-  for (std::size_t i = 0; i < kMap; ++i) {
-    if (hits[i] == 0) continue;
-    int step = 0;
-    while (hits[i] >> (step + 1) != 0) ++step;
-    const auto bit = static_cast<std::uint8_t>(1u << step);
-    found |= (known[i] & bit) == 0;
-    known[i] |= bit;
+  for (std::size_t i = 0; i < reached_count; ++i) {
+    const std::size_t at = reached[i];
+    const auto bit = static_cast<std::uint8_t>(std::bit_floor(hits[at]));
+    found |= (known[at] & bit) == 0;
+    known[at] |= bit;
+    hits[at] = 0;
   }
+  reached_count = 0;
   return found;
 }
 
@@ -108,7 +112,6 @@ void run(const Bytes& bytes) {
   std::copy(bytes.begin(), bytes.end(), copy.get());
   running.data = copy.get();
   running.size = bytes.size();
-  hits.fill(0);
   last_place = 0;
   alarm(kSlowSeconds);
   try {
@@ -222,8 +225,9 @@ int fuzz(const std::string& target, const Options& options) {
 extern "C" void __sanitizer_cov_trace_pc() {
   using namespace millrace::fuzz;
   const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
-  std::uint8_t& count = hits[((place ^ place >> 16) * 0x9E3779B1u ^ last_place) % kMap];
-  if (count < 255) ++count;
+  const auto at = static_cast<std::uint16_t>((place ^ place >> 16) * 0x9E3779B1u ^ last_place);
+  if (hits[at] == 0) reached[reached_count++] = at;
+  if (hits[at] < 255) ++hits[at];
   last_place = place * 0x9E3779B1u >> 1;
 }
 

@@ -4,7 +4,7 @@
 
 namespace millrace::fuzz {
 
-Corpus corpus() { return {{bytes_of("BUS STOP"), bytes_of("nothing here")}, {}}; }
+Corpus corpus() { return {{bytes_of("BUF FULL"), bytes_of("nothing here")}, {}}; }
 
 }  // namespace millrace::fuzz
 
