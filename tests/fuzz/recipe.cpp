@@ -15,6 +15,8 @@ namespace millrace::fuzz {
 namespace {
 
 constexpr std::string_view kSeparator = "---\n";
+/// Of an override: what comes from a command line holds no 0.
+constexpr std::string_view kEnds("\n\0", 2);
 
 /// A file without a name on a disk, written over for each input.
 class MemoryFile {
@@ -119,7 +121,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::string> overrides;
   if (separator != std::string_view::npos)
     for (std::string_view rest = text.substr(separator + fuzz::kSeparator.size()); !rest.empty();) {
-      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      const std::size_t end = std::min(rest.find_first_of(fuzz::kEnds), rest.size());
       overrides.emplace_back(rest.substr(0, end));
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
