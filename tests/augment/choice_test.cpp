@@ -38,9 +38,9 @@ TEST(RandomApply, NestsToAnEnd) {
     for (int i = 0; i < levels; ++i) text = "random_apply{ops=" + text + "}";
     return text;
   };
-  EXPECT_EQ(OneUnit(nested(17)).unit().children().size(), 1u);
+  EXPECT_EQ(OneUnit(nested(16)).unit().children().size(), 1u);
   try {
-    OneUnit{nested(18)};
+    OneUnit{nested(17)};
     ADD_FAILURE() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("more than 16 choices"), std::string::npos)
