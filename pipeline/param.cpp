@@ -9,6 +9,7 @@
 
 #include "pipeline/error.h"
 #include "pipeline/suggest.h"
+#include "pipeline/utf8.h"
 
 namespace millrace {
 namespace {
@@ -195,6 +196,9 @@ Value checked(const Param& param, Value value, const std::string& where) {
   } else if (const auto* number = std::get_if<double>(&value)) {
     good = param.type == Type::number && in_range(param, *number);
   } else if (const auto* text = std::get_if<std::string>(&value)) {
+    if (!is_utf8(*text))
+      throw UsageError(fmt::format("{}: {} is not UTF-8", where, param.name),
+                       "a recipe is UTF-8 throughout; rename what has such a name");
     good = param.type == Type::text ||
            (param.type == Type::choice &&
             std::find(param.choices.begin(), param.choices.end(), *text) != param.choices.end());
@@ -227,7 +231,7 @@ std::string to_toml(const Value& value) {
       std::string text = "\"";
       for (const char c : v) {
         if (c == '"' || c == '\\') text += '\\';
-        if (static_cast<unsigned char>(c) < 0x20) {
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {  // TOML allows none as it is
           text += fmt::format("\\u{:04X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
         } else {
           text += c;

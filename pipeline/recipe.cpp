@@ -11,6 +11,7 @@
 #include "pipeline/error.h"
 #include "pipeline/recipe_file.h"
 #include "pipeline/suggest.h"
+#include "pipeline/utf8.h"
 
 namespace millrace {
 namespace {
@@ -247,8 +248,8 @@ void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& prefix,
     if (equals == std::string::npos) throw UsageError(where + ": " + part + " is not name=value");
     if (part.substr(0, equals) == "id") {
       const std::string id = part.substr(equals + 1);
-      if (id.empty() || id != unused_id(chain, id))
-        throw UsageError(where + ": an id must be new and not empty",
+      if (id.empty() || !is_utf8(id) || id != unused_id(chain, id))
+        throw UsageError(where + ": an id must be new, not empty, and UTF-8",
                          "leave it out for " + inserted->id);
       inserted->id = id;
     } else {

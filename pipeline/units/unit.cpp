@@ -133,12 +133,15 @@ void throw_status(const std::string& unit, millrace_status status, const char* e
 std::int32_t Unit::add_child(const millrace_create* create, const char* text) {
   auto& self = *static_cast<Unit*>(create->host);
   try {
+    if (self.depth_ == kDeepest)
+      throw UsageError(fmt::format("more than {} choices within each other", kDeepest),
+                       "put what they choose from side by side");
     Recipe recipe(op_declarations());
     recipe.set(std::string("augment+=") + text);
     const OpSpec& spec = recipe.augment().front();
     auto child = std::make_unique<Unit>(augmentation(spec.op), spec.params, "", "",
                                         std::span(create->mean, create->mean_count),
-                                        std::span(create->std, create->std_count));
+                                        std::span(create->std, create->std_count), self.depth_ + 1);
     if (child->table().batch != nullptr)
       throw UsageError(fmt::format("{} works on batches: it cannot be chosen", spec.op));
     child->text_ = text;
@@ -152,8 +155,9 @@ std::int32_t Unit::add_child(const millrace_create* create, const char* text) {
 }
 
 Unit::Unit(const millrace_unit& unit, const Params& params, const std::string& path,
-           const std::string& split, std::span<const double> mean, std::span<const double> std)
-    : unit_(unit), text_(unit.name) {
+           const std::string& split, std::span<const double> mean, std::span<const double> std,
+           int depth)
+    : unit_(unit), text_(unit.name), depth_(depth) {
   std::vector<millrace_value> values;
   const std::vector<Param> declared = to_declaration(unit).params;
   for (const Param& param : declared) values.push_back(to_value(param, params.at(param.name)));

@@ -57,10 +57,10 @@ void checked_call(const millrace_unit& unit, millrace_call& call, const Function
 class Unit {
  public:
   /// Throws UsageError for parameters that don't fit together. `path` and `split` are for readers,
-  /// output.mean and output.std for augmentations.
+  /// output.mean and output.std for augmentations. `depth`: how many choices it lies within.
   Unit(const millrace_unit& unit, const Params& params, const std::string& path = {},
        const std::string& split = {}, std::span<const double> mean = {},
-       std::span<const double> std = {});
+       std::span<const double> std = {}, int depth = 0);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -73,11 +73,14 @@ class Unit {
   const std::string& text() const { return text_; }
 
  private:
+  static constexpr int kDeepest = 16;  ///< choices within each other; each takes stack
+
   static std::int32_t add_child(const millrace_create* create, const char* text);
 
   const millrace_unit& unit_;
   void* self_ = nullptr;
   std::string text_;
+  int depth_;
   std::vector<std::unique_ptr<Unit>> children_;
 };
 

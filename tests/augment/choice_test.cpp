@@ -32,6 +32,22 @@ TEST(RandomApply, NestsAndDoesNothingByDefault) {
   EXPECT_TRUE(OneUnit("random_apply{p=1}").choose(0).empty());
 }
 
+TEST(RandomApply, NestsToAnEnd) {
+  const auto nested = [](int levels) {
+    std::string text = "hflip";
+    for (int i = 0; i < levels; ++i) text = "random_apply{ops=" + text + "}";
+    return text;
+  };
+  EXPECT_EQ(OneUnit(nested(16)).unit().children().size(), 1u);
+  try {
+    OneUnit{nested(17)};
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("more than 16 choices"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(RandAugment, EveryOperationIsEquallyFrequent) {
   const char* names[] = {"identity",  "shear_x",    "shear_y",      "translate_x", "translate_y",
                          "rotate",    "brightness", "saturation",   "contrast",    "sharpness",

@@ -139,5 +139,14 @@ TEST_F(RecipeTest, ShippedRecipesAreFoundByName) {
   }
 }
 
+TEST_F(RecipeTest, TextsAreUtf8AndComeBack) {
+  for (const std::string path : {"a\x7f", "\xc3\xa9", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf", "a\tb"})
+    EXPECT_EQ(load(load("", {"data.path=" + path}).to_toml()).text("data.path"), path);
+  for (const std::string path : {"\xff", "\xc3", "\xc0\x80", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                                 "\xf4\x90\x80\x80", "\xc3\xa9\x80", "\xf0\x90\x80"})
+    EXPECT_NE(refusal("", {"data.path=" + path}).find("not UTF-8"), std::string::npos) << path;
+  EXPECT_NE(refusal("", {"augment+=spin{id=\xff}"}).find("UTF-8"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace millrace

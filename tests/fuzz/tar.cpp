@@ -1,0 +1,60 @@
+// Tar archives: every member, then the index of samples and their names.
+#include "pipeline/readers/tar_index.h"
+#include "pipeline/readers/tar_walk.h"
+#include "tests/data/tar_builder.h"
+#include "tests/fuzz/target.h"
+
+namespace millrace::fuzz {
+
+Corpus corpus() {
+  test::TarBuilder samples;
+  samples.long_name(std::string(110, 'n') + ".jpg").add("x", Bytes(700, 1));
+  samples.long_name(std::string(110, 'n') + ".cls").add("x", "1");
+  samples.pax("path", "p.jpg").add("x", Bytes(3)).add("p.json", R"({"label": 3})");
+  samples.add("q.png", Bytes(5)).add("q.cls", "2").add("q.txt", "text");
+  test::TarBuilder folders;
+  folders.add("./", "", '5').add("./cat/", "", '5').add("./cat/a.jpg", Bytes(20, 7));
+  folders
+      .header("b.jpg", 4, '0',
+              std::string_view("ustar\0"
+                               "00",
+                               8),
+              "dog")
+      .contents(Bytes(4));
+  folders.pax("size", "5").add("dog/c.png", Bytes(5));
+  test::TarBuilder links;
+  links.add("a.jpg", "x").add("a.cls", "0").add("link.txt", "", '2').add("device", "", '3');
+  return {{samples.end(), folders.end(), links.end(), Bytes(1024)},
+          {"ustar", ".jpg", ".cls", ".json", "PaxHeaders", "path=", "size=", "../", "/",
+           "77777777777", "\x80", std::string(1, '\0'), "{\"label\": ", "12 path=ab\n"}};
+}
+
+}  // namespace millrace::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace millrace;
+  const std::span<const std::uint8_t> bytes(data, size);
+  fuzz::accepts(Exit::data, [&] {
+    TarWalk walk("x", bytes);
+    TarMember member;
+    std::uint64_t end = 0;
+    while (walk.next(member)) {
+      fuzz::require(member.start >= end && member.data > member.start, "members lie in order");
+      fuzz::require(member.data <= size && member.size <= size - member.data,
+                    "a member lies in the archive");
+      end = member.data + member.size;
+    }
+  });
+  fuzz::accepts(Exit::data, [&] {
+    const TarIndex index = index_tar("x", bytes);
+    for (const TarIndex::Entry& entry : index.samples) {
+      fuzz::require(
+          entry.data <= size && entry.size <= size - entry.data && entry.back <= entry.data,
+          "a sample lies in the archive");
+      fuzz::require(entry.folder < index.folders.size() || index.folders.empty(),
+                    "its folder is there");
+      fuzz::require(!tar_name("x", bytes, entry).empty(), "a sample has a name");
+    }
+  });
+  return 0;
+}
