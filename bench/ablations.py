@@ -49,7 +49,7 @@ class Group:
     workers: int = 1
     cores: int = 1
     unit: str = "rate"  # or batch, wall
-    differs: float = 0.0  # mean of the levels' difference that is allowed; 0: the same bytes
+    differs: tuple = ()  # least and most mean difference of levels that is allowed; else the same bytes
     optional: bool = False  # a variant may be refused by the machine
 
     def __post_init__(self):
@@ -111,7 +111,7 @@ def fused(sets):
 Geometric ops that follow each other become one pass over the pixels (`once`), or each is a pass of its own
 (`stepwise`). Flips, crops and one warp give the same bytes either way; two warps do not, since `stepwise` rounds and
 blurs twice."""
-    def group(title, recipe, path, ops, differs=0.0, *keys):
+    def group(title, recipe, path, ops, differs=(), *keys):
         return Group(title, recipe, (f"data.path={path}", *keys, *(f"augment+={op}" for op in ops)),
                      variants("resample", "once", "stepwise"), differs=differs)
     crop_rotate = ("random_crop{size=[224],pad_if_needed=true}",
@@ -122,7 +122,7 @@ blurs twice."""
                 ("random_rotation{degrees=[30],interpolation=bilinear}",))
     yield group("Photos: random_crop, random_rotation, random_affine (both bilinear)", "imagenet-rrc", sets.photos,
                 (*crop_rotate, "random_affine{degrees=[0],translate=[0.1],scale=[0.8,1.2],shear=[10],"
-                               "interpolation=bilinear}"), 3.0,
+                               "interpolation=bilinear}"), (0.01, 3),
                 "augment.random_resized_crop.enabled=false", "augment.hflip.enabled=false")
 
 
@@ -142,7 +142,7 @@ to 224 of pictures of 500 x 375 seldom shrink that far; crops to 64 often do."""
     for side in (224, 64):
         yield Group(f"Photos: random_resized_crop to {side}, hflip", "imagenet-rrc",
                     (f"data.path={sets.photos}", f"augment.random_resized_crop.size={side}"),
-                    variants("decode.scale", "exact", "dct"), differs=2.0)
+                    variants("decode.scale", "exact", "dct"), differs=(0, 2))
 
 
 def grain(sets):
@@ -221,9 +221,9 @@ class Bench:
                 raise Failed(f"{answer['failed']} samples failed with {variant.name}")
             variant.epochs = max(1, round(self.window / max(answer["cpu_s"], 1e-3)))
             first = first or answer
-            if group.differs == 0 and answer["batch_hash"] != first["batch_hash"]:
+            if not group.differs and answer["batch_hash"] != first["batch_hash"]:
                 raise Failed(f"{variant.name} changes the batches: {answer['batch_hash']}, not {first['batch_hash']}")
-        if group.differs > 0:
+        if group.differs:
             self.check_levels(group)
 
     def check_levels(self, group):
@@ -232,8 +232,9 @@ class Bench:
         for variant, levels in zip(group.variants[1:], others):
             counts = Counter(map(operator.sub, first, levels))
             mean = sum(abs(difference) * count for difference, count in counts.items()) / len(levels)
-            if not 0 < mean <= group.differs:
-                raise Failed(f"{variant.name}: {mean:.3f} levels away in the mean, not within 0 to {group.differs}")
+            least, most = group.differs
+            if not least <= mean <= most:
+                raise Failed(f"{variant.name}: {mean:.3f} levels away in the mean, not within {least:g} to {most:g}")
             large = sum(count for difference, count in counts.items() if abs(difference) > 8) / len(levels)
             variant.remark = f"levels differ by {mean:.2f} in the mean; {100 * large:.1f}% of them by more than 8"
 
@@ -246,18 +247,18 @@ class Bench:
 
     def turn(self, group, variant):
         few, many = (self.run(group, variant, f"bench.epochs={n}") for n in (1, 1 + variant.epochs))
-        images = many.images - few.images
-        cpu, wall = many.cpu_s - few.cpu_s, many.answer["wall_s"] - few.answer["wall_s"]
-        if min(cpu, wall) <= 0:
-            raise Failed(f"{variant.name}: {images} more images took {cpu:.3f} s: choose a longer --window")
-        batches = many.answer["batches"] - few.answer["batches"]
-        return {"rate": images / cpu, "batch": 1e6 * cpu / batches, "wall": images / wall}
+        images, batches = (many.answer[key] - few.answer[key] for key in ("images", "batches"))
+        wall = group.unit == "wall"
+        seconds = many.answer["wall_s"] - few.answer["wall_s"] if wall else many.cpu_s - few.cpu_s
+        if seconds <= 0:
+            raise Failed(f"{variant.name}: {images} more images took {seconds:.3f} s: choose a longer --window")
+        return 1e6 * seconds / batches if group.unit == "batch" else images / seconds
 
     def time(self, groups, rounds):
         for k in range(rounds):
             for group in groups:
                 for variant in group.variants if k % 2 == 0 else reversed(group.variants):
-                    variant.results.append(self.turn(group, variant)[group.unit])
+                    variant.results.append(self.turn(group, variant))
             print(f"  round {k + 1} of {rounds}", file=sys.stderr, flush=True)
 
 
@@ -337,7 +338,7 @@ def main():
                     bench.check(group)
                 bench.time(groups, arguments.rounds)
             except Failed as failure:
-                sys.exit(f"error: {name}, {group.title}: {failure}")
+                sys.exit(f"error: {name}: {failure}")
             blocks.append((ABLATIONS[name], groups))
     text = "\n".join(markdown(blocks, arguments, machine.end(time.monotonic() - begin), sets.origin)) + "\n"
     if arguments.out:
