@@ -75,7 +75,8 @@ class Sets:
                 os.path.join(given, name) for name in ("mnist", "cifar-bin", "cifar-jpeg", "imagenet"))
         else:
             self.origin = "generated: drawn digits, random bytes for CIFAR-10, drawn photos, also for small JPEGs"
-            self.mnist, self.cifar, self.photos = (os.path.join(scratch, name) for name in ("digits", "cifar", "photos"))
+            self.mnist, self.cifar, self.photos = (
+                os.path.join(scratch, name) for name in ("digits", "cifar", "photos"))
             self.small = self.photos
             make(program, "make", "digits", self.mnist, "--train", "20000", "--test", "100")
             make(program, "make", "photos", self.photos, "--count", "375")
@@ -176,7 +177,8 @@ def cache(sets):
 Small JPEGs as files or in one archive that `millrace data pack` made of them, from the system's page cache or from our
 own memory. The same bytes."""
     packed = sets.packed()
-    yield Group("JPEGs of the test split, padded crop to 32, flip", "cifar10-crop-flip", ("data.split=test",),
+    yield Group("JPEGs of the test split, padded crop to 32, flip, batch 64", "cifar10-crop-flip",
+                ("data.split=test", "loader.batch=64"),
                 [Variant(f"`data.reader={reader} data.cache={kind}`",
                          (f"data.reader={reader}", f"data.path={path}", f"data.cache={kind}"))
                  for reader, path in (("folder", sets.small), ("tar", packed)) for kind in ("os", "ram")])
