@@ -50,7 +50,6 @@ class Group:
     cores: int = 1
     unit: str = "rate"  # or batch, wall
     differs: tuple = ()  # least and most mean difference of levels that is allowed; else the same bytes
-    optional: bool = False  # a variant may be refused by the machine
 
     def __post_init__(self):
         self.keys = (*self.keys, f"loader.workers={self.workers}") if self.workers is not None else self.keys
@@ -110,8 +109,8 @@ def fused(sets):
     """Fused against stepwise: `resample`
 
 Geometric ops that follow each other become one pass over the pixels (`once`), or each is a pass of its own
-(`stepwise`). Flips, crops and one warp give the same bytes either way; two warps do not, since `stepwise` rounds and
-blurs twice."""
+(`stepwise`). Flips, crops and one warp give the same bytes either way; a reduction stays a pass of its own before a
+warp. Two warps do not give the same bytes, since `stepwise` rounds and blurs twice."""
     def group(title, recipe, path, ops, differs=(), *keys):
         return Group(title, recipe, (f"data.path={path}", *keys, *(f"augment+={op}" for op in ops)),
                      variants("resample", "once", "stepwise"), differs=differs)
@@ -168,7 +167,7 @@ Our kernels only; libjpeg-turbo chooses its own. The same bytes."""
             ("W2: CIFAR-10 arrays, padded crop, flip", "cifar10-crop-flip", (f"data.path={sets.cifar}",)),
             ("W4: photos, random_resized_crop to 224, flip", "imagenet-rrc", (f"data.path={sets.photos}",))):
         yield Group(title, recipe, keys, [Variant(f"`{level}`", (), {"MILLRACE_SIMD": level})
-                                          for level in ("scalar", "avx2", "avx512")], optional=True)
+                                          for level in ("scalar", "avx2", "avx512")])
 
 
 def cache(sets):
@@ -208,13 +207,13 @@ class Bench:
         return run(command, ",".join(self.cores[-group.cores:]), variant.environment)
 
     def check(self, group):
-        """Takes out variants that cannot run here; ends the program where batches are not as they must be."""
+        """Takes out variants that this processor cannot run; ends the program where batches are not as they must be."""
         first = None
         for variant in list(group.variants):
             try:
                 answer = self.run(group, variant, "--hash").answer
             except Failed as refusal:
-                if not group.optional or first is None:
+                if "this processor can do" not in str(refusal):
                     raise
                 print(f"  {variant.name} left out: {refusal}", file=sys.stderr)
                 group.variants.remove(variant)
