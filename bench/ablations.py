@@ -291,6 +291,8 @@ def markdown(blocks, arguments, machine, origin):
     yield INTRODUCTION
     *lines, _, _ = machine.lines(arguments.rounds, arguments.window, False, "", origin, {})
     yield from lines
+    if os.getloadavg()[0] > 2 * os.cpu_count():
+        yield "- Other programs kept the machine busy: trust neither images a second nor small differences"
     options = "" if arguments.only == list(ABLATIONS) else f" --only {','.join(arguments.only)}"
     yield f"- `python3 bench/ablations.py{' --data DIR' * bool(arguments.data)}{options} --rounds {arguments.rounds}`"
     for ablation, groups in blocks:
