@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""What each part of the pipeline's speed is worth: one thing changed at a time, in docs/ablations.md.
+
+    python3 bench/ablations.py --data DIR --out docs/ablations.md
+    python3 bench/ablations.py --only fused,grain --rounds 3
+
+DIR is what bench/peers/prepare.py makes: mnist/, cifar-bin/, cifar-jpeg/, imagenet/. Without it digits
+and photos are drawn. Before anything is timed batches are compared, and a variant whose batches are not
+what they must be ends the program. CPU time is the process's, of a long run less one of an epoch.
+"""
+import argparse
+import operator
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+sys.path.insert(0, os.path.join(HERE, "peers"))
+from measure import Failed, run  # noqa: E402
+from report import Machine, middle, number, times  # noqa: E402
+
+COMPARED_BYTES = 1 << 24  # of a dump: the first 16 MiB of levels are enough for their mean difference
+
+
+@dataclass
+class Variant:
+    name: str
+    keys: tuple
+    environment: dict = field(default_factory=dict)
+    remark: str = ""
+    epochs: int = 1  # of the longer run, beyond those of the shorter
+    results: list = field(default_factory=list)  # in the group's unit, one a round
+
+
+@dataclass
+class Group:
+    """Variants that take turns; the first is what the others are compared with."""
+    title: str
+    recipe: str
+    keys: tuple
+    variants: list
+    workers: int = 1
+    cores: int = 1
+    unit: str = "rate"  # or batch, wall
+    differs: tuple = ()  # least and most mean difference of levels that is allowed; else the same bytes
+
+    def __post_init__(self):
+        self.keys = (*self.keys, f"loader.workers={self.workers}") if self.workers is not None else self.keys
+
+
+def variants(key, *values):
+    return [Variant(f"`{key}={value}`", (f"{key}={value}",)) for value in values]
+
+
+class Sets:
+    """Where the data are: prepared ones, or drawn ones that stand in for them."""
+
+    def __init__(self, program, given, scratch):
+        self.program, self.scratch = program, scratch
+        if given:
+            self.origin = "as bench/peers/prepare.py prepares it"
+            note = os.path.join(given, "origin.txt")
+            if os.path.exists(note):
+                with open(note) as file:
+                    self.origin = file.read().strip()
+            self.mnist, self.cifar, self.small, self.photos = (
+                os.path.join(given, name) for name in ("mnist", "cifar-bin", "cifar-jpeg", "imagenet"))
+        else:
+            self.origin = "generated: drawn digits, random bytes for CIFAR-10, drawn photos, also for small JPEGs"
+            self.mnist, self.cifar, self.photos = (
+                os.path.join(scratch, name) for name in ("digits", "cifar", "photos"))
+            self.small = self.photos
+            make(program, "make", "digits", self.mnist, "--train", "20000", "--test", "100")
+            make(program, "make", "photos", self.photos, "--count", "375")
+            self.draw_cifar()
+        for path in (self.mnist, self.cifar, self.small, self.photos):
+            if not os.path.isdir(path):
+                sys.exit(f"error: {path} is missing\n  bench/peers/prepare.py makes it; without --data it is generated")
+
+    def packed(self):
+        """The small JPEGs of the test split in an archive."""
+        path = os.path.join(self.scratch, "packed")
+        os.makedirs(path)
+        make(self.program, "pack", self.small, os.path.join(path, "test-000000.tar"), "--split", "test")
+        return path
+
+    def draw_cifar(self):
+        os.makedirs(self.cifar)
+        bits = random.Random(1)
+        for name in (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin"):
+            with open(os.path.join(self.cifar, name), "wb") as file:
+                for k in range(2000):
+                    file.write(bytes([k % 10]) + bits.randbytes(3 * 32 * 32))
+
+
+def make(program, *words):
+    if subprocess.run([program, "data", *words], stdout=subprocess.DEVNULL).returncode != 0:
+        sys.exit(f"error: millrace data {' '.join(words)} failed")
+
+
+def fused(sets):
+    """Fused against stepwise: `resample`
+
+Geometric ops that follow each other become one pass over the pixels (`once`), or each is a pass of its own
+(`stepwise`). Flips, crops and one warp give the same bytes either way; a reduction stays a pass of its own before a
+warp. Two warps do not give the same bytes, since `stepwise` rounds and blurs twice."""
+    def group(title, recipe, path, ops, differs=(), *keys):
+        return Group(title, recipe, (f"data.path={path}", *keys, *(f"augment+={op}" for op in ops)),
+                     variants("resample", "once", "stepwise"), differs=differs)
+    crop_rotate = ("random_crop{size=[224],pad_if_needed=true}",
+                   "random_rotation{degrees=[30],interpolation=bilinear}")
+    yield group("MNIST: random_affine (nearest), hflip, padded random_crop", "mnist-lenet", sets.mnist,
+                ("hflip", "random_crop{size=[28],padding=[2]}"))
+    yield group("Photos: random_resized_crop, hflip, random_rotation (bilinear)", "imagenet-rrc", sets.photos,
+                ("random_rotation{degrees=[30],interpolation=bilinear}",))
+    yield group("Photos: random_crop, random_rotation, random_affine (both bilinear)", "imagenet-rrc", sets.photos,
+                (*crop_rotate, "random_affine{degrees=[0],translate=[0.1],scale=[0.8,1.2],shear=[10],"
+                               "interpolation=bilinear}"), (0.01, 3),
+                "augment.random_resized_crop.enabled=false", "augment.hflip.enabled=false")
+
+
+def region(sets):
+    """Decoding only what is looked at: `decode.region`
+
+The first pass's window goes to the decoder. The same bytes."""
+    yield Group("Photos: random_resized_crop to 224, hflip", "imagenet-rrc", (f"data.path={sets.photos}",),
+                variants("decode.region", "off", "on"))
+
+
+def scale(sets):
+    """Shrinking by the decoder: `decode.scale`
+
+A JPEG that is shrunk by two or more anyway may be decoded at 1/2, 1/4 or 1/8: approximate, so not the default. Crops
+to 224 of pictures of 500 x 375 seldom shrink that far; crops to 64 often do."""
+    for side in (224, 64):
+        yield Group(f"Photos: random_resized_crop to {side}, hflip", "imagenet-rrc",
+                    (f"data.path={sets.photos}", f"augment.random_resized_crop.size={side}"),
+                    variants("decode.scale", "exact", "dct"), differs=(0, 2))
+
+
+def grain(sets):
+    """Work unit: `loader.grain`
+
+Samples that a worker takes at a time; 0 chooses from measured cost. Small units cost messages, large ones leave other
+workers without work (which CPU time does not show). The same bytes."""
+    for threads in (1, 2):
+        for title, recipe, path in (("MNIST's bytes, batch 64", "overhead", sets.mnist),
+                                    ("MNIST, random affine, batch 64", "mnist-lenet", sets.mnist),
+                                    ("Photos, batch 32", "imagenet-rrc", sets.photos)):
+            yield Group(f"{title}, {threads} worker" + "s" * (threads > 1), recipe, (f"data.path={path}",),
+                        variants("loader.grain", 0, 1, 4, 16, 64), workers=threads, cores=threads, unit="batch")
+
+
+def simd(sets):
+    """Instructions: `MILLRACE_SIMD`
+
+Our kernels only; libjpeg-turbo chooses its own. The same bytes."""
+    for title, recipe, keys in (
+            ("W1: MNIST, random affine", "mnist-lenet", (f"data.path={sets.mnist}",)),
+            ("W2: CIFAR-10 arrays, padded crop, flip", "cifar10-crop-flip", (f"data.path={sets.cifar}",)),
+            ("W4: photos, random_resized_crop to 224, flip", "imagenet-rrc", (f"data.path={sets.photos}",))):
+        yield Group(title, recipe, keys, [Variant(f"`{level}`", (), {"MILLRACE_SIMD": level})
+                                          for level in ("scalar", "avx2", "avx512")])
+
+
+def cache(sets):
+    """Where bytes come from: `data.cache` and `data.reader`
+
+Small JPEGs as files or in one archive that `millrace data pack` made of them, from the system's page cache or from our
+own memory. The same bytes."""
+    packed = sets.packed()
+    yield Group("JPEGs of the test split, padded crop to 32, flip, batch 64", "cifar10-crop-flip",
+                ("data.split=test", "loader.batch=64"),
+                [Variant(f"`data.reader={reader} data.cache={kind}`",
+                         (f"data.reader={reader}", f"data.path={path}", f"data.cache={kind}"))
+                 for reader, path in (("folder", sets.small), ("tar", packed)) for kind in ("os", "ram")])
+
+
+def workers(sets):
+    """Workers: `loader.workers`
+
+Two cores for all of them; 0 works on the thread that asks for batches. Images a second of wall time. The same bytes."""
+    yield Group("W4: photos, random_resized_crop to 224, flip", "imagenet-rrc", (f"data.path={sets.photos}",),
+                variants("loader.workers", 0, 1, 2), workers=None, cores=2, unit="wall")
+
+
+ABLATIONS = {"fused": fused, "region": region, "scale": scale, "grain": grain, "simd": simd, "cache": cache,
+             "workers": workers}
+
+
+class Bench:
+    """Runs `millrace bench`, checks it, and times its variants in turns."""
+
+    def __init__(self, program, window):
+        self.program, self.window = program, window
+        self.cores = [str(core) for core in sorted(os.sched_getaffinity(0))]
+
+    def run(self, group, variant, *more):
+        command = [self.program, "bench", group.recipe, *group.keys, *variant.keys, *more, "--json"]
+        return run(command, ",".join(self.cores[-group.cores:]), variant.environment)
+
+    def check(self, group):
+        """Takes out variants that this processor cannot run; ends the program where batches are not as they must be."""
+        first = None
+        for variant in list(group.variants):
+            try:
+                answer = self.run(group, variant, "--hash").answer
+            except Failed as refusal:
+                if "this processor can do" not in str(refusal):
+                    raise
+                print(f"  {variant.name} left out: {refusal}", file=sys.stderr)
+                group.variants.remove(variant)
+                continue
+            if answer["failed"]:
+                raise Failed(f"{answer['failed']} samples failed with {variant.name}")
+            variant.epochs = max(1, round(self.window / max(answer["cpu_s"], 1e-3)))
+            first = first or answer
+            if not group.differs and answer["batch_hash"] != first["batch_hash"]:
+                raise Failed(f"{variant.name} changes the batches: {answer['batch_hash']}, not {first['batch_hash']}")
+        if group.differs:
+            self.check_levels(group)
+
+    def check_levels(self, group):
+        """Levels differ, as they may, but by no more than is allowed in the mean."""
+        first, *others = [self.levels(group, variant) for variant in group.variants]
+        for variant, levels in zip(group.variants[1:], others):
+            counts = Counter(map(operator.sub, first, levels))
+            mean = sum(abs(difference) * count for difference, count in counts.items()) / len(levels)
+            least, most = group.differs
+            if not least <= mean <= most:
+                raise Failed(f"{variant.name}: {mean:.3f} levels away in the mean, not within {least:g} to {most:g}")
+            large = sum(count for difference, count in counts.items() if abs(difference) > 8) / len(levels)
+            variant.remark = f"levels differ by {mean:.2f} in the mean; {100 * large:.1f}% of them by more than 8"
+
+    def levels(self, group, variant):
+        with tempfile.TemporaryDirectory() as folder:
+            dump = os.path.join(folder, "levels")
+            self.run(group, variant, "output.dtype=u8", "output.mean=[0.0]", "output.std=[1.0]", "--dump", dump)
+            with open(dump, "rb") as file:
+                return file.read(COMPARED_BYTES)
+
+    def turn(self, group, variant):
+        few, many = (self.run(group, variant, f"bench.epochs={n}") for n in (1, 1 + variant.epochs))
+        images, batches = (many.answer[key] - few.answer[key] for key in ("images", "batches"))
+        wall = group.unit == "wall"
+        seconds = many.answer["wall_s"] - few.answer["wall_s"] if wall else many.cpu_s - few.cpu_s
+        if seconds <= 0:
+            raise Failed(f"{variant.name}: {images} more images took {seconds:.3f} s: choose a longer --window")
+        return 1e6 * seconds / batches if group.unit == "batch" else images / seconds
+
+    def time(self, groups, rounds):
+        for k in range(rounds):
+            for group in groups:
+                for variant in group.variants if k % 2 == 0 else reversed(group.variants):
+                    variant.results.append(self.turn(group, variant))
+            print(f"  round {k + 1} of {rounds}", file=sys.stderr, flush=True)
+
+
+UNITS = {"rate": "images a CPU-second", "batch": "µs of CPU a batch", "wall": "images a second"}
+
+
+def table(group):
+    remarks = any(variant.remark for variant in group.variants)
+    yield f"| {group.title} | {UNITS[group.unit]} | ratio to the first |" + " |" * remarks
+    yield "| --- | --- | --- |" + " --- |" * remarks
+    base = group.variants[0].results
+    for variant in group.variants:
+        shares = [own / first for own, first in zip(variant.results, base)]
+        ratio = "1" if variant is group.variants[0] else middle(shares, times)
+        yield f"| {variant.name} | {middle(variant.results, number)} | {ratio} |" + f" {variant.remark} |" * remarks
+
+
+INTRODUCTION = """# Ablations: what each part is worth
+
+One thing changed at a time, `millrace bench` with it and without it, made by one command. Variants take turns, every
+turn a new process, the next round in the opposite order. A cell is the median over the rounds, smallest and largest in
+brackets; a ratio is of two turns of one round. CPU time is user and system time of the process, of a long run less one
+of a single epoch; one worker shares one core with the thread that takes the batches. Files are in the page cache.
+Batches are compared before anything is timed: a variant that must not change them has the same hash of an epoch.
+"""
+
+
+def markdown(blocks, arguments, machine, origin):
+    yield INTRODUCTION
+    *lines, _, _ = machine.lines(arguments.rounds, arguments.window, False, "", origin, {})
+    yield from lines
+    if os.getloadavg()[0] > 2 * os.cpu_count():
+        yield "- Other programs kept the machine busy: trust neither images a second nor small differences"
+    options = "" if arguments.only == list(ABLATIONS) else f" --only {','.join(arguments.only)}"
+    yield f"- `python3 bench/ablations.py{' --data DIR' * bool(arguments.data)}{options} --rounds {arguments.rounds}`"
+    for ablation, groups in blocks:
+        heading, text = ablation.__doc__.split("\n\n", 1)
+        yield f"\n## {heading}\n\n{text}\n"
+        for k, group in enumerate(groups):
+            yield from ([""] if k else [])
+            yield from table(group)
+
+
+def names(text):
+    chosen = text.split(",")
+    if unknown := sorted(set(chosen) - set(ABLATIONS)):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(ABLATIONS)}")
+    return chosen
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder of prepared data; without it data are generated")
+    parser.add_argument("--only", type=names, default=list(ABLATIONS), help=",".join(ABLATIONS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--window", type=float, default=0.3, help="CPU seconds that are timed a turn")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="folder of millrace")
+    parser.add_argument("--out", help="write the tables here, not to standard output")
+    arguments = parser.parse_args()
+    arguments.data = arguments.data and os.path.abspath(arguments.data)
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    machine, begin = Machine(ROOT), time.monotonic()
+    program = os.path.abspath(os.path.join(arguments.build, "millrace"))
+    if not os.path.exists(program):
+        sys.exit(f"error: {program} is missing\n  ninja -C build millrace makes it, --build names another folder")
+    with tempfile.TemporaryDirectory() as scratch:
+        sets = Sets(program, arguments.data, scratch)
+        bench = Bench(program, arguments.window)
+        blocks = []
+        for name in arguments.only:
+            print(name, file=sys.stderr, flush=True)
+            groups = list(ABLATIONS[name](sets))
+            try:
+                for group in groups:
+                    bench.check(group)
+                bench.time(groups, arguments.rounds)
+            except Failed as failure:
+                sys.exit(f"error: {name}: {failure}")
+            blocks.append((ABLATIONS[name], groups))
+    text = "\n".join(markdown(blocks, arguments, machine.end(time.monotonic() - begin), sets.origin)) + "\n"
+    if arguments.out:
+        with open(arguments.out, "w") as file:
+            file.write(text)
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
