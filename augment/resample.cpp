@@ -1,6 +1,7 @@
 #include "augment/resample.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "augment/sampler.h"
 
@@ -40,8 +41,13 @@ void resample(const Pass& pass, const Store& store, std::byte* out, ResampleScra
   const int channels = pass.source.channels;
   const bool planar = channels > 1 && store.layout() == Layout::chw;
   const bool raw = store.dtype() == DType::u8 && tables == nullptr;
-  if (!raw && is_plain(pass, planar)) {
-    store.rows(pass.source.data, pass.output, 0, height, tables, out);
+  if (is_plain(pass, planar)) {
+    if (raw)  // one copy, not one a row
+      std::memcpy(out, pass.source.data,
+                  static_cast<std::size_t>(width) * static_cast<std::size_t>(height) *
+                      static_cast<std::size_t>(channels));
+    else
+      store.rows(pass.source.data, pass.output, 0, height, tables, out);
     return;
   }
   Sampler sampler(pass, scratch);

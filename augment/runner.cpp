@@ -197,16 +197,19 @@ Pass Runner::next_pass() {
     fold_.shrink_source(scale);
   }
   const Size size = fold_.source();
-  const Rect region = options_.region ? fold_.region() : Rect{0, 0, size.width, size.height};
+  const Rect region = options_.region && source_.serves_regions()
+                          ? fold_.region()
+                          : Rect{0, 0, size.width, size.height};
   const Pass pass = fold_.pass(source_.pixels(region, scale));
   if (trace_ != nullptr) {
     const auto ops = std::move(folded_);
     folded_ = {};
+    const char* what = source_.serves_regions() ? "decode" : "source";
     const double part = 100.0 * (region.x1 - region.x0) * (region.y1 - region.y0) /
                         (static_cast<double>(size.width) * size.height);
-    note("decode", fmt::format("{}x{}{}, [{}, {}) x [{}, {}): {:.0f}% of the pixels", all.width,
-                               all.height, scale > 0 ? fmt::format(" at 1/{}", 1 << scale) : "",
-                               region.x0, region.x1, region.y0, region.y1, part));
+    note(what, fmt::format("{}x{}{}, [{}, {}) x [{}, {}): {:.0f}% of the pixels", all.width,
+                           all.height, scale > 0 ? fmt::format(" at 1/{}", 1 << scale) : "",
+                           region.x0, region.x1, region.y0, region.y1, part));
     folded_ = ops;
   }
   return pass;

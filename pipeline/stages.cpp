@@ -13,6 +13,17 @@ namespace {
 constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
 
+/// Samples lie anywhere in the data set, so the processor cannot guess the next one: it is told
+/// this many samples ahead.
+constexpr std::size_t kAhead = 3;
+
+void prefetch(std::span<const std::uint8_t> bytes) {
+  constexpr std::size_t kCacheLine = 64;
+  constexpr std::size_t kMost = 4096;  // of a large one the processor guesses the rest
+  for (std::size_t at = 0; at < std::min(bytes.size(), kMost); at += kCacheLine)
+    __builtin_prefetch(bytes.data() + at);
+}
+
 /// Pixels that are there already, as the data set says they lie.
 ImageView view_of(const DatasetInfo& info, const Sample& sample) {
   const std::uint8_t* pixels = sample.bytes.data();
@@ -88,6 +99,7 @@ class Stages::Decoding final : public PixelSource {
       : decode_(decode), channels_(channels), recorder_(recorder) {}
   Size size() const override { return decode_.image().size; }
   std::uint32_t scales() const override { return decode_.image().scales; }
+  bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int scale) override {
     recorder_.end(Stage::augment, 0, 0);  // planning
     const ImageView view = decode_.decode(channels_, region, scale);
@@ -175,7 +187,7 @@ void Stages::work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder&
   for (std::size_t i = 0; i < count; ++i) {
     worker.indices[i] = sampler(ticket.first + static_cast<std::uint64_t>(run.first) + i);
     worker.samples[i] = read(worker.indices[i], worker.bytes, worker.lane, stop);
-    __builtin_prefetch(worker.samples[i].bytes.data());
+    if (i < kAhead) prefetch(worker.samples[i].bytes);
   }
   const std::size_t sample_bytes = count > 0 ? worker.samples[0].bytes.size() : 0;
   recorder.end(Stage::read, count, count * sample_bytes);
@@ -183,6 +195,7 @@ void Stages::work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder&
   for (std::size_t i = 0; i < count; ++i) {
     if (stop.load(std::memory_order_relaxed)) return;
     const Sample& sample = worker.samples[i];
+    if (i + kAhead < count) prefetch(worker.samples[i + kAhead].bytes);
     const std::int64_t place = run.first + static_cast<std::int64_t>(i);
     slot.labels[static_cast<std::size_t>(place)] = sample.label;
     WholeImage image(view_of(info, sample));

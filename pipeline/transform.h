@@ -45,6 +45,8 @@ class PixelSource {
   virtual Size size() const = 0;
   /// Bit n set: pixels() can deliver 1 / 2^n of the sides.
   virtual std::uint32_t scales() const { return 1; }
+  /// Whether pixels() does less for a smaller region.
+  virtual bool serves_regions() const { return false; }
   /// A view of the whole image (at 1 / 2^scale, sides rounded up) whose pixels may be read inside
   /// `region` of it; valid until the next call. Throws DataError.
   virtual ImageView pixels(const Rect& region, int scale) = 0;

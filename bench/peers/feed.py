@@ -98,8 +98,9 @@ def rate(batches, seconds):
 def describe_dump(path, work, count):
     """Bytes of the first epoch's batches, labels behind them; images from all over the epoch."""
     size = int(np.prod(work.shape))
-    values = np.memmap(path, dtype=work.dtype, mode="r")
-    images = values[:values.size // size * size].reshape((-1, *work.shape))
+    values = np.memmap(path, dtype=np.uint8, mode="r")
+    sample = size * np.dtype(work.dtype).itemsize
+    images = values[:values.size // sample * sample].view(work.dtype).reshape((-1, *work.shape))
     return describe(images[::max(1, len(images) // count)], True)
 
 

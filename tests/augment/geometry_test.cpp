@@ -65,6 +65,7 @@ class Watched final : public PixelSource {
  public:
   explicit Watched(const ImageView& image) : image_(image) {}
   Size size() const override { return image_.size(); }
+  bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int) override {
     ++calls;
     asked = region;
@@ -188,8 +189,8 @@ TEST(Geometry, RandomResizedCropDrawsWhatTorchvisionDoes) {
     high_ratio = std::max(high_ratio, width / height);
     corners.insert({left, top});
   }
-  // Simulated with torchvision's get_params on the same size: mean 0.3605 over 20,000 (windows that do not fit
-  // are drawn again, which favours small ones over the 0.54 of the parameters).
+  // Simulated with torchvision's get_params on the same size: mean 0.3605 over 20,000 (windows that
+  // do not fit are drawn again, which favours small ones over the 0.54 of the parameters).
   EXPECT_NEAR(area / kSamples, 0.3605, 0.012);
   EXPECT_NEAR(low_ratio, 0.75, 0.06);
   EXPECT_NEAR(high_ratio, 1.3333, 0.1);

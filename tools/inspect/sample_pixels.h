@@ -28,6 +28,7 @@ class SamplePixels final : public PixelSource {
 
   Size size() const override { return raw_ ? raw_->size() : decode_.image().size; }
   std::uint32_t scales() const override { return raw_ ? 1 : decode_.image().scales; }
+  bool serves_regions() const override { return !raw_; }
   ImageView pixels(const Rect& region, int scale) override {
     return raw_ ? *raw_ : decode_.decode(channels_, region, scale);
   }
