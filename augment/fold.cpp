@@ -64,9 +64,9 @@ Map map_of(const millrace_warp& warp) {
 }
 
 bool is_reduction(const millrace_warp& w) {
-  return w.interpolation == MILLRACE_BILINEAR && w.antialias != 0 && w.map[1] == 0 &&
-         w.map[3] == 0 && w.map[6] == 0 && w.map[7] == 0 && w.map[8] == 1 && w.map[0] > 0 &&
-         w.map[4] > 0;
+  return w.interpolation == MILLRACE_BILINEAR && w.antialias != 0 && w.border == MILLRACE_CLAMP &&
+         w.map[1] == 0 && w.map[3] == 0 && w.map[6] == 0 && w.map[7] == 0 && w.map[8] == 1 &&
+         w.map[0] > 0 && w.map[4] > 0;
 }
 
 /// [floor(low), ceil(high)) within int.

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -24,6 +24,20 @@ Size output_of(const Unit& unit, Size input, millrace_call& call) {
   if (unit.table().geometric != nullptr) ask(unit.table().geometric);
   if (unit.table().filter != nullptr) ask(unit.table().filter);
   return output;
+}
+
+/// A plugin's warp must not lead out of the image's memory.
+void check_warp(const Unit& unit, Size input, const millrace_warp& warp) {
+  const Rect& w = warp.window;
+  bool sound = w.x0 >= 0 && w.y0 >= 0 && w.x0 < w.x1 && w.y0 < w.y1 && w.x1 <= input.width &&
+               w.y1 <= input.height;
+  for (const double value : warp.map) sound = sound && std::abs(value) < 1e15;  // no NaN either
+  if (!sound)
+    throw DataError(
+        fmt::format("{}: a warp whose window lies outside the {}x{} image, or whose map "
+                    "is no number",
+                    unit.table().name, input.width, input.height),
+        "report it to the plugin's author");
 }
 
 std::size_t bytes_of(Size size, int channels) {
@@ -90,6 +104,7 @@ void Runner::geometric(const Unit& unit, const std::string& name) {
         fmt::format("{}: it announced an output of {}x{} and made one of {}x{}", unit.table().name,
                     output.width, output.height, warp.output.width, warp.output.height),
         "report it to the plugin's author");
+  check_warp(unit, input, warp);
   const bool alone = options_.resample == Resample::stepwise && !fold_.is_empty();
   if (alone || (has_tables_ && !shows_no_fill(warp))) flush();
   if (warp.interpolation == MILLRACE_INDEX && warp.border != MILLRACE_CONSTANT) {
