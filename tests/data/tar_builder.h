@@ -27,7 +27,7 @@ class TarBuilder {
     };
     put(0, name.substr(0, 100));
     put(100, "0000644");
-    char octal[16];
+    char octal[24];
     std::snprintf(octal, sizeof octal, "%011llo", static_cast<unsigned long long>(size));
     put(124, octal);
     put(148, "        ");
