@@ -5,38 +5,43 @@
 namespace millrace {
 namespace {
 
-constexpr Parameter kProbability = number("p", "0.5", 0, 1, "probability");
+class Flip {
+ public:
+  static constexpr Parameter kParams[] = {number("p", "0.5", 0, 1, "probability")};
 
-struct Hflip {
-  static constexpr const char* kName = "hflip";
-  static constexpr const char* kHelp = "mirror left and right with probability p";
-  static constexpr Parameter kParams[] = {kProbability};
+  explicit Flip(const Values& values) : p_(values.number("p")) {}
 
-  explicit Hflip(const Values& values) : p(values.number("p")) {}
-  Warp warp(Size input, Call& call) const {
-    Warp warp = Warp::identity(input);
-    const bool flipped = call.chance(p);
+ protected:
+  bool drawn(Call& call) const {
+    const bool flipped = call.chance(p_);
     call.report("flipped", flipped);
-    if (flipped) warp.set_map(-1, 0, input.width, 0, 1, 0);
-    return warp;
+    return flipped;
   }
-  double p;
+
+ private:
+  double p_;
 };
 
-struct Vflip {
-  static constexpr const char* kName = "vflip";
-  static constexpr const char* kHelp = "mirror top and bottom with probability p";
-  static constexpr Parameter kParams[] = {kProbability};
-
-  explicit Vflip(const Values& values) : p(values.number("p")) {}
+struct Hflip : Flip {
+  static constexpr const char* kName = "hflip";
+  static constexpr const char* kHelp = "mirror left and right with probability p";
+  using Flip::Flip;
   Warp warp(Size input, Call& call) const {
     Warp warp = Warp::identity(input);
-    const bool flipped = call.chance(p);
-    call.report("flipped", flipped);
-    if (flipped) warp.set_map(1, 0, 0, 0, -1, input.height);
+    if (drawn(call)) warp.set_map(-1, 0, input.width, 0, 1, 0);
     return warp;
   }
-  double p;
+};
+
+struct Vflip : Flip {
+  static constexpr const char* kName = "vflip";
+  static constexpr const char* kHelp = "mirror top and bottom with probability p";
+  using Flip::Flip;
+  Warp warp(Size input, Call& call) const {
+    Warp warp = Warp::identity(input);
+    if (drawn(call)) warp.set_map(1, 0, 0, 0, -1, input.height);
+    return warp;
+  }
 };
 
 }  // namespace

@@ -151,7 +151,7 @@ bool Fold::add(const millrace_warp& warp, bool compose) {
                                add_move(to_move(warp), warp.window, fill_of(warp), warp.output)
                      : is_reduction(warp) ? add_reduction(warp)
                                           : add_warp(warp, compose);
-  ops_ += added;
+  if (added) is_empty_ = false;
   return added;
 }
 

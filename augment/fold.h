@@ -35,9 +35,7 @@ class Fold {
   Size source() const { return source_; }
   Size output() const { return pass_.output; }
   /// No op has changed anything yet.
-  bool is_empty() const { return ops_ == 0; }
-  /// How many ops were folded.
-  int ops() const { return ops_; }
+  bool is_empty() const { return is_empty_; }
   Filter filter() const { return pass_.filter; }
 
   /// The part of the source that the pass reads; at least one pixel.
@@ -58,7 +56,7 @@ class Fold {
   bool add_warp(const millrace_warp& warp, bool compose);
 
   Size source_;
-  int ops_ = 0;
+  bool is_empty_ = true;
   IndexMove before_;  ///< the pass's source frame to the source's pixels
   Pass pass_;         ///< its source is filled in by pass()
 };

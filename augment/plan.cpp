@@ -24,16 +24,9 @@ const OutputOptions& checked_output(const OutputOptions& output, const Source& s
   return output;
 }
 
-/// What the op makes of an image of this size, as far as it says so before it runs.
-Size output_of(const Unit& unit, Size input, millrace_call& call) {
-  Size output = input;
-  const auto ask = [&](const auto* functions) {
-    if (functions == nullptr || functions->output == nullptr) return;
-    checked_call(unit.table(), call,
-                 [&] { return functions->output(unit.self(), input, &output, &call); });
-  };
-  ask(unit.table().geometric);
-  ask(unit.table().filter);
+/// The same, held against what can be resampled.
+Size checked_output_of(const Unit& unit, Size input, millrace_call& call) {
+  const Size output = output_of(unit, input, call);
   if (output.width < 1 || output.height < 1 || output.width > kMostSide ||
       output.height > kMostSide)
     throw UsageError(
@@ -66,7 +59,7 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
       throw UsageError(fmt::format("{} stands behind {}, which works on whole batches", spec.id,
                                    mixers_.back().name),
                        "put ops on batches at the end of the chain");
-    size = output_of(*op.unit, size, context.call);
+    size = checked_output_of(*op.unit, size, context.call);
     ops_.push_back(std::move(op));
   }
   if (!mixers_.empty() && classes_ < 1)

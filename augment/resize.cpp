@@ -60,7 +60,6 @@ class Resize {
   bool antialias_;
 };
 
-/// sqrt is exact to the last bit everywhere (IEEE 754).
 class RandomResizedCrop {
  public:
   static constexpr const char* kName = "random_resized_crop";
@@ -99,7 +98,8 @@ class RandomResizedCrop {
   }
 
  private:
-  /// Ten attempts, then the largest centred window whose ratio is allowed.
+  /// The square root of IEEE 754 is the same everywhere. Ten attempts, then the largest centred
+  /// window whose ratio is allowed.
   Rect window(Size input, Call& call) const {
     const double area = static_cast<double>(input.width) * input.height;
     for (int attempt = 0; attempt < 10; ++attempt) {

@@ -14,18 +14,6 @@
 namespace millrace {
 namespace {
 
-Size output_of(const Unit& unit, Size input, millrace_call& call) {
-  Size output = input;
-  const auto ask = [&](const auto* functions) {
-    if (functions->output == nullptr) return;
-    checked_call(unit.table(), call,
-                 [&] { return functions->output(unit.self(), input, &output, &call); });
-  };
-  if (unit.table().geometric != nullptr) ask(unit.table().geometric);
-  if (unit.table().filter != nullptr) ask(unit.table().filter);
-  return output;
-}
-
 /// A plugin's warp must not lead out of the image's memory.
 void check_warp(const Unit& unit, Size input, const millrace_warp& warp) {
   const Rect& w = warp.window;
@@ -59,6 +47,18 @@ void listen(millrace_call* call, const char* name, double value) {
 const char* const kFilterNames[] = {"moved", "nearest", "bilinear", "reduced"};
 
 }  // namespace
+
+Size output_of(const Unit& unit, Size input, millrace_call& call) {
+  Size output = input;
+  const auto ask = [&](const auto* functions) {
+    if (functions->output == nullptr) return;
+    checked_call(unit.table(), call,
+                 [&] { return functions->output(unit.self(), input, &output, &call); });
+  };
+  if (unit.table().geometric != nullptr) ask(unit.table().geometric);
+  if (unit.table().filter != nullptr) ask(unit.table().filter);
+  return output;
+}
 
 Runner::Runner(const SampleKey& key, PixelSource& source, int channels, const PlanOptions& options,
                PlanScratch& scratch, Trace* trace)
@@ -185,7 +185,11 @@ void Runner::choice(const Unit& unit, std::uint32_t id, const std::string& name)
     // A stream of its own, by the parent's and the place in this choice.
     const auto child_id =
         static_cast<std::uint32_t>(mix64(std::uint64_t{id} << 32 | (i + 1)) >> 32);
-    apply(child, child_id, trace_ == nullptr ? name : name + "/" + child.table().name);
+    if (trace_ == nullptr) {
+      apply(child, child_id, name);  // no text is put together for a sample that nobody watches
+    } else {
+      apply(child, child_id, name + "/" + child.table().name);
+    }
   }
 }
 

@@ -23,6 +23,9 @@ struct PlanScratch final : Transform::Scratch {
   CallContext context;
 };
 
+/// What a unit makes of an image of this size, as far as it says so before it runs.
+Size output_of(const Unit& unit, Size input, millrace_call& call);
+
 class Runner {
  public:
   Runner(const SampleKey& key, PixelSource& source, int channels, const PlanOptions& options,
