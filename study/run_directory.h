@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -19,6 +20,11 @@ class RunDirectory {
   /// path.1, path.2 ...; a folder that holds something else is refused (UsageError). Throws
   /// RunError when it cannot be written.
   RunDirectory(std::filesystem::path path, const std::string& config_toml);
+  /// Takes up a run that ended after `step` steps, by a signal or worse: rows and lines of later
+  /// steps, and the summary, go. `epoch_open`: its last epoch is to be recorded (again). Throws
+  /// DataError where a row up to that step is missing.
+  static RunDirectory resume(std::filesystem::path path, const std::string& config_toml,
+                             std::uint64_t step, bool epoch_open);
 
   const std::filesystem::path& path() const { return path_; }
   /// Where an earlier run was moved to; empty if there was none.
@@ -26,6 +32,9 @@ class RunDirectory {
 
   /// A row of steps.csv.
   void step(const StepRecord& record);
+  /// A row that is not final, so that the file is whole up to it whatever happens; synced. The next
+  /// row replaces it when it is of the same step.
+  void open_step(const StepRecord& record);
   /// A line of metrics.jsonl, flushed.
   void epoch(const nlohmann::ordered_json& line);
   /// A line of quarantine.jsonl, flushed; from any thread.
@@ -39,8 +48,10 @@ class RunDirectory {
   };
   using File = std::unique_ptr<std::FILE, Close>;
 
+  RunDirectory() = default;
   File open(const char* name) const;
   void open_steps();
+  void write_row(const StepRecord& record, bool flush);
   void write(File& file, const char* name, const std::string& text, bool flush);
 
   std::filesystem::path path_;
@@ -48,8 +59,10 @@ class RunDirectory {
   File steps_;
   File metrics_;
   File quarantine_;
-  std::mutex quarantining_;
+  std::unique_ptr<std::mutex> quarantining_ = std::make_unique<std::mutex>();
   std::chrono::steady_clock::time_point flushed_;
+  std::uint64_t open_step_ = 0;  ///< of the row that is not final; 0: there is none
+  std::int64_t open_at_ = 0;     ///< where it begins
 };
 
 /// JSON as text; bytes that are not UTF-8 (names of files) become U+FFFD instead of an exception.

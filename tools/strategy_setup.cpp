@@ -60,11 +60,18 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.threads = threads_of(recipe);
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.optimizer = recipe.text("train.optimizer");
-  options.lr = recipe.number("train.lr");
   options.momentum = recipe.number("train.momentum");
-  options.weight_decay = recipe.number("train.weight_decay");
   options.nesterov = recipe.boolean("train.nesterov");
-  return make_single(options);
+  options.beta1 = recipe.numbers("train.betas")[0];
+  options.beta2 = recipe.numbers("train.betas")[1];
+  options.eps = recipe.number("train.eps");
+  options.weight_decay = recipe.number("train.weight_decay");
+  options.clip = recipe.number("train.clip");
+  options.label_smoothing = recipe.number("train.label_smoothing");
+  options.ema = recipe.number("train.ema");
+  options.amp = recipe.text("train.amp");
+  options.strategy = recipe.text("train.strategy");
+  return make_torch_strategy(options);
 }
 
 }  // namespace millrace

@@ -24,13 +24,6 @@ Json span_json(const SpanSeconds& seconds) {
   return spans;
 }
 
-std::uint64_t correct_in(const Evaluation& evaluation) {
-  std::uint64_t correct = 0;
-  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i)
-    correct += evaluation.confusion[i][i];
-  return correct;
-}
-
 double part(std::uint64_t count, std::uint64_t of) {
   return of > 0 ? static_cast<double>(count) / static_cast<double>(of) : std::nan("");
 }
@@ -39,10 +32,6 @@ double part(std::uint64_t count, std::uint64_t of) {
 
 double number_in(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
-}
-
-double top1_of(const Evaluation& evaluation) {
-  return part(correct_in(evaluation), evaluation.images);
 }
 
 std::string threads_text(const LoaderOptions& options) {
@@ -92,6 +81,7 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
   line["spans"] = span_json(seconds);
   line["images_per_s"] =
       number(static_cast<double>(record.images) / (seconds.load + seconds.update));
+  line["lr"] = record.lr;
   line["train_loss"] = number(record.train_loss);
   if (record.evaluation) {
     const Json evaluation = to_json(*record.evaluation, dataset.classes);
@@ -103,7 +93,7 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
 Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   const Recipe& recipe = facts.recipe;
   const SpanSeconds seconds(facts.spans);
-  const auto steps = static_cast<double>(result.steps);
+  const auto steps = static_cast<double>(result.steps - facts.from.steps);
   char host[256] = "";
   gethostname(host, sizeof host - 1);
 
@@ -132,12 +122,14 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["prefetch"] = recipe.integer("loader.prefetch");
   s["threads"] = facts.threads;
   s["batch"] = recipe.integer("loader.batch");
+  s["accumulate"] = recipe.integer("train.accumulate");
+  s["amp"] = recipe.text("train.amp");
   s["epochs"] = result.epochs;
   s["steps"] = result.steps;
   s["images"] = result.images;
   s["failed"] = facts.failed;
   s["interrupted"] = result.interrupted;
-  s["resumed_from_step"] = 0;
+  s["resumed_from_step"] = facts.from.steps;
   s["wall_s"] = facts.wall_s;
   s["load_s"] = seconds.load;
   s["update_s"] = seconds.update;
@@ -147,7 +139,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["load_s_per_step"] = number(seconds.load / steps);
   s["update_s_per_step"] = number(seconds.update / steps);
   s["first_batch_s"] = seconds.each[static_cast<std::size_t>(Span::first_batch)];
-  s["images_per_s"] = number(static_cast<double>(result.images) / (seconds.load + seconds.update));
+  s["images_per_s"] = number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
   s["train_loss"] = number(result.train_loss);
   const Json evaluation =
       result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
@@ -169,7 +161,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
 
 std::string closing_table(const Json& s) {
   const double wall = s["wall_s"];
-  const double steps = s["steps"];
+  const double steps = s["steps"].get<double>() - s["resumed_from_step"].get<double>();
   std::vector<std::vector<std::string>> rows{{"", "seconds", "share", "ms a step"}};
   const auto add = [&](const std::string& name, double value) {
     rows.push_back({name, fmt::format("{:.3f}", value), fmt::format("{:.1f}%", 100 * value / wall),

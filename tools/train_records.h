@@ -26,6 +26,7 @@ struct TrainFacts {
   std::uint64_t peak_device_bytes = 0;
   double wall_s = 0;  ///< from main() to the summary
   SpanTicks spans{};
+  Position from;  ///< where the run was taken up
 };
 
 nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);
@@ -38,7 +39,6 @@ nlohmann::ordered_json to_json(const Evaluation& evaluation,
                                const std::vector<std::string>& classes);
 /// A figure, or NaN where the JSON says null: what a diverged model leaves.
 double number_in(const nlohmann::ordered_json& json, const char* key);
-double top1_of(const Evaluation& evaluation);
 /// "2 workers, 4 I/O threads".
 std::string threads_text(const LoaderOptions& options);
 /// What data.cache=cold has counted: proven and resident reads.
