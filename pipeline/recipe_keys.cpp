@@ -54,7 +54,9 @@ std::list<std::vector<Param>>& all_keys() {
                     "on: only what the first pass reads is decoded; the same pixels"),
 
       Param::integer("loader.workers", 2, 0, 256, "worker threads; 0: on the trainer's thread"),
-      Param::integer("loader.batch", 64, 1, kMost, "samples a step"),
+      Param::integer("loader.batch", 64, 1, kMost, "samples a step, of all ranks together"),
+      Param::integer("loader.batch_per_rank", 0, 0, kMost,
+                     "samples a step and rank, in place of loader.batch; 0: loader.batch counts"),
       Param::integer("loader.prefetch", 4, 1, 4096, "batches made ahead, in total"),
       Param::text("loader.shuffle", "global", "global, window:N or none"),
       Param::boolean("loader.drop_last", false, "leave out an epoch's last, short batch"),

@@ -4,9 +4,7 @@
 
 namespace millrace {
 
-Slice slice_of(const Batch& batch, int index, int count) {
-  return {batch.count() * index / count, batch.count() * (index + 1) / count};
-}
+Slice whole(const Batch& batch) { return {0, batch.count()}; }
 
 // Torch has no view of constant memory; nothing writes through those below.
 
@@ -22,24 +20,24 @@ torch::Tensor images_of(const Batch& batch, Slice slice, const StrategyOptions& 
                          std::to_string(batch.bytes()) + " bytes for " +
                          std::to_string(batch.count()) + " samples",
                      "training and evaluation must end in the same size");
-  auto* const pixels = const_cast<std::byte*>(batch.data() + slice.begin * sample);
+  auto* const pixels = const_cast<std::byte*>(batch.data() + slice.first * sample);
   const torch::Tensor planes =
-      torch::from_blob(pixels, {slice.count(), channels, height, width}, torch::kFloat32);
+      torch::from_blob(pixels, {slice.count, channels, height, width}, torch::kFloat32);
   if (channels != 1) return planes;
   // One plane is at once planes and pixels; strides that say so keep the first pooling fast.
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
 }
 
 torch::Tensor labels_of(const Batch& batch, Slice slice) {
-  return torch::from_blob(const_cast<std::int64_t*>(batch.labels() + slice.begin), {slice.count()},
+  return torch::from_blob(const_cast<std::int64_t*>(batch.labels() + slice.first), {slice.count},
                           torch::kLong);
 }
 
 torch::Tensor targets_of(const Batch& batch, Slice slice) {
   if (batch.classes() == 0) return labels_of(batch, slice);
   return torch::from_blob(
-      const_cast<float*>(batch.probabilities() + slice.begin * batch.classes()),
-      {slice.count(), batch.classes()}, torch::kFloat);
+      const_cast<float*>(batch.probabilities() + slice.first * batch.classes()),
+      {slice.count, batch.classes()}, torch::kFloat);
 }
 
 }  // namespace millrace

@@ -6,20 +6,13 @@
 #include <cstdint>
 
 #include "pipeline/loader.h"
+#include "pipeline/rank_slice.h"
 #include "strategies/strategy.h"
 
 namespace millrace {
 
-/// Samples [begin, end) of a batch.
-struct Slice {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t count() const { return end - begin; }
-};
-
-/// The samples of replica `index` of `count`: what a rank of that number would get. Slices of a
-/// batch whose samples were mixed in pairs need no even borders here, as they are already mixed.
-Slice slice_of(const Batch& batch, int index, int count);
+/// All of a batch.
+Slice whole(const Batch& batch);
 
 /// N x channels x height x width, f32. Throws UsageError where the batch does not hold what
 /// `options` say. The batch must outlive it.

@@ -91,7 +91,7 @@ void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
 TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClock& spans) {
   arrive(batch.count(), place.stop, spans);
   spans.enter(Span::h2d);
-  const Slice all{0, batch.count()};
+  const Slice all = whole(batch);
   const torch::Tensor images = to_device(images_of(batch, all, options()));
   const torch::Tensor targets = to_device(targets_of(batch, all));
   if (!torch_device().is_cpu()) batch.release();

@@ -7,7 +7,7 @@ namespace millrace {
 TorchStrategy::Loss Single::gradients(Batch& batch, const StepPlace& place, SpanClock& spans) {
   if (batch.count() == 0) return {};
   spans.enter(Span::h2d);
-  const Slice all{0, batch.count()};
+  const Slice all = whole(batch);
   const torch::Tensor images = to_device(images_of(batch, all, options()));
   const torch::Tensor targets = to_device(targets_of(batch, all));
   if (!torch_device().is_cpu()) batch.release();

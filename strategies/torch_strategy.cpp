@@ -201,7 +201,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
     model_->eval();
     while (const Batch batch = loader.next()) {
       if (batch.count() == 0) continue;
-      const Slice all{0, batch.count()};
+      const Slice all = whole(batch);
       const Autocast autocast(options_.amp, device_);
       add(sum, model_->forward(to_device(images_of(batch, all, options_))), labels_of(batch, all));
     }

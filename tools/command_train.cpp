@@ -166,7 +166,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    strategy->device(),
                    strategy->parameter_count(),
                    threads_of(recipe),
-                   options.io_threads,
+                   options,
                    loader.stats(),
                    failed.load(),
                    has_model ? strategy->parameters_hash() : "",

@@ -104,7 +104,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["host"] = host;
   s["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
   s["device"] = facts.device;
-  s["world_size"] = 1;
+  s["world_size"] = facts.options.world;
   s["seed"] = recipe.integer("seed");
   s["recipe"] = recipe.name();
   s["dataset"] = {{"reader", facts.dataset.reader},
@@ -118,10 +118,10 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["params"] = facts.parameters;
   s["strategy"] = recipe.text("train.strategy");
   s["workers"] = recipe.integer("loader.workers");
-  s["io_threads"] = facts.io_threads;
+  s["io_threads"] = facts.options.io_threads;
   s["prefetch"] = recipe.integer("loader.prefetch");
   s["threads"] = facts.threads;
-  s["batch"] = recipe.integer("loader.batch");
+  s["batch"] = facts.options.batch;
   s["accumulate"] = recipe.integer("train.accumulate");
   s["amp"] = recipe.text("train.amp");
   s["epochs"] = result.epochs;

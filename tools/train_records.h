@@ -18,7 +18,7 @@ struct TrainFacts {
   std::string device;
   std::uint64_t parameters = 0;
   int threads = 0;
-  int io_threads = 0;
+  const LoaderOptions& options;
   LoaderStats loader;
   std::uint64_t failed = 0;  ///< samples, of training and evaluation
   std::string parameters_hash;
