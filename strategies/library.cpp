@@ -1,10 +1,14 @@
 // The library's doors, found by dlsym (strategies/torch_library.h).
 #include <torch/version.h>
 
+#include "strategies/data_parallel.h"
+#include "strategies/ddp.h"
 #include "strategies/single.h"
 
 /// Throws what the strategies' constructors throw.
 extern "C" millrace::Strategy* millrace_make_strategy(const millrace::StrategyOptions* options) {
+  if (options->strategy == "ddp") return new millrace::Ddp(*options);
+  if (options->strategy == "data_parallel") return new millrace::DataParallel(*options);
   return new millrace::Single(*options);
 }
 

@@ -10,6 +10,7 @@
 
 #include "pipeline/loader.h"
 #include "pipeline/spans.h"
+#include "strategies/rank.h"
 
 namespace millrace {
 
@@ -51,6 +52,10 @@ class Strategy {
   virtual bool stopping(bool asked) const { return asked; }
   /// Mean loss over the samples since the last call; NaN where there is no model.
   virtual double take_train_loss() = 0;
+  /// Every rank's text, by rank; all of them must ask in the same order.
+  virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
+  /// Seconds that the other ranks have waited for each, by rank; empty where there is one.
+  virtual std::vector<double> blamed_waits() const { return {}; }
   /// Runs the model over every batch of `loader`. Empty where there is no model.
   virtual std::optional<Evaluation> evaluate(Loader& loader) = 0;
   /// Writes model.safetensors and all else that the next step depends on into a checkpoint's
@@ -93,7 +98,8 @@ struct StrategyOptions {
   std::string amp = "off";     ///< off, bf16, f16
   int replicas = 1;            ///< data_parallel
   bool sync_batchnorm = false;
-  double timeout = 0;  ///< ddp: seconds after which a silent rank counts as lost
+  RankInfo rank;         ///< ddp
+  double timeout = 300;  ///< ddp: seconds after which a silent rank counts as lost
 };
 
 }  // namespace millrace

@@ -76,12 +76,8 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options)
         if (device_.is_cpu()) keep_freed_memory();
         torch::set_num_threads(options_.threads);
         torch::manual_seed(options_.seed);
-        auto model =
-            make_model(options_.model, {options_.channels, options_.input, options_.classes});
+        auto model = make_replica();
         if (!options_.weights.empty()) load_weights(*model, options_.weights);
-        model->to(device_);
-        if (device_.is_cpu()) prefer_channels_last(*model);
-        model->train();
         return model;
       }()),
       parameters_(model_->parameters()),
@@ -90,6 +86,15 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options)
       ema_(*model_, options_.ema),
       host_loss_(torch::empty({}, torch::TensorOptions().pinned_memory(device_.is_cuda()))),
       train_loss_(torch::zeros({2}, torch::kDouble)) {}
+
+std::shared_ptr<Classifier> TorchStrategy::make_replica() const {
+  auto model = make_model(options_.model, {options_.channels, options_.input, options_.classes},
+                          options_.model_options);
+  model->to(device_);
+  if (device_.is_cpu()) prefer_channels_last(*model);
+  model->train();
+  return model;
+}
 
 torch::Tensor TorchStrategy::to_device(const torch::Tensor& host) const {
   return device_.is_cpu() ? host : host.to(device_);
@@ -128,7 +133,7 @@ void TorchStrategy::step(Batch batch, const StepPlace& place, SpanClock& spans) 
     Totals totals{.samples = static_cast<double>(loss.samples),
                   .asked_to_stop = place.stop ? 1.0 : 0.0};
     if (device_.is_cpu() && loss.value.defined())
-      totals.loss = loss.value.item<float>() * loss.divisor;
+      totals.loss = loss.value.item<double>() * loss.divisor;
     add_up(totals, spans);
     if (place.opens) window_seen_ = 0;
     window_seen_ += totals.samples;

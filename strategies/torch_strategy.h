@@ -72,6 +72,8 @@ class TorchStrategy : public Strategy {
   virtual void clear_gradients();
   virtual int rank() const { return 0; }
 
+  /// A new model on the device, in training, initialised from torch's current generator.
+  std::shared_ptr<Classifier> make_replica() const;
   torch::Tensor to_device(const torch::Tensor& host) const;
   const StrategyOptions& options() const { return options_; }
   torch::Device torch_device() const { return device_; }
