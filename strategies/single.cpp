@@ -123,7 +123,8 @@ Single::Single(const StrategyOptions& options)
   if (device_.is_cpu()) keep_freed_memory();
   torch::set_num_threads(options_.threads);
   torch::manual_seed(options_.seed);
-  model_ = make_model(options_.model, {options_.channels, options_.input, options_.classes});
+  model_ = make_model(options_.model, {options_.channels, options_.input, options_.classes},
+                      options_.model_options);
   if (!options_.weights.empty()) load_weights(*model_, options_.weights);
   model_->to(device_);
   if (device_.is_cpu()) prefer_channels_last(*model_);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/options.h"
 #include "pipeline/loader.h"
 #include "pipeline/spans.h"
 
@@ -50,6 +51,7 @@ class Strategy {
 /// Everything a strategy with a model needs to know. Plain data: crosses into the LibTorch library.
 struct StrategyOptions {
   std::string model = "lenet5";
+  ModelOptions model_options;
   std::string weights;  ///< safetensors file to start from; empty: initialise
   int classes = 10;
   int channels = 1;            ///< of a sample
