@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "pipeline/error.h"
+#include "models/init.h"
 
 namespace millrace {
 namespace {
@@ -29,15 +29,9 @@ int smallest_side(const LeNetVariant& variant) {
 }
 
 std::int64_t features(std::string_view name, const LeNetVariant& variant, Size input) {
+  require_side(name, input, smallest_side(variant));
   const std::int64_t width = after_convolutions(variant, input.width);
   const std::int64_t height = after_convolutions(variant, input.height);
-  if (width == 0 || height == 0) {
-    const std::string least = std::to_string(smallest_side(variant));
-    throw UsageError("model.name=" + std::string(name) + " takes images of at least " + least +
-                         "x" + least + " pixels, these are " + std::to_string(input.width) + "x" +
-                         std::to_string(input.height),
-                     "enlarge them with a resize in [[augment]]");
-  }
   return kFeatureMaps * width * height;
 }
 

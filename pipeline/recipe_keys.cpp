@@ -75,12 +75,28 @@ std::list<std::vector<Param>>& all_keys() {
       Param::numbers("output.std", {1.0}, {1, 3}, 1e-12, kAny,
                      "a channel, on the scale 0..1; f32 only"),
 
-      Param::choice("model.name", "lenet5", {"lenet5", "lenet5_plain", "lenet5_cifar"},
-                    "lenet5 (5x5 kernels), lenet5_plain (3x3), lenet5_cifar (3x3, padded)"),
+      Param::choice(
+          "model.name", "lenet5",
+          {"lenet5", "lenet5_plain", "lenet5_cifar", "linear", "mlp", "simple_conv", "vgg16",
+           "vgg16_bn", "vgg19", "vgg19_bn", "vgg_cifar", "resnet18", "resnet34", "resnet50"},
+          "lenet5 (5x5 kernels), lenet5_plain (3x3), lenet5_cifar (3x3, padded); the "
+          "VGGs and ResNets are torchvision's, vgg_cifar is vgg19_bn with a small head"),
+      Param::choice("model.variant", "imagenet", {"imagenet", "cifar"},
+                    "what a ResNet's stem or a VGG's head is made for"),
+      Param::number("model.dropout", -1, -1, 1, "probability; -1: as the model's source has it"),
+      Param::choice("model.init", "default", {"default", "kaiming", "xavier"},
+                    "default: as the model's source has it; kaiming: normal over fan-in; xavier: "
+                    "uniform"),
       Param::integer("model.classes", 0, 0, kMost, "labels lie below this; 0: as the data says"),
       Param::text("model.weights", "", "safetensors file to start from"),
 
-      Param::choice("train.strategy", "single", {"single"}, "how devices share a step"),
+      Param::choice("train.strategy", "single", {"single", "data_parallel", "ddp"},
+                    "how devices share a step"),
+      Param::integer("train.replicas", 2, 2, 1024, "data_parallel: of the model, in this process"),
+      Param::boolean("train.sync_batchnorm", false,
+                     "batch normalisation over all replicas or ranks"),
+      Param::number("train.timeout", 300, 1, 1e6,
+                    "ddp: seconds after which a rank that does not answer counts as lost"),
       Param::text("train.device", "cpu", "cpu, cuda, cuda:N or simulated"),
       Param::integer("train.epochs", 1, 1, kMost, "passes over the data"),
       Param::integer("train.steps", 0, 0, kMost, "end after this many steps; 0: after all epochs"),

@@ -21,8 +21,9 @@ const StrategyOptions& checked(const StrategyOptions& options) {
   return options;
 }
 
-/// Adds up over the replicas' threads, in the order of the replicas, so that all get the same bits.
-class Meeting {
+}  // namespace
+
+class DataParallel::Meeting {
  public:
   explicit Meeting(int count) : sums_(static_cast<std::size_t>(count)), barrier_(count) {}
 
@@ -45,9 +46,9 @@ class Meeting {
   std::barrier<> barrier_;
 };
 
-class ReplicaStatistics final : public StatisticsReducer {
+class DataParallel::Statistics final : public StatisticsReducer {
  public:
-  ReplicaStatistics(std::shared_ptr<Meeting> meeting, int replica)
+  Statistics(std::shared_ptr<Meeting> meeting, int replica)
       : meeting_(std::move(meeting)), replica_(replica) {}
   void all_reduce(torch::Tensor& sums) override { meeting_->all_reduce(replica_, sums); }
 
@@ -55,8 +56,6 @@ class ReplicaStatistics final : public StatisticsReducer {
   std::shared_ptr<Meeting> meeting_;
   int replica_;
 };
-
-}  // namespace
 
 DataParallel::DataParallel(const StrategyOptions& options)
     : TorchStrategy(checked(options)), threads_(options.replicas) {
@@ -67,9 +66,19 @@ DataParallel::DataParallel(const StrategyOptions& options)
     for (std::size_t i = 0; i < own.size(); ++i)
       torch::Tensor(own[i]).set_data(parameters[i].detach());
   }
-  if (options.sync_batchnorm) share_statistics();
+  if (options.sync_batchnorm) {
+    meeting_ = std::make_shared<Meeting>(threads_.count());
+    for (int replica = 0; replica < threads_.count(); ++replica)
+      set_statistics_reducer(replica_of(replica), std::make_shared<Statistics>(meeting_, replica));
+  }
   const int threads = options.threads;
   threads_.run([threads](int replica) { if (replica > 0) torch::set_num_threads(threads); }, {});
+}
+
+DataParallel::~DataParallel() = default;
+
+Classifier& DataParallel::replica_of(int replica) {
+  return replica == 0 ? model() : *replicas_[static_cast<std::size_t>(replica - 1)];
 }
 
 std::string DataParallel::device() const {
@@ -85,10 +94,14 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepPlace& place
       [&](int replica) {
         // Mixed samples are so already: cuts need not lie at even places.
         const Slice slice = rank_slice(batch.count(), replica, count, /*pairs=*/false);
-        Classifier& model = replica == 0 ? this->model() : *replicas_[static_cast<std::size_t>(replica - 1)];
-        losses[static_cast<std::size_t>(replica)] =
-            learn(model, images_of(batch, slice, options()), targets_of(batch, slice), place,
-                  /*factor=*/1, replica == 0 ? &spans : nullptr);
+        try {
+          losses[static_cast<std::size_t>(replica)] =
+              learn(replica_of(replica), images_of(batch, slice, options()),
+                    targets_of(batch, slice), place, /*factor=*/1, replica == 0 ? &spans : nullptr);
+        } catch (...) {
+          if (meeting_) meeting_->leave(replica);
+          throw;
+        }
       },
       [&] { spans.enter(Span::peer_wait); });
 

@@ -19,14 +19,24 @@ class DataParallel final : public TorchStrategy {
   /// Throws UsageError for a single replica or a device that is not the CPU.
   explicit DataParallel(const StrategyOptions& options);
 
+  ~DataParallel() override;
+
   std::string device() const override;
 
  protected:
   Loss gradients(Batch& batch, const StepPlace& place, SpanClock& spans) override;
 
  private:
+  /// Adds up over the replicas' threads, in the order of the replicas, so that all get the same
+  /// bits.
+  class Meeting;
+  class Statistics;
+
+  Classifier& replica_of(int replica);
+
   std::vector<std::shared_ptr<Classifier>> replicas_;  ///< from the second on
   ReplicaThreads threads_;
+  std::shared_ptr<Meeting> meeting_;  ///< with sync_batchnorm
 };
 
 }  // namespace millrace

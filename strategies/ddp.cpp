@@ -4,7 +4,8 @@
 #include <chrono>
 #include <numeric>
 
-#include "pipeline/error.h"
+#include "models/batch_norm.h"
+#include "models/weights.h"
 #include "strategies/batch_tensors.h"
 
 namespace millrace {
@@ -28,6 +29,15 @@ std::vector<std::vector<std::size_t>> buckets_of(const std::vector<torch::Tensor
       places));
 }
 
+class RankStatistics final : public StatisticsReducer {
+ public:
+  explicit RankStatistics(const Peers& peers) : peers_(peers) {}
+  void all_reduce(torch::Tensor& sums) override { peers_.sum(sums); }
+
+ private:
+  const Peers& peers_;
+};
+
 }  // namespace
 
 Ddp::Ddp(const StrategyOptions& options)
@@ -38,6 +48,8 @@ Ddp::Ddp(const StrategyOptions& options)
   std::vector<torch::Tensor> all;
   for (const auto& [name, tensor] : state_of(model())) all.push_back(tensor.detach());
   peers_.broadcast(all);
+  if (options.sync_batchnorm)
+    set_statistics_reducer(model(), std::make_shared<RankStatistics>(peers_));
   std::vector<torch::Tensor> parameters;
   std::unordered_map<std::size_t, std::string> names;
   for (const auto& parameter : model().named_parameters()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/options.h"
 #include "pipeline/loader.h"
 #include "pipeline/spans.h"
 #include "strategies/rank.h"
@@ -79,6 +80,7 @@ class Strategy {
 struct StrategyOptions {
   std::string strategy = "single";  ///< single, data_parallel, ddp
   std::string model = "lenet5";
+  ModelOptions model_options;
   std::string weights;  ///< safetensors file to start from; empty: initialise
   int classes = 10;
   int channels = 1;            ///< of a sample

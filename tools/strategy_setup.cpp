@@ -49,6 +49,9 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   }
   StrategyOptions options;
   options.model = recipe.text("model.name");
+  options.model_options = {.variant = recipe.text("model.variant"),
+                           .dropout = recipe.number("model.dropout"),
+                           .init = recipe.text("model.init")};
   options.weights = recipe.text("model.weights");
   options.classes = static_cast<int>(reader.info().classes.size());
   options.channels = sample.channels;
