@@ -35,9 +35,8 @@ torch::Tensor labels_of(const Batch& batch, Slice slice) {
 
 torch::Tensor targets_of(const Batch& batch, Slice slice) {
   if (batch.classes() == 0) return labels_of(batch, slice);
-  return torch::from_blob(
-      const_cast<float*>(batch.probabilities() + slice.first * batch.classes()),
-      {slice.count, batch.classes()}, torch::kFloat);
+  return torch::from_blob(const_cast<float*>(batch.probabilities() + slice.first * batch.classes()),
+                          {slice.count, batch.classes()}, torch::kFloat);
 }
 
 }  // namespace millrace

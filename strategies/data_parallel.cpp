@@ -72,7 +72,11 @@ DataParallel::DataParallel(const StrategyOptions& options)
       set_statistics_reducer(replica_of(replica), std::make_shared<Statistics>(meeting_, replica));
   }
   const int threads = options.threads;
-  threads_.run([threads](int replica) { if (replica > 0) torch::set_num_threads(threads); }, {});
+  threads_.run(
+      [threads](int replica) {
+        if (replica > 0) torch::set_num_threads(threads);
+      },
+      {});
 }
 
 DataParallel::~DataParallel() = default;

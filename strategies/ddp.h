@@ -38,11 +38,11 @@ class Ddp final : public TorchStrategy {
 
   Peers peers_;
   std::unique_ptr<c10d::Reducer> reducer_;
-  torch::Tensor arrivals_;        ///< world x kColumns, f64
-  double samples_ = 0;            ///< of the step, on all ranks
+  torch::Tensor arrivals_;  ///< world x kColumns, f64
+  double samples_ = 0;      ///< of the step, on all ranks
   bool stop_agreed_ = false;
-  Clock::Ticks since_ = 0;        ///< when all had arrived at the step before
-  std::vector<double> blamed_;    ///< seconds that the others have waited for a rank
+  Clock::Ticks since_ = 0;      ///< when all had arrived at the step before
+  std::vector<double> blamed_;  ///< seconds that the others have waited for a rank
 };
 
 }  // namespace millrace

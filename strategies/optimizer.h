@@ -13,8 +13,6 @@
 
 namespace millrace {
 
-
-
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#define USE_C10D_GLOO  // LibTorch was built with it; its header asks
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -34,10 +35,10 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
     return store;
   } catch (const c10::Error& error) {
     if (options.isServer)
-      throw RunError("rank 0 cannot serve the rendezvous at " + place_of(info) + ": " +
-                         first_line(error),
-                     "another program may have the port: set MASTER_PORT to a free one, or use "
-                     "`millrace launch`, which finds one");
+      throw RunError(
+          "rank 0 cannot serve the rendezvous at " + place_of(info) + ": " + first_line(error),
+          "another program may have the port: set MASTER_PORT to a free one, or use "
+          "`millrace launch`, which finds one");
     throw RunError("rank " + std::to_string(info.rank) + " cannot reach rank 0 at " +
                        place_of(info) + " within " + std::to_string(timeout.count()) +
                        " s: " + first_line(error),
@@ -88,8 +89,8 @@ void Peers::meet() {
   for (int other = 0; other < info_.world; ++other) {
     const std::string key = "world/" + std::to_string(other);
     // The first that is missing takes all the patience there is.
-    const auto patience = missing.empty() ? std::chrono::milliseconds(timeout_)
-                                          : std::chrono::milliseconds(1);
+    const auto patience =
+        missing.empty() ? std::chrono::milliseconds(timeout_) : std::chrono::milliseconds(1);
     try {
       store_->wait({key}, patience);
     } catch (const c10::Error&) {

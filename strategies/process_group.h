@@ -17,8 +17,9 @@ namespace millrace {
 
 class Peers {
  public:
-  /// Meets the other ranks. Throws UsageError where they do not agree on how many they are, RunError
-  /// where the port is taken, rank 0 cannot be reached, or some have not come within `timeout`.
+  /// Meets the other ranks. Throws UsageError where they do not agree on how many they are,
+  /// RunError where the port is taken, rank 0 cannot be reached, or some have not come within
+  /// `timeout`.
   Peers(const RankInfo& rank, torch::Device device, std::chrono::seconds timeout);
   ~Peers();
   Peers(const Peers&) = delete;

@@ -54,13 +54,12 @@ double Schedule::after_warmup(std::uint64_t update) const {
   const double lr = options_.lr;
   const std::uint64_t epoch = update / updates_per_epoch_;
   if (options_.name == "step")
-    return lr * std::pow(options_.gamma,
-                         std::floor(static_cast<double>(epoch) / options_.step_epochs));
+    return lr *
+           std::pow(options_.gamma, std::floor(static_cast<double>(epoch) / options_.step_epochs));
   if (options_.name == "multistep") {
-    const auto passed =
-        std::upper_bound(options_.milestones.begin(), options_.milestones.end(),
-                         static_cast<double>(epoch)) -
-        options_.milestones.begin();
+    const auto passed = std::upper_bound(options_.milestones.begin(), options_.milestones.end(),
+                                         static_cast<double>(epoch)) -
+                        options_.milestones.begin();
     return lr * std::pow(options_.gamma, static_cast<double>(passed));
   }
   if (options_.name == "cosine") {

@@ -93,12 +93,11 @@ class TorchStrategy : public Strategy {
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
   Ema ema_;
-  torch::Tensor host_loss_;   ///< where the device leaves a step's loss; pinned for CUDA
-  double window_seen_ = 0;    ///< samples of the open window that were there
+  torch::Tensor host_loss_;  ///< where the device leaves a step's loss; pinned for CUDA
+  double window_seen_ = 0;   ///< samples of the open window that were there
   std::optional<double> last_loss_;
   std::int64_t last_samples_ = 0;
   torch::Tensor train_loss_;  ///< f64: sum of losses and samples since take_train_loss()
 };
-
 
 }  // namespace millrace

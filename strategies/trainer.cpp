@@ -44,9 +44,8 @@ Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, Sp
       make_eval_loader_(std::move(make_eval_loader)),
       stop_(stop),
       steps_in_epoch_(loader.batches_per_epoch()),
-      all_steps_(options_.steps > 0
-                     ? std::min(options_.steps, options_.epochs * steps_in_epoch_)
-                     : options_.epochs * steps_in_epoch_),
+      all_steps_(options_.steps > 0 ? std::min(options_.steps, options_.epochs * steps_in_epoch_)
+                                    : options_.epochs * steps_in_epoch_),
       schedule_(options_.schedule, updates(all_steps_), rounded_up(steps_in_epoch_)),
       position_(options_.from) {}
 
@@ -86,7 +85,8 @@ void Trainer::run_epoch() {
   while (result_.steps < end && one_step(static_cast<std::uint32_t>(epoch + 1))) {
   }
   result_.interrupted = result_.steps < end;
-  if (result_.steps > before) end_epoch(static_cast<std::uint32_t>(epoch + 1), result_.steps - begin);
+  if (result_.steps > before)
+    end_epoch(static_cast<std::uint32_t>(epoch + 1), result_.steps - begin);
 }
 
 void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
@@ -156,6 +156,7 @@ bool Trainer::one_step(std::uint32_t epoch) {
   observer_.batch(batch);
   spans_.enter(Span::forward);
   plant(options_.delays.forward);
+  result_.rank_images += static_cast<std::uint64_t>(batch.count());
   strategy_.step(std::move(batch), place, spans_);
 
   spans_.enter(Span::log);
@@ -173,8 +174,8 @@ bool Trainer::one_step(std::uint32_t epoch) {
   if (finished_) observer_.step(*finished_);
   finished_.reset();
   const std::uint64_t step_in_epoch = (result_.steps - 1) % steps_in_epoch_ + 1;
-  observer_.progress({epoch, step_in_epoch, steps_in_epoch_, result_.steps,
-                      position_.epoch_images, last_loss_, &spans_.ticks()});
+  observer_.progress({epoch, step_in_epoch, steps_in_epoch_, result_.steps, position_.epoch_images,
+                      last_loss_, &spans_.ticks()});
   // An epoch's last step is followed by a checkpoint in any case.
   since_checkpoint_ += 1;
   if (options_.checkpoint_every > 0 && since_checkpoint_ >= options_.checkpoint_every &&

@@ -60,23 +60,24 @@ class TrainObserver {
 
 struct TrainOptions {
   std::uint64_t epochs = 1;
-  std::uint64_t steps = 0;       ///< end after so many; 0: all
-  std::uint64_t eval_every = 1;  ///< epochs; 0: only at the end
+  std::uint64_t steps = 0;             ///< end after so many; 0: all
+  std::uint64_t eval_every = 1;        ///< epochs; 0: only at the end
   std::uint64_t checkpoint_every = 0;  ///< steps; an epoch's and the run's end always have one
   std::int64_t batch = 1;              ///< samples a batch, over all ranks
   std::uint64_t accumulate = 1;        ///< batches an optimiser step; an epoch's end closes it
   ScheduleOptions schedule;
-  Position from;               ///< where an earlier run of the same options left off
-  struct Delays {                ///< seconds, planted in the span of that name ([debug])
+  Position from;   ///< where an earlier run of the same options left off
+  struct Delays {  ///< seconds, planted in the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
   } delays;
 };
 
 struct TrainResult {
-  std::uint64_t steps = 0;       ///< in all, with those of an earlier run
-  std::uint64_t images = 0;      ///< the same
-  std::uint64_t new_images = 0;  ///< of this run alone
-  std::uint64_t epochs = 0;      ///< complete ones
+  std::uint64_t steps = 0;        ///< in all, with those of an earlier run
+  std::uint64_t images = 0;       ///< the same
+  std::uint64_t new_images = 0;   ///< of this run alone
+  std::uint64_t rank_images = 0;  ///< of this run and this rank alone
+  std::uint64_t epochs = 0;       ///< complete ones
   bool interrupted = false;
   double train_loss = 0;  ///< of the last epoch
   std::optional<Evaluation> evaluation;
@@ -125,7 +126,7 @@ class Trainer {
 
   TrainResult result_;
   Position position_;
-  bool first_ = true;              ///< no batch has come yet
+  bool first_ = true;                   ///< no batch has come yet
   std::uint64_t since_checkpoint_ = 0;  ///< steps
   StepRecord open_;                     ///< the step under way
   std::optional<StepRecord> finished_;  ///< ended, not yet handed over

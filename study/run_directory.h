@@ -26,6 +26,10 @@ class RunDirectory {
   static RunDirectory resume(std::filesystem::path path, const std::string& config_toml,
                              std::uint64_t step, bool epoch_open);
 
+  /// What rank `rank` > 0 writes beside rank 0, whose run stands at `path`: steps.rankR.csv and
+  /// quarantine.rankR.jsonl, cut back to `step`.
+  static RunDirectory of_rank(std::filesystem::path path, int rank, std::uint64_t step);
+
   const std::filesystem::path& path() const { return path_; }
   /// Where an earlier run was moved to; empty if there was none.
   const std::filesystem::path& moved_aside() const { return moved_aside_; }
@@ -39,7 +43,9 @@ class RunDirectory {
   void epoch(const nlohmann::ordered_json& line);
   /// A line of quarantine.jsonl, flushed; from any thread.
   void quarantine(const nlohmann::ordered_json& line);
-  /// summary.json, whole or not at all. Ends steps.csv.
+  /// Ends steps.csv.
+  void close();
+  /// summary.json, whole or not at all.
   void summary(const nlohmann::ordered_json& summary);
 
  private:
@@ -49,13 +55,15 @@ class RunDirectory {
   using File = std::unique_ptr<std::FILE, Close>;
 
   RunDirectory() = default;
-  File open(const char* name) const;
+  File open(const std::string& name) const;
   void open_steps();
   void write_row(const StepRecord& record, bool flush);
-  void write(File& file, const char* name, const std::string& text, bool flush);
+  void write(File& file, const std::string& name, const std::string& text, bool flush);
 
   std::filesystem::path path_;
   std::filesystem::path moved_aside_;
+  std::string steps_name_ = "steps.csv";
+  std::string quarantine_name_ = "quarantine.jsonl";
   File steps_;
   File metrics_;
   File quarantine_;

@@ -81,15 +81,48 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
   }
 }
 
+/// Rank 0 makes the directory, the others write beside it.
+RunDirectory open_directory(const Arguments& arguments, const Recipe& recipe,
+                            const std::optional<Resume>& resume, const RankInfo& rank,
+                            Strategy& strategy) {
+  if (rank.rank > 0)
+    return RunDirectory::of_rank(strategy.gather("")[0], rank.rank,
+                                 resume ? resume->position().steps : 0);
+  RunDirectory directory =
+      resume ? resume->open(recipe)
+             : RunDirectory(arguments.run.empty() ? new_run_path(recipe.name())
+                                                  : std::filesystem::path(arguments.run),
+                            recipe.to_toml());
+  if (!directory.moved_aside().empty())
+    say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
+                    directory.moved_aside().string()));
+  strategy.gather(directory.path().string());
+  return directory;
+}
+
+/// Empty without --resume, and where --resume finds no run and a recipe says what to start.
+std::optional<Resume> find_resume(const Arguments& arguments) {
+  if (!arguments.resume) return {};
+  if (!arguments.recipe.empty() && !arguments.run.empty() && Resume::nothing_at(arguments.run)) {
+    say(fmt::format("{}: nothing to resume, the run begins", arguments.run));
+    return {};
+  }
+  return Resume(arguments.run, arguments.recipe);
+}
+
 Exit train(const Arguments& arguments, const ProgramStart& start) {
   SpanClock spans(start.ticks);
-  std::optional<Resume> resume;
-  if (arguments.resume) resume.emplace(arguments.run, arguments.recipe);
+  const std::optional<Resume> resume = find_resume(arguments);
   const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
   if (resume) resume->check(recipe);
+  const RankInfo rank = rank_of(recipe);
+  if (rank.rank > 0) verbosity() = {.quiet = true, .verbose = false, .json = false};
+  if (rank.world > 1 && arguments.hash)
+    throw UsageError("--hash on several ranks: each sees its own part of the batches alone",
+                     "use millrace bench --hash, or train.strategy=single");
   const std::shared_ptr<const Reader> reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
+  LoaderOptions options = loader_options(recipe, emulated_storage(recipe), rank.rank, rank.world);
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
   TrainOptions training = train_options(recipe);
   training.batch = options.batch;
@@ -105,22 +138,19 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     eval_plan = make_plan(recipe, recipe.eval_augment(), *eval_reader);
     check_evaluation(*reader, *eval_reader, plan->output(), eval_plan->output());
   }
-  const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output());
+  const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output(), rank);
 
   if (resume && resume->checkpoint()) strategy->restore(*resume->checkpoint());
 
-  RunDirectory directory = resume ? resume->open(recipe)
-                                  : RunDirectory(arguments.run.empty()
-                                                     ? new_run_path(recipe.name())
-                                                     : std::filesystem::path(arguments.run),
-                                                 recipe.to_toml());
-  if (!directory.moved_aside().empty())
-    say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
-                    directory.moved_aside().string()));
-  // A window of batches that share an optimiser step is completed; the trainer sees to that.
-  if (training.accumulate == 1) options.stop = &interrupted();
+  RunDirectory directory = open_directory(arguments, recipe, resume, rank, *strategy);
+  // Ranks agree on where to stop, and a window of batches that share an optimiser step is
+  // completed: the trainer sees to that.
+  const std::atomic<bool>* const stop =
+      rank.world == 1 && training.accumulate == 1 ? &interrupted() : nullptr;
+  options.stop = stop;
   std::atomic<std::uint64_t> failed{0};
-  Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy);
+  Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy,
+                    training.from.steps, rank.rank == 0);
   const auto quarantine_of = [&](const std::string& split) {
     return [&directory, &failed, &recorder, split](const Failure& failure) {
       failed.fetch_add(1);
@@ -143,8 +173,9 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
 
   const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
     if (eval_reader == nullptr) return nullptr;
-    LoaderOptions eval_options = eval_loader_options(recipe, *eval_reader, options.storage);
-    eval_options.stop = &interrupted();
+    LoaderOptions eval_options =
+        eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
+    eval_options.stop = stop;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
@@ -165,11 +196,11 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    reader->info(),
                    strategy->device(),
                    strategy->parameter_count(),
-                   threads_of(recipe),
+                   threads_of(recipe, rank),
                    options,
                    loader.stats(),
                    failed.load(),
-                   has_model ? strategy->parameters_hash() : "",
+                   has_model && !(failure && rank.world > 1) ? strategy->parameters_hash() : "",
                    recorder.digest(),
                    strategy->peak_device_bytes(),
                    0,
@@ -180,22 +211,24 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   facts.spans = spans.ticks();
   try {
     trainer.close();
+    directory.close();
     auto summary_json = summary_of(facts, result);
     if (failure) summary_json["error"] = reason;
-    directory.summary(summary_json);
-    if (!failure) print_result(summary_json, directory.path());
+    if (rank.world > 1 && !failure) add_ranks(summary_json, rank, *strategy);
+    if (rank.rank == 0) directory.summary(summary_json);
+    if (rank.rank == 0 && !failure) print_result(summary_json, directory.path());
   } catch (const Error&) {
     if (!failure) throw;  // else the first error is the one to tell
   }
   if (failure) std::rethrow_exception(failure);
   if (result.interrupted)
-    throw Error(Exit::interrupted,
-                fmt::format("interrupted after step {}: the records up to there are in {}",
-                            result.steps, directory.path().string()),
-                has_model && result.steps > 0
-                    ? fmt::format("go on with: millrace train --resume --run {}",
-                                  directory.path().string())
-                    : "");
+    throw Error(
+        Exit::interrupted,
+        fmt::format("interrupted after step {}: the records up to there are in {}", result.steps,
+                    directory.path().string()),
+        has_model && result.steps > 0
+            ? fmt::format("go on with: millrace train --resume --run {}", directory.path().string())
+            : "");
   return Exit::done;
 }
 

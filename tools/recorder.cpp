@@ -12,8 +12,13 @@
 namespace millrace {
 
 Recorder::Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
-                   bool hash, Strategy& strategy)
-    : directory_(directory), recipe_(recipe), dataset_(dataset), strategy_(strategy) {
+                   bool hash, Strategy& strategy, std::uint64_t steps, bool first_rank)
+    : directory_(directory),
+      recipe_(recipe),
+      dataset_(dataset),
+      strategy_(strategy),
+      steps_(steps),
+      first_rank_(first_rank) {
   if (hash) hash_.emplace();
 }
 
@@ -46,6 +51,7 @@ void Recorder::progress(const TrainProgress& now) {
 }
 
 void Recorder::epoch(const EpochRecord& record) {
+  if (!first_rank_) return;
   line_.clear();
   auto line = epoch_line(record, dataset_);
   line["step"] = steps_;
@@ -53,11 +59,10 @@ void Recorder::epoch(const EpochRecord& record) {
   const SpanSeconds seconds(record.ticks);
   busy_before_ += seconds.load + seconds.update;
   const double busy = std::max(seconds.load + seconds.update, 1e-12);
-  std::string text =
-      fmt::format("epoch {}/{}  {:.2f} s  load {:.3f} s ({:.1f}%)  update {:.3f} s  {} images/s",
-                  record.epoch, recipe_.integer("train.epochs"), seconds.total(), seconds.load,
-                  100 * seconds.load / busy, seconds.update,
-                  with_commas(static_cast<double>(record.images) / busy));
+  std::string text = fmt::format(
+      "epoch {}/{}  {:.2f} s  load {:.3f} s ({:.1f}%)  update {:.3f} s  {} images/s", record.epoch,
+      recipe_.integer("train.epochs"), seconds.total(), seconds.load, 100 * seconds.load / busy,
+      seconds.update, with_commas(static_cast<double>(record.images) / busy));
   if (line["train_loss"].is_number())
     text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
   if (line.contains("top1"))
@@ -69,6 +74,7 @@ void Recorder::epoch(const EpochRecord& record) {
 void Recorder::checkpoint(const Position& position, const StepRecord& open, bool best) {
   if (strategy_.parameter_count() == 0) return;
   directory_.open_step(open);
+  if (!first_rank_) return strategy_.save({});
   const CheckpointOptions options{
       .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
   write_checkpoint(directory_.path(), position.steps, options,

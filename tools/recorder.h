@@ -15,9 +15,9 @@ namespace millrace {
 
 class Recorder final : public TrainObserver {
  public:
-  /// All must outlive it. `hash`: of every batch.
+  /// All must outlive it. `hash`: of every batch. `steps`: of an earlier run that is taken up.
   Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset, bool hash,
-           Strategy& strategy);
+           Strategy& strategy, std::uint64_t steps, bool first_rank);
 
   void batch(const Batch& batch) override;
   void progress(const TrainProgress& now) override;
@@ -38,7 +38,8 @@ class Recorder final : public TrainObserver {
   std::optional<BatchHash> hash_;
   ProgressLine line_;
   double busy_before_ = 0;
-  std::uint64_t steps_ = 0;
+  std::uint64_t steps_;
+  bool first_rank_;  ///< which alone writes more than its own rows
 };
 
 }  // namespace millrace

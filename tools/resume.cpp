@@ -23,12 +23,26 @@ namespace fs = std::filesystem;
 constexpr const char* kPosition = "position.json";
 
 /// Keys that say how the work is done, where, or for how long; every other one changes the result.
-constexpr std::array kFree{
-    "data.path",        "data.cache",        "data.storage.bandwidth", "data.storage.latency",
-    "data.storage.iops", "loader.workers",   "loader.prefetch",        "loader.io_threads",
-    "loader.grain",     "train.epochs",      "train.steps",            "train.threads",
-    "train.log_every",  "train.timeout",     "train.checkpoint_every", "train.checkpoint_keep",
-    "eval.every",       "eval.batch",        "plugins.path",           "model.weights"};
+constexpr std::array kFree{"data.path",
+                           "data.cache",
+                           "data.storage.bandwidth",
+                           "data.storage.latency",
+                           "data.storage.iops",
+                           "loader.workers",
+                           "loader.prefetch",
+                           "loader.io_threads",
+                           "loader.grain",
+                           "train.epochs",
+                           "train.steps",
+                           "train.threads",
+                           "train.log_every",
+                           "train.timeout",
+                           "train.checkpoint_every",
+                           "train.checkpoint_keep",
+                           "eval.every",
+                           "eval.batch",
+                           "plugins.path",
+                           "model.weights"};
 
 bool is_free(std::string_view key) {
   return key.starts_with("debug.") || key.starts_with("bench.") ||
@@ -72,10 +86,9 @@ Resume::Resume(fs::path run, std::vector<std::string> texts)
     : run_(std::move(run)), texts_(std::move(texts)) {
   if (run_.empty())
     throw UsageError("--resume: which run?", "name its directory: --run DIR --resume");
-  std::error_code ignored;
-  if (!fs::is_regular_file(run_ / "config.toml", ignored))
+  if (nothing_at(run_))
     throw UsageError(fmt::format("--resume: {} is not a run's directory", run_.string()),
-                     "start the run without --resume first");
+                     "start the run without --resume first, or give a recipe too");
   if (texts_.empty() || texts_[0].find('=') != std::string::npos)
     texts_.insert(texts_.begin(), (run_ / "config.toml").string());
   if (const fs::path folder = last_checkpoint(run_); !folder.empty()) {
@@ -84,6 +97,11 @@ Resume::Resume(fs::path run, std::vector<std::string> texts)
   } else {
     say(fmt::format("{} has no checkpoint yet: the run begins again", run_.string()));
   }
+}
+
+bool Resume::nothing_at(const fs::path& run) {
+  std::error_code ignored;
+  return !fs::is_regular_file(run / "config.toml", ignored);
 }
 
 void Resume::check(const Recipe& recipe) const {

@@ -22,6 +22,9 @@ class Resume {
   /// DataError for a checkpoint that is damaged.
   Resume(std::filesystem::path run, std::vector<std::string> texts);
 
+  /// Whether there is no run at `run`.
+  static bool nothing_at(const std::filesystem::path& run);
+
   /// What load_recipe() is to be given.
   const std::vector<std::string>& recipe() const { return texts_; }
   /// Throws UsageError, naming the keys, where the recipe would not go on with the same training.

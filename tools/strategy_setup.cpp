@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include "pipeline/error.h"
 #include "pipeline/suggest.h"
@@ -31,14 +32,36 @@ bool is_device(const std::string& name) {
 
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
 
-int threads_of(const Recipe& recipe) {
+RankInfo rank_of(const Recipe& recipe) {
+  const auto rank = rank_from_environment([](const char* name) { return std::getenv(name); });
+  const std::string& strategy = recipe.text("train.strategy");
+  if (strategy == "ddp") {
+    if (!rank)
+      throw UsageError("train.strategy=ddp, but nothing has started this process as one of several",
+                       "try: millrace launch -n 2 -- train ... (or torchrun, srun, mpirun)");
+    if (is_simulated(recipe))
+      throw UsageError("train.strategy=ddp with train.device=simulated: there is nothing to share",
+                       "use train.device=cpu, or train.strategy=single");
+    return *rank;
+  }
+  if (rank && rank->world > 1)
+    throw UsageError(
+        fmt::format("{} has started {} ranks, but train.strategy={} is for one process",
+                    rank->launcher, rank->world, strategy),
+        "set train.strategy=ddp, or start it without the launcher");
+  return {};
+}
+
+int threads_of(const Recipe& recipe, const RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
-  return std::max(1, cores() - static_cast<int>(recipe.integer("loader.workers")));
+  const int left = cores() / rank.local_world - static_cast<int>(recipe.integer("loader.workers"));
+  const bool replicas = recipe.text("train.strategy") == "data_parallel";
+  return std::max(1, left / (replicas ? static_cast<int>(recipe.integer("train.replicas")) : 1));
 }
 
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
-                                        const SampleSpec& sample) {
+                                        const SampleSpec& sample, const RankInfo& rank) {
   if (is_simulated(recipe)) return make_simulated(recipe.number("simulated.update_ms"));
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
@@ -60,7 +83,7 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   if (sample.layout != Layout::chw)
     throw UsageError("output.layout=hwc: models take chw", "leave output.layout at its default");
   options.device = device;
-  options.threads = threads_of(recipe);
+  options.threads = threads_of(recipe, rank);
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.optimizer = recipe.text("train.optimizer");
   options.momentum = recipe.number("train.momentum");
@@ -74,6 +97,10 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.ema = recipe.number("train.ema");
   options.amp = recipe.text("train.amp");
   options.strategy = recipe.text("train.strategy");
+  options.replicas = static_cast<int>(recipe.integer("train.replicas"));
+  options.sync_batchnorm = recipe.boolean("train.sync_batchnorm");
+  options.rank = rank;
+  options.timeout = recipe.number("train.timeout");
   return make_torch_strategy(options);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/console.h"
@@ -127,6 +128,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["epochs"] = result.epochs;
   s["steps"] = result.steps;
   s["images"] = result.images;
+  s["rank_images"] = result.rank_images;
   s["failed"] = facts.failed;
   s["interrupted"] = result.interrupted;
   s["resumed_from_step"] = facts.from.steps;
@@ -139,7 +141,8 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["load_s_per_step"] = number(seconds.load / steps);
   s["update_s_per_step"] = number(seconds.update / steps);
   s["first_batch_s"] = seconds.each[static_cast<std::size_t>(Span::first_batch)];
-  s["images_per_s"] = number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
+  s["images_per_s"] =
+      number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
   s["train_loss"] = number(result.train_loss);
   const Json evaluation =
       result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
@@ -157,6 +160,35 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
                        {"augment", facts.loader.augment.cpu_s},
                        {"machinery", facts.loader.machinery_cpu_s}};
   return s;
+}
+
+void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
+  const Json mine{{"rank", rank.rank},
+                  {"host", s["host"]},
+                  {"pid", getpid()},
+                  {"images", s["rank_images"]},
+                  {"load_s", s["load_s"]},
+                  {"update_s", s["update_s"]},
+                  {"peer_wait_s", s["spans"]["peer_wait"]},
+                  {"peak_rss_bytes", s["peak_rss_bytes"]},
+                  {"parameters_hash", s["parameters_hash"]}};
+  Json ranks = Json::array();
+  for (const std::string& text : strategy.gather(to_text(mine))) ranks.push_back(Json::parse(text));
+  for (const char* key : {"load_s", "update_s"}) {
+    double sum = 0;
+    double most = 0;
+    for (const Json& one : ranks) {
+      const double value = one[key];
+      sum += value;
+      most = std::max(most, value);
+    }
+    s[std::string(key) + "_mean"] = sum / static_cast<double>(ranks.size());
+    s[std::string(key) + "_max"] = most;
+  }
+  const std::vector<double> blamed = strategy.blamed_waits();
+  for (std::size_t r = 0; r < blamed.size(); ++r) ranks[r]["blamed_wait_s"] = blamed[r];
+  s["straggler_rank"] = std::max_element(blamed.begin(), blamed.end()) - blamed.begin();
+  s["ranks"] = std::move(ranks);
 }
 
 std::string closing_table(const Json& s) {

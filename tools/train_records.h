@@ -31,6 +31,8 @@ struct TrainFacts {
 
 nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);
 nlohmann::ordered_json summary_of(const TrainFacts& facts, const TrainResult& result);
+/// What the ranks have to say of themselves, by rank, and the sums over them; all must call it.
+void add_ranks(nlohmann::ordered_json& summary, const RankInfo& rank, Strategy& strategy);
 /// The summary for people: where the time went, then what the model can do.
 std::string closing_table(const nlohmann::ordered_json& summary);
 
