@@ -90,7 +90,8 @@ std::list<std::vector<Param>>& all_keys() {
       Param::number("train.weight_decay", 0, 0, kAny, "L2 penalty"),
       Param::boolean("train.nesterov", false, "Nesterov momentum"),
       Param::choice("train.clock", "sync", {"sync"}, "sync: a step ends when the device is done"),
-      Param::integer("train.threads", 0, 0, 1024, "of LibTorch; 0: max(1, cores - workers)"),
+      Param::integer("train.threads", 0, 0, 1024,
+                     "of LibTorch; 0: max(1, cores / ranks on this host - workers)"),
       Param::integer("train.log_every", 100, 0, kMost, "steps between lines on the loss; 0: none"),
 
       Param::number("simulated.update_ms", 5, 0, 1e6, "a step of the simulated device, in ms"),

@@ -18,6 +18,7 @@
 #include "tools/console.h"
 #include "tools/interrupt.h"
 #include "tools/pipeline_setup.h"
+#include "tools/rank_setup.h"
 #include "tools/strategy_setup.h"
 #include "tools/train_records.h"
 
@@ -138,12 +139,22 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
   }
 }
 
+/// Each rank keeps records of its own.
+std::filesystem::path run_path(const Arguments& arguments, const Recipe& recipe, int rank) {
+  std::filesystem::path path =
+      arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run);
+  if (!path.has_filename()) path = path.parent_path();  // DIR/
+  if (rank > 0) path += fmt::format(".rank{}", rank);
+  return path;
+}
+
 Exit train(const Arguments& arguments, const ProgramStart& start) {
   SpanClock spans(start.ticks);
   const Recipe recipe = load_recipe(arguments.recipe);
   const std::shared_ptr<const Reader> reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
+  const RankInfo rank = rank_of(recipe);
+  LoaderOptions options = loader_options(recipe, emulated_storage(recipe), rank.rank, rank.world);
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
 
   // All that can be refused is refused now, before the training and before a folder is touched.
@@ -157,9 +168,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   }
   const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output());
 
-  RunDirectory directory(
-      arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run),
-      recipe.to_toml());
+  RunDirectory directory(run_path(arguments, recipe, rank.rank), recipe.to_toml());
   if (!directory.moved_aside().empty())
     say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
                     directory.moved_aside().string()));
@@ -187,7 +196,8 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   Recorder recorder(directory, recipe, reader->info(), arguments.hash);
   const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
     if (eval_reader == nullptr) return nullptr;
-    LoaderOptions eval_options = eval_loader_options(recipe, *eval_reader, options.storage);
+    LoaderOptions eval_options =
+        eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
     eval_options.stop = &interrupted();
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);

@@ -10,6 +10,7 @@
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
+#include "tools/rank_setup.h"
 
 namespace millrace {
 namespace {
@@ -34,7 +35,8 @@ bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == 
 int threads_of(const Recipe& recipe) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
-  return std::max(1, cores() - static_cast<int>(recipe.integer("loader.workers")));
+  const int share = cores() / rank_of(recipe).local_world;
+  return std::max(1, share - static_cast<int>(recipe.integer("loader.workers")));
 }
 
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,

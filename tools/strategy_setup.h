@@ -11,7 +11,7 @@
 namespace millrace {
 
 bool is_simulated(const Recipe& recipe);
-/// train.threads, or max(1, cores - workers).
+/// train.threads, or max(1, cores / ranks on this host - workers).
 int threads_of(const Recipe& recipe);
 /// Throws UsageError for a device that no name is known for, DeviceError for one that is missing.
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
