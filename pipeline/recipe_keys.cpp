@@ -123,7 +123,9 @@ std::list<std::vector<Param>>& all_keys() {
                     "decay a step of the averaged weights, which are then evaluated; 0: none"),
       Param::choice("train.amp", "off", {"off", "bf16", "f16"}, "mixed precision"),
       Param::choice("train.clock", "sync", {"sync"}, "sync: a step ends when the device is done"),
-      Param::integer("train.threads", 0, 0, 1024, "of LibTorch; 0: max(1, cores - workers)"),
+      Param::integer("train.threads", 0, 0, 1024,
+                     "of LibTorch; 0: the host's cores shared by its ranks and replicas, less "
+                     "the workers"),
       Param::integer("train.checkpoint_every", 0, 0, kMost,
                      "steps between checkpoints; 0: one at the end of every epoch"),
       Param::integer("train.checkpoint_keep", 2, 1, kMost,

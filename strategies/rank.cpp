@@ -17,7 +17,7 @@ constexpr std::int64_t kMostRanks = 1'000'000;
 /// The variables of one launcher.
 class Environment {
  public:
-  Environment(const Environment& lookup, std::string launcher)
+  Environment(const EnvironmentLookup& lookup, std::string launcher)
       : lookup_(lookup), launcher_(std::move(launcher)) {}
 
   /// An empty variable counts as none.
@@ -69,7 +69,7 @@ class Environment {
   }
 
  private:
-  const Environment& lookup_;
+  const EnvironmentLookup& lookup_;
   std::string launcher_;
 };
 
@@ -233,7 +233,7 @@ RankInfo from_slurm(const Environment& env) {
 
 }  // namespace
 
-std::optional<RankInfo> rank_from_environment(const Environment& lookup) {
+std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup) {
   const Environment torchrun(lookup, "torchrun"), open_mpi(lookup, "Open MPI"),
       slurm(lookup, "Slurm"), pmi(lookup, "PMI");
   const auto named = [](RankInfo info, const char* launcher) {

@@ -19,7 +19,7 @@ struct RankInfo {
 };
 
 /// As getenv(): the variable's value or null.
-using Environment = std::function<const char*(const char* name)>;
+using EnvironmentLookup = std::function<const char*(const char* name)>;
 
 /// torch's default, where a launcher names no port.
 inline constexpr int kDefaultMasterPort = 29500;
@@ -41,6 +41,6 @@ inline constexpr int kSlurmPorts = 12000;
 ///   and MASTER_PORT as with Open MPI.
 /// Throws UsageError that names the variable, where values are missing, malformed or contradict
 /// each other.
-std::optional<RankInfo> rank_from_environment(const Environment& lookup);
+std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup);
 
 }  // namespace millrace

@@ -16,6 +16,7 @@
 #include "tools/console.h"
 #include "tools/interrupt.h"
 #include "tools/pipeline_setup.h"
+#include "tools/rank_setup.h"
 #include "tools/recorder.h"
 #include "tools/resume.h"
 #include "tools/strategy_setup.h"
@@ -81,18 +82,27 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
   }
 }
 
+bool is_ddp(const Recipe& recipe) { return recipe.text("train.strategy") == "ddp"; }
+
+/// Ranks that share nothing (of a simulated device) keep records of their own.
+std::filesystem::path run_path(const Arguments& arguments, const Recipe& recipe, int rank) {
+  std::filesystem::path path =
+      arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run);
+  if (!path.has_filename()) path = path.parent_path();  // DIR/
+  if (rank > 0) path += fmt::format(".rank{}", rank);
+  return path;
+}
+
 /// Rank 0 makes the directory, the others write beside it.
 RunDirectory open_directory(const Arguments& arguments, const Recipe& recipe,
                             const std::optional<Resume>& resume, const RankInfo& rank,
                             Strategy& strategy) {
-  if (rank.rank > 0)
-    return RunDirectory::of_rank(strategy.gather("")[0], rank.rank,
-                                 resume ? resume->position().steps : 0);
+  const std::uint64_t steps = resume ? resume->position().steps : 0;
+  if (rank.rank > 0 && is_ddp(recipe))
+    return RunDirectory::of_rank(strategy.gather("")[0], rank.rank, steps);
   RunDirectory directory =
       resume ? resume->open(recipe)
-             : RunDirectory(arguments.run.empty() ? new_run_path(recipe.name())
-                                                  : std::filesystem::path(arguments.run),
-                            recipe.to_toml());
+             : RunDirectory(run_path(arguments, recipe, rank.rank), recipe.to_toml());
   if (!directory.moved_aside().empty())
     say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
                     directory.moved_aside().string()));
@@ -116,7 +126,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
   if (resume) resume->check(recipe);
   const RankInfo rank = rank_of(recipe);
-  if (rank.rank > 0) verbosity() = {.quiet = true, .verbose = false, .json = false};
+  if (rank.rank > 0 && is_ddp(recipe)) verbosity() = {.quiet = true, .verbose = false, .json = false};
   if (rank.world > 1 && arguments.hash)
     throw UsageError("--hash on several ranks: each sees its own part of the batches alone",
                      "use millrace bench --hash, or train.strategy=single");
@@ -146,11 +156,11 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   // Ranks agree on where to stop, and a window of batches that share an optimiser step is
   // completed: the trainer sees to that.
   const std::atomic<bool>* const stop =
-      rank.world == 1 && training.accumulate == 1 ? &interrupted() : nullptr;
+      !is_ddp(recipe) && training.accumulate == 1 ? &interrupted() : nullptr;
   options.stop = stop;
   std::atomic<std::uint64_t> failed{0};
   Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy,
-                    training.from.steps, rank.rank == 0);
+                    training.from.steps, rank.rank == 0 || !is_ddp(recipe));
   const auto quarantine_of = [&](const std::string& split) {
     return [&directory, &failed, &recorder, split](const Failure& failure) {
       failed.fetch_add(1);
@@ -200,7 +210,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    options,
                    loader.stats(),
                    failed.load(),
-                   has_model && !(failure && rank.world > 1) ? strategy->parameters_hash() : "",
+                   has_model && !(failure && is_ddp(recipe)) ? strategy->parameters_hash() : "",
                    recorder.digest(),
                    strategy->peak_device_bytes(),
                    0,
@@ -214,8 +224,8 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     directory.close();
     auto summary_json = summary_of(facts, result);
     if (failure) summary_json["error"] = reason;
-    if (rank.world > 1 && !failure) add_ranks(summary_json, rank, *strategy);
-    if (rank.rank == 0) directory.summary(summary_json);
+    if (is_ddp(recipe) && !failure) add_ranks(summary_json, rank, *strategy);
+    if (rank.rank == 0 || !is_ddp(recipe)) directory.summary(summary_json);
     if (rank.rank == 0 && !failure) print_result(summary_json, directory.path());
   } catch (const Error&) {
     if (!failure) throw;  // else the first error is the one to tell

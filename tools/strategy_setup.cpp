@@ -11,6 +11,7 @@
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
+#include "tools/rank_setup.h"
 
 namespace millrace {
 namespace {
@@ -31,26 +32,6 @@ bool is_device(const std::string& name) {
 }  // namespace
 
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
-
-RankInfo rank_of(const Recipe& recipe) {
-  const auto rank = rank_from_environment([](const char* name) { return std::getenv(name); });
-  const std::string& strategy = recipe.text("train.strategy");
-  if (strategy == "ddp") {
-    if (!rank)
-      throw UsageError("train.strategy=ddp, but nothing has started this process as one of several",
-                       "try: millrace launch -n 2 -- train ... (or torchrun, srun, mpirun)");
-    if (is_simulated(recipe))
-      throw UsageError("train.strategy=ddp with train.device=simulated: there is nothing to share",
-                       "use train.device=cpu, or train.strategy=single");
-    return *rank;
-  }
-  if (rank && rank->world > 1)
-    throw UsageError(
-        fmt::format("{} has started {} ranks, but train.strategy={} is for one process",
-                    rank->launcher, rank->world, strategy),
-        "set train.strategy=ddp, or start it without the launcher");
-  return {};
-}
 
 int threads_of(const Recipe& recipe, const RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");

@@ -11,9 +11,6 @@
 namespace millrace {
 
 bool is_simulated(const Recipe& recipe);
-/// Which rank this process is; the only one unless train.strategy=ddp. Throws UsageError where the
-/// strategy and the launcher do not go together.
-RankInfo rank_of(const Recipe& recipe);
 /// train.threads, or what the host's cores leave each rank and replica beside its workers.
 int threads_of(const Recipe& recipe, const RankInfo& rank);
 /// Throws UsageError for a device that no name is known for, DeviceError for one that is missing.

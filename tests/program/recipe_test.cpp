@@ -84,7 +84,10 @@ TEST_F(RecipeFace, MistakeInAFileIsNamedWithItsLine) {
 TEST_F(RecipeFace, BatchLargerThanTheSetIsRefused) {
   EXPECT_TRUE(refused(run(bench({"loader.batch=201"})), 2, {"201", "200", "loader.batch"}));
   EXPECT_TRUE(succeeded(run(bench({"loader.batch=200"}))));
-  // batch_per_rank takes loader.batch's place; outside of a distributed run there is one rank.
+}
+
+TEST_F(RecipeFace, BatchPerRankTakesTheBatchsPlace) {
+  // Outside of a distributed run there is one rank.
   const Result per_rank = run(bench({"loader.batch_per_rank=50", "--json"}));
   ASSERT_TRUE(succeeded(per_rank));
   EXPECT_EQ(parse_json(per_rank.out)["batch"], 50);
