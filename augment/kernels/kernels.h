@@ -116,6 +116,7 @@ struct Windows {
   std::int32_t* bases = nullptr;               ///< groups: first pixel of the row
   std::int16_t* orders_and_weights = nullptr;  ///< groups x pairs x kPair, 64-byte aligned
   int pairs = 0;                               ///< 0: not in use
+  bool narrow = false;                         ///< the taps of a group lie within 32 numbers
 };
 
 struct Kernels {
