@@ -44,6 +44,9 @@ struct Lookup {
   const ElementTable* elements;  ///< `period` tables; not read for 8-bit output
   const LevelTable* levels;      ///< `period` tables applied first, or null
   int period;
+  /// Elements may be written past the caches, and are in memory when the kernel returns: for a
+  /// sample so large that it would push out what the next one's decoding works on.
+  bool past_caches = false;
 };
 
 /// A rectangle of pixels that are moved, not changed.
