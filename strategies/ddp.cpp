@@ -1,8 +1,12 @@
 #include "strategies/ddp.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <random>
+#include <sstream>
 
 #include "models/batch_norm.h"
 #include "models/weights.h"
@@ -38,11 +42,42 @@ class RankStatistics final : public StatisticsReducer {
   const Peers& peers_;
 };
 
+/// The line that a rank leaves with when another one has failed.
+[[noreturn]] void leave(const FailureReport& report) {
+  const std::string text =
+      "millrace: " + report.text() + "\n  hint: " + report.hint() + "\n";
+  static_cast<void>(::write(STDERR_FILENO, text.data(), text.size()));
+  _exit(static_cast<int>(Exit::failed));
+}
+
+std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions& options) {
+  ControlOptions control{.rank = peers.rank(),
+                         .world = peers.world(),
+                         .timeout_s = options.timeout,
+                         .key = 0,
+                         .on_failure = leave};
+  std::unique_ptr<ControlChannel> channel;
+  if (peers.rank() == 0) {
+    std::random_device random;
+    control.key = static_cast<std::uint64_t>(random()) << 32 | random();
+    channel = ControlChannel::serve(control);
+    peers.tell(std::to_string(channel->port()) + " " + std::to_string(control.key));
+  } else {
+    std::istringstream words(peers.tell({}));
+    int port = 0;
+    words >> port >> control.key;
+    channel = ControlChannel::connect(control, options.rank.master_addr, port, options.timeout);
+  }
+  channel->wait_for_ranks(options.timeout);
+  return channel;
+}
+
 }  // namespace
 
 Ddp::Ddp(const StrategyOptions& options)
     : TorchStrategy(options),
       peers_(options.rank, torch_device(), std::chrono::seconds(std::llround(options.timeout))),
+      control_(open_control(peers_, options)),
       arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
       blamed_(static_cast<std::size_t>(peers_.world())) {
   std::vector<torch::Tensor> all;
@@ -68,6 +103,20 @@ Ddp::Ddp(const StrategyOptions& options)
 
 Ddp::~Ddp() = default;
 
+void Ddp::end(const std::string& reason) {
+  if (reason.empty())
+    control_->goodbye();
+  else
+    control_->fail(reason);
+}
+
+/// Waits for the other ranks, which the channel is to know.
+void Ddp::sum(torch::Tensor& values) const {
+  control_->progress(step_, /*in_collective=*/true);
+  peers_.sum(values);
+  control_->progress(step_, /*in_collective=*/false);
+}
+
 bool Ddp::stopping(bool) const { return stop_agreed_; }
 
 std::vector<std::string> Ddp::gather(const std::string& mine) { return peers_.gather(mine); }
@@ -85,7 +134,7 @@ void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
   cell[peers_.rank()][kSamples] = static_cast<double>(samples);
   cell[peers_.rank()][kStop] = stop ? 1 : 0;
   cell[peers_.rank()][kBusy] = busy;
-  peers_.sum(arrivals_);
+  sum(arrivals_);
   since_ = Clock::now();
 
   samples_ = 0;
@@ -101,6 +150,7 @@ void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
 }
 
 TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClock& spans) {
+  step_ = place.step + 1;
   arrive(batch.count(), place.stop, spans);
   spans.enter(Span::h2d);
   const Slice all = whole(batch);
@@ -113,6 +163,7 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClo
   }
   // The reducer takes the mean over ranks; a rank without samples joins it all the same.
   const auto world = static_cast<double>(peers_.world());
+  control_->progress(step_, /*in_collective=*/place.updates);
   return learn(model(), images, targets, place, world, &spans);
 }
 
@@ -120,16 +171,20 @@ void Ddp::add_up(Totals& totals, SpanClock& spans) {
   totals.samples = samples_;
   spans.enter(Span::peer_wait);
   torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
-  peers_.sum(loss);
+  sum(loss);
   totals.loss = loss.item<double>();
 }
 
-void Ddp::add_up(torch::Tensor& sums) { peers_.sum(sums); }
+void Ddp::add_up(torch::Tensor& sums) { sum(sums); }
+
+void Ddp::alive() { control_->progress(step_, /*in_collective=*/false); }
 
 void Ddp::share_buffers() {
   std::vector<torch::Tensor> buffers;
   for (const torch::Tensor& buffer : model().buffers()) buffers.push_back(buffer);
+  control_->progress(step_, /*in_collective=*/true);
   peers_.broadcast(buffers);
+  control_->progress(step_, /*in_collective=*/false);
 }
 
 void Ddp::clear_gradients() {

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <vector>
 
+#include "strategies/control_channel.h"
 #include "strategies/process_group.h"
 #include "strategies/torch_strategy.h"
 
@@ -19,6 +20,7 @@ class Ddp final : public TorchStrategy {
   ~Ddp() override;
 
   bool stopping(bool asked) const override;
+  void end(const std::string& reason) override;
   std::vector<std::string> gather(const std::string& mine) override;
   std::vector<double> blamed_waits() const override { return blamed_; }
   std::string device() const override;
@@ -27,6 +29,7 @@ class Ddp final : public TorchStrategy {
   Loss gradients(Batch& batch, const StepPlace& place, SpanClock& spans) override;
   void add_up(Totals& totals, SpanClock& spans) override;
   void add_up(torch::Tensor& sums) override;
+  void alive() override;
   void share_buffers() override;
   void clear_gradients() override;
   int rank() const override { return peers_.rank(); }
@@ -36,7 +39,11 @@ class Ddp final : public TorchStrategy {
   /// have, whether one was asked to stop, which was late.
   void arrive(std::int64_t samples, bool stop, SpanClock& spans);
 
+  void sum(torch::Tensor& values) const;
+
   Peers peers_;
+  std::unique_ptr<ControlChannel> control_;
+  std::uint64_t step_ = 0;
   std::unique_ptr<c10d::Reducer> reducer_;
   torch::Tensor arrivals_;  ///< world x kColumns, f64
   double samples_ = 0;      ///< of the step, on all ranks

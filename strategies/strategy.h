@@ -57,6 +57,9 @@ class Strategy {
   virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
   /// Seconds that the other ranks have waited for each, by rank; empty where there is one.
   virtual std::vector<double> blamed_waits() const { return {}; }
+  /// The end of the work with it: on several ranks, the others then know that this one has not
+  /// died, and why it goes: `reason` is its error, empty for a good end.
+  virtual void end(const std::string& reason) { static_cast<void>(reason); }
   /// Runs the model over every batch of `loader`. Empty where there is no model.
   virtual std::optional<Evaluation> evaluate(Loader& loader) = 0;
   /// Writes model.safetensors and all else that the next step depends on into a checkpoint's

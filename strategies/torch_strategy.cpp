@@ -205,6 +205,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
     if (ema_) averages.emplace(ema_);
     model_->eval();
     while (const Batch batch = loader.next()) {
+      alive();
       if (batch.count() == 0) continue;
       const Slice all = whole(batch);
       const Autocast autocast(options_.amp, device_);

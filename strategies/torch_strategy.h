@@ -66,6 +66,8 @@ class TorchStrategy : public Strategy {
   virtual void add_up(Totals&, SpanClock&) {}
   /// The same for any vector of sums.
   virtual void add_up(torch::Tensor&) {}
+  /// A sign of life between two collectives.
+  virtual void alive() {}
   /// Gives every rank the buffers of the first (running statistics of batch normalisation).
   virtual void share_buffers() {}
   /// Makes ready for the next window of gradients.

@@ -198,6 +198,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   } catch (const std::exception& error) {
     failure = std::current_exception();
     reason = error.what();
+    strategy->end(reason);  // may end the process, in the name of the rank that failed first
   }
   const TrainResult& result = trainer.result();
 
@@ -225,6 +226,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     auto summary_json = summary_of(facts, result);
     if (failure) summary_json["error"] = reason;
     if (is_ddp(recipe) && !failure) add_ranks(summary_json, rank, *strategy);
+    if (!failure) strategy->end({});
     if (rank.rank == 0 || !is_ddp(recipe)) directory.summary(summary_json);
     if (rank.rank == 0 && !failure) print_result(summary_json, directory.path());
   } catch (const Error&) {
