@@ -1,7 +1,9 @@
 // The synchronised forward and backward pass; without a reducer ATen's.
 #include "models/batch_norm.h"
 
+#include <array>
 #include <utility>
+#include <vector>
 
 #include "pipeline/error.h"
 

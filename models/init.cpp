@@ -1,3 +1,4 @@
+// Initialisation, layer by layer, in the order of torch's generator that Python has.
 #include "models/init.h"
 
 #include <string>

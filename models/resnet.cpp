@@ -1,3 +1,4 @@
+// ResNet's blocks and layers.
 #include "models/resnet.h"
 
 #include <string>

@@ -1,3 +1,4 @@
+// Layers of the small models.
 #include "models/simple.h"
 
 namespace millrace {

@@ -1,3 +1,4 @@
+// VGG's blocks and heads.
 #include "models/vgg.h"
 
 #include <array>

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <functional>
+#include <ostream>
 #include <thread>
 
 #include "models/registry.h"
@@ -59,6 +61,11 @@ struct Case {
   std::vector<std::int64_t> split;  ///< samples a participant
   double tolerance;
 };
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << torch::toString(one.type);
+  for (const std::int64_t samples : one.split) *out << "_" << samples;
+}
 
 class Together : public ::testing::TestWithParam<Case> {};
 
@@ -131,7 +138,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{torch::kFloat, {4, 4}, 1e-5}, Case{torch::kFloat, {2, 6}, 1e-5},
                       Case{torch::kFloat, {0, 8}, 1e-5}, Case{torch::kFloat, {3, 0, 5}, 1e-5},
                       Case{torch::kDouble, {4, 4}, 1e-10}, Case{torch::kDouble, {2, 6}, 1e-10},
-                      Case{torch::kDouble, {8, 0}, 1e-10}));
+                      Case{torch::kDouble, {8, 0}, 1e-10}),
+    ::testing::PrintToStringParamName());
 
 TEST(BatchNorm, AloneItIsLibTorchsBitForBit) {
   torch::manual_seed(2);
@@ -160,6 +168,21 @@ TEST(BatchNorm, AloneItIsLibTorchsBitForBit) {
   theirs->eval();
   const Tensor one = torch::randn({1, 4, 1, 1});
   EXPECT_TRUE(torch::equal(ours(one), theirs(one)));
+}
+
+TEST(BatchNorm, HalfPrecisionImagesKeepTheirTypeAndAreSummedInDouble) {
+  torch::manual_seed(5);
+  Meeting meeting(1);
+  BatchNorm norm(3), exact(3);
+  norm->set_reducer(std::make_shared<Meeting::Seat>(meeting, 0));
+  Tensor images = (torch::randn({4, 3, 6, 6}) + 4).to(torch::kBFloat16).requires_grad_();
+  const Tensor out = norm(images);
+  EXPECT_EQ(out.scalar_type(), torch::kBFloat16);
+  EXPECT_LE(distance(out.to(torch::kFloat), exact(images.to(torch::kFloat))), 0.02);
+  EXPECT_LE(distance(norm->running_mean, exact->running_mean), 1e-6);
+  out.sum().backward();
+  EXPECT_EQ(images.grad().scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(norm->weight.grad().scalar_type(), torch::kFloat);
 }
 
 TEST(BatchNorm, OneValueAChannelHasNoVariance) {
