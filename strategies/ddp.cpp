@@ -44,8 +44,7 @@ class RankStatistics final : public StatisticsReducer {
 
 /// The line that a rank leaves with when another one has failed.
 [[noreturn]] void leave(const FailureReport& report) {
-  const std::string text =
-      "millrace: " + report.text() + "\n  hint: " + report.hint() + "\n";
+  const std::string text = "millrace: " + report.text() + "\n  hint: " + report.hint() + "\n";
   static_cast<void>(::write(STDERR_FILENO, text.data(), text.size()));
   _exit(static_cast<int>(Exit::failed));
 }

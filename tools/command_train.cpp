@@ -126,7 +126,8 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
   if (resume) resume->check(recipe);
   const RankInfo rank = rank_of(recipe);
-  if (rank.rank > 0 && is_ddp(recipe)) verbosity() = {.quiet = true, .verbose = false, .json = false};
+  if (rank.rank > 0 && is_ddp(recipe))
+    verbosity() = {.quiet = true, .verbose = false, .json = false};
   if (rank.world > 1 && arguments.hash)
     throw UsageError("--hash on several ranks: each sees its own part of the batches alone",
                      "use millrace bench --hash, or train.strategy=single");
