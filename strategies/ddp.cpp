@@ -10,6 +10,7 @@
 
 #include "models/batch_norm.h"
 #include "models/weights.h"
+#include "pipeline/error.h"
 #include "strategies/batch_tensors.h"
 
 namespace millrace {
