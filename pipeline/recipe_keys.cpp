@@ -77,6 +77,8 @@ std::list<std::vector<Param>>& all_keys() {
                     "lenet5 (5x5 kernels), lenet5_plain (3x3), lenet5_cifar (3x3, padded)"),
       Param::integer("model.classes", 0, 0, kMost, "labels lie below this; 0: as the data says"),
       Param::text("model.weights", "", "safetensors file to start from"),
+      Param::choice("model.ops", "torch", {"torch", "native"},
+                    "whose convolutions and poolings: LibTorch's or our own (docs/native-ops.md)"),
 
       Param::choice("train.strategy", "single", {"single"}, "how devices share a step"),
       Param::text("train.device", "cpu", "cpu, cuda, cuda:N or simulated"),

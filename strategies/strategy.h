@@ -51,6 +51,7 @@ class Strategy {
 struct StrategyOptions {
   std::string model = "lenet5";
   std::string weights;  ///< safetensors file to start from; empty: initialise
+  bool native_ops = false;
   int classes = 10;
   int channels = 1;            ///< of a sample
   Size input;                  ///< of a sample

@@ -50,6 +50,7 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   StrategyOptions options;
   options.model = recipe.text("model.name");
   options.weights = recipe.text("model.weights");
+  options.native_ops = recipe.text("model.ops") == "native";
   options.classes = static_cast<int>(reader.info().classes.size());
   options.channels = sample.channels;
   options.input = sample.size;
