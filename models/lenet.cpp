@@ -47,7 +47,8 @@ torch::nn::Conv2d convolution(int in, int out, int kernel, int padding) {
 
 }  // namespace
 
-LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape) {
+LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape)
+    : ops_(shape.native_ops) {
   const std::int64_t flat = features(name, variant, shape.input);
   conv1_ =
       register_module("conv1", convolution(shape.channels, 6, variant.kernel, variant.padding1));
@@ -58,8 +59,8 @@ LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShap
 }
 
 torch::Tensor LeNet::forward(const torch::Tensor& images) {
-  torch::Tensor x = torch::max_pool2d(torch::relu(conv1_(images)), kPool);
-  x = torch::max_pool2d(torch::relu(conv2_(x)), kPool);
+  torch::Tensor x = ops_.conv_relu_pool(images, conv1_);
+  x = ops_.conv_relu_pool(x, conv2_);
   x = torch::relu(fc1_(torch::flatten(x, 1)));
   x = torch::relu(fc2_(x));
   return fc3_(x);

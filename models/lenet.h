@@ -6,6 +6,7 @@
 #pragma once
 
 #include "models/classifier.h"
+#include "models/ops.h"
 
 namespace millrace {
 
@@ -29,6 +30,7 @@ class LeNet : public Classifier {
   torch::Tensor forward(const torch::Tensor& images) override;
 
  private:
+  Ops ops_;
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
   torch::nn::Linear fc1_{nullptr}, fc2_{nullptr}, fc3_{nullptr};
 };

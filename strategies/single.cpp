@@ -60,7 +60,8 @@ auto in_our_words(const char* doing, const Work& work) {
 }
 
 /// oneDNN and the pooling kernels are faster on pixels than on planes (LeNet's step takes 15% less
-/// on a Zen 5 core); the parameters' memory format decides for the whole network.
+/// on a Zen 5 core); the parameters' memory format decides for the whole network. Native ops read
+/// weights in their plain order, and images in any.
 void prefer_channels_last(torch::nn::Module& model) {
   for (torch::Tensor& parameter : model.parameters())
     if (parameter.dim() == 4)
@@ -123,10 +124,11 @@ Single::Single(const StrategyOptions& options)
   if (device_.is_cpu()) keep_freed_memory();
   torch::set_num_threads(options_.threads);
   torch::manual_seed(options_.seed);
-  model_ = make_model(options_.model, {options_.channels, options_.input, options_.classes});
+  model_ = make_model(options_.model,
+                      {options_.channels, options_.input, options_.classes, options_.native_ops});
   if (!options_.weights.empty()) load_weights(*model_, options_.weights);
   model_->to(device_);
-  if (device_.is_cpu()) prefer_channels_last(*model_);
+  if (device_.is_cpu() && !options_.native_ops) prefer_channels_last(*model_);
   model_->train();
   optimizer_.emplace(model_->parameters(), SgdOptions{.lr = options_.lr,
                                                       .momentum = options_.momentum,
@@ -152,7 +154,7 @@ torch::Tensor Single::images_of(const Batch& batch) const {
   auto* pixels = const_cast<std::byte*>(batch.data());
   const torch::Tensor planes =
       torch::from_blob(pixels, {count, channels, height, width}, torch::kFloat32);
-  if (channels != 1) return planes;
+  if (channels != 1 || options_.native_ops) return planes;
   // One plane is at once planes and pixels; strides that say so keep the first pooling fast.
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
 }
