@@ -47,9 +47,11 @@ OptionalTensor optional(const Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
-/// Which of input, weight and bias (arguments 0 to 2) need a gradient.
-std::array<bool, 3> wanted_by(const AutogradContext* context) {
-  return {context->needs_input_grad(0), context->needs_input_grad(1), context->needs_input_grad(2)};
+/// Which of input, weight and bias need a gradient; they are counted without a bias that is not
+/// there.
+std::array<bool, 3> wanted_by(AutogradContext* context) {
+  return {context->needs_input_grad(0), context->needs_input_grad(1),
+          context->saved_data["bias"].toBool() && context->needs_input_grad(2)};
 }
 
 IntArrayRef numbers(AutogradContext* context, const char* name, std::vector<std::int64_t>& keep) {
@@ -59,7 +61,7 @@ IntArrayRef numbers(AutogradContext* context, const char* name, std::vector<std:
 
 struct Conv2d : torch::autograd::Function<Conv2d> {
   static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& weight,
-                        const Tensor& bias, IntArrayRef stride, IntArrayRef padding,
+                        const OptionalTensor& bias, IntArrayRef stride, IntArrayRef padding,
                         IntArrayRef dilation, std::int64_t groups) {
     const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({input, weight});
@@ -67,7 +69,8 @@ struct Conv2d : torch::autograd::Function<Conv2d> {
     context->saved_data["padding"] = padding;
     context->saved_data["dilation"] = dilation;
     context->saved_data["groups"] = groups;
-    return conv2d(input, weight, bias, stride, padding, dilation, groups);
+    context->saved_data["bias"] = bias.has_value();
+    return conv2d(input, weight, bias.value_or(Tensor()), stride, padding, dilation, groups);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     static const auto op =
@@ -85,15 +88,15 @@ struct Conv2d : torch::autograd::Function<Conv2d> {
 
 struct ConvReluPool2 : torch::autograd::Function<ConvReluPool2> {
   static variable_list forward(AutogradContext* context, const Tensor& input, const Tensor& weight,
-                               const Tensor& bias, IntArrayRef padding, IntArrayRef dilation,
-                               std::int64_t groups) {
+                               const OptionalTensor& bias, IntArrayRef padding,
+                               IntArrayRef dilation, std::int64_t groups) {
     const at::AutoDispatchBelowADInplaceOrView below;
     static const auto op =
         find<std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const OptionalTensor&,
                                         IntArrayRef, IntArrayRef, std::int64_t)>(
             "millrace::conv_relu_pool");
-    const auto [output, winners] =
-        op.call(input, weight, optional(bias), padding, dilation, groups);
+    const auto [output, winners] = op.call(input, weight, bias, padding, dilation, groups);
+    context->saved_data["bias"] = bias.has_value();
     context->save_for_backward({winners, input, weight});
     context->saved_data["padding"] = padding;
     context->saved_data["dilation"] = dilation;
@@ -149,7 +152,7 @@ struct MaxPool2d : torch::autograd::Function<MaxPool2d> {
 Tensor conv2d_autograd(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                        IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
                        std::int64_t groups) {
-  return Conv2d::apply(input, weight, bias.value_or(Tensor()), stride, padding, dilation, groups);
+  return Conv2d::apply(input, weight, bias, stride, padding, dilation, groups);
 }
 
 std::tuple<Tensor, Tensor> max_pool2d_autograd(const Tensor& input, IntArrayRef kernel,
@@ -162,8 +165,7 @@ std::tuple<Tensor, Tensor> max_pool2d_autograd(const Tensor& input, IntArrayRef 
 std::tuple<Tensor, Tensor> conv_relu_pool_autograd(const Tensor& input, const Tensor& weight,
                                                    const OptionalTensor& bias, IntArrayRef padding,
                                                    IntArrayRef dilation, std::int64_t groups) {
-  variable_list both =
-      ConvReluPool2::apply(input, weight, bias.value_or(Tensor()), padding, dilation, groups);
+  variable_list both = ConvReluPool2::apply(input, weight, bias, padding, dilation, groups);
   return {both[0], both[1]};
 }
 
