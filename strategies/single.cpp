@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "models/memory_format.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "pipeline/error.h"
@@ -57,15 +58,6 @@ auto in_our_words(const char* doing, const Work& work) {
     throw RunError(std::string("LibTorch failed in the ") + doing + ": " +
                    what.substr(0, what.find('\n')));
   }
-}
-
-/// oneDNN and the pooling kernels are faster on pixels than on planes (LeNet's step takes 15% less
-/// on a Zen 5 core); the parameters' memory format decides for the whole network. Native ops read
-/// weights in their plain order, and images in any.
-void prefer_channels_last(torch::nn::Module& model) {
-  for (torch::Tensor& parameter : model.parameters())
-    if (parameter.dim() == 4)
-      parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
 }
 
 /// Every step allocates the tensors that the step before has freed. Where the allocator hands them
@@ -154,9 +146,7 @@ torch::Tensor Single::images_of(const Batch& batch) const {
   auto* pixels = const_cast<std::byte*>(batch.data());
   const torch::Tensor planes =
       torch::from_blob(pixels, {count, channels, height, width}, torch::kFloat32);
-  if (channels != 1 || options_.native_ops) return planes;
-  // One plane is at once planes and pixels; strides that say so keep the first pooling fast.
-  return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
+  return options_.native_ops ? planes : as_pixels(planes);
 }
 
 torch::Tensor Single::to_device(const torch::Tensor& host) const {

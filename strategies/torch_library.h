@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "strategies/ops_bench.h"
 #include "strategies/strategy.h"
 
 namespace millrace {
@@ -12,6 +14,10 @@ namespace millrace {
 /// The strategy for one device. Throws DeviceError when this build has no LibTorch, or when the
 /// device is not there.
 std::unique_ptr<Strategy> make_single(const StrategyOptions& options);
+
+/// See strategies/ops_bench.h. Throws DeviceError when this build has no LibTorch, RunError where
+/// our ops' results are not LibTorch's.
+std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
 
 /// "2.11.0", loading LibTorch; throws DeviceError without one.
 std::string torch_version();

@@ -4,6 +4,13 @@
 
 #include <cstdint>
 
+/// Marks what threads of CUDA kernels call too.
+#if defined(__CUDACC__)
+#define MILLRACE_HOST_DEVICE __host__ __device__
+#else
+#define MILLRACE_HOST_DEVICE
+#endif
+
 namespace millrace::native {
 
 /// A pair of (height, width).
@@ -28,10 +35,12 @@ struct ConvGeometry {
   Pair dilation;
   std::int64_t groups = 1;
 
-  std::int64_t group_in() const { return in / groups; }
-  std::int64_t group_out() const { return out / groups; }
+  MILLRACE_HOST_DEVICE std::int64_t group_in() const { return in / groups; }
+  MILLRACE_HOST_DEVICE std::int64_t group_out() const { return out / groups; }
   /// Elements of the weight.
-  std::int64_t weights() const { return out * group_in() * kernel.h * kernel.w; }
+  MILLRACE_HOST_DEVICE std::int64_t weights() const {
+    return out * group_in() * kernel.h * kernel.w;
+  }
 };
 
 /// Max pooling. A window's positions outside of the image don't count.
