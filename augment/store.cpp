@@ -4,6 +4,13 @@
 #include <cmath>
 
 namespace millrace {
+namespace {
+
+/// Bytes of a sample from which on it is written past the caches: a quarter of a usual second-level
+/// cache, whose rest a decoder needs.
+constexpr std::size_t kPastCaches = 256 << 10;
+
+}  // namespace
 
 std::uint16_t to_f16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -77,14 +84,17 @@ void Store::rows(const std::uint8_t* tile, Size size, int y0, int y1, const Leve
   const std::size_t pixels = width * static_cast<std::size_t>(y1 - y0);
   const auto channels = static_cast<std::size_t>(channels_);
   const bool one_table = tables == nullptr && same_;
+  const std::size_t plane = width * static_cast<std::size_t>(size.height);
+  const bool past_caches = plane * channels * element >= kPastCaches;
   if (layout_ == Layout::hwc || channels_ == 1) {
-    convert(tile, pixels * channels, {elements_.data(), tables, one_table ? 1 : channels_},
+    convert(tile, pixels * channels,
+            {elements_.data(), tables, one_table ? 1 : channels_, past_caches},
             out + before * channels * element);
     return;
   }
-  const std::size_t plane = width * static_cast<std::size_t>(size.height);
   for (std::size_t c = 0; c < channels; ++c)
-    convert(tile + c * pixels, pixels, {&elements_[c], tables == nullptr ? nullptr : &tables[c], 1},
+    convert(tile + c * pixels, pixels,
+            {&elements_[c], tables == nullptr ? nullptr : &tables[c], 1, past_caches},
             out + (c * plane + before) * element);
 }
 

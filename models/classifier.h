@@ -12,7 +12,6 @@ struct ModelShape {
   int channels = 1;  ///< of an image
   Size input;        ///< of an image
   int classes = 10;
-  bool native_ops = false;  ///< models/ops.h instead of LibTorch's convolutions and poolings
 };
 
 /// Children are registered under torchvision's names, so that weights go both ways.

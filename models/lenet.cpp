@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "pipeline/error.h"
+#include "models/init.h"
 
 namespace millrace {
 namespace {
@@ -29,15 +29,9 @@ int smallest_side(const LeNetVariant& variant) {
 }
 
 std::int64_t features(std::string_view name, const LeNetVariant& variant, Size input) {
+  require_side(name, input, smallest_side(variant));
   const std::int64_t width = after_convolutions(variant, input.width);
   const std::int64_t height = after_convolutions(variant, input.height);
-  if (width == 0 || height == 0) {
-    const std::string least = std::to_string(smallest_side(variant));
-    throw UsageError("model.name=" + std::string(name) + " takes images of at least " + least +
-                         "x" + least + " pixels, these are " + std::to_string(input.width) + "x" +
-                         std::to_string(input.height),
-                     "enlarge them with a resize in [[augment]]");
-  }
   return kFeatureMaps * width * height;
 }
 
@@ -47,8 +41,9 @@ torch::nn::Conv2d convolution(int in, int out, int kernel, int padding) {
 
 }  // namespace
 
-LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape)
-    : ops_(shape.native_ops) {
+LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape,
+             bool native_ops)
+    : ops_(native_ops) {
   const std::int64_t flat = features(name, variant, shape.input);
   conv1_ =
       register_module("conv1", convolution(shape.channels, 6, variant.kernel, variant.padding1));

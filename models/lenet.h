@@ -26,7 +26,8 @@ inline constexpr LeNetVariant kLeNet5Cifar{3, 1, 1};  ///< 32x32: 1024 features
 class LeNet : public Classifier {
  public:
   /// Throws UsageError, naming `name`, for images too small for two convolutions and two poolings.
-  LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape);
+  LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape,
+        bool native_ops);
   torch::Tensor forward(const torch::Tensor& images) override;
 
  private:

@@ -1,5 +1,5 @@
 // The models there are, by the names that `model.name` takes. Free of LibTorch, so that a recipe is
-// checked without loading it; a test holds this list equal to the registry's.
+// checked without loading it; a test holds this list equal to the registry's and the recipe key's.
 #pragma once
 
 #include <array>
@@ -7,10 +7,21 @@
 
 namespace millrace {
 
-inline constexpr std::array<std::string_view, 3> kModelNames{
+inline constexpr std::array<std::string_view, 14> kModelNames{
     "lenet5",        // 5x5 convolutions, the first padded
     "lenet5_plain",  // 3x3 convolutions, no padding (study S0)
     "lenet5_cifar",  // 3x3 convolutions, padded (study S1)
+    "linear",        // one layer
+    "mlp",           // two linear layers (study S4's pure_linear)
+    "simple_conv",   // one convolution, two linear layers (study S4)
+    "vgg16",         // torchvision's
+    "vgg16_bn",      // with batch norm
+    "vgg19",         // study S2, with model.variant=cifar
+    "vgg19_bn",
+    "vgg_cifar",  // vgg19_bn's convolutions under three linear layers (study S1)
+    "resnet18",   // torchvision's
+    "resnet34",
+    "resnet50",  // study S3
 };
 
 }  // namespace millrace

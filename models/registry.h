@@ -7,14 +7,17 @@
 #include <vector>
 
 #include "models/classifier.h"
+#include "models/options.h"
 
 namespace millrace {
 
 /// Every name that make_model() takes.
 std::vector<std::string> registered_models();
 
-/// Builds and initialises (PyTorch's defaults, from torch's current generator) the model called
-/// `name`. Throws UsageError for an unknown name, or a shape that the model cannot take.
-std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape& shape);
+/// Builds and initialises (from torch's current generator) the model called `name`. Throws
+/// UsageError for an unknown name, a shape that the model cannot take, or an option that it does
+/// not have.
+std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape& shape,
+                                       const ModelOptions& options = {});
 
 }  // namespace millrace

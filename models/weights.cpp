@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,14 +36,6 @@ std::string type_name(torch::ScalarType type) {
   throw RunError(std::string("weights of type ") + torch::toString(type) + " cannot be saved");
 }
 
-/// Parameters and buffers in the order of their names.
-std::map<std::string, torch::Tensor> state(const torch::nn::Module& module) {
-  std::map<std::string, torch::Tensor> all;
-  for (const auto& parameter : module.named_parameters()) all[parameter.key()] = parameter.value();
-  for (const auto& buffer : module.named_buffers()) all[buffer.key()] = buffer.value();
-  return all;
-}
-
 /// Row-major in host memory, whatever the module's own device and memory format.
 torch::Tensor on_host(const torch::Tensor& tensor) {
   return tensor.detach().to(torch::kCPU).contiguous();
@@ -61,10 +54,17 @@ std::string describe(const std::string& dtype, torch::IntArrayRef shape) {
 
 }  // namespace
 
-void save_weights(const torch::nn::Module& module, const std::filesystem::path& file) {
+NamedTensors state_of(const torch::nn::Module& module) {
+  std::map<std::string, torch::Tensor> all;
+  for (const auto& parameter : module.named_parameters()) all[parameter.key()] = parameter.value();
+  for (const auto& buffer : module.named_buffers()) all[buffer.key()] = buffer.value();
+  return {all.begin(), all.end()};
+}
+
+void save_tensors(const NamedTensors& named, const std::filesystem::path& file) {
   std::vector<torch::Tensor> kept;
   std::vector<safetensors::Tensor> tensors;
-  for (const auto& [name, value] : state(module)) {
+  for (const auto& [name, value] : named) {
     kept.push_back(on_host(value));
     const torch::Tensor& tensor = kept.back();
     tensors.push_back({.name = name,
@@ -75,43 +75,54 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
   safetensors::write(file, std::move(tensors), {{"format", "pt"}});
 }
 
-void load_weights(torch::nn::Module& module, const std::filesystem::path& file) {
+void load_tensors(const NamedTensors& named, const std::filesystem::path& file,
+                  const std::string& owner, const std::string& hint) {
   const auto source = safetensors::File::read(file);
-  const auto target = state(module);
   std::map<std::string, const safetensors::Tensor*> given;
   for (const auto& tensor : source.tensors()) given[tensor.name] = &tensor;
 
   std::string problems;
-  for (const auto& [name, tensor] : target) {
+  std::set<std::string> wanted_names;
+  for (const auto& [name, tensor] : named) {
+    wanted_names.insert(name);
     const auto found = given.find(name);
     const std::string wanted = describe(type_name(tensor.scalar_type()), tensor.sizes());
     if (found == given.end()) {
       problems += "; " + name + " is missing";
     } else if (const std::string has = describe(found->second->dtype, found->second->shape);
                has != wanted) {
-      problems += "; " + name + " is " + has + ", the model's is " + wanted;
+      problems += "; " + name + " is " + has + ", " + owner + "'s is " + wanted;
     }
   }
   for (const auto& [name, tensor] : given)
-    if (!target.contains(name)) problems += "; " + name + " is not in the model";
+    if (!wanted_names.contains(name)) problems += "; " + name + " is not in " + owner;
   if (!problems.empty())
-    throw DataError(file.string() + ": not this model's weights: " + problems.substr(2),
-                    "check model.name, model.classes and the channels of the data");
+    throw DataError(file.string() + " does not fit " + owner + ": " + problems.substr(2), hint);
 
   const torch::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : target) {
+  for (const auto& [name, tensor] : named) {
     const std::span<const std::byte> bytes = given.at(name)->bytes;
     const torch::Tensor value = torch::empty(tensor.sizes(), tensor.scalar_type());
-    std::memcpy(value.mutable_data_ptr(), bytes.data(), bytes.size());  // a file may be unaligned
+    // A file may be unaligned.
+    if (!bytes.empty()) std::memcpy(value.mutable_data_ptr(), bytes.data(), bytes.size());
     torch::Tensor(tensor).copy_(value);
   }
+}
+
+void save_weights(const torch::nn::Module& module, const std::filesystem::path& file) {
+  save_tensors(state_of(module), file);
+}
+
+void load_weights(torch::nn::Module& module, const std::filesystem::path& file) {
+  load_tensors(state_of(module), file, "the model",
+               "check model.name, model.classes and the channels of the data");
 }
 
 std::string hash_weights(const torch::nn::Module& module) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(),
                                                                       &XXH3_freeState);
   XXH3_64bits_reset(hash.get());
-  for (const auto& [name, value] : state(module)) {
+  for (const auto& [name, value] : state_of(module)) {
     const torch::Tensor tensor = on_host(value);
     XXH3_64bits_update(hash.get(), tensor.const_data_ptr(), tensor.nbytes());
   }

@@ -5,14 +5,28 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace millrace {
+
+using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+/// Parameters and buffers in the order of their names; the module's own tensors.
+NamedTensors state_of(const torch::nn::Module& module);
+
+/// Writes tensors under their names, row-major. Throws RunError.
+void save_tensors(const NamedTensors& tensors, const std::filesystem::path& file);
+/// Replaces the values of `tensors` by those of the same names. Throws DataError listing all names
+/// that are missing, too many, or of another shape or type; then nothing has changed. `owner` says
+/// what they belong to ("the model"), `hint` what to check.
+void load_tensors(const NamedTensors& tensors, const std::filesystem::path& file,
+                  const std::string& owner, const std::string& hint);
 
 /// Writes every parameter and buffer under its name. Throws RunError.
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& file);
 
-/// Replaces every parameter and buffer by the tensor of the same name. Throws DataError listing
-/// all names that are missing, too many, or of another shape or type; then nothing has changed.
+/// Replaces every parameter and buffer; throws as load_tensors() does.
 void load_weights(torch::nn::Module& module, const std::filesystem::path& file);
 
 /// xxh3 of the values in row-major order, tensor after tensor in the order of their names;

@@ -15,6 +15,7 @@
 #include "pipeline/handover.h"
 #include "pipeline/io_pool.h"
 #include "pipeline/parallelism.h"
+#include "pipeline/rank_slice.h"
 #include "pipeline/stages.h"
 
 namespace millrace {
@@ -52,6 +53,8 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
  private:
   struct Graph;
 
+  std::int64_t global_count(std::uint64_t index) const;
+  Slice slice_of(std::int64_t global) const;
   Ticket ticket(std::uint64_t ordinal) const;
   void open_slot(std::uint64_t ordinal);
   void work(const Run& run);
@@ -62,6 +65,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   const LoaderOptions options_;
   Stages stages_;
   std::uint64_t batches_per_epoch_;
+  std::int64_t most_;                    ///< samples of the rank's largest slice, at least 1
   std::uint64_t end_;                    ///< ordinal behind the last batch
   std::uint64_t issued_;                 ///< next ordinal to be made (the graph's source)
   std::atomic<std::uint64_t> consumed_;  ///< next ordinal to be handed out
@@ -83,7 +87,7 @@ struct LoaderCore::Graph {
       : parallelism(core.options_.workers), arena(core.options_.workers, 0), cpu(arena) {
     if (core.options_.io_threads > 0)
       io.emplace(core.options_.io_threads,
-                 core.slots_.size() * static_cast<std::size_t>(core.options_.batch), core.stages_,
+                 core.slots_.size() * static_cast<std::size_t>(core.most_), core.stages_,
                  core.slots_, [this, &core](const Run& run) {
                    core.slots_[run.slot].fetched_runs.fetch_add(1, std::memory_order_acq_rel);
                    gateway->try_put(run);
@@ -113,6 +117,11 @@ struct LoaderCore::Graph {
                         slot.freed.load(std::memory_order_acquire));  // the consumer's last read
                     core.open_slot(ordinal);
                     const std::int64_t count = slot.ticket.count;
+                    if (count == 0) {  // no worker will see it
+                      slot.valid = 0;
+                      core.doorbell_.ring(slot.ready);
+                      return;
+                    }
                     const std::int64_t grain = core.unit(count);
                     for (std::int64_t first = 0; first < count; first += grain)
                       std::get<0>(out).try_put({index, first, std::min(grain, count - first)});
@@ -182,6 +191,9 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   const std::uint64_t count = stages_.reader().info().count;
   const auto batch = static_cast<std::uint64_t>(options_.batch);
   batches_per_epoch_ = options_.drop_last ? count / batch : (count + batch - 1) / batch;
+  most_ = 1;
+  for (const std::uint64_t index : {std::uint64_t{0}, batches_per_epoch_ - 1})
+    most_ = std::max(most_, slice_of(global_count(index)).count);
   end_ = batches_per_epoch_ * options_.epochs;
   if (options_.first_batch >= end_)
     throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
@@ -189,11 +201,12 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
                      fmt::format("bench.first_batch counts them from 0 to {}", end_ - 1));
   issued_ = freed_ = options_.first_batch;
   consumed_ = options_.first_batch;
+  const auto most = static_cast<std::size_t>(most_);
   for (Slot& slot : slots_) {
-    slot.memory.reserve(static_cast<std::size_t>(batch) * stages_.transform().output().bytes());
-    slot.labels.resize(batch);
-    slot.probabilities.resize(batch * static_cast<std::size_t>(stages_.transform().soft_classes()));
-    if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(batch);
+    slot.memory.reserve(most * stages_.transform().output().bytes());
+    slot.labels.resize(most);
+    slot.probabilities.resize(most * static_cast<std::size_t>(stages_.transform().soft_classes()));
+    if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
     // Room for all but the rare large sample, so that few buffers have to grow.
     const DatasetInfo& info = stages_.reader().info();
     for (Fetched& fetched : slot.fetched)
@@ -235,14 +248,26 @@ void LoaderCore::interrupt() {
   doorbell_.ring_all(slots_);
 }
 
+std::int64_t LoaderCore::global_count(std::uint64_t index) const {
+  const auto batch = static_cast<std::uint64_t>(options_.batch);
+  return static_cast<std::int64_t>(std::min(batch, stages_.reader().info().count - index * batch));
+}
+
+Slice LoaderCore::slice_of(std::int64_t global) const {
+  const bool pairs = stages_.transform().soft_classes() > 0;  // mixup and its like
+  return rank_slice(global, options_.rank, options_.world, pairs);
+}
+
 Ticket LoaderCore::ticket(std::uint64_t ordinal) const {
   Ticket ticket;
   ticket.ordinal = ordinal;
   ticket.epoch = static_cast<std::uint32_t>(ordinal / batches_per_epoch_);
   ticket.index = ordinal % batches_per_epoch_;
-  ticket.first = ticket.index * static_cast<std::uint64_t>(options_.batch);
-  ticket.count = static_cast<std::int64_t>(std::min(static_cast<std::uint64_t>(options_.batch),
-                                                    stages_.reader().info().count - ticket.first));
+  ticket.global = global_count(ticket.index);
+  const Slice slice = slice_of(ticket.global);
+  ticket.first = ticket.index * static_cast<std::uint64_t>(options_.batch) +
+                 static_cast<std::uint64_t>(slice.first);
+  ticket.count = slice.count;
   return ticket;
 }
 
@@ -405,6 +430,9 @@ LoaderStats LoaderCore::stats() const {
 }
 
 void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
+  if (options.rank < 0 || options.rank >= options.world)
+    throw UsageError(fmt::format("rank {} of {} ranks: they count from 0 to {}", options.rank,
+                                 options.world, options.world - 1));
   if (static_cast<std::uint64_t>(options.batch) <= dataset.count) return;
   throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
                                options.batch, dataset.path, dataset.count, dataset.split),
@@ -438,6 +466,7 @@ const float* Batch::probabilities() const {
 }
 int Batch::classes() const { return core_->stages().transform().soft_classes(); }
 std::int64_t Batch::count() const { return core_->slot(slot_).valid; }
+std::int64_t Batch::global_count() const { return core_->slot(slot_).ticket.global; }
 std::uint32_t Batch::epoch() const { return core_->slot(slot_).ticket.epoch; }
 std::uint64_t Batch::index() const { return core_->slot(slot_).ticket.index; }
 

@@ -20,7 +20,7 @@ namespace millrace {
 /// `loader.on_error`: what becomes of a sample that cannot be read or decoded.
 enum class OnError {
   fail,     ///< next() throws
-  skip,     ///< the batch is one sample shorter
+  skip,     ///< the rank's slice is one sample shorter; the other ranks don't hear of it
   replace,  ///< another sample, chosen by a keyed draw, takes its place (8 attempts, then skip)
 };
 
@@ -36,7 +36,9 @@ struct Failure {
 struct LoaderOptions {
   int workers = 2;          ///< threads; 0: batches are made inside next()
   int io_threads = 0;       ///< threads that read ahead of them; 0, or no workers: none
-  std::int64_t batch = 64;  ///< samples a batch
+  std::int64_t batch = 64;  ///< samples a batch, of all ranks together
+  int rank = 0;             ///< takes its slice (rank_slice.h) of every batch
+  int world = 1;            ///< ranks that share a batch
   int prefetch = 4;         ///< batches made ahead, in total; one more is with the caller
   Shuffle shuffle;
   bool drop_last = false;
@@ -53,7 +55,8 @@ struct LoaderOptions {
   const std::atomic<bool>* stop = nullptr;  ///< once set, next() ends as after interrupt()
 };
 
-/// Throws UsageError for a batch that is larger than the data set; a Loader does so too.
+/// Throws UsageError for a batch that is larger than the data set, and for a rank outside of the
+/// world; a Loader does so too.
 void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
 
 /// What one stage did, summed over all workers.
@@ -75,7 +78,8 @@ struct LoaderStats {
 
 class LoaderCore;
 
-/// A full batch, on loan: its memory goes back to the loader when this is destroyed.
+/// A batch, or this rank's slice of it, on loan: its memory goes back to the loader when this is
+/// destroyed.
 class Batch {
  public:
   Batch() = default;
@@ -98,8 +102,11 @@ class Batch {
   const float* probabilities() const;
   int classes() const;
   /// Samples that are there (on_error=skip, or an epoch's last batch, make it less than a full
-  /// batch).
+  /// batch). With several ranks it may be 0: every rank gets every batch, also where its slice is
+  /// empty.
   std::int64_t count() const;
+  /// Samples that all ranks' slices have together, before any of them fails.
+  std::int64_t global_count() const;
   std::uint32_t epoch() const;
   /// Place of the batch in its epoch.
   std::uint64_t index() const;
@@ -109,7 +116,8 @@ class Batch {
   std::size_t slot_ = 0;
 };
 
-/// Batches of `reader` through `transform`, in an order fixed by the options alone (contract C1).
+/// Batches of `reader` through `transform`, in an order fixed by the options alone (contract C1):
+/// the slices of all ranks, one behind the other, are the batch of a single one.
 /// next() and the destructor belong to one thread; a Batch may be given up by any.
 class Loader {
  public:
@@ -128,6 +136,7 @@ class Loader {
   void interrupt();
 
   std::uint64_t batches_per_epoch() const;
+  /// Of all ranks together.
   std::uint64_t samples_per_epoch() const;
   /// Bytes of all slots together.
   std::size_t slot_bytes() const;

@@ -26,6 +26,7 @@ struct OpSpec {
   std::string id;  ///< names the op in overrides and keys its draws; default: op, then op#2, ...
   bool enabled = true;
   Params params;
+  bool operator==(const OpSpec&) const = default;
 };
 
 /// All recipe keys but those of augmentations, in the order of config.toml.

@@ -58,7 +58,7 @@ Simd simd_supported() {
     const bool has_avx512 =
         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vbmi");
+        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
     return has_avx512 ? Simd::avx512 : Simd::avx2;
   }();
   return level;

@@ -19,8 +19,9 @@ struct Ticket {
   std::uint64_t ordinal = 0;  ///< counted over all epochs
   std::uint32_t epoch = 0;
   std::uint64_t index = 0;  ///< in the epoch
-  std::uint64_t first = 0;  ///< position in the epoch of its first sample
-  std::int64_t count = 0;   ///< samples it should have
+  std::uint64_t first = 0;  ///< position in the epoch of the rank's first sample
+  std::int64_t count = 0;   ///< samples that the rank's slice should have
+  std::int64_t global = 0;  ///< and those of all ranks
 };
 
 /// A sample that an I/O thread has read.

@@ -7,15 +7,24 @@
 
 namespace millrace {
 
+struct CheckpointOptions {
+  bool best = false;  ///< point `best` at it
+  int keep = 2;       ///< newest ones that stay; the best stays besides them
+};
+
 /// Makes run/checkpoints/step-N: `write` fills step-N.tmp, which is synced and renamed, then `last`
-/// is pointed at it. Whatever fails, nothing is left under a final name, and the error (RunError)
-/// names the file. Returns the folder.
+/// is pointed at it and older ones are removed. Whatever fails, nothing is left under a final name,
+/// and the error (RunError) names the file. Returns the folder.
 std::filesystem::path write_checkpoint(
-    const std::filesystem::path& run, std::uint64_t step,
+    const std::filesystem::path& run, std::uint64_t step, const CheckpointOptions& options,
     const std::function<void(const std::filesystem::path&)>& write);
 
+/// The checkpoint that a run is resumed from; empty if it has none yet.
+std::filesystem::path last_checkpoint(const std::filesystem::path& run);
+
 /// The weights that `what` stands for: a run directory (its last checkpoint), a checkpoint's
-/// folder, or a .safetensors file. Throws DataError where there are none.
+/// folder, or a .safetensors file; the averaged ones where they were kept. Throws DataError where
+/// there are none.
 std::filesystem::path find_weights(const std::filesystem::path& what);
 /// The config.toml that belongs to it; throws DataError where there is none.
 std::filesystem::path find_config(const std::filesystem::path& what);

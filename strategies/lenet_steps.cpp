@@ -1,31 +1,50 @@
 #include "strategies/lenet_steps.h"
 
-#include "models/memory_format.h"
 #include "models/registry.h"
+#include "strategies/device.h"
 
 namespace millrace {
 namespace {
+
+constexpr double kLearningRate = 0.01;
 
 std::shared_ptr<Classifier> make(bool native, std::uint64_t seed) {
   torch::manual_seed(seed);
   ModelShape shape;
   shape.input = {28, 28};
-  shape.native_ops = native;
-  auto model = make_model("lenet5", shape);
+  ModelOptions options;
+  options.native_ops = native;
+  auto model = make_model("lenet5", shape, options);
   if (!native) prefer_channels_last(*model);
   return model;
+}
+
+std::unique_ptr<Optimizer> sgd_for(const torch::nn::Module& model) {
+  NamedTensors named;
+  for (const auto& parameter : model.named_parameters())
+    named.emplace_back(parameter.key(), parameter.value());
+  StrategyOptions options;
+  options.momentum = 0.9;
+  return make_optimizer(options, std::move(named));
 }
 
 }  // namespace
 
 LeNetSteps::LeNetSteps(bool native, std::uint64_t seed)
-    : native_(native),
-      model_(make(native, seed)),
-      optimizer_(model_->parameters(), {.lr = 0.01, .momentum = 0.9}) {}
+    : model_(make(native, seed)), optimizer_(sgd_for(*model_)) {}
 
 torch::Tensor LeNetSteps::forward(const torch::Tensor& images, const torch::Tensor& labels) {
-  const torch::Tensor pixels = native_ ? images : as_pixels(images);
-  return at::cross_entropy_loss(model_->forward(pixels), labels);
+  return at::cross_entropy_loss(model_->forward(as_pixels(images)), labels);
+}
+
+void LeNetSteps::step() {
+  optimizer_->step(kLearningRate, {});
+  for (torch::Tensor& parameter : model_->parameters()) parameter.mutable_grad().reset();
+}
+
+torch::Tensor as_pixels(const torch::Tensor& planes) {
+  if (planes.size(1) != 1) return planes;
+  return planes.as_strided(planes.sizes(), {planes.size(2) * planes.size(3), 1, planes.size(3), 1});
 }
 
 }  // namespace millrace

@@ -3,8 +3,10 @@
 
 #include <torch/torch.h>
 
+#include <memory>
+
 #include "models/classifier.h"
-#include "strategies/sgd.h"
+#include "strategies/optimizer.h"
 
 namespace millrace {
 
@@ -16,13 +18,17 @@ class LeNetSteps {
 
   /// `images`: N x 1 x 28 x 28, contiguous. Returns the loss before the step.
   torch::Tensor forward(const torch::Tensor& images, const torch::Tensor& labels);
-  void step() { optimizer_.step(); }
+  /// Applies the gradients and drops them.
+  void step();
 
  private:
-  bool native_;
   std::shared_ptr<Classifier> model_;
-  Sgd optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
 };
+
+/// One plane is at once planes and pixels; strides that say so make LibTorch's ops take its faster
+/// way.
+torch::Tensor as_pixels(const torch::Tensor& planes);
 
 }  // namespace millrace
 

@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 
-#include "models/memory_format.h"
 #include "models/native/ops.h"
 #include "pipeline/clock.h"
 #include "pipeline/error.h"

@@ -19,7 +19,9 @@ class Simulated final : public Strategy {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   }
 
-  void step(Batch batch, SpanClock& spans) override {
+  void step(Batch batch, const StepPlace&, SpanClock& spans) override {
+    last_samples_ = batch.count();
+    if (last_samples_ == 0) return;  // every sample of it has failed
     spans.enter(Span::device_wait);
     const std::int64_t deadline =
         Clock::steady_ns() + static_cast<std::int64_t>(update_ms_ * 1e6) - owed_ns_;
@@ -34,9 +36,9 @@ class Simulated final : public Strategy {
   std::optional<double> last_loss() override { return std::nullopt; }
   double take_train_loss() override { return std::numeric_limits<double>::quiet_NaN(); }
   std::optional<Evaluation> evaluate(Loader&) override { return std::nullopt; }
-  void save(const std::filesystem::path&) override {
-    throw RunError("a simulated device has no weights to save");
-  }
+  std::int64_t last_samples() const override { return last_samples_; }
+  void save(const std::filesystem::path&) override {}
+  void restore(const std::filesystem::path&) override {}
   std::string parameters_hash() override { return {}; }
   std::uint64_t parameter_count() const override { return 0; }
   std::uint64_t peak_device_bytes() override { return 0; }
@@ -49,6 +51,7 @@ class Simulated final : public Strategy {
 
   double update_ms_;
   std::int64_t owed_ns_ = 0;
+  std::int64_t last_samples_ = 0;
 };
 
 }  // namespace

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "models/options.h"
 #include "pipeline/loader.h"
 #include "pipeline/spans.h"
+#include "strategies/rank.h"
 
 namespace millrace {
 
@@ -21,22 +23,52 @@ struct Evaluation {
   std::vector<std::vector<std::uint64_t>> confusion;  ///< [label][prediction]
 };
 
+/// What the loop knows of a step and a strategy needs.
+struct StepPlace {
+  std::uint64_t step = 0;  ///< batches before it, over all epochs
+  /// Samples of all the batches that share an optimiser step (train.accumulate), over all ranks.
+  std::int64_t window_samples = 0;
+  bool opens = true;    ///< the first of those batches
+  bool updates = true;  ///< the last of them: the optimiser acts after it
+  double lr = 0.01;     ///< of that optimiser step
+  bool stop = false;    ///< this process was asked to stop
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// One optimiser step on one batch. Gives the batch back as soon as it is no longer read. Enters
-  /// h2d, forward, backward, step and device_wait on `spans` as it goes through them and leaves
-  /// it in the last of them.
-  virtual void step(Batch batch, SpanClock& spans) = 0;
-  /// Mean loss of the last step, where reading it waits for nothing; else empty.
+  /// Forward and backward on one batch, of which there may be nothing (count() is 0), then the
+  /// optimiser's step if the place says so. Gives the batch back as soon as it is no longer read.
+  /// Enters h2d, forward, backward, step, peer_wait and device_wait on `spans` as it goes through
+  /// them and leaves it in the last of them. Throws RunError, naming the step, for a loss that is
+  /// not a number.
+  virtual void step(Batch batch, const StepPlace& place, SpanClock& spans) = 0;
+  /// Mean loss of the last step over all ranks, where reading it waits for nothing; else empty.
   virtual std::optional<double> last_loss() = 0;
+  /// Samples of the last step on all ranks.
+  virtual std::int64_t last_samples() const = 0;
+  /// Whether to stop before the next step: on several ranks they agree, one step after one of them
+  /// was asked to (StepPlace::stop).
+  virtual bool stopping(bool asked) const { return asked; }
   /// Mean loss over the samples since the last call; NaN where there is no model.
   virtual double take_train_loss() = 0;
+  /// Every rank's text, by rank; all of them must ask in the same order.
+  virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
+  /// Seconds that the other ranks have waited for each, by rank; empty where there is one.
+  virtual std::vector<double> blamed_waits() const { return {}; }
+  /// The end of the work with it: on several ranks, the others then know that this one has not
+  /// died, and why it goes: `reason` is its error, empty for a good end.
+  virtual void end(const std::string& reason) { static_cast<void>(reason); }
   /// Runs the model over every batch of `loader`. Empty where there is no model.
   virtual std::optional<Evaluation> evaluate(Loader& loader) = 0;
-  /// Writes the weights as safetensors; throws RunError when the file cannot be completed.
-  virtual void save(const std::filesystem::path& file) = 0;
+  /// Writes model.safetensors and all else that the next step depends on into a checkpoint's
+  /// folder. To be called on every rank; the first of them writes. Throws RunError when a file
+  /// cannot be completed.
+  virtual void save(const std::filesystem::path& folder) = 0;
+  /// Takes up where save() left off: the next step has the same bits. Throws DataError, naming the
+  /// file, for what is cut short or of another model or optimiser.
+  virtual void restore(const std::filesystem::path& folder) = 0;
   /// xxh3 of all parameters and buffers in the order of their names, 16 hex digits.
   virtual std::string parameters_hash() = 0;
   /// Number of trainable parameters.
@@ -49,9 +81,10 @@ class Strategy {
 
 /// Everything a strategy with a model needs to know. Plain data: crosses into the LibTorch library.
 struct StrategyOptions {
+  std::string strategy = "single";  ///< single, data_parallel, ddp
   std::string model = "lenet5";
+  ModelOptions model_options;
   std::string weights;  ///< safetensors file to start from; empty: initialise
-  bool native_ops = false;
   int classes = 10;
   int channels = 1;            ///< of a sample
   Size input;                  ///< of a sample
@@ -60,10 +93,18 @@ struct StrategyOptions {
   int threads = 1;
   std::uint64_t seed = 0;
   std::string optimizer = "sgd";
-  double lr = 0.01;
-  double momentum = 0;
-  double weight_decay = 0;
+  double momentum = 0;  ///< sgd
   bool nesterov = false;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< adam, adamw
+  double weight_decay = 0;
+  double clip = 0;             ///< largest norm of all gradients together; 0: any
+  double label_smoothing = 0;  ///< part of the target spread over all classes
+  double ema = 0;              ///< decay a step of the averaged weights; 0: none are kept
+  std::string amp = "off";     ///< off, bf16, f16
+  int replicas = 1;            ///< data_parallel
+  bool sync_batchnorm = false;
+  RankInfo rank;         ///< ddp
+  double timeout = 300;  ///< ddp: seconds after which a silent rank counts as lost
 };
 
 }  // namespace millrace

@@ -39,9 +39,9 @@ Function* function(const char* name) {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_single(const StrategyOptions& options) {
+std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options) {
   return std::unique_ptr<Strategy>(
-      function<Strategy*(const StrategyOptions*)>("millrace_make_single")(&options));
+      function<Strategy*(const StrategyOptions*)>("millrace_make_strategy")(&options));
 }
 
 std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options) {

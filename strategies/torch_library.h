@@ -11,9 +11,9 @@
 
 namespace millrace {
 
-/// The strategy for one device. Throws DeviceError when this build has no LibTorch, or when the
-/// device is not there.
-std::unique_ptr<Strategy> make_single(const StrategyOptions& options);
+/// The strategy that the options name. Throws DeviceError when this build has no LibTorch, or when
+/// the device is not there, and what the strategies' constructors throw.
+std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
 
 /// See strategies/ops_bench.h. Throws DeviceError when this build has no LibTorch, RunError where
 /// our ops' results are not LibTorch's.

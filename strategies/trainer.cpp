@@ -1,7 +1,9 @@
 #include "strategies/trainer.h"
 
+#include <algorithm>
 #include <ctime>
 #include <limits>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -17,6 +19,14 @@ void plant(double seconds) {
 
 }  // namespace
 
+double top1_of(const Evaluation& evaluation) {
+  if (evaluation.images == 0) return std::numeric_limits<double>::quiet_NaN();
+  std::uint64_t correct = 0;
+  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i)
+    correct += evaluation.confusion[i][i];
+  return static_cast<double>(correct) / static_cast<double>(evaluation.images);
+}
+
 SpanTicks difference(const SpanTicks& end, const SpanTicks& begin) {
   SpanTicks ticks;
   for (std::size_t i = 0; i < kSpanCount; ++i) ticks[i] = end[i] - begin[i];
@@ -30,78 +40,156 @@ Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, Sp
       strategy_(strategy),
       observer_(observer),
       spans_(spans),
-      options_(options),
+      options_(std::move(options)),
       make_eval_loader_(std::move(make_eval_loader)),
-      stop_(stop) {}
+      stop_(stop),
+      steps_in_epoch_(loader.batches_per_epoch()),
+      all_steps_(options_.steps > 0 ? std::min(options_.steps, options_.epochs * steps_in_epoch_)
+                                    : options_.epochs * steps_in_epoch_),
+      schedule_(options_.schedule, updates(all_steps_), rounded_up(steps_in_epoch_)),
+      position_(options_.from) {}
+
+std::uint64_t Trainer::rounded_up(std::uint64_t steps) const {
+  return (steps + options_.accumulate - 1) / options_.accumulate;
+}
+
+std::uint64_t Trainer::updates(std::uint64_t steps) const {
+  if (steps_in_epoch_ == 0) return 0;
+  return steps / steps_in_epoch_ * rounded_up(steps_in_epoch_) +
+         rounded_up(steps % steps_in_epoch_);
+}
 
 void Trainer::run() {
   result_ = {};
+  result_.steps = position_.steps;
+  result_.images = position_.images;
   result_.train_loss = std::numeric_limits<double>::quiet_NaN();
-  const std::uint64_t steps_in_epoch = loader_.batches_per_epoch();
-  for (std::uint32_t epoch = 1; epoch <= options_.epochs; ++epoch) {
-    std::uint64_t step = 0;
-    epoch_images_ = 0;
-    bool enough = false;
-    while (step < steps_in_epoch && !enough) {
-      if (!one_step(epoch, step + 1)) break;
-      ++step;
-      enough = options_.steps > 0 && result_.steps >= options_.steps;
-    }
-    result_.interrupted =
-        stop_.load() && !enough && (step < steps_in_epoch || epoch < options_.epochs);
-    if (step == 0 && result_.interrupted) break;
-
-    EpochRecord record{epoch, step, epoch_images_, {}, strategy_.take_train_loss(), std::nullopt};
-    result_.train_loss = record.train_loss;
-    const bool last = enough || epoch == options_.epochs;
-    if (!result_.interrupted &&
-        (last || (options_.eval_every > 0 && epoch % options_.eval_every == 0)))
-      record.evaluation = evaluate();
-    if (stop_.load() && record.evaluation) {  // cut short: not a result
-      record.evaluation.reset();
-      result_.interrupted = true;
-    }
-    if (record.evaluation) result_.evaluation = record.evaluation;
+  if (steps_in_epoch_ == 0) return;
+  const std::uint64_t done = result_.steps % steps_in_epoch_;
+  if (position_.evaluation_due || (done > 0 && result_.steps == all_steps_)) {
+    // The earlier run ended between its last step and what follows an epoch.
     spans_.enter(Span::log);
-    record.ticks = difference(spans_.ticks(), epoch_since_);
-    epoch_since_ = spans_.ticks();
-    if (step == steps_in_epoch) ++result_.epochs;
-    observer_.epoch(record);
-    if (result_.interrupted || enough) break;
+    const std::uint64_t steps = done > 0 ? done : steps_in_epoch_;
+    end_epoch(static_cast<std::uint32_t>((result_.steps - 1) / steps_in_epoch_ + 1), steps);
+  }
+  while (!result_.interrupted && result_.steps < all_steps_) {
+    run_epoch();
   }
 }
 
-bool Trainer::one_step(std::uint32_t epoch, std::uint64_t step_in_epoch) {
-  spans_.enter(result_.steps == 0 ? Span::first_batch : Span::load);
+void Trainer::run_epoch() {
+  const std::uint64_t epoch = result_.steps / steps_in_epoch_;
+  const std::uint64_t begin = epoch * steps_in_epoch_;
+  const std::uint64_t end = std::min(begin + steps_in_epoch_, all_steps_);
+  const std::uint64_t before = result_.steps;
+  while (result_.steps < end && one_step(static_cast<std::uint32_t>(epoch + 1))) {
+  }
+  result_.interrupted = result_.steps < end;
+  if (result_.steps > before)
+    end_epoch(static_cast<std::uint32_t>(epoch + 1), result_.steps - begin);
+}
+
+void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
+  const bool complete = steps == steps_in_epoch_;
+  // A run that is taken up in the middle of an epoch repeats what follows here.
+  if (!complete) checkpoint(/*best=*/false);
+  EpochRecord record{epoch,
+                     steps,
+                     position_.epoch_images,
+                     {},
+                     position_.evaluation_due ? position_.train_loss : strategy_.take_train_loss(),
+                     place_of(result_.steps - 1).lr,
+                     std::nullopt};
+  result_.train_loss = record.train_loss;
+  const bool due = options_.eval_every > 0 && epoch % options_.eval_every == 0;
+  bool best = false;
+  if (!result_.interrupted && (due || result_.steps == all_steps_)) {
+    record.evaluation = evaluate();
+    position_.evaluation_due = complete && result_.interrupted;
+    position_.train_loss = record.train_loss;
+  }
+  if (record.evaluation) {
+    result_.evaluation = record.evaluation;
+    const double top1 = top1_of(*record.evaluation);
+    best = complete && top1 >= position_.best_top1;
+    if (best) position_.best_top1 = top1;
+  }
+  spans_.enter(Span::log);
+  record.ticks = difference(spans_.ticks(), epoch_since_);
+  epoch_since_ = spans_.ticks();
+  observer_.epoch(record);
+  if (!complete) return;
+  ++result_.epochs;
+  if (!position_.evaluation_due) position_.epoch_images = 0;
+  checkpoint(best);
+}
+
+StepPlace Trainer::place_of(std::uint64_t step) const {
+  const std::uint64_t begin = step / steps_in_epoch_ * steps_in_epoch_;  // of its epoch
+  const std::uint64_t end = std::min(begin + steps_in_epoch_, all_steps_);
+  const std::uint64_t first = begin + (step - begin) / options_.accumulate * options_.accumulate;
+  const std::uint64_t last = std::min(first + options_.accumulate, end);
+  const auto samples_before = [&](std::uint64_t steps) {
+    return std::min(static_cast<std::int64_t>(steps - begin) * options_.batch,
+                    static_cast<std::int64_t>(loader_.samples_per_epoch()));
+  };
+  return {.step = step,
+          .window_samples = samples_before(last) - samples_before(first),
+          .opens = step == first,
+          .updates = step + 1 == last,
+          .lr = schedule_.at(updates(first)),
+          .stop = stop_.load(std::memory_order_relaxed)};
+}
+
+bool Trainer::one_step(std::uint32_t epoch) {
+  spans_.enter(std::exchange(first_, false) ? Span::first_batch : Span::load);
   begin_step(epoch, result_.steps + 1);
   plant(options_.delays.next);
-  Batch batch = stop_.load(std::memory_order_relaxed) ? Batch() : loader_.next();
+  const StepPlace place = place_of(result_.steps);
+  Batch batch = place.opens && strategy_.stopping(place.stop) ? Batch() : loader_.next();
   if (!batch) {
     abandon_step();
     return false;
   }
-  open_.images = batch.count();
 
   spans_.enter(Span::log);
   observer_.batch(batch);
   spans_.enter(Span::forward);
   plant(options_.delays.forward);
-  const bool stepped = batch.count() > 0;  // every sample of it may have failed
-  if (stepped) strategy_.step(std::move(batch), spans_);
-  batch.release();
+  result_.rank_images += static_cast<std::uint64_t>(batch.count());
+  strategy_.step(std::move(batch), place, spans_);
 
   spans_.enter(Span::log);
   plant(options_.delays.log);
+  const std::int64_t samples = strategy_.last_samples();
+  open_.images = samples;
   ++result_.steps;
-  result_.images += static_cast<std::uint64_t>(open_.images);
-  epoch_images_ += static_cast<std::uint64_t>(open_.images);
-  if (stepped) open_.loss = strategy_.last_loss();
+  result_.images += static_cast<std::uint64_t>(samples);
+  result_.new_images += static_cast<std::uint64_t>(samples);
+  position_.steps = result_.steps;
+  position_.images = result_.images;
+  position_.epoch_images += static_cast<std::uint64_t>(samples);
+  open_.loss = strategy_.last_loss();
   if (open_.loss) last_loss_ = open_.loss;
   if (finished_) observer_.step(*finished_);
   finished_.reset();
-  observer_.progress({epoch, step_in_epoch, loader_.batches_per_epoch(), result_.steps,
-                      epoch_images_, last_loss_, &spans_.ticks()});
+  const std::uint64_t step_in_epoch = (result_.steps - 1) % steps_in_epoch_ + 1;
+  observer_.progress({epoch, step_in_epoch, steps_in_epoch_, result_.steps, position_.epoch_images,
+                      last_loss_, &spans_.ticks()});
+  // An epoch's last step is followed by a checkpoint in any case.
+  since_checkpoint_ += 1;
+  if (options_.checkpoint_every > 0 && since_checkpoint_ >= options_.checkpoint_every &&
+      place.updates && step_in_epoch < steps_in_epoch_ && result_.steps < all_steps_)
+    checkpoint(/*best=*/false);
   return true;
+}
+
+void Trainer::checkpoint(bool best) {
+  spans_.enter(Span::checkpoint);
+  since_checkpoint_ = 0;
+  StepRecord open = open_;
+  open.ticks = difference(spans_.ticks(), open_since_);
+  observer_.checkpoint(position_, open, best);
 }
 
 void Trainer::begin_step(std::uint32_t epoch, std::uint64_t step) {
@@ -139,7 +227,12 @@ std::optional<Evaluation> Trainer::evaluate() {
   plant(options_.delays.evaluate);
   const std::unique_ptr<Loader> loader = make_eval_loader_();
   if (loader == nullptr) return std::nullopt;
-  return strategy_.evaluate(*loader);
+  auto evaluation = strategy_.evaluate(*loader);
+  if (evaluation && evaluation->images + loader->stats().failed < loader->samples_per_epoch()) {
+    result_.interrupted = true;  // cut short: not a result
+    evaluation.reset();
+  }
+  return evaluation;
 }
 
 }  // namespace millrace

@@ -9,9 +9,20 @@
 
 #include "pipeline/loader.h"
 #include "pipeline/spans.h"
+#include "strategies/schedule.h"
 #include "strategies/strategy.h"
 
 namespace millrace {
+
+/// Where a run stands between two steps: what a resumed run starts from.
+struct Position {
+  std::uint64_t steps = 0;         ///< batches done, over all epochs
+  std::uint64_t images = 0;        ///< samples of them
+  std::uint64_t epoch_images = 0;  ///< samples of the open epoch
+  double best_top1 = -1;           ///< of the evaluations so far; -1: there was none
+  bool evaluation_due = false;     ///< the evaluation after the last step was cut short
+  double train_loss = 0;           ///< then: of the epoch that it belongs to
+};
 
 struct EpochRecord {
   std::uint32_t epoch = 0;  ///< from 1
@@ -19,6 +30,7 @@ struct EpochRecord {
   std::uint64_t images = 0;
   SpanTicks ticks{};      ///< from the previous epoch's end
   double train_loss = 0;  ///< mean over the epoch's samples; NaN without a model
+  double lr = 0;          ///< of its last step
   std::optional<Evaluation> evaluation;
 };
 
@@ -41,21 +53,31 @@ class TrainObserver {
   virtual void progress(const TrainProgress&) {}
   virtual void step(const StepRecord&) {}
   virtual void epoch(const EpochRecord&) {}
+  /// To write a checkpoint of `position`, inside the checkpoint span. `open` is the row of the last
+  /// step so far, which step() has not been given yet. `best`: no evaluation was better.
+  virtual void checkpoint(const Position&, const StepRecord& /*open*/, bool /*best*/) {}
 };
 
 struct TrainOptions {
   std::uint64_t epochs = 1;
-  std::uint64_t steps = 0;       ///< end after so many; 0: all
-  std::uint64_t eval_every = 1;  ///< epochs; 0: only at the end
-  struct Delays {                ///< seconds, planted in the span of that name ([debug])
+  std::uint64_t steps = 0;             ///< end after so many; 0: all
+  std::uint64_t eval_every = 1;        ///< epochs; 0: only at the end
+  std::uint64_t checkpoint_every = 0;  ///< steps; an epoch's and the run's end always have one
+  std::int64_t batch = 1;              ///< samples a batch, over all ranks
+  std::uint64_t accumulate = 1;        ///< batches an optimiser step; an epoch's end closes it
+  ScheduleOptions schedule;
+  Position from;   ///< where an earlier run of the same options left off
+  struct Delays {  ///< seconds, planted in the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
   } delays;
 };
 
 struct TrainResult {
-  std::uint64_t steps = 0;
-  std::uint64_t images = 0;
-  std::uint64_t epochs = 0;  ///< complete ones
+  std::uint64_t steps = 0;        ///< in all, with those of an earlier run
+  std::uint64_t images = 0;       ///< the same
+  std::uint64_t new_images = 0;   ///< of this run alone
+  std::uint64_t rank_images = 0;  ///< of this run and this rank alone
+  std::uint64_t epochs = 0;       ///< complete ones
   bool interrupted = false;
   double train_loss = 0;  ///< of the last epoch
   std::optional<Evaluation> evaluation;
@@ -64,7 +86,8 @@ struct TrainResult {
 class Trainer {
  public:
   /// `make_eval_loader` is called once an evaluation. `stop` set (and the loader interrupted) ends
-  /// the run after the step that is under way.
+  /// the run after the optimiser step that is under way. Throws UsageError for a schedule that the
+  /// run cannot have.
   Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, SpanClock& spans,
           TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
           const std::atomic<bool>& stop);
@@ -79,8 +102,15 @@ class Trainer {
  private:
   void begin_step(std::uint32_t epoch, std::uint64_t step);
   void abandon_step();
-  bool one_step(std::uint32_t epoch, std::uint64_t step_in_epoch);
+  void run_epoch();
+  bool one_step(std::uint32_t epoch);
+  StepPlace place_of(std::uint64_t step) const;
+  /// Optimiser steps in so many steps of one epoch, and of the whole run.
+  std::uint64_t rounded_up(std::uint64_t steps) const;
+  std::uint64_t updates(std::uint64_t steps) const;
+  void checkpoint(bool best);
   std::optional<Evaluation> evaluate();
+  void end_epoch(std::uint32_t epoch, std::uint64_t steps);
 
   Loader& loader_;
   Strategy& strategy_;
@@ -90,16 +120,24 @@ class Trainer {
   std::function<std::unique_ptr<Loader>()> make_eval_loader_;
   const std::atomic<bool>& stop_;
 
+  const std::uint64_t steps_in_epoch_;
+  const std::uint64_t all_steps_;  ///< of the whole run
+  const Schedule schedule_;
+
   TrainResult result_;
+  Position position_;
+  bool first_ = true;                   ///< no batch has come yet
+  std::uint64_t since_checkpoint_ = 0;  ///< steps
   StepRecord open_;                     ///< the step under way
   std::optional<StepRecord> finished_;  ///< ended, not yet handed over
   SpanTicks open_since_{};
   SpanTicks finished_since_{};
   SpanTicks epoch_since_{};
-  std::uint64_t epoch_images_ = 0;
   std::optional<double> last_loss_;
 };
 
+/// Part of the samples whose label got the largest logit; NaN without samples.
+double top1_of(const Evaluation& evaluation);
 /// `end` minus `begin`, span by span.
 SpanTicks difference(const SpanTicks& end, const SpanTicks& begin);
 

@@ -1,10 +1,12 @@
 #include "study/run_directory.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -46,6 +48,58 @@ fs::path move_aside(const fs::path& path) {
   }
 }
 
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void cut(const fs::path& file, std::size_t bytes) {
+  std::error_code error;
+  fs::resize_file(file, bytes, error);
+  if (error) cannot_write(file, error.value());
+}
+
+/// Keeps the rows of the first `steps` steps, each of which must be there.
+void cut_steps(const fs::path& file, std::uint64_t steps) {
+  std::error_code missing;
+  if (steps == 0 && !fs::exists(file, missing)) return;
+  if (steps == 0) return cut(file, 0);  // the header is written again
+  const std::string text = text_of(file);
+  std::size_t end = text.find('\n');  // of the header
+  for (std::uint64_t step = 1; step <= steps; ++step) {
+    const std::size_t comma =
+        end == std::string::npos ? std::string::npos : text.find(',', end + 1);
+    const std::string wanted = std::to_string(step) + ",";
+    const bool there =
+        comma != std::string::npos && text.compare(comma + 1, wanted.size(), wanted) == 0;
+    end = there ? text.find('\n', comma) : std::string::npos;
+    if (end == std::string::npos)
+      throw DataError(fmt::format("{}: the row of step {} is missing, the checkpoint is of step {}",
+                                  file.string(), step, steps),
+                      "the file was changed since; start a new run from the checkpoint's weights: "
+                      "model.weights=FILE");
+  }
+  cut(file, end + 1);
+}
+
+/// Keeps the lines up to the first whose "step" is `end` or later.
+void cut_lines(const fs::path& file, std::uint64_t end) {
+  std::error_code missing;
+  if (!fs::exists(file, missing)) return;
+  const std::string text = text_of(file);
+  std::size_t kept = 0;
+  while (kept < text.size()) {
+    const std::size_t newline = text.find('\n', kept);
+    if (newline == std::string::npos) break;  // killed while it was written
+    const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(kept),
+                                            text.begin() + static_cast<std::ptrdiff_t>(newline),
+                                            nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || line.value("step", std::uint64_t{0}) >= end) break;
+    kept = newline + 1;
+  }
+  cut(file, kept);
+}
+
 }  // namespace
 
 void write_file(const fs::path& file, const std::string& text) {
@@ -80,14 +134,43 @@ RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path
   write_file(path_ / "config.toml", config_toml);
 }
 
-RunDirectory::File RunDirectory::open(const char* name) const {
+RunDirectory RunDirectory::resume(fs::path path, const std::string& config_toml, std::uint64_t step,
+                                  bool epoch_open) {
+  RunDirectory directory;
+  directory.path_ = std::move(path);
+  cut_steps(directory.path_ / directory.steps_name_, step);
+  cut_lines(directory.path_ / "metrics.jsonl", epoch_open ? step : step + 1);
+  cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
+  std::error_code error;
+  fs::remove(directory.path_ / "summary.json", error);
+  if (error) cannot_write(directory.path_ / "summary.json", error.value());
+  write_file(directory.path_ / "config.toml", config_toml);
+  directory.open_steps();
+  return directory;
+}
+
+RunDirectory RunDirectory::of_rank(fs::path path, int rank, std::uint64_t step) {
+  RunDirectory directory;
+  directory.path_ = std::move(path);
+  directory.steps_name_ = fmt::format("steps.rank{}.csv", rank);
+  directory.quarantine_name_ = fmt::format("quarantine.rank{}.jsonl", rank);
+  std::error_code error;
+  fs::create_directories(directory.path_, error);  // another host's may be another disk
+  if (error) cannot_write(directory.path_, error.value());
+  cut_steps(directory.path_ / directory.steps_name_, step);
+  cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
+  directory.open_steps();
+  return directory;
+}
+
+RunDirectory::File RunDirectory::open(const std::string& name) const {
   const fs::path file = path_ / name;
-  File opened(std::fopen(file.c_str(), "we"));
+  File opened(std::fopen(file.c_str(), "ae"));
   if (opened == nullptr) cannot_write(file, errno);
   return opened;
 }
 
-void RunDirectory::write(File& file, const char* name, const std::string& text, bool flush) {
+void RunDirectory::write(File& file, const std::string& name, const std::string& text, bool flush) {
   errno = 0;
   const bool good = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
                     (!flush || std::fflush(file.get()) == 0);
@@ -96,15 +179,39 @@ void RunDirectory::write(File& file, const char* name, const std::string& text, 
 
 void RunDirectory::open_steps() {
   if (steps_ != nullptr) return;
-  steps_ = open("steps.csv");
+  steps_ = open(steps_name_);
+  if (fs::file_size(path_ / steps_name_) > 0) return;
   std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
   // The optimiser's span shares its name with the step's number: two columns must not.
   for (const auto name : kSpanNames) header += fmt::format(",{}", name == "step" ? "step_s" : name);
-  write(steps_, "steps.csv", header + "\n", false);
+  write(steps_, steps_name_, header + "\n", false);
 }
 
 void RunDirectory::step(const StepRecord& record) {
   open_steps();
+  if (record.step == open_step_) {
+    errno = 0;
+    if (std::fflush(steps_.get()) != 0 || ftruncate(fileno(steps_.get()), open_at_) != 0)
+      cannot_write(path_ / steps_name_, errno);
+  }
+  open_step_ = 0;
+  const auto now = std::chrono::steady_clock::now();
+  const bool flush = now - flushed_ > std::chrono::seconds(1);
+  if (flush) flushed_ = now;
+  write_row(record, flush);
+}
+
+void RunDirectory::open_step(const StepRecord& record) {
+  open_steps();
+  errno = 0;
+  if (std::fflush(steps_.get()) != 0) cannot_write(path_ / steps_name_, errno);
+  open_at_ = static_cast<std::int64_t>(fs::file_size(path_ / steps_name_));
+  open_step_ = record.step;
+  write_row(record, /*flush=*/true);
+  if (fdatasync(fileno(steps_.get())) != 0) cannot_write(path_ / steps_name_, errno);
+}
+
+void RunDirectory::write_row(const StepRecord& record, bool flush) {
   const SpanSeconds seconds(record.ticks);
   fmt::memory_buffer row;
   auto out = std::back_inserter(row);
@@ -113,10 +220,7 @@ void RunDirectory::step(const StepRecord& record) {
   if (record.loss) fmt::format_to(out, "{:.9g}", *record.loss);
   for (const double span : seconds.each) fmt::format_to(out, ",{:.9f}", span);
   row.push_back('\n');
-  const auto now = std::chrono::steady_clock::now();
-  const bool flush = now - flushed_ > std::chrono::seconds(1);
-  if (flush) flushed_ = now;
-  write(steps_, "steps.csv", fmt::to_string(row), flush);
+  write(steps_, steps_name_, fmt::to_string(row), flush);
 }
 
 void RunDirectory::epoch(const nlohmann::ordered_json& line) {
@@ -125,15 +229,18 @@ void RunDirectory::epoch(const nlohmann::ordered_json& line) {
 }
 
 void RunDirectory::quarantine(const nlohmann::ordered_json& line) {
-  const std::lock_guard lock(quarantining_);
-  if (quarantine_ == nullptr) quarantine_ = open("quarantine.jsonl");
-  write(quarantine_, "quarantine.jsonl", to_text(line) + "\n", true);
+  const std::lock_guard lock(*quarantining_);
+  if (quarantine_ == nullptr) quarantine_ = open(quarantine_name_);
+  write(quarantine_, quarantine_name_, to_text(line) + "\n", true);
+}
+
+void RunDirectory::close() {
+  open_steps();  // a run without a step has a table without a row
+  write(steps_, steps_name_, "", true);
+  steps_.reset();
 }
 
 void RunDirectory::summary(const nlohmann::ordered_json& summary) {
-  open_steps();  // a run without a step has a table without a row
-  write(steps_, "steps.csv", "", true);
-  steps_.reset();
   write_file(path_ / "summary.json", to_text(summary, 2) + "\n");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -19,6 +20,15 @@ class RunDirectory {
   /// path.1, path.2 ...; a folder that holds something else is refused (UsageError). Throws
   /// RunError when it cannot be written.
   RunDirectory(std::filesystem::path path, const std::string& config_toml);
+  /// Takes up a run that ended after `step` steps, by a signal or worse: rows and lines of later
+  /// steps, and the summary, go. `epoch_open`: its last epoch is to be recorded (again). Throws
+  /// DataError where a row up to that step is missing.
+  static RunDirectory resume(std::filesystem::path path, const std::string& config_toml,
+                             std::uint64_t step, bool epoch_open);
+
+  /// What rank `rank` > 0 writes beside rank 0, whose run stands at `path`: steps.rankR.csv and
+  /// quarantine.rankR.jsonl, cut back to `step`.
+  static RunDirectory of_rank(std::filesystem::path path, int rank, std::uint64_t step);
 
   const std::filesystem::path& path() const { return path_; }
   /// Where an earlier run was moved to; empty if there was none.
@@ -26,11 +36,16 @@ class RunDirectory {
 
   /// A row of steps.csv.
   void step(const StepRecord& record);
+  /// A row that is not final, so that the file is whole up to it whatever happens; synced. The next
+  /// row replaces it when it is of the same step.
+  void open_step(const StepRecord& record);
   /// A line of metrics.jsonl, flushed.
   void epoch(const nlohmann::ordered_json& line);
   /// A line of quarantine.jsonl, flushed; from any thread.
   void quarantine(const nlohmann::ordered_json& line);
-  /// summary.json, whole or not at all. Ends steps.csv.
+  /// Ends steps.csv.
+  void close();
+  /// summary.json, whole or not at all.
   void summary(const nlohmann::ordered_json& summary);
 
  private:
@@ -39,17 +54,23 @@ class RunDirectory {
   };
   using File = std::unique_ptr<std::FILE, Close>;
 
-  File open(const char* name) const;
+  RunDirectory() = default;
+  File open(const std::string& name) const;
   void open_steps();
-  void write(File& file, const char* name, const std::string& text, bool flush);
+  void write_row(const StepRecord& record, bool flush);
+  void write(File& file, const std::string& name, const std::string& text, bool flush);
 
   std::filesystem::path path_;
   std::filesystem::path moved_aside_;
+  std::string steps_name_ = "steps.csv";
+  std::string quarantine_name_ = "quarantine.jsonl";
   File steps_;
   File metrics_;
   File quarantine_;
-  std::mutex quarantining_;
+  std::unique_ptr<std::mutex> quarantining_ = std::make_unique<std::mutex>();
   std::chrono::steady_clock::time_point flushed_;
+  std::uint64_t open_step_ = 0;  ///< of the row that is not final; 0: there is none
+  std::int64_t open_at_ = 0;     ///< where it begins
 };
 
 /// JSON as text; bytes that are not UTF-8 (names of files) become U+FFFD instead of an exception.

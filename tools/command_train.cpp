@@ -9,15 +9,16 @@
 #include <optional>
 
 #include "pipeline/suggest.h"
-#include "strategies/checkpoint.h"
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
 #include "study/run_directory.h"
-#include "tools/batch_hash.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
 #include "tools/pipeline_setup.h"
+#include "tools/rank_setup.h"
+#include "tools/recorder.h"
+#include "tools/resume.h"
 #include "tools/strategy_setup.h"
 #include "tools/train_records.h"
 
@@ -28,73 +29,7 @@ struct Arguments {
   std::vector<std::string> recipe;
   std::string run;
   bool hash = false;
-};
-
-/// Writes the run directory and shows progress.
-class Recorder final : public TrainObserver {
- public:
-  Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset, bool hash)
-      : directory_(directory), recipe_(recipe), dataset_(dataset) {
-    if (hash) hash_.emplace();
-  }
-
-  void batch(const Batch& batch) override {
-    if (hash_) hash_->add(batch);
-  }
-  void step(const StepRecord& record) override { directory_.step(record); }
-
-  void progress(const TrainProgress& now) override {
-    const auto every = static_cast<std::uint64_t>(recipe_.integer("train.log_every"));
-    if (verbosity().verbose && every > 0 && now.step % every == 0) {
-      line_.clear();
-      say(fmt::format("epoch {} step {}/{}{}", now.epoch, now.step_in_epoch, now.steps_in_epoch,
-                      now.loss ? fmt::format(" loss {:.4f}", *now.loss) : ""));
-    }
-    if (!line_.due()) return;
-    const SpanSeconds seconds(*now.ticks);
-    const double busy = seconds.load + seconds.update;
-    const double passed = busy - busy_before_;
-    const double rate = passed > 0 ? static_cast<double>(now.images) / passed : 0;
-    const double left = rate > 0 ? passed / static_cast<double>(now.step_in_epoch) *
-                                       static_cast<double>(now.steps_in_epoch - now.step_in_epoch)
-                                 : 0;
-    line_.show(
-        static_cast<double>(now.step_in_epoch), static_cast<double>(now.steps_in_epoch),
-        fmt::format("epoch {}/{} step {}/{}  {} images/s{}  load {:.0f}%  {:.0f} s left", now.epoch,
-                    recipe_.integer("train.epochs"), now.step_in_epoch, now.steps_in_epoch,
-                    with_commas(rate), now.loss ? fmt::format("  loss {:.4f}", *now.loss) : "",
-                    busy > 0 ? 100 * seconds.load / busy : 0, left));
-  }
-
-  void epoch(const EpochRecord& record) override {
-    line_.clear();
-    const auto line = epoch_line(record, dataset_);
-    directory_.epoch(line);
-    const SpanSeconds seconds(record.ticks);
-    busy_before_ += seconds.load + seconds.update;
-    const double busy = std::max(seconds.load + seconds.update, 1e-12);
-    std::string text =
-        fmt::format("epoch {}/{}  {:.2f} s  load {:.3f} s ({:.1f}%)  update {:.3f} s  {} images/s",
-                    record.epoch, recipe_.integer("train.epochs"), seconds.total(), seconds.load,
-                    100 * seconds.load / busy, seconds.update,
-                    with_commas(static_cast<double>(record.images) / busy));
-    if (line["train_loss"].is_number())
-      text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
-    if (line.contains("top1"))
-      text += fmt::format("  test loss {:.4f}  top-1 {:.2f}%", number_in(line, "test_loss"),
-                          100 * number_in(line, "top1"));
-    say(text);
-  }
-
-  std::string digest() const { return hash_ ? hash_->digest() : ""; }
-
- private:
-  RunDirectory& directory_;
-  const Recipe& recipe_;
-  const DatasetInfo& dataset_;
-  std::optional<BatchHash> hash_;
-  ProgressLine line_;
-  double busy_before_ = 0;
+  bool resume = false;
 };
 
 TrainOptions train_options(const Recipe& recipe) {
@@ -102,6 +37,15 @@ TrainOptions train_options(const Recipe& recipe) {
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
   options.steps = static_cast<std::uint64_t>(recipe.integer("train.steps"));
   options.eval_every = static_cast<std::uint64_t>(recipe.integer("eval.every"));
+  options.checkpoint_every = static_cast<std::uint64_t>(recipe.integer("train.checkpoint_every"));
+  options.accumulate = static_cast<std::uint64_t>(recipe.integer("train.accumulate"));
+  options.schedule = {.name = recipe.text("train.schedule"),
+                      .lr = recipe.number("train.lr"),
+                      .warmup = recipe.number("train.warmup"),
+                      .step_epochs = recipe.number("train.step_epochs"),
+                      .milestones = recipe.numbers("train.milestones"),
+                      .gamma = recipe.number("train.gamma"),
+                      .min_lr = recipe.number("train.min_lr")};
   options.delays = {recipe.number("debug.next_ms") * 1e-3, recipe.number("debug.forward_ms") * 1e-3,
                     recipe.number("debug.evaluate_ms") * 1e-3,
                     recipe.number("debug.log_ms") * 1e-3};
@@ -138,13 +82,63 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
   }
 }
 
+bool is_ddp(const Recipe& recipe) { return recipe.text("train.strategy") == "ddp"; }
+
+/// Ranks that share nothing (of a simulated device) keep records of their own.
+std::filesystem::path run_path(const Arguments& arguments, const Recipe& recipe, int rank) {
+  std::filesystem::path path =
+      arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run);
+  if (!path.has_filename()) path = path.parent_path();  // DIR/
+  if (rank > 0) path += fmt::format(".rank{}", rank);
+  return path;
+}
+
+/// Rank 0 makes the directory, the others write beside it.
+RunDirectory open_directory(const Arguments& arguments, const Recipe& recipe,
+                            const std::optional<Resume>& resume, const RankInfo& rank,
+                            Strategy& strategy) {
+  const std::uint64_t steps = resume ? resume->position().steps : 0;
+  if (rank.rank > 0 && is_ddp(recipe))
+    return RunDirectory::of_rank(strategy.gather("")[0], rank.rank, steps);
+  RunDirectory directory =
+      resume ? resume->open(recipe)
+             : RunDirectory(run_path(arguments, recipe, rank.rank), recipe.to_toml());
+  if (!directory.moved_aside().empty())
+    say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
+                    directory.moved_aside().string()));
+  strategy.gather(directory.path().string());
+  return directory;
+}
+
+/// Empty without --resume, and where --resume finds no run and a recipe says what to start.
+std::optional<Resume> find_resume(const Arguments& arguments) {
+  if (!arguments.resume) return {};
+  if (!arguments.recipe.empty() && !arguments.run.empty() && Resume::nothing_at(arguments.run)) {
+    say(fmt::format("{}: nothing to resume, the run begins", arguments.run));
+    return {};
+  }
+  return Resume(arguments.run, arguments.recipe);
+}
+
 Exit train(const Arguments& arguments, const ProgramStart& start) {
   SpanClock spans(start.ticks);
-  const Recipe recipe = load_recipe(arguments.recipe);
+  const std::optional<Resume> resume = find_resume(arguments);
+  const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
+  if (resume) resume->check(recipe);
+  const RankInfo rank = rank_of(recipe);
+  if (rank.rank > 0 && is_ddp(recipe))
+    verbosity() = {.quiet = true, .verbose = false, .json = false};
+  if (rank.world > 1 && arguments.hash)
+    throw UsageError("--hash on several ranks: each sees its own part of the batches alone",
+                     "use millrace bench --hash, or train.strategy=single");
   const std::shared_ptr<const Reader> reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
+  LoaderOptions options = loader_options(recipe, emulated_storage(recipe), rank.rank, rank.world);
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
+  TrainOptions training = train_options(recipe);
+  training.batch = options.batch;
+  if (resume) training.from = resume->position();
+  options.first_batch = training.from.steps;
 
   // All that can be refused is refused now, before the training and before a folder is touched.
   check_batch(options, reader->info());
@@ -155,23 +149,27 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     eval_plan = make_plan(recipe, recipe.eval_augment(), *eval_reader);
     check_evaluation(*reader, *eval_reader, plan->output(), eval_plan->output());
   }
-  const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output());
+  const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output(), rank);
 
-  RunDirectory directory(
-      arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run),
-      recipe.to_toml());
-  if (!directory.moved_aside().empty())
-    say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
-                    directory.moved_aside().string()));
-  options.stop = &interrupted();
+  if (resume && resume->checkpoint()) strategy->restore(*resume->checkpoint());
+
+  RunDirectory directory = open_directory(arguments, recipe, resume, rank, *strategy);
+  // Ranks agree on where to stop, and a window of batches that share an optimiser step is
+  // completed: the trainer sees to that.
+  const std::atomic<bool>* const stop =
+      !is_ddp(recipe) && training.accumulate == 1 ? &interrupted() : nullptr;
+  options.stop = stop;
   std::atomic<std::uint64_t> failed{0};
+  Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy,
+                    training.from.steps, rank.rank == 0 || !is_ddp(recipe));
   const auto quarantine_of = [&](const std::string& split) {
-    return [&directory, &failed, split](const Failure& failure) {
+    return [&directory, &failed, &recorder, split](const Failure& failure) {
       failed.fetch_add(1);
       directory.quarantine({{"split", split},
                             {"sample", failure.sample},
                             {"epoch", failure.epoch + 1},
                             {"position", failure.position},
+                            {"step", recorder.steps() + (split == "train" ? 1 : 0)},
                             {"path", failure.name},
                             {"reason", failure.reason}});
     };
@@ -184,31 +182,24 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                   is_simulated(recipe) ? "no model" : recipe.text("model.name"), strategy->device(),
                   directory.path().string()));
 
-  Recorder recorder(directory, recipe, reader->info(), arguments.hash);
   const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
     if (eval_reader == nullptr) return nullptr;
-    LoaderOptions eval_options = eval_loader_options(recipe, *eval_reader, options.storage);
-    eval_options.stop = &interrupted();
+    LoaderOptions eval_options =
+        eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
+    eval_options.stop = stop;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
-  Trainer trainer(loader, *strategy, recorder, spans, train_options(recipe), make_eval_loader,
-                  interrupted());
+  Trainer trainer(loader, *strategy, recorder, spans, training, make_eval_loader, interrupted());
   const bool has_model = strategy->parameter_count() > 0;
   std::exception_ptr failure;  // the records are written all the same
   std::string reason;
   try {
     trainer.run();
-    if (has_model && trainer.result().steps > 0) {
-      spans.enter(Span::checkpoint);
-      write_checkpoint(directory.path(), trainer.result().steps,
-                       [&](const std::filesystem::path& folder) {
-                         strategy->save(folder / "model.safetensors");
-                       });
-    }
   } catch (const std::exception& error) {
     failure = std::current_exception();
     reason = error.what();
+    strategy->end(reason);  // may end the process, in the name of the rank that failed first
   }
   const TrainResult& result = trainer.result();
 
@@ -217,33 +208,40 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    reader->info(),
                    strategy->device(),
                    strategy->parameter_count(),
-                   threads_of(recipe),
-                   options.io_threads,
+                   threads_of(recipe, rank),
+                   options,
                    loader.stats(),
                    failed.load(),
-                   has_model ? strategy->parameters_hash() : "",
+                   has_model && !(failure && is_ddp(recipe)) ? strategy->parameters_hash() : "",
                    recorder.digest(),
                    strategy->peak_device_bytes(),
                    0,
-                   {}};
+                   {},
+                   training.from};
   spans.enter(Span::teardown);  // the last look at the clock: all records end here
   facts.wall_s = static_cast<double>(Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
   try {
     trainer.close();
+    directory.close();
     auto summary_json = summary_of(facts, result);
     if (failure) summary_json["error"] = reason;
-    directory.summary(summary_json);
-    if (!failure) print_result(summary_json, directory.path());
+    if (is_ddp(recipe) && !failure) add_ranks(summary_json, rank, *strategy);
+    if (!failure) strategy->end({});
+    if (rank.rank == 0 || !is_ddp(recipe)) directory.summary(summary_json);
+    if (rank.rank == 0 && !failure) print_result(summary_json, directory.path());
   } catch (const Error&) {
     if (!failure) throw;  // else the first error is the one to tell
   }
   if (failure) std::rethrow_exception(failure);
   if (result.interrupted)
-    throw Error(Exit::interrupted,
-                fmt::format("interrupted after step {}: the records up to there are in {}",
-                            result.steps, directory.path().string()),
-                has_model && result.steps > 0 ? "the weights are in its checkpoints/last" : "");
+    throw Error(
+        Exit::interrupted,
+        fmt::format("interrupted after step {}: the records up to there are in {}", result.steps,
+                    directory.path().string()),
+        has_model && result.steps > 0
+            ? fmt::format("go on with: millrace train --resume --run {}", directory.path().string())
+            : "");
   return Exit::done;
 }
 
@@ -257,10 +255,13 @@ void add_train(CLI::App& app, Command& chosen) {
                       "recipe's name, then changes to it");
   command->add_option("--run", arguments->run, "run directory (default: runs/RECIPE-DATE-TIME)");
   command->add_flag("--hash", arguments->hash, "hash every batch: the same as bench --hash gives");
+  command->add_flag("--resume", arguments->resume,
+                    "take up the run in --run DIR where its last checkpoint left off");
   add_common(*command);
   command->footer(
       "Example:\n  millrace train mnist-lenet data.path=data/digits loader.workers=1 "
-      "train.epochs=3");
+      "train.epochs=3 --run runs/first\n"
+      "  millrace train --resume --run runs/first");
   command->callback([arguments, &chosen] {
     chosen = [arguments](const ProgramStart& start) { return train(*arguments, start); };
   });

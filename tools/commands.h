@@ -27,6 +27,7 @@ void add_inspect(CLI::App& app, Command& chosen);
 void add_sweep(CLI::App& app, Command& chosen);
 void add_data(CLI::App& app, Command& chosen);
 void add_plugins(CLI::App& app, Command& chosen);
+void add_launch(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
 
 /// -q, -v and --json, which every command takes.

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -42,6 +43,17 @@ std::vector<std::string> names_in(const CLI::App& command) {
                   command == &app ? "millrace" : "millrace " + command->get_name()));
 }
 
+/// The command line without the -- that may stand before the command that `launch` runs: CLI11
+/// would give what follows it to nobody.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words.front() == "launch") {
+    const auto mark = std::find(words.begin(), words.end(), "--");
+    if (mark != words.end()) words.erase(mark);
+  }
+  return words;
+}
+
 Exit run(int argc, char** argv, const ProgramStart& start) {
   CLI::App app{"millrace: trains vision models and says where each step's time goes", "millrace"};
   app.set_version_flag("--version", fmt::format("millrace {} ({})", kVersion, kGit));
@@ -54,9 +66,12 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_inspect(app, chosen);
   add_data(app, chosen);
   add_plugins(app, chosen);
+  add_launch(app, chosen);
   add_doctor(app, chosen);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
   } catch (const CLI::ExtrasError& error) {
     refuse_extras(app, error);
   } catch (const CLI::ParseError& error) {

@@ -140,10 +140,14 @@ std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe) {
   return options.limited() ? std::make_shared<StorageModel>(options) : nullptr;
 }
 
-LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage) {
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage, int rank,
+                             int world) {
   LoaderOptions options;
+  options.rank = rank;
+  options.world = world;
   options.workers = static_cast<int>(recipe.integer("loader.workers"));
-  options.batch = recipe.integer("loader.batch");
+  const std::int64_t per_rank = recipe.integer("loader.batch_per_rank");
+  options.batch = per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
   options.prefetch = static_cast<int>(recipe.integer("loader.prefetch"));
   options.shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
   options.drop_last = recipe.boolean("loader.drop_last");
@@ -164,8 +168,8 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel>
 }
 
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
-                                  std::shared_ptr<StorageModel> storage) {
-  LoaderOptions options = loader_options(recipe, std::move(storage));
+                                  std::shared_ptr<StorageModel> storage, int rank, int world) {
+  LoaderOptions options = loader_options(recipe, std::move(storage), rank, world);
   options.batch =
       std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
   // Another sample in a failed one's place would be counted twice.

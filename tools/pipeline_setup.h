@@ -33,11 +33,14 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
 /// The disk of data.storage.*, or null where none is emulated. All loaders of a run share one.
 std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe);
 
-/// [loader] and [data], seed included; io_threads is the number that will run.
-LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage);
+/// [loader] and [data], seed included, for one of `world` ranks; io_threads is the number that will
+/// run, batch what all ranks take together.
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage,
+                             int rank = 0, int world = 1);
 
-/// How evaluation reads: in order, unaugmented, nothing dropped.
+/// How evaluation reads: in order, unaugmented, nothing dropped; ranks share its batches alike.
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
-                                  std::shared_ptr<StorageModel> storage);
+                                  std::shared_ptr<StorageModel> storage, int rank = 0,
+                                  int world = 1);
 
 }  // namespace millrace

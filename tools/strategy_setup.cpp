@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 
 #include "pipeline/error.h"
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
+#include "tools/rank_setup.h"
 
 namespace millrace {
 namespace {
@@ -31,14 +33,16 @@ bool is_device(const std::string& name) {
 
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
 
-int threads_of(const Recipe& recipe) {
+int threads_of(const Recipe& recipe, const RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
-  return std::max(1, cores() - static_cast<int>(recipe.integer("loader.workers")));
+  const int left = cores() / rank.local_world - static_cast<int>(recipe.integer("loader.workers"));
+  const bool replicas = recipe.text("train.strategy") == "data_parallel";
+  return std::max(1, left / (replicas ? static_cast<int>(recipe.integer("train.replicas")) : 1));
 }
 
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
-                                        const SampleSpec& sample) {
+                                        const SampleSpec& sample, const RankInfo& rank) {
   if (is_simulated(recipe)) return make_simulated(recipe.number("simulated.update_ms"));
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
@@ -49,8 +53,11 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   }
   StrategyOptions options;
   options.model = recipe.text("model.name");
+  options.model_options = {.variant = recipe.text("model.variant"),
+                           .dropout = recipe.number("model.dropout"),
+                           .init = recipe.text("model.init"),
+                           .native_ops = recipe.text("model.ops") == "native"};
   options.weights = recipe.text("model.weights");
-  options.native_ops = recipe.text("model.ops") == "native";
   options.classes = static_cast<int>(reader.info().classes.size());
   options.channels = sample.channels;
   options.input = sample.size;
@@ -58,14 +65,25 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   if (sample.layout != Layout::chw)
     throw UsageError("output.layout=hwc: models take chw", "leave output.layout at its default");
   options.device = device;
-  options.threads = threads_of(recipe);
+  options.threads = threads_of(recipe, rank);
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.optimizer = recipe.text("train.optimizer");
-  options.lr = recipe.number("train.lr");
   options.momentum = recipe.number("train.momentum");
-  options.weight_decay = recipe.number("train.weight_decay");
   options.nesterov = recipe.boolean("train.nesterov");
-  return make_single(options);
+  options.beta1 = recipe.numbers("train.betas")[0];
+  options.beta2 = recipe.numbers("train.betas")[1];
+  options.eps = recipe.number("train.eps");
+  options.weight_decay = recipe.number("train.weight_decay");
+  options.clip = recipe.number("train.clip");
+  options.label_smoothing = recipe.number("train.label_smoothing");
+  options.ema = recipe.number("train.ema");
+  options.amp = recipe.text("train.amp");
+  options.strategy = recipe.text("train.strategy");
+  options.replicas = static_cast<int>(recipe.integer("train.replicas"));
+  options.sync_batchnorm = recipe.boolean("train.sync_batchnorm");
+  options.rank = rank;
+  options.timeout = recipe.number("train.timeout");
+  return make_torch_strategy(options);
 }
 
 }  // namespace millrace

@@ -11,10 +11,10 @@
 namespace millrace {
 
 bool is_simulated(const Recipe& recipe);
-/// train.threads, or max(1, cores - workers).
-int threads_of(const Recipe& recipe);
+/// train.threads, or what the host's cores leave each rank and replica beside its workers.
+int threads_of(const Recipe& recipe, const RankInfo& rank);
 /// Throws UsageError for a device that no name is known for, DeviceError for one that is missing.
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
-                                        const SampleSpec& sample);
+                                        const SampleSpec& sample, const RankInfo& rank = {});
 
 }  // namespace millrace

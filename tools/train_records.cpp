@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tools/console.h"
@@ -24,13 +25,6 @@ Json span_json(const SpanSeconds& seconds) {
   return spans;
 }
 
-std::uint64_t correct_in(const Evaluation& evaluation) {
-  std::uint64_t correct = 0;
-  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i)
-    correct += evaluation.confusion[i][i];
-  return correct;
-}
-
 double part(std::uint64_t count, std::uint64_t of) {
   return of > 0 ? static_cast<double>(count) / static_cast<double>(of) : std::nan("");
 }
@@ -39,10 +33,6 @@ double part(std::uint64_t count, std::uint64_t of) {
 
 double number_in(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
-}
-
-double top1_of(const Evaluation& evaluation) {
-  return part(correct_in(evaluation), evaluation.images);
 }
 
 std::string threads_text(const LoaderOptions& options) {
@@ -92,6 +82,7 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
   line["spans"] = span_json(seconds);
   line["images_per_s"] =
       number(static_cast<double>(record.images) / (seconds.load + seconds.update));
+  line["lr"] = record.lr;
   line["train_loss"] = number(record.train_loss);
   if (record.evaluation) {
     const Json evaluation = to_json(*record.evaluation, dataset.classes);
@@ -103,7 +94,7 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
 Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   const Recipe& recipe = facts.recipe;
   const SpanSeconds seconds(facts.spans);
-  const auto steps = static_cast<double>(result.steps);
+  const auto steps = static_cast<double>(result.steps - facts.from.steps);
   char host[256] = "";
   gethostname(host, sizeof host - 1);
 
@@ -114,7 +105,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["host"] = host;
   s["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
   s["device"] = facts.device;
-  s["world_size"] = 1;
+  s["world_size"] = facts.options.world;
   s["seed"] = recipe.integer("seed");
   s["recipe"] = recipe.name();
   s["dataset"] = {{"reader", facts.dataset.reader},
@@ -128,16 +119,19 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["params"] = facts.parameters;
   s["strategy"] = recipe.text("train.strategy");
   s["workers"] = recipe.integer("loader.workers");
-  s["io_threads"] = facts.io_threads;
+  s["io_threads"] = facts.options.io_threads;
   s["prefetch"] = recipe.integer("loader.prefetch");
   s["threads"] = facts.threads;
-  s["batch"] = recipe.integer("loader.batch");
+  s["batch"] = facts.options.batch;
+  s["accumulate"] = recipe.integer("train.accumulate");
+  s["amp"] = recipe.text("train.amp");
   s["epochs"] = result.epochs;
   s["steps"] = result.steps;
   s["images"] = result.images;
+  s["rank_images"] = result.rank_images;
   s["failed"] = facts.failed;
   s["interrupted"] = result.interrupted;
-  s["resumed_from_step"] = 0;
+  s["resumed_from_step"] = facts.from.steps;
   s["wall_s"] = facts.wall_s;
   s["load_s"] = seconds.load;
   s["update_s"] = seconds.update;
@@ -147,7 +141,8 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["load_s_per_step"] = number(seconds.load / steps);
   s["update_s_per_step"] = number(seconds.update / steps);
   s["first_batch_s"] = seconds.each[static_cast<std::size_t>(Span::first_batch)];
-  s["images_per_s"] = number(static_cast<double>(result.images) / (seconds.load + seconds.update));
+  s["images_per_s"] =
+      number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
   s["train_loss"] = number(result.train_loss);
   const Json evaluation =
       result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
@@ -167,9 +162,38 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   return s;
 }
 
+void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
+  const Json mine{{"rank", rank.rank},
+                  {"host", s["host"]},
+                  {"pid", getpid()},
+                  {"images", s["rank_images"]},
+                  {"load_s", s["load_s"]},
+                  {"update_s", s["update_s"]},
+                  {"peer_wait_s", s["spans"]["peer_wait"]},
+                  {"peak_rss_bytes", s["peak_rss_bytes"]},
+                  {"parameters_hash", s["parameters_hash"]}};
+  Json ranks = Json::array();
+  for (const std::string& text : strategy.gather(to_text(mine))) ranks.push_back(Json::parse(text));
+  for (const char* key : {"load_s", "update_s"}) {
+    double sum = 0;
+    double most = 0;
+    for (const Json& one : ranks) {
+      const double value = one[key];
+      sum += value;
+      most = std::max(most, value);
+    }
+    s[std::string(key) + "_mean"] = sum / static_cast<double>(ranks.size());
+    s[std::string(key) + "_max"] = most;
+  }
+  const std::vector<double> blamed = strategy.blamed_waits();
+  for (std::size_t r = 0; r < blamed.size(); ++r) ranks[r]["blamed_wait_s"] = blamed[r];
+  s["straggler_rank"] = std::max_element(blamed.begin(), blamed.end()) - blamed.begin();
+  s["ranks"] = std::move(ranks);
+}
+
 std::string closing_table(const Json& s) {
   const double wall = s["wall_s"];
-  const double steps = s["steps"];
+  const double steps = s["steps"].get<double>() - s["resumed_from_step"].get<double>();
   std::vector<std::vector<std::string>> rows{{"", "seconds", "share", "ms a step"}};
   const auto add = [&](const std::string& name, double value) {
     rows.push_back({name, fmt::format("{:.3f}", value), fmt::format("{:.1f}%", 100 * value / wall),

@@ -18,7 +18,7 @@ struct TrainFacts {
   std::string device;
   std::uint64_t parameters = 0;
   int threads = 0;
-  int io_threads = 0;
+  const LoaderOptions& options;
   LoaderStats loader;
   std::uint64_t failed = 0;  ///< samples, of training and evaluation
   std::string parameters_hash;
@@ -26,10 +26,13 @@ struct TrainFacts {
   std::uint64_t peak_device_bytes = 0;
   double wall_s = 0;  ///< from main() to the summary
   SpanTicks spans{};
+  Position from;  ///< where the run was taken up
 };
 
 nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);
 nlohmann::ordered_json summary_of(const TrainFacts& facts, const TrainResult& result);
+/// What the ranks have to say of themselves, by rank, and the sums over them; all must call it.
+void add_ranks(nlohmann::ordered_json& summary, const RankInfo& rank, Strategy& strategy);
 /// The summary for people: where the time went, then what the model can do.
 std::string closing_table(const nlohmann::ordered_json& summary);
 
@@ -38,7 +41,6 @@ nlohmann::ordered_json to_json(const Evaluation& evaluation,
                                const std::vector<std::string>& classes);
 /// A figure, or NaN where the JSON says null: what a diverged model leaves.
 double number_in(const nlohmann::ordered_json& json, const char* key);
-double top1_of(const Evaluation& evaluation);
 /// "2 workers, 4 I/O threads".
 std::string threads_text(const LoaderOptions& options);
 /// What data.cache=cold has counted: proven and resident reads.

@@ -44,6 +44,9 @@ struct Lookup {
   const ElementTable* elements;  ///< `period` tables; not read for 8-bit output
   const LevelTable* levels;      ///< `period` tables applied first, or null
   int period;
+  /// Elements may be written past the caches, and are in memory when the kernel returns: for a
+  /// sample so large that it would push out what the next one's decoding works on.
+  bool past_caches = false;
 };
 
 /// A rectangle of pixels that are moved, not changed.
@@ -116,6 +119,7 @@ struct Windows {
   std::int32_t* bases = nullptr;               ///< groups: first pixel of the row
   std::int16_t* orders_and_weights = nullptr;  ///< groups x pairs x kPair, 64-byte aligned
   int pairs = 0;                               ///< 0: not in use
+  bool narrow = false;                         ///< the taps of a group lie within 32 numbers
 };
 
 struct Kernels {

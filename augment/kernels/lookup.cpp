@@ -66,14 +66,35 @@ MILLRACE_AVX2 inline __m256 divided(__m256 a, __m256 b, __m256 inverse) {
   return _mm256_fmadd_ps(_mm256_fnmadd_ps(quotient, b, a), inverse, quotient);
 }
 
+bool is_aligned(const std::byte* at, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
+}
+
 /// computed_element() of eight levels.
+template <bool kPastCaches>
 MILLRACE_AVX2 inline void compute_8(const std::uint8_t* in, const Constants256& constants,
                                     std::byte* out) {
   const __m256 level = _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(in))));
   const __m256 x = _mm256_sub_ps(divided(level, _mm256_set1_ps(255.0f), _mm256_set1_ps(1 / 255.0f)),
                                  constants.mean);
-  _mm256_storeu_ps(reinterpret_cast<float*>(out), divided(x, constants.std, constants.inverse));
+  const __m256 elements = divided(x, constants.std, constants.inverse);
+  if constexpr (kPastCaches)
+    _mm256_stream_ps(reinterpret_cast<float*>(out), elements);
+  else
+    _mm256_storeu_ps(reinterpret_cast<float*>(out), elements);
+}
+
+template <bool kPastCaches>
+MILLRACE_AVX2 std::size_t compute_24s(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
+                                      std::byte* out) {
+  const Constants256 constants[3] = {{lookup, 0}, {lookup, 1}, {lookup, 2}};
+  std::size_t i = 0;
+  for (; i + 24 <= n; i += 24)
+    for (std::size_t part = 0; part < 3; ++part)
+      compute_8<kPastCaches>(in + i + 8 * part, constants[part], out + 4 * (i + 8 * part));
+  if constexpr (kPastCaches) _mm_sfence();
+  return i;
 }
 
 MILLRACE_AVX2 void look_up_f32_avx2(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
@@ -81,11 +102,8 @@ MILLRACE_AVX2 void look_up_f32_avx2(const std::uint8_t* in, std::size_t n, const
   bool computed = lookup.levels == nullptr;
   for (int c = 0; c < lookup.period; ++c) computed &= lookup.elements[c].computed;
   if (!computed) return look_up<std::uint32_t>(in, n, lookup, out);
-  const Constants256 constants[3] = {{lookup, 0}, {lookup, 1}, {lookup, 2}};
-  std::size_t i = 0;
-  for (; i + 24 <= n; i += 24)
-    for (std::size_t part = 0; part < 3; ++part)
-      compute_8(in + i + 8 * part, constants[part], out + 4 * (i + 8 * part));
+  const bool past_caches = lookup.past_caches && is_aligned(out, sizeof(__m256));
+  const std::size_t i = (past_caches ? compute_24s<true> : compute_24s<false>)(in, n, lookup, out);
   look_up<std::uint32_t>(in + i, n - i, lookup, out + 4 * i);
 }
 
@@ -158,13 +176,15 @@ MILLRACE_AVX512 inline __mmask64 first(std::ptrdiff_t n) {
   return n >= 64 ? ~__mmask64{0} : n <= 0 ? 0 : (__mmask64{1} << n) - 1;
 }
 
-/// 64 elements, or n where it is fewer.
-template <int kBytes, int kPeriod, bool kLevels, bool kAll>
+enum class Write { some, all, past_caches };
+
+/// 64 elements; n with Write::some.
+template <int kBytes, int kPeriod, bool kLevels, Write kWrite>
 MILLRACE_AVX512 inline void look_up_64(const std::uint8_t* in, std::ptrdiff_t n,
                                        const Tables512<kBytes>* tables, const Turns512& turns,
                                        std::byte* out) {
-  __m512i index =
-      spread<kBytes>(kAll ? _mm512_loadu_si512(in) : _mm512_maskz_loadu_epi8(first(n), in));
+  __m512i index = spread<kBytes>(kWrite == Write::some ? _mm512_maskz_loadu_epi8(first(n), in)
+                                                       : _mm512_loadu_si512(in));
   if constexpr (kLevels) index = permuted<kPeriod, kBytes>(tables, -1, index, turns);
   __m512i elements[kBytes];
   if constexpr (kBytes == 1) {
@@ -185,10 +205,12 @@ MILLRACE_AVX512 inline void look_up_64(const std::uint8_t* in, std::ptrdiff_t n,
     elements[0] = _mm512_unpacklo_epi16(elements[0], low);
   }
   for (int k = 0; k < kBytes; ++k) {
-    if constexpr (kAll)
+    if constexpr (kWrite == Write::some)
+      _mm512_mask_storeu_epi8(out + 64 * k, first(n * kBytes - 64 * k), elements[k]);
+    else if constexpr (kWrite == Write::all)
       _mm512_storeu_si512(out + 64 * k, elements[k]);
     else
-      _mm512_mask_storeu_epi8(out + 64 * k, first(n * kBytes - 64 * k), elements[k]);
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(out + 64 * k), elements[k]);
   }
 }
 
@@ -209,13 +231,18 @@ MILLRACE_AVX512 void look_up_512(const std::uint8_t* in, std::size_t n, const Lo
   }
   int phase = 0;
   std::size_t i = 0;
-  for (; i + 64 <= n; i += 64) {
-    look_up_64<kBytes, kPeriod, kLevels, true>(in + i, 64, tables, turns[phase], out + i * kBytes);
-    phase = phase == 2 ? 0 : phase + 1;
+  if (lookup.past_caches && is_aligned(out, sizeof(__m512i))) {
+    for (; i + 64 <= n; i += 64, phase = phase == 2 ? 0 : phase + 1)
+      look_up_64<kBytes, kPeriod, kLevels, Write::past_caches>(in + i, 64, tables, turns[phase],
+                                                               out + i * kBytes);
+    _mm_sfence();
   }
+  for (; i + 64 <= n; i += 64, phase = phase == 2 ? 0 : phase + 1)
+    look_up_64<kBytes, kPeriod, kLevels, Write::all>(in + i, 64, tables, turns[phase],
+                                                     out + i * kBytes);
   if (i < n)
-    look_up_64<kBytes, kPeriod, kLevels, false>(in + i, static_cast<std::ptrdiff_t>(n - i), tables,
-                                                turns[phase], out + i * kBytes);
+    look_up_64<kBytes, kPeriod, kLevels, Write::some>(in + i, static_cast<std::ptrdiff_t>(n - i),
+                                                      tables, turns[phase], out + i * kBytes);
 }
 
 template <int kBytes>

@@ -115,6 +115,7 @@ void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, const Windows&
 /// takes, then their 32 weights. Left alone where a group's taps are farther apart.
 void prepare_windows(const Taps& taps, int channels, Windows& windows) {
   windows.pairs = 0;
+  int widest = 0;
   const int pairs = (taps.most + 1) / 2;
   const int pixels = Windows::outputs(channels);
   std::int16_t* at = windows.orders_and_weights;
@@ -125,7 +126,8 @@ void prepare_windows(const Taps& taps, int channels, Windows& windows) {
       first = std::min(first, taps.first[o]);
       last = std::max(last, taps.first[o] + taps.counts[o]);
     }
-    if ((last - first) * channels > Windows::kInputs) return;
+    widest = std::max(widest, (last - first) * channels);
+    if (widest > Windows::kInputs) return;
     windows.bases[group] = first;
     for (int k = 0; k < pairs; ++k, at += Windows::kPair) {
       std::memset(at, 0, Windows::kPair * sizeof(std::int16_t));
@@ -144,36 +146,58 @@ void prepare_windows(const Taps& taps, int channels, Windows& windows) {
     }
   }
   windows.pairs = pairs;
+  windows.narrow = widest <= Windows::kInputs / 2;
 }
 
-template <int kChannels>
+/// kPairs: pairs of taps, or 0 for any number of them. kNarrow: 32 numbers hold all taps of a
+/// group, one register instead of two.
+template <int kChannels, int kPairs, bool kNarrow>
 MILLRACE_AVX512 void reduce_windows_512(const std::int16_t* in, int outputs, const Windows& windows,
                                         std::uint8_t* out) {
   constexpr int kLevels = Windows::outputs(kChannels) * kChannels;  // of a group
   const __m512i half = _mm512_set1_epi32(kHalf);
   const std::int16_t* at = windows.orders_and_weights;
-  const int pairs = windows.pairs;
-  const int levels = outputs * kChannels;
   const std::int32_t* base = windows.bases;
-  for (int i = 0; i < levels; i += kLevels, ++base) {
-    const std::int16_t* from = in + static_cast<std::ptrdiff_t>(*base) * kChannels;
+  const int pairs = kPairs > 0 ? kPairs : windows.pairs;
+  const auto group = [&]() MILLRACE_AVX512 {
+    const std::int16_t* from = in + static_cast<std::ptrdiff_t>(*base++) * kChannels;
     const __m512i low = _mm512_loadu_si512(from);
-    const __m512i high = _mm512_loadu_si512(from + 32);
+    const __m512i high = kNarrow ? low : _mm512_loadu_si512(from + 32);
     __m512i sums = half;
-    for (int k = 0; k < pairs; ++k, at += Windows::kPair)
-      sums = _mm512_add_epi32(
-          sums, _mm512_madd_epi16(_mm512_permutex2var_epi16(low, _mm512_load_si512(at), high),
-                                  _mm512_load_si512(at + 32)));
-    const int n = std::min(kLevels, levels - i);
-    _mm_mask_storeu_epi8(out + i, static_cast<__mmask16>((1u << n) - 1),
-                         _mm512_cvtepi32_epi8(_mm512_srli_epi32(sums, kDrop)));
-  }
+    for (int k = 0; k < pairs; ++k, at += Windows::kPair) {
+      const __m512i order = _mm512_load_si512(at);
+      const __m512i taken = kNarrow ? _mm512_permutexvar_epi16(order, low)
+                                    : _mm512_permutex2var_epi16(low, order, high);
+      sums = _mm512_dpwssd_epi32(sums, taken, _mm512_load_si512(at + 32));
+    }
+    return _mm512_cvtepi32_epi8(_mm512_srli_epi32(sums, kDrop));
+  };
+  std::uint8_t* const end = out + outputs * kChannels;
+  for (; end - out >= 16; out += kLevels)  // the next group overwrites what is too much
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), group());
+  if (out < end)
+    _mm_mask_storeu_epi8(out, static_cast<__mmask16>((1u << (end - out)) - 1), group());
+}
+
+template <int kChannels, bool kNarrow>
+void reduce_windows_512(const std::int16_t* in, const Taps& taps, const Windows& windows,
+                        std::uint8_t* out) {
+  const auto reduce = windows.pairs == 1   ? reduce_windows_512<kChannels, 1, kNarrow>
+                      : windows.pairs == 2 ? reduce_windows_512<kChannels, 2, kNarrow>
+                      : windows.pairs == 3 ? reduce_windows_512<kChannels, 3, kNarrow>
+                                           : reduce_windows_512<kChannels, 0, kNarrow>;
+  reduce(in, taps.outputs, windows, out);
 }
 
 void reduce_pixels_512(const std::int16_t* in, const Taps& taps, const Windows& windows,
                        int channels, std::uint8_t* out) {
   if (windows.pairs == 0) return reduce_pixels_avx2(in, taps, windows, channels, out);
-  (channels == 3 ? reduce_windows_512<3> : reduce_windows_512<1>)(in, taps.outputs, windows, out);
+  if (channels == 3)
+    (windows.narrow ? reduce_windows_512<3, true> : reduce_windows_512<3, false>)(in, taps, windows,
+                                                                                  out);
+  else
+    (windows.narrow ? reduce_windows_512<1, true> : reduce_windows_512<1, false>)(in, taps, windows,
+                                                                                  out);
 }
 
 #endif

@@ -53,31 +53,35 @@ MILLRACE_AVX2 void reduce_rows_avx2(const std::uint8_t* in, std::ptrdiff_t row,
   }
 }
 
+/// 64 bytes of two rows, interleaved first and widened then: fewer instructions than the other way
+/// round, but what a lane holds is 16 neighbours, and the result has to be put in order.
 MILLRACE_AVX512 void reduce_rows_512(const std::uint8_t* in, std::ptrdiff_t row,
                                      const std::int16_t* weights, int taps, int bytes,
                                      std::int16_t* out) {
   const __m512i round = _mm512_set1_epi32(1 << (kDrop - 1));
+  const __m512i zero = _mm512_setzero_si512();
+  // Of two results with 8 numbers of each 16 in a lane: the first 32 numbers, the last 32.
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+  const __m512i last = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
   for (int i = 0; i < bytes; i += 64) {
     __m512i sums[4] = {round, round, round, round};
     const std::uint8_t* from = in + i;
     for (int k = 0; k < taps; k += 2, from += 2 * row) {
-      const std::uint8_t* next = k + 1 < taps ? from + row : from;
+      const __m512i a = _mm512_loadu_si512(from);
+      const __m512i b = _mm512_loadu_si512(k + 1 < taps ? from + row : from);
       const __m512i pair = _mm512_set1_epi32(pair_of(weights + k));
-      for (int h = 0; h < 2; ++h) {
-        const __m512i a = _mm512_cvtepu8_epi16(
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32 * h)));
-        const __m512i b = _mm512_cvtepu8_epi16(
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next + 32 * h)));
-        sums[2 * h] =
-            _mm512_add_epi32(sums[2 * h], _mm512_madd_epi16(_mm512_unpacklo_epi16(a, b), pair));
-        sums[2 * h + 1] =
-            _mm512_add_epi32(sums[2 * h + 1], _mm512_madd_epi16(_mm512_unpackhi_epi16(a, b), pair));
-      }
+      const __m512i low = _mm512_unpacklo_epi8(a, b), high = _mm512_unpackhi_epi8(a, b);
+      sums[0] = _mm512_dpwssd_epi32(sums[0], _mm512_unpacklo_epi8(low, zero), pair);
+      sums[1] = _mm512_dpwssd_epi32(sums[1], _mm512_unpackhi_epi8(low, zero), pair);
+      sums[2] = _mm512_dpwssd_epi32(sums[2], _mm512_unpacklo_epi8(high, zero), pair);
+      sums[3] = _mm512_dpwssd_epi32(sums[3], _mm512_unpackhi_epi8(high, zero), pair);
     }
-    for (int h = 0; h < 2 && i + 32 * h < bytes; ++h)
-      _mm512_storeu_si512(out + i + 32 * h,
-                          _mm512_packs_epi32(_mm512_srai_epi32(sums[2 * h], kDrop),
-                                             _mm512_srai_epi32(sums[2 * h + 1], kDrop)));
+    for (__m512i& sum : sums) sum = _mm512_srai_epi32(sum, kDrop);
+    const __m512i low = _mm512_packs_epi32(sums[0], sums[1]);
+    const __m512i high = _mm512_packs_epi32(sums[2], sums[3]);
+    _mm512_storeu_si512(out + i, _mm512_permutex2var_epi64(low, first, high));
+    if (i + 32 < bytes)
+      _mm512_storeu_si512(out + i + 32, _mm512_permutex2var_epi64(low, last, high));
   }
 }
 

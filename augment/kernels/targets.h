@@ -12,5 +12,6 @@
 
 #define MILLRACE_X86 1
 #define MILLRACE_AVX2 __attribute__((target("avx2,fma")))
-#define MILLRACE_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")))
+#define MILLRACE_AVX512 \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")))
 #endif

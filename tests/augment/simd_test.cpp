@@ -104,6 +104,43 @@ INSTANTIATE_TEST_SUITE_P(Filters, SimdLevels,
                            }
                          });
 
+/// Samples so large that they are written past the caches, which takes aligned memory: planes and
+/// tiles that are aligned, and such that are not.
+TEST(Simd, LargeSamplesAreTheSameToo) {
+  constexpr std::size_t kLine = 64;
+  for (const Size size : {Size{256, 256}, Size{301, 303}}) {
+    const auto elements = static_cast<std::size_t>(size.width * size.height) * 3;
+    Draw draw(stream({5, 0, 0}, 1));
+    const std::vector<std::uint8_t> pixels = random_pixels(elements, draw);
+    Pass pass;
+    pass.source = interleaved(pixels.data(), size, 3);
+    pass.output = size;
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      for (const Layout layout : {Layout::chw, Layout::hwc}) {
+        const Store store(dtype, layout, 3, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225});
+        const std::size_t bytes = elements * size_of(dtype) + 3 * kLine;
+        ResampleScratch scratch;
+        for (const std::size_t offset : {std::size_t{0}, size_of(dtype), std::size_t{32}}) {
+          const auto carried_out_by = [&](Simd level) {
+            const ForcedLevel forced(level);
+            Buffer memory;
+            auto* out = reinterpret_cast<std::byte*>(memory.reserve(bytes));
+            std::fill_n(out, bytes, kUntouched);
+            resample(pass, store, out + kLine + offset, scratch, nullptr);
+            return std::vector<std::byte>(out, out + bytes);
+          };
+          const auto expected = carried_out_by(Simd::scalar);
+          for (const Simd level : {Simd::avx2, Simd::avx512}) {
+            if (level > simd_supported()) continue;
+            EXPECT_TRUE(carried_out_by(level) == expected)
+                << name_of(level) << ' ' << name_of(dtype) << ' ' << size.width << " +" << offset;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Simd, AnUnsupportedLevelIsRefused) {
   if (simd_supported() == Simd::avx512) GTEST_SKIP() << "this processor can do all levels";
   EXPECT_THROW(set_simd_level(Simd::avx512), UsageError);

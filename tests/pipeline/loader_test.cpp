@@ -17,36 +17,10 @@
 #include "pipeline/error.h"
 #include "pipeline/units/registry.h"
 #include "tests/pipeline/allocations.h"
+#include "tests/pipeline/numbered.h"
 
 namespace millrace {
 namespace {
-
-constexpr Size kSize{6, 5};
-
-/// Images whose every pixel is their index, modulo 251; labels are the index modulo 10.
-class Numbered : public Reader {
- public:
-  explicit Numbered(std::uint64_t count) : pixels_(count * kBytes + kTailSlack) {
-    info_.reader = "numbered";
-    info_.path = "memory";
-    info_.split = "train";
-    info_.count = count;
-    info_.classes.resize(10);
-    info_.size = kSize;
-    info_.channels = 1;
-    for (std::uint64_t i = 0; i < count; ++i)
-      std::memset(&pixels_[i * kBytes], static_cast<int>(i % 251), kBytes);
-  }
-  Sample read(std::uint64_t index, Buffer&) const override {
-    return {{&pixels_[index * kBytes], kBytes}, static_cast<std::int64_t>(index % 10)};
-  }
-  std::string name(std::uint64_t index) const override { return "image " + std::to_string(index); }
-
-  static constexpr std::size_t kBytes = 30;
-
- protected:
-  std::vector<std::uint8_t> pixels_;
-};
 
 std::shared_ptr<const Plan> plan_of(const Reader& reader, bool augmented = false) {
   std::vector<OpSpec> chain;

@@ -7,7 +7,8 @@ namespace {
 class CommandLine : public ProgramTest {};
 
 const std::vector<std::string>& commands() {
-  static const std::vector<std::string> all{"train", "eval", "bench", "sweep", "data", "doctor"};
+  static const std::vector<std::string> all{"train", "eval",   "bench", "sweep",
+                                            "data",  "launch", "doctor"};
   return all;
 }
 

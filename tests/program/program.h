@@ -50,6 +50,7 @@ class Child {
   /// To the whole group, as a terminal's Ctrl-C does.
   void send_to_group(int signal);
   bool running();
+  pid_t pid() const { return pid_; }
   /// Waits for the end. Fails the test where that takes longer than RunOptions::timeout_s.
   Result wait();
   /// Whether a process that the child started is left; call it after wait().

@@ -86,6 +86,14 @@ TEST_F(RecipeFace, BatchLargerThanTheSetIsRefused) {
   EXPECT_TRUE(succeeded(run(bench({"loader.batch=200"}))));
 }
 
+TEST_F(RecipeFace, BatchPerRankTakesTheBatchsPlace) {
+  // Outside of a distributed run there is one rank.
+  const Result per_rank = run(bench({"loader.batch_per_rank=50", "--json"}));
+  ASSERT_TRUE(succeeded(per_rank));
+  EXPECT_EQ(parse_json(per_rank.out)["batch"], 50);
+  EXPECT_EQ(parse_json(per_rank.out)["batches"], 4);
+}
+
 TEST_F(RecipeFace, RefusedRunLeavesNoFolderAndMovesNoEarlierRun) {
   ASSERT_TRUE(succeeded(run(simulated("run"))));
   const std::string before = read_file(in("run") / "summary.json");

@@ -53,6 +53,7 @@ TEST_F(RunDirectoryTest, RowsHaveAColumnASpan) {
   directory.step(record);
   record.loss.reset();
   directory.step(record);
+  directory.close();
   directory.summary({{"a", 1}});
   std::ifstream in(base_ / "run/steps.csv");
   std::string header, first, second;

@@ -71,7 +71,7 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
   const auto [index, native] = GetParam();
   const auto run = all["cases"][static_cast<std::size_t>(index)];
   StrategyOptions options = options_of(run);
-  options.native_ops = native;
+  options.model_options.native_ops = native;
   Single single(options);
   fill_by_formula(single.model());
   Loader loader = formula_loader(spec_of(options), all["samples"], all["batch"], all["epochs"]);

@@ -1,0 +1,144 @@
+// The synchronised forward and backward pass; without a reducer ATen's.
+#include "models/batch_norm.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "pipeline/error.h"
+
+namespace millrace {
+namespace {
+
+using torch::Tensor;
+
+constexpr double kEps = 1e-5;
+constexpr double kMomentum = 0.1;
+constexpr std::array<std::int64_t, 3> kAllButChannels{0, 2, 3};
+
+[[noreturn]] void refuse_single_value() {
+  throw RunError("batch norm has one value a channel to take a variance of",
+                 "set loader.drop_last=true, or make the batch or the images larger");
+}
+
+/// A vector over channels, to be used beside N x C x H x W in the same type.
+Tensor beside(const Tensor& vector, const Tensor& images) {
+  return vector.to(images.scalar_type()).view({1, -1, 1, 1});
+}
+
+/// Sum over everything but the channels, float64.
+Tensor channel_sums(const Tensor& images) {
+  return images.sum(kAllButChannels, /*keepdim=*/false, torch::kDouble);
+}
+
+/// Carries a reducer through a graph of tensors.
+struct ReducerHandle : torch::CustomClassHolder {
+  explicit ReducerHandle(std::shared_ptr<StatisticsReducer> r) : reducer(std::move(r)) {}
+  std::shared_ptr<StatisticsReducer> reducer;
+};
+
+/// y = (x - mean) / deviation · weight + bias, where mean and deviation are functions of all
+/// participants' x. `mean`, `inverse` (1 / deviation) and `count` (values a channel, a vector of
+/// one) are float64.
+class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& input,
+                        const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                        const Tensor& inverse, const Tensor& count,
+                        std::shared_ptr<StatisticsReducer> reducer) {
+    context->save_for_backward({input, weight, mean, inverse, count});
+    context->saved_data["reducer"] =
+        c10::IValue::make_capsule(c10::make_intrusive<ReducerHandle>(std::move(reducer)));
+    const Tensor x = input.to(weight.scalar_type());
+    const Tensor scale = beside(inverse * weight, x);
+    return torch::addcmul(beside(bias, x), x - beside(mean, x), scale).to(input.scalar_type());
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
+                 &count = saved[4];
+    const auto handle = context->saved_data["reducer"].toCapsule();
+    const auto& reducer = static_cast<const ReducerHandle&>(*handle).reducer;
+
+    const Tensor dy = gradients[0].to(weight.scalar_type());
+    const Tensor x = input.to(weight.scalar_type());
+    const Tensor normalised = (x - beside(mean, x)) * beside(inverse, x);
+    const Tensor own = torch::cat({channel_sums(dy), channel_sums(dy * normalised)});
+    Tensor all = own.clone();
+    reducer->all_reduce(all);
+
+    const std::vector<Tensor> own_parts = own.chunk(2);
+    const std::vector<Tensor> mean_parts = (all / count).chunk(2);
+    const Tensor through_statistics =
+        torch::addcmul(beside(mean_parts[0], x), normalised, beside(mean_parts[1], x));
+    const Tensor dx = (dy - through_statistics) * beside(inverse * weight, x);
+    return {dx.to(input.scalar_type()),
+            own_parts[1].to(weight.scalar_type()),
+            own_parts[0].to(weight.scalar_type()),
+            {},
+            {},
+            {},
+            {}};
+  }
+};
+
+}  // namespace
+
+BatchNormImpl::BatchNormImpl(std::int64_t channels) {
+  weight = register_parameter("weight", torch::ones(channels));
+  bias = register_parameter("bias", torch::zeros(channels));
+  running_mean = register_buffer("running_mean", torch::zeros(channels));
+  running_var = register_buffer("running_var", torch::ones(channels));
+  num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, torch::kLong));
+}
+
+Tensor BatchNormImpl::forward(const Tensor& input) {
+  if (is_training() && reducer_ != nullptr) return forward_reduced(input);
+  if (is_training()) {
+    if (input.numel() == input.size(1)) refuse_single_value();
+    num_batches_tracked.add_(1);
+  }
+  return torch::batch_norm(input, weight, bias, running_mean, running_var, is_training(), kMomentum,
+                           kEps, at::globalContext().userEnabledCuDNN());
+}
+
+Tensor BatchNormImpl::forward_reduced(const Tensor& input) {
+  Tensor mean, inverse, count;
+  {
+    const torch::NoGradGuard no_grad;
+    const std::int64_t channels = input.size(1);
+    const Tensor x = input.to(torch::kDouble);
+    const double own = static_cast<double>(input.size(0) * input.size(2) * input.size(3));
+    Tensor sums =
+        torch::cat({channel_sums(x), channel_sums(x * x), torch::full({1}, own, x.options())});
+    reducer_->all_reduce(sums);
+
+    count = sums.narrow(0, 2 * channels, 1);
+    if (input.is_cpu() && count.item<double>() <= 1) refuse_single_value();
+    mean = sums.narrow(0, 0, channels) / count;
+    // Rounding may leave less than nothing of a constant channel.
+    const Tensor variance = (sums.narrow(0, channels, channels) / count - mean * mean).clamp_min(0);
+    inverse = (variance + kEps).rsqrt();
+    running_mean.lerp_(mean.to(running_mean.scalar_type()), kMomentum);
+    const Tensor unbiased = variance * (count / (count - 1));
+    running_var.lerp_(unbiased.to(running_var.scalar_type()), kMomentum);
+    num_batches_tracked.add_(1);
+  }
+  return NormaliseTogether::apply(input, weight, bias, mean, inverse, count, reducer_);
+}
+
+std::size_t set_statistics_reducer(torch::nn::Module& model,
+                                   const std::shared_ptr<StatisticsReducer>& reducer) {
+  std::size_t found = 0;
+  for (const auto& module : model.modules()) {
+    if (auto* norm = module->as<BatchNorm>()) {
+      norm->set_reducer(reducer);
+      ++found;
+    }
+  }
+  return found;
+}
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+// The small models that study S4 puts beside LeNet: what linear layers alone, or one convolution,
+// make of the same images. Initialised as PyTorch's layers are.
+#pragma once
+
+#include "models/classifier.h"
+
+namespace millrace {
+
+/// fc(pixels→classes).
+class LinearModel : public Classifier {
+ public:
+  explicit LinearModel(const ModelShape& shape);
+  torch::Tensor forward(const torch::Tensor& images) override;
+
+ private:
+  torch::nn::Linear fc_{nullptr};
+};
+
+/// fc1(pixels→128), ReLU, fc2(→classes).
+class Mlp : public Classifier {
+ public:
+  explicit Mlp(const ModelShape& shape);
+  torch::Tensor forward(const torch::Tensor& images) override;
+
+ private:
+  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
+};
+
+/// conv1(→6, 3x3, padding 1), ReLU, fc1(→128), ReLU, fc2(→classes). No pooling.
+class SimpleConv : public Classifier {
+ public:
+  explicit SimpleConv(const ModelShape& shape);
+  torch::Tensor forward(const torch::Tensor& images) override;
+
+ private:
+  torch::nn::Conv2d conv1_{nullptr};
+  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
+};
+
+}  // namespace millrace

@@ -1,0 +1,26 @@
+// Which part of a global batch a rank takes.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace {
+
+/// Samples [first, first + count) of a global batch.
+struct Slice {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// Rank r of N takes samples [⌊rL/N⌋, ⌊(r+1)L/N⌋) of L, so that the ranks see together exactly one
+/// rank's batch, tails included; a slice may be empty. `pairs`: the cuts lie at even places, so
+/// that ops which mix samples 2i and 2i+1 find both on one rank. 0 <= rank < world.
+constexpr Slice rank_slice(std::int64_t length, int rank, int world, bool pairs) {
+  const auto cut = [&](std::int64_t r) {
+    if (r == world) return length;
+    const std::int64_t at = r * length / world;
+    return pairs ? at - at % 2 : at;
+  };
+  return {cut(rank), cut(rank + 1) - cut(rank)};
+}
+
+}  // namespace millrace

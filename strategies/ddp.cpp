@@ -1,0 +1,196 @@
+#include "strategies/ddp.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <sstream>
+
+#include "models/batch_norm.h"
+#include "models/weights.h"
+#include "strategies/batch_tensors.h"
+
+namespace millrace {
+namespace {
+
+/// What a rank tells on its arrival.
+enum Column : std::int64_t { kSamples, kStop, kBusy, kColumns };
+
+/// PyTorch's: a small first bucket, so that the first sum starts early, then 25 MiB.
+constexpr std::int64_t kFirstBucket = c10d::kDefaultFirstBucketBytes;
+constexpr std::int64_t kBucket = c10d::kDefaultBucketBytesCap;
+
+/// The buckets in the order in which backward fills them. They stay as they are: PyTorch rearranges
+/// them after the first step, which would make a resumed run's sums differ in their last bits.
+std::vector<std::vector<std::size_t>> buckets_of(const std::vector<torch::Tensor>& parameters) {
+  const std::vector<torch::Tensor> reversed(parameters.rbegin(), parameters.rend());
+  std::vector<std::int64_t> places(parameters.size());
+  std::iota(places.rbegin(), places.rend(), 0);
+  return std::get<0>(c10d::compute_bucket_assignment_by_size(
+      reversed, {static_cast<std::size_t>(kFirstBucket), static_cast<std::size_t>(kBucket)}, {},
+      places));
+}
+
+class RankStatistics final : public StatisticsReducer {
+ public:
+  explicit RankStatistics(const Peers& peers) : peers_(peers) {}
+  void all_reduce(torch::Tensor& sums) override { peers_.sum(sums); }
+
+ private:
+  const Peers& peers_;
+};
+
+/// The line that a rank leaves with when another one has failed.
+[[noreturn]] void leave(const FailureReport& report) {
+  const std::string text = "millrace: " + report.text() + "\n  hint: " + report.hint() + "\n";
+  static_cast<void>(::write(STDERR_FILENO, text.data(), text.size()));
+  _exit(static_cast<int>(Exit::failed));
+}
+
+std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions& options) {
+  ControlOptions control{.rank = peers.rank(),
+                         .world = peers.world(),
+                         .timeout_s = options.timeout,
+                         .key = 0,
+                         .on_failure = leave};
+  std::unique_ptr<ControlChannel> channel;
+  if (peers.rank() == 0) {
+    std::random_device random;
+    control.key = static_cast<std::uint64_t>(random()) << 32 | random();
+    channel = ControlChannel::serve(control);
+    peers.tell(std::to_string(channel->port()) + " " + std::to_string(control.key));
+  } else {
+    std::istringstream words(peers.tell({}));
+    int port = 0;
+    words >> port >> control.key;
+    channel = ControlChannel::connect(control, options.rank.master_addr, port, options.timeout);
+  }
+  channel->wait_for_ranks(options.timeout);
+  return channel;
+}
+
+}  // namespace
+
+Ddp::Ddp(const StrategyOptions& options)
+    : TorchStrategy(options),
+      peers_(options.rank, torch_device(), std::chrono::seconds(std::llround(options.timeout))),
+      control_(open_control(peers_, options)),
+      arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
+      blamed_(static_cast<std::size_t>(peers_.world())) {
+  std::vector<torch::Tensor> all;
+  for (const auto& [name, tensor] : state_of(model())) all.push_back(tensor.detach());
+  peers_.broadcast(all);
+  if (options.sync_batchnorm)
+    set_statistics_reducer(model(), std::make_shared<RankStatistics>(peers_));
+  std::vector<torch::Tensor> parameters;
+  std::unordered_map<std::size_t, std::string> names;
+  for (const auto& parameter : model().named_parameters()) {
+    if (!parameter.value().requires_grad()) continue;
+    names[parameters.size()] = parameter.key();
+    parameters.push_back(parameter.value());
+  }
+  constexpr bool kFindUnused = false;
+  constexpr bool kGradientsAreViews = true;
+  reducer_ = std::make_unique<c10d::Reducer>(
+      parameters, buckets_of(parameters), peers_.group(),
+      std::vector<bool>(parameters.size(), false), kBucket, kFindUnused, kGradientsAreViews, names,
+      kFirstBucket, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::vector<std::int64_t>{});
+}
+
+Ddp::~Ddp() = default;
+
+void Ddp::end(const std::string& reason) {
+  if (reason.empty())
+    control_->goodbye();
+  else
+    control_->fail(reason);
+}
+
+/// Waits for the other ranks, which the channel is to know.
+void Ddp::sum(torch::Tensor& values) const {
+  control_->progress(step_, /*in_collective=*/true);
+  peers_.sum(values);
+  control_->progress(step_, /*in_collective=*/false);
+}
+
+bool Ddp::stopping(bool) const { return stop_agreed_; }
+
+std::vector<std::string> Ddp::gather(const std::string& mine) { return peers_.gather(mine); }
+
+std::string Ddp::device() const {
+  return std::to_string(peers_.world()) + " ranks, each " + TorchStrategy::device();
+}
+
+void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
+  spans.enter(Span::peer_wait);
+  const Clock::Ticks now = spans.since();
+  const double busy = since_ == 0 ? 0 : Clock::seconds(now - since_);
+  arrivals_.zero_();
+  auto cell = arrivals_.accessor<double, 2>();
+  cell[peers_.rank()][kSamples] = static_cast<double>(samples);
+  cell[peers_.rank()][kStop] = stop ? 1 : 0;
+  cell[peers_.rank()][kBusy] = busy;
+  sum(arrivals_);
+  since_ = Clock::now();
+
+  samples_ = 0;
+  std::int64_t last = 0;
+  for (std::int64_t rank = 0; rank < peers_.world(); ++rank) {
+    samples_ += cell[rank][kSamples];
+    stop_agreed_ = stop_agreed_ || cell[rank][kStop] > 0;
+    if (cell[rank][kBusy] > cell[last][kBusy]) last = rank;
+  }
+  // All left the step before together, so whoever was busy for longest is whom the others await.
+  for (std::int64_t rank = 0; rank < peers_.world(); ++rank)
+    blamed_[static_cast<std::size_t>(last)] += cell[last][kBusy] - cell[rank][kBusy];
+}
+
+TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClock& spans) {
+  step_ = place.step + 1;
+  arrive(batch.count(), place.stop, spans);
+  spans.enter(Span::h2d);
+  const Slice all = whole(batch);
+  const torch::Tensor images = to_device(images_of(batch, all, options()));
+  const torch::Tensor targets = to_device(targets_of(batch, all));
+  if (!torch_device().is_cpu()) batch.release();
+  if (place.updates) {  // else the gradients stay here for now
+    reducer_->prepare_for_forward();
+    reducer_->prepare_for_backward({});
+  }
+  // The reducer takes the mean over ranks; a rank without samples joins it all the same.
+  const auto world = static_cast<double>(peers_.world());
+  control_->progress(step_, /*in_collective=*/place.updates);
+  return learn(model(), images, targets, place, world, &spans);
+}
+
+void Ddp::add_up(Totals& totals, SpanClock& spans) {
+  totals.samples = samples_;
+  spans.enter(Span::peer_wait);
+  torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
+  sum(loss);
+  totals.loss = loss.item<double>();
+}
+
+void Ddp::add_up(torch::Tensor& sums) { sum(sums); }
+
+void Ddp::alive() { control_->progress(step_, /*in_collective=*/false); }
+
+void Ddp::share_buffers() {
+  std::vector<torch::Tensor> buffers;
+  for (const torch::Tensor& buffer : model().buffers()) buffers.push_back(buffer);
+  control_->progress(step_, /*in_collective=*/true);
+  peers_.broadcast(buffers);
+  control_->progress(step_, /*in_collective=*/false);
+}
+
+void Ddp::clear_gradients() {
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& parameter : model().parameters())
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  at::_foreach_zero_(gradients);  // views of the reducer's buckets: they must stay
+}
+
+}  // namespace millrace

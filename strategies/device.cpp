@@ -1,0 +1,54 @@
+#include "strategies/device.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string_view>
+
+#include "pipeline/error.h"
+
+namespace millrace {
+
+int device_index(const std::string& device) {
+  constexpr std::string_view kCuda = "cuda";
+  if (device == "cpu") return -1;
+  if (device == kCuda) return 0;
+  int index = -1;
+  const char* const begin = device.data() + std::min(device.size(), kCuda.size() + 1);
+  const char* const end = device.data() + device.size();
+  const auto [stop, error] = std::from_chars(begin, end, index);
+  if (!device.starts_with("cuda:") || error != std::errc() || stop != end || index < 0 ||
+      index > std::numeric_limits<c10::DeviceIndex>::max())
+    throw UsageError("train.device=" + device + ": there is no such device",
+                     "use cpu, cuda, cuda:N or simulated");
+  return index;
+}
+
+std::optional<CudaLibrary> load_cuda(const std::string& device) {
+  const int index = device_index(device);
+  if (index < 0) return {};
+  return CudaLibrary::load(device, index);
+}
+
+torch::Device torch_device(const std::string& device) {
+  const int index = device_index(device);
+  if (index < 0) return torch::kCPU;
+  return torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_TRIM_THRESHOLD, 512 << 20);
+#endif
+}
+
+void prefer_channels_last(torch::nn::Module& model) {
+  for (torch::Tensor& parameter : model.parameters())
+    if (parameter.dim() == 4)
+      parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
+}
+
+}  // namespace millrace

@@ -1,0 +1,51 @@
+#include "strategies/evaluation.h"
+
+#include <algorithm>
+
+namespace millrace {
+
+Evaluation empty_evaluation(int classes) {
+  const auto n = static_cast<std::size_t>(classes);
+  Evaluation sum;
+  sum.confusion.assign(n, std::vector<std::uint64_t>(n));
+  return sum;
+}
+
+void add(Evaluation& sum, const torch::Tensor& device_logits, const torch::Tensor& labels) {
+  const torch::Tensor logits = device_logits.to(torch::kCPU, torch::kDouble);
+  const std::int64_t classes = logits.size(1);
+  const torch::Tensor losses =
+      at::cross_entropy_loss(logits, labels, /*weight=*/{}, at::Reduction::Sum);
+  const torch::Tensor best =
+      std::get<1>(logits.topk(std::min<std::int64_t>(5, classes), /*dim=*/1)).contiguous();
+  const auto predicted = best.accessor<std::int64_t, 2>();
+  const auto label = labels.accessor<std::int64_t, 1>();
+  for (std::int64_t i = 0; i < logits.size(0); ++i) {
+    const auto row = static_cast<std::size_t>(label[i]);
+    ++sum.confusion[row][static_cast<std::size_t>(predicted[i][0])];
+    for (std::int64_t k = 0; k < best.size(1); ++k) sum.top5 += predicted[i][k] == label[i];
+  }
+  sum.loss_sum += losses.item<double>();
+  sum.images += static_cast<std::uint64_t>(logits.size(0));
+}
+
+torch::Tensor to_tensor(const Evaluation& sum) {
+  std::vector<double> values{static_cast<double>(sum.images), sum.loss_sum,
+                             static_cast<double>(sum.top5)};
+  for (const auto& row : sum.confusion)
+    for (const std::uint64_t count : row) values.push_back(static_cast<double>(count));
+  return torch::tensor(values, torch::kDouble);
+}
+
+Evaluation from_tensor(const torch::Tensor& values, int classes) {
+  const double* value = values.const_data_ptr<double>();
+  Evaluation sum = empty_evaluation(classes);
+  sum.images = static_cast<std::uint64_t>(*value++);
+  sum.loss_sum = *value++;
+  sum.top5 = static_cast<std::uint64_t>(*value++);
+  for (auto& row : sum.confusion)
+    for (std::uint64_t& count : row) count = static_cast<std::uint64_t>(*value++);
+  return sum;
+}
+
+}  // namespace millrace

@@ -1,0 +1,2 @@
+// Named by ProcessGroupGloo.hpp; nothing of it is used. See README.md.
+#pragma once

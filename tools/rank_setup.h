@@ -1,0 +1,15 @@
+// Which rank of a distributed run this process is.
+#pragma once
+
+#include "pipeline/recipe.h"
+#include "strategies/rank.h"
+
+namespace millrace {
+
+/// Of train.strategy=ddp, from the environment; of a simulated device, from torchrun's and
+/// `millrace launch`'s alone. Else rank 0 of 1. Throws UsageError as rank_from_environment() does,
+/// where no launcher has started a rank of ddp, and where one has started several of a strategy
+/// that has none.
+RankInfo rank_of(const Recipe& recipe);
+
+}  // namespace millrace

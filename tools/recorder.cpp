@@ -1,0 +1,87 @@
+#include "tools/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "strategies/checkpoint.h"
+#include "tools/resume.h"
+#include "tools/train_records.h"
+
+namespace millrace {
+
+Recorder::Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
+                   bool hash, Strategy& strategy, std::uint64_t steps, bool first_rank)
+    : directory_(directory),
+      recipe_(recipe),
+      dataset_(dataset),
+      strategy_(strategy),
+      steps_(steps),
+      first_rank_(first_rank) {
+  if (hash) hash_.emplace();
+}
+
+void Recorder::batch(const Batch& batch) {
+  if (hash_) hash_->add(batch);
+}
+
+void Recorder::progress(const TrainProgress& now) {
+  steps_ = now.step;
+  const auto every = static_cast<std::uint64_t>(recipe_.integer("train.log_every"));
+  if (verbosity().verbose && every > 0 && now.step % every == 0) {
+    line_.clear();
+    say(fmt::format("epoch {} step {}/{}{}", now.epoch, now.step_in_epoch, now.steps_in_epoch,
+                    now.loss ? fmt::format(" loss {:.4f}", *now.loss) : ""));
+  }
+  if (!line_.due()) return;
+  const SpanSeconds seconds(*now.ticks);
+  const double busy = seconds.load + seconds.update;
+  const double passed = busy - busy_before_;
+  const double rate = passed > 0 ? static_cast<double>(now.images) / passed : 0;
+  const double left = rate > 0 ? passed / static_cast<double>(now.step_in_epoch) *
+                                     static_cast<double>(now.steps_in_epoch - now.step_in_epoch)
+                               : 0;
+  line_.show(
+      static_cast<double>(now.step_in_epoch), static_cast<double>(now.steps_in_epoch),
+      fmt::format("epoch {}/{} step {}/{}  {} images/s{}  load {:.0f}%  {:.0f} s left", now.epoch,
+                  recipe_.integer("train.epochs"), now.step_in_epoch, now.steps_in_epoch,
+                  with_commas(rate), now.loss ? fmt::format("  loss {:.4f}", *now.loss) : "",
+                  busy > 0 ? 100 * seconds.load / busy : 0, left));
+}
+
+void Recorder::epoch(const EpochRecord& record) {
+  if (!first_rank_) return;
+  line_.clear();
+  auto line = epoch_line(record, dataset_);
+  line["step"] = steps_;
+  directory_.epoch(line);
+  const SpanSeconds seconds(record.ticks);
+  busy_before_ += seconds.load + seconds.update;
+  const double busy = std::max(seconds.load + seconds.update, 1e-12);
+  std::string text = fmt::format(
+      "epoch {}/{}  {:.2f} s  load {:.3f} s ({:.1f}%)  update {:.3f} s  {} images/s", record.epoch,
+      recipe_.integer("train.epochs"), seconds.total(), seconds.load, 100 * seconds.load / busy,
+      seconds.update, with_commas(static_cast<double>(record.images) / busy));
+  if (line["train_loss"].is_number())
+    text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
+  if (line.contains("top1"))
+    text += fmt::format("  test loss {:.4f}  top-1 {:.2f}%", number_in(line, "test_loss"),
+                        100 * number_in(line, "top1"));
+  say(text);
+}
+
+void Recorder::checkpoint(const Position& position, const StepRecord& open, bool best) {
+  if (strategy_.parameter_count() == 0) return;
+  directory_.open_step(open);
+  if (!first_rank_) return strategy_.save({});
+  const CheckpointOptions options{
+      .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
+  write_checkpoint(directory_.path(), position.steps, options,
+                   [&](const std::filesystem::path& folder) {
+                     strategy_.save(folder);
+                     save_position(position, folder);
+                   });
+}
+
+}  // namespace millrace

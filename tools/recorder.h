@@ -1,0 +1,45 @@
+// Writes a training run into its directory and shows how far it has come.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "pipeline/recipe.h"
+#include "strategies/trainer.h"
+#include "study/run_directory.h"
+#include "tools/batch_hash.h"
+#include "tools/console.h"
+
+namespace millrace {
+
+class Recorder final : public TrainObserver {
+ public:
+  /// All must outlive it. `hash`: of every batch. `steps`: of an earlier run that is taken up.
+  Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset, bool hash,
+           Strategy& strategy, std::uint64_t steps, bool first_rank);
+
+  void batch(const Batch& batch) override;
+  void progress(const TrainProgress& now) override;
+  void step(const StepRecord& record) override { directory_.step(record); }
+  void epoch(const EpochRecord& record) override;
+  void checkpoint(const Position& position, const StepRecord& open, bool best) override;
+
+  /// Of the batches so far; empty without `hash`.
+  std::string digest() const { return hash_ ? hash_->digest() : ""; }
+  /// Steps of the whole run so far.
+  std::uint64_t steps() const { return steps_; }
+
+ private:
+  RunDirectory& directory_;
+  const Recipe& recipe_;
+  const DatasetInfo& dataset_;
+  Strategy& strategy_;
+  std::optional<BatchHash> hash_;
+  ProgressLine line_;
+  double busy_before_ = 0;
+  std::uint64_t steps_;
+  bool first_rank_;  ///< which alone writes more than its own rows
+};
+
+}  // namespace millrace

@@ -1,0 +1,128 @@
+#include "tools/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "pipeline/error.h"
+#include "strategies/checkpoint.h"
+#include "tools/console.h"
+#include "tools/pipeline_setup.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPosition = "position.json";
+
+/// Keys that say how the work is done, where, or for how long; every other one changes the result.
+constexpr std::array kFree{"data.path",
+                           "data.cache",
+                           "data.storage.bandwidth",
+                           "data.storage.latency",
+                           "data.storage.iops",
+                           "loader.workers",
+                           "loader.prefetch",
+                           "loader.io_threads",
+                           "loader.grain",
+                           "train.epochs",
+                           "train.steps",
+                           "train.threads",
+                           "train.log_every",
+                           "train.timeout",
+                           "train.checkpoint_every",
+                           "train.checkpoint_keep",
+                           "eval.every",
+                           "eval.batch",
+                           "plugins.path",
+                           "model.weights"};
+
+bool is_free(std::string_view key) {
+  return key.starts_with("debug.") || key.starts_with("bench.") ||
+         std::find(kFree.begin(), kFree.end(), key) != kFree.end();
+}
+
+Position position_in(const fs::path& folder) {
+  const fs::path file = folder / kPosition;
+  std::ifstream in(file);
+  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  try {
+    const Position position{.steps = json.at("steps"),
+                            .images = json.at("images"),
+                            .epoch_images = json.at("epoch_images"),
+                            .best_top1 = json.at("best_top1"),
+                            .evaluation_due = json.at("evaluation_due"),
+                            .train_loss = json.at("train_loss").is_null()
+                                              ? std::numeric_limits<double>::quiet_NaN()
+                                              : json.at("train_loss").get<double>()};
+    return position;
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(fmt::format("{} is damaged or missing", file.string()),
+                    fmt::format("remove {} and point checkpoints/last at an earlier checkpoint",
+                                folder.string()));
+  }
+}
+
+}  // namespace
+
+void save_position(const Position& position, const fs::path& folder) {
+  const nlohmann::ordered_json json{{"steps", position.steps},
+                                    {"images", position.images},
+                                    {"epoch_images", position.epoch_images},
+                                    {"best_top1", position.best_top1},
+                                    {"evaluation_due", position.evaluation_due},
+                                    {"train_loss", position.train_loss}};
+  write_file(folder / kPosition, to_text(json, 2) + "\n");
+}
+
+Resume::Resume(fs::path run, std::vector<std::string> texts)
+    : run_(std::move(run)), texts_(std::move(texts)) {
+  if (run_.empty())
+    throw UsageError("--resume: which run?", "name its directory: --run DIR --resume");
+  if (nothing_at(run_))
+    throw UsageError(fmt::format("--resume: {} is not a run's directory", run_.string()),
+                     "start the run without --resume first, or give a recipe too");
+  if (texts_.empty() || texts_[0].find('=') != std::string::npos)
+    texts_.insert(texts_.begin(), (run_ / "config.toml").string());
+  if (const fs::path folder = last_checkpoint(run_); !folder.empty()) {
+    checkpoint_ = folder;
+    position_ = position_in(folder);
+  } else {
+    say(fmt::format("{} has no checkpoint yet: the run begins again", run_.string()));
+  }
+}
+
+bool Resume::nothing_at(const fs::path& run) {
+  std::error_code ignored;
+  return !fs::is_regular_file(run / "config.toml", ignored);
+}
+
+void Resume::check(const Recipe& recipe) const {
+  const std::vector<std::string> own{(run_ / "config.toml").string()};
+  const Recipe before = load_recipe(own);
+  std::string changed;
+  for (const Param& key : recipe_keys())
+    if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))
+      changed += fmt::format(", {}", key.name);
+  if (recipe.augment() != before.augment()) changed += ", [[augment]]";
+  if (recipe.eval_augment() != before.eval_augment()) changed += ", [[eval.augment]]";
+  if (!changed.empty())
+    throw UsageError(
+        fmt::format("--resume: another value than in {}: {}", own[0], changed.substr(2)),
+        "leave out the recipe and those keys, or start a new run from the weights: "
+        "model.weights=DIR/checkpoints/last/model.safetensors");
+}
+
+RunDirectory Resume::open(const Recipe& recipe) const {
+  const bool epoch_open = position_.evaluation_due || position_.epoch_images > 0;
+  return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, epoch_open);
+}
+
+}  // namespace millrace

@@ -1,0 +1,45 @@
+// Taking up a training run where its last checkpoint left off.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/recipe.h"
+#include "strategies/trainer.h"
+#include "study/run_directory.h"
+
+namespace millrace {
+
+/// position.json in a checkpoint's folder. Throws RunError.
+void save_position(const Position& position, const std::filesystem::path& folder);
+
+class Resume {
+ public:
+  /// `run`: the directory of a run that has begun; `texts`: "[RECIPE] [key=value ...]" as given,
+  /// without a RECIPE the run's own config.toml. Throws UsageError where there is no such run,
+  /// DataError for a checkpoint that is damaged.
+  Resume(std::filesystem::path run, std::vector<std::string> texts);
+
+  /// Whether there is no run at `run`.
+  static bool nothing_at(const std::filesystem::path& run);
+
+  /// What load_recipe() is to be given.
+  const std::vector<std::string>& recipe() const { return texts_; }
+  /// Throws UsageError, naming the keys, where the recipe would not go on with the same training.
+  void check(const Recipe& recipe) const;
+  /// Empty where the run was ended before its first one: it then begins again.
+  const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
+  const Position& position() const { return position_; }
+  /// The run's directory, cut back to the checkpoint.
+  RunDirectory open(const Recipe& recipe) const;
+
+ private:
+  std::filesystem::path run_;
+  std::vector<std::string> texts_;
+  std::optional<std::filesystem::path> checkpoint_;
+  Position position_;
+};
+
+}  // namespace millrace
