@@ -10,6 +10,7 @@
 
 #include "models/batch_norm.h"
 #include "models/weights.h"
+#include "pipeline/error.h"
 #include "strategies/batch_tensors.h"
 
 namespace millrace {
@@ -103,10 +104,10 @@ Ddp::Ddp(const StrategyOptions& options)
 Ddp::~Ddp() = default;
 
 void Ddp::end(const std::string& reason) {
-  if (reason.empty())
-    control_->goodbye();
-  else
-    control_->fail(reason);
+  if (!reason.empty()) return control_->fail(reason);
+  torch::Tensor last = torch::zeros({1});
+  sum(last);  // rank 0's goodbye ends the watch: it must not come before the others are done
+  control_->goodbye();
 }
 
 /// Waits for the other ranks, which the channel is to know.

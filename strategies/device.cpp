@@ -46,9 +46,15 @@ void keep_freed_memory() {
 }
 
 void prefer_channels_last(torch::nn::Module& model) {
-  for (torch::Tensor& parameter : model.parameters())
-    if (parameter.dim() == 4)
-      parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
+  const torch::NoGradGuard no_grad;
+  for (torch::Tensor& parameter : model.parameters()) {
+    if (parameter.dim() != 4) continue;
+    // Not contiguous(): with one channel it keeps strides that the gradients will not have.
+    const auto format = torch::MemoryFormat::ChannelsLast;
+    torch::Tensor pixels =
+        torch::empty(parameter.sizes(), parameter.options().memory_format(format));
+    parameter.set_data(pixels.copy_(parameter));
+  }
 }
 
 }  // namespace millrace

@@ -122,13 +122,6 @@ class Launcher {
     const int port = port_of(listen_on("127.0.0.1"));
     for (int rank = 0; rank < count; ++rank) start(rank, port, arguments);
   }
-  ~Launcher() {  // none is left, unless one could not be started
-    tell_all(SIGKILL);
-    for (const Rank& one : ranks_)
-      if (one.pid > 0 && !one.status) waitpid(one.pid, nullptr, 0);
-  }
-  Launcher(const Launcher&) = delete;
-  Launcher& operator=(const Launcher&) = delete;
 
   Exit run() {
     while (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.status; })) {
@@ -212,7 +205,7 @@ class Launcher {
 
   void tell_all(int signal) {
     for (const Rank& one : ranks_)
-      if (one.pid > 0 && !one.status) kill(one.pid, signal);
+      if (!one.status) kill(one.pid, signal);
   }
 
   Exit verdict() const {

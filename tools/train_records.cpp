@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "study/run_directory.h"
 #include "tools/console.h"
 #include "tools/pipeline_setup.h"
 #include "tools/version.h"

@@ -136,6 +136,19 @@ TEST_F(Launch, CtrlCEndsAllRanksInOrder) {
   }
 }
 
+TEST_F(Launch, ASchedulersSignalToEveryProcessIsOneSignal) {
+  Child child(endless(2, "run", {"simulated.update_ms=400"}));
+  ASSERT_TRUE(child.says("records in"));
+  ASSERT_TRUE(child.says("[rank 1] mnist-lenet"));
+  sleep_ms(500);
+  // To the ranks first; this test is not their parent, the launcher is.
+  for (const pid_t rank : children_of(child.pid())) kill(rank, SIGTERM);
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait().exit_code, 130);
+  EXPECT_TRUE(summary("run")["interrupted"]);
+  EXPECT_TRUE(summary("run.rank1")["interrupted"]);
+}
+
 TEST_F(Launch, ASecondCtrlCKills) {
   Child child(launched(2, "run", {"simulated.update_ms=60000"}));
   ASSERT_TRUE(child.says("records in"));
