@@ -91,7 +91,7 @@ std::shared_ptr<Classifier> TorchStrategy::make_replica() const {
   auto model = make_model(options_.model, {options_.channels, options_.input, options_.classes},
                           options_.model_options);
   model->to(device_);
-  if (device_.is_cpu()) prefer_channels_last(*model);
+  if (device_.is_cpu() && !options_.model_options.native_ops) prefer_channels_last(*model);
   model->train();
   return model;
 }
