@@ -48,7 +48,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
 
 }  // namespace
 
-Peers::Peers(const RankInfo& rank, torch::Device device, std::chrono::seconds timeout)
+Peers::Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout)
     : info_(rank), timeout_(timeout) {
   // A launcher that starts a run again serves the same store: attempts must not meet.
   const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
@@ -71,9 +71,8 @@ Peers::Peers(const RankInfo& rank, torch::Device device, std::chrono::seconds ti
                        " cannot connect to the others: " + first_line(error),
                    "GLOO_SOCKET_IFNAME chooses the network interface");
   }
-  if (device.is_cuda())
-    throw DeviceError("train.strategy=ddp over NCCL is not built in",
-                      "use train.device=cpu, or train.strategy=single");
+  if (cuda != nullptr)
+    cuda->add_nccl(*group_, *store_, std::chrono::duration<double>(2 * timeout_).count());
 }
 
 Peers::~Peers() {
