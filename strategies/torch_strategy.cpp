@@ -222,6 +222,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
 NamedTensors TorchStrategy::training_state() {
   NamedTensors all = optimizer_->state();
   for (auto& named : scaler_.state()) all.push_back(std::move(named));
+  for (auto& named : ema_.count()) all.push_back(std::move(named));
   all.emplace_back("train_loss", train_loss_);
   return all;
 }
