@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "augment/simd.h"
+#include "pipeline/simd.h"
 
 /// Behind the parameters of a body. It captures nothing and takes all that it touches as arguments,
 /// pointers marked __restrict: a byte stored may otherwise be part of anything, which would keep

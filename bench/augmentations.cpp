@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "augment/kernels/kernels.h"
-#include "augment/simd.h"
 #include "pipeline/buffer.h"
 #include "pipeline/rng.h"
+#include "pipeline/simd.h"
 #include "pipeline/units/registry.h"
 #include "pipeline/units/unit.h"
 

@@ -16,9 +16,9 @@
 
 #include "augment/random_affine.h"
 #include "augment/resample.h"
-#include "augment/simd.h"
 #include "pipeline/buffer.h"
 #include "pipeline/rng.h"
+#include "pipeline/simd.h"
 
 namespace {
 

@@ -41,7 +41,9 @@ torch::nn::Conv2d convolution(int in, int out, int kernel, int padding) {
 
 }  // namespace
 
-LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape) {
+LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape,
+             bool native_ops)
+    : ops_(native_ops) {
   const std::int64_t flat = features(name, variant, shape.input);
   conv1_ =
       register_module("conv1", convolution(shape.channels, 6, variant.kernel, variant.padding1));
@@ -52,8 +54,8 @@ LeNet::LeNet(std::string_view name, const LeNetVariant& variant, const ModelShap
 }
 
 torch::Tensor LeNet::forward(const torch::Tensor& images) {
-  torch::Tensor x = torch::max_pool2d(torch::relu(conv1_(images)), kPool);
-  x = torch::max_pool2d(torch::relu(conv2_(x)), kPool);
+  torch::Tensor x = ops_.conv_relu_pool(images, conv1_);
+  x = ops_.conv_relu_pool(x, conv2_);
   x = torch::relu(fc1_(torch::flatten(x, 1)));
   x = torch::relu(fc2_(x));
   return fc3_(x);

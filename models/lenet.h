@@ -6,6 +6,7 @@
 #pragma once
 
 #include "models/classifier.h"
+#include "models/ops.h"
 
 namespace millrace {
 
@@ -25,10 +26,12 @@ inline constexpr LeNetVariant kLeNet5Cifar{3, 1, 1};  ///< 32x32: 1024 features
 class LeNet : public Classifier {
  public:
   /// Throws UsageError, naming `name`, for images too small for two convolutions and two poolings.
-  LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape);
+  LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape,
+        bool native_ops);
   torch::Tensor forward(const torch::Tensor& images) override;
 
  private:
+  Ops ops_;
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
   torch::nn::Linear fc1_{nullptr}, fc2_{nullptr}, fc3_{nullptr};
 };

@@ -13,6 +13,7 @@ struct ModelOptions {
   double dropout = -1;  ///< probability; negative: as the model's source has it
   /// default (as the model's source has it), kaiming or xavier (models/init.h).
   std::string init = "default";
+  bool native_ops = false;  ///< our own convolutions and poolings (models/ops.h); LeNets alone
 };
 
 }  // namespace millrace

@@ -22,14 +22,17 @@ using Maker = std::function<std::shared_ptr<Classifier>(const ModelShape&, const
 struct Entry {
   Maker make;
   bool has_cifar_variant = false;
+  bool has_native_ops = false;
 };
 
 bool for_cifar(const ModelOptions& options) { return options.variant == "cifar"; }
 
 Entry lenet(std::string_view name, const LeNetVariant& variant) {
-  return {[=](const ModelShape& shape, const ModelOptions&) {
-    return std::make_shared<LeNet>(name, variant, shape);
-  }};
+  return {.make =
+              [=](const ModelShape& shape, const ModelOptions& options) {
+                return std::make_shared<LeNet>(name, variant, shape, options.native_ops);
+              },
+          .has_native_ops = true};
 }
 
 template <class Model>
@@ -95,6 +98,9 @@ void check_variant(const std::string& name, const Entry& entry, const ModelOptio
   if (for_cifar(options) && !entry.has_cifar_variant)
     throw UsageError("model.variant=cifar: " + name + " has one form only",
                      "leave model.variant out; VGGs and ResNets have variants");
+  if (options.native_ops && !entry.has_native_ops)
+    throw UsageError("model.ops=native: " + name + " is built of LibTorch's ops only",
+                     "leave model.ops out; the lenet5 models have native ones");
 }
 
 }  // namespace

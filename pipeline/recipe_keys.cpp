@@ -89,6 +89,8 @@ std::list<std::vector<Param>>& all_keys() {
                     "uniform"),
       Param::integer("model.classes", 0, 0, kMost, "labels lie below this; 0: as the data says"),
       Param::text("model.weights", "", "safetensors file to start from"),
+      Param::choice("model.ops", "torch", {"torch", "native"},
+                    "whose convolutions and poolings: LibTorch's or our own (docs/native-ops.md)"),
 
       Param::choice("train.strategy", "single", {"single", "data_parallel", "ddp"},
                     "how devices share a step"),

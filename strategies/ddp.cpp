@@ -34,6 +34,17 @@ std::vector<std::vector<std::size_t>> buckets_of(const std::vector<torch::Tensor
       places));
 }
 
+/// Sums a bucket. The Reducer by itself takes the mean, which it rounds in one way at the first
+/// step (x * (1/N)) and in another one later (x / N): a resumed run would differ in its last bits.
+class SumHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    std::vector<torch::Tensor> tensors{bucket.getBufferRef()};
+    return state_->allreduce(tensors)->getFuture();
+  }
+};
+
 class RankStatistics final : public StatisticsReducer {
  public:
   explicit RankStatistics(const Peers& peers) : peers_(peers) {}
@@ -99,6 +110,7 @@ Ddp::Ddp(const StrategyOptions& options)
       std::vector<bool>(parameters.size(), false), kBucket, kFindUnused, kGradientsAreViews, names,
       kFirstBucket, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       std::vector<std::int64_t>{});
+  reducer_->register_comm_hook(std::make_unique<SumHook>(peers_.group()));
 }
 
 Ddp::~Ddp() = default;
@@ -161,10 +173,9 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClo
     reducer_->prepare_for_forward();
     reducer_->prepare_for_backward({});
   }
-  // The reducer takes the mean over ranks; a rank without samples joins it all the same.
-  const auto world = static_cast<double>(peers_.world());
+  // A rank without samples joins the sum all the same.
   control_->progress(step_, /*in_collective=*/place.updates);
-  return learn(model(), images, targets, place, world, &spans);
+  return learn(model(), images, targets, place, &spans);
 }
 
 void Ddp::add_up(Totals& totals, SpanClock& spans) {

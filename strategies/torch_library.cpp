@@ -44,6 +44,13 @@ std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options) {
       function<Strategy*(const StrategyOptions*)>("millrace_make_strategy")(&options));
 }
 
+std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options) {
+  std::vector<OpTiming> timings;
+  function<void(const OpsBenchOptions*, std::vector<OpTiming>*)>("millrace_bench_ops")(&options,
+                                                                                       &timings);
+  return timings;
+}
+
 std::string torch_version() { return function<const char*()>("millrace_torch_version")(); }
 
 }  // namespace millrace

@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "strategies/ops_bench.h"
 #include "strategies/strategy.h"
 
 namespace millrace {
@@ -12,6 +14,10 @@ namespace millrace {
 /// The strategy that the options name. Throws DeviceError when this build has no LibTorch, or when
 /// the device is not there, and what the strategies' constructors throw.
 std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
+
+/// See strategies/ops_bench.h. Throws DeviceError when this build has no LibTorch, RunError where
+/// our ops' results are not LibTorch's.
+std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
 
 /// "2.11.0", loading LibTorch; throws DeviceError without one.
 std::string torch_version();

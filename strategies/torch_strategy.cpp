@@ -91,7 +91,7 @@ std::shared_ptr<Classifier> TorchStrategy::make_replica() const {
   auto model = make_model(options_.model, {options_.channels, options_.input, options_.classes},
                           options_.model_options);
   model->to(device_);
-  if (device_.is_cpu()) prefer_channels_last(*model);
+  if (device_.is_cpu() && !options_.model_options.native_ops) prefer_channels_last(*model);
   model->train();
   return model;
 }
@@ -102,10 +102,10 @@ torch::Tensor TorchStrategy::to_device(const torch::Tensor& host) const {
 
 TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
                                          const torch::Tensor& targets, const StepPlace& place,
-                                         double factor, SpanClock* spans) const {
+                                         SpanClock* spans) const {
   if (spans != nullptr) spans->enter(Span::forward);
   const std::int64_t samples = images.size(0);
-  const bool mean = samples == place.window_samples && factor == 1;
+  const bool mean = samples == place.window_samples;
   torch::Tensor loss;
   {
     const Autocast autocast(options_.amp, device_);
@@ -118,7 +118,7 @@ TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor&
   }
   if (spans != nullptr) spans->enter(Span::backward);
   const torch::Tensor weighted =
-      mean ? loss : loss * (factor / static_cast<double>(place.window_samples));
+      mean ? loss : loss * (1 / static_cast<double>(place.window_samples));
   scaler_.scaled(weighted).backward();
   return {loss.detach(), mean ? static_cast<double>(samples) : 1, samples};
 }

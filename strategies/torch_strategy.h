@@ -54,10 +54,10 @@ class TorchStrategy : public Strategy {
     double asked_to_stop = 0;  ///< ranks
   };
 
-  /// Adds to the gradients of `model` those of Σ losses * factor / place.window_samples. Enters
-  /// forward and backward on `spans`, if there is one.
+  /// Adds to the gradients of `model` those of Σ losses / place.window_samples. Enters forward and
+  /// backward on `spans`, if there is one.
   Loss learn(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
-             const StepPlace& place, double factor, SpanClock* spans) const;
+             const StepPlace& place, SpanClock* spans) const;
 
   /// Forward and backward of this process's part of the batch. Leaves the gradients of all of it,
   /// over all replicas and ranks, in those of model() when place.updates.

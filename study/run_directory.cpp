@@ -59,27 +59,56 @@ void cut(const fs::path& file, std::size_t bytes) {
   if (error) cannot_write(file, error.value());
 }
 
-/// Keeps the rows of the first `steps` steps, each of which must be there.
+std::string row_of(const StepRecord& record) {
+  const SpanSeconds seconds(record.ticks);
+  fmt::memory_buffer row;
+  auto out = std::back_inserter(row);
+  fmt::format_to(out, "{},{},{:.9f},{:.9f},{:.9f},{},", record.epoch, record.step, seconds.load,
+                 seconds.update, seconds.other, record.images);
+  if (record.loss) fmt::format_to(out, "{:.9g}", *record.loss);
+  for (const double span : seconds.each) fmt::format_to(out, ",{:.9f}", span);
+  row.push_back('\n');
+  return fmt::to_string(row);
+}
+
+/// Where the row of a step waits that is not over.
+fs::path open_row(fs::path steps) { return steps += ".open"; }
+
+/// Where the row of `step` ends that begins at `begin`; npos if there is none.
+std::size_t end_of_row(const std::string& text, std::size_t begin, std::uint64_t step) {
+  const std::size_t comma = text.find(',', begin);
+  const std::string wanted = std::to_string(step) + ",";
+  if (comma == std::string::npos || text.compare(comma + 1, wanted.size(), wanted) != 0)
+    return std::string::npos;
+  const std::size_t newline = text.find('\n', comma);
+  return newline == std::string::npos ? newline : newline + 1;
+}
+
+/// Keeps the rows of the first `steps` steps, each of which must be there; the last one may be
+/// waiting beside the file.
 void cut_steps(const fs::path& file, std::uint64_t steps) {
   std::error_code missing;
   if (steps == 0 && !fs::exists(file, missing)) return;
   if (steps == 0) return cut(file, 0);  // the header is written again
-  const std::string text = text_of(file);
+  std::string text = text_of(file);
   std::size_t end = text.find('\n');  // of the header
+  end = end == std::string::npos ? text.size() : end + 1;
   for (std::uint64_t step = 1; step <= steps; ++step) {
-    const std::size_t comma =
-        end == std::string::npos ? std::string::npos : text.find(',', end + 1);
-    const std::string wanted = std::to_string(step) + ",";
-    const bool there =
-        comma != std::string::npos && text.compare(comma + 1, wanted.size(), wanted) == 0;
-    end = there ? text.find('\n', comma) : std::string::npos;
-    if (end == std::string::npos)
+    std::size_t next = end_of_row(text, end, step);
+    if (next == std::string::npos && step == steps) {
+      text.resize(end);
+      text += text_of(open_row(file));
+      next = end_of_row(text, end, step);
+      if (next != std::string::npos) write_file(file, text);
+    }
+    if (next == std::string::npos)
       throw DataError(fmt::format("{}: the row of step {} is missing, the checkpoint is of step {}",
                                   file.string(), step, steps),
                       "the file was changed since; start a new run from the checkpoint's weights: "
                       "model.weights=FILE");
+    end = next;
   }
-  cut(file, end + 1);
+  cut(file, end);
 }
 
 /// Keeps the lines up to the first whose "step" is `end` or later.
@@ -189,38 +218,18 @@ void RunDirectory::open_steps() {
 
 void RunDirectory::step(const StepRecord& record) {
   open_steps();
-  if (record.step == open_step_) {
-    errno = 0;
-    if (std::fflush(steps_.get()) != 0 || ftruncate(fileno(steps_.get()), open_at_) != 0)
-      cannot_write(path_ / steps_name_, errno);
-  }
-  open_step_ = 0;
   const auto now = std::chrono::steady_clock::now();
   const bool flush = now - flushed_ > std::chrono::seconds(1);
   if (flush) flushed_ = now;
-  write_row(record, flush);
+  write(steps_, steps_name_, row_of(record), flush);
 }
 
 void RunDirectory::open_step(const StepRecord& record) {
   open_steps();
   errno = 0;
-  if (std::fflush(steps_.get()) != 0) cannot_write(path_ / steps_name_, errno);
-  open_at_ = static_cast<std::int64_t>(fs::file_size(path_ / steps_name_));
-  open_step_ = record.step;
-  write_row(record, /*flush=*/true);
-  if (fdatasync(fileno(steps_.get())) != 0) cannot_write(path_ / steps_name_, errno);
-}
-
-void RunDirectory::write_row(const StepRecord& record, bool flush) {
-  const SpanSeconds seconds(record.ticks);
-  fmt::memory_buffer row;
-  auto out = std::back_inserter(row);
-  fmt::format_to(out, "{},{},{:.9f},{:.9f},{:.9f},{},", record.epoch, record.step, seconds.load,
-                 seconds.update, seconds.other, record.images);
-  if (record.loss) fmt::format_to(out, "{:.9g}", *record.loss);
-  for (const double span : seconds.each) fmt::format_to(out, ",{:.9f}", span);
-  row.push_back('\n');
-  write(steps_, steps_name_, fmt::to_string(row), flush);
+  if (std::fflush(steps_.get()) != 0 || fdatasync(fileno(steps_.get())) != 0)
+    cannot_write(path_ / steps_name_, errno);
+  write_file(open_row(path_ / steps_name_), row_of(record));
 }
 
 void RunDirectory::epoch(const nlohmann::ordered_json& line) {

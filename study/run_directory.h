@@ -36,8 +36,8 @@ class RunDirectory {
 
   /// A row of steps.csv.
   void step(const StepRecord& record);
-  /// A row that is not final, so that the file is whole up to it whatever happens; synced. The next
-  /// row replaces it when it is of the same step.
+  /// The row of a step that is not over, kept in steps.csv.open until step() is given the final one;
+  /// the rows before it are synced. resume() finds a whole table whatever happens in between.
   void open_step(const StepRecord& record);
   /// A line of metrics.jsonl, flushed.
   void epoch(const nlohmann::ordered_json& line);
@@ -57,7 +57,6 @@ class RunDirectory {
   RunDirectory() = default;
   File open(const std::string& name) const;
   void open_steps();
-  void write_row(const StepRecord& record, bool flush);
   void write(File& file, const std::string& name, const std::string& text, bool flush);
 
   std::filesystem::path path_;
@@ -69,8 +68,6 @@ class RunDirectory {
   File quarantine_;
   std::unique_ptr<std::mutex> quarantining_ = std::make_unique<std::mutex>();
   std::chrono::steady_clock::time_point flushed_;
-  std::uint64_t open_step_ = 0;  ///< of the row that is not final; 0: there is none
-  std::int64_t open_at_ = 0;     ///< where it begins
 };
 
 /// JSON as text; bytes that are not UTF-8 (names of files) become U+FFFD instead of an exception.

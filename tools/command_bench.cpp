@@ -221,7 +221,9 @@ void add_bench(CLI::App& app, Command& chosen) {
   add_common(*command);
   command->footer(
       "Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash");
-  command->callback([arguments, &chosen] {
+  add_bench_ops(*command, chosen);
+  command->callback([command, arguments, &chosen] {
+    if (!command->get_subcommands().empty()) return;  // `ops` has chosen
     chosen = [arguments](const ProgramStart&) { return bench(*arguments); };
   });
 }

@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "augment/simd.h"
 #include "pipeline/buffer.h"
+#include "pipeline/simd.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"

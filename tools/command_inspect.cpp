@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "augment/simd.h"
 #include "pipeline/atomic_file.h"
 #include "pipeline/sampler.h"
+#include "pipeline/simd.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"

@@ -21,6 +21,8 @@ using Command = std::function<Exit(const ProgramStart&)>;
 void add_train(CLI::App& app, Command& chosen);
 void add_eval(CLI::App& app, Command& chosen);
 void add_bench(CLI::App& app, Command& chosen);
+/// `ops`, below bench.
+void add_bench_ops(CLI::App& bench, Command& chosen);
 void add_inspect(CLI::App& app, Command& chosen);
 void add_sweep(CLI::App& app, Command& chosen);
 void add_data(CLI::App& app, Command& chosen);

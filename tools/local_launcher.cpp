@@ -195,7 +195,19 @@ class Launcher {
                              : WTERMSIG(status) == SIGTERM;
   }
 
+  /// A process that was stopped cannot end by itself.
+  void kill_stopped() {
+    for (const Rank& one : ranks_) {
+      siginfo_t info{};
+      constexpr int kLook = WSTOPPED | WNOHANG | WNOWAIT;
+      if (!one.status && waitid(P_PID, static_cast<id_t>(one.pid), &info, kLook) == 0 &&
+          info.si_pid == one.pid)
+        kill(one.pid, SIGKILL);
+    }
+  }
+
   void hurry() {
+    kill_stopped();
     if (Clock::now() < next_ || killed_) return;
     tell_all(hurried_ ? SIGKILL : SIGTERM);
     killed_ = hurried_;

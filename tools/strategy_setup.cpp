@@ -55,7 +55,8 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.model = recipe.text("model.name");
   options.model_options = {.variant = recipe.text("model.variant"),
                            .dropout = recipe.number("model.dropout"),
-                           .init = recipe.text("model.init")};
+                           .init = recipe.text("model.init"),
+                           .native_ops = recipe.text("model.ops") == "native"};
   options.weights = recipe.text("model.weights");
   options.classes = static_cast<int>(reader.info().classes.size());
   options.channels = sample.channels;

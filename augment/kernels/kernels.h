@@ -9,7 +9,7 @@
 
 #include "augment/kernels/canvas.h"
 #include "augment/pass.h"
-#include "augment/simd.h"
+#include "pipeline/simd.h"
 
 namespace millrace {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "augment/elements.h"
-#include "augment/simd.h"
 #include "augment/store.h"
+#include "pipeline/simd.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 

@@ -4,8 +4,8 @@
 
 #include "augment/bulk_bits.h"
 #include "augment/displace.h"
-#include "augment/simd.h"
 #include "augment/smooth.h"
+#include "pipeline/simd.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "augment/simd.h"
+#include "pipeline/simd.h"
 #include "tests/augment/random_pass.h"
 #include "tests/pipeline/allocations.h"
 

@@ -1,6 +1,6 @@
 // Every SIMD level gives the bytes of the scalar one (contract C1), for random passes into every
 // element type and layout, and writes nothing else.
-#include "augment/simd.h"
+#include "pipeline/simd.h"
 
 #include <gtest/gtest.h>
 

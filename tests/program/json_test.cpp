@@ -67,6 +67,20 @@ TEST_F(JsonOutput, EvalPrintsItsFigures) {
   EXPECT_DOUBLE_EQ(json["top1"].get<double>(), static_cast<double>(right) / 60);
 }
 
+TEST_F(JsonOutput, BenchOpsPrintsBothSidesOfEachOp) {
+  MILLRACE_NEEDS_TORCH();
+  const Json json = document({"bench", "ops", "--batch", "5", "--rounds", "2"});
+  expect_keys(json, {"torch", "batch", "threads", "rounds", "simd", "ops"});
+  EXPECT_EQ(json["ops"].size(), 8u);
+  for (const Json& op : json["ops"]) {
+    EXPECT_GT(op["torch"]["backward_s"], 0) << op;
+    if (op["op"].get<std::string>().starts_with("linear")) continue;  // LibTorch's on both sides
+    EXPECT_GT(op["native"]["forward_s"], 0) << op;
+    EXPECT_LE(op["difference"], 1e-4) << op;
+  }
+  EXPECT_GT(json["ops"].back()["native"]["step_s"], 0);
+}
+
 TEST_F(JsonOutput, DoctorPrintsWhatItFound) {
   std::filesystem::create_directories(in("storage"));
   const Json json = document({"doctor", "--storage", in("storage").string()});

@@ -183,6 +183,7 @@ class WithoutTorch : public ProgramTest {};
 TEST_F(WithoutTorch, TrainingAModelIsExitFour) {
   if (MILLRACE_HAS_TORCH != 0) GTEST_SKIP() << "this build has LibTorch";
   EXPECT_TRUE(refused(run(training("run")), 4, {"LibTorch", "simulated"}));
+  EXPECT_TRUE(refused(run({"bench", "ops"}), 4, {"LibTorch"}));
 }
 
 }  // namespace

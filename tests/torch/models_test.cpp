@@ -168,6 +168,9 @@ TEST(Models, OptionsThatAModelDoesNotHaveAreRefused) {
             "model.dropout=1.5 is not a probability");
   EXPECT_EQ(refusal("mlp", small, {.init = "zero"}),
             "model.init=zero: there is no such initialisation");
+  EXPECT_EQ(refusal("resnet18", small, {.native_ops = true}),
+            "model.ops=native: resnet18 is built of LibTorch's ops only");
+  EXPECT_EQ(refusal("lenet5_cifar", small, {.native_ops = true}), "not refused");
   EXPECT_EQ(refusal("vgg_cifar", {3, {31, 32}, 10}, {}),
             "model.name=vgg_cifar takes images of at least 32x32 pixels, these are 31x32");
   EXPECT_EQ(refusal("linear", {3, {0, 4}, 10}, {}),

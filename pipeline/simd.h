@@ -1,5 +1,5 @@
-// Which instructions the pixel kernels use. All levels give the same bytes (contract C1); this
-// only decides how fast.
+// Which instructions kernels use. For pixels all levels give the same bytes (contract C1); the
+// native ops' sums differ between levels in their last bits.
 #pragma once
 
 #include <cstdint>

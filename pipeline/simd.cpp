@@ -1,4 +1,4 @@
-#include "augment/simd.h"
+#include "pipeline/simd.h"
 
 #include <fmt/format.h>
 

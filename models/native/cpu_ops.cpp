@@ -1,0 +1,193 @@
+// The ops' kernels for the CPU: memory for the results, threads of LibTorch.
+#include <ATen/Parallel.h>
+#include <torch/library.h>
+#include <torch/torch.h>
+
+#include "models/native/conv.h"
+#include "models/native/pool.h"
+#include "models/native/tensors.h"
+#include "pipeline/error.h"
+
+namespace millrace::native {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+void on_torchs_threads(std::int64_t count, const Tasks& tasks) {
+  at::parallel_for(0, count, /*grain_size=*/1, tasks);
+}
+
+/// Strides of the order channels, height, width, batch.
+Tensor batch_last(IntArrayRef sizes, const at::TensorOptions& options) {
+  return at::empty({sizes[1], sizes[2], sizes[3], sizes[0]}, options).permute({3, 0, 1, 2});
+}
+
+/// Room for `sizes` in the order in which `like` lies.
+Tensor empty_as(const Tensor& like, IntArrayRef sizes) {
+  if (like.is_contiguous()) return at::empty(sizes, like.options());
+  if (like.is_contiguous(at::MemoryFormat::ChannelsLast))
+    return at::empty(sizes, like.options(), at::MemoryFormat::ChannelsLast);
+  if (like.permute({1, 2, 3, 0}).is_contiguous()) return batch_last(sizes, like.options());
+  return at::empty(sizes, like.options());
+}
+
+std::array<std::int64_t, 4> output_sizes(const ConvGeometry& g) {
+  return {g.batch, g.out, g.output.h, g.output.w};
+}
+
+/// Calls `work` with a value of the tensor's element type.
+template <class Work>
+void with_type(const Tensor& tensor, const Work& work) {
+  if (tensor.scalar_type() == at::kFloat)
+    work(float{});
+  else
+    work(double{});
+}
+
+template <class T>
+const T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+}
+
+Tensor contiguous(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined() ? tensor->contiguous() : Tensor();
+}
+
+Tensor conv2d_cpu(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                  IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                  std::int64_t groups) {
+  const Tensor rows = contiguous(bias);
+  const ConvGeometry g = conv_geometry(input, weight, rows, stride, padding, dilation, groups);
+  const Tensor weights = weight.contiguous();
+  Tensor output = empty_as(input, output_sizes(g));
+  with_type(input, [&](auto type) {
+    using T = decltype(type);
+    conv_forward(g, view_of<T>(input), weights.const_data_ptr<T>(), data_or_null<T>(rows),
+                 mutable_view_of<T>(output), on_torchs_threads);
+  });
+  return output;
+}
+
+/// Tensors for what is wanted of input, weight and bias; the others stay undefined.
+struct Gradients {
+  Tensor input, weight, bias;
+
+  Gradients(const ConvGeometry& g, const Tensor& image, const Tensor& weights,
+            std::array<bool, 3> wanted) {
+    if (wanted[0]) input = empty_as(image, image.sizes());
+    if (wanted[1]) weight = at::empty(weights.sizes(), weights.options());
+    if (wanted[2]) bias = at::empty({g.out}, weights.options());
+  }
+
+  template <class T>
+  ConvGradients<T> pointers() const {
+    return {input.defined() ? mutable_view_of<T>(input) : View<T>{},
+            weight.defined() ? weight.mutable_data_ptr<T>() : nullptr,
+            bias.defined() ? bias.mutable_data_ptr<T>() : nullptr};
+  }
+};
+
+std::tuple<Tensor, Tensor, Tensor> conv2d_backward_cpu(const Tensor& gradient, const Tensor& input,
+                                                       const Tensor& weight, IntArrayRef stride,
+                                                       IntArrayRef padding, IntArrayRef dilation,
+                                                       std::int64_t groups,
+                                                       std::array<bool, 3> wanted) {
+  const ConvGeometry g = conv_geometry(input, weight, {}, stride, padding, dilation, groups);
+  const Tensor weights = weight.contiguous();
+  const Gradients result(g, input, weights, wanted);
+  with_type(input, [&](auto type) {
+    using T = decltype(type);
+    conv_backward(g, view_of<T>(input), weights.const_data_ptr<T>(), view_of<T>(gradient),
+                  result.pointers<T>(), on_torchs_threads);
+  });
+  return {result.input, result.weight, result.bias};
+}
+
+constexpr std::array<std::int64_t, 2> kNoStride{1, 1};
+
+ConvReluPool fused(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   IntArrayRef padding, IntArrayRef dilation, std::int64_t groups) {
+  const ConvReluPool op{conv_geometry(input, weight, bias, kNoStride, padding, dilation, groups)};
+  if (!can_fuse(op.conv))
+    throw UsageError(
+        "native conv_relu_pool: needs padding within the kernel's reach and an output "
+        "of at least 2x2",
+        "call conv2d, relu and max_pool2d one by one");
+  return op;
+}
+
+std::tuple<Tensor, Tensor> conv_relu_pool_cpu(const Tensor& input, const Tensor& weight,
+                                              const OptionalTensor& bias, IntArrayRef padding,
+                                              IntArrayRef dilation, std::int64_t groups) {
+  const Tensor rows = contiguous(bias);
+  const ConvReluPool op = fused(input, weight, rows, padding, dilation, groups);
+  const Tensor weights = weight.contiguous();
+  const Pair size = op.pooled();
+  Tensor output = batch_last({op.conv.batch, op.conv.out, size.h, size.w}, input.options());
+  Tensor winners;
+  with_type(input, [&](auto type) {
+    using T = decltype(type);
+    winners = at::empty({op.winner_bytes<T>()}, input.options().dtype(at::kByte));
+    conv_relu_pool_forward(op, view_of<T>(input), weights.const_data_ptr<T>(),
+                           data_or_null<T>(rows), mutable_view_of<T>(output),
+                           winners.mutable_data_ptr<std::uint8_t>(), on_torchs_threads);
+  });
+  return {output, winners};
+}
+
+std::tuple<Tensor, Tensor, Tensor> conv_relu_pool_backward_cpu(
+    const Tensor& gradient, const Tensor& winners, const Tensor& input, const Tensor& weight,
+    IntArrayRef padding, IntArrayRef dilation, std::int64_t groups, std::array<bool, 3> wanted) {
+  const ConvReluPool op = fused(input, weight, {}, padding, dilation, groups);
+  const Tensor weights = weight.contiguous();
+  const Gradients result(op.conv, input, weights, wanted);
+  with_type(input, [&](auto type) {
+    using T = decltype(type);
+    conv_relu_pool_backward(op, view_of<T>(input), weights.const_data_ptr<T>(),
+                            view_of<T>(gradient), winners.const_data_ptr<std::uint8_t>(),
+                            result.pointers<T>(), on_torchs_threads);
+  });
+  return {result.input, result.weight, result.bias};
+}
+
+std::tuple<Tensor, Tensor> max_pool2d_cpu(const Tensor& input, IntArrayRef kernel,
+                                          IntArrayRef stride, IntArrayRef padding,
+                                          IntArrayRef dilation) {
+  const PoolGeometry g = pool_geometry(input, kernel, stride, padding, dilation);
+  Tensor output = empty_as(input, {g.batch, g.channels, g.output.h, g.output.w});
+  Tensor winners =
+      at::empty_strided(output.sizes(), output.strides(), input.options().dtype(at::kInt));
+  with_type(input, [&](auto type) {
+    using T = decltype(type);
+    max_pool_forward(g, view_of<T>(input), mutable_view_of<T>(output),
+                     mutable_view_of<std::int32_t>(winners), on_torchs_threads);
+  });
+  return {output, winners};
+}
+
+Tensor max_pool2d_backward_cpu(const Tensor& gradient, const Tensor& winners, const Tensor& input,
+                               IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+                               IntArrayRef dilation) {
+  const PoolGeometry g = pool_geometry(input, kernel, stride, padding, dilation);
+  Tensor result = empty_as(input, input.sizes());
+  with_type(input, [&](auto type) {
+    using T = decltype(type);
+    max_pool_backward(g, view_of<T>(gradient), view_of<std::int32_t>(winners),
+                      mutable_view_of<T>(result), on_torchs_threads);
+  });
+  return result;
+}
+
+TORCH_LIBRARY_IMPL(millrace, CPU, library) {
+  library.impl("conv2d", conv2d_cpu);
+  library.impl("conv2d_backward", conv2d_backward_cpu);
+  library.impl("max_pool2d", max_pool2d_cpu);
+  library.impl("max_pool2d_backward", max_pool2d_backward_cpu);
+  library.impl("conv_relu_pool", conv_relu_pool_cpu);
+  library.impl("conv_relu_pool_backward", conv_relu_pool_backward_cpu);
+}
+
+}  // namespace
+}  // namespace millrace::native

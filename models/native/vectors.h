@@ -1,0 +1,25 @@
+// Vectors of the compiler's own, of as many bytes as an instruction set has.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace::native {
+
+/// `kBytes` bytes of T as one value; element by element arithmetic, comparisons give masks.
+template <class T, int kBytes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kBytes), may_alias));
+};
+
+template <class T>
+struct MaskElement;
+template <>
+struct MaskElement<float> {
+  using type = std::int32_t;
+};
+template <>
+struct MaskElement<double> {
+  using type = std::int64_t;
+};
+
+}  // namespace millrace::native

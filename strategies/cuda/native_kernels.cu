@@ -1,0 +1,159 @@
+// One thread an element of images (models/native/index.h), one block an element of weights: its
+// threads' shares are added up as a tree of fixed shape. No atomics, so runs repeat bit for bit.
+#include <algorithm>
+
+#include "models/native/index.h"
+#include "strategies/cuda/native_kernels.h"
+
+namespace millrace::native {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostBlocks = 1 << 20;  // longer work goes round in the kernels
+
+int blocks_for(std::int64_t elements) {
+  return static_cast<int>(std::min((elements + kThreads - 1) / kThreads, kMostBlocks));
+}
+
+__device__ std::int64_t first_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ std::int64_t index_step() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
+
+/// Adds up what the block's threads hold; thread 0 gets the sum.
+template <class T>
+__device__ T block_sum(T value) {
+  __shared__ T shares[kThreads];
+  shares[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shares[threadIdx.x] += shares[threadIdx.x + half];
+    __syncthreads();
+  }
+  const T sum = shares[0];
+  __syncthreads();  // the next element's shares may be written
+  return sum;
+}
+
+template <class T>
+__global__ void conv_kernel(ConvGeometry g, std::int64_t count, const T* input, const T* weight,
+                            const T* bias, T* output) {
+  for (std::int64_t i = first_index(); i < count; i += index_step())
+    output[i] = conv_output(g, i, input, weight, bias);
+}
+
+template <class T>
+__global__ void conv_input_kernel(ConvGeometry g, std::int64_t count, const T* gradient,
+                                  const T* weight, T* input) {
+  for (std::int64_t i = first_index(); i < count; i += index_step())
+    input[i] = conv_input_gradient(g, i, gradient, weight);
+}
+
+template <class T>
+__global__ void conv_weight_kernel(ConvGeometry g, std::int64_t count, const T* input,
+                                   const T* gradient, T* weight) {
+  for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) {
+    const T sum = block_sum(conv_weight_gradient(g, i, input, gradient, threadIdx.x, blockDim.x));
+    if (threadIdx.x == 0) weight[i] = sum;
+  }
+}
+
+template <class T>
+__global__ void conv_bias_kernel(ConvGeometry g, const T* gradient, T* bias) {
+  for (std::int64_t i = blockIdx.x; i < g.out; i += gridDim.x) {
+    const T sum = block_sum(conv_bias_gradient(g, i, gradient, threadIdx.x, blockDim.x));
+    if (threadIdx.x == 0) bias[i] = sum;
+  }
+}
+
+template <class T>
+__global__ void max_pool_kernel(PoolGeometry g, std::int64_t count, const T* input, T* output,
+                                std::int32_t* winners) {
+  const std::int64_t outputs = g.output.h * g.output.w;
+  for (std::int64_t i = first_index(); i < count; i += index_step()) {
+    const std::int32_t winner = pool_winner(g, i, input);
+    winners[i] = winner;
+    output[i] = input[i / outputs * g.input.h * g.input.w + winner];
+  }
+}
+
+template <class T>
+__global__ void max_pool_gradient_kernel(PoolGeometry g, std::int64_t count, const T* gradient,
+                                         const std::int32_t* winners, T* input) {
+  for (std::int64_t i = first_index(); i < count; i += index_step())
+    input[i] = pool_input_gradient(g, i, gradient, winners);
+}
+
+}  // namespace
+
+template <class T>
+cudaError_t launch_conv(const ConvGeometry& g, const T* input, const T* weight, const T* bias,
+                        T* output, cudaStream_t stream) {
+  const std::int64_t count = g.batch * g.out * g.output.h * g.output.w;
+  if (count == 0) return cudaSuccess;
+  conv_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, input, weight, bias, output);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t launch_conv_input_gradient(const ConvGeometry& g, const T* gradient, const T* weight,
+                                       T* input, cudaStream_t stream) {
+  const std::int64_t count = g.batch * g.in * g.input.h * g.input.w;
+  if (count == 0) return cudaSuccess;
+  conv_input_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, gradient, weight, input);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t launch_conv_weight_gradient(const ConvGeometry& g, const T* input, const T* gradient,
+                                        T* weight, cudaStream_t stream) {
+  const std::int64_t count = g.weights();
+  conv_weight_kernel<<<static_cast<int>(std::min(count, kMostBlocks)), kThreads, 0, stream>>>(
+      g, count, input, gradient, weight);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t launch_conv_bias_gradient(const ConvGeometry& g, const T* gradient, T* bias,
+                                      cudaStream_t stream) {
+  conv_bias_kernel<<<static_cast<int>(std::min(g.out, kMostBlocks)), kThreads, 0, stream>>>(
+      g, gradient, bias);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t launch_max_pool(const PoolGeometry& g, const T* input, T* output, std::int32_t* winners,
+                            cudaStream_t stream) {
+  const std::int64_t count = g.batch * g.channels * g.output.h * g.output.w;
+  if (count == 0) return cudaSuccess;
+  max_pool_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, input, output, winners);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t launch_max_pool_gradient(const PoolGeometry& g, const T* gradient,
+                                     const std::int32_t* winners, T* input, cudaStream_t stream) {
+  const std::int64_t count = g.batch * g.channels * g.input.h * g.input.w;
+  if (count == 0) return cudaSuccess;
+  max_pool_gradient_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, gradient, winners,
+                                                                       input);
+  return cudaGetLastError();
+}
+
+#define MILLRACE_INSTANTIATE(T)                                                                    \
+  template cudaError_t launch_conv(const ConvGeometry&, const T*, const T*, const T*, T*,          \
+                                   cudaStream_t);                                                  \
+  template cudaError_t launch_conv_input_gradient(const ConvGeometry&, const T*, const T*, T*,     \
+                                                  cudaStream_t);                                   \
+  template cudaError_t launch_conv_weight_gradient(const ConvGeometry&, const T*, const T*, T*,    \
+                                                   cudaStream_t);                                  \
+  template cudaError_t launch_conv_bias_gradient(const ConvGeometry&, const T*, T*, cudaStream_t); \
+  template cudaError_t launch_max_pool(const PoolGeometry&, const T*, T*, std::int32_t*,           \
+                                       cudaStream_t);                                              \
+  template cudaError_t launch_max_pool_gradient(const PoolGeometry&, const T*,                     \
+                                                const std::int32_t*, T*, cudaStream_t);
+MILLRACE_INSTANTIATE(float)
+MILLRACE_INSTANTIATE(double)
+#undef MILLRACE_INSTANTIATE
+
+}  // namespace millrace::native

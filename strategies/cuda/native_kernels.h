@@ -1,0 +1,32 @@
+// Launches of the native ops' CUDA kernels: device pointers to contiguous memory, a stream, no
+// LibTorch. T: float or double. Each returns what the launch said.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "models/native/geometry.h"
+
+namespace millrace::native {
+
+/// `bias` may be null.
+template <class T>
+cudaError_t launch_conv(const ConvGeometry& geometry, const T* input, const T* weight,
+                        const T* bias, T* output, cudaStream_t stream);
+template <class T>
+cudaError_t launch_conv_input_gradient(const ConvGeometry& geometry, const T* gradient,
+                                       const T* weight, T* input, cudaStream_t stream);
+template <class T>
+cudaError_t launch_conv_weight_gradient(const ConvGeometry& geometry, const T* input,
+                                        const T* gradient, T* weight, cudaStream_t stream);
+template <class T>
+cudaError_t launch_conv_bias_gradient(const ConvGeometry& geometry, const T* gradient, T* bias,
+                                      cudaStream_t stream);
+/// `winners`: row * width + column of the input for every output.
+template <class T>
+cudaError_t launch_max_pool(const PoolGeometry& geometry, const T* input, T* output,
+                            std::int32_t* winners, cudaStream_t stream);
+template <class T>
+cudaError_t launch_max_pool_gradient(const PoolGeometry& geometry, const T* gradient,
+                                     const std::int32_t* winners, T* input, cudaStream_t stream);
+
+}  // namespace millrace::native

@@ -1,0 +1,62 @@
+// The native ops' CUDA kernels against the CPU's ops. Without a GPU everything here is skipped.
+#include <gtest/gtest.h>
+
+#include "pipeline/error.h"
+#include "strategies/cuda_library.h"
+#include "tests/torch/native_grid.h"
+
+namespace millrace {
+namespace {
+
+using test::conv_cases;
+using test::ConvCase;
+using test::difference;
+using torch::Tensor;
+
+/// Each test is a process of its own (ctest), as the module has to come before torch's first call.
+class NativeCuda : public ::testing::TestWithParam<ConvCase> {
+ protected:
+  void SetUp() override {
+    try {
+      CudaLibrary::load("cuda", 0);
+    } catch (const DeviceError& error) {
+      GTEST_SKIP() << "CUDA KERNELS ARE NOT TESTED HERE: " << error.what();
+    }
+  }
+};
+
+/// Output and gradients of conv2d, then a pooling with overlapping windows, on `device`.
+std::vector<Tensor> run(const ConvCase& c, torch::Device device) {
+  torch::manual_seed(7);
+  const auto leaf = [&](at::IntArrayRef sizes) {
+    return torch::randn(sizes, torch::kDouble).to(device).requires_grad_(true);
+  };
+  const Tensor input = leaf({c.batch, c.in, c.image[0], c.image[1]});
+  const Tensor weight = leaf({c.out, c.in / c.groups, c.kernel[0], c.kernel[1]});
+  const Tensor bias = leaf({c.out});
+  const Tensor sums =
+      native::conv2d(input, weight, bias, c.stride, c.padding, c.dilation, c.groups);
+  const Tensor output = native::max_pool2d(sums, {3, 3}, {1, 2}, {1, 1}, {1, 1});
+  const Tensor deltas = torch::randn(output.sizes(), torch::kDouble).to(device);
+  std::vector<Tensor> all{sums, output};
+  for (const Tensor& gradient : torch::autograd::grad({output}, {input, weight, bias}, {deltas}))
+    all.push_back(gradient);
+  for (Tensor& tensor : all) tensor = tensor.cpu();
+  return all;
+}
+
+TEST_P(NativeCuda, GivesTheCpusValuesAndTheSameBitsAgain) {
+  const std::vector<Tensor> host = run(GetParam(), torch::kCPU);
+  const std::vector<Tensor> device = run(GetParam(), torch::kCUDA);
+  const std::vector<Tensor> again = run(GetParam(), torch::kCUDA);
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    EXPECT_LE(difference(device[i], host[i]), 1e-12) << test::text_of(GetParam()) << ", " << i;
+    EXPECT_TRUE(test::same_bits(device[i], again[i])) << test::text_of(GetParam()) << ", " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, NativeCuda, ::testing::ValuesIn(conv_cases()),
+                         [](const auto& shape) { return std::to_string(shape.index); });
+
+}  // namespace
+}  // namespace millrace
