@@ -229,6 +229,9 @@ NamedTensors TorchStrategy::training_state() {
 
 void TorchStrategy::save(const std::filesystem::path& folder) {
   share_buffers();
+  // What other ranks have recorded up to here is on disk before the checkpoint counts.
+  torch::Tensor arrivals = torch::zeros({1});
+  add_up(arrivals);
   if (rank() != 0) return;
   save_weights(*model_, folder / kWeights);
   save_tensors(training_state(), folder / kState);

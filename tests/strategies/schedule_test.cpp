@@ -57,14 +57,18 @@ INSTANTIATE_TEST_SUITE_P(Runs, GoldenSchedule,
 
 TEST(Schedule, BeyondTheRunItKeepsTheLastRate) {
   for (const char* name : {"constant", "cosine", "onecycle"}) {
-    ScheduleOptions options{.name = name};
+    ScheduleOptions options;
+    options.name = name;
     const Schedule schedule(options, 10, 5);
     EXPECT_DOUBLE_EQ(schedule.at(1000), schedule.at(name == std::string("cosine") ? 10 : 9));
   }
 }
 
-/// What is said to options of `updates` optimiser steps, 10 an epoch.
-std::string refusal(const ScheduleOptions& options, std::uint64_t updates = 100) {
+/// What is said to options of `updates` optimiser steps, 10 an epoch, which `change` has changed.
+template <class Change>
+std::string refusal(const Change& change, std::uint64_t updates = 100) {
+  ScheduleOptions options;
+  change(options);
   try {
     const Schedule schedule(options, updates, 10);
     return "not refused";
@@ -74,17 +78,21 @@ std::string refusal(const ScheduleOptions& options, std::uint64_t updates = 100)
 }
 
 TEST(Schedule, RefusesWhatContradictsItself) {
-  EXPECT_EQ(refusal({.name = "onecycle", .warmup = 1}),
+  using Options = ScheduleOptions;
+  EXPECT_EQ(refusal([](Options& o) { o.name = "onecycle", o.warmup = 1; }),
             "train.schedule=onecycle has a warm-up of its own");
-  EXPECT_EQ(refusal({.name = "multistep"}),
+  EXPECT_EQ(refusal([](Options& o) { o.name = "multistep"; }),
             "train.schedule=multistep needs the epochs at which it steps");
-  EXPECT_EQ(refusal({.name = "multistep", .milestones = {30, 20}}), "train.milestones must grow");
-  EXPECT_EQ(refusal({.warmup = 10}),
+  EXPECT_EQ(refusal([](Options& o) {
+              o.name = "multistep", o.milestones = {30, 20};
+            }),
+            "train.milestones must grow");
+  EXPECT_EQ(refusal([](Options& o) { o.warmup = 10; }),
             "train.warmup takes 100 optimiser steps, the run has 100");
-  EXPECT_EQ(refusal({.warmup = 9.9}), "not refused");
-  EXPECT_EQ(refusal({.name = "cosine", .lr = 0.1, .min_lr = 0.2}),
+  EXPECT_EQ(refusal([](Options& o) { o.warmup = 9.9; }), "not refused");
+  EXPECT_EQ(refusal([](Options& o) { o.name = "cosine", o.lr = 0.1, o.min_lr = 0.2; }),
             "train.min_lr is above train.lr");
-  EXPECT_EQ(refusal({.name = "onecycle"}, 1), "not refused");
+  EXPECT_EQ(refusal([](Options& o) { o.name = "onecycle"; }, 1), "not refused");
 }
 
 }  // namespace
