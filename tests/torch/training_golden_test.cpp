@@ -59,7 +59,9 @@ TEST_P(GoldenTraining, FollowsPyTorch) {
   test::fill_by_name(single.model());
   const test::Outcome outcome = test::train(single, run);
 
-  const double tolerance = 1e-5;
+  // bf16 keeps 8 bits: CPUs whose kernels add in another order round to neighbours. Without
+  // autocast the losses would be off by 1e-3.
+  const double tolerance = run.strategy.amp == "bf16" ? 2e-4 : 1e-5;
   ASSERT_EQ(outcome.losses.size(), one["losses"].size());
   double worst = 0;
   for (std::size_t i = 0; i < outcome.losses.size(); ++i) {
