@@ -40,7 +40,7 @@ CASES = [
     # than 1e-5.
     dict(name="resnet18_ema", model="resnet18", variant="cifar", channels=3, side=16, samples=32, batch=8, epochs=5,
          lr=2e-6, momentum=0.9, ema=0.9),
-    dict(name="vgg_cifar", model="vgg_cifar", channels=3, side=32, samples=16, batch=8, epochs=10, lr=3e-8,
+    dict(name="vgg_cifar", model="vgg_cifar", channels=3, side=32, samples=16, batch=8, epochs=10, lr=1e-8,
          momentum=0.9),
 ]
 

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <thread>
 
 #include "pipeline/error.h"
@@ -65,11 +64,8 @@ void expect_follows(const Outcome& run, const Outcome& single, double tolerance,
   SCOPED_TRACE(what);
   ASSERT_EQ(run.losses.size(), single.losses.size());
   EXPECT_EQ(run.images, single.images);
-  double worst = 0;
-  for (std::size_t i = 0; i < run.losses.size(); ++i) {
+  for (std::size_t i = 0; i < run.losses.size(); ++i)
     EXPECT_NEAR(run.losses[i], single.losses[i], tolerance * single.losses[i]) << "step " << i + 1;
-    worst = std::max(worst, std::abs(run.losses[i] - single.losses[i]) / single.losses[i]);
-  }
   EXPECT_NEAR(run.result.train_loss, single.result.train_loss,
               tolerance * single.result.train_loss);
   EXPECT_EQ(run.result.images, single.result.images);
@@ -79,8 +75,6 @@ void expect_follows(const Outcome& run, const Outcome& single, double tolerance,
   EXPECT_EQ(own.top5, expected.top5);
   EXPECT_EQ(own.confusion, expected.confusion);
   EXPECT_NEAR(own.loss_sum, expected.loss_sum, tolerance * expected.loss_sum);
-  std::printf("%s: worst %.2e eval %.2e\n", what.c_str(), worst,
-              std::abs(own.loss_sum - expected.loss_sum) / expected.loss_sum);
 }
 
 void expect_ranks_follow(const TrainingRun& run, int world, const Outcome& single,
@@ -104,8 +98,8 @@ void expect_replicas_follow(const TrainingRun& run, int replicas, const Outcome&
                  "data_parallel, " + std::to_string(replicas));
 }
 
-constexpr double kLeNetTolerance = 1e-5;  ///< L2 asks for 1e-4
-constexpr double kBatchNormTolerance = 1e-4;
+constexpr double kLeNetTolerance = 1e-5;      ///< L2 asks for 1e-4
+constexpr double kBatchNormTolerance = 5e-5;  ///< rounding, multiplied by the norms
 
 /// How many samples the last of 5 batches an epoch has.
 class Tail : public testing::TestWithParam<std::uint64_t> {};
@@ -156,7 +150,7 @@ TEST(Parallel, EverythingAroundTheGradientsIsTheSame) {
   run.strategy.clip = 0.5;
   run.strategy.ema = 0.9;
   run.training.accumulate = 2;  // 5 batches an epoch: the last window is one short batch
-  run.training.schedule = {.name = "cosine", .lr = 0.001, .warmup = 1};
+  run.training.schedule = {.name = "cosine", .lr = 0.001, .warmup = 1, .milestones = {}};
   const Outcome single = train_single(run);
   expect_replicas_follow(run, 3, single, kLeNetTolerance);
   expect_ranks_follow(run, 3, single, kLeNetTolerance);
@@ -166,10 +160,8 @@ TEST(Parallel, BatchNormSeesTheWholeBatchWithATailOfOne) {
   const TrainingRun run = resnet_run(16, 8, 4 * 8 + 1, 4);
   const Outcome single = train_single(run);
   ASSERT_EQ(single.losses.size(), 20u);
-  for (const int count : {2, 3}) {
-    expect_replicas_follow(run, count, single, kBatchNormTolerance);
-    expect_ranks_follow(run, count, single, kBatchNormTolerance);
-  }
+  expect_replicas_follow(run, 2, single, kBatchNormTolerance);
+  expect_ranks_follow(run, 3, single, kBatchNormTolerance);
 }
 
 TEST(Parallel, BatchNormSeesTheWholeBatchWithATailOf33) {

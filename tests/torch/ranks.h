@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <stdexcept>
 #include <thread>
@@ -29,11 +30,16 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
+/// c10d's flight recorder, one for the whole process, is not made for several ranks in it: they
+/// race for its entries. A size of 0 turns it off; read once, before the first collective.
+inline void turn_flight_recorder_off() { ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1); }
+
 /// Trains `world` ranks of a run, each from the weights that fill_by_name() gives. `adapt` may
 /// change a rank's run, and its strategy, before it begins. A rank that fails ends the process.
 inline std::vector<Outcome> train_ranks(
     const TrainingRun& run, int world,
     const std::function<void(TrainingRun&, Ddp&)>& adapt = nullptr) {
+  turn_flight_recorder_off();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(world));
   const int port = free_port();
   std::vector<std::thread> threads;
@@ -44,7 +50,8 @@ inline std::vector<Outcome> train_ranks(
                            .world = world,
                            .local_rank = rank,
                            .local_world = world,
-                           .master_port = port};
+                           .master_port = port,
+                           .launcher = "threads"};
       own.strategy.timeout = 60;
       Ddp ddp(own.strategy);
       fill_by_name(ddp.model());

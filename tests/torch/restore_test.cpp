@@ -30,7 +30,7 @@ TrainingRun lenet_run() {
   run.training.batch = 8;
   run.training.eval_every = 0;  // at the end alone
   run.training.checkpoint_every = 3;
-  run.training.schedule = {.name = "cosine", .lr = 0.02, .warmup = 0.5};
+  run.training.schedule = {.name = "cosine", .lr = 0.02, .warmup = 0.5, .milestones = {}};
   return run;
 }
 
