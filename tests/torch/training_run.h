@@ -28,6 +28,7 @@ struct TrainingRun {
 struct Outcome {
   std::vector<double> losses;        ///< by step, over all ranks
   std::vector<std::int64_t> images;  ///< the same
+  std::vector<double> train_losses;  ///< by epoch
   TrainResult result;
   std::string hash;  ///< of the parameters and buffers at the end
 };
@@ -50,6 +51,9 @@ inline Outcome train(Strategy& strategy, const TrainingRun& run) {
     void step(const StepRecord& record) override {
       outcome.losses.push_back(record.loss.value());
       outcome.images.push_back(record.images);
+    }
+    void epoch(const EpochRecord& record) override {
+      outcome.train_losses.push_back(record.train_loss);
     }
     void checkpoint(const Position& position, const StepRecord&, bool) override {
       if (on_checkpoint) on_checkpoint(position);
