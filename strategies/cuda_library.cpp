@@ -52,6 +52,15 @@ std::string CudaLibrary::device_name() const {
   return name.data();
 }
 
+void CudaLibrary::add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const {
+  std::array<char, 256> reason{};
+  symbol<decltype(millrace_cuda_add_nccl)>(library_, "millrace_cuda_add_nccl")(
+      &group, &store, index_, timeout_s, reason.data(), reason.size());
+  if (reason[0] != '\0')
+    throw DeviceError(std::string("train.strategy=ddp over NCCL: ") + reason.data(),
+                      "build millrace with the NCCL that LibTorch has, or use train.device=cpu");
+}
+
 std::uint64_t CudaLibrary::peak_bytes() const {
   return symbol<decltype(millrace_cuda_peak_bytes)>(library_, "millrace_cuda_peak_bytes")(index_);
 }

@@ -6,6 +6,13 @@
 #include <memory>
 #include <string>
 
+namespace millrace {}  // namespace millrace
+
+namespace c10d {
+class ProcessGroup;
+class Store;
+}  // namespace c10d
+
 namespace millrace {
 
 class CudaLibrary {
@@ -18,6 +25,8 @@ class CudaLibrary {
   std::string device_name() const;
   /// Most bytes that tensors held on the device at one time.
   std::uint64_t peak_bytes() const;
+  /// Gives a process group NCCL for the device's tensors. Throws DeviceError.
+  void add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const;
 
  private:
   CudaLibrary(void* library, int index) : library_(library), index_(index) {}

@@ -87,7 +87,8 @@ std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions
 
 Ddp::Ddp(const StrategyOptions& options)
     : TorchStrategy(options),
-      peers_(options.rank, torch_device(), std::chrono::seconds(std::llround(options.timeout))),
+      peers_(options.rank, cuda() ? &*cuda() : nullptr,
+             std::chrono::seconds(std::llround(options.timeout))),
       control_(open_control(peers_, options)),
       arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
       blamed_(static_cast<std::size_t>(peers_.world())) {
@@ -175,11 +176,17 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClo
   }
   // A rank without samples joins the sum all the same.
   control_->progress(step_, /*in_collective=*/place.updates);
-  return learn(model(), images, targets, place, &spans);
+  Loss loss = learn(model(), images, targets, place, &spans);
+  if (torch_device().is_cpu()) return loss;
+  // Summed on the device: nobody waits for it before the optimiser's step.
+  torch::Tensor sum = loss.value * loss.divisor;
+  peers_.sum(sum);
+  return {sum, 1, loss.samples};
 }
 
 void Ddp::add_up(Totals& totals, SpanClock& spans) {
   totals.samples = samples_;
+  if (!torch_device().is_cpu()) return;
   spans.enter(Span::peer_wait);
   torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
   sum(loss);

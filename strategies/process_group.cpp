@@ -1,6 +1,9 @@
 #include "strategies/process_group.h"
 
+#include <c10/util/Logging.h>
 #include <unistd.h>
+
+#include <cstdlib>
 
 #define USE_C10D_GLOO  // LibTorch was built with it; its header asks
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -48,8 +51,11 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
 
 }  // namespace
 
-Peers::Peers(const RankInfo& rank, torch::Device device, std::chrono::seconds timeout)
+Peers::Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout)
     : info_(rank), timeout_(timeout) {
+  // What c10d remarks on the way to an error, we say in a line of our own.
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+  c10::initLogging();
   // A launcher that starts a run again serves the same store: attempts must not meet.
   const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
   store_ = c10::make_intrusive<c10d::PrefixStore>(
@@ -71,9 +77,8 @@ Peers::Peers(const RankInfo& rank, torch::Device device, std::chrono::seconds ti
                        " cannot connect to the others: " + first_line(error),
                    "GLOO_SOCKET_IFNAME chooses the network interface");
   }
-  if (device.is_cuda())
-    throw DeviceError("train.strategy=ddp over NCCL is not built in",
-                      "use train.device=cpu, or train.strategy=single");
+  if (cuda != nullptr)
+    cuda->add_nccl(*group_, *store_, std::chrono::duration<double>(2 * timeout_).count());
 }
 
 Peers::~Peers() {

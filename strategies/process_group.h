@@ -11,16 +11,17 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "strategies/cuda_library.h"
 #include "strategies/rank.h"
 
 namespace millrace {
 
 class Peers {
  public:
-  /// Meets the other ranks. Throws UsageError where they do not agree on how many they are,
-  /// RunError where the port is taken, rank 0 cannot be reached, or some have not come within
-  /// `timeout`.
-  Peers(const RankInfo& rank, torch::Device device, std::chrono::seconds timeout);
+  /// Meets the other ranks; `cuda`: of the device, null for the CPU. Throws UsageError where they
+  /// do not agree on how many they are, RunError where the port is taken, rank 0 cannot be reached,
+  /// or some have not come within `timeout`.
+  Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout);
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;

@@ -46,7 +46,8 @@ Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, Sp
       steps_in_epoch_(loader.batches_per_epoch()),
       all_steps_(options_.steps > 0 ? std::min(options_.steps, options_.epochs * steps_in_epoch_)
                                     : options_.epochs * steps_in_epoch_),
-      schedule_(options_.schedule, updates(all_steps_), rounded_up(steps_in_epoch_)),
+      schedule_(options_.schedule, options_.epochs * rounded_up(steps_in_epoch_),
+                rounded_up(steps_in_epoch_)),
       position_(options_.from) {}
 
 std::uint64_t Trainer::rounded_up(std::uint64_t steps) const {

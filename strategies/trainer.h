@@ -65,9 +65,9 @@ struct TrainOptions {
   std::uint64_t checkpoint_every = 0;  ///< steps; an epoch's and the run's end always have one
   std::int64_t batch = 1;              ///< samples a batch, over all ranks
   std::uint64_t accumulate = 1;        ///< batches an optimiser step; an epoch's end closes it
-  ScheduleOptions schedule;
-  Position from;   ///< where an earlier run of the same options left off
-  struct Delays {  ///< seconds, planted in the span of that name ([debug])
+  ScheduleOptions schedule;            ///< over all epochs, also where `steps` ends the run early
+  Position from;                       ///< where an earlier run of the same options left off
+  struct Delays {                      ///< seconds, planted in the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
   } delays;
 };

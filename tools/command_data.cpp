@@ -10,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/data/make_digits.h"
+#include "tools/data/make_objects.h"
 #include "tools/data/make_photos.h"
 #include "tools/data/pack.h"
 #include "tools/data/verify.h"
@@ -62,6 +63,16 @@ Exit digits(DigitsOptions options) {
   line.clear();
   return report_made("digits", options.path, options.train, options.test, seconds_since(begin),
                      "millrace train mnist-lenet data.path=" + options.path);
+}
+
+Exit objects(ObjectsOptions options) {
+  ProgressLine line;
+  const std::int64_t begin = Clock::steady_ns();
+  options.progress = progress_to(line, "objects");
+  make_objects(options);
+  line.clear();
+  return report_made("objects", options.path, options.train, options.test, seconds_since(begin),
+                     "millrace train cifar10-lenet data.path=" + options.path);
 }
 
 Exit photos(PhotosOptions options) {
@@ -166,6 +177,28 @@ Exit verify(VerifyOptions options) {
   return Exit::done;
 }
 
+/// `data make KIND`, for a set of two splits whose sizes can be chosen.
+template <typename Options>
+void add_make(CLI::App& make, const std::string& kind, const std::string& help,
+              Exit (*action)(Options), Command& chosen) {
+  auto* command = make.add_subcommand(kind, help);
+  auto options = std::make_shared<Options>();
+  command->add_option("dir", options->path, "folder to write")->required();
+  command
+      ->add_option("--train", options->train,
+                   fmt::format("images to train on ({})", options->train))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--test", options->test, fmt::format("images to test on ({})", options->test))
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seed", options->seed, "same seed, same bytes (0)");
+  command->add_flag("--force", options->force, "write over another set of these names");
+  command->footer(fmt::format("Example:\n  millrace data make {0} data/{0}", kind));
+  add_common(*command);
+  command->callback([options, action, &chosen] {
+    chosen = [options, action](const ProgramStart&) { return action(*options); };
+  });
+}
+
 }  // namespace
 
 void add_data(CLI::App& app, Command& chosen) {
@@ -174,26 +207,13 @@ void add_data(CLI::App& app, Command& chosen) {
   data->footer("Example:\n  millrace data make digits data/digits");
   add_common(*data);
 
-  auto* make = data->add_subcommand("make", "generate a data set: digits or photos");
+  auto* make = data->add_subcommand("make", "generate a data set: digits, objects or photos");
   make->require_subcommand(0, 1);
   add_common(*make);
   make->footer("Example:\n  millrace data make photos data/photos --count 512");
 
-  auto* make_digits_command = make->add_subcommand("digits", "an MNIST-shaped, learnable IDX set");
-  auto digits_options = std::make_shared<DigitsOptions>();
-  make_digits_command->add_option("dir", digits_options->path, "folder to write")->required();
-  make_digits_command->add_option("--train", digits_options->train, "images to train on (60000)")
-      ->check(CLI::PositiveNumber);
-  make_digits_command->add_option("--test", digits_options->test, "images to test on (10000)")
-      ->check(CLI::PositiveNumber);
-  make_digits_command->add_option("--seed", digits_options->seed, "same seed, same bytes (0)");
-  make_digits_command->add_flag("--force", digits_options->force,
-                                "write over another set of these names");
-  make_digits_command->footer("Example:\n  millrace data make digits data/digits");
-  add_common(*make_digits_command);
-  make_digits_command->callback([digits_options, &chosen] {
-    chosen = [digits_options](const ProgramStart&) { return digits(*digits_options); };
-  });
+  add_make(*make, "digits", "an MNIST-shaped, learnable IDX set", digits, chosen);
+  add_make(*make, "objects", "a CIFAR-10-shaped, learnable set of binary files", objects, chosen);
 
   auto* make_photos_command =
       make->add_subcommand("photos", "a folder of JPEGs of a camera's size and detail");

@@ -52,6 +52,13 @@ TrainOptions train_options(const Recipe& recipe) {
   return options;
 }
 
+/// The trainer makes the same schedule, when it is late to refuse it.
+void check_schedule(const TrainOptions& options, std::uint64_t samples) {
+  const auto window = static_cast<std::uint64_t>(options.batch) * options.accumulate;
+  const std::uint64_t updates = (samples + window - 1) / window;
+  static_cast<void>(Schedule(options.schedule, options.epochs * updates, updates));
+}
+
 /// An evaluation that would not be one of the same task.
 void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec& sample,
                       const SampleSpec& eval_sample) {
@@ -142,6 +149,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
 
   // All that can be refused is refused now, before the training and before a folder is touched.
   check_batch(options, reader->info());
+  check_schedule(training, reader->info().count);
   std::shared_ptr<const Reader> eval_reader;
   std::shared_ptr<const Plan> eval_plan;
   if (!is_simulated(recipe)) {

@@ -64,7 +64,8 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.dtype = sample.dtype;
   if (sample.layout != Layout::chw)
     throw UsageError("output.layout=hwc: models take chw", "leave output.layout at its default");
-  options.device = device;
+  const bool each_its_own = device == "cuda" && recipe.text("train.strategy") == "ddp";
+  options.device = each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
   options.threads = threads_of(recipe, rank);
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.optimizer = recipe.text("train.optimizer");

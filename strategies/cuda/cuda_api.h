@@ -5,6 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace c10d {
+class ProcessGroup;
+class Store;
+}  // namespace c10d
+
 extern "C" {
 /// Number of devices that can be used. Where that is 0, `reason` says why (cut to `capacity`).
 int millrace_cuda_device_count(char* reason, std::size_t capacity);
@@ -12,4 +17,9 @@ int millrace_cuda_device_count(char* reason, std::size_t capacity);
 void millrace_cuda_device_name(int device, char* name, std::size_t capacity);
 /// Most bytes that tensors held on the device at one time.
 std::uint64_t millrace_cuda_peak_bytes(int device);
+/// Gives `group`, whose ranks meet through `store`, NCCL for tensors on this device. Where that
+/// fails `reason` says why (cut to `capacity`), else it is left alone. Absent from a module that
+/// was built without NCCL's header.
+void millrace_cuda_add_nccl(c10d::ProcessGroup* group, c10d::Store* store, int device,
+                            double timeout_s, char* reason, std::size_t capacity);
 }

@@ -6,10 +6,12 @@
 #include <array>
 #include <csignal>
 #include <map>
+#include <vector>
 
 #include "pipeline/reader.h"
 #include "tests/data/support.h"
 #include "tools/data/make_digits.h"
+#include "tools/data/make_objects.h"
 #include "tools/data/make_photos.h"
 #include "tools/data/verify.h"
 
@@ -47,8 +49,18 @@ PhotosOptions photos(const std::string& path) {
   return options;
 }
 
-std::unique_ptr<Reader> open_split(const std::string& path, const std::string& split) {
-  return open_reader({"idx", path, split, 10});
+ObjectsOptions objects(const std::string& path, std::uint32_t train = 302,
+                       std::uint32_t test = 100) {
+  ObjectsOptions options;
+  options.path = path;
+  options.train = train;
+  options.test = test;
+  return options;
+}
+
+std::unique_ptr<Reader> open_split(const std::string& path, const std::string& split,
+                                   const std::string& reader = "idx") {
+  return open_reader({reader, path, split, 10});
 }
 
 // ---- digits
@@ -91,21 +103,22 @@ TEST(MakeDigits, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
 
 /// Share of `test` whose nearest class mean of `train` is the right one.
 double nearest_mean_accuracy(const Reader& train, const Reader& test) {
-  std::array<std::array<double, 784>, 10> means{};
+  const std::size_t pixels = train.info().bytes / train.info().count;
+  std::vector<std::vector<double>> means(10, std::vector<double>(pixels));
   std::array<double, 10> counts{};
   Buffer scratch;
   for (std::uint64_t i = 0; i < train.info().count; ++i) {
     const Sample sample = train.read(i, scratch);
     const auto label = static_cast<std::size_t>(sample.label);
     ++counts[label];
-    for (std::size_t p = 0; p < 784; ++p) means[label][p] += sample.bytes[p];
+    for (std::size_t p = 0; p < pixels; ++p) means[label][p] += sample.bytes[p];
   }
   int right = 0;
   for (std::uint64_t i = 0; i < test.info().count; ++i) {
     const Sample sample = test.read(i, scratch);
     std::array<double, 10> distance{};
     for (std::size_t label = 0; label < 10; ++label)
-      for (std::size_t p = 0; p < 784; ++p) {
+      for (std::size_t p = 0; p < pixels; ++p) {
         const double difference = sample.bytes[p] - means[label][p] / counts[label];
         distance[label] += difference * difference;
       }
@@ -185,6 +198,75 @@ TEST(MakeDigits, FullDiskLeavesNothingBehind) {
   expect_error(Exit::failed, {"train-images-idx3-ubyte: cannot be written: File too large"},
                [&] { make_digits(digits(folder.path())); });
   EXPECT_TRUE(contents(folder.path()).empty());
+}
+
+// ---- objects
+
+TEST(MakeObjects, IsASetOfTheShapeOfCifar10) {
+  const TempFolder folder;
+  std::uint64_t last = 0;
+  ObjectsOptions options = objects(folder.path("new/objects"));
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    EXPECT_GT(done, last);
+    EXPECT_EQ(total, 402u);
+    last = done;
+  };
+  make_objects(options);
+  EXPECT_EQ(last, 402u);
+  const auto files = contents(options.path);
+  EXPECT_EQ(files.size(), 7u);
+  EXPECT_EQ(files.at("data_batch_1.bin").size(), 60u * 3073);
+  EXPECT_EQ(files.at("data_batch_5.bin").size(), 61u * 3073) << "302 images over five files";
+  const auto train = open_split(options.path, "train", "cifar");
+  EXPECT_EQ(train->info().count, 302u);
+  EXPECT_EQ(open_split(options.path, "test", "cifar")->info().count, 100u);
+  EXPECT_EQ(train->info().classes.at(2), "triangle");
+  const VerifyReport report = verify_data({options.path, 10, 1'000'000, 2, {}});
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_EQ(report.kind, "cifar");
+}
+
+TEST(MakeObjects, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
+  const TempFolder one, two, other;
+  ObjectsOptions options = objects(one.path(), 6000);
+  options.threads = 1;
+  make_objects(options);
+  options.path = two.path();
+  options.threads = 3;
+  make_objects(options);
+  EXPECT_EQ(contents(one.path()), contents(two.path()));
+  // Pinned: a change here changes everybody's generated data.
+  EXPECT_EQ(open_split(one.path(), "train", "cifar")->info().fingerprint, 15047375946266967106u);
+
+  options.path = other.path();
+  options.seed = 1;
+  make_objects(options);
+  EXPECT_NE(contents(one.path()), contents(other.path()));
+}
+
+TEST(MakeObjects, CannotBeLearntAtAGlance) {
+  const TempFolder folder;
+  make_objects(objects(folder.path(), 3000, 500));
+  const double accuracy = nearest_mean_accuracy(*open_split(folder.path(), "train", "cifar"),
+                                                *open_split(folder.path(), "test", "cifar"));
+  EXPECT_LT(accuracy, .35);  // chance: 0.1; colours and places say nothing
+}
+
+TEST(MakeObjects, AnotherSetIsNotWrittenOver) {
+  const TempFolder folder;
+  make_objects(objects(folder.path()));
+  const auto before = contents(folder.path());
+  make_objects(objects(folder.path()));  // finds its own
+  ObjectsOptions options = objects(folder.path());
+  options.seed = 1;
+  expect_error(Exit::failed, {"data_batch_1.bin: is there already, with other contents"},
+               [&] { make_objects(options); });
+  EXPECT_EQ(contents(folder.path()), before);
+  options.force = true;
+  make_objects(options);
+  EXPECT_NE(contents(folder.path()), before);
+  expect_error(Exit::usage, {"at least five images"},
+               [&] { make_objects(objects(folder.path("new"), 4)); });
 }
 
 // ---- photos

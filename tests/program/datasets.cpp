@@ -81,11 +81,11 @@ void patch(const fs::path& file, std::size_t at, std::uint8_t byte) {
   write_file(file, bytes);
 }
 
-void write_photos(const fs::path& folder, int each) {
+void write_photos(const fs::path& folder, int each, int side) {
   unsigned seed = 0;
   for (const char* name : {"ape", "bee", "cat"})
     for (int i = 0; i < each; ++i)
-      write_file(folder / "train" / name / (std::to_string(10 + i) + ".jpg"), jpeg(48, ++seed));
+      write_file(folder / "train" / name / (std::to_string(10 + i) + ".jpg"), jpeg(side, ++seed));
 }
 
 }  // namespace millrace::program_test

@@ -31,7 +31,7 @@ inline constexpr std::size_t kLabelHeader = 8;
 void cut(const std::filesystem::path& file, double part);
 void patch(const std::filesystem::path& file, std::size_t at, std::uint8_t byte);
 
-/// FOLDER/train/{ape,bee,cat}/NN.jpg: `each` images of 48x48 a class.
-void write_photos(const std::filesystem::path& folder, int each);
+/// FOLDER/train/{ape,bee,cat}/NN.jpg: `each` images of `side` pixels square a class.
+void write_photos(const std::filesystem::path& folder, int each, int side = 48);
 
 }  // namespace millrace::program_test

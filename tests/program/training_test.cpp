@@ -32,12 +32,14 @@ TEST_F(Training, LearnsWhatCanBeLearnt) {
   EXPECT_NEAR(mean, s["top1"].get<double>(), 1e-9);  // 6 test images a class
 }
 
-TEST_F(Training, ADivergedModelStillLeavesItsRecords) {
-  const Result result = run(training("run", {"train.lr=1e9"}));
-  ASSERT_TRUE(succeeded(result));
+TEST_F(Training, ADivergedModelStopsTheRunAndLeavesTheLastGoodCheckpoint) {
+  const Result result = run(training("run", {"train.lr=1e9", "train.checkpoint_every=1"}));
+  EXPECT_TRUE(refused(result, 1, {"the loss is", "at step", "train.lr"}, /*alone=*/false));
   const Json s = summary("run");
-  EXPECT_TRUE(s["train_loss"].is_null());
-  EXPECT_TRUE(s["top1"].is_number());
+  EXPECT_NE(s["error"].get<std::string>().find("at step"), std::string::npos);
+  const std::uint64_t good = s["steps"];
+  ASSERT_GT(good, 0u);
+  EXPECT_EQ(fs::read_symlink(in("run") / "checkpoints" / "last"), "step-" + std::to_string(good));
   EXPECT_TRUE(succeeded(run({"eval", in("run").string()})));
 }
 

@@ -1,0 +1,167 @@
+// train.strategy=data_parallel and ddp as a user starts them: they follow the single run, share its
+// images, and end together when one of them dies.
+#include <csignal>
+#include <fstream>
+
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<double> losses_of(const fs::path& run) {
+  std::vector<double> losses;
+  for (const std::string& line : lines_of(read_file(run / "steps.csv"))) {
+    std::size_t at = 0;
+    for (int column = 0; column < 6; ++column) at = line.find(',', at) + 1;
+    if (line[0] != 'e') losses.push_back(std::stod(line.substr(at)));
+  }
+  return losses;
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> pids;
+  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
+                   "/children");
+  for (pid_t pid = 0; in >> pid;) pids.push_back(pid);
+  return pids;
+}
+
+class Distributed : public ProgramTest {
+ protected:
+  void SetUp() override { MILLRACE_NEEDS_TORCH(); }
+
+  Arguments launched(int ranks, const std::string& name, const Arguments& more = {}) {
+    return Arguments{"launch", "-n", std::to_string(ranks), "--"} +
+           training(name, Arguments{"train.strategy=ddp", "train.timeout=20"} + more);
+  }
+
+  void expect_follows(const std::string& name) {
+    const auto wanted = losses_of(in("single"));
+    const auto losses = losses_of(in(name));
+    ASSERT_EQ(losses.size(), wanted.size());
+    ASSERT_GE(wanted.size(), 20u);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(losses[i], wanted[i], 1e-4 * wanted[i]) << name << ", step " << i + 1;
+    EXPECT_EQ(summary(name)["images"], summary("single")["images"]);
+    EXPECT_NEAR(summary(name)["test_loss"].get<double>(),
+                summary("single")["test_loss"].get<double>(), 1e-3);
+  }
+};
+
+// 200 images in batches of 33: six and a tail of 2, so that of three ranks one has none.
+const Arguments kUneven{"loader.batch=33", "train.epochs=3", "train.lr=0.05"};
+
+TEST_F(Distributed, RanksAndReplicasFollowTheSingleRun) {
+  ASSERT_TRUE(succeeded(run(training("single", kUneven))));
+  for (const int ranks : {2, 3}) {
+    const std::string name = "ddp" + std::to_string(ranks);
+    ASSERT_TRUE(succeeded(run(launched(ranks, name, kUneven))));
+    expect_follows(name);
+    const Json s = summary(name);
+    EXPECT_EQ(s["world_size"], ranks);
+    ASSERT_EQ(s["ranks"].size(), static_cast<std::size_t>(ranks));
+    std::uint64_t images = 0;
+    for (const Json& rank : s["ranks"]) {
+      EXPECT_EQ(rank["parameters_hash"], s["parameters_hash"]);
+      EXPECT_GT(rank["images"], 0);
+      images += rank["images"].get<std::uint64_t>();
+    }
+    EXPECT_EQ(images, s["images"]);
+    EXPECT_TRUE(fs::exists(in(name) / "steps.rank1.csv"));
+    EXPECT_GE(s["straggler_rank"], 0);
+    EXPECT_LE(s["load_s_mean"], s["load_s_max"]);
+  }
+  for (const int replicas : {2, 3}) {
+    const std::string name = "replicas" + std::to_string(replicas);
+    ASSERT_TRUE(succeeded(
+        run(training(name, kUneven + Arguments{"train.strategy=data_parallel",
+                                               "train.replicas=" + std::to_string(replicas)}))));
+    expect_follows(name);
+  }
+}
+
+TEST_F(Distributed, KilledRanksAreNamedByTheOthers) {
+  for (const std::size_t victim : {0u, 1u, 2u}) {
+    const std::string name = "run" + std::to_string(victim);
+    Child child(launched(3, name, {"train.epochs=100000"}));
+    ASSERT_TRUE(child.says("epoch 2/"));
+    const auto ranks = children_of(child.pid());
+    ASSERT_EQ(ranks.size(), 3u);
+    kill(ranks[victim], SIGKILL);
+    const Result result = child.wait();
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_LT(result.wall_s, 20) << "within train.timeout";
+    const std::string named = "rank " + std::to_string(victim) + " (";
+    EXPECT_GE(count_of(result.err, named), 2u) << result.err;
+    EXPECT_NE(result.err.find("pid " + std::to_string(ranks[victim])), std::string::npos);
+    EXPECT_FALSE(child.leaves_processes());
+  }
+}
+
+TEST_F(Distributed, AStoppedRankEndsTheRun) {
+  Child child(launched(2, "run", {"train.epochs=100000", "train.timeout=4"}));
+  ASSERT_TRUE(child.says("epoch 2/"));
+  const auto ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1], SIGSTOP);
+  const Result result = child.wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("rank 1 ("), std::string::npos) << result.err;
+  EXPECT_FALSE(child.leaves_processes());
+}
+
+TEST_F(Distributed, AnInterruptOfOneRankIsAgreedOnAndResumed) {
+  const Arguments epochs{"loader.batch=33", "train.epochs=6"};
+  ASSERT_TRUE(succeeded(run(launched(3, "whole", epochs))));
+  Child child(launched(3, "run", epochs + Arguments{"debug.log_ms=20"}));
+  ASSERT_TRUE(child.says("epoch 1/"));
+  const auto ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  kill(ranks[2], SIGINT);
+  const Result result = child.wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const auto at = summary("run")["steps"].get<std::uint64_t>();
+  ASSERT_TRUE(succeeded(run({"launch", "-n", "3", "--", "train", "--resume", "--run",
+                             in("run").string(), "debug.log_ms=0"})));
+  EXPECT_EQ(summary("run")["resumed_from_step"], at);
+  EXPECT_EQ(summary("run")["parameters_hash"], summary("whole")["parameters_hash"]);
+  EXPECT_EQ(losses_of(in("run")), losses_of(in("whole")));
+}
+
+TEST_F(Distributed, ARankThatIsKilledCostsNoMoreThanItsLastSteps) {
+  const Arguments epochs{"loader.batch=33", "train.epochs=6", "train.checkpoint_every=2"};
+  ASSERT_TRUE(succeeded(run(launched(3, "whole", epochs))));
+  Child child(launched(3, "run", epochs + Arguments{"debug.log_ms=20"}));
+  ASSERT_TRUE(child.says("epoch 2/"));
+  const auto ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  kill(ranks[0], SIGKILL);
+  EXPECT_EQ(child.wait().exit_code, 1);
+  ASSERT_TRUE(succeeded(run({"launch", "-n", "3", "--", "train", "--resume", "--run",
+                             in("run").string(), "debug.log_ms=0"})));
+  EXPECT_GT(summary("run")["resumed_from_step"], 0);
+  EXPECT_EQ(summary("run")["parameters_hash"], summary("whole")["parameters_hash"]);
+  EXPECT_EQ(losses_of(in("run")), losses_of(in("whole")));
+}
+
+TEST_F(Distributed, WhatCannotBeSharedIsRefused) {
+  EXPECT_TRUE(
+      refused(run(training("run", {"train.strategy=ddp"})), 2, {"train.strategy=ddp", "launch"}));
+  EXPECT_TRUE(refused(run(training("run", {"train.strategy=data_parallel", "train.device=cuda"})),
+                      2, {"data_parallel", "cuda"}, /*alone=*/false));
+  RunOptions alone;
+  alone.env = {{"RANK", "0"},
+               {"WORLD_SIZE", "2"},
+               {"LOCAL_RANK", "0"},
+               {"LOCAL_WORLD_SIZE", "2"},
+               {"MASTER_ADDR", "127.0.0.1"},
+               {"MASTER_PORT", "29871"}};
+  EXPECT_TRUE(refused(run(training("run", {"train.strategy=ddp", "train.timeout=2"}), alone), 1,
+                      {"rank 1"}));
+  EXPECT_TRUE(refused(run(training("run", {}), alone), 2, {"2 ranks", "train.strategy=single"}));
+}
+
+}  // namespace
+}  // namespace millrace::program_test

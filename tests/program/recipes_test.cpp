@@ -1,0 +1,123 @@
+// Every shipped recipe of a study starts on generated data and trains the model that it says.
+#include <cmath>
+#include <set>
+
+#include "tests/program/datasets.h"
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A recipe, the set that `data make` generates for it, and the parameters of its model: counted
+/// with torchvision and by hand, not with this program.
+struct Shipped {
+  const char* recipe;
+  const char* data;
+  std::int64_t params;
+};
+
+constexpr Shipped kShipped[] = {
+    {"mnist-lenet", "digits", 61'706},        {"mnist-lenet-plain", "digits", 60'074},
+    {"mnist-mlp", "digits", 101'770},         {"mnist-simple-conv", "digits", 603'590},
+    {"cifar10-lenet", "objects", 135'062},    {"cifar10-vgg", "objects", 20'200'906},
+    {"cifar10-vgg19", "objects", 20'040'522}, {"cifar10-resnet50", "objects", 23'528'522},
+};
+
+class Recipes : public ProgramTest, public testing::WithParamInterface<Shipped> {
+ protected:
+  void SetUp() override { MILLRACE_NEEDS_TORCH(); }
+
+  std::string made(const std::string& kind) {
+    const std::string set = in(kind).string();
+    if (fs::exists(set)) return set;
+    EXPECT_TRUE(succeeded(run({"data", "make", kind, set, "--train", "40", "--test", "10", "-q"})));
+    return set;
+  }
+  /// Two steps of eight images, then an evaluation of ten.
+  Arguments short_form(const std::string& recipe, const std::string& data,
+                       const Arguments& more = {}) {
+    return Arguments{"train",           recipe,           "data.path=" + data,
+                     "train.steps=2",   "loader.batch=8", "loader.workers=1",
+                     "train.threads=1", "--run",          in("run").string()} +
+           more;
+  }
+  /// What every such run must have recorded.
+  void expect_two_steps(std::int64_t params, std::int64_t images = 16) const {
+    const Json s = summary("run");
+    EXPECT_EQ(s["steps"], 2);
+    EXPECT_EQ(s["images"], images);
+    EXPECT_EQ(s["params"], params);
+    EXPECT_EQ(s["failed"], 0);
+    for (const char* name : {"train_loss", "test_loss"}) {
+      ASSERT_TRUE(s[name].is_number()) << name << ": " << s[name];
+      EXPECT_TRUE(std::isfinite(s[name].get<double>())) << name;
+      EXPECT_GT(s[name], 0.0) << name;
+    }
+    EXPECT_EQ(s["per_class"].size(), 10u);
+  }
+};
+
+TEST_P(Recipes, TrainsOnGeneratedData) {
+  const Shipped& shipped = GetParam();
+  ASSERT_TRUE(succeeded(run(short_form(shipped.recipe, made(shipped.data)))));
+  expect_two_steps(shipped.params);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Recipes, testing::ValuesIn(kShipped), [](const auto& name) {
+  std::string text = name.param.recipe;
+  std::erase(text, '-');
+  return text;
+});
+
+TEST_F(Recipes, EveryShippedOneIsTriedHere) {
+  std::set<std::string> names{"cifar10-crop-flip", "imagenet-rrc", "overhead"};  // loader only
+  for (const Shipped& shipped : kShipped) names.insert(shipped.recipe);
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(MILLRACE_RECIPES))
+    files.insert(entry.path().stem().string());
+  EXPECT_EQ(files, names);
+}
+
+TEST_F(Recipes, TheirDefaultPathIsWhereDataMakeIsShownToWrite) {
+  for (const Shipped& shipped : kShipped) {
+    const std::string text =
+        read_file(fs::path(MILLRACE_RECIPES) / (shipped.recipe + std::string(".toml")));
+    EXPECT_NE(text.find(std::string("path = \"data/") + shipped.data + "\""), std::string::npos)
+        << shipped.recipe;
+  }
+}
+
+TEST_F(Recipes, CifarComesAsAnImageFolderToo) {
+  write_photos(in("photos"), 6, 32);
+  ASSERT_TRUE(
+      succeeded(run(short_form("cifar10-lenet", in("photos").string(),
+                               {"data.reader=folder", "eval.split=train", "model.classes=0"}))));
+  EXPECT_EQ(summary("run")["images"], 16);
+  EXPECT_EQ(summary("run")["dataset"]["reader"], "folder");
+}
+
+TEST_F(Recipes, DataParallel) {
+  for (const char* recipe : {"mnist-lenet-plain", "cifar10-lenet"}) {
+    const bool mnist = std::string(recipe).starts_with("mnist");
+    ASSERT_TRUE(succeeded(run(short_form(recipe, made(mnist ? "digits" : "objects"),
+                                         {"train.strategy=data_parallel", "train.replicas=2"}))));
+    expect_two_steps(mnist ? 60'074 : 135'062);
+    EXPECT_EQ(summary("run")["strategy"], "data_parallel");
+  }
+}
+
+TEST_F(Recipes, Ddp) {
+  for (const char* recipe : {"mnist-lenet", "cifar10-lenet"}) {
+    const bool mnist = std::string(recipe).starts_with("mnist");
+    ASSERT_TRUE(succeeded(
+        run(Arguments{"launch", "-n", "2", "--"} +
+            short_form(recipe, made(mnist ? "digits" : "objects"), {"train.strategy=ddp"}))));
+    expect_two_steps(mnist ? 61'706 : 135'062);
+    EXPECT_EQ(summary("run")["world_size"], 2);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::program_test

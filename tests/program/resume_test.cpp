@@ -1,0 +1,179 @@
+// Taking up a run where it left off (contract L3): killed at any moment, interrupted, or prolonged,
+// it ends with the same losses and the same parameters, bit for bit.
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What does not depend on the clock: epoch, step, images, loss.
+std::string steady_columns(const std::string& csv) {
+  std::string kept;
+  for (const std::string& line : lines_of(csv)) {
+    std::size_t begin = 0;
+    for (int column = 0; column < 7; ++column) {
+      const std::size_t comma = line.find(',', begin);
+      if (column != 2 && column != 3 && column != 4)
+        kept += line.substr(begin, comma - begin) + ",";
+      begin = comma + 1;
+    }
+    kept += "\n";
+  }
+  return kept;
+}
+
+class Resume : public ProgramTest {
+ protected:
+  void SetUp() override { MILLRACE_NEEDS_TORCH(); }
+
+  /// 4 epochs of 7 steps with all that has a state.
+  Arguments eventful(const std::string& name, const Arguments& more = {}) {
+    return training(name, Arguments{"loader.batch=30", "train.epochs=4", "train.optimizer=adamw",
+                                    "train.lr=0.002", "train.schedule=cosine", "train.warmup=1",
+                                    "train.ema=0.9", "train.checkpoint_every=3", "eval.every=1"} +
+                              more);
+  }
+  Arguments resumed(const std::string& name, const Arguments& more = {}) {
+    return Arguments{"train", "--resume", "--run", in(name).string()} + more;
+  }
+
+  void expect_same(const std::string& one, const std::string& other) {
+    EXPECT_EQ(summary(one)["parameters_hash"], summary(other)["parameters_hash"]);
+    for (const char* key : {"steps", "images", "train_loss", "test_loss", "top1", "per_class"})
+      EXPECT_EQ(summary(one)[key], summary(other)[key]) << key;
+    EXPECT_EQ(steady_columns(read_file(in(one) / "steps.csv")),
+              steady_columns(read_file(in(other) / "steps.csv")));
+    const auto epochs = parse_json_lines(read_file(in(one) / "metrics.jsonl"));
+    const auto others = parse_json_lines(read_file(in(other) / "metrics.jsonl"));
+    ASSERT_EQ(epochs.size(), others.size());
+    for (std::size_t i = 0; i < epochs.size(); ++i)
+      for (const char* key : {"epoch", "images", "lr", "train_loss", "test_loss", "top1"})
+        EXPECT_EQ(epochs[i].at(key), others[i].at(key)) << "epoch " << i + 1 << " " << key;
+  }
+};
+
+TEST_F(Resume, KilledAtAnyMomentItGoesOnToTheSameEnd) {
+  ASSERT_TRUE(succeeded(run(eventful("whole"))));
+  std::uint64_t furthest = 0;
+  for (const int milliseconds : {60, 120, 200, 300, 420}) {
+    const std::string name = "killed" + std::to_string(milliseconds);
+    {
+      Child child(eventful(name, {"debug.log_ms=20"}));
+      ASSERT_TRUE(child.says("records in"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+      child.send(SIGKILL);
+      child.wait();
+    }
+    ASSERT_TRUE(succeeded(run(resumed(name, {"debug.log_ms=0"}))));
+    furthest = std::max(furthest, summary(name)["resumed_from_step"].get<std::uint64_t>());
+    expect_same("whole", name);
+    EXPECT_TRUE(no_temporaries(in(name)));
+  }
+  EXPECT_GT(furthest, 0u);
+}
+
+TEST_F(Resume, AnInterruptWritesACheckpointFirst) {
+  ASSERT_TRUE(succeeded(run(eventful("whole"))));
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string name = "stopped" + std::to_string(signal);
+    Child child(eventful(name, {"debug.log_ms=20", "train.checkpoint_every=0"}));
+    ASSERT_TRUE(child.says("records in"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    child.send(signal);
+    const Result result = child.wait();
+    EXPECT_EQ(result.exit_code, 130);
+    EXPECT_NE(result.err.find("--resume --run"), std::string::npos) << result.err;
+    const auto stopped_at = summary(name)["steps"].get<std::uint64_t>();
+    ASSERT_GT(stopped_at, 0u);
+    ASSERT_TRUE(succeeded(run(resumed(name, {"debug.log_ms=0"}))));
+    EXPECT_EQ(summary(name)["resumed_from_step"], stopped_at) << "nothing is done twice";
+    expect_same("whole", name);
+  }
+}
+
+TEST_F(Resume, ARunCanBeProlonged) {
+  const Arguments constant{"train.schedule=constant", "train.warmup=0"};
+  ASSERT_TRUE(succeeded(run(eventful("whole", constant))));
+  ASSERT_TRUE(succeeded(run(eventful("part", constant + Arguments{"train.steps=10"}))));
+  ASSERT_TRUE(succeeded(run(resumed("part", {"train.steps=0"}))));
+  EXPECT_EQ(summary("part")["resumed_from_step"], 10);
+  expect_same("whole", "part");
+}
+
+TEST_F(Resume, AWindowOfBatchesIsCompletedFirst) {
+  const Arguments windows{"train.accumulate=3", "train.checkpoint_every=1"};
+  ASSERT_TRUE(succeeded(run(eventful("whole", windows))));
+  Child child(eventful("stopped", windows + Arguments{"debug.log_ms=20"}));
+  ASSERT_TRUE(child.says("records in"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait().exit_code, 130);
+  const auto at = summary("stopped")["steps"].get<std::uint64_t>() % 7;  // of an epoch
+  EXPECT_TRUE(at == 0 || at == 3 || at == 6) << at;
+  ASSERT_TRUE(succeeded(run(resumed("stopped", {"debug.log_ms=0"}))));
+  expect_same("whole", "stopped");
+}
+
+TEST_F(Resume, BeforeTheFirstCheckpointTheRunBeginsAgain) {
+  ASSERT_TRUE(succeeded(run(eventful("run"))));
+  fs::remove_all(in("run") / "checkpoints");
+  const Result result = run(resumed("run"));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.err.find("no checkpoint yet"), std::string::npos);
+  EXPECT_EQ(summary("run")["resumed_from_step"], 0);
+  EXPECT_EQ(lines_of(read_file(in("run") / "steps.csv")).size(), 29u);
+}
+
+TEST_F(Resume, WithARecipeItMayFindNothing) {
+  const Result result = run(eventful("run", {"--resume"}));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.err.find("nothing to resume"), std::string::npos);
+  EXPECT_EQ(summary("run")["steps"], 28);
+}
+
+TEST_F(Resume, OtherKeysAreRefusedByName) {
+  ASSERT_TRUE(succeeded(run(eventful("run", {"train.steps=3"}))));
+  EXPECT_TRUE(refused(run(resumed("run", {"train.momentum=0.5", "loader.batch=10"})), 2,
+                      {"--resume", "loader.batch", "train.momentum"}));
+  EXPECT_TRUE(refused(run(resumed("none")), 2, {"none", "not a run's directory"}));
+  EXPECT_TRUE(refused(run({"train", "--resume"}), 2, {"--resume", "which run"}));
+  EXPECT_TRUE(succeeded(run(resumed("run", {"train.steps=5", "loader.workers=2"}))));
+}
+
+TEST_F(Resume, DamagedCheckpointsAreNamed) {
+  ASSERT_TRUE(succeeded(run(eventful("run", {"train.steps=3"}))));
+  const fs::path folder = fs::canonical(in("run") / "checkpoints" / "last");
+  for (const char* name :
+       {"model.safetensors", "training.safetensors", "ema.safetensors", "position.json"}) {
+    const std::string whole = read_file(folder / name);
+    write_file(folder / name, whole.substr(0, whole.size() / 2));
+    EXPECT_TRUE(refused(run(resumed("run", {"train.steps=5"})), 3, {name}, /*alone=*/false));
+    write_file(folder / name, whole);
+  }
+  EXPECT_TRUE(succeeded(run(resumed("run", {"train.steps=5"}))));
+}
+
+TEST_F(Resume, TheBestAndTheNewestCheckpointsStay) {
+  ASSERT_TRUE(succeeded(run(eventful("run", {"train.checkpoint_keep=1"}))));
+  std::size_t folders = 0;
+  for (const auto& entry : fs::directory_iterator(in("run") / "checkpoints"))
+    folders += !entry.is_symlink();
+  EXPECT_LE(folders, 2u);
+  EXPECT_EQ(fs::read_symlink(in("run") / "checkpoints" / "last"), "step-28");
+  double best = 0;
+  std::uint64_t step = 0;
+  for (const Json& epoch : parse_json_lines(read_file(in("run") / "metrics.jsonl")))
+    if (epoch["top1"].get<double>() >= best) {
+      best = epoch["top1"];
+      step = epoch["step"];
+    }
+  EXPECT_EQ(fs::read_symlink(in("run") / "checkpoints" / "best"), "step-" + std::to_string(step));
+}
+
+}  // namespace
+}  // namespace millrace::program_test
