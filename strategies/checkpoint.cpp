@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -59,18 +60,37 @@ std::uint64_t step_of(const std::string& name) {
   return error == std::errc() && stop == end ? step : 0;
 }
 
-void remove_old(const fs::path& folder, int keep) {
+/// Puts a folder in the place of another one, if there is one, at no moment leaving none.
+void put_in_place(const fs::path& temporary, const fs::path& final) {
   std::error_code error;
-  const std::string best = fs::read_symlink(folder / kBest, error).string();
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(temporary, error);  // what was there before
+    return;
+  }
+  if (errno != ENOENT) fs::remove_all(final, error);  // a file system that cannot exchange
+  if (::rename(temporary.c_str(), final.c_str()) != 0) cannot_write(final, errno);
+}
+
+/// The steps of all checkpoints, the newest first.
+std::vector<std::uint64_t> steps_in(const fs::path& folder) {
+  std::error_code error;
   std::vector<std::uint64_t> steps;
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (const std::uint64_t step = step_of(entry.path().filename().string()); step > 0)
       steps.push_back(step);
   std::sort(steps.begin(), steps.end(), std::greater<>());
-  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
-    const std::string name = kPrefix + std::to_string(steps[i]);
-    if (name != best) fs::remove_all(folder / name, error);
-  }
+  return steps;
+}
+
+std::string name_of(std::uint64_t step) { return kPrefix + std::to_string(step); }
+
+void remove_old(const fs::path& folder, int keep) {
+  std::error_code error;
+  const std::string best = fs::read_symlink(folder / kBest, error).string();
+  const std::vector<std::uint64_t> steps = steps_in(folder);
+  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i)
+    if (const std::string name = name_of(steps[i]); name != best)
+      fs::remove_all(folder / name, error);
 }
 
 }  // namespace
@@ -78,7 +98,7 @@ void remove_old(const fs::path& folder, int keep) {
 fs::path write_checkpoint(const fs::path& run, std::uint64_t step, const CheckpointOptions& options,
                           const std::function<void(const fs::path&)>& write) {
   const fs::path folder = run / kFolder;
-  const std::string name = kPrefix + std::to_string(step);
+  const std::string name = name_of(step);
   const fs::path temporary = folder / (name + ".tmp");
   const fs::path final = folder / name;
   std::error_code error;
@@ -88,8 +108,7 @@ fs::path write_checkpoint(const fs::path& run, std::uint64_t step, const Checkpo
   try {
     write(temporary);
     sync_folder(temporary);
-    fs::remove_all(final, error);
-    if (::rename(temporary.c_str(), final.c_str()) != 0) cannot_write(final, errno);
+    put_in_place(temporary, final);
   } catch (...) {
     fs::remove_all(temporary, error);
     throw;
@@ -102,9 +121,13 @@ fs::path write_checkpoint(const fs::path& run, std::uint64_t step, const Checkpo
 }
 
 fs::path last_checkpoint(const fs::path& run) {
-  std::error_code ignored;
-  const fs::path folder = fs::canonical(run / kFolder / kLast, ignored);
-  return ignored ? fs::path() : folder;
+  std::error_code error;
+  const fs::path folder = run / kFolder;
+  const fs::path last = fs::canonical(folder / kLast, error);
+  if (!error) return last;
+  // Killed before the first one was pointed at, or copied without links.
+  const std::vector<std::uint64_t> steps = steps_in(folder);
+  return steps.empty() ? fs::path() : fs::canonical(folder / name_of(steps.front()), error);
 }
 
 fs::path find_weights(const fs::path& what) {
@@ -113,10 +136,9 @@ fs::path find_weights(const fs::path& what) {
     throw DataError(what.string() + " does not exist",
                     "give a run directory, a checkpoint's folder or a .safetensors file");
   if (fs::is_regular_file(what, ignored)) return what;
-  for (const fs::path& file :
-       {what / "ema.safetensors", what / "model.safetensors",
-        what / "checkpoints/last/ema.safetensors", what / "checkpoints/last/model.safetensors"})
-    if (fs::is_regular_file(file, ignored)) return file;
+  for (const fs::path& folder : {what, last_checkpoint(what)})
+    for (const char* name : {"ema.safetensors", "model.safetensors"})
+      if (!folder.empty() && fs::is_regular_file(folder / name, ignored)) return folder / name;
   throw DataError(
       what.string() + " holds no checkpoint",
       "a run writes checkpoints/last/model.safetensors after each epoch; was it killed before?");

@@ -19,7 +19,8 @@ std::filesystem::path write_checkpoint(
     const std::filesystem::path& run, std::uint64_t step, const CheckpointOptions& options,
     const std::function<void(const std::filesystem::path&)>& write);
 
-/// The checkpoint that a run is resumed from; empty if it has none yet.
+/// The checkpoint that a run is resumed from: where `last` points, or the newest one where it
+/// points nowhere; empty if there is none yet.
 std::filesystem::path last_checkpoint(const std::filesystem::path& run);
 
 /// The weights that `what` stands for: a run directory (its last checkpoint), a checkpoint's

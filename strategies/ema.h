@@ -9,8 +9,9 @@
 
 namespace millrace {
 
-/// torchvision's ExponentialMovingAverage with buffers: average = decay * average + (1 - decay) *
-/// value for parameters and floating-point buffers; other buffers are copied.
+/// torchvision's ExponentialMovingAverage with buffers: the first update takes the values as they
+/// are, every other one average = decay * average + (1 - decay) * value, for parameters and
+/// floating-point buffers; other buffers are copied.
 class Ema {
  public:
   /// Starts from the model's values. `decay` 0: does nothing.
@@ -22,11 +23,14 @@ class Ema {
   void swap();
   /// The averages under the model's names.
   NamedTensors state() const { return averages_; }
+  /// How many updates there were, for a checkpoint.
+  NamedTensors count() const;
 
  private:
   double decay_;
   NamedTensors values_;    ///< the model's own
   NamedTensors averages_;  ///< in the same order
+  torch::Tensor updates_;  ///< undefined where nothing is averaged
 };
 
 /// The model holds the averages for as long as this lives.

@@ -222,12 +222,16 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
 NamedTensors TorchStrategy::training_state() {
   NamedTensors all = optimizer_->state();
   for (auto& named : scaler_.state()) all.push_back(std::move(named));
+  for (auto& named : ema_.count()) all.push_back(std::move(named));
   all.emplace_back("train_loss", train_loss_);
   return all;
 }
 
 void TorchStrategy::save(const std::filesystem::path& folder) {
   share_buffers();
+  // What other ranks have recorded up to here is on disk before the checkpoint counts.
+  torch::Tensor arrivals = torch::zeros({1});
+  add_up(arrivals);
   if (rank() != 0) return;
   save_weights(*model_, folder / kWeights);
   save_tensors(training_state(), folder / kState);

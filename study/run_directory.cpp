@@ -91,11 +91,11 @@ void cut_steps(const fs::path& file, std::uint64_t steps) {
   if (steps == 0 && !fs::exists(file, missing)) return;
   if (steps == 0) return cut(file, 0);  // the header is written again
   std::string text = text_of(file);
-  std::size_t end = text.find('\n');  // of the header
-  end = end == std::string::npos ? text.size() : end + 1;
+  const std::size_t header = text.find('\n');
+  std::size_t end = header == std::string::npos ? text.size() : header + 1;
   for (std::uint64_t step = 1; step <= steps; ++step) {
     std::size_t next = end_of_row(text, end, step);
-    if (next == std::string::npos && step == steps) {
+    if (next == std::string::npos && step == steps && header != std::string::npos) {
       text.resize(end);
       text += text_of(open_row(file));
       next = end_of_row(text, end, step);

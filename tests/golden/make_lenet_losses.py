@@ -79,8 +79,9 @@ def run(case):
                                 top5=int((logits.topk(5).indices == labels[:, None]).sum())))
 
 
-torch.set_num_threads(1)
-out = pathlib.Path(__file__).with_name("lenet_losses.json")
-result = dict(torch=torch.__version__, epochs=EPOCHS, samples=SAMPLES, batch=BATCH, classes=CLASSES, cases=[run(c) for c in CASES])
-out.write_text(json.dumps(result, indent=1) + "\n")
-print("wrote", out)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    out = pathlib.Path(__file__).with_name("lenet_losses.json")
+    result = dict(torch=torch.__version__, epochs=EPOCHS, samples=SAMPLES, batch=BATCH, classes=CLASSES, cases=[run(c) for c in CASES])
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    print("wrote", out)

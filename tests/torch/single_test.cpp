@@ -13,6 +13,10 @@
 #include "tests/torch/formula.h"
 #include "tests/torch/temp_folder.h"
 
+// The library's doors, as strategies/torch_library.cpp finds them.
+extern "C" millrace::Strategy* millrace_make_strategy(const millrace::StrategyOptions* options);
+extern "C" const char* millrace_torch_version();
+
 namespace millrace {
 namespace {
 
@@ -45,7 +49,6 @@ StrategyOptions options_of(const nlohmann::json& run) {
   options.model = run["model"];
   options.channels = run["channels"];
   options.input = {run["side"], run["side"]};
-  options.lr = run["lr"];
   options.momentum = run["momentum"];
   options.weight_decay = run["weight_decay"];
   options.nesterov = run["nesterov"];
@@ -61,6 +64,12 @@ StrategyOptions mnist_options() {
   options.input = {28, 28};
   options.momentum = 0.9;
   return options;
+}
+
+/// An optimiser step of its own for every batch.
+void step(Single& single, Batch batch, SpanClock& spans, double lr = 0.01) {
+  const StepPlace place{.window_samples = batch.global_count(), .lr = lr};
+  single.step(std::move(batch), place, spans);
 }
 
 /// Number of the golden run, and whose ops.
@@ -82,7 +91,7 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
     Batch batch = loader.next();
     ASSERT_TRUE(batch);
     const std::int64_t count = batch.count();
-    single.step(std::move(batch), spans);
+    step(single, std::move(batch), spans, run["lr"]);
     const double loss = single.last_loss().value();
     EXPECT_NEAR(loss, expected, (native ? 1e-5 : 1e-6) * expected);
     weighted += loss * static_cast<double>(count);
@@ -118,7 +127,7 @@ TEST(Single, EntersTheSpansOfAStepAndStaysInTheLast) {
   spans.enter(Span::load);
   Batch batch = loader.next();
   const Clock::Ticks before = Clock::now();
-  single.step(std::move(batch), spans);
+  step(single, std::move(batch), spans);
   EXPECT_EQ(spans.current(), Span::step);
   const Span last = spans.enter(Span::log);
   EXPECT_EQ(last, Span::step);
@@ -146,10 +155,11 @@ TEST(Single, StartsFromSavedWeights) {
   Single single(options);
   Loader loader = formula_loader(spec_of(options), 64, 64);
   SpanClock spans(Clock::now());
-  single.step(loader.next(), spans);
-  single.save(folder / "w.safetensors");
+  step(single, loader.next(), spans);
+  std::filesystem::create_directory(folder / "checkpoint");
+  single.save(folder / "checkpoint");
   options.seed = 99;
-  options.weights = (folder / "w.safetensors").string();
+  options.weights = (folder / "checkpoint/model.safetensors").string();
   EXPECT_EQ(Single(options).parameters_hash(), single.parameters_hash());
 }
 
@@ -179,7 +189,7 @@ TEST(Single, TellsWhatItIs) {
 template <class E>
 std::string refusal(const StrategyOptions& options) {
   try {
-    const std::unique_ptr<Strategy> strategy(millrace_make_single(&options));
+    const std::unique_ptr<Strategy> strategy(millrace_make_strategy(&options));
     return "not refused";
   } catch (const E& error) {
     return std::string(error.what()) + " | " + error.hint();
@@ -212,7 +222,7 @@ TEST(Single, RefusesBatchesOfAnotherSize) {
   Loader loader = formula_loader({{32, 32}, 1, DType::f32, Layout::chw}, 4, 4);
   SpanClock spans(Clock::now());
   try {
-    single.step(loader.next(), spans);
+    step(single, loader.next(), spans);
     FAIL() << "took 32x32";
   } catch (const UsageError& error) {
     EXPECT_NE(std::string(error.what()).find("was built for 1x28x28 f32 samples"),
@@ -228,7 +238,7 @@ TEST(Single, LabelsBeyondTheClassesAreOneLine) {
   Loader loader = formula_loader(spec_of(options), 8, 8);
   SpanClock spans(Clock::now());
   try {
-    single.step(loader.next(), spans);
+    step(single, loader.next(), spans);
     FAIL() << "took label 7 of 3 classes";
   } catch (const RunError& error) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();

@@ -1,0 +1,37 @@
+// Gloo's code is LibTorch's alone: our names for its types (strategies/gloo) have neither layout
+// nor functions, so nothing of Gloo may be in our library, where it would take the place of the
+// real one.
+#include <gtest/gtest.h>
+#include <stdio.h>
+
+#include <array>
+#include <memory>
+#include <string>
+
+namespace millrace {
+namespace {
+
+/// What a command prints.
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
+  std::string text;
+  std::array<char, 4096> part{};
+  while (pipe && ::fgets(part.data(), part.size(), pipe.get()) != nullptr) text += part.data();
+  return text;
+}
+
+TEST(Gloo, NoneOfItsCodeIsInOurLibrary) {
+  const std::string nm = MILLRACE_NM;
+  for (const char* which : {" --defined-only ", " --defined-only --dynamic "}) {
+    const std::string symbols = output_of(nm + which + MILLRACE_TORCH_LIBRARY);
+    ASSERT_NE(symbols.find("N8millrace3Ddp"), std::string::npos) << "the test looks at nothing";
+    // Mangled: a name in the namespace gloo, also within a vtable's or a template's.
+    EXPECT_EQ(symbols.find("4gloo"), std::string::npos);
+    for (const char* table : {"_ZTVN4c10d16ProcessGroupGloo", "_ZTIN4c10d16ProcessGroupGloo",
+                              "_ZTVN4c10d7Backend", "_ZTVN4c10d5Store"})
+      EXPECT_EQ(symbols.find(table), std::string::npos) << table;
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,243 @@
+// Replicas, ranks and accumulation follow the run of one (contract L2): losses, counts and stops,
+// tails included.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "pipeline/error.h"
+#include "strategies/data_parallel.h"
+#include "strategies/single.h"
+#include "tests/torch/ranks.h"
+#include "tests/torch/temp_folder.h"
+
+namespace millrace {
+namespace {
+
+using test::Outcome;
+using test::TrainingRun;
+
+TrainingRun lenet_run(std::uint64_t samples, std::int64_t batch = 64) {
+  TrainingRun run;
+  run.strategy.input = {28, 28};
+  run.strategy.momentum = 0.9;
+  run.training.epochs = 4;
+  run.training.batch = batch;
+  run.training.eval_every = 0;  // at the end alone
+  run.training.schedule.lr = 0.02;
+  run.samples = samples;
+  return run;
+}
+
+/// Batch norm over few values turns rounding into steps of another size: a small rate keeps the
+/// comparison one of sums.
+TrainingRun resnet_run(int side, std::int64_t batch, std::uint64_t samples, std::uint64_t epochs) {
+  TrainingRun run = lenet_run(samples, batch);
+  run.strategy.model = "resnet18";
+  run.strategy.model_options.variant = "cifar";
+  run.strategy.channels = 3;
+  run.strategy.input = {side, side};
+  run.strategy.sync_batchnorm = true;
+  run.training.schedule.lr = 2e-6;
+  run.training.epochs = epochs;
+  return run;
+}
+
+Outcome train_single(TrainingRun run) {
+  run.strategy.sync_batchnorm = false;
+  Single single(run.strategy);
+  test::fill_by_name(single.model());
+  return test::train(single, run);
+}
+
+Outcome train_replicas(TrainingRun run, int replicas) {
+  run.strategy.strategy = "data_parallel";
+  run.strategy.replicas = replicas;
+  DataParallel parallel(run.strategy);
+  test::fill_by_name(parallel.model());
+  return test::train(parallel, run);
+}
+
+void expect_follows(const Outcome& run, const Outcome& single, double tolerance,
+                    const std::string& what) {
+  SCOPED_TRACE(what);
+  ASSERT_EQ(run.losses.size(), single.losses.size());
+  EXPECT_EQ(run.images, single.images);
+  for (std::size_t i = 0; i < run.losses.size(); ++i)
+    EXPECT_NEAR(run.losses[i], single.losses[i], tolerance * single.losses[i]) << "step " << i + 1;
+  EXPECT_NEAR(run.result.train_loss, single.result.train_loss,
+              tolerance * single.result.train_loss);
+  EXPECT_EQ(run.result.images, single.result.images);
+  const Evaluation& own = run.result.evaluation.value();
+  const Evaluation& expected = single.result.evaluation.value();
+  EXPECT_EQ(own.images, expected.images);
+  EXPECT_EQ(own.top5, expected.top5);
+  EXPECT_EQ(own.confusion, expected.confusion);
+  EXPECT_NEAR(own.loss_sum, expected.loss_sum, tolerance * expected.loss_sum);
+}
+
+void expect_ranks_follow(const TrainingRun& run, int world, const Outcome& single,
+                         double tolerance) {
+  const std::vector<Outcome> ranks = test::train_ranks(run, world);
+  expect_follows(ranks[0], single, tolerance, "ddp, " + std::to_string(world));
+  std::uint64_t images = 0;
+  for (const Outcome& rank : ranks) {
+    EXPECT_EQ(rank.hash, ranks[0].hash);
+    EXPECT_EQ(rank.losses, ranks[0].losses);
+    EXPECT_EQ(rank.result.evaluation->confusion, ranks[0].result.evaluation->confusion);
+    EXPECT_EQ(rank.result.evaluation->loss_sum, ranks[0].result.evaluation->loss_sum);
+    images += rank.result.rank_images;
+  }
+  EXPECT_EQ(images, run.samples * run.training.epochs);
+}
+
+void expect_replicas_follow(const TrainingRun& run, int replicas, const Outcome& single,
+                            double tolerance) {
+  expect_follows(train_replicas(run, replicas), single, tolerance,
+                 "data_parallel, " + std::to_string(replicas));
+}
+
+constexpr double kLeNetTolerance = 1e-5;      ///< L2 asks for 1e-4
+constexpr double kBatchNormTolerance = 5e-5;  ///< rounding, multiplied by the norms
+
+/// How many samples the last of 5 batches an epoch has.
+class Tail : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(Tail, ReplicasAndRanksFollowTheSingleRun) {
+  const TrainingRun run = lenet_run(4 * 64 + GetParam());
+  const Outcome single = train_single(run);
+  ASSERT_EQ(single.losses.size(), 20u);
+  for (const int count : {2, 3}) {
+    expect_replicas_follow(run, count, single, kLeNetTolerance);
+    expect_ranks_follow(run, count, single, kLeNetTolerance);
+  }
+}
+
+TEST_P(Tail, AccumulationFollowsTheLargerBatch) {
+  const Outcome large = train_single(lenet_run(4 * 64 + GetParam()));
+  TrainingRun run = lenet_run(4 * 64 + GetParam(), 32);
+  run.training.accumulate = 2;
+  const auto expect_windows = [&](const Outcome& small, const char* what) {
+    SCOPED_TRACE(what);
+    std::size_t step = 0;
+    for (std::size_t i = 0; i < large.losses.size(); ++i) {
+      double sum = 0;
+      for (std::int64_t images = 0; images < large.images[i]; ++step) {
+        ASSERT_LT(step, small.losses.size());
+        sum += small.losses[step] * static_cast<double>(small.images[step]);
+        images += small.images[step];
+      }
+      const double loss = sum / static_cast<double>(large.images[i]);
+      EXPECT_NEAR(loss, large.losses[i], kLeNetTolerance * large.losses[i]) << "step " << i + 1;
+    }
+    EXPECT_EQ(step, small.losses.size());
+    EXPECT_EQ(small.result.evaluation->confusion, large.result.evaluation->confusion);
+  };
+  expect_windows(train_single(run), "single");
+  expect_windows(train_replicas(run, 2), "data_parallel, 2");
+  expect_windows(test::train_ranks(run, 3)[0], "ddp, 3");
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Tail, testing::Values(1, 33), testing::PrintToStringParamName());
+
+TEST(Parallel, EverythingAroundTheGradientsIsTheSame) {
+  TrainingRun run = lenet_run(4 * 64 + 33);
+  run.strategy.optimizer = "adamw";
+  run.strategy.momentum = 0;
+  run.strategy.weight_decay = 0.05;
+  run.strategy.label_smoothing = 0.1;
+  run.strategy.clip = 0.5;
+  run.strategy.ema = 0.9;
+  run.training.accumulate = 2;  // 5 batches an epoch: the last window is one short batch
+  run.training.schedule = {.name = "cosine", .lr = 0.001, .warmup = 1, .milestones = {}};
+  const Outcome single = train_single(run);
+  expect_replicas_follow(run, 3, single, kLeNetTolerance);
+  expect_ranks_follow(run, 3, single, kLeNetTolerance);
+}
+
+TEST(Parallel, BatchNormSeesTheWholeBatchWithATailOfOne) {
+  const TrainingRun run = resnet_run(16, 8, 4 * 8 + 1, 4);
+  const Outcome single = train_single(run);
+  ASSERT_EQ(single.losses.size(), 20u);
+  expect_replicas_follow(run, 2, single, kBatchNormTolerance);
+  expect_ranks_follow(run, 3, single, kBatchNormTolerance);
+}
+
+TEST(Parallel, BatchNormSeesTheWholeBatchWithATailOf33) {
+  const TrainingRun run = resnet_run(8, 34, 34 + 33, 10);
+  const Outcome single = train_single(run);
+  ASSERT_EQ(single.losses.size(), 20u);
+  expect_replicas_follow(run, 3, single, kBatchNormTolerance);
+  expect_ranks_follow(run, 2, single, kBatchNormTolerance);
+}
+
+TEST(Parallel, TheSameRunHasTheSameBits) {
+  const TrainingRun run = lenet_run(4 * 64 + 33);
+  const Outcome replicas = train_replicas(run, 3);
+  const Outcome ranks = test::train_ranks(run, 3)[0];
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(train_replicas(run, 3).hash, replicas.hash);
+    EXPECT_EQ(test::train_ranks(run, 3)[0].hash, ranks.hash);
+  }
+}
+
+/// One rank is asked to stop after `asked` steps; all do, together.
+class Stop : public testing::TestWithParam<std::tuple<int, std::uint64_t>> {};
+
+TEST_P(Stop, OfOneRankIsAgreedUponByAll) {
+  const auto [victim, accumulate] = GetParam();
+  TrainingRun run = lenet_run(40 * 6, 6);
+  run.training.epochs = 2;
+  run.training.accumulate = accumulate;
+  run.training.checkpoint_every = 4;
+  std::vector<std::atomic<bool>> stops(3);
+  const std::vector<Outcome> ranks = test::train_ranks(run, 3, [&](TrainingRun& own, Ddp&) {
+    const int rank = own.strategy.rank.rank;
+    std::atomic<bool>& stop = stops[static_cast<std::size_t>(rank)];
+    own.stop = &stop;
+    own.checkpoint = [&stop, rank, victim](const Position& position) {
+      if (rank == victim && position.steps == 8) stop = true;
+    };
+  });
+  for (const Outcome& rank : ranks) {
+    EXPECT_TRUE(rank.result.interrupted);
+    // All hear of it in the next step; the optimiser step that it belongs to is completed.
+    EXPECT_EQ(rank.result.steps, accumulate == 1 ? 9u : 10u);
+    EXPECT_EQ(rank.hash, ranks[0].hash);
+    EXPECT_FALSE(rank.result.evaluation.has_value());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Asked, Stop,
+                         testing::Combine(testing::Values(0, 2), testing::Values(1, 2)));
+
+TEST(Ddp, NoCheckpointBeforeEveryRankHasComeToIt) {
+  const test::TempFolder folder;
+  TrainingRun run = lenet_run(32, 32);  // a model without buffers to share
+  run.training.epochs = 1;
+  std::atomic<int> arrived = 0;
+  int arrived_before = 0;
+  test::train_ranks(run, 3, [&](TrainingRun& own, Ddp& ddp) {
+    const int rank = own.strategy.rank.rank;
+    own.checkpoint = [&, rank](const Position&) {
+      if (rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50 * rank));
+      ++arrived;  // where the program writes the rank's rows
+      ddp.save(folder / "");
+      if (rank == 0) arrived_before = arrived;
+    };
+  });
+  EXPECT_EQ(arrived_before, 3);
+}
+
+TEST(DataParallel, RefusesWhatItCannotDo) {
+  StrategyOptions options;
+  options.input = {28, 28};
+  EXPECT_THROW(DataParallel{options}, UsageError) << "one replica";
+  options.replicas = 2;
+  options.device = "cuda";
+  EXPECT_THROW(DataParallel{options}, UsageError);
+}
+
+}  // namespace
+}  // namespace millrace

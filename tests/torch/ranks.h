@@ -1,0 +1,67 @@
+// Several ranks of one run in this process, a thread each.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "strategies/ddp.h"
+#include "tests/torch/training_run.h"
+
+namespace millrace::test {
+
+/// A port that nobody listens at.
+inline int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const bool good = ::bind(fd, generic, size) == 0 && ::getsockname(fd, generic, &size) == 0;
+  ::close(fd);
+  if (!good) throw std::runtime_error("no free port");
+  return ntohs(address.sin_port);
+}
+
+/// c10d's flight recorder, one for the whole process, is not made for several ranks in it: they
+/// race for its entries. A size of 0 turns it off; read once, before the first collective.
+inline void turn_flight_recorder_off() { ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1); }
+
+/// Trains `world` ranks of a run, each from the weights that fill_by_name() gives. `adapt` may
+/// change a rank's run, and its strategy, before it begins. A rank that fails ends the process.
+inline std::vector<Outcome> train_ranks(
+    const TrainingRun& run, int world,
+    const std::function<void(TrainingRun&, Ddp&)>& adapt = nullptr) {
+  turn_flight_recorder_off();
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(world));
+  const int port = free_port();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      TrainingRun own = run;
+      own.strategy.rank = {.rank = rank,
+                           .world = world,
+                           .local_rank = rank,
+                           .local_world = world,
+                           .master_port = port,
+                           .launcher = "threads"};
+      own.strategy.timeout = 60;
+      Ddp ddp(own.strategy);
+      fill_by_name(ddp.model());
+      if (adapt) adapt(own, ddp);
+      outcomes[static_cast<std::size_t>(rank)] = train(ddp, own);
+      ddp.end({});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+}  // namespace millrace::test

@@ -1,0 +1,218 @@
+// Checkpoints in the middle of an epoch: a new strategy goes on with the same bits (contract L3),
+// and files that don't belong to it are refused by name.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "pipeline/error.h"
+#include "strategies/data_parallel.h"
+#include "strategies/single.h"
+#include "tests/torch/ranks.h"
+#include "tests/torch/temp_folder.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+using test::Outcome;
+using test::TempFolder;
+using test::TrainingRun;
+
+TrainingRun lenet_run() {
+  TrainingRun run;
+  run.strategy.input = {28, 28};
+  run.strategy.momentum = 0.9;
+  run.samples = 9 * 8 + 3;
+  run.training.epochs = 2;
+  run.training.batch = 8;
+  run.training.eval_every = 0;  // at the end alone
+  run.training.checkpoint_every = 3;
+  run.training.schedule = {.name = "cosine", .lr = 0.02, .warmup = 0.5, .milestones = {}};
+  return run;
+}
+
+TrainingRun adamw_run() {
+  TrainingRun run = lenet_run();
+  run.strategy.optimizer = "adamw";
+  run.strategy.momentum = 0;
+  run.strategy.weight_decay = 0.05;
+  run.strategy.clip = 0.5;
+  run.strategy.ema = 0.9;
+  run.training.schedule.lr = 0.001;
+  return run;
+}
+
+/// Saves at a run's second checkpoint.
+struct Saver {
+  void watch(TrainingRun& run, Strategy& strategy, const fs::path& folder) {
+    run.checkpoint = [this, &strategy, folder](const Position& position) {
+      if (++calls != 2) return;
+      strategy.save(folder);
+      at = position;
+    };
+  }
+  int calls = 0;
+  std::optional<Position> at;
+};
+
+template <class T>
+std::vector<T> after(const std::vector<T>& all, std::uint64_t steps) {
+  return {all.begin() + static_cast<std::ptrdiff_t>(steps), all.end()};
+}
+
+void expect_same_end(const Outcome& resumed, const Outcome& whole, const Position& at) {
+  EXPECT_EQ(resumed.losses, after(whole.losses, at.steps));
+  EXPECT_EQ(resumed.images, after(whole.images, at.steps));
+  EXPECT_EQ(resumed.hash, whole.hash);
+  // The epoch that was open counts the steps before the checkpoint too.
+  EXPECT_EQ(resumed.train_losses, whole.train_losses);
+  EXPECT_EQ(resumed.result.images, whole.result.images);
+  EXPECT_EQ(resumed.result.evaluation->loss_sum, whole.result.evaluation->loss_sum);
+  EXPECT_EQ(resumed.result.evaluation->confusion, whole.result.evaluation->confusion);
+}
+
+/// Trains to the end, and again from a checkpoint at step `step` on.
+template <class Strategy>
+void expect_resumes(TrainingRun run, std::uint64_t step) {
+  const TempFolder folder;
+  fs::create_directory(folder / "step");
+  Saver saver;
+  Outcome whole;
+  {
+    Strategy strategy(run.strategy);
+    test::fill_by_name(strategy.model());
+    saver.watch(run, strategy, folder / "step");
+    whole = test::train(strategy, run);
+  }
+  ASSERT_TRUE(saver.at.has_value());
+  ASSERT_EQ(saver.at->steps, step);
+  run.checkpoint = nullptr;
+  run.training.from = *saver.at;
+  Strategy strategy(run.strategy);
+  ASSERT_NE(strategy.parameters_hash(), whole.hash);
+  strategy.restore(folder / "step");
+  expect_same_end(test::train(strategy, run), whole, *saver.at);
+}
+
+TEST(Restore, SgdInTheMiddleOfAnEpoch) { expect_resumes<Single>(lenet_run(), 6); }
+
+TEST(Restore, AdamWithAverages) {
+  TrainingRun run = adamw_run();
+  expect_resumes<Single>(run, 6);
+  run.strategy.optimizer = "adam";
+  run.training.epochs = 1;
+  run.training.checkpoint_every = 1;  // averages that have just begun
+  expect_resumes<Single>(run, 2);
+}
+
+TEST(Restore, BetweenTwoWindows) {
+  TrainingRun run = lenet_run();
+  run.training.accumulate = 2;  // a checkpoint is due after step 3, in the middle of a window
+  expect_resumes<Single>(run, 8);
+}
+
+TEST(Restore, TheScaleOfHalfPrecision) {
+  TrainingRun run = lenet_run();
+  run.strategy.amp = "f16";
+  run.training.schedule.lr = 0.001;
+  expect_resumes<Single>(run, 6);
+}
+
+TEST(Restore, DropoutAndBatchNorm) {
+  TrainingRun run = lenet_run();
+  run.strategy.model = "vgg_cifar";
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  run.samples = 3 * 4 + 2;
+  run.training.batch = 4;
+  run.training.checkpoint_every = 1;
+  run.training.schedule = {};
+  expect_resumes<Single>(run, 2);
+}
+
+TEST(Restore, Replicas) {
+  TrainingRun run = adamw_run();
+  run.strategy.replicas = 2;
+  expect_resumes<DataParallel>(run, 6);
+}
+
+TEST(Restore, Ranks) {
+  const TempFolder folder;
+  fs::create_directory(folder / "step");
+  TrainingRun run = adamw_run();
+  std::vector<Saver> savers(3);
+  const std::vector<Outcome> whole = test::train_ranks(run, 3, [&](TrainingRun& own, Ddp& ddp) {
+    savers[static_cast<std::size_t>(own.strategy.rank.rank)].watch(own, ddp, folder / "step");
+  });
+  run.training.from = savers[0].at.value();
+  const std::vector<Outcome> resumed =
+      test::train_ranks(run, 3, [&](TrainingRun&, Ddp& ddp) { ddp.restore(folder / "step"); });
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    expect_same_end(resumed[rank], whole[rank], run.training.from);
+}
+
+class Refusal : public testing::Test {
+ protected:
+  Refusal() {
+    fs::create_directory(step_);
+    Single single(adamw_run().strategy);
+    single.save(step_);
+  }
+  /// The message with which a strategy of `options` refuses the checkpoint.
+  std::string of(const StrategyOptions& options) const {
+    Single single(options);
+    try {
+      single.restore(step_);
+      return "not refused";
+    } catch (const DataError& error) {
+      return error.what();
+    }
+  }
+  std::string file(const char* name) const { return (step_ / name).string(); }
+
+  const TempFolder folder_;
+  const fs::path step_ = folder_ / "step";
+};
+
+TEST_F(Refusal, FilesThatAreCutOrGone) {
+  const StrategyOptions options = adamw_run().strategy;
+  EXPECT_EQ(of(options), "not refused");
+  for (const char* name : {"model.safetensors", "training.safetensors", "ema.safetensors"}) {
+    const std::string path = file(name);
+    fs::rename(path, path + ".whole");
+    EXPECT_NE(of(options).find(path), std::string::npos) << of(options);
+    const auto size = fs::file_size(path + ".whole");
+    for (const std::uintmax_t bytes : {std::uintmax_t{0}, std::uintmax_t{5}, size / 2, size - 1}) {
+      fs::copy_file(path + ".whole", path, fs::copy_options::overwrite_existing);
+      fs::resize_file(path, bytes);
+      EXPECT_NE(of(options).find(path), std::string::npos) << of(options);
+    }
+    fs::rename(path + ".whole", path);
+  }
+  EXPECT_EQ(of(options), "not refused");
+}
+
+TEST_F(Refusal, AnothersCheckpoint) {
+  StrategyOptions options = adamw_run().strategy;
+  options.model = "mlp";
+  EXPECT_EQ(of(options).find(file("model.safetensors") + " does not fit the model: "), 0u);
+  options = adamw_run().strategy;
+  options.optimizer = "sgd";
+  options.momentum = 0.9;
+  std::string what = of(options);
+  EXPECT_EQ(what.find(file("training.safetensors") + " does not fit the run: "), 0u) << what;
+  EXPECT_NE(what.find("momentum/conv1.bias is missing"), std::string::npos) << what;
+  EXPECT_NE(what.find("exp_avg/conv1.bias is not in the run"), std::string::npos) << what;
+  options = adamw_run().strategy;
+  options.ema = 0;
+  EXPECT_EQ(of(options).find(file("training.safetensors") + " does not fit the run: "), 0u);
+  options = adamw_run().strategy;
+  options.amp = "f16";
+  EXPECT_NE(of(options).find("scaler/scale is missing"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,79 @@
+// A training run in memory, as the program drives one: formula's samples through the trainer into
+// a strategy.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strategies/torch_strategy.h"
+#include "strategies/trainer.h"
+#include "tests/torch/formula.h"
+#include "tests/torch/model_formula.h"
+
+namespace millrace::test {
+
+struct TrainingRun {
+  StrategyOptions strategy;
+  TrainOptions training;  ///< batch is of all ranks
+  std::uint64_t samples = 0;
+  const std::atomic<bool>* stop = nullptr;
+  /// Called inside the checkpoint span.
+  std::function<void(const Position&)> checkpoint;
+};
+
+struct Outcome {
+  std::vector<double> losses;        ///< by step, over all ranks
+  std::vector<std::int64_t> images;  ///< the same
+  std::vector<double> train_losses;  ///< by epoch
+  TrainResult result;
+  std::string hash;  ///< of the parameters and buffers at the end
+};
+
+inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint64_t first_batch) {
+  const StrategyOptions& strategy = run.strategy;
+  LoaderOptions options;
+  options.batch = run.training.batch;
+  options.epochs = epochs;
+  options.first_batch = first_batch;
+  options.rank = strategy.rank.rank;
+  options.world = strategy.rank.world;
+  return formula_loader({strategy.input, strategy.channels, DType::f32, Layout::chw}, run.samples,
+                        options, strategy.classes);
+}
+
+/// Trains from where `run.training.from` says and evaluates on the same samples.
+inline Outcome train(Strategy& strategy, const TrainingRun& run) {
+  struct Observer final : TrainObserver {
+    void step(const StepRecord& record) override {
+      outcome.losses.push_back(record.loss.value());
+      outcome.images.push_back(record.images);
+    }
+    void epoch(const EpochRecord& record) override {
+      outcome.train_losses.push_back(record.train_loss);
+    }
+    void checkpoint(const Position& position, const StepRecord&, bool) override {
+      if (on_checkpoint) on_checkpoint(position);
+    }
+    Outcome outcome;
+    std::function<void(const Position&)> on_checkpoint;
+  } observer;
+  observer.on_checkpoint = run.checkpoint;
+  static const std::atomic<bool> never{false};
+  SpanClock spans(Clock::now());
+  Loader loader = loader_of(run, run.training.epochs, run.training.from.steps);
+  Trainer trainer(
+      loader, strategy, observer, spans, run.training,
+      [&] { return std::unique_ptr<Loader>(new Loader(loader_of(run, 1, 0))); },
+      run.stop != nullptr ? *run.stop : never);
+  trainer.run();
+  trainer.close();
+  observer.outcome.result = trainer.result();
+  observer.outcome.hash = strategy.parameters_hash();
+  return std::move(observer.outcome);
+}
+
+}  // namespace millrace::test
