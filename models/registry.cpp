@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "models/dropout.h"
 #include "models/init.h"
 #include "models/lenet.h"
 #include "models/names.h"
@@ -86,7 +87,7 @@ const std::map<std::string, Entry>& entries() {
 
 bool has_dropout(const Classifier& model) {
   for (const auto& module : model.modules(/*include_self=*/false))
-    if (module->as<torch::nn::Dropout>() != nullptr) return true;
+    if (module->as<DropoutImpl>() != nullptr) return true;
   return false;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "models/batch_norm.h"
+#include "models/dropout.h"
 #include "models/init.h"
 
 namespace millrace {
@@ -46,7 +47,7 @@ nn::Sequential make_head(int features, const std::vector<int>& hidden, int class
   for (const int width : hidden) {
     layers->push_back(nn::Linear(features, width));
     layers->push_back(relu());
-    layers->push_back(nn::Dropout(dropout));
+    layers->push_back(Dropout(dropout));
     features = width;
   }
   layers->push_back(nn::Linear(features, classes));

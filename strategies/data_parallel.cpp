@@ -101,7 +101,7 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepPlace& place
         try {
           losses[static_cast<std::size_t>(replica)] =
               learn(replica_of(replica), images_of(batch, slice, options()),
-                    targets_of(batch, slice), place, replica == 0 ? &spans : nullptr);
+                    targets_of(batch, slice), place, replica, replica == 0 ? &spans : nullptr);
         } catch (...) {
           if (meeting_) meeting_->leave(replica);
           throw;

@@ -176,7 +176,7 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClo
   }
   // A rank without samples joins the sum all the same.
   control_->progress(step_, /*in_collective=*/place.updates);
-  Loss loss = learn(model(), images, targets, place, &spans);
+  Loss loss = learn(model(), images, targets, place, rank(), &spans);
   if (torch_device().is_cpu()) return loss;
   // Summed on the device: nobody waits for it before the optimiser's step.
   torch::Tensor sum = loss.value * loss.divisor;

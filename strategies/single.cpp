@@ -12,7 +12,7 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepPlace& place, Span
   const torch::Tensor targets = to_device(targets_of(batch, all));
   if (!torch_device().is_cpu()) batch.release();
   // On the CPU the first layer's gradient is the last to read the pixels.
-  return learn(model(), images, targets, place, &spans);
+  return learn(model(), images, targets, place, /*replica=*/0, &spans);
 }
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "models/dropout.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "pipeline/error.h"
@@ -102,7 +103,8 @@ torch::Tensor TorchStrategy::to_device(const torch::Tensor& host) const {
 
 TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
                                          const torch::Tensor& targets, const StepPlace& place,
-                                         SpanClock* spans) const {
+                                         int replica, SpanClock* spans) const {
+  if (model.is_training()) seed_dropout(model, step_seed(options_.seed, place.step, replica));
   if (spans != nullptr) spans->enter(Span::forward);
   const std::int64_t samples = images.size(0);
   const bool mean = samples == place.window_samples;

@@ -55,9 +55,9 @@ class TorchStrategy : public Strategy {
   };
 
   /// Adds to the gradients of `model` those of Σ losses / place.window_samples. Enters forward and
-  /// backward on `spans`, if there is one.
+  /// backward on `spans`, if there is one. `replica`: of which replica or rank; it draws its own.
   Loss learn(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
-             const StepPlace& place, SpanClock* spans) const;
+             const StepPlace& place, int replica, SpanClock* spans) const;
 
   /// Forward and backward of this process's part of the batch. Leaves the gradients of all of it,
   /// over all replicas and ranks, in those of model() when place.updates.

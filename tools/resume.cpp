@@ -111,6 +111,11 @@ void Resume::check(const Recipe& recipe) const {
   for (const Param& key : recipe_keys())
     if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))
       changed += fmt::format(", {}", key.name);
+  // These schedules are functions of how far the run has come of all its epochs.
+  const std::string& schedule = before.text("train.schedule");
+  if ((schedule == "cosine" || schedule == "onecycle") &&
+      recipe.integer("train.epochs") != before.integer("train.epochs"))
+    changed += fmt::format(", train.epochs (train.schedule={})", schedule);
   if (recipe.augment() != before.augment()) changed += ", [[augment]]";
   if (recipe.eval_augment() != before.eval_augment()) changed += ", [[eval.augment]]";
   if (!changed.empty())

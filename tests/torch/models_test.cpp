@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/dropout.h"
 #include "models/names.h"
 #include "models/registry.h"
 #include "pipeline/error.h"
@@ -127,12 +128,12 @@ TEST(Models, InitCanBeChosen) {
   EXPECT_EQ(xavier->named_parameters()["conv2.bias"].abs().max().item<float>(), 0);
 }
 
-TEST(Models, DropoutFollowsTorchsGeneratorAndTheKey) {
+TEST(Models, DropoutFollowsItsSeedAndTheKey) {
   const ModelShape shape{3, {32, 32}, 10};
   const torch::Tensor images = torch::ones({2, 3, 32, 32});
   const auto logits = [&](Classifier& model, std::uint64_t seed) {
     const torch::NoGradGuard no_grad;
-    torch::manual_seed(seed);
+    seed_dropout(model, seed);
     return model.forward(images);
   };
   const auto with = make_model("vgg_cifar", shape);

@@ -48,6 +48,9 @@ inline std::string text_of(const ConvCase& c) {
          std::to_string(c.groups);
 }
 
+/// For the names of tests: GoogleTest's own would be the bytes of pointers.
+inline void PrintTo(const ConvCase& c, std::ostream* out) { *out << text_of(c); }
+
 enum class Lying { planes, pixels, batch_last, every_second };
 inline constexpr Lying kLyings[] = {Lying::planes, Lying::pixels, Lying::batch_last,
                                     Lying::every_second};

@@ -16,6 +16,11 @@ struct PoolCase {
   std::vector<std::int64_t> images, kernel, stride, padding, dilation;
 };
 
+/// For the names of tests: GoogleTest's own would be the bytes of pointers.
+void PrintTo(const PoolCase& c, std::ostream* out) {
+  *out << ::testing::PrintToString(c.images) << " " << ::testing::PrintToString(c.kernel);
+}
+
 const std::vector<PoolCase>& cases() {
   static const std::vector<PoolCase> all{
       {{64, 6, 28, 28}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},

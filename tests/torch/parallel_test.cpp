@@ -182,6 +182,18 @@ TEST(Parallel, TheSameRunHasTheSameBits) {
   }
 }
 
+TEST(Parallel, DropoutDrawsTheSameWhicheverReplicaComesFirst) {
+  TrainingRun run = lenet_run(12, 6);
+  run.strategy.model = "vgg_cifar";  // dropout of 0.5
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  run.training.epochs = 1;
+  const Outcome replicas = train_replicas(run, 2);
+  EXPECT_EQ(train_replicas(run, 2).hash, replicas.hash);
+  run.strategy.model_options.dropout = 0;
+  EXPECT_NE(train_replicas(run, 2).hash, replicas.hash);
+}
+
 /// One rank is asked to stop after `asked` steps; all do, together.
 class Stop : public testing::TestWithParam<std::tuple<int, std::uint64_t>> {};
 
