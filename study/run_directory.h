@@ -36,8 +36,8 @@ class RunDirectory {
 
   /// A row of steps.csv.
   void step(const StepRecord& record);
-  /// The row of a step that is not over, kept in steps.csv.open until step() is given the final one;
-  /// the rows before it are synced. resume() finds a whole table whatever happens in between.
+  /// The row of a step that is not over, kept in steps.csv.open until step() is given the final
+  /// one; the rows before it are synced. resume() finds a whole table whatever happens in between.
   void open_step(const StepRecord& record);
   /// A line of metrics.jsonl, flushed.
   void epoch(const nlohmann::ordered_json& line);
