@@ -1,7 +1,6 @@
 // train.strategy=data_parallel and ddp as a user starts them: they follow the single run, share its
 // images, and end together when one of them dies.
 #include <csignal>
-#include <fstream>
 
 #include "tests/program/program.h"
 
@@ -18,14 +17,6 @@ std::vector<double> losses_of(const fs::path& run) {
     if (line[0] != 'e') losses.push_back(std::stod(line.substr(at)));
   }
   return losses;
-}
-
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> pids;
-  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
-                   "/children");
-  for (pid_t pid = 0; in >> pid;) pids.push_back(pid);
-  return pids;
 }
 
 class Distributed : public ProgramTest {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include "tests/program/program.h"
@@ -14,15 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
-/// The process ids of millrace's children, in the order in which they were started.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> pids;
-  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
-                   "/children");
-  for (pid_t pid = 0; in >> pid;) pids.push_back(pid);
-  return pids;
-}
 
 std::string environment_of(pid_t pid) {
   std::string text = read_file("/proc/" + std::to_string(pid) + "/environ");

@@ -165,6 +165,14 @@ Result run(const Arguments& arguments, const RunOptions& options) {
   return Child(arguments, options).wait();
 }
 
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> pids;
+  std::ifstream in("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
+                   "/children");
+  for (pid_t pid = 0; in >> pid;) pids.push_back(pid);
+  return pids;
+}
+
 Arguments operator+(Arguments base, const Arguments& more) {
   base.insert(base.end(), more.begin(), more.end());
   return base;

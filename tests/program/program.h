@@ -73,6 +73,9 @@ class Child {
 
 Result run(const Arguments& arguments, const RunOptions& options = {});
 
+/// The process ids of a process's children, in the order in which they were started.
+std::vector<pid_t> children_of(pid_t parent);
+
 /// Starts `base`, then `more`.
 Arguments operator+(Arguments base, const Arguments& more);
 
