@@ -64,6 +64,7 @@ void Trainer::run() {
   result_ = {};
   result_.steps = position_.steps;
   result_.images = position_.images;
+  result_.epochs = steps_in_epoch_ > 0 ? result_.steps / steps_in_epoch_ : 0;
   result_.train_loss = std::numeric_limits<double>::quiet_NaN();
   if (steps_in_epoch_ == 0) return;
   const std::uint64_t done = result_.steps % steps_in_epoch_;
@@ -97,6 +98,7 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
   EpochRecord record{epoch,
                      steps,
                      position_.epoch_images,
+                     result_.new_images - std::exchange(images_before_epoch_, result_.new_images),
                      {},
                      position_.evaluation_due ? position_.train_loss : strategy_.take_train_loss(),
                      place_of(result_.steps - 1).lr,
@@ -120,7 +122,6 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
   epoch_since_ = spans_.ticks();
   observer_.epoch(record);
   if (!complete) return;
-  ++result_.epochs;
   if (!position_.evaluation_due) position_.epoch_images = 0;
   checkpoint(best);
 }
@@ -167,6 +168,7 @@ bool Trainer::one_step(std::uint32_t epoch) {
   ++result_.steps;
   result_.images += static_cast<std::uint64_t>(samples);
   result_.new_images += static_cast<std::uint64_t>(samples);
+  result_.epochs = result_.steps / steps_in_epoch_;
   position_.steps = result_.steps;
   position_.images = result_.images;
   position_.epoch_images += static_cast<std::uint64_t>(samples);

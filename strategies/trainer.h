@@ -28,9 +28,10 @@ struct EpochRecord {
   std::uint32_t epoch = 0;  ///< from 1
   std::uint64_t steps = 0;
   std::uint64_t images = 0;
-  SpanTicks ticks{};      ///< from the previous epoch's end
-  double train_loss = 0;  ///< mean over the epoch's samples; NaN without a model
-  double lr = 0;          ///< of its last step
+  std::uint64_t new_images = 0;  ///< without those of an earlier run that was taken up: in `ticks`
+  SpanTicks ticks{};             ///< from the previous epoch's end
+  double train_loss = 0;         ///< mean over the epoch's samples; NaN without a model
+  double lr = 0;                 ///< of its last step
   std::optional<Evaluation> evaluation;
 };
 
@@ -133,6 +134,7 @@ class Trainer {
   SpanTicks open_since_{};
   SpanTicks finished_since_{};
   SpanTicks epoch_since_{};
+  std::uint64_t images_before_epoch_ = 0;  ///< of this run
   std::optional<double> last_loss_;
 };
 

@@ -62,7 +62,7 @@ void Recorder::epoch(const EpochRecord& record) {
   std::string text = fmt::format(
       "epoch {}/{}  {:.2f} s  load {:.3f} s ({:.1f}%)  update {:.3f} s  {} images/s", record.epoch,
       recipe_.integer("train.epochs"), seconds.total(), seconds.load, 100 * seconds.load / busy,
-      seconds.update, with_commas(static_cast<double>(record.images) / busy));
+      seconds.update, with_commas(static_cast<double>(record.new_images) / busy));
   if (line["train_loss"].is_number())
     text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
   if (line.contains("top1"))

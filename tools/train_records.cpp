@@ -82,7 +82,7 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
   line["other_s"] = seconds.other;
   line["spans"] = span_json(seconds);
   line["images_per_s"] =
-      number(static_cast<double>(record.images) / (seconds.load + seconds.update));
+      number(static_cast<double>(record.new_images) / (seconds.load + seconds.update));
   line["lr"] = record.lr;
   line["train_loss"] = number(record.train_loss);
   if (record.evaluation) {

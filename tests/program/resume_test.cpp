@@ -44,7 +44,8 @@ class Resume : public ProgramTest {
 
   void expect_same(const std::string& one, const std::string& other) {
     EXPECT_EQ(summary(one)["parameters_hash"], summary(other)["parameters_hash"]);
-    for (const char* key : {"steps", "images", "train_loss", "test_loss", "top1", "per_class"})
+    for (const char* key :
+         {"steps", "images", "epochs", "train_loss", "test_loss", "top1", "per_class"})
       EXPECT_EQ(summary(one)[key], summary(other)[key]) << key;
     EXPECT_EQ(steady_columns(read_file(in(one) / "steps.csv")),
               steady_columns(read_file(in(other) / "steps.csv")));
