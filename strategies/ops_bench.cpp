@@ -11,7 +11,7 @@
 #include "models/native/ops.h"
 #include "pipeline/clock.h"
 #include "pipeline/error.h"
-#include "strategies/lenet_steps.h"
+#include "strategies/model_steps.h"
 
 namespace millrace {
 namespace {
@@ -181,15 +181,15 @@ OpTiming time_linear(std::int64_t batch, std::int64_t in, std::int64_t out, int 
 }
 
 /// One step; `loss` gets its value.
-OpSeconds time_step(LeNetSteps& lenet, const Tensor& images, const Tensor& labels, double& loss) {
+OpSeconds time_step(ModelSteps& model, const Tensor& images, const Tensor& labels, double& loss) {
   std::int64_t begin = Clock::steady_ns();
-  const Tensor value = lenet.forward(images, labels);
+  const Tensor value = model.forward(images, labels);
   OpSeconds seconds{.forward = seconds_since(begin)};
   begin = Clock::steady_ns();
   value.backward();
   seconds.backward = seconds_since(begin);
   begin = Clock::steady_ns();
-  lenet.step();
+  model.step();
   seconds.step = seconds_since(begin);
   loss = value.item<double>();
   return seconds;
@@ -199,8 +199,8 @@ OpTiming compare_lenets(std::int64_t batch, int rounds) {
   torch::manual_seed(3);
   const Tensor images = torch::randn({batch, 1, 28, 28});
   const Tensor labels = torch::randint(10, {batch}, torch::kLong);
-  LeNetSteps torchs(false, 4);
-  LeNetSteps natives(true, 4);
+  ModelSteps torchs = lenet_steps(false, 4);
+  ModelSteps natives = lenet_steps(true, 4);
   OpTiming timing{.name = "LeNet-5, one step", .torch = kNever, .native = kNever};
   for (int i = 0; i < kComparedSteps + rounds; ++i) {
     double their_loss = 0;
