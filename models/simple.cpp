@@ -5,7 +5,7 @@ namespace millrace {
 namespace {
 
 constexpr int kHidden = 128;
-constexpr int kFeatureMaps = 6;
+constexpr int kMaps = 6;
 
 std::int64_t pixels(const ModelShape& shape) {
   return std::int64_t{shape.input.width} * shape.input.height;
@@ -33,8 +33,8 @@ torch::Tensor Mlp::forward(const torch::Tensor& images) {
 SimpleConv::SimpleConv(const ModelShape& shape) {
   conv1_ = register_module(
       "conv1",
-      torch::nn::Conv2d(torch::nn::Conv2dOptions(shape.channels, kFeatureMaps, 3).padding(1)));
-  fc1_ = register_module("fc1", torch::nn::Linear(kFeatureMaps * pixels(shape), kHidden));
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(shape.channels, kMaps, 3).padding(1)));
+  fc1_ = register_module("fc1", torch::nn::Linear(kMaps * pixels(shape), kHidden));
   fc2_ = register_module("fc2", torch::nn::Linear(kHidden, shape.classes));
 }
 

@@ -13,7 +13,7 @@ namespace {
 namespace nn = torch::nn;
 
 constexpr int kLeastSide = 32;  // five poolings leave one pixel
-constexpr int kFeatureMaps = 512;
+constexpr int kFeatures = 512;
 constexpr double kDropout = 0.5;
 constexpr double kLinearDeviation = 0.01;
 
@@ -73,7 +73,7 @@ Vgg::Vgg(std::string_view name, const VggVariant& variant, const ModelShape& sha
   require_side(name, shape.input, kLeastSide);
   features_ = register_module("features", make_features(variant, shape.channels));
   classifier_ = register_module(
-      "classifier", make_head(kFeatureMaps * pooled_ * pooled_, hidden_layers(variant.head),
+      "classifier", make_head(kFeatures * pooled_ * pooled_, hidden_layers(variant.head),
                               shape.classes, dropout < 0 ? kDropout : dropout));
   if (variant.head == VggHead::study) return;
   init_convolutions(*this);

@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
 /// Seconds from the signal to the end, for a program that has nothing slow to finish.
 constexpr double kSoon = 2;
 

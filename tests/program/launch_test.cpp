@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
-
 std::string environment_of(pid_t pid) {
   std::string text = read_file("/proc/" + std::to_string(pid) + "/environ");
   for (char& c : text)

@@ -35,9 +35,11 @@ std::string contents(int fd) {
   return text;
 }
 
-void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+void pause() { sleep_ms(1); }
 
 }  // namespace
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 Child::Child(const Arguments& arguments, RunOptions options)
     : options_(std::move(options)), command_("millrace"), out_(nameless()), err_(nameless()) {

@@ -79,6 +79,7 @@ std::vector<pid_t> children_of(pid_t parent);
 /// Starts `base`, then `more`.
 Arguments operator+(Arguments base, const Arguments& more);
 
+void sleep_ms(int ms);
 std::vector<std::string> lines_of(const std::string& text);
 std::size_t count_of(const std::string& text, const std::string& part);
 std::string read_file(const std::filesystem::path& file);

@@ -66,7 +66,7 @@ TEST_F(Resume, KilledAtAnyMomentItGoesOnToTheSameEnd) {
     {
       Child child(eventful(name, {"debug.log_ms=20"}));
       ASSERT_TRUE(child.says("records in"));
-      std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+      sleep_ms(milliseconds);
       child.send(SIGKILL);
       child.wait();
     }
@@ -84,7 +84,7 @@ TEST_F(Resume, AnInterruptWritesACheckpointFirst) {
     const std::string name = "stopped" + std::to_string(signal);
     Child child(eventful(name, {"debug.log_ms=20", "train.checkpoint_every=0"}));
     ASSERT_TRUE(child.says("records in"));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    sleep_ms(200);
     child.send(signal);
     const Result result = child.wait();
     EXPECT_EQ(result.exit_code, 130);
@@ -111,7 +111,7 @@ TEST_F(Resume, AWindowOfBatchesIsCompletedFirst) {
   ASSERT_TRUE(succeeded(run(eventful("whole", windows))));
   Child child(eventful("stopped", windows + Arguments{"debug.log_ms=20"}));
   ASSERT_TRUE(child.says("records in"));
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  sleep_ms(150);
   child.send(SIGTERM);
   EXPECT_EQ(child.wait().exit_code, 130);
   const auto at = summary("stopped")["steps"].get<std::uint64_t>() % 7;  // of an epoch
