@@ -130,13 +130,11 @@ struct LoaderCore::Graph {
           const std::int64_t count = slot.ticket.count;
           if (count == 0) {  // no worker will see it
             slot.valid = 0;
-            slot.units.clear();
             slot.made = slot.opened;
             core.doorbell_.ring(slot.ready);
             return;
           }
-          const std::int64_t grain = core.unit(count);
-          slot.units.assign(static_cast<std::size_t>((count + grain - 1) / grain), {});
+          const std::int64_t grain = slot.grain;
           std::size_t unit = 0;
           for (std::int64_t first = 0; first < count; first += grain)
             std::get<0>(out).try_put({index, first, std::min(grain, count - first), unit++});
@@ -297,6 +295,11 @@ Ticket LoaderCore::ticket(std::uint64_t ordinal) const {
 void LoaderCore::open_slot(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
   slot.ticket = ticket(ordinal);
+  const std::int64_t count = slot.ticket.count;
+  const bool whole = options_.workers == 0;
+  slot.grain = whole ? std::max<std::int64_t>(1, count) : unit(count);
+  slot.units.assign(static_cast<std::size_t>(whole ? 1 : (count + slot.grain - 1) / slot.grain),
+                    {});
   slot.failed.clear();
   slot.failures.clear();
   slot.error = nullptr;
@@ -403,8 +406,8 @@ void LoaderCore::hand_out_again(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
   // Of the samples that were made, the first are as good as others.
   slot.kept = std::max(slot.kept, slot.valid);
-  slot.units.clear();
   open_slot(ordinal);
+  slot.units.clear();
   slot.valid = std::min(slot.ticket.count, slot.kept);
   slot.made = slot.opened;
 }
@@ -413,7 +416,6 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
   const std::size_t index = ordinal % slots_.size();
   Slot& slot = slots_[index];
   open_slot(ordinal);
-  slot.units.assign(1, {});
   const Run run{index, 0, slot.ticket.count, 0};
   stages_.work(run, slot, workers_[0], stop_);
   note_unit(slot, run, workers_[0]);
