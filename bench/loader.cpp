@@ -147,15 +147,16 @@ int main(int argc, char** argv) {
       }
     }
   }
-  // On, off, off, on: a drift within a round falls out of the difference.
+  // In an order in which a drift falls out of the difference, after a run that doesn't count: idle
+  // threads of the variant before may still spin.
   const auto pair = [&](const std::shared_ptr<const Plan>& plan, int workers, double& off_us) {
     std::uint64_t check = 0;
-    const double on = loader_us(images, plan, options_of(workers, true), check);
-    const double off = loader_us(images, plan, options_of(workers, false), check);
-    const double off2 = loader_us(images, plan, options_of(workers, false), check);
-    const double on2 = loader_us(images, plan, options_of(workers, true), check);
-    off_us = (off + off2) / 2;
-    return (on + on2 - off - off2) / 2;
+    double sum[2] = {};
+    loader_us(images, plan, options_of(workers, false), check);
+    for (const bool on : {true, false, false, true, false, true, true, false})
+      sum[on] += loader_us(images, plan, options_of(workers, on), check) / 4;
+    off_us = sum[false];
+    return sum[true] - sum[false];
   };
   for (int round = 0; round < 8 * rounds; ++round) {
     for (const int workers : {0, 1}) {

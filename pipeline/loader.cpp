@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "pipeline/arena_cpu.h"
 #include "pipeline/core_watch.h"
@@ -32,6 +33,8 @@ constexpr std::int64_t kUnitNs = 200'000;
 constexpr auto kPatience = std::chrono::seconds(2);
 /// A caller that gets a core when it is woken has its batch within this time.
 constexpr double kPromptWake = 50e-6;
+/// Asking how long the caller has waited for cores takes about 1 µs: an answer holds this long.
+constexpr double kFresh = 1e-3;
 
 }  // namespace
 
@@ -84,6 +87,8 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::vector<Slot> slots_;
   std::vector<Worker> workers_;
   Doorbell doorbell_;
+  Clock::Ticks core_read_at_ = 0;  ///< when the caller's CoreWatch was asked, and what it said
+  std::int64_t core_wait_ns_ = 0;
   std::atomic<bool> stop_{false};
   std::atomic<int> busy_{0};  ///< workers inside work()
   std::mutex freeing_;
@@ -427,13 +432,19 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
 
 bool LoaderCore::wait_for(Slot& slot) {
   const bool sleeps = options_.record && slot.ready.load(std::memory_order_relaxed) != 1;
-  const std::int64_t before = sleeps ? CoreWatch::mine().core_wait_ns() : 0;
+  if (const Clock::Ticks now = Clock::now(); sleeps && now - core_read_at_ > Clock::ticks(kFresh)) {
+    core_read_at_ = now;
+    core_wait_ns_ = CoreWatch::mine().core_wait_ns();
+  }
   doorbell_.wait(slot.ready, stop_, options_.stop);
   if (slot.ready.load(std::memory_order_acquire) != 1) return false;
   slot.ready.store(0, std::memory_order_relaxed);
-  if (sleeps && Clock::now() - slot.made > Clock::ticks(kPromptWake))
-    slot.core_wait =
-        Clock::ticks(static_cast<double>(CoreWatch::mine().core_wait_ns() - before) * 1e-9);
+  if (const Clock::Ticks now = Clock::now();
+      sleeps && now - slot.made > Clock::ticks(kPromptWake)) {
+    const std::int64_t before = std::exchange(core_wait_ns_, CoreWatch::mine().core_wait_ns());
+    slot.core_wait = Clock::ticks(static_cast<double>(core_wait_ns_ - before) * 1e-9);
+    core_read_at_ = now;
+  }
   return true;
 }
 
