@@ -33,6 +33,23 @@ SpanTicks difference(const SpanTicks& end, const SpanTicks& begin) {
   return ticks;
 }
 
+void blame_wait(double seconds, const BlamedWait& late, const BlamedWait& mine, BlamedWait& sum) {
+  const double load = std::max(0.0, late.load - mine.load);
+  const double update = std::max(0.0, late.update - mine.update);
+  const double other = std::max(0.0, late.other - mine.other);
+  const double all = load + update + other;
+  sum.load += all > 0 ? seconds * load / all : 0;
+  sum.update += all > 0 ? seconds * update / all : 0;
+  sum.other += all > 0 ? seconds * other / all : seconds;
+}
+
+Clock::Ticks load_of(const SpanTicks& ticks) {
+  Clock::Ticks load = 0;
+  for (std::size_t i = 0; i < kSpanCount; ++i)
+    if (is_load(static_cast<Span>(i))) load += ticks[i];
+  return load;
+}
+
 Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, SpanClock& spans,
                  TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
                  const std::atomic<bool>& stop)
@@ -155,7 +172,7 @@ bool Trainer::one_step(std::uint32_t epoch) {
   }
 
   spans_.enter(Span::log);
-  observer_.batch(batch);
+  observer_.batch(batch, load_of(difference(spans_.ticks(), open_since_)));
   spans_.enter(Span::forward);
   plant(options_.delays.forward);
   result_.rank_images += static_cast<std::uint64_t>(batch.count());
