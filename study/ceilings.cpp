@@ -83,7 +83,7 @@ double workers_needed(const ReplayInput& in, const StageDemand& demand) {
   return rate < kUnlimited ? rate * demand.total() : kUnlimited;
 }
 
-Bound bound_of(const ReplayInput& in, const StageDemand& demand) {
+LowestCeiling lowest_ceiling(const ReplayInput& in, const StageDemand& demand) {
   const auto all = ceilings(in, demand);
   const auto rate_of = [&all](const char* name) {
     for (const Ceiling& one : all)

@@ -29,7 +29,7 @@ std::vector<Ceiling> ceilings(const ReplayInput& input, const StageDemand& deman
 /// Worker threads that would keep the device busy, were there a core for each.
 double workers_needed(const ReplayInput& input, const StageDemand& demand);
 
-struct Bound {
+struct LowestCeiling {
   /// device, storage, decode, augment, cores or overhead.
   std::string name;
   double images_per_s = 0;  ///< of that ceiling
@@ -40,6 +40,6 @@ struct Bound {
 /// device's own CPU work leaves the loader too little; `overhead` where the graph and the trainer's
 /// records cost more than the stages. Without workers load and update take turns, and the longer of
 /// the two is the bound.
-Bound bound_of(const ReplayInput& input, const StageDemand& demand);
+LowestCeiling lowest_ceiling(const ReplayInput& input, const StageDemand& demand);
 
 }  // namespace millrace

@@ -78,7 +78,7 @@ std::optional<double> Outcome::error() const {
   return predicted / *measured - 1;
 }
 
-double median(std::vector<double> values) {
+double middle_of(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
@@ -100,7 +100,7 @@ Score score_of(std::span<const Outcome> outcomes) {
   if (errors.empty()) return score;
   score.counted = static_cast<int>(errors.size());
   score.worst_error = *std::max_element(errors.begin(), errors.end());
-  score.median_error = median(std::move(errors));
+  score.median_error = middle_of(std::move(errors));
   score.skill = 1 - ours / none;
   return score;
 }

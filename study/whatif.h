@@ -63,7 +63,7 @@ inline constexpr double kCountedEffect = 0.2;
 Score score_of(std::span<const Outcome> outcomes);
 
 /// The middle value; of an even number the mean of the middle two. NaN for none.
-double median(std::vector<double> values);
+double middle_of(std::vector<double> values);
 
 /// The fewest workers, then the smallest prefetch, that reach `part` of the best that any number of
 /// workers up to `most_workers` would give.

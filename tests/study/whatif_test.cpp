@@ -58,16 +58,16 @@ TEST(Bound, IsRightOnBothSidesOfACrossing) {
   for (const double factor : {0.7, 0.9, 1.1, 1.3}) {
     ReplayInput in = photos();
     in.update_s = 32 / (factor * loader);
-    EXPECT_EQ(bound_of(in, kPhotos).name, factor < 1 ? "device" : "decode") << factor;
+    EXPECT_EQ(lowest_ceiling(in, kPhotos).name, factor < 1 ? "device" : "decode") << factor;
 
     in.update_s = 32 / (2 * loader);
     in.io_threads = 64;
     in.storage.bytes_per_s = factor * 2 / 910e-6 * 110e3;
-    EXPECT_EQ(bound_of(in, kPhotos).name, factor < 1 ? "storage" : "decode") << factor;
+    EXPECT_EQ(lowest_ceiling(in, kPhotos).name, factor < 1 ? "storage" : "decode") << factor;
 
     in.update_s = 64e-3;
     in.storage.bytes_per_s = factor * 500 * 110e3;
-    EXPECT_EQ(bound_of(in, kPhotos).name, factor < 1 ? "storage" : "device") << factor;
+    EXPECT_EQ(lowest_ceiling(in, kPhotos).name, factor < 1 ? "storage" : "device") << factor;
   }
 }
 
@@ -75,17 +75,17 @@ TEST(Bound, NamesTheStageAndWhatItWouldTake) {
   ReplayInput in = photos();
   in.workers = 1;
   in.update_s = 10e-3;
-  const Bound bound = bound_of(in, kPhotos);
+  const LowestCeiling bound = lowest_ceiling(in, kPhotos);
   EXPECT_EQ(bound.name, "decode");
   EXPECT_NE(bound.sentence.find("75% of a sample's loading"), std::string::npos) << bound.sentence;
   EXPECT_NE(bound.sentence.find("3.0 workers needed, you have 1"), std::string::npos)
       << bound.sentence;
-  EXPECT_EQ(bound_of(in, {.augment_s = 1e-3}).name, "augment");
-  EXPECT_EQ(bound_of(in, {.augment_s = 1e-4, .machinery_s = 1e-3}).name, "overhead");
+  EXPECT_EQ(lowest_ceiling(in, {.augment_s = 1e-3}).name, "augment");
+  EXPECT_EQ(lowest_ceiling(in, {.augment_s = 1e-4, .machinery_s = 1e-3}).name, "overhead");
   in.workers = 2;  // two cores for two workers and an update that keeps one busy
   in.update_threads = 1;
   in.update_s = 16e-3;
-  EXPECT_EQ(bound_of(in, kPhotos).name, "cores");
+  EXPECT_EQ(lowest_ceiling(in, kPhotos).name, "cores");
 }
 
 TEST(Changes, AreThoseThatTheRunCanBeGiven) {
@@ -131,8 +131,8 @@ TEST(Score, CountsWhatHadAnEffect) {
   EXPECT_NEAR(score.worst_error, 0.12, 1e-12);
   EXPECT_NEAR(score.skill, 1 - (0.05 + 0 + 0.12) / (0.5 + 1 + 0.2), 1e-12);
   EXPECT_EQ(score_of({}).counted, 0);
-  EXPECT_TRUE(std::isnan(median({})));
-  EXPECT_EQ(median({3, 1, 2, 9}), 2.5);
+  EXPECT_TRUE(std::isnan(middle_of({})));
+  EXPECT_EQ(middle_of({3, 1, 2, 9}), 2.5);
 }
 
 TEST(Advise, TakesTheFewestWorkersAndTheLeastPrefetch) {
