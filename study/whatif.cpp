@@ -35,7 +35,7 @@ std::vector<Change> list_changes(const ChangeFacts& facts) {
   for (const std::string& op : facts.without_op) add({op});
 
   if (facts.bandwidth > 0 || facts.latency > 0 || facts.iops > 0) {
-    for (const double speed : {0.5, 2.0, 4.0}) {
+    for (const double speed : {0.25, 0.5, 2.0, 4.0}) {
       std::vector<std::string> overrides;
       if (facts.bandwidth > 0)
         overrides.push_back(setting("data.storage.bandwidth", facts.bandwidth * speed));
@@ -49,7 +49,7 @@ std::vector<Change> list_changes(const ChangeFacts& facts) {
         if (threads != facts.io_threads) add({fmt::format("loader.io_threads={}", threads)});
   }
 
-  for (const double speed : {0.25, 0.5, 2.0, 4.0}) {
+  for (const double speed : {0.25, 0.5, 2.0, 4.0, 8.0}) {
     if (facts.simulated) {
       add({setting("simulated.update_ms", facts.update_ms / speed)});
     } else if (speed > 1) {
@@ -58,7 +58,7 @@ std::vector<Change> list_changes(const ChangeFacts& facts) {
                       .assumed = {fmt::format("device={:g}x as fast", speed)}});
     }
   }
-  for (const double factor : {0.5, 2.0}) {
+  for (const double factor : {0.25, 0.5, 2.0, 4.0}) {
     const auto batch = static_cast<std::int64_t>(static_cast<double>(facts.batch) * factor);
     if (batch >= 1 && batch <= facts.samples) add({fmt::format("loader.batch={}", batch)});
   }
