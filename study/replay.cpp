@@ -91,7 +91,7 @@ class Simulation {
   struct Batch {
     std::int64_t missing = 0;
   };
-  enum class At { making, blocked, waking, update, host };
+  enum class At { making, blocked, waking, taking, update, host };
 
   std::int64_t count_of(std::uint64_t ordinal) const;
   std::size_t pick(std::uint64_t ordinal, std::int64_t place, std::size_t of) const;
@@ -111,6 +111,7 @@ class Simulation {
   void reader_ended(Hand& reader);
   void trainer_ended();
   void begin_load();
+  void take();
   void begin_update();
   void end_update();
   void end_step();
@@ -291,6 +292,11 @@ void Simulation::begin_load() {
   at_ = At::blocked;
 }
 
+void Simulation::take() {
+  at_ = At::taking;
+  trainer_.thread.run(Work::host, in_.take_s);
+}
+
 void Simulation::begin_update() {
   load_ += now_ - span_begin_;
   span_begin_ = now_;
@@ -332,6 +338,9 @@ void Simulation::trainer_ended() {
     case At::blocked:
       return;
     case At::waking:
+      take();
+      return;
+    case At::taking:
       begin_update();
       return;
     case At::update:
@@ -399,8 +408,7 @@ ReplayOutput Simulation::run() {
         at_ = At::waking;
         trainer_.thread.sleep(now_ + in_.wake_s);
       } else {
-        begin_update();
-        open_batches();
+        take();
       }
     }
     hand_out();

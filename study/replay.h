@@ -41,6 +41,7 @@ struct ReplayInput {
   double update_s = 0;      ///< a step on the device
   int update_threads = 0;   ///< CPU threads that it keeps busy; 0: a device that takes no CPU
   bool frees_early = true;  ///< the slot is free when the update begins, not when it ends
+  double take_s = 0;        ///< the trainer's CPU time to get a batch from the workers, in load
   double host_s = 0;        ///< the trainer's own CPU time a step: records, progress
   double wake_s = 0;        ///< from a batch's end until a trainer that slept goes on
 

@@ -10,6 +10,9 @@
 namespace millrace {
 namespace {
 
+/// Shorter than a sleeper's wake-up: such a simulated device would measure the scheduler.
+constexpr double kShortestUpdateMs = 0.05;
+
 std::string setting(const char* key, double value) { return fmt::format("{}={:.6g}", key, value); }
 
 }  // namespace
@@ -50,6 +53,7 @@ std::vector<Change> list_changes(const ChangeFacts& facts) {
   }
 
   for (const double speed : {0.25, 0.5, 2.0, 4.0, 8.0}) {
+    if (facts.simulated && facts.update_ms / speed < kShortestUpdateMs) continue;
     if (facts.simulated) {
       add({setting("simulated.update_ms", facts.update_ms / speed)});
     } else if (speed > 1) {

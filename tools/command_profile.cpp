@@ -190,6 +190,7 @@ class Profile {
     const double read = baseline.summary["loader_cpu_s"].value("read", 0.0);
     model_->set_host(baseline.log_s, images > 0 ? read / images : 0);
     if (!simulated_) model_->fit_crowding(recipe_, baseline.update_s);
+    model_->limit_take(baseline.load_s + baseline.update_s - model_->input(recipe_).update_s);
     report_.summary = baseline.summary;
     report_.baseline = baseline.images_per_s;
   }
@@ -239,6 +240,7 @@ class Profile {
     report_.crowding_stage = model_->crowding_stage();
     report_.crowding_update = model_->crowding_update();
     report_.wake_s = model_->wake_s();
+    report_.take_s = model_->take_s();
     report_.spread = model_->spread();
   }
 

@@ -32,7 +32,7 @@ void ProfileModel::probe(double seconds, int rounds) {
     std::vector<double> cpu, read, decode, augment;
   };
   std::map<std::string, Rounds> measured;
-  std::vector<double> inline_part, crowding, spread;
+  std::vector<double> inline_part, crowding, spread, take;
   const LoaderProbe& base = probes_.at(base_key_);
   for (int round = 0; round < rounds; ++round) {
     // Ratios are taken within a round, which the machine's drift hardly reaches.
@@ -44,7 +44,9 @@ void ProfileModel::probe(double seconds, int rounds) {
       to.read.push_back(one.read_part);
       to.decode.push_back(one.decode_part);
       to.augment.push_back(one.augment_part);
-      if (key == base_key_) alone = one.cpu_s;
+      if (key != base_key_) continue;
+      alone = one.cpu_s;
+      take.push_back(one.take_s);
     }
     const ProbeFigures serial = base.measure(0, seconds);
     inline_part.push_back(serial.cpu_s / alone);
@@ -60,6 +62,7 @@ void ProfileModel::probe(double seconds, int rounds) {
     demand.stages.machinery_s = std::max(0.0, cpu - demand.stages.total());
     demand.inline_s = cpu * middle_of(inline_part);
   }
+  take_s_ = middle_of(std::move(take));
   spread_ = middle_of(std::move(spread));
   weights_ = demand_weights(spread_);
   if (!crowding.empty()) crowding_stage_ = std::max(1.0, middle_of(std::move(crowding)));
@@ -106,6 +109,7 @@ ReplayInput ProfileModel::input(const Recipe& recipe) const {
   }
   in.host_s = host_s_;
   in.wake_s = wake_s_;
+  in.take_s = take_s_;
   in.crowding_stage = crowding_stage_;
   in.crowding_update = crowding_update_;
   return in;

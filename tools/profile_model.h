@@ -1,6 +1,7 @@
 // From a recipe to what the replay needs: the recipe's own settings, and demands measured once.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,6 +37,8 @@ class ProfileModel {
   /// threads that it keeps busy, 0 for one that takes no CPU.
   void set_device(int threads) { update_threads_ = threads; }
   void set_update(std::int64_t batch, double seconds) { update_s_[batch] = seconds; }
+  /// The most that taking a batch can cost the trainer: what a measured step had beyond its update.
+  void limit_take(double seconds) { take_s_ = std::min(take_s_, std::max(0.0, seconds)); }
   /// The trainer's own time a step, and CPU time of an I/O thread a sample (0: unknown).
   void set_host(double host_s, double io_read_s);
   /// How much longer an update takes beside a busy loader: fitted so that the replay of `recipe`
@@ -52,6 +55,7 @@ class ProfileModel {
   double crowding_update() const { return crowding_update_; }
   double spread() const { return spread_; }
   double wake_s() const { return wake_s_; }
+  double take_s() const { return take_s_; }
 
  private:
   std::shared_ptr<const Reader> reader_;
@@ -61,7 +65,7 @@ class ProfileModel {
   std::map<std::int64_t, double> update_s_;
   std::vector<double> sizes_, weights_;
   int update_threads_ = 0;
-  double host_s_ = 0, io_read_s_ = 0, wake_s_ = 0, spread_ = 0;
+  double host_s_ = 0, io_read_s_ = 0, wake_s_ = 0, take_s_ = 0, spread_ = 0;
   double crowding_stage_ = 1, crowding_update_ = 1;
 };
 

@@ -55,6 +55,7 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
   const LoaderStats before = loader.stats();
   const std::int64_t begin = Clock::steady_ns();
   const std::int64_t cpu_begin = workers > 0 ? others_cpu_ns() : Clock::thread_cpu_ns();
+  const std::int64_t own_begin = Clock::thread_cpu_ns();
   std::int64_t images = 0;
   std::uint64_t batches = 0;
   std::vector<double> costs;
@@ -75,6 +76,7 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
       break;
   }
   const std::int64_t cpu_end = workers > 0 ? others_cpu_ns() : Clock::thread_cpu_ns();
+  const std::int64_t own_end = Clock::thread_cpu_ns();
   const LoaderStats after = loader.stats();
   const double read = after.read.wall_s - before.read.wall_s;
   const double decode = after.decode.wall_s - before.decode.wall_s;
@@ -82,6 +84,8 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
   ProbeFigures figures;
   figures.cpu_s = static_cast<double>(cpu_end - cpu_begin) * 1e-9 /
                   static_cast<double>(std::max<std::int64_t>(1, images));
+  if (workers > 0)
+    figures.take_s = static_cast<double>(own_end - own_begin) * 1e-9 / static_cast<double>(batches);
   // On one core the stages' time is CPU time, but for what others take; the rest is the graph's.
   const double stages = std::max(read + decode + augment, 1e-12);
   const double all = std::max(stages, figures.cpu_s * static_cast<double>(images));

@@ -17,6 +17,7 @@ struct ProbeFigures {
   double cpu_s = 0;  ///< of all its threads, a sample
   /// Parts of cpu_s, by the stages' share of the threads' time.
   double read_part = 0, decode_part = 0, augment_part = 0;
+  double take_s = 0;  ///< the consumer's CPU time a batch (with workers)
   double spread = 0;  ///< of a sample's demand over its mean, guessed from batches (workers=0 only)
 };
 

@@ -53,6 +53,7 @@ Json model_json(const ProfileReport& report) {
           {"crowding_stage", report.crowding_stage},
           {"crowding_update", report.crowding_update},
           {"wake_s", report.wake_s},
+          {"take_s", report.take_s},
           {"demand_spread", report.spread},
           {"replayed_images_per_s", report.replayed.images_per_s},
           {"replayed_load_s_per_step", report.replayed.load_s},

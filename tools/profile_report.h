@@ -20,7 +20,7 @@ struct ProfileReport {
   ReplayOutput replayed;                    ///< the baseline's replay
 
   StageDemand stages;
-  double crowding_stage = 1, crowding_update = 1, wake_s = 0, spread = 0;
+  double crowding_stage = 1, crowding_update = 1, wake_s = 0, take_s = 0, spread = 0;
   std::vector<Ceiling> ceilings;
   LowestCeiling bound;
   std::vector<Outcome> outcomes;  ///< ratios against the baseline

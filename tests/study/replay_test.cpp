@@ -142,6 +142,15 @@ TEST(Replay, AnEpochsShortBatchCountsItsOwnSamples) {
   EXPECT_NEAR(replay(in).images_per_s, 64 / 1e-3, 1);
 }
 
+TEST(Replay, TakingABatchIsTheTrainersOwnWork) {
+  ReplayInput in = base();
+  in.take_s = 30e-6;
+  EXPECT_NEAR(replay(in).load_s, 30e-6, 1e-9);
+  EXPECT_NEAR(replay(in).images_per_s, 64 / 1.03e-3, 1);
+  in.workers = 0;  // nothing is taken from anybody
+  EXPECT_NEAR(replay(in).load_s, 640e-6, 1e-9);
+}
+
 TEST(Replay, WakingUpIsHiddenByTheSlots) {
   // With the slots full nobody sleeps; where the trainer does, the workers go on meanwhile.
   ReplayInput in = base();
