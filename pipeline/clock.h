@@ -25,6 +25,7 @@ class Clock {
   /// to the first call (2 ms at least, waited for), then the same for good.
   static double seconds_per_tick();
   static double seconds(Ticks ticks) { return static_cast<double>(ticks) * seconds_per_tick(); }
+  static Ticks ticks(double seconds) { return static_cast<Ticks>(seconds / seconds_per_tick()); }
 
   static std::int64_t steady_ns() { return read(CLOCK_MONOTONIC); }
   /// CPU time of the calling thread; costs about 0.2 µs.

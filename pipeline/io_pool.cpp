@@ -7,14 +7,16 @@
 namespace millrace {
 
 IoPool::IoPool(int threads, std::size_t most_runs, Stages& stages, std::vector<Slot>& slots,
-               Deliver deliver)
+               LoaderTracks* tracks, Deliver deliver)
     : stages_(stages),
       slots_(slots),
       deliver_(std::move(deliver)),
       jobs_(most_runs),
       threads_(static_cast<std::size_t>(threads)) {
   const std::lock_guard lock(mutex_);
-  for (Thread& one : threads_) {
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    Thread& one = threads_[i];
+    if (tracks != nullptr) one.reading.track = &tracks->io(i);
     one.thread = std::thread([this, &one] { work(one); });
     pthread_getcpuclockid(one.thread.native_handle(), &one.clock);
     ++alive_;
@@ -38,6 +40,8 @@ bool IoPool::add(const Run& run) {
   job.run = run;
   job.claimed = 0;
   job.left.store(run.count, std::memory_order_relaxed);
+  job.busy.store(0, std::memory_order_relaxed);
+  job.core_wait.store(0, std::memory_order_relaxed);
   ++undelivered_;
   run.count > 1 ? wake_.notify_all() : wake_.notify_one();
   return true;
@@ -48,6 +52,7 @@ IoPool::Job* IoPool::claim(std::int64_t& place) {
   wake_.wait(lock, [this] { return stop_.load(std::memory_order_relaxed) || head_ != tail_; });
   if (stop_.load(std::memory_order_relaxed)) return nullptr;
   Job& job = jobs_[head_ % jobs_.size()];
+  if (job.claimed == 0) slots_[job.run.slot].units[job.run.unit].fetch_begin = Clock::now();
   place = job.run.first + job.claimed++;
   if (job.claimed == job.run.count) ++head_;
   return &job;
@@ -55,6 +60,11 @@ IoPool::Job* IoPool::claim(std::int64_t& place) {
 
 void IoPool::finished(Job& job) {
   const Run run = job.run;
+  UnitHistory& unit = slots_[run.slot].units[run.unit];
+  unit.fetch_end = Clock::now();
+  if (const Clock::Ticks busy = job.busy.load(std::memory_order_relaxed); busy > 0)
+    unit.fetch_on_core = 1 - static_cast<double>(job.core_wait.load(std::memory_order_relaxed)) /
+                                 static_cast<double>(busy);
   {
     const std::lock_guard lock(mutex_);
     --undelivered_;
@@ -66,6 +76,8 @@ void IoPool::work(Thread& self) {
   std::int64_t place = 0;
   while (Job* job = claim(place)) {
     stages_.fetch(slots_[job->run.slot], place, self.reading, stop_);
+    job->busy.fetch_add(self.reading.busy, std::memory_order_relaxed);
+    job->core_wait.fetch_add(self.reading.core_wait, std::memory_order_relaxed);
     if (job->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finished(*job);
   }
   const std::lock_guard lock(mutex_);

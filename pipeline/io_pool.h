@@ -18,10 +18,10 @@ class IoPool {
  public:
   using Deliver = std::function<void(const Run&)>;
 
-  /// `most_runs`: as many may be in the pool at once. `deliver` is called on the thread that has
-  /// read a run's last sample.
+  /// `most_runs`: as many may be in the pool at once. `tracks`: of the loader, or null. `deliver`
+  /// is called on the thread that has read a run's last sample.
   IoPool(int threads, std::size_t most_runs, Stages& stages, std::vector<Slot>& slots,
-         Deliver deliver);
+         LoaderTracks* tracks, Deliver deliver);
   /// Waits for threads that stop() was not called for.
   ~IoPool();
   IoPool(const IoPool&) = delete;
@@ -43,6 +43,8 @@ class IoPool {
     Run run;
     std::int64_t claimed = 0;           ///< samples that a thread has taken
     std::atomic<std::int64_t> left{0};  ///< samples that are not read yet
+    std::atomic<Clock::Ticks> busy{0};  ///< all threads' time with them
+    std::atomic<Clock::Ticks> core_wait{0};
   };
   struct alignas(64) Thread {
     Reading reading;

@@ -11,9 +11,11 @@
 #include <tuple>
 
 #include "pipeline/arena_cpu.h"
+#include "pipeline/core_watch.h"
 #include "pipeline/error.h"
 #include "pipeline/handover.h"
 #include "pipeline/io_pool.h"
+#include "pipeline/noise.h"
 #include "pipeline/parallelism.h"
 #include "pipeline/rank_slice.h"
 #include "pipeline/stages.h"
@@ -28,6 +30,8 @@ namespace flow = oneapi::tbb::flow;
 constexpr std::int64_t kUnitNs = 200'000;
 /// How long the destructor waits for workers before it leaves a blocked one behind.
 constexpr auto kPatience = std::chrono::seconds(2);
+/// A caller that gets a core when it is woken has its batch within this time.
+constexpr double kPromptWake = 50e-6;
 
 }  // namespace
 
@@ -42,6 +46,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::optional<std::size_t> next();
   void interrupt();
   void free_slot(std::size_t index);
+  BatchHistory history(std::size_t index) const;
 
   const Slot& slot(std::size_t index) const { return slots_[index]; }
   const Stages& stages() const { return stages_; }
@@ -57,6 +62,11 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   Slice slice_of(std::int64_t global) const;
   Ticket ticket(std::uint64_t ordinal) const;
   void open_slot(std::uint64_t ordinal);
+  void hand_out_again(std::uint64_t ordinal);
+  bool make_inline(std::uint64_t ordinal);
+  bool wait_for(Slot& slot);
+  void note_unit(Slot& slot, const Run& run, const Worker& worker) const;
+  void trace(const Slot& slot) const;
   void work(const Run& run);
   void finish(Slot& slot, Worker& worker);
   Worker& lease();
@@ -67,6 +77,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::uint64_t batches_per_epoch_;
   std::int64_t most_;                    ///< samples of the rank's largest slice, at least 1
   std::uint64_t end_;                    ///< ordinal behind the last batch
+  std::uint64_t made_end_;               ///< and behind the last one that is made (LoaderMode)
   std::uint64_t issued_;                 ///< next ordinal to be made (the graph's source)
   std::atomic<std::uint64_t> consumed_;  ///< next ordinal to be handed out
   std::uint64_t freed_;                  ///< all ordinals before it were given back
@@ -88,7 +99,7 @@ struct LoaderCore::Graph {
     if (core.options_.io_threads > 0)
       io.emplace(core.options_.io_threads,
                  core.slots_.size() * static_cast<std::size_t>(core.most_), core.stages_,
-                 core.slots_, [this, &core](const Run& run) {
+                 core.slots_, core.options_.timeline.get(), [this, &core](const Run& run) {
                    core.slots_[run.slot].fetched_runs.fetch_add(1, std::memory_order_acq_rel);
                    gateway->try_put(run);
                    gateway->release_wait();
@@ -101,31 +112,35 @@ struct LoaderCore::Graph {
     graph.emplace();
     source.emplace(*graph, [&core](oneapi::tbb::flow_control& control) -> std::uint64_t {
       const Task task(core);
-      if (core.issued_ >= core.end_ || core.stop_.load(std::memory_order_relaxed)) {
+      if (core.issued_ >= core.made_end_ || core.stop_.load(std::memory_order_relaxed)) {
         control.stop();
         return 0;
       }
       return core.issued_++;
     });
     limiter.emplace(*graph, core.slots_.size());
-    split.emplace(*graph, flow::serial,
-                  [&core](std::uint64_t ordinal, Split::output_ports_type& out) {
-                    const Task task(core);
-                    const std::size_t index = ordinal % core.slots_.size();
-                    Slot& slot = core.slots_[index];
-                    static_cast<void>(
-                        slot.freed.load(std::memory_order_acquire));  // the consumer's last read
-                    core.open_slot(ordinal);
-                    const std::int64_t count = slot.ticket.count;
-                    if (count == 0) {  // no worker will see it
-                      slot.valid = 0;
-                      core.doorbell_.ring(slot.ready);
-                      return;
-                    }
-                    const std::int64_t grain = core.unit(count);
-                    for (std::int64_t first = 0; first < count; first += grain)
-                      std::get<0>(out).try_put({index, first, std::min(grain, count - first)});
-                  });
+    split.emplace(
+        *graph, flow::serial, [&core](std::uint64_t ordinal, Split::output_ports_type& out) {
+          const Task task(core);
+          const std::size_t index = ordinal % core.slots_.size();
+          Slot& slot = core.slots_[index];
+          static_cast<void>(
+              slot.freed.load(std::memory_order_acquire));  // the consumer's last read
+          core.open_slot(ordinal);
+          const std::int64_t count = slot.ticket.count;
+          if (count == 0) {  // no worker will see it
+            slot.valid = 0;
+            slot.units.clear();
+            slot.made = slot.opened;
+            core.doorbell_.ring(slot.ready);
+            return;
+          }
+          const std::int64_t grain = core.unit(count);
+          slot.units.assign(static_cast<std::size_t>((count + grain - 1) / grain), {});
+          std::size_t unit = 0;
+          for (std::int64_t first = 0; first < count; first += grain)
+            std::get<0>(out).try_put({index, first, std::min(grain, count - first), unit++});
+        });
     work.emplace(*graph, flow::unlimited, [&core](const Run& run) -> flow::continue_msg {
       const Task task(core);
       core.work(run);
@@ -199,12 +214,17 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
     throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
                                  options_.first_batch, end_, options_.epochs),
                      fmt::format("bench.first_batch counts them from 0 to {}", end_ - 1));
+  made_end_ = end_;
+  if (options_.mode == LoaderMode::cached)
+    made_end_ = std::min(end_, options_.first_batch + slots_.size());
+  if (options_.mode == LoaderMode::synthetic) made_end_ = options_.first_batch;
   issued_ = freed_ = options_.first_batch;
   consumed_ = options_.first_batch;
   const auto most = static_cast<std::size_t>(most_);
   for (Slot& slot : slots_) {
     slot.memory.reserve(most * stages_.transform().output().bytes());
     slot.labels.resize(most);
+    slot.units.reserve(most);
     slot.probabilities.resize(most * static_cast<std::size_t>(stages_.transform().soft_classes()));
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
     // Room for all but the rare large sample, so that few buffers have to grow.
@@ -213,10 +233,13 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
       if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
   }
   for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
+  if (options_.mode == LoaderMode::synthetic)
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      fill_with_noise(slots_[i], i, most, stages_.transform(), stages_.reader().info());
 }
 
 void LoaderCore::start() {
-  if (options_.workers == 0) return;
+  if (options_.workers == 0 || options_.mode == LoaderMode::synthetic) return;
   graph_ = std::make_unique<Graph>(*this);
   hand_over(&begun_);
   graph_->source->activate();
@@ -278,6 +301,7 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
   slot.failures.clear();
   slot.error = nullptr;
   slot.error_place = -1;
+  if (options_.record) slot.opened = Clock::now();
   slot.ready.store(0, std::memory_order_relaxed);
   slot.freed.store(0, std::memory_order_relaxed);
   slot.missing.store(slot.ticket.count, std::memory_order_release);
@@ -325,8 +349,10 @@ void LoaderCore::work(const Run& run) {
     } catch (...) {  // whatever it is, next() throws it: the graph would only lose it
       Stages::note_error(slot, run.first, std::current_exception());
     }
+    note_unit(slot, run, worker);
     if (slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
       finish(slot, worker);
+      if (options_.record) slot.made = Clock::now();
       doorbell_.ring(slot.ready);
     }
     worker.leased.store(false, std::memory_order_release);
@@ -337,6 +363,7 @@ void LoaderCore::work(const Run& run) {
 std::optional<std::size_t> LoaderCore::next() {
   if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) interrupt();
   if (consumed_ >= end_ || stop_.load(std::memory_order_relaxed)) return std::nullopt;
+  const Clock::Ticks asked = options_.record ? Clock::now() : 0;
   {
     const std::lock_guard lock(freeing_);
     if (freed_ + slots_.size() <= consumed_)  // the slot that comes next is still out
@@ -349,15 +376,11 @@ std::optional<std::size_t> LoaderCore::next() {
   }
   const std::size_t index = consumed_ % slots_.size();
   Slot& slot = slots_[index];
-  if (options_.workers == 0) {
-    open_slot(consumed_);
-    stages_.work({index, 0, slot.ticket.count}, slot, workers_[0], stop_);
-    if (stop_.load(std::memory_order_relaxed)) return std::nullopt;
-    finish(slot, workers_[0]);
-  } else {
-    doorbell_.wait(slot.ready, stop_, options_.stop);
-    if (slot.ready.load(std::memory_order_acquire) != 1) return std::nullopt;
-    slot.ready.store(0, std::memory_order_relaxed);
+  slot.core_wait = 0;
+  if (consumed_ >= made_end_) {
+    hand_out_again(consumed_);
+  } else if (!(options_.workers == 0 ? make_inline(consumed_) : wait_for(slot))) {
+    return std::nullopt;
   }
   try {
     stages_.report(slot);
@@ -367,7 +390,82 @@ std::optional<std::size_t> LoaderCore::next() {
     throw;
   }
   ++consumed_;
+  if (options_.record) {
+    slot.asked = asked;
+    slot.got = Clock::now();
+    if (options_.timeline != nullptr) trace(slot);
+  }
   return index;
+}
+
+/// A batch whose samples are in its slot from an earlier one.
+void LoaderCore::hand_out_again(std::uint64_t ordinal) {
+  Slot& slot = slots_[ordinal % slots_.size()];
+  // Of the samples that were made, the first are as good as others.
+  slot.kept = std::max(slot.kept, slot.valid);
+  slot.units.clear();
+  open_slot(ordinal);
+  slot.valid = std::min(slot.ticket.count, slot.kept);
+  slot.made = slot.opened;
+}
+
+bool LoaderCore::make_inline(std::uint64_t ordinal) {
+  const std::size_t index = ordinal % slots_.size();
+  Slot& slot = slots_[index];
+  open_slot(ordinal);
+  slot.units.assign(1, {});
+  const Run run{index, 0, slot.ticket.count, 0};
+  stages_.work(run, slot, workers_[0], stop_);
+  note_unit(slot, run, workers_[0]);
+  if (stop_.load(std::memory_order_relaxed)) return false;
+  finish(slot, workers_[0]);
+  if (options_.record) slot.made = Clock::now();
+  return true;
+}
+
+bool LoaderCore::wait_for(Slot& slot) {
+  const bool sleeps = options_.record && slot.ready.load(std::memory_order_relaxed) != 1;
+  const std::int64_t before = sleeps ? CoreWatch::mine().core_wait_ns() : 0;
+  doorbell_.wait(slot.ready, stop_, options_.stop);
+  if (slot.ready.load(std::memory_order_acquire) != 1) return false;
+  slot.ready.store(0, std::memory_order_relaxed);
+  if (sleeps && Clock::now() - slot.made > Clock::ticks(kPromptWake))
+    slot.core_wait =
+        Clock::ticks(static_cast<double>(CoreWatch::mine().core_wait_ns() - before) * 1e-9);
+  return true;
+}
+
+void LoaderCore::note_unit(Slot& slot, const Run& run, const Worker& worker) const {
+  if (!options_.record) return;
+  UnitHistory& unit = slot.units[run.unit];
+  unit.first = static_cast<std::uint32_t>(run.first);
+  unit.count = static_cast<std::uint32_t>(run.count);
+  unit.worker = static_cast<std::uint32_t>(&worker - workers_.data());
+  if (options_.timeline != nullptr)
+    options_.timeline->worker(unit.worker).add({slot.ticket.ordinal, unit});
+}
+
+void LoaderCore::trace(const Slot& slot) const {
+  const Ticket& ticket = slot.ticket;
+  options_.timeline->batches().add(
+      {ticket.ordinal, ticket.epoch, ticket.index, slot.asked, slot.opened, slot.made, slot.got});
+}
+
+BatchHistory LoaderCore::history(std::size_t index) const {
+  const Slot& slot = slots_[index];
+  const Ticket& ticket = slot.ticket;
+  if (!options_.record) return {};
+  return {.ordinal = ticket.ordinal,
+          .epoch = ticket.epoch,
+          .index = ticket.index,
+          .first = ticket.ordinal == options_.first_batch,
+          .made_inline = options_.workers == 0,
+          .asked = slot.asked,
+          .opened = slot.opened,
+          .ready = slot.made,
+          .got = slot.got,
+          .core_wait = slot.core_wait,
+          .units = slot.units};
 }
 
 void LoaderCore::free_slot(std::size_t index) {
@@ -376,7 +474,7 @@ void LoaderCore::free_slot(std::size_t index) {
   const std::lock_guard lock(freeing_);
   while (freed_ < consumed_ && slots_[freed_ % slots_.size()].freed.load() == 1) {
     ++freed_;
-    if (graph_ != nullptr && !stop_.load(std::memory_order_relaxed))
+    if (graph_ != nullptr && freed_ <= made_end_ && !stop_.load(std::memory_order_relaxed))
       graph_->limiter->decrementer().try_put(flow::continue_msg());
   }
 }
@@ -424,6 +522,10 @@ LoaderStats LoaderCore::stats() const {
     stats.read.cpu_s += read.cpu_s;
     stats.io_threads = options_.io_threads;
   }
+  for (const Worker& worker : workers_) {
+    stats.busy_s += Clock::seconds(worker.busy_ticks.get());
+    stats.core_wait_s += Clock::seconds(worker.core_wait_ticks.get());
+  }
   stats.cold = stages_.reader().cold();
   stats.failed = stages_.failed();
   return stats;
@@ -469,6 +571,7 @@ std::int64_t Batch::count() const { return core_->slot(slot_).valid; }
 std::int64_t Batch::global_count() const { return core_->slot(slot_).ticket.global; }
 std::uint32_t Batch::epoch() const { return core_->slot(slot_).ticket.epoch; }
 std::uint64_t Batch::index() const { return core_->slot(slot_).ticket.index; }
+BatchHistory Batch::history() const { return core_->history(slot_); }
 
 Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
                LoaderOptions options)

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/history.h"
 #include "pipeline/reader.h"
 #include "pipeline/sampler.h"
 #include "pipeline/storage_model.h"
+#include "pipeline/timeline.h"
 #include "pipeline/transform.h"
 
 namespace millrace {
@@ -22,6 +24,13 @@ enum class OnError {
   fail,     ///< next() throws
   skip,     ///< the rank's slice is one sample shorter; the other ranks don't hear of it
   replace,  ///< another sample, chosen by a keyed draw, takes its place (8 attempts, then skip)
+};
+
+/// `loader.mode`: what next() has to do for a batch.
+enum class LoaderMode {
+  normal,
+  synthetic,  ///< nothing: slots hold noise from the start, and no sample is ever read
+  cached,     ///< nothing once every slot was filled: their batches come again and again
 };
 
 /// One failed sample, for quarantine.jsonl.
@@ -34,6 +43,7 @@ struct Failure {
 };
 
 struct LoaderOptions {
+  LoaderMode mode = LoaderMode::normal;
   int workers = 2;          ///< threads; 0: batches are made inside next()
   int io_threads = 0;       ///< threads that read ahead of them; 0, or no workers: none
   std::int64_t batch = 64;  ///< samples a batch, of all ranks together
@@ -48,7 +58,8 @@ struct LoaderOptions {
   std::uint64_t first_batch = 0;           ///< where to start, counted over all epochs
   std::uint64_t epochs = 1;                ///< next() ends after these
   std::uint64_t max_pixels = 178'956'970;  ///< a larger image is refused before it is decoded
-  bool record = true;                      ///< keep per-stage totals
+  bool record = true;                      ///< keep per-stage totals and Batch::history()
+  std::shared_ptr<LoaderTracks> timeline;  ///< written to as well; null: there is no timeline
   std::shared_ptr<StorageModel> storage;   ///< an emulated disk; null: reads take what they take
   /// Called by next() before it hands out a batch, for each of its samples that failed, in order.
   std::function<void(const Failure&)> quarantine;
@@ -73,6 +84,10 @@ struct LoaderStats {
   ColdCounts cold;     ///< of data.cache=cold
   /// CPU time of the worker threads outside the stages: the graph, and spinning while idle.
   double machinery_cpu_s = 0;
+  /// Of the workers (or, without any, the caller), wall time inside of work units, and of it the
+  /// time that they were ready to run and had no core.
+  double busy_s = 0;
+  double core_wait_s = 0;
   std::uint64_t failed = 0;
 };
 
@@ -110,6 +125,9 @@ class Batch {
   std::uint32_t epoch() const;
   /// Place of the batch in its epoch.
   std::uint64_t index() const;
+  /// How it came to be; its units hold as long as the batch. All zero without
+  /// LoaderOptions::record.
+  BatchHistory history() const;
 
  private:
   std::shared_ptr<LoaderCore> core_;

@@ -53,6 +53,10 @@ std::list<std::vector<Param>>& all_keys() {
       Param::choice("decode.region", "on", {"on", "off"},
                     "on: only what the first pass reads is decoded; the same pixels"),
 
+      Param::choice(
+          "loader.mode", "normal", {"normal", "synthetic", "cached"},
+          "synthetic: batches of noise, no loading at all; cached: the first batches come "
+          "again and again"),
       Param::integer("loader.workers", 2, 0, 256, "worker threads; 0: on the trainer's thread"),
       Param::integer("loader.batch", 64, 1, kMost, "samples a step, of all ranks together"),
       Param::integer("loader.batch_per_rank", 0, 0, kMost,

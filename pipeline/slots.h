@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pipeline/buffer.h"
+#include "pipeline/history.h"
 #include "pipeline/reader.h"
 
 namespace millrace {
@@ -43,7 +44,10 @@ struct Slot {
   std::vector<std::int64_t> labels;
   std::vector<float> probabilities;  ///< a row of classes a sample, where ops mix labels
   Ticket ticket;
+  std::vector<UnitHistory> units;  ///< of the batch; a unit's is written by who has it
+  Clock::Ticks asked = 0, opened = 0, made = 0, got = 0, core_wait = 0;  ///< BatchHistory's
   std::int64_t valid = 0;                ///< samples that are there, once finished
+  std::int64_t kept = 0;                 ///< samples in memory to be handed out again (cached)
   std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet
   std::atomic<std::uint32_t> ready{0};   ///< 1: finished, and with the consumer until it is freed
   std::atomic<std::uint32_t> freed{1};   ///< orders the consumer's last read before the next write

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "pipeline/clock.h"
+#include "pipeline/timeline.h"
 
 namespace millrace {
 
@@ -46,6 +47,7 @@ class SpanClock {
   Span enter(Span next) {
     const Clock::Ticks now = Clock::now();
     ticks_[static_cast<std::size_t>(current_)] += now - since_;
+    if (track_ != nullptr) track_->add({static_cast<int>(current_), since_, now});
     since_ = now;
     const Span before = current_;
     current_ = next;
@@ -56,11 +58,14 @@ class SpanClock {
   /// The moment of the last enter().
   Clock::Ticks since() const { return since_; }
   Span current() const { return current_; }
+  /// From now on every span that ends is a record there, too; null: no longer.
+  void record_to(Track<SpanRecord>* track) { track_ = track; }
 
  private:
   SpanTicks ticks_{};
   Clock::Ticks since_;
   Span current_ = Span::setup;
+  Track<SpanRecord>* track_ = nullptr;
 };
 
 /// Seconds in all spans of a kind.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "pipeline/core_watch.h"
 #include "pipeline/error.h"
 #include "pipeline/readers/mapped_guard.h"
 
@@ -43,11 +44,13 @@ void touch(std::span<const std::uint8_t> bytes) {
 
 /// Adds up a run's stages on the stack and enters them in the worker's records at its end.
 struct Stages::Recorder {
-  Recorder(Worker& of, bool is_on) : worker(of), on(is_on) {
+  Recorder(Worker& of, UnitHistory& history, bool is_on) : worker(of), unit(history), on(is_on) {
     if (!on) return;
+    last = Clock::now();
+    unit.begin = last;
+    unit.begin_wait = CoreWatch::mine().begin(last);
     sampled = worker.runs % kCpuSampling == 0;
     if (sampled) cpu = Clock::thread_cpu_ns();
-    last = Clock::now();
   }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -57,10 +60,22 @@ struct Stages::Recorder {
       worker.records[i].calls += sums[i].calls;
       worker.records[i].ticks += sums[i].ticks;
       worker.records[i].bytes += sums[i].bytes;
+      unit.stages[i] = sums[i].ticks;
+      unit.bytes[i] = sums[i].bytes;
       if (!sampled) continue;
       worker.records[i].sampled_calls += sums[i].calls;
       worker.records[i].sampled_cpu_ns += sums[i].cpu_ns;
     }
+    unit.end = last;
+    const CoreWatch::Found found = CoreWatch::mine().end(unit.begin, unit.end);
+    unit.core_wait = found.core_wait;
+    unit.cpu_ns = found.cpu_ns;
+    // Reading has a stage of its own, which may sleep as it likes.
+    if (found.faulted)
+      unit.fault_wait = std::max<Clock::Ticks>(
+          0, found.blocked - unit.stages[static_cast<std::size_t>(Stage::read)]);
+    worker.busy_ticks += unit.end - unit.begin;
+    worker.core_wait_ticks += unit.core_wait;
     ++worker.runs;
   }
   /// What has passed since the last call belongs to `stage`.
@@ -72,17 +87,27 @@ struct Stages::Recorder {
     sum.calls += calls;
     sum.bytes += bytes;
     last = now;
+    ended = stage;
     if (!sampled) return;  // a stage that waits for storage takes less CPU time than wall time
     const std::int64_t cpu_now = Clock::thread_cpu_ns();
     sum.cpu_ns += cpu_now - cpu;
     cpu = cpu_now;
   }
 
+  /// The same where a sample was given up on the way.
+  void fail(bool encoded, bool fetched) {
+    const bool reading = ended == Stage::augment && !fetched;
+    end(reading ? Stage::read : encoded ? Stage::decode : Stage::augment, 0, 0);
+    ended = Stage::augment;
+  }
+
   Worker& worker;
+  UnitHistory& unit;
   bool on;
   bool sampled = false;
   std::int64_t cpu = 0;
   Clock::Ticks last = 0;
+  Stage ended = Stage::augment;  ///< what a sample went through last
   struct Sum {
     std::uint64_t calls = 0;
     Clock::Ticks ticks = 0;
@@ -137,6 +162,7 @@ Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& la
 void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
                    const std::atomic<bool>& stop) const {
   const Clock::Ticks begin = Clock::now();
+  if (options_.record) CoreWatch::mine().begin(begin);
   const Ticket& ticket = slot.ticket;
   const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, ticket.epoch);
   Fetched& fetched = slot.fetched[static_cast<std::size_t>(place)];
@@ -151,15 +177,21 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
     fetched.error = std::current_exception();
   }
   if (!options_.record) return;
+  const Clock::Ticks end = Clock::now();
+  const std::uint64_t bytes = fetched.error == nullptr ? fetched.sample.bytes.size() : 0;
   reading.record.calls += 1;
-  reading.record.bytes += fetched.error == nullptr ? fetched.sample.bytes.size() : 0;
-  reading.record.ticks += Clock::now() - begin;
+  reading.record.bytes += bytes;
+  reading.record.ticks += end - begin;
+  reading.busy = end - begin;
+  reading.core_wait = CoreWatch::mine().end(begin, end).core_wait;
+  if (reading.track != nullptr)
+    reading.track->add({ticket.ordinal, static_cast<std::uint64_t>(place), begin, end, bytes});
 }
 
 void Stages::work(const Run& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop) {
   const std::int64_t begin = Clock::steady_ns();
   {
-    Recorder recorder(worker, options_.record);
+    Recorder recorder(worker, slot.units[run.unit], options_.record);
     const DatasetInfo& info = reader_->info();
     bool each = info.encoded || !info.in_place || !slot.fetched.empty() || mapped_faults() != 0;
     if (!each) {
@@ -228,6 +260,7 @@ void Stages::work_each(const Run& run, Slot& slot, Worker& worker, Recorder& rec
         one_sample(index, place, fetched, slot, worker, recorder, stop);
         break;
       } catch (const DataError& error) {
+        recorder.fail(reader_->info().encoded, fetched != nullptr);
         failure(index, place, slot, error.what());
         if (options_.on_error == OnError::fail) break;
         if (options_.on_error == OnError::skip || attempt == kReplaceAttempts) {

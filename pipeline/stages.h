@@ -16,14 +16,12 @@
 
 namespace millrace {
 
-enum class Stage { read, decode, augment };
-inline constexpr std::size_t kStageCount = 3;
-
 /// Samples [first, first + count) of one batch: the unit that a worker takes.
 struct Run {
   std::size_t slot = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  std::size_t unit = 0;  ///< its place in Slot::units
 };
 
 /// A count with one writer at a time that others may read: no lock, no locked instruction.
@@ -50,6 +48,8 @@ struct StageRecord {
 struct Reading {
   StorageModel::Lane lane;
   StageRecord record;
+  Clock::Ticks busy = 0, core_wait = 0;  ///< of the last sample
+  Track<FetchRecord>* track = nullptr;   ///< of its reads, when there is a timeline
 };
 
 /// A worker's memory and records, leased for the length of a run (never thread_local: a thread may
@@ -64,6 +64,8 @@ struct alignas(64) Worker {
 
   std::atomic<bool> leased{false};
   StageRecord records[kStageCount];
+  Counter<Clock::Ticks> busy_ticks;       ///< inside of units
+  Counter<Clock::Ticks> core_wait_ticks;  ///< of it, waiting for a core
   std::uint64_t runs = 0;
 };
 

@@ -38,7 +38,9 @@ std::int64_t StorageModel::finish_ns(std::int64_t arrival_ns, std::uint64_t byte
     time = std::max(time, bus_free_) + 1e9 * static_cast<double>(bytes) / options_.bytes_per_s;
     bus_free_ = time;
   }
-  return origin_ns_ + static_cast<std::int64_t>(std::llround(time));
+  const std::int64_t finish = origin_ns_ + static_cast<std::int64_t>(std::llround(time));
+  if (track_ != nullptr) track_->add({arrival_ns, finish, bytes});
+  return finish;
 }
 
 void StorageModel::serve(std::int64_t begin_ns, std::uint64_t bytes, Lane& lane,

@@ -5,7 +5,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+
+#include "pipeline/timeline.h"
 
 namespace millrace {
 
@@ -32,6 +35,8 @@ class StorageModel {
   explicit StorageModel(StorageOptions options) : options_(options) {}
 
   const StorageOptions& options() const { return options_; }
+  /// From now on every request is a record there, too. Before the first one.
+  void record_to(std::shared_ptr<Track<RequestRecord>> track) { track_ = std::move(track); }
 
   /// When a request of `bytes` made at `arrival_ns` is done; times as Clock::steady_ns().
   std::int64_t finish_ns(std::int64_t arrival_ns, std::uint64_t bytes);
@@ -45,6 +50,7 @@ class StorageModel {
   std::int64_t origin_ns_ = -1;  ///< the first request; the clocks below count from it, in ns
   double next_request_ = 0;
   double bus_free_ = 0;
+  std::shared_ptr<Track<RequestRecord>> track_;
 };
 
 }  // namespace millrace

@@ -33,6 +33,13 @@ SpanTicks difference(const SpanTicks& end, const SpanTicks& begin) {
   return ticks;
 }
 
+Clock::Ticks load_of(const SpanTicks& ticks) {
+  Clock::Ticks load = 0;
+  for (std::size_t i = 0; i < kSpanCount; ++i)
+    if (is_load(static_cast<Span>(i))) load += ticks[i];
+  return load;
+}
+
 Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, SpanClock& spans,
                  TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
                  const std::atomic<bool>& stop)
@@ -155,7 +162,7 @@ bool Trainer::one_step(std::uint32_t epoch) {
   }
 
   spans_.enter(Span::log);
-  observer_.batch(batch);
+  observer_.batch(batch, load_of(difference(spans_.ticks(), open_since_)));
   spans_.enter(Span::forward);
   plant(options_.delays.forward);
   result_.rank_images += static_cast<std::uint64_t>(batch.count());

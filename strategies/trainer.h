@@ -50,7 +50,8 @@ struct TrainProgress {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  virtual void batch(const Batch&) {}
+  /// `load`: what its load took, in ticks.
+  virtual void batch(const Batch&, Clock::Ticks /*load*/) {}
   virtual void progress(const TrainProgress&) {}
   virtual void step(const StepRecord&) {}
   virtual void epoch(const EpochRecord&) {}
@@ -142,5 +143,7 @@ class Trainer {
 double top1_of(const Evaluation& evaluation);
 /// `end` minus `begin`, span by span.
 SpanTicks difference(const SpanTicks& end, const SpanTicks& begin);
+/// Of all spans of load together.
+Clock::Ticks load_of(const SpanTicks& ticks);
 
 }  // namespace millrace

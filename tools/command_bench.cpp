@@ -8,12 +8,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "study/bound.h"
 #include "study/run_directory.h"
 #include "tools/batch_hash.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
 #include "tools/pipeline_setup.h"
+#include "tools/strategy_setup.h"
+#include "tools/trace_argument.h"
 #include "tools/train_records.h"
 
 namespace millrace {
@@ -26,6 +29,7 @@ struct Arguments {
   bool hash = false;
   std::uint64_t hash_from = 0;
   std::string dump;
+  TraceArgument trace;
 };
 
 /// The first epoch's bytes as they stand in the batches, then its labels: one byte each where all
@@ -106,14 +110,24 @@ std::string stage_table(const Json& json) {
   return to_table(rows);
 }
 
-Exit bench(const Arguments& arguments) {
+Exit bench(const Arguments& arguments, const ProgramStart& start) {
+  const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
   const Recipe recipe = load_recipe(arguments.recipe);
+  if (recipe.text("loader.mode") != "normal")
+    throw UsageError(fmt::format("loader.mode={}: bench measures the loader, which has then "
+                                 "nothing to do",
+                                 recipe.text("loader.mode")),
+                     "use it with millrace train, which shows what the device can take");
   const auto reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
   LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
   options.epochs = static_cast<std::uint64_t>(recipe.integer("bench.epochs"));
   options.first_batch = static_cast<std::uint64_t>(recipe.integer("bench.first_batch"));
   options.stop = &interrupted();
+  if (timeline != nullptr) {
+    options.timeline = timeline->add_loader("bench", options.workers, options.io_threads);
+    if (options.storage != nullptr) options.storage->record_to(timeline->shared_storage());
+  }
 
   std::unique_ptr<BatchHash> hash = arguments.hash ? std::make_unique<BatchHash>() : nullptr;
   std::unique_ptr<Dump> dump;
@@ -129,7 +143,10 @@ Exit bench(const Arguments& arguments) {
   const auto total =
       static_cast<double>(loader.batches_per_epoch() * options.epochs - options.first_batch);
   ProgressLine line;
+  Blame blame;
   while (Batch batch = loader.next()) {
+    const BatchHistory history = batch.history();
+    blame.add(history, history.got - history.asked);
     if (batches++ == 0) first_batch_ns = Clock::steady_ns() - wall_begin;
     images += static_cast<std::uint64_t>(batch.count());
     const std::uint64_t ordinal = options.first_batch + batches - 1;
@@ -147,6 +164,7 @@ Exit bench(const Arguments& arguments) {
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted after {} batches", batches));
   if (dump != nullptr) dump->finish();
+  if (timeline != nullptr) arguments.trace.finish(*timeline, "", "timeline.json", 0);
 
   const LoaderStats stats = loader.stats();
   Json json;
@@ -177,6 +195,22 @@ Exit bench(const Arguments& arguments) {
                                       {"cpu_s", stats.machinery_cpu_s},
                                       {"wall_s", stats.machinery_cpu_s},
                                       {"bytes", 0}};
+  const Verdict verdict = judge({.load = blame.steady_seconds(),
+                                 .images = images,
+                                 .workers = options.workers,
+                                 .io_threads = options.io_threads,
+                                 .cores = cores(),
+                                 .read_s = stats.read.wall_s,
+                                 .decode_s = stats.decode.wall_s,
+                                 .augment_s = stats.augment.wall_s,
+                                 .busy_s = stats.busy_s,
+                                 .core_wait_s = stats.core_wait_s,
+                                 .read_bytes = stats.read.bytes});
+  json["bound"] = name_of(verdict.bound);
+  json["verdict"] = verdict.sentence;
+  json["blame"] = to_json(blame.seconds());
+  json["busy_s"] = stats.busy_s;
+  json["core_wait_s"] = stats.core_wait_s;
   json["plugins"] = plugins_json();
   if (recipe.text("data.cache") == "cold") json["cold"] = cold_json(stats.cold);
   json["slot_bytes"] = loader.slot_bytes();
@@ -196,7 +230,7 @@ Exit bench(const Arguments& arguments) {
       with_commas(static_cast<double>(images) / wall),
       with_commas(static_cast<double>(images) / cpu), wall,
       static_cast<double>(first_batch_ns) * 1e-6, static_cast<double>(peak_rss_bytes()) / 1e6);
-  fmt::print("{}", stage_table(json));
+  fmt::print("{}{}\n", stage_table(json), verdict.sentence);
   if (stats.cold.proven + stats.cold.resident > 0)
     fmt::print("{} reads came from storage, {} found pages in memory\n",
                with_commas(static_cast<double>(stats.cold.proven)),
@@ -218,13 +252,14 @@ void add_bench(CLI::App& app, Command& chosen) {
                       "there (bench.first_batch) has to give");
   command->add_option("--dump", arguments->dump,
                       "write the first epoch's bytes, then its labels, to FILE");
+  arguments->trace.add_to(*command, "timeline.json here");
   add_common(*command);
   command->footer(
       "Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash");
   add_bench_ops(*command, chosen);
   command->callback([command, arguments, &chosen] {
     if (!command->get_subcommands().empty()) return;  // `ops` has chosen
-    chosen = [arguments](const ProgramStart&) { return bench(*arguments); };
+    chosen = [arguments](const ProgramStart& start) { return bench(*arguments, start); };
   });
 }
 

@@ -20,6 +20,7 @@
 #include "tools/recorder.h"
 #include "tools/resume.h"
 #include "tools/strategy_setup.h"
+#include "tools/trace_argument.h"
 #include "tools/train_records.h"
 
 namespace millrace {
@@ -30,6 +31,7 @@ struct Arguments {
   std::string run;
   bool hash = false;
   bool resume = false;
+  TraceArgument trace;
 };
 
 TrainOptions train_options(const Recipe& recipe) {
@@ -129,6 +131,8 @@ std::optional<Resume> find_resume(const Arguments& arguments) {
 
 Exit train(const Arguments& arguments, const ProgramStart& start) {
   SpanClock spans(start.ticks);
+  const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
+  if (timeline != nullptr) spans.record_to(&timeline->trainer());
   const std::optional<Resume> resume = find_resume(arguments);
   const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
   if (resume) resume->check(recipe);
@@ -183,6 +187,13 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     };
   };
   options.quarantine = quarantine_of(reader->info().split);
+  std::shared_ptr<LoaderTracks> eval_tracks;
+  if (timeline != nullptr) {
+    options.timeline = timeline->add_loader("train", options.workers, options.io_threads);
+    if (eval_reader != nullptr)
+      eval_tracks = timeline->add_loader("eval", options.workers, options.io_threads);
+    if (options.storage != nullptr) options.storage->record_to(timeline->shared_storage());
+  }
   Loader loader(reader, plan, options);
   say(fmt::format("{}: {} {} samples, batch {}, {}, {} on {}; records in {}", recipe.name(),
                   with_commas(static_cast<double>(reader->info().count)), reader->info().split,
@@ -195,6 +206,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     LoaderOptions eval_options =
         eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
     eval_options.stop = stop;
+    eval_options.timeline = eval_tracks;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
@@ -225,13 +237,17 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    strategy->peak_device_bytes(),
                    0,
                    {},
-                   training.from};
+                   training.from,
+                   recorder.blame(spans.ticks())};
   spans.enter(Span::teardown);  // the last look at the clock: all records end here
   facts.wall_s = static_cast<double>(Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
   try {
     trainer.close();
     directory.close();
+    if (timeline != nullptr)
+      arguments.trace.finish(*timeline, is_simulated(recipe) ? strategy->device() : "",
+                             directory.path() / "timeline.json", is_ddp(recipe) ? rank.rank : 0);
     auto summary_json = summary_of(facts, result);
     if (failure) summary_json["error"] = reason;
     if (is_ddp(recipe) && !failure) add_ranks(summary_json, rank, *strategy);
@@ -265,6 +281,7 @@ void add_train(CLI::App& app, Command& chosen) {
   command->add_flag("--hash", arguments->hash, "hash every batch: the same as bench --hash gives");
   command->add_flag("--resume", arguments->resume,
                     "take up the run in --run DIR where its last checkpoint left off");
+  arguments->trace.add_to(*command, "timeline.json in the run's directory");
   add_common(*command);
   command->footer(
       "Example:\n  millrace train mnist-lenet data.path=data/digits loader.workers=1 "

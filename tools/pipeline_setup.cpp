@@ -145,6 +145,11 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel>
   LoaderOptions options;
   options.rank = rank;
   options.world = world;
+  check_mode(recipe);
+  const std::string& mode = recipe.text("loader.mode");
+  options.mode = mode == "synthetic" ? LoaderMode::synthetic
+                 : mode == "cached"  ? LoaderMode::cached
+                                     : LoaderMode::normal;
   options.workers = static_cast<int>(recipe.integer("loader.workers"));
   const std::int64_t per_rank = recipe.integer("loader.batch_per_rank");
   options.batch = per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
@@ -167,6 +172,18 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel>
   return options;
 }
 
+void check_mode(const Recipe& recipe) {
+  const std::string& mode = recipe.text("loader.mode");
+  if (mode == "normal") return;
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(fmt::format("loader.mode={} with {}: nothing is read", mode, what),
+                     fmt::format("leave out {}, or use loader.mode=normal", what));
+  };
+  if (recipe.text("data.cache") != "os") refuse("data.cache=" + recipe.text("data.cache"));
+  for (const char* key : {"data.storage.bandwidth", "data.storage.latency", "data.storage.iops"})
+    if (recipe.number(key) > 0) refuse(key);
+}
+
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
                                   std::shared_ptr<StorageModel> storage, int rank, int world) {
   LoaderOptions options = loader_options(recipe, std::move(storage), rank, world);
@@ -174,6 +191,7 @@ LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
       std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
   // Another sample in a failed one's place would be counted twice.
   if (options.on_error == OnError::replace) options.on_error = OnError::skip;
+  options.mode = LoaderMode::normal;  // accuracy is of the data, whatever was trained on
   options.shuffle = {Shuffle::Kind::none, 0};
   options.drop_last = false;
   options.epochs = 1;

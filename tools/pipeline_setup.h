@@ -38,6 +38,9 @@ std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe);
 LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage,
                              int rank = 0, int world = 1);
 
+/// Throws UsageError for a loader.mode that would leave other keys of the recipe without effect.
+void check_mode(const Recipe& recipe);
+
 /// How evaluation reads: in order, unaugmented, nothing dropped; ranks share its batches alike.
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
                                   std::shared_ptr<StorageModel> storage, int rank = 0,

@@ -22,8 +22,14 @@ Recorder::Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetI
   if (hash) hash_.emplace();
 }
 
-void Recorder::batch(const Batch& batch) {
+void Recorder::batch(const Batch& batch, Clock::Ticks load) {
+  blame_.add(batch.history(), load);
   if (hash_) hash_->add(batch);
+}
+
+const Blame& Recorder::blame(const SpanTicks& spans) {
+  blame_.complete(load_of(spans));
+  return blame_;
 }
 
 void Recorder::progress(const TrainProgress& now) {
@@ -51,9 +57,13 @@ void Recorder::progress(const TrainProgress& now) {
 }
 
 void Recorder::epoch(const EpochRecord& record) {
+  epochs_load_ += load_of(record.ticks);
+  blame_.complete(epochs_load_);
+  const PartSeconds parts = seconds_since(blame_, std::exchange(blamed_before_, blame_.ticks()));
   if (!first_rank_) return;
   line_.clear();
   auto line = epoch_line(record, dataset_);
+  line["blame"] = to_json(parts);
   line["step"] = steps_;
   directory_.epoch(line);
   const SpanSeconds seconds(record.ticks);

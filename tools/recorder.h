@@ -7,6 +7,7 @@
 
 #include "pipeline/recipe.h"
 #include "strategies/trainer.h"
+#include "study/blame.h"
 #include "study/run_directory.h"
 #include "tools/batch_hash.h"
 #include "tools/console.h"
@@ -19,7 +20,7 @@ class Recorder final : public TrainObserver {
   Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset, bool hash,
            Strategy& strategy, std::uint64_t steps, bool first_rank);
 
-  void batch(const Batch& batch) override;
+  void batch(const Batch& batch, Clock::Ticks load) override;
   void progress(const TrainProgress& now) override;
   void step(const StepRecord& record) override { directory_.step(record); }
   void epoch(const EpochRecord& record) override;
@@ -27,6 +28,8 @@ class Recorder final : public TrainObserver {
 
   /// Of the batches so far; empty without `hash`.
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
+  /// Where load went, of a run that spent `spans` so far.
+  const Blame& blame(const SpanTicks& spans);
   /// Steps of the whole run so far.
   std::uint64_t steps() const { return steps_; }
 
@@ -38,6 +41,9 @@ class Recorder final : public TrainObserver {
   std::optional<BatchHash> hash_;
   ProgressLine line_;
   double busy_before_ = 0;
+  Blame blame_;
+  Clock::Ticks epochs_load_ = 0;  ///< of all epochs so far
+  PartTicks blamed_before_{};     ///< this epoch
   std::uint64_t steps_;
   bool first_rank_;  ///< which alone writes more than its own rows
 };

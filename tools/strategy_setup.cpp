@@ -16,12 +16,6 @@
 namespace millrace {
 namespace {
 
-/// Cores that this process may run on.
-int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 bool is_device(const std::string& name) {
   if (name == "cpu" || name == "cuda") return true;
   return name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 &&
@@ -30,6 +24,11 @@ bool is_device(const std::string& name) {
 }
 
 }  // namespace
+
+int cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
 
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
 

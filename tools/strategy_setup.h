@@ -10,6 +10,8 @@
 
 namespace millrace {
 
+/// Cores that this process may run on.
+int cores();
 bool is_simulated(const Recipe& recipe);
 /// train.threads, or what the host's cores leave each rank and replica beside its workers.
 int threads_of(const Recipe& recipe, const RankInfo& rank);

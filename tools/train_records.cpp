@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "study/bound.h"
 #include "study/run_directory.h"
 #include "tools/console.h"
 #include "tools/pipeline_setup.h"
+#include "tools/strategy_setup.h"
 #include "tools/version.h"
 
 namespace millrace {
@@ -24,6 +26,23 @@ Json span_json(const SpanSeconds& seconds) {
   Json spans = Json::object();
   for (std::size_t i = 0; i < kSpanCount; ++i) spans[std::string(kSpanNames[i])] = seconds.each[i];
   return spans;
+}
+
+BoundFigures bound_figures(const TrainFacts& facts, const SpanSeconds& seconds,
+                           std::uint64_t images) {
+  const LoaderStats& stats = facts.loader;
+  return {.load = facts.blame.steady_seconds(),
+          .update_s = seconds.update,
+          .images = images,
+          .workers = facts.options.workers,
+          .io_threads = facts.options.io_threads,
+          .cores = cores(),
+          .read_s = stats.read.wall_s,
+          .decode_s = stats.decode.wall_s,
+          .augment_s = stats.augment.wall_s,
+          .busy_s = stats.busy_s,
+          .core_wait_s = stats.core_wait_s,
+          .read_bytes = stats.read.bytes};
 }
 
 double part(std::uint64_t count, std::uint64_t of) {
@@ -156,6 +175,13 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["peak_device_bytes"] = facts.peak_device_bytes;
   s["clock"] = recipe.text("train.clock");
   if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
+  const Verdict verdict = judge(bound_figures(facts, seconds, result.new_images));
+  s["bound"] = name_of(verdict.bound);
+  s["verdict"] = verdict.sentence;
+  s["workers_needed"] = number(verdict.workers_needed);
+  s["blame"] = to_json(facts.blame.seconds());
+  s["blame_step"] = step_json(facts.blame);
+  s["loader_mode"] = recipe.text("loader.mode");
   s["loader_cpu_s"] = {{"read", facts.loader.read.cpu_s},
                        {"decode", facts.loader.decode.cpu_s},
                        {"augment", facts.loader.augment.cpu_s},
@@ -208,6 +234,9 @@ std::string closing_table(const Json& s) {
       const double value = s["spans"][std::string(kSpanNames[i])];
       if (of == kind && value > 0.0005 * wall) add("  " + std::string(kSpanNames[i]), value);
     }
+    if (std::string_view(kind) != "load") continue;
+    for (const auto& [part, value] : s["blame"].items())
+      if (value > 0.0005 * wall) add("  blamed on " + part, value);
   }
   add("wall", wall);
   std::string text = to_table(rows);
@@ -217,6 +246,7 @@ std::string closing_table(const Json& s) {
       with_commas(s["images"]), with_commas(steps),
       s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
       100 * s["unaccounted_s"].get<double>() / wall);
+  text += s["verdict"].get<std::string>() + "\n";
   if (s["failed"].get<std::uint64_t>() > 0)
     text +=
         fmt::format("{} samples failed: see quarantine.jsonl\n", s["failed"].get<std::uint64_t>());

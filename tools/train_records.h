@@ -8,6 +8,7 @@
 #include "pipeline/recipe.h"
 #include "strategies/strategy.h"
 #include "strategies/trainer.h"
+#include "study/blame.h"
 
 namespace millrace {
 
@@ -27,6 +28,7 @@ struct TrainFacts {
   double wall_s = 0;  ///< from main() to the summary
   SpanTicks spans{};
   Position from;  ///< where the run was taken up
+  const Blame& blame;
 };
 
 nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);

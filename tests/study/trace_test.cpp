@@ -1,0 +1,249 @@
+// The exported timeline as a viewer would read it: it parses, slices nest, steps cover the run, and
+// every work unit's arrow leads to the step that took its batch.
+#include "study/trace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "augment/plan.h"
+#include "tests/pipeline/numbered.h"
+#include "tests/study/blamed_run.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Slice {
+  std::string name;
+  std::int64_t begin = 0, end = 0;  ///< ns
+  Json args;
+};
+
+struct Arrow {
+  int track = 0;
+  std::int64_t at = 0;
+};
+
+std::int64_t ns(const Json& us) { return std::llround(us.get<double>() * 1e3); }
+
+/// What the Trace Event Format says of a file.
+struct Trace {
+  explicit Trace(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    all = Json::parse(in);
+    for (const Json& event : all["traceEvents"]) {
+      EXPECT_TRUE(event.contains("pid"));
+      const std::string phase = event["ph"];
+      const int track = event.value("tid", 0);
+      if (phase == "M" && event["name"] == "thread_name") tracks[event["args"]["name"]] = track;
+      if (phase == "X")
+        slices[track].push_back({event["name"], ns(event["ts"]), ns(event["ts"]) + ns(event["dur"]),
+                                 event.value("args", Json())});
+      if (phase == "b") requests += 1;
+      if (phase == "s") starts[event["id"]] = {track, ns(event["ts"])};
+      if (phase == "f") {
+        EXPECT_EQ(event["bp"], "e");
+        ends[event["id"]] = {track, ns(event["ts"])};
+      }
+    }
+  }
+  const std::vector<Slice>& on(const std::string& track) { return slices[tracks.at(track)]; }
+  /// The innermost slice at a moment: what an importer binds an arrow to.
+  const Slice* at(const Arrow& arrow) {
+    const Slice* found = nullptr;
+    for (const Slice& slice : slices[arrow.track])
+      if (slice.begin <= arrow.at && arrow.at < slice.end &&
+          (found == nullptr || slice.end - slice.begin <= found->end - found->begin))
+        found = &slice;
+    return found;
+  }
+  /// The slice at a moment with a name that starts so.
+  const Slice* at(const Arrow& arrow, const std::string& name) {
+    for (const Slice& slice : slices[arrow.track])
+      if (slice.begin <= arrow.at && arrow.at < slice.end && slice.name.starts_with(name))
+        return &slice;
+    return nullptr;
+  }
+
+  Json all;
+  std::map<std::string, int> tracks;
+  std::map<int, std::vector<Slice>> slices;
+  std::map<std::uint64_t, Arrow> starts, ends;
+  int requests = 0;
+};
+
+/// In the order of the file, as an importer takes them: each slice begins behind the one before or
+/// lies inside of one that is open.
+void expect_nested(std::vector<Slice> slices) {
+  std::stable_sort(slices.begin(), slices.end(),
+                   [](const Slice& a, const Slice& b) { return a.begin < b.begin; });
+  std::vector<Slice> open;
+  for (const Slice& slice : slices) {
+    while (!open.empty() && open.back().end <= slice.begin) open.pop_back();
+    if (!open.empty()) {
+      EXPECT_LE(slice.end, open.back().end) << slice.name << " sticks out of " << open.back().name;
+    }
+    open.push_back(slice);
+  }
+}
+
+std::shared_ptr<const Plan> plan() {
+  return std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{6, 5}, 1}, OutputOptions{},
+                                Resample::once);
+}
+
+class TraceTest : public testing::Test {
+ protected:
+  TraceTest() : file_(testing::TempDir() + "/trace_test.json") {}
+  ~TraceTest() override { std::filesystem::remove(file_); }
+
+  Trace traced(LoaderOptions options, std::size_t capacity = 4096) {
+    options.batch = 16;
+    options.epochs = 2;
+    Timeline timeline(Clock::now(), Clock::steady_ns(), capacity);
+    run_ = blamed_run(std::make_shared<Numbered>(100), plan(), options, 0.3, &timeline);
+    write_trace(timeline, {"test", "device"}, file_);
+    left_out_ = timeline.left_out();
+    return Trace(file_);
+  }
+
+  std::filesystem::path file_;
+  BlamedRun run_;
+  std::uint64_t left_out_ = 0;
+};
+
+TEST_F(TraceTest, SlicesNestAndStepsCoverTheRun) {
+  for (const int workers : {0, 2}) {
+    LoaderOptions options;
+    options.workers = workers;
+    Trace trace = traced(options);
+    for (const auto& [track, slices] : trace.slices) expect_nested(slices);
+    int steps = 0;
+    std::int64_t covered = 0;
+    std::int64_t in_spans = 0;
+    for (const Slice& slice : trace.on("trainer")) {
+      if (slice.name.starts_with("step ")) {
+        EXPECT_EQ(slice.name, "step " + std::to_string(++steps));
+        EXPECT_EQ(slice.args["epoch"], (steps - 1) / 7 + 1);
+        covered += slice.end - slice.begin;
+      } else if (std::count(kSpanNames.begin(), kSpanNames.end(), slice.name) > 0) {
+        in_spans += slice.end - slice.begin;
+      }
+    }
+    EXPECT_EQ(steps, 14);
+    const double run = SpanSeconds(run_.spans).total();
+    const double setup = Clock::seconds(run_.spans[static_cast<std::size_t>(Span::setup)]);
+    EXPECT_NEAR(static_cast<double>(in_spans) * 1e-9, run, 1e-6) << "spans are all of the run";
+    EXPECT_NEAR(static_cast<double>(covered) * 1e-9, run - setup, 0.01 * run);
+    EXPECT_EQ(trace.on("device").size(), 14u);
+    EXPECT_EQ(trace.all["otherData"]["left_out_records"], 0);
+  }
+}
+
+TEST_F(TraceTest, ArrowsLeadFromEveryUnitToItsStep) {
+  for (const int workers : {0, 2}) {
+    LoaderOptions options;
+    options.workers = workers;
+    options.grain = workers == 0 ? 0 : 5;
+    Trace trace = traced(options);
+    ASSERT_EQ(trace.starts.size(), trace.ends.size());
+    std::map<std::uint64_t, std::uint64_t> samples;  // by batch
+    for (const auto& [id, start] : trace.starts) {
+      const Slice* unit = trace.at(start, "batch ");
+      const Slice* innermost = trace.at(trace.ends.at(id));
+      const Slice* step = trace.at(trace.ends.at(id), "step ");
+      ASSERT_TRUE(unit != nullptr && innermost != nullptr && step != nullptr) << id;
+      EXPECT_EQ(innermost->name, "device_wait") << "the longest span that works with the batch";
+      const std::uint64_t batch = std::stoull(unit->name.substr(6));
+      EXPECT_EQ(step->name, "step " + std::to_string(batch + 1));
+      EXPECT_LE(unit->begin, innermost->begin)
+          << "an importer takes the earlier one for the source";
+      samples[batch] += unit->args["samples"].get<std::uint64_t>();
+    }
+    EXPECT_EQ(samples.size(), 14u);
+    for (const auto& [batch, count] : samples) EXPECT_EQ(count, batch % 7 == 6 ? 4u : 16u);
+  }
+}
+
+TEST_F(TraceTest, StagesLieInsideTheirUnitsWithTheirBytes) {
+  LoaderOptions options;
+  options.workers = 2;
+  Trace trace = traced(options);
+  std::uint64_t units = 0, read = 0, written = 0;
+  for (const char* worker : {"train worker 0", "train worker 1"}) {
+    for (const Slice& slice : trace.on(worker)) {
+      units += slice.name.starts_with("batch ");
+      if (slice.name == "read") read += slice.args["bytes"].get<std::uint64_t>();
+      if (slice.name == "augment") written += slice.args["bytes"].get<std::uint64_t>();
+    }
+  }
+  EXPECT_GE(units, 14u);
+  EXPECT_EQ(read, 2 * 100 * Numbered::kBytes);
+  EXPECT_EQ(written, 2 * 100 * Numbered::kBytes * sizeof(float));
+}
+
+TEST_F(TraceTest, IoThreadsAndStorageHaveTracks) {
+  LoaderOptions options;
+  options.workers = 1;
+  options.io_threads = 2;
+  options.storage = std::make_shared<StorageModel>(StorageOptions{1e6, 0, 0});
+  Trace trace = traced(options);
+  EXPECT_EQ(trace.requests, 200);
+  EXPECT_TRUE(trace.tracks.contains("emulated storage"));
+  std::set<std::pair<int, int>> read;
+  for (const char* thread : {"train I/O thread 0", "train I/O thread 1"}) {
+    expect_nested(trace.on(thread));
+    for (const Slice& slice : trace.on(thread))
+      read.emplace(slice.args["batch"], slice.args["place"]);
+  }
+  EXPECT_EQ(read.size(), 200u) << "every sample once";
+}
+
+TEST_F(TraceTest, MemoryIsBounded) {
+  LoaderOptions options;
+  options.workers = 1;
+  options.grain = 1;
+  Trace trace = traced(options, 50);
+  EXPECT_GT(left_out_, 0u);
+  EXPECT_EQ(trace.all["otherData"]["left_out_records"], left_out_);
+  int units = 0;
+  for (const Slice& slice : trace.on("train worker 0")) units += slice.name.starts_with("batch ");
+  EXPECT_EQ(units, 50);
+  expect_nested(trace.on("train worker 0"));
+}
+
+TEST_F(TraceTest, ALoaderAloneShowsItsCaller) {
+  Timeline timeline(Clock::now(), Clock::steady_ns(), 4096);
+  LoaderOptions options;
+  options.workers = 1;
+  options.batch = 16;
+  options.timeline = timeline.add_loader("bench", 1, 0);
+  {
+    Loader loader(std::make_shared<Numbered>(100), plan(), options);
+    while (loader.next()) {
+    }
+  }
+  write_trace(timeline, {"test", ""}, file_);
+  Trace trace(file_);
+  for (const auto& [track, slices] : trace.slices) expect_nested(slices);
+  EXPECT_EQ(trace.on("caller").size(), 14u) << "a wait and a batch, seven times";
+  for (const auto& [id, end] : trace.ends) {
+    const Slice* target = trace.at(end);
+    ASSERT_NE(target, nullptr);
+    EXPECT_EQ(target->name, trace.at(trace.starts.at(id), "batch ")->name);
+  }
+  EXPECT_FALSE(trace.ends.empty());
+}
+
+}  // namespace
+}  // namespace millrace
