@@ -27,7 +27,9 @@ struct Arguments {
   std::vector<std::string> recipe;
   std::vector<std::string> changes;
   std::string run;
+  std::string trace;
   bool verify = false;
+  bool given = false;
   int blocks = 3;
   double seconds = 1;
 };
@@ -60,6 +62,12 @@ class Profile {
                                     : fs::path(arguments.run)) {}
 
   Exit run() {
+    if (arguments_.given && arguments_.changes.empty())
+      throw UsageError("--given without a --change: nothing to predict",
+                       "name one: --change loader.workers=1");
+    if (!arguments_.trace.empty() && !arguments_.trace.ends_with(".json"))
+      throw UsageError(fmt::format("--trace {}: a trace is a .json file", arguments_.trace),
+                       "give --trace FILE.json");
     if (recipe_.text("train.strategy") != "single")
       throw UsageError("profile: the model knows one device, train.strategy=single",
                        "leave train.strategy out; what N ranks would do is part of the table");
@@ -128,7 +136,7 @@ class Profile {
   }
 
   void list_candidates() {
-    auto changes = list_changes(facts());
+    auto changes = arguments_.given ? std::vector<Change>() : list_changes(facts());
     for (const std::string& text : arguments_.changes)
       changes.push_back({.overrides = words_of(text)});
     for (Change& change : changes) {
@@ -184,8 +192,11 @@ class Profile {
     }
     say("the baseline");
     const ReplayOutput guess = replay(model_->input(recipe_));
-    const RunFigures baseline = run_child(
-        "baseline", {}, length_for(recipe_, std::max(step_guess, guess.load_s + guess.update_s)));
+    std::vector<std::string> traced;
+    if (!arguments_.trace.empty()) traced = {"--trace", arguments_.trace};
+    const RunFigures baseline =
+        run_child("baseline", traced,
+                  length_for(recipe_, std::max(step_guess, guess.load_s + guess.update_s)));
     const double images = baseline.summary.value("images", 0.0);
     const double read = baseline.summary["loader_cpu_s"].value("read", 0.0);
     model_->set_host(baseline.log_s, images > 0 ? read / images : 0);
@@ -222,6 +233,7 @@ class Profile {
           {one.change, replay(with).images_per_s / base.images_per_s, std::nullopt});
     }
     for (const int ranks : {2, 4}) {
+      if (arguments_.given) break;
       ReplayInput with = in;
       with.ranks = ranks;
       Change change;
@@ -310,7 +322,11 @@ void add_profile(CLI::App& app, Command& chosen) {
   command->add_flag("--verify", arguments->verify,
                     "run the changes that this machine can run, after writing the predictions");
   command->add_option("--change", arguments->changes,
-                      "\"key=value key=value\": predict this change too (may be repeated)");
+                      "\"key=value key=value\": predict this change too (may be repeated)")
+      ->allow_extra_args(false);
+  command->add_flag("--given", arguments->given, "only the changes that --change names");
+  command->add_option("--trace", arguments->trace,
+                      "write the baseline's timeline for ui.perfetto.dev to FILE.json");
   command
       ->add_option("--blocks", arguments->blocks,
                    "of --verify: each runs the baseline and every change once")

@@ -80,6 +80,19 @@ std::string stage_table(const ProfileReport& report) {
   return to_table(rows);
 }
 
+/// What the run itself says of its waits.
+std::string blame_line(const Json& summary) {
+  std::string text;
+  for (const auto& [part, seconds] : summary["blame"].items()) {
+    const double share = seconds.get<double>() / std::max(1e-12, summary["load_s"].get<double>());
+    if (share >= 0.01)
+      text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", part, 100 * share);
+  }
+  return fmt::format("load, {:.3f} ms a step: {}\nthe run's own verdict: {}\n",
+                     1e3 * summary["load_s_per_step"].get<double>(), text.empty() ? "none" : text,
+                     summary["verdict"].get<std::string>());
+}
+
 std::string what_if_table(const ProfileReport& report) {
   const double baseline = baseline_of(report);
   std::vector<std::vector<std::string>> rows{
@@ -116,10 +129,11 @@ Json predictions_json(const ProfileReport& report) {
 Json profile_json(const ProfileReport& report) {
   Json json = report.summary;
   json["command"] = "profile";
-  if (json.contains("verdict")) json["run_verdict"] = json["verdict"];
+  // The run's own, from where its load went; the profile's is from what each resource would allow.
+  json["run_bound"] = json["bound"];
+  json["run_verdict"] = json["verdict"];
   json["bound"] = report.bound.name;
   json["verdict"] = report.bound.sentence;
-  if (!json.contains("blame")) json["blame"] = Json::object();
   json["ceilings"] = Json::object();
   for (const Ceiling& one : report.ceilings) json["ceilings"][one.name] = one.images_per_s;
   json["what_if"] = what_if_json(report);
@@ -138,7 +152,8 @@ Json profile_json(const ProfileReport& report) {
 }
 
 std::string profile_text(const ProfileReport& report) {
-  std::string text = report.bound.sentence + "\n\n" + stage_table(report) + "\n";
+  std::string text =
+      report.bound.sentence + "\n" + blame_line(report.summary) + "\n" + stage_table(report) + "\n";
   std::vector<std::vector<std::string>> rows{{"ceiling", "images/s"}};
   for (const Ceiling& one : report.ceilings)
     rows.push_back({one.name, with_commas(one.images_per_s)});
