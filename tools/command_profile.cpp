@@ -68,6 +68,9 @@ class Profile {
     if (!arguments_.trace.empty() && !arguments_.trace.ends_with(".json"))
       throw UsageError(fmt::format("--trace {}: a trace is a .json file", arguments_.trace),
                        "give --trace FILE.json");
+    if (has_auto_workers(recipe_))
+      throw UsageError("profile: loader.workers=auto changes within the run",
+                       "give a number; the profile's advice says which one is enough");
     if (recipe_.text("train.strategy") != "single")
       throw UsageError("profile: the model knows one device, train.strategy=single",
                        "leave train.strategy out; what N ranks would do is part of the table");
@@ -110,7 +113,7 @@ class Profile {
   ChangeFacts facts() const {
     const LoaderOptions options = loader_options(recipe_, emulated_storage(recipe_));
     ChangeFacts facts;
-    facts.cores = usable_cores();
+    facts.cores = cores();
     facts.workers = options.workers;
     facts.prefetch = options.prefetch;
     facts.io_threads = options.io_threads;

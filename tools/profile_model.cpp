@@ -1,18 +1,12 @@
 #include "tools/profile_model.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "pipeline/storage_model.h"
 #include "tools/pipeline_setup.h"
+#include "tools/strategy_setup.h"
 
 namespace millrace {
-
-int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 ProfileModel::ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader)
     : reader_(std::move(reader)),
@@ -51,7 +45,7 @@ void ProfileModel::probe(double seconds, int rounds) {
     const ProbeFigures serial = base.measure(0, seconds);
     inline_part.push_back(serial.cpu_s / alone);
     spread.push_back(serial.spread);
-    if (usable_cores() > 1) crowding.push_back(base.measure(usable_cores(), seconds).cpu_s / alone);
+    if (cores() > 1) crowding.push_back(base.measure(cores(), seconds).cpu_s / alone);
   }
   for (auto& [key, one] : measured) {
     const double cpu = middle_of(std::move(one.cpu));
@@ -82,7 +76,7 @@ ReplayInput ProfileModel::input(const Recipe& recipe) const {
   const LoaderOptions options = loader_options(recipe, storage);
   const LoaderDemand& demand = this->demand(recipe);
   ReplayInput in;
-  in.cores = usable_cores();
+  in.cores = cores();
   in.workers = options.workers;
   in.io_threads = options.io_threads;
   in.prefetch = options.prefetch;

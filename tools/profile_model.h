@@ -15,9 +15,6 @@
 
 namespace millrace {
 
-/// Cores that this process may run on.
-int usable_cores();
-
 /// What loading demands, for one LoaderProbe::key_of().
 struct LoaderDemand {
   StageDemand stages;
