@@ -129,7 +129,7 @@ std::string Param::expects() const {
     case Type::boolean:
       return "true or false";
     case Type::integer:
-      return "a whole number" + range(*this) + (word.empty() ? "" : ", or " + word);
+      return (word.empty() ? "" : word + ", or ") + "a whole number" + range(*this);
     case Type::number:
       return "a number" + range(*this);
     case Type::text:

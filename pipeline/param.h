@@ -46,7 +46,7 @@ struct Param {
   /// The same, with a word that may stand in the number's place.
   Param or_word(std::string text) &&;
 
-  /// "a whole number from 0 to 256", for messages.
+  /// "auto, or a whole number from 0 to 256", for messages.
   std::string expects() const;
 };
 

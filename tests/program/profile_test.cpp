@@ -130,6 +130,23 @@ TEST_F(Profile, StorageThatIsNotTheLimitIsNotBlamed) {
   EXPECT_EQ(parse_json(result.out)["bound"], "device");
 }
 
+TEST_F(Profile, AutoWorkersAreAsManyAsTheDeviceNeedsAndChangeNoBatch) {
+  const Arguments common{"train.epochs=60", "simulated.update_ms=4"};
+  const Result one =
+      run(simulated("auto", common + Arguments{"loader.workers=auto", "--hash"}), patient(100));
+  ASSERT_TRUE(succeeded(one));
+  EXPECT_NE(one.err.find("loader.workers=auto: 1 "), std::string::npos) << one.err;
+  const Json chosen = summary("auto");
+  EXPECT_EQ(chosen["auto_workers"]["chosen"], 1) << "a core makes a batch in 0.1 ms";
+  EXPECT_GE(chosen["auto_workers"]["after_steps"].get<int>(), 5);
+  EXPECT_FALSE(chosen["auto_workers"]["why"].get<std::string>().empty());
+  EXPECT_EQ(chosen["workers"], 1);
+  ASSERT_TRUE(succeeded(
+      run(simulated("fixed", common + Arguments{"loader.workers=2", "--hash"}), patient(100))));
+  EXPECT_EQ(chosen["batch_hash"], summary("fixed")["batch_hash"]);
+  EXPECT_NE(read_file(in("auto/config.toml")).find("workers = \"auto\""), std::string::npos);
+}
+
 TEST_F(Profile, RefusesWhatItCannotProfile) {
   EXPECT_TRUE(refused(run(slow_storage()), 2, {"--given", "--change"}));
   EXPECT_TRUE(refused(run(slow_storage({"--change", "loader.wrokers=1"})), 2, {"loader.wrokers"}));
