@@ -29,6 +29,22 @@ namespace flow = oneapi::tbb::flow;
 /// Work units are cut so that one takes about this long: the graph's cost, some µs a unit, is then
 /// small, and a batch still spreads over the workers.
 constexpr std::int64_t kUnitNs = 200'000;
+StageTotals operator+(const StageTotals& a, const StageTotals& b) {
+  return {a.calls + b.calls, a.wall_s + b.wall_s, a.cpu_s + b.cpu_s, a.bytes + b.bytes};
+}
+
+/// Of two loaders one after the other on the same reader, whose own counts `a` has in full.
+LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
+  a.read = a.read + b.read;
+  a.decode = a.decode + b.decode;
+  a.augment = a.augment + b.augment;
+  a.machinery_cpu_s += b.machinery_cpu_s;
+  a.busy_s += b.busy_s;
+  a.core_wait_s += b.core_wait_s;
+  a.failed += b.failed;
+  return a;
+}
+
 /// How long the destructor waits for workers before it leaves a blocked one behind.
 constexpr auto kPatience = std::chrono::seconds(2);
 /// A caller that gets a core when it is woken has its batch within this time.
@@ -54,6 +70,9 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   const Slot& slot(std::size_t index) const { return slots_[index]; }
   const Stages& stages() const { return stages_; }
   std::uint64_t batches_per_epoch() const { return batches_per_epoch_; }
+  std::uint64_t consumed() const { return consumed_; }
+  /// There is no next batch, or next() was told to end.
+  bool ended() const { return consumed_ >= end_ || stop_.load(std::memory_order_relaxed); }
   std::uint64_t samples_per_epoch() const;
   std::size_t slot_bytes() const;
   LoaderStats stats() const;
@@ -588,8 +607,10 @@ BatchHistory Batch::history() const { return core_->history(slot_); }
 
 Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
                LoaderOptions options)
-    : core_(std::make_shared<LoaderCore>(std::move(reader), std::move(transform),
-                                         std::move(options))) {
+    : reader_(std::move(reader)),
+      transform_(std::move(transform)),
+      options_(std::move(options)),
+      core_(std::make_shared<LoaderCore>(reader_, transform_, options_)) {
   core_->start();
 }
 Loader::~Loader() {
@@ -602,11 +623,31 @@ Batch Loader::next() {
   const auto slot = core_->next();
   return slot ? Batch(core_, *slot) : Batch();
 }
-void Loader::interrupt() { core_->interrupt(); }
+void Loader::restart(int workers, std::shared_ptr<LoaderTracks> timeline) {
+  LoaderOptions options = options_;
+  options.workers = workers;
+  options.io_threads = workers > 0 ? options_.io_threads : 0;
+  options.timeline = std::move(timeline);
+  options.first_batch = core_->consumed();
+  if (core_->ended()) return;
+  const LoaderStats so_far = stats();
+  if (!core_->stop()) return;
+  past_ = so_far;
+  options_ = std::move(options);
+  auto next = std::make_shared<LoaderCore>(reader_, transform_, options_);
+  next->start();
+  const std::lock_guard lock(swapping_);
+  core_.swap(next);
+}
+int Loader::workers() const { return options_.workers; }
+void Loader::interrupt() {
+  const std::lock_guard lock(swapping_);
+  core_->interrupt();
+}
 std::uint64_t Loader::batches_per_epoch() const { return core_->batches_per_epoch(); }
 std::uint64_t Loader::samples_per_epoch() const { return core_->samples_per_epoch(); }
 std::size_t Loader::slot_bytes() const { return core_->slot_bytes(); }
-LoaderStats Loader::stats() const { return core_->stats(); }
+LoaderStats Loader::stats() const { return core_->stats() + past_; }
 const SampleSpec& Loader::output() const { return core_->stages().transform().output(); }
 
 }  // namespace millrace

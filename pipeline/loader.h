@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -149,6 +150,11 @@ class Loader {
   /// The next batch; an empty Batch after the last one, or after interrupt(). Throws DataError for
   /// a sample that failed (on_error=fail), RunError when the caller holds every slot.
   Batch next();
+  /// Goes on with the next batch on another number of workers. Batches that were made ahead are
+  /// made again: the same ones (C1). `timeline`: tracks for as many workers, or null. Does nothing
+  /// after the last batch, or where a worker is stuck. Belongs to the thread that calls next().
+  void restart(int workers, std::shared_ptr<LoaderTracks> timeline);
+  int workers() const;
   /// Makes a next() that waits, and every later one, return an empty Batch. Callable from any
   /// thread.
   void interrupt();
@@ -162,6 +168,11 @@ class Loader {
   const SampleSpec& output() const;
 
  private:
+  std::shared_ptr<const Reader> reader_;
+  std::shared_ptr<const Transform> transform_;
+  LoaderOptions options_;
+  LoaderStats past_;     ///< of cores before a restart()
+  std::mutex swapping_;  ///< core_, between restart() and an interrupt() from elsewhere
   std::shared_ptr<LoaderCore> core_;
 };
 

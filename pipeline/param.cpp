@@ -119,12 +119,17 @@ Param Param::whole_numbers(std::string name, std::vector<double> fallback,
   return param;
 }
 
+Param Param::or_word(std::string text) && {
+  word = std::move(text);
+  return std::move(*this);
+}
+
 std::string Param::expects() const {
   switch (type) {
     case Type::boolean:
       return "true or false";
     case Type::integer:
-      return "a whole number" + range(*this);
+      return (word.empty() ? "" : word + ", or ") + "a whole number" + range(*this);
     case Type::number:
       return "a number" + range(*this);
     case Type::text:
@@ -148,6 +153,8 @@ Value parse_value(const Param& param, std::string_view text, const std::string& 
       if (text == "false") return false;
       refuse(param, given, where);
     case Param::Type::integer: {
+      if (!param.word.empty() && (text == param.word || text == '"' + param.word + '"'))
+        return param.word;
       const auto value = parsed<std::int64_t>(text);
       if (!value) refuse(param, given, where);
       return checked(param, *value, where);
@@ -200,6 +207,7 @@ Value checked(const Param& param, Value value, const std::string& where) {
       throw UsageError(fmt::format("{}: {} is not UTF-8", where, param.name),
                        "a recipe is UTF-8 throughout; rename what has such a name");
     good = param.type == Type::text ||
+           (param.type == Type::integer && !param.word.empty() && *text == param.word) ||
            (param.type == Type::choice &&
             std::find(param.choices.begin(), param.choices.end(), *text) != param.choices.end());
   } else if (const auto* list = std::get_if<std::vector<double>>(&value)) {

@@ -28,6 +28,7 @@ struct Param {
   std::vector<std::string> choices;    ///< type choice
   bool whole = false;                  ///< type numbers: no fractions
   std::vector<std::size_t> lengths{};  ///< type numbers: how many there may be; empty: any
+  std::string word{};  ///< type integer: may stand in a number's place, and is then a text
 
   static Param boolean(std::string name, bool fallback, std::string help);
   static Param integer(std::string name, std::int64_t fallback, double min, double max,
@@ -42,7 +43,10 @@ struct Param {
                              std::vector<std::size_t> lengths, double min, double max,
                              std::string help);
 
-  /// "a whole number from 0 to 256", for messages.
+  /// The same, with a word that may stand in the number's place.
+  Param or_word(std::string text) &&;
+
+  /// "auto, or a whole number from 0 to 256", for messages.
   std::string expects() const;
 };
 

@@ -57,7 +57,10 @@ std::list<std::vector<Param>>& all_keys() {
           "loader.mode", "normal", {"normal", "synthetic", "cached"},
           "synthetic: batches of noise, no loading at all; cached: the first batches come "
           "again and again"),
-      Param::integer("loader.workers", 2, 0, 256, "worker threads; 0: on the trainer's thread"),
+      Param::integer("loader.workers", 2, 0, 256,
+                     "worker threads; 0: on the trainer's thread; auto: as many as the run's first "
+                     "steps show to be enough")
+          .or_word("auto"),
       Param::integer("loader.batch", 64, 1, kMost, "samples a step, of all ranks together"),
       Param::integer("loader.batch_per_rank", 0, 0, kMost,
                      "samples a step and rank, in place of loader.batch; 0: loader.batch counts"),

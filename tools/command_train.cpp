@@ -12,6 +12,7 @@
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
 #include "study/run_directory.h"
+#include "tools/auto_workers.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
@@ -201,16 +202,32 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                   is_simulated(recipe) ? "no model" : recipe.text("model.name"), strategy->device(),
                   directory.path().string()));
 
+  std::optional<AutoWorkers> auto_workers;
+  if (has_auto_workers(recipe))
+    auto_workers.emplace(
+        recorder, loader,
+        AutoWorkersFacts{.options = options,
+                         .samples = reader->info().count,
+                         .cores = std::max(1, cores() / rank.local_world),
+                         .device_threads = is_on_cpu(recipe) ? threads_of(recipe, rank) : 0},
+        [&timeline, &options](int workers) {
+          return timeline == nullptr ? nullptr
+                                     : timeline->add_loader(fmt::format("train, {}", workers),
+                                                            workers, options.io_threads);
+        });
+  TrainObserver& observer = auto_workers ? static_cast<TrainObserver&>(*auto_workers) : recorder;
+
   const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
     if (eval_reader == nullptr) return nullptr;
     LoaderOptions eval_options =
         eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
+    eval_options.workers = loader.workers();
     eval_options.stop = stop;
     eval_options.timeline = eval_tracks;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
-  Trainer trainer(loader, *strategy, recorder, spans, training, make_eval_loader, interrupted());
+  Trainer trainer(loader, *strategy, observer, spans, training, make_eval_loader, interrupted());
   const bool has_model = strategy->parameter_count() > 0;
   std::exception_ptr failure;  // the records are written all the same
   std::string reason;
@@ -224,6 +241,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
   const TrainResult& result = trainer.result();
 
   spans.enter(Span::teardown);
+  options.workers = loader.workers();
   TrainFacts facts{recipe,
                    reader->info(),
                    strategy->device(),
@@ -249,6 +267,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
       arguments.trace.finish(*timeline, is_simulated(recipe) ? strategy->device() : "",
                              directory.path() / "timeline.json", rank.rank);
     auto summary_json = summary_of(facts, result);
+    if (auto_workers) summary_json["auto_workers"] = auto_workers->record();
     if (failure) summary_json["error"] = reason;
     if (is_ddp(recipe) && !failure) add_ranks(summary_json, rank, *strategy);
     if (!failure) strategy->end({});

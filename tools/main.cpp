@@ -62,6 +62,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_train(app, chosen);
   add_eval(app, chosen);
   add_bench(app, chosen);
+  add_profile(app, chosen);
   add_sweep(app, chosen);
   add_inspect(app, chosen);
   add_data(app, chosen);

@@ -12,6 +12,7 @@
 #include "pipeline/recipe_file.h"
 #include "pipeline/units/registry.h"
 #include "tools/console.h"
+#include "tools/strategy_setup.h"
 
 namespace millrace {
 namespace {
@@ -140,6 +141,15 @@ std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe) {
   return options.limited() ? std::make_shared<StorageModel>(options) : nullptr;
 }
 
+bool has_auto_workers(const Recipe& recipe) {
+  return std::holds_alternative<std::string>(recipe.at("loader.workers"));
+}
+
+int first_workers(const Recipe& recipe) {
+  if (!has_auto_workers(recipe)) return static_cast<int>(recipe.integer("loader.workers"));
+  return std::max(1, cores() / 2);
+}
+
 LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage, int rank,
                              int world) {
   LoaderOptions options;
@@ -150,7 +160,7 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel>
   options.mode = mode == "synthetic" ? LoaderMode::synthetic
                  : mode == "cached"  ? LoaderMode::cached
                                      : LoaderMode::normal;
-  options.workers = static_cast<int>(recipe.integer("loader.workers"));
+  options.workers = first_workers(recipe);
   const std::int64_t per_rank = recipe.integer("loader.batch_per_rank");
   options.batch = per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
   options.prefetch = static_cast<int>(recipe.integer("loader.prefetch"));

@@ -33,6 +33,11 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
 /// The disk of data.storage.*, or null where none is emulated. All loaders of a run share one.
 std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe);
 
+/// loader.workers=auto: the run decides (tools/auto_workers.h).
+bool has_auto_workers(const Recipe& recipe);
+/// loader.workers, or what a run begins with where that is to be found out: half of the cores.
+int first_workers(const Recipe& recipe);
+
 /// [loader] and [data], seed included, for one of `world` ranks; io_threads is the number that will
 /// run, batch what all ranks take together.
 LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage,

@@ -11,6 +11,7 @@
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
+#include "tools/pipeline_setup.h"
 #include "tools/rank_setup.h"
 
 namespace millrace {
@@ -32,10 +33,12 @@ int cores() {
 
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
 
+bool is_on_cpu(const Recipe& recipe) { return recipe.text("train.device") == "cpu"; }
+
 int threads_of(const Recipe& recipe, const RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
-  const int left = cores() / rank.local_world - static_cast<int>(recipe.integer("loader.workers"));
+  const int left = cores() / rank.local_world - first_workers(recipe);
   const bool replicas = recipe.text("train.strategy") == "data_parallel";
   return std::max(1, left / (replicas ? static_cast<int>(recipe.integer("train.replicas")) : 1));
 }

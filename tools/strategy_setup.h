@@ -13,6 +13,7 @@ namespace millrace {
 /// Cores that this process may run on.
 int cores();
 bool is_simulated(const Recipe& recipe);
+bool is_on_cpu(const Recipe& recipe);
 /// train.threads, or what the host's cores leave each rank and replica beside its workers.
 int threads_of(const Recipe& recipe, const RankInfo& rank);
 /// Throws UsageError for a device that no name is known for, DeviceError for one that is missing.

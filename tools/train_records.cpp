@@ -138,7 +138,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["model"] = facts.parameters > 0 ? Json(recipe.text("model.name")) : Json(nullptr);
   s["params"] = facts.parameters;
   s["strategy"] = recipe.text("train.strategy");
-  s["workers"] = recipe.integer("loader.workers");
+  s["workers"] = facts.options.workers;
   s["io_threads"] = facts.options.io_threads;
   s["prefetch"] = recipe.integer("loader.prefetch");
   s["threads"] = facts.threads;

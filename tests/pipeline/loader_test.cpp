@@ -93,6 +93,47 @@ TEST(Loader, BatchesDependOnTheRecipeAlone) {
   EXPECT_NE(take_all(reader, options, true).bytes, expected.bytes);
 }
 
+TEST(Loader, ARestartOnOtherWorkersGoesOnWithTheNextBatch) {
+  const auto reader = std::make_shared<Numbered>(203);
+  LoaderOptions options = options_of(0);
+  options.epochs = 3;
+  const Taken expected = take_all(reader, options, true);
+  options.workers = 2;
+  Loader loader(reader, plan_of(*reader, true), options);
+  Taken taken;
+  Batch held;  // across a restart
+  std::vector<std::uint8_t> held_bytes;
+  const int workers[] = {1, 4, 0, 3};
+  for (std::size_t i = 0; Batch batch = loader.next(); ++i) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(batch.data());
+    taken.bytes.insert(taken.bytes.end(), bytes, bytes + batch.bytes());
+    taken.labels.insert(taken.labels.end(), batch.labels(), batch.labels() + batch.count());
+    taken.counts.push_back(batch.count());
+    if (i == 30) {
+      held_bytes.assign(bytes, bytes + batch.bytes());
+      held = std::move(batch);
+    }
+    if (i % 20 == 10) {
+      loader.restart(workers[i / 20], nullptr);
+      EXPECT_EQ(loader.workers(), workers[i / 20]);
+    }
+  }
+  EXPECT_EQ(taken, expected);
+  EXPECT_EQ(std::memcmp(held.data(), held_bytes.data(), held_bytes.size()), 0);
+  EXPECT_GE(loader.stats().augment.calls, expected.labels.size()) << "of all its workers";
+  loader.restart(2, nullptr);
+  EXPECT_FALSE(loader.next()) << "after the end there is nothing to go on with";
+}
+
+TEST(Loader, AnInterruptOutlastsARestart) {
+  const auto reader = std::make_shared<Numbered>(203);
+  Loader loader(reader, plan_of(*reader), options_of(2));
+  EXPECT_TRUE(loader.next());
+  loader.interrupt();
+  loader.restart(1, nullptr);
+  EXPECT_FALSE(loader.next());
+}
+
 TEST(Loader, EveryEpochHoldsEverySampleOnceInItsOwnOrder) {
   const auto reader = std::make_shared<Numbered>(100);
   LoaderOptions options = options_of(2);

@@ -67,6 +67,16 @@ TEST_F(RecipeTest, FileThenOverridesThenDefaults) {
   EXPECT_EQ(recipe.augment()[0].params.numbers("degrees"), (std::vector<double>{-5, 20}));
 }
 
+TEST_F(RecipeTest, AWordMayStandInANumbersPlace) {
+  for (const Recipe& recipe :
+       {load(kChain, {"loader.workers=auto"}), load("[loader]\nworkers = \"auto\"\n")}) {
+    EXPECT_EQ(recipe.at("loader.workers"), Value("auto"));
+    const Recipe again = load(recipe.to_toml());
+    EXPECT_EQ(again.at("loader.workers"), Value("auto"));
+  }
+  EXPECT_NE(refusal(kChain, {"loader.batch=auto"}).find("whole number"), std::string::npos);
+}
+
 TEST_F(RecipeTest, WhatItWritesIsTheSameRecipe) {
   const Recipe recipe = load(
       kChain, {"augment+=spin{degrees=[1,2],id=again}@before:trim", "output.mean=[0.1,0.2,0.3]",
@@ -100,7 +110,8 @@ TEST_F(RecipeTest, RefusalsSayWhereAndWhatWasMeant) {
             std::string::npos);
   EXPECT_NE(refusal("", {"loader.wrokers=1"}).find("did you mean loader.workers?"),
             std::string::npos);
-  EXPECT_NE(refusal("", {"loader.workers=-1"}).find("expects a whole number from 0 to 256, not -1"),
+  EXPECT_NE(refusal("", {"loader.workers=-1"})
+                .find("expects auto, or a whole number from 0 to 256, not -1"),
             std::string::npos);
   EXPECT_NE(refusal("", {"loader.workers=two"}).find("not two"), std::string::npos);
   EXPECT_NE(refusal("", {"loader.workers=1.5"}).find("not 1.5"), std::string::npos);

@@ -1,0 +1,151 @@
+// Ceilings, the bound, the list of changes, the score and the advice: arithmetic on a replay.
+#include "study/whatif.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "study/ceilings.h"
+
+namespace millrace {
+namespace {
+
+const StageDemand kPhotos{
+    .read_s = 20e-6, .decode_s = 700e-6, .augment_s = 200e-6, .machinery_s = 10e-6};
+
+/// Photos of 110 kB: 930 µs each on two workers, a device that takes 1,600 a second.
+ReplayInput photos() {
+  ReplayInput in;
+  in.cores = 2;
+  in.workers = 2;
+  in.batch = 32;
+  in.samples = 3200;
+  in.sample_s = 910e-6;
+  in.read_s = 20e-6;
+  in.update_s = 20e-3;
+  in.bytes = {60e3, 160e3};
+  return in;
+}
+
+double rate_of(const std::vector<Ceiling>& all, const std::string& name) {
+  for (const Ceiling& one : all)
+    if (one.name == name) return one.images_per_s;
+  return 0;
+}
+
+TEST(Ceilings, AreWhatEachResourceWouldAllow) {
+  ReplayInput in = photos();
+  in.io_threads = 4;
+  in.storage = {.bytes_per_s = 55e6, .latency_s = 4e-3};
+  const auto all = ceilings(in, kPhotos);
+  EXPECT_NEAR(rate_of(all, "device"), 1600, 1e-6);
+  EXPECT_NEAR(rate_of(all, "storage"), 500, 1e-6);
+  EXPECT_NEAR(rate_of(all, "decode"), 2 / 700e-6, 1e-6);
+  EXPECT_NEAR(rate_of(all, "augment"), 2 / 200e-6, 1e-6);
+  EXPECT_NEAR(rate_of(all, "loader"), 2 / 910e-6, 1e-6);
+  EXPECT_NEAR(rate_of(all, "cores"), 2 / 930e-6, 1e-6);
+  in.storage.latency_s = 38e-3;  // of four threads
+  EXPECT_NEAR(rate_of(ceilings(in, kPhotos), "storage"), 4 / (38e-3 + 2e-3 + 20e-6), 1e-6);
+  in.storage = {};
+  EXPECT_EQ(rate_of(ceilings(in, kPhotos), "storage"), 0) << "no limit, so no line";
+  EXPECT_NEAR(workers_needed(in, kPhotos), 1600 * 930e-6, 1e-9);
+}
+
+/// The name of the bound where `resource` is `factor` of what the next one allows.
+TEST(Bound, IsRightOnBothSidesOfACrossing) {
+  const double loader = 2 / 930e-6;
+  for (const double factor : {0.7, 0.9, 1.1, 1.3}) {
+    ReplayInput in = photos();
+    in.update_s = 32 / (factor * loader);
+    EXPECT_EQ(lowest_ceiling(in, kPhotos).name, factor < 1 ? "device" : "decode") << factor;
+
+    in.update_s = 32 / (2 * loader);
+    in.io_threads = 64;
+    in.storage.bytes_per_s = factor * 2 / 910e-6 * 110e3;
+    EXPECT_EQ(lowest_ceiling(in, kPhotos).name, factor < 1 ? "storage" : "decode") << factor;
+
+    in.update_s = 64e-3;
+    in.storage.bytes_per_s = factor * 500 * 110e3;
+    EXPECT_EQ(lowest_ceiling(in, kPhotos).name, factor < 1 ? "storage" : "device") << factor;
+  }
+}
+
+TEST(Bound, NamesTheStageAndWhatItWouldTake) {
+  ReplayInput in = photos();
+  in.workers = 1;
+  in.update_s = 10e-3;
+  const LowestCeiling bound = lowest_ceiling(in, kPhotos);
+  EXPECT_EQ(bound.name, "decode");
+  EXPECT_NE(bound.sentence.find("75% of a sample's loading"), std::string::npos) << bound.sentence;
+  EXPECT_NE(bound.sentence.find("3.0 workers needed, you have 1"), std::string::npos)
+      << bound.sentence;
+  EXPECT_EQ(lowest_ceiling(in, {.augment_s = 1e-3}).name, "augment");
+  EXPECT_EQ(lowest_ceiling(in, {.augment_s = 1e-4, .machinery_s = 1e-3}).name, "overhead");
+  in.workers = 2;  // two cores for two workers and an update that keeps one busy
+  in.update_threads = 1;
+  in.update_s = 16e-3;
+  EXPECT_EQ(lowest_ceiling(in, kPhotos).name, "cores");
+}
+
+TEST(Changes, AreThoseThatTheRunCanBeGiven) {
+  ChangeFacts facts{.cores = 2,
+                    .workers = 2,
+                    .batch = 32,
+                    .samples = 40,
+                    .simulated = true,
+                    .update_ms = 8,
+                    .encoded = true,
+                    .bandwidth = 50,
+                    .without_op = {"augment.hflip.enabled=false"}};
+  const auto list = list_changes(facts);
+  const auto has = [&list](const std::string& text) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const Change& one) { return one.text() == text; });
+  };
+  for (const char* there :
+       {"loader.workers=0", "loader.workers=4", "loader.prefetch=1", "augment.hflip.enabled=false",
+        "data.storage.bandwidth=100", "simulated.update_ms=2", "loader.batch=16",
+        "loader.io_threads=16", "decode=free", "loader.workers=4 cores=4"})
+    EXPECT_TRUE(has(there)) << there;
+  for (const char* absent : {"loader.workers=2", "loader.workers=8", "loader.prefetch=4",
+                             "data.storage.latency=0", "loader.batch=64"})
+    EXPECT_FALSE(has(absent)) << absent;
+  for (const Change& one : list)
+    EXPECT_EQ(one.runnable(), one.cores == 0 && !one.decode_free) << one.text();
+  facts.simulated = false;
+  for (const Change& one : list_changes(facts))
+    EXPECT_TRUE(one.device_speed == 1 || !one.runnable()) << "a real device is not made faster";
+}
+
+TEST(Score, CountsWhatHadAnEffect) {
+  const auto outcome = [](double predicted, std::optional<double> measured) {
+    return Outcome{{}, predicted, measured};
+  };
+  const Outcome all[] = {outcome(2.1, 2.0), outcome(0.5, 0.5), outcome(1.4, 1.25),
+                         outcome(1.5, 1.1),  // too small an effect
+                         outcome(3, std::nullopt)};
+  const Score score = score_of(all);
+  EXPECT_EQ(score.counted, 3);
+  EXPECT_NEAR(score.median_error, 0.05, 1e-12);
+  EXPECT_NEAR(score.worst_error, 0.12, 1e-12);
+  EXPECT_NEAR(score.skill, 1 - (0.05 + 0 + 0.12) / (0.5 + 1 + 0.2), 1e-12);
+  EXPECT_EQ(score_of({}).counted, 0);
+  EXPECT_TRUE(std::isnan(middle_of({})));
+  EXPECT_EQ(middle_of({3, 1, 2, 9}), 2.5);
+}
+
+TEST(Advise, TakesTheFewestWorkersAndTheLeastPrefetch) {
+  ReplayInput in = photos();
+  in.cores = 8;
+  in.update_s = 32 / (2.5 / 930e-6);  // 2.5 workers' worth
+  const Advice advice = advise(in, 16, 910e-6);
+  EXPECT_EQ(advice.workers, 3);
+  EXPECT_LE(advice.prefetch, 4);
+  EXPECT_GE(advice.images_per_s, 0.95 * advice.best_images_per_s);
+  in.update_s = 1;  // load is 3% of a step: not even one worker is needed
+  EXPECT_EQ(advise(in, 16, 910e-6).workers, 0);
+}
+
+}  // namespace
+}  // namespace millrace
