@@ -7,6 +7,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo's
 find_package(ZLIB REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(Boost REQUIRED) # Math, headers only
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 # OpenCV by its parts: Debian's full development package draws in a desktop.

@@ -150,6 +150,10 @@ std::list<std::vector<Param>>& all_keys() {
       Param::integer("bench.epochs", 1, 1, kMost, "epochs to run"),
       Param::integer("bench.first_batch", 0, 0, 0x1p53, "batch to start at, over all epochs"),
 
+      Param::number("sweep.margin", 0.03, 1e-6, 1,
+                    "differences within it count as none: 0.03 is 3%"),
+      Param::integer("sweep.most_repeats", 30, 5, 10'000, "what --repeats auto may come to"),
+
       Param::number("debug.next_ms", 0, 0, 1e6, "delay planted in every wait for a batch, in ms"),
       Param::number("debug.forward_ms", 0, 0, 1e6, "delay planted in every forward pass, in ms"),
       Param::number("debug.evaluate_ms", 0, 0, 1e6, "delay planted in every evaluation, in ms"),

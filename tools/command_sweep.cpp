@@ -1,18 +1,19 @@
 // millrace sweep: an ablation. Every combination as a process of its own, interleaved, one table.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "study/run_directory.h"
-#include "study/sweep.h"
-#include "tools/child.h"
+#include "study/sweep_table.h"
 #include "tools/commands.h"
 #include "tools/console.h"
-#include "tools/interrupt.h"
 #include "tools/pipeline_setup.h"
+#include "tools/sweep_runner.h"
 
 namespace millrace {
 namespace {
@@ -20,154 +21,220 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kDesignFile = "design.json";
+constexpr std::uint64_t kMostRepeats = 10'000;
+
+/// As given; what is not given comes from the sweep that is resumed, or is the default.
 struct Arguments {
   std::vector<std::string> recipe;
-  std::uint64_t repeats = 1;
+  std::vector<std::string> cells;
+  std::optional<std::string> design;
+  std::optional<std::string> repeats;
+  std::optional<std::string> metric;
   std::string run;
-  std::string metric = "images_per_s";
+  bool resume = false;
+
+  bool says_what() const { return !recipe.empty() || !cells.empty(); }
 };
 
-double number(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : std::nan("");
-}
-
-SweepFigures figures_of(const fs::path& summary) {
-  std::ifstream in(summary);
-  const Json json = Json::parse(in, nullptr, false);
-  if (json.is_discarded())
-    throw DataError(summary.string() + " is not a summary",
-                    "was the run killed while it wrote it?");
-  return {number(json, "load_s_per_step"),
-          number(json, "update_s_per_step"),
-          number(json, "load_s"),
-          number(json, "update_s"),
-          number(json, "wall_s"),
-          number(json, "images_per_s"),
-          number(json, "top1"),
-          number(json, "threads")};
-}
-
-/// "workers=2,random_affine.enabled=true", as a folder's name.
-std::string folder_name(const std::vector<SweepAxis>& axes,
-                        const std::vector<std::string>& overrides, std::uint64_t repeat) {
-  std::string name;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].values.size() < 2) continue;
-    const std::string& text = overrides[i];
-    const auto equals = text.find('=');
-    const auto dot = text.rfind('.', equals);
-    name += (name.empty() ? "" : ",") + text.substr(dot == std::string::npos ? 0 : dot + 1);
-  }
-  for (char& c : name)
-    if (c == '/' || c == ' ' || static_cast<unsigned char>(c) < 0x20) c = '_';
-  if (name.size() > 120) name.resize(120);
-  return fmt::format("{}r{}", name.empty() ? "" : name + "-", repeat + 1);
-}
-
-Json to_json(const SweepFigures& f) {
-  const auto finite = [](double value) {
-    return std::isfinite(value) ? Json(value) : Json(nullptr);
-  };
-  return {{"load_s_per_step", finite(f.load_s_per_step)},
-          {"update_s_per_step", finite(f.update_s_per_step)},
-          {"load_s", finite(f.load_s)},
-          {"update_s", finite(f.update_s)},
-          {"wall_s", finite(f.wall_s)},
-          {"images_per_s", finite(f.images_per_s)},
-          {"top1", finite(f.top1)},
-          {"threads", finite(f.threads)}};
-}
-
-Exit sweep(const Arguments& arguments) {
+/// What is swept, out of the command line's words.
+struct Question {
   std::string recipe_name;
+  SweepDesign design;
+  std::vector<Recipe> recipes;  ///< one a cell
+  SweepMetric metric;
+  std::optional<std::uint64_t> repeats;  ///< empty: auto
+};
+
+/// The words that make `arguments` again: kept in the directory.
+Json to_json(const Arguments& arguments) {
+  return {{"recipe", arguments.recipe},
+          {"cells", arguments.cells},
+          {"design", arguments.design.value_or("grid")},
+          {"repeats", arguments.repeats.value_or("1")},
+          {"metric", arguments.metric.value_or("images_per_s")}};
+}
+
+/// The words of the sweep at `path`; empty where none is.
+std::optional<Json> design_at(const fs::path& path) {
+  std::ifstream in(path / kDesignFile);
+  if (!in) return {};
+  const Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  for (const char* key : {"recipe", "cells", "design", "repeats", "metric"})
+    if (!json.is_object() || !json.contains(key))
+      throw DataError(fmt::format("{} is damaged", (path / kDesignFile).string()),
+                      "start the sweep without --resume: its directory is kept under another name");
+  return json;
+}
+
+/// The newest sweep of runs/ that asks the same, or the newest of all where nothing is asked.
+fs::path newest_sweep(const Arguments& arguments) {
+  fs::path newest;
+  fs::file_time_type when;
+  std::error_code error;
+  const Json wanted = to_json(arguments);
+  for (const auto& entry : fs::directory_iterator("runs", error)) {
+    const fs::path& path = entry.path();
+    if (!path.filename().string().starts_with("sweep-")) continue;
+    const auto design = design_at(path);
+    if (!design) continue;
+    const bool same = (*design)["recipe"] == wanted["recipe"] &&
+                      (*design)["cells"] == wanted["cells"] &&
+                      (*design)["design"] == wanted["design"];
+    const auto written = fs::last_write_time(path / kDesignFile, error);
+    if ((arguments.says_what() && !same) || (!newest.empty() && written < when)) continue;
+    newest = path;
+    when = written;
+  }
+  return newest;
+}
+
+/// Where the sweep is that is to be gone on with; empty where it has to begin. Completes
+/// `arguments`.
+fs::path find_resumed(Arguments& arguments) {
+  if (!arguments.resume) return {};
+  const fs::path path = arguments.run.empty() ? newest_sweep(arguments) : fs::path(arguments.run);
+  const auto design = path.empty() ? std::nullopt : design_at(path);
+  if (!design && !arguments.says_what())
+    throw UsageError(path.empty()
+                         ? "--resume: there is no sweep in runs/"
+                         : fmt::format("--resume: {} is not a sweep's directory", path.string()),
+                     "name its directory, --run DIR, or say what to sweep");
+  if (!design) {
+    say("nothing to resume, the sweep begins");
+    return {};
+  }
+  if (!arguments.says_what()) {
+    arguments.recipe = design->at("recipe").get<std::vector<std::string>>();
+    arguments.cells = design->at("cells").get<std::vector<std::string>>();
+    if (!arguments.design) arguments.design = design->at("design");
+  }
+  if (!arguments.repeats) arguments.repeats = design->at("repeats");
+  if (!arguments.metric) arguments.metric = design->at("metric");
+  return path;
+}
+
+/// Empty for auto.
+std::optional<std::uint64_t> repeats_of(const std::string& text) {
+  if (text == "auto") return {};
+  std::uint64_t repeats = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
+  if (error != std::errc() || end != text.data() + text.size() || repeats == 0 ||
+      repeats > kMostRepeats)
+    throw UsageError(
+        fmt::format("--repeats {}: a number from 1 to {}, or auto", text, kMostRepeats),
+        fmt::format("verdicts need {}: --repeats {}", kRepeatsForVerdict, kRepeatsForVerdict));
+  return repeats;
+}
+
+Question question_of(const Arguments& arguments) {
+  Question question{.recipe_name = {},
+                    .design = {},
+                    .recipes = {},
+                    .metric = sweep_metric(arguments.metric.value_or("images_per_s")),
+                    .repeats = repeats_of(arguments.repeats.value_or("1"))};
   std::vector<SweepAxis> axes;
   for (const auto& text : arguments.recipe) {
     if (text.find('=') == std::string::npos) {
-      if (!recipe_name.empty())
-        throw UsageError(fmt::format("two recipes: {} and {}", recipe_name, text),
+      if (!question.recipe_name.empty())
+        throw UsageError(fmt::format("two recipes: {} and {}", question.recipe_name, text),
                          "one recipe, then keys as key=a,b,c");
-      recipe_name = text;
-    } else if (text.starts_with("augment+=")) {
-      axes.push_back({"augment+", {text.substr(9)}});
+      question.recipe_name = text;
+    } else if (text.starts_with("augment+=") || text.starts_with("eval.augment+=")) {
+      const auto equals = text.find('=');
+      axes.push_back({text.substr(0, equals), {text.substr(equals + 1)}});
     } else {
       axes.push_back(parse_axis(text));
     }
   }
-  const auto cells = grid(axes);
-  sweep_table(axes, {}, arguments.metric);  // an unknown metric is found now, not at the end
-  std::vector<Recipe> recipes;
-  for (const auto& cell : cells) {  // a wrong key or value is found before anything runs
-    std::vector<std::string> all = cell;
-    if (!recipe_name.empty()) all.insert(all.begin(), recipe_name);
-    recipes.push_back(load_recipe(all));
+  const std::string design = arguments.design.value_or("grid");
+  if (!arguments.cells.empty())
+    question.design = list_design(axes, arguments.cells);
+  else
+    question.design = design == "paired" ? paired_design(axes) : grid_design(axes);
+  for (const auto& cell : question.design.cells) {  // what is wrong is found before anything runs
+    std::vector<std::string> all = cell.overrides;
+    if (!question.recipe_name.empty()) all.insert(all.begin(), question.recipe_name);
+    question.recipes.push_back(load_recipe(all));
   }
-  const std::uint64_t seed = static_cast<std::uint64_t>(recipes.front().integer("seed"));
+  return question;
+}
 
-  const fs::path path = arguments.run.empty() ? new_run_path("sweep-" + recipes.front().name())
-                                              : fs::path(arguments.run);
-  RunDirectory directory(path, recipes.front().to_toml());
-  if (!directory.moved_aside().empty())
-    say(fmt::format("{} held an earlier run: it is now {}", path.string(),
-                    directory.moved_aside().string()));
-  const auto runs = interleaved(cells.size(), arguments.repeats, seed);
-  say(fmt::format("{} combinations x {} = {} runs, interleaved; records in {}", cells.size(),
-                  arguments.repeats, runs.size(), path.string()));
+/// The repeats that --repeats auto comes to, by the first blocks alone: however often a sweep is
+/// resumed, it comes to the same.
+std::uint64_t after_pilot(const SweepRunner& runner, const Question& question, Json& json) {
+  const Recipe& recipe = question.recipes[0];
+  const auto choice =
+      choose_repeats(block_log_ratios(runner.records(kRepeatsForVerdict), question.metric),
+                     recipe.number("sweep.margin"),
+                     static_cast<std::uint64_t>(recipe.integer("sweep.most_repeats")));
+  say(fmt::format("after {} repeats: {} in all, which find a difference of {:.1f}%{}",
+                  kRepeatsForVerdict, choice.repeats, 100 * (choice.detectable - 1),
+                  choice.suffices ? "" : " (sweep.most_repeats allows no more)"));
+  json["auto"] = {{"pilot", kRepeatsForVerdict},
+                  {"repeats", choice.repeats},
+                  {"suffices", choice.suffices},
+                  {"smallest_detectable", choice.detectable - 1}};
+  return choice.repeats;
+}
 
-  std::vector<std::vector<SweepFigures>> results(cells.size());
-  ProgressLine line;
-  std::size_t done = 0;
-  for (const SweepRun& run : runs) {
-    const std::string name = folder_name(axes, cells[run.cell], run.repeat);
-    const fs::path folder = path / "runs" / fmt::format("{:03}-{}", done + 1, name);
-    if (line.due()) line.show(static_cast<double>(done), static_cast<double>(runs.size()), name);
-    std::vector<std::string> child{"train"};
-    if (!recipe_name.empty()) child.push_back(recipe_name);
-    for (const auto& text : cells[run.cell]) child.push_back(text);
-    child.push_back(fmt::format(
-        "seed={}", static_cast<std::uint64_t>(recipes[run.cell].integer("seed")) + run.repeat));
-    child.insert(child.end(), {"--run", folder.string()});
-    fs::create_directories(folder.parent_path());
-    fs::path log = folder;
-    log += ".log";
-    const ChildResult result = run_child(child, log);
-    line.clear();
-    if (interrupted())
-      throw Error(Exit::interrupted,
-                  fmt::format("interrupted after {} of {} runs", done, runs.size()),
-                  "finished runs are in " + (path / "runs").string());
-    if (result.exit_code != 0)
-      throw Error(
-          static_cast<Exit>(result.exit_code >= 1 && result.exit_code <= 4 ? result.exit_code : 1),
-          fmt::format("{}: {}", name, result.last_line), "all that it said is in " + log.string());
-    results[run.cell].push_back(figures_of(folder / "summary.json"));
-    ++done;
-    const SweepFigures& f = results[run.cell].back();
-    say(fmt::format("[{}/{}] {}: load {:.3f} ms, update {:.3f} ms a step, {} images/s", done,
-                    runs.size(), name, 1e3 * f.load_s_per_step, 1e3 * f.update_s_per_step,
-                    with_commas(f.images_per_s)));
+Exit sweep(Arguments arguments) {
+  const fs::path resumed = find_resumed(arguments);
+  const Question question = question_of(arguments);
+  const Recipe& first = question.recipes.front();
+  {  // data sets that are not there are found before a directory is made
+    SweepKeys keys;
+    for (const Recipe& recipe : question.recipes) keys.identity(recipe, 0);
+  }
+  fs::path path = !resumed.empty()        ? resumed
+                  : arguments.run.empty() ? new_run_path("sweep-" + first.name())
+                                          : fs::path(arguments.run);
+  std::error_code missing;
+  std::optional<SweepLock> lock;
+  if (fs::exists(path / "sweep.lock", missing)) lock.emplace(path);
+  if (resumed.empty()) {
+    const RunDirectory directory(path, first.to_toml());
+    path = directory.path();
+    if (!directory.moved_aside().empty())
+      say(fmt::format("{} held an earlier run: it is now {}", path.string(),
+                      directory.moved_aside().string()));
+    lock.emplace(path);
+  }
+  write_file(path / kDesignFile, to_text(to_json(arguments), 2) + "\n");
+
+  SweepRunner runner(path, question.design, question.recipe_name, question.recipes);
+  std::uint64_t repeats = question.repeats.value_or(kRepeatsForVerdict);
+  const std::size_t cells = question.design.cells.size();
+  say(fmt::format("{} combinations x {} = {} runs, interleaved; records in {}", cells, repeats,
+                  cells * repeats, path.string()));
+  if (!resumed.empty()) {
+    const std::size_t others = runner.strangers(repeats);
+    say(fmt::format("resumed: {} of them are finished{}", runner.finished(repeats),
+                    others == 0 ? ""
+                                : fmt::format("; {} finished runs of another design, program or "
+                                              "data set are left as they are",
+                                              others)));
+  }
+  Json json{{"command", "sweep"}, {"recipe", first.name()}};
+  runner.run(repeats);
+  if (!question.repeats) {
+    repeats = after_pilot(runner, question, json);
+    runner.run(repeats);
   }
 
-  const auto rows = sweep_table(axes, results, arguments.metric);
-  Json json{{"command", "sweep"},
-            {"recipe", recipes.front().name()},
-            {"repeats", arguments.repeats},
-            {"metric", arguments.metric},
-            {"cells", Json::array()}};
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    Json cell{{"overrides", cells[i]}, {"runs", Json::array()}};
-    for (const auto& figures : results[i]) cell["runs"].push_back(to_json(figures));
-    json["cells"].push_back(std::move(cell));
-  }
+  const SweepTable table = sweep_table(question.design, runner.records(repeats), question.metric,
+                                       first.number("sweep.margin"),
+                                       question.repeats ? kConfidence : kConfidenceAfterPilot);
+  json["repeats"] = repeats;
+  json["metric"] = question.metric.name;
+  json["margin"] = table.margin;
+  json.update(to_json(table));
   write_file(path / "sweep.json", to_text(json, 2) + "\n");
   if (verbosity().json) {
     fmt::print("{}\n", to_text(json, 2));
   } else {
-    fmt::print("\n{}", to_table(rows));
-    if (arguments.repeats > 1)
-      fmt::print("median [smallest .. largest] of {} runs; ratios are medians over blocks\n",
-                 arguments.repeats);
-    else
-      fmt::print("one run a row: no interval, so small differences mean nothing (--repeats N)\n");
+    fmt::print("\n{}", to_table(text_rows(table)));
+    for (const auto& note : text_notes(table)) fmt::print("{}\n", note);
   }
   return Exit::done;
 }
@@ -180,15 +247,29 @@ void add_sweep(CLI::App& app, Command& chosen) {
   auto arguments = std::make_shared<Arguments>();
   command->add_option("recipe", arguments->recipe,
                       "[RECIPE] key=a,b,c ... (commas inside [] don't separate)");
-  command->add_option("--repeats", arguments->repeats, "runs a combination, each with another seed")
-      ->check(CLI::Range(1, 10000));
+  command
+      ->add_option("--cell", arguments->cells,
+                   "one combination, 'key=value key=value ...'; give it once for each row")
+      ->expected(1)
+      ->take_all();
+  command
+      ->add_option("--design", arguments->design,
+                   "grid: every combination (default); paired: first values together, second "
+                   "values together ...")
+      ->check(CLI::IsMember({"grid", "paired"}));
+  command->add_option("--repeats", arguments->repeats,
+                      "runs a combination, each with another seed; auto: as many as the margin "
+                      "needs, by a pilot of 5");
+  command->add_flag("--resume", arguments->resume,
+                    "go on with the sweep in --run DIR, or with the newest of runs/: what is "
+                    "finished is not run again");
   command->add_option("--run", arguments->run, "directory (default: runs/sweep-RECIPE-DATE-TIME)");
   command->add_option("--metric", arguments->metric,
                       "what rows are compared by (default images_per_s)");
   add_common(*command);
   command->footer(
       "Example:\n  millrace sweep mnist-lenet data.path=data/digits loader.workers=0,1,2 "
-      "train.epochs=1");
+      "train.epochs=1 --repeats 5");
   command->callback([arguments, &chosen] {
     chosen = [arguments](const ProgramStart&) { return sweep(*arguments); };
   });

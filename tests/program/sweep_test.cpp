@@ -133,13 +133,81 @@ TEST_F(Sweep, MistakesShowBeforeAnythingRuns) {
   EXPECT_TRUE(refused(run(sweep({"loader.workers=0,,1"})), 2, {"loader.workers=0,,1", "empty"}));
   EXPECT_TRUE(refused(run(sweep({"loader.workers=0,1", "--metric", "image_per_s"})), 2,
                       {"image_per_s", "did you mean images_per_s?"}));
-  EXPECT_TRUE(refused(run(sweep({"loader.workers=0,1", "--repeats", "0"})), 2, {"--repeats"}));
+  for (const char* repeats : {"0", "-1", "often", "5x"})
+    EXPECT_TRUE(refused(run(sweep({"loader.workers=0,1", "--repeats", repeats})), 2,
+                        {"--repeats", repeats}));
   EXPECT_FALSE(fs::exists(in("sweep")));
 }
 
 TEST_F(Sweep, TwoRecipesAreRefused) {
   EXPECT_TRUE(
       refused(run(sweep({"overhead", "loader.workers=0,1"})), 2, {"mnist-lenet", "overhead"}));
+}
+
+TEST_F(Sweep, FiveRepeatsHaveAVerdictOfTheMetric) {
+  const Result result = run(sweep({"simulated.update_ms=0.5,10", "--repeats", "5"}));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.out.find("verdict"), std::string::npos) << result.out;
+  const Json json = record();
+  EXPECT_TRUE(json["cells"][0]["comparison"].is_null());
+  const Json& comparison = json["cells"][1]["comparison"];
+  EXPECT_EQ(comparison["verdict"], "slower") << "20 times as long a step: " << comparison;
+  EXPECT_LT(comparison["high"], 1.0);
+  for (const Json& one : json["cells"][1]["runs"]) EXPECT_TRUE(one["noise"].contains("steal"));
+  const Result again =
+      run({"sweep", "--resume", "--run", in("sweep").string(), "--metric", "update_s", "--json"});
+  ASSERT_TRUE(succeeded(again));
+  const Json by_time = parse_json(again.out);
+  EXPECT_EQ(by_time["cells"][1]["comparison"]["verdict"], "slower");
+  EXPECT_GT(by_time["cells"][1]["comparison"]["low"], 1.0) << "of a duration, more is slower";
+}
+
+TEST_F(Sweep, PairedValuesGoTogether) {
+  ASSERT_TRUE(
+      succeeded(run(sweep({"loader.workers=0,1", "loader.prefetch=2,3", "--design", "paired"}))));
+  std::set<std::pair<int, int>> seen;
+  for (const auto& folder : run_folders()) {
+    const Json s = summary("sweep/runs/" + folder);
+    seen.insert({s["workers"].get<int>(), s["prefetch"].get<int>()});
+  }
+  EXPECT_EQ(seen, (std::set<std::pair<int, int>>{{0, 2}, {1, 3}}));
+}
+
+TEST_F(Sweep, ListedCombinationsAreTheRows) {
+  const Result result = run(sweep({"--cell", "", "--cell", "loader.workers=0 loader.prefetch=3"}));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.out.find("(recipe)"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("loader.workers=0 loader.prefetch=3"), std::string::npos);
+  EXPECT_EQ(record()["cells"].size(), 2u);
+  EXPECT_EQ(run_folders().size(), 2u);
+  EXPECT_TRUE(refused(run(sweep({"loader.workers=0,1", "--cell", "seed=1"})), 2,
+                      {"loader.workers has 2 values beside --cell"}));
+}
+
+TEST_F(Sweep, APilotFixesTheRepeats) {
+  const Result result =
+      run(sweep({"simulated.update_ms=2,4", "sweep.margin=1", "--repeats", "auto"}));
+  ASSERT_TRUE(succeeded(result));
+  const Json json = record();
+  EXPECT_EQ(json["auto"]["pilot"], 5);
+  const std::size_t repeats = json["auto"]["repeats"];
+  EXPECT_EQ(json["repeats"], repeats);
+  EXPECT_EQ(run_folders().size(), 2 * repeats);
+  const Result limited = run(sweep({"loader.workers=0,1", "sweep.margin=1e-5",
+                                    "sweep.most_repeats=6", "--repeats", "auto", "--json"}));
+  ASSERT_TRUE(succeeded(limited));
+  const Json most = parse_json(limited.out);
+  EXPECT_EQ(most["repeats"], 6);
+  EXPECT_EQ(most["auto"]["suffices"], false);
+  EXPECT_GT(most["auto"]["smallest_detectable"], 1e-5);
+}
+
+TEST_F(Sweep, EqualCombinationsAreRunEach) {
+  ASSERT_TRUE(succeeded(run(sweep({"loader.workers=1,1", "--repeats", "2"}))));
+  EXPECT_EQ(run_folders().size(), 4u) << "an A/A study";
+  const Result again = run({"sweep", "--resume", "--run", in("sweep").string()});
+  ASSERT_TRUE(succeeded(again));
+  EXPECT_EQ(run_folders().size(), 4u);
 }
 
 TEST_F(Sweep, EarlierSweepIsMovedAside) {

@@ -1,0 +1,147 @@
+// A/A: studies of combinations that are all the same, by thousands. A study that calls any row
+// faster or slower raises a false alarm; no more than 6% of them may.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "study/design.h"
+#include "study/statistics.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kStudies = 4000;
+
+/// The logarithms of figures of one study, in the order in which the runs are made. A normal
+/// deviate is a sum of uniform ones: the same on every machine.
+class NoiseSource {
+ public:
+  explicit NoiseSource(std::uint64_t seed) : engine_(seed) {}
+  double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(2 * M_PI * uniform());
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+using NoiseModel = std::function<std::vector<double>(NoiseSource&, std::size_t)>;
+
+std::vector<double> normal(NoiseSource& source, std::size_t runs) {
+  std::vector<double> noise(runs);
+  for (double& value : noise) value = 0.03 * source.normal();
+  return noise;
+}
+
+/// Each run remembers 0.7 of the one before: a machine that warms up and cools down.
+std::vector<double> autoregressive(NoiseSource& source, std::size_t runs) {
+  std::vector<double> noise(runs);
+  double state = source.normal();
+  for (double& value : noise) {
+    value = 0.03 * state;
+    state = 0.7 * state + std::sqrt(1 - 0.7 * 0.7) * source.normal();
+  }
+  return noise;
+}
+
+/// Ever slower, by a tenth to a half over the study.
+std::vector<double> drifting(NoiseSource& source, std::size_t runs) {
+  std::vector<double> noise = normal(source, runs);
+  const double slope = 0.1 + 0.4 * source.uniform();
+  for (std::size_t i = 0; i < runs; ++i)
+    noise[i] -= slope * static_cast<double>(i) / static_cast<double>(runs);
+  return noise;
+}
+
+/// One run of ten meets another program and takes up to twice as long.
+std::vector<double> spiky(NoiseSource& source, std::size_t runs) {
+  std::vector<double> noise = normal(source, runs);
+  for (double& value : noise)
+    if (source.uniform() < 0.1) value -= std::log(1 + source.uniform());
+  return noise;
+}
+
+/// The part of studies with a false alarm.
+double false_alarms(const NoiseModel& model, std::size_t cells,
+                    const std::function<std::size_t(std::span<const std::vector<double>>)>& repeats,
+                    std::size_t most, double confidence = kConfidence) {
+  NoiseSource source(0x6d696c6c);
+  int alarms = 0;
+  for (int study = 0; study < kStudies; ++study) {
+    const auto order = interleaved(cells, most, static_cast<std::uint64_t>(study));
+    const auto noise = model(source, order.size());
+    std::vector<std::vector<double>> figures(cells, std::vector<double>(most));
+    for (std::size_t i = 0; i < order.size(); ++i)
+      figures[order[i].cell][order[i].repeat] = noise[i];
+    std::vector<std::vector<double>> rows;
+    for (std::size_t cell = 1; cell < cells; ++cell) {
+      rows.emplace_back();
+      for (std::size_t r = 0; r < most; ++r)
+        rows.back().push_back(figures[cell][r] - figures[0][r]);
+    }
+    const std::size_t used = repeats(rows);
+    for (auto& row : rows) row.resize(used);
+    bool alarm = false;
+    for (const Comparison& one :
+         compare(rows, {.margin = 1e-6, .confidence = confidence, .resamples = 199}))
+      alarm = alarm || one.verdict == Verdict::faster || one.verdict == Verdict::slower;
+    alarms += alarm ? 1 : 0;
+  }
+  return static_cast<double>(alarms) / kStudies;
+}
+
+struct Case {
+  const char* name;
+  NoiseModel model;
+};
+
+class FalseAlarms : public testing::TestWithParam<Case> {
+ protected:
+  void expect_few(const char* what, double rate) {
+    RecordProperty(what, std::to_string(rate));
+    printf("  %s, %s: %.2f%% of %d studies\n", GetParam().name, what, 100 * rate, kStudies);
+    EXPECT_LE(rate, 0.06) << what;
+  }
+};
+
+TEST_P(FalseAlarms, OfOneRow) {
+  expect_few("2 rows, 5 repeats", false_alarms(
+                                      GetParam().model, 2, [](auto) { return 5; }, 5));
+}
+
+TEST_P(FalseAlarms, OfAnyOfSeveralRows) {
+  expect_few("5 rows, 5 repeats", false_alarms(
+                                      GetParam().model, 5, [](auto) { return 5; }, 5));
+}
+
+TEST_P(FalseAlarms, OfTheBootstrap) {
+  expect_few("2 rows, 10 repeats", false_alarms(
+                                       GetParam().model, 2, [](auto) { return 10; }, 10));
+  expect_few("4 rows, 12 repeats", false_alarms(
+                                       GetParam().model, 4, [](auto) { return 12; }, 12));
+}
+
+TEST_P(FalseAlarms, WhenAPilotChoosesTheRepeats) {
+  constexpr double kMargin = 0.08;  // with the noise above, from 5 repeats to the most
+  constexpr std::uint64_t kMost = 20;
+  const auto chosen = [](std::span<const std::vector<double>> rows) {
+    const std::vector<std::vector<double>> pilot{
+        {rows[0].begin(), rows[0].begin() + kRepeatsForVerdict}};
+    return static_cast<std::size_t>(choose_repeats(pilot, kMargin, kMost).repeats);
+  };
+  expect_few("2 rows, repeats by a pilot",
+             false_alarms(GetParam().model, 2, chosen, kMost, kConfidenceAfterPilot));
+}
+
+INSTANTIATE_TEST_SUITE_P(Noise, FalseAlarms,
+                         testing::Values(Case{"normal", normal},
+                                         Case{"autoregressive", autoregressive},
+                                         Case{"drifting", drifting}, Case{"spiky", spiky}),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace millrace
