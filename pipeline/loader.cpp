@@ -74,6 +74,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   /// There is no next batch, or next() was told to end.
   bool ended() const { return consumed_ >= end_ || stop_.load(std::memory_order_relaxed); }
   std::uint64_t samples_per_epoch() const;
+  std::size_t slots() const { return slots_.size(); }
   std::size_t slot_bytes() const;
   LoaderStats stats() const;
 
@@ -222,7 +223,8 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
                        std::shared_ptr<const Transform> transform, LoaderOptions options)
     : options_(std::move(options)),
       stages_(std::move(reader), std::move(transform), options_),
-      slots_(static_cast<std::size_t>(options_.workers > 0 ? options_.prefetch + 1 : 2)),
+      slots_(
+          static_cast<std::size_t>((options_.workers > 0 ? options_.prefetch : 1) + options_.held)),
       workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
   check_batch(options_, stages_.reader().info());
   const std::uint64_t count = stages_.reader().info().count;
@@ -244,10 +246,9 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   consumed_ = options_.first_batch;
   const auto most = static_cast<std::size_t>(most_);
   for (Slot& slot : slots_) {
-    slot.memory.reserve(most * stages_.transform().output().bytes());
-    slot.labels.resize(most);
+    slot.reserve(options_.memory, most, stages_.transform().output().bytes(),
+                 static_cast<std::size_t>(stages_.transform().soft_classes()));
     slot.units.reserve(most);
-    slot.probabilities.resize(most * static_cast<std::size_t>(stages_.transform().soft_classes()));
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
     // Room for all but the rare large sample, so that few buffers have to grow.
     const DatasetInfo& info = stages_.reader().info();
@@ -519,7 +520,7 @@ std::uint64_t LoaderCore::samples_per_epoch() const {
 
 std::size_t LoaderCore::slot_bytes() const {
   std::size_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory.capacity() + slot.labels.size() * 8;
+  for (const Slot& slot : slots_) bytes += slot.memory.size();
   return bytes;
 }
 
@@ -589,7 +590,7 @@ void Batch::release() {
   if (core_ != nullptr) std::exchange(core_, nullptr)->free_slot(slot_);
 }
 const std::byte* Batch::data() const {
-  return reinterpret_cast<const std::byte*>(core_->slot(slot_).memory.data());
+  return reinterpret_cast<const std::byte*>(core_->slot(slot_).samples);
 }
 std::size_t Batch::bytes() const {
   return static_cast<std::size_t>(count()) * core_->stages().transform().output().bytes();
@@ -646,6 +647,7 @@ void Loader::interrupt() {
 }
 std::uint64_t Loader::batches_per_epoch() const { return core_->batches_per_epoch(); }
 std::uint64_t Loader::samples_per_epoch() const { return core_->samples_per_epoch(); }
+std::size_t Loader::slots() const { return core_->slots(); }
 std::size_t Loader::slot_bytes() const { return core_->slot_bytes(); }
 LoaderStats Loader::stats() const { return core_->stats() + past_; }
 const SampleSpec& Loader::output() const { return core_->stages().transform().output(); }

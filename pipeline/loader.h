@@ -14,6 +14,7 @@
 #include "pipeline/history.h"
 #include "pipeline/reader.h"
 #include "pipeline/sampler.h"
+#include "pipeline/slot_memory.h"
 #include "pipeline/storage_model.h"
 #include "pipeline/timeline.h"
 #include "pipeline/transform.h"
@@ -45,12 +46,14 @@ struct Failure {
 
 struct LoaderOptions {
   LoaderMode mode = LoaderMode::normal;
-  int workers = 2;          ///< threads; 0: batches are made inside next()
-  int io_threads = 0;       ///< threads that read ahead of them; 0, or no workers: none
-  std::int64_t batch = 64;  ///< samples a batch, of all ranks together
-  int rank = 0;             ///< takes its slice (rank_slice.h) of every batch
-  int world = 1;            ///< ranks that share a batch
-  int prefetch = 4;         ///< batches made ahead, in total; one more is with the caller
+  int workers = 2;                     ///< threads; 0: batches are made inside next()
+  int io_threads = 0;                  ///< threads that read ahead of them; 0, or no workers: none
+  std::int64_t batch = 64;             ///< samples a batch, of all ranks together
+  int rank = 0;                        ///< takes its slice (rank_slice.h) of every batch
+  int world = 1;                       ///< ranks that share a batch
+  int prefetch = 4;                    ///< batches made ahead, in total
+  int held = 1;                        ///< batches that the caller holds at a time, besides those
+  std::shared_ptr<SlotMemory> memory;  ///< of the batches; null: the host's ordinary
   Shuffle shuffle;
   bool drop_last = false;
   OnError on_error = OnError::fail;
@@ -162,6 +165,8 @@ class Loader {
   std::uint64_t batches_per_epoch() const;
   /// Of all ranks together.
   std::uint64_t samples_per_epoch() const;
+  /// Batches that there is memory for: prefetch and those that the caller may hold.
+  std::size_t slots() const;
   /// Bytes of all slots together.
   std::size_t slot_bytes() const;
   LoaderStats stats() const;

@@ -18,6 +18,17 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
+void Slot::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
+                   std::size_t sample_bytes, std::size_t classes) {
+  const auto aligned = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+  const std::size_t labels_at = aligned(count * sample_bytes + kTailSlack);
+  const std::size_t rows_at = labels_at + aligned(count * sizeof(std::int64_t));
+  memory = SlotBlock(from, rows_at + count * classes * sizeof(float));
+  samples = memory.data();
+  labels = {reinterpret_cast<std::int64_t*>(samples + labels_at), count};
+  probabilities = {reinterpret_cast<float*>(samples + rows_at), count * classes};
+}
+
 void Doorbell::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
                     const std::atomic<bool>* outer) {
   // A short look before sleeping: a sleep and a wake-up cost some 20 µs.

@@ -5,13 +5,16 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "pipeline/buffer.h"
 #include "pipeline/history.h"
 #include "pipeline/reader.h"
+#include "pipeline/slot_memory.h"
 
 namespace millrace {
 
@@ -40,9 +43,14 @@ struct Failed {
 };
 
 struct Slot {
-  Buffer memory;  ///< samples one after the other
-  std::vector<std::int64_t> labels;
-  std::vector<float> probabilities;  ///< a row of classes a sample, where ops mix labels
+  /// Memory for so many samples of `sample_bytes`, labels, and rows of `classes` probabilities.
+  void reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count, std::size_t sample_bytes,
+               std::size_t classes);
+
+  SlotBlock memory;  ///< of the three below, so that a device copies all of a batch alike
+  std::uint8_t* samples = nullptr;  ///< one after the other
+  std::span<std::int64_t> labels;
+  std::span<float> probabilities;  ///< a row of classes a sample, where ops mix labels
   Ticket ticket;
   std::int64_t grain = 1;          ///< samples a unit of the batch
   std::vector<UnitHistory> units;  ///< of the batch; a unit's is written by who has it

@@ -146,7 +146,7 @@ Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Trans
     : reader_(std::move(reader)), transform_(std::move(transform)), options_(options) {}
 
 std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
-  return reinterpret_cast<std::byte*>(slot.memory.data()) +
+  return reinterpret_cast<std::byte*>(slot.samples) +
          static_cast<std::size_t>(place) * transform_->output().bytes();
 }
 
@@ -385,7 +385,7 @@ void Stages::finish(Slot& slot, Worker& worker) const {
   if (classes > 0 && slot.error == nullptr) mix(slot, worker);
   if (slot.failed.empty()) return;
   const std::size_t bytes = transform_->output().bytes();
-  std::uint8_t* memory = slot.memory.data();
+  std::uint8_t* memory = slot.samples;
   std::size_t kept = 0;
   std::size_t next_failed = 0;
   for (std::size_t place = 0; place < static_cast<std::size_t>(slot.ticket.count); ++place) {
