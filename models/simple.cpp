@@ -32,8 +32,7 @@ torch::Tensor Mlp::forward(const torch::Tensor& images) {
 
 SimpleConv::SimpleConv(const ModelShape& shape) {
   conv1_ = register_module(
-      "conv1",
-      torch::nn::Conv2d(torch::nn::Conv2dOptions(shape.channels, kMaps, 3).padding(1)));
+      "conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(shape.channels, kMaps, 3).padding(1)));
   fc1_ = register_module("fc1", torch::nn::Linear(kMaps * pixels(shape), kHidden));
   fc2_ = register_module("fc2", torch::nn::Linear(kHidden, shape.classes));
 }

@@ -71,8 +71,8 @@ void* millrace_model_new(const char* model, std::int64_t channels, std::int64_t 
 float millrace_model_step(void* model, const float* images, std::int64_t channels,
                           std::int64_t side, const std::int64_t* labels, std::int64_t batch) {
   // Torch has no view of constant memory; nothing writes through these.
-  const torch::Tensor pixels = torch::from_blob(
-      const_cast<float*>(images), {batch, channels, side, side}, torch::kFloat);
+  const torch::Tensor pixels =
+      torch::from_blob(const_cast<float*>(images), {batch, channels, side, side}, torch::kFloat);
   const torch::Tensor targets =
       torch::from_blob(const_cast<std::int64_t*>(labels), {batch}, torch::kLong);
   auto& steps = *static_cast<millrace::ModelSteps*>(model);

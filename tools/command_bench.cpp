@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct BenchArguments {
   std::vector<std::string> recipe;
   bool hash = false;
   std::uint64_t hash_from = 0;
@@ -110,7 +110,7 @@ std::string stage_table(const Json& json) {
   return to_table(rows);
 }
 
-Exit bench(const Arguments& arguments, const ProgramStart& start) {
+Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
   const Recipe recipe = load_recipe(arguments.recipe);
   if (recipe.text("loader.mode") != "normal")
@@ -244,7 +244,7 @@ Exit bench(const Arguments& arguments, const ProgramStart& start) {
 
 void add_bench(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("bench", "the pipeline alone: no model, no LibTorch loaded");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   command->add_option("recipe", arguments->recipe, "[RECIPE] [key=value ...]");
   command->add_flag("--hash", arguments->hash, "xxh3 of every output byte and label, in order");
   command->add_option("--hash-from", arguments->hash_from,

@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   std::string what;
   std::vector<std::string> overrides;
 };
@@ -31,7 +31,7 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
   return to_table(rows);
 }
 
-Exit evaluate(const Arguments& arguments) {
+Exit evaluate(const EvalArguments& arguments) {
   std::vector<std::string> texts{find_config(arguments.what).string()};
   texts.push_back("model.weights=" + find_weights(arguments.what).string());
   texts.push_back("train.strategy=single");
@@ -79,7 +79,7 @@ Exit evaluate(const Arguments& arguments) {
 
 void add_eval(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("eval", "top-1, top-5, loss, per-class accuracy, confusion");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<EvalArguments>();
   command
       ->add_option("what", arguments->what, "RUN directory, checkpoint folder or .safetensors file")
       ->required();

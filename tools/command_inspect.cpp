@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct InspectArguments {
   std::vector<std::string> recipe;
   std::string out;
   bool plan = false;
@@ -44,7 +44,7 @@ struct Inspected {
 /// The pipeline of a recipe, one sample at a time.
 class Inspection {
  public:
-  Inspection(const Arguments& arguments, Recipe recipe)
+  Inspection(const InspectArguments& arguments, Recipe recipe)
       : arguments_(arguments),
         recipe_(std::move(recipe)),
         reader_(open_data(recipe_, recipe_.text(arguments.eval ? "eval.split" : "data.split"))),
@@ -83,7 +83,7 @@ class Inspection {
   std::uint64_t count() const { return reader_->info().count; }
 
  private:
-  const Arguments& arguments_;
+  const InspectArguments& arguments_;
   Recipe recipe_;
   std::shared_ptr<const Reader> reader_;
   std::shared_ptr<const Plan> plan_;
@@ -118,7 +118,7 @@ std::vector<StepSum> sum_steps(Inspection& inspection, int samples) {
   return sums;
 }
 
-Exit show_plan(const Arguments& arguments) {
+Exit show_plan(const InspectArguments& arguments) {
   Inspection inspection(arguments, load_recipe(arguments.recipe));
   const int samples = static_cast<int>(std::min<std::uint64_t>(
       inspection.count(),
@@ -199,7 +199,7 @@ std::vector<std::string> lines_of(const Inspected& sample) {
   return lines;
 }
 
-Exit write_sheet(const Arguments& arguments) {
+Exit write_sheet(const InspectArguments& arguments) {
   std::vector<std::string> words = arguments.recipe;
   // As the store would see it, before it normalises.
   for (const char* key : {"output.dtype=u8", "output.layout=hwc"}) words.emplace_back(key);
@@ -251,7 +251,7 @@ Exit write_sheet(const Arguments& arguments) {
   return Exit::done;
 }
 
-Exit inspect(const Arguments& arguments) {
+Exit inspect(const InspectArguments& arguments) {
   if (arguments.plan == !arguments.out.empty())
     throw UsageError("inspect takes --out F.png or --plan",
                      "for example millrace inspect mnist-lenet --out sheet.png");
@@ -263,7 +263,7 @@ Exit inspect(const Arguments& arguments) {
 void add_inspect(CLI::App& app, Command& chosen) {
   auto* command =
       app.add_subcommand("inspect", "what the model will see; how the recipe was compiled");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   command->add_option("recipe", arguments->recipe, "[RECIPE] [key=value ...]");
   command->add_option("--out", arguments->out,
                       "write a contact sheet (PNG): pictures and the draws that made them");

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct PluginsArguments {
   std::vector<std::string> recipe;  ///< for plugins.path
   std::string subject;              ///< a unit, a file, or a new plugin's name
   std::string kind = "geometric";
@@ -29,14 +29,14 @@ struct Arguments {
   CheckOptions check;
 };
 
-Exit list(const Arguments& arguments) {
+Exit list(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
   const Json json = list_json();
   fmt::print("{}", verbosity().json ? to_text(json, 2) + "\n" : list_text(json));
   return Exit::done;
 }
 
-Exit info(const Arguments& arguments) {
+Exit info(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
   const std::string& of = arguments.subject;
   const Json json = of.ends_with(".so") ? info_json(add_plugin(of)) : info_json(of);
@@ -44,7 +44,7 @@ Exit info(const Arguments& arguments) {
   return Exit::done;
 }
 
-Exit check(const Arguments& arguments) {
+Exit check(const PluginsArguments& arguments) {
   using State = CheckLine::State;
   constexpr std::array kWords{"ok", "failed", "skipped"};
   const auto word = [&](State state) { return kWords[static_cast<std::size_t>(state)]; };
@@ -91,7 +91,7 @@ Exit check(const Arguments& arguments) {
   return Exit::done;
 }
 
-Exit make(const Arguments& arguments) {
+Exit make(const PluginsArguments& arguments) {
   load_recipe({});
   for (const PluginEntry& plugin : plugins())
     for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
@@ -129,7 +129,7 @@ void add_plugins(CLI::App& app, Command& chosen) {
 
   const auto add = [&](const std::string& name, const std::string& help, auto run) {
     auto* sub = command->add_subcommand(name, help);
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<PluginsArguments>();
     add_common(*sub);
     sub->callback([arguments, run, &chosen] {
       chosen = [arguments, run](const ProgramStart&) { return run(*arguments); };

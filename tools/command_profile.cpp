@@ -324,8 +324,9 @@ void add_profile(CLI::App& app, Command& chosen) {
                       "changes to it");
   command->add_flag("--verify", arguments->verify,
                     "run the changes that this machine can run, after writing the predictions");
-  command->add_option("--change", arguments->changes,
-                      "\"key=value key=value\": predict this change too (may be repeated)")
+  command
+      ->add_option("--change", arguments->changes,
+                   "\"key=value key=value\": predict this change too (may be repeated)")
       ->allow_extra_args(false);
   command->add_flag("--given", arguments->given, "only the changes that --change names");
   command->add_option("--trace", arguments->trace,

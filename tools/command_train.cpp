@@ -27,7 +27,7 @@
 namespace millrace {
 namespace {
 
-struct Arguments {
+struct TrainArguments {
   std::vector<std::string> recipe;
   std::string run;
   bool hash = false;
@@ -95,7 +95,7 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
 bool is_ddp(const Recipe& recipe) { return recipe.text("train.strategy") == "ddp"; }
 
 /// Ranks that share nothing (of a simulated device) keep records of their own.
-std::filesystem::path run_path(const Arguments& arguments, const Recipe& recipe, int rank) {
+std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& recipe, int rank) {
   std::filesystem::path path =
       arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run);
   if (!path.has_filename()) path = path.parent_path();  // DIR/
@@ -104,7 +104,7 @@ std::filesystem::path run_path(const Arguments& arguments, const Recipe& recipe,
 }
 
 /// Rank 0 makes the directory, the others write beside it.
-RunDirectory open_directory(const Arguments& arguments, const Recipe& recipe,
+RunDirectory open_directory(const TrainArguments& arguments, const Recipe& recipe,
                             const std::optional<Resume>& resume, const RankInfo& rank,
                             Strategy& strategy) {
   const std::uint64_t steps = resume ? resume->position().steps : 0;
@@ -121,7 +121,7 @@ RunDirectory open_directory(const Arguments& arguments, const Recipe& recipe,
 }
 
 /// Empty without --resume, and where --resume finds no run and a recipe says what to start.
-std::optional<Resume> find_resume(const Arguments& arguments) {
+std::optional<Resume> find_resume(const TrainArguments& arguments) {
   if (!arguments.resume) return {};
   if (!arguments.recipe.empty() && !arguments.run.empty() && Resume::nothing_at(arguments.run)) {
     say(fmt::format("{}: nothing to resume, the run begins", arguments.run));
@@ -130,7 +130,7 @@ std::optional<Resume> find_resume(const Arguments& arguments) {
   return Resume(arguments.run, arguments.recipe);
 }
 
-Exit train(const Arguments& arguments, const ProgramStart& start) {
+Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   SpanClock spans(start.ticks);
   const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
@@ -292,7 +292,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
 
 void add_train(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("train", "train, evaluate, record load/update/other");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TrainArguments>();
   command->add_option("recipe", arguments->recipe,
                       "[RECIPE] [key=value ...]: a TOML file or a shipped "
                       "recipe's name, then changes to it");

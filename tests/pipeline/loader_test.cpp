@@ -291,8 +291,8 @@ TEST(Loader, LeavingInTheMiddleEndsTheWorkers) {
   }
 }
 
-/// The second batch's first read never returns until it is let go. One read alone: runs are taken up
-/// in no fixed order, so two of them could hold both workers before the first batch is made.
+/// The second batch's first read never returns until it is let go. One read alone: runs are taken
+/// up in no fixed order, so two of them could hold both workers before the first batch is made.
 class Stuck final : public Numbered {
  public:
   explicit Stuck(std::uint64_t count) : Numbered(count) {}
