@@ -42,7 +42,7 @@ SweepLock::SweepLock(const fs::path& sweep)
                                std::strerror(errno)),
                    "choose another place: --run DIR");
   using namespace std::chrono_literals;
-  constexpr auto kPatience = 5s;
+  constexpr auto kPatience = 2s;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (flock(file_, LOCK_EX | LOCK_NB) != 0) {
     if (std::chrono::steady_clock::now() > deadline || interrupted()) {
