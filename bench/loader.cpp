@@ -34,6 +34,7 @@ class Images final : public Reader {
     info_.classes.resize(10);
     info_.size = {28, 28};
     info_.channels = 1;
+    info_.in_place = true;  // as MNIST's files are, mapped
     for (std::size_t i = 0; i < pixels_.size(); ++i)
       pixels_[i] = static_cast<std::uint8_t>(mix64(i) >> 56);
   }

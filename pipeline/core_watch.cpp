@@ -14,9 +14,9 @@ namespace {
 /// All clocks together take about 1.5 µs: less than 1% of a lull that is as long as this, ...
 constexpr double kShortestLull = 150e-6;
 /// ... and of this, after which what they said is too old to tell of the work that begins.
-constexpr double kFresh = 1e-3;
-/// The CPU clock takes 0.2 µs: of shorter work that would be more than 0.4%.
-constexpr double kShortestWork = 50e-6;
+constexpr double kFresh = 2e-3;
+/// The CPU clock takes 0.2 to 0.4 µs: of shorter work that would be more than 0.4%.
+constexpr double kShortestWork = 100e-6;
 /// Less off a core than this, or than this part of the work, is what clocks differ by.
 constexpr double kShortestWait = 20e-6;
 constexpr Clock::Ticks kSmallestPart = 64;

@@ -21,7 +21,7 @@ class CoreWatch {
     Clock::Ticks core_wait = 0;  ///< ready to run, without a core; 0 below 20 µs
     Clock::Ticks blocked = 0;    ///< else not on a core: asleep, or waiting for storage
     bool faulted = false;        ///< for pages of a file, among others
-    std::int64_t cpu_ns = -1;    ///< CPU time; -1: not taken, the work was shorter than 50 µs
+    std::int64_t cpu_ns = -1;    ///< CPU time; -1: not taken, the work was shorter than 100 µs
   };
 
   /// Work begins at `now`. Returns for how long, up to then, the thread had no core although it was

@@ -28,7 +28,7 @@ struct UnitHistory {
   Clock::Ticks begin_wait = 0;  ///< up to begin, the worker was to take it and had no core
   Clock::Ticks core_wait = 0;  ///< of it the worker was ready to run and had no core; 0 below 20 µs
   Clock::Ticks fault_wait = 0;  ///< of it, outside of read, the worker waited for pages of a file
-  std::int64_t cpu_ns = -1;     ///< CPU time; -1: not taken (units below 50 µs)
+  std::int64_t cpu_ns = -1;     ///< CPU time; -1: not taken (units below 100 µs)
   std::uint32_t first = 0;      ///< place in the batch of its first sample
   std::uint32_t count = 0;      ///< samples
   std::uint32_t worker = 0;     ///< which, from 0

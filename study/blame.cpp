@@ -150,10 +150,15 @@ void Blame::add(const BatchHistory& batch, Ticks load) {
   for (std::size_t i = 0; i < kPartCount; ++i) {
     ticks_[i] += parts[i];
     if (batch.first) first_[i] += parts[i];
-    step_[i].add(Clock::seconds(parts[i]));
+    if (parts[i] != 0) step_[i].add(Clock::seconds(parts[i]));
   }
   load_.add(Clock::seconds(load));
   ++steps_;
+}
+
+double Blame::quantile(Part part, double q) const {
+  const Quantiles& all = step_[static_cast<std::size_t>(part)];
+  return all.at(q, steps_ - all.count());
 }
 
 void Blame::complete(Ticks load) {

@@ -63,7 +63,7 @@ class Blame {
   PartSeconds seconds() const;
   PartSeconds steady_seconds() const;
   /// Seconds a step, at `q` of 0 to 1, to 2%: of a part, and of all of load.
-  double quantile(Part part, double q) const { return step_[static_cast<std::size_t>(part)].at(q); }
+  double quantile(Part part, double q) const;
   double load_quantile(double q) const { return load_.at(q); }
 
  private:
@@ -71,7 +71,7 @@ class Blame {
   PartTicks ticks_{};
   PartTicks first_{};
   std::uint64_t steps_ = 0;
-  std::array<Quantiles, kPartCount> step_;
+  std::array<Quantiles, kPartCount> step_;  ///< those that are not 0
   Quantiles load_;
 };
 

@@ -16,12 +16,13 @@ void Quantiles::add(double seconds) {
   ++count_;
 }
 
-double Quantiles::at(double q) const {
-  if (count_ == 0) return 0;
-  const auto wanted = static_cast<std::uint64_t>(std::ceil(q * static_cast<double>(count_)));
-  std::uint64_t seen = 0;
+double Quantiles::at(double q, std::uint64_t zeros) const {
+  const auto all = static_cast<double>(count_ + zeros);
+  const auto wanted = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(q * all)));
+  if (count_ == 0 || wanted <= zeros) return 0;
+  std::uint64_t seen = zeros;
   std::size_t i = 0;
-  while (i + 1 < counts_.size() && (seen += counts_[i]) < std::max<std::uint64_t>(1, wanted)) ++i;
+  while (i + 1 < counts_.size() && (seen += counts_[i]) < wanted) ++i;
   const auto octave = static_cast<unsigned>(i / kParts);
   const auto place = static_cast<double>(i % kParts);
   if (octave == 0) return place * 1e-9;

@@ -12,8 +12,9 @@ class Quantiles {
  public:
   void add(double seconds);
   std::uint64_t count() const { return count_; }
-  /// The value below which a part `q` of all lie, in seconds; 0 where there is none.
-  double at(double q) const;
+  /// The value below which a part `q` of all lie, in seconds; 0 where there is none. `zeros` more
+  /// of 0 s, which were not added, count as well.
+  double at(double q, std::uint64_t zeros = 0) const;
 
  private:
   static constexpr unsigned kParts = 64;    ///< of a power of two

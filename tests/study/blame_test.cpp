@@ -189,6 +189,10 @@ TEST(Quantiles, AreRightToTwoPercent) {
     EXPECT_NEAR(all.at(1), scale * 1000, 0.02 * scale * 1000);
     EXPECT_NEAR(all.at(0), scale, 0.02 * scale);
   }
+  Quantiles some;
+  some.add(1);
+  EXPECT_EQ(some.at(0.5, 1), 0) << "one of 0 s and one of 1 s";
+  EXPECT_NEAR(some.at(0.51, 1), 1, 0.02);
   Quantiles mostly_nothing;
   for (int i = 0; i < 99; ++i) mostly_nothing.add(0);
   mostly_nothing.add(1e6);  // longer than the last class
