@@ -1,6 +1,6 @@
 // What the machinery costs: CPU time a batch beyond the copy itself (recipe overhead's work), and
-// what recording adds (contract C6). Variants take turns in one process, so that the machine's
-// moods meet all of them alike; medians and quartiles of the differences are printed.
+// what recording and blaming add (contract C6). Variants take turns in one process, so that the
+// machine's moods meet all of them alike; medians and quartiles of the differences are printed.
 //
 //   build/loader_bench [rounds]
 #include "pipeline/loader.h"
@@ -14,6 +14,8 @@
 
 #include "augment/plan.h"
 #include "pipeline/clock.h"
+#include "pipeline/units/registry.h"
+#include "study/blame.h"
 
 namespace {
 
@@ -76,7 +78,19 @@ double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check)
   return 1e6 * seconds / (static_cast<double>(kImages) / kBatch * static_cast<double>(epochs));
 }
 
-/// CPU time of the whole process a batch, through the loader.
+/// An affine warp, some µs an image: units are then as long as they are meant to be.
+std::shared_ptr<const Plan> warping() {
+  std::vector<OpSpec> chain;
+  for (const auto& declared : op_declarations()) {
+    if (declared.name != "random_affine") continue;
+    chain.push_back({declared.name, declared.name, true, Params(declared.params)});
+    chain.back().params.set("degrees", std::vector<double>{15});
+  }
+  return std::make_shared<const Plan>(chain, Source{{28, 28}, 1}, OutputOptions{}, Resample::once);
+}
+
+/// CPU time of the whole process a batch, through the loader; its waits are blamed where it
+/// records.
 double loader_us(const std::shared_ptr<const Reader>& reader,
                  const std::shared_ptr<const Plan>& plan, const LoaderOptions& options,
                  std::uint64_t& check) {
@@ -84,8 +98,13 @@ double loader_us(const std::shared_ptr<const Reader>& reader,
   std::uint64_t batches = 0;
   {
     Loader loader(reader, plan, options);
+    Blame blame;
     while (Batch batch = loader.next()) {
       ++batches;
+      if (options.record) {
+        const BatchHistory history = batch.history();
+        blame.add(history, history.got - history.asked);
+      }
       if (plan->output().dtype != DType::u8) continue;
       const auto* bytes = reinterpret_cast<const std::uint8_t*>(batch.data());
       for (std::int64_t i = 0; i < batch.count(); ++i)
@@ -112,7 +131,8 @@ int main(int argc, char** argv) {
   const auto plain =
       std::make_shared<const Plan>(std::vector<OpSpec>{}, Source{{28, 28}, 1},
                                    OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
-  std::vector<double> copies, beyond[3], recording[2];
+  const auto warped = warping();
+  std::vector<double> copies, beyond[3], recording[2], on_warps[2], warps[2];
   for (int round = 0; round < rounds; ++round) {
     std::uint64_t expected = 0;
     const double copy = copy_us(*images, kEpochs, expected);
@@ -127,15 +147,24 @@ int main(int argc, char** argv) {
       }
     }
   }
-  // On, off, off, on: a drift within a round falls out of the difference.
+  // In an order in which a drift falls out of the difference, after a run that doesn't count: idle
+  // threads of the variant before may still spin.
+  const auto pair = [&](const std::shared_ptr<const Plan>& plan, int workers, double& off_us) {
+    std::uint64_t check = 0;
+    double sum[2] = {};
+    loader_us(images, plan, options_of(workers, false), check);
+    for (const bool on : {true, false, false, true, false, true, true, false})
+      sum[on] += loader_us(images, plan, options_of(workers, on), check) / 4;
+    off_us = sum[false];
+    return sum[true] - sum[false];
+  };
   for (int round = 0; round < 8 * rounds; ++round) {
     for (const int workers : {0, 1}) {
-      std::uint64_t check = 0;
-      const double on = loader_us(images, plain, options_of(workers, true), check);
-      const double off = loader_us(images, plain, options_of(workers, false), check);
-      const double off2 = loader_us(images, plain, options_of(workers, false), check);
-      const double on2 = loader_us(images, plain, options_of(workers, true), check);
-      recording[workers].push_back((on + on2 - off - off2) / 2);
+      double off = 0;
+      recording[workers].push_back(pair(plain, workers, off));
+      if (round % 4 != 0) continue;
+      on_warps[workers].push_back(pair(warped, workers, off));
+      warps[workers].push_back(off);
     }
   }
   fmt::print("µs of CPU a batch of {} images of 28x28, {} rounds: median [quartiles]\n", kBatch,
@@ -145,4 +174,7 @@ int main(int argc, char** argv) {
     fmt::print("beyond it, workers={}       {}\n", workers, quartiles(beyond[workers]));
   for (const int workers : {0, 1})
     fmt::print("recording, workers={}       {}\n", workers, quartiles(recording[workers]));
+  for (const int workers : {0, 1})
+    fmt::print("of an affine, workers={}    {}, beside {}\n", workers, quartiles(on_warps[workers]),
+               quartiles(warps[workers]));
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "pipeline/arena_cpu.h"
 #include "pipeline/core_watch.h"
@@ -48,6 +49,8 @@ LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
 constexpr auto kPatience = std::chrono::seconds(2);
 /// A caller that gets a core when it is woken has its batch within this time.
 constexpr double kPromptWake = 50e-6;
+/// Asking how long the caller has waited for cores takes about 1 µs: an answer holds this long.
+constexpr double kFresh = 1e-3;
 
 }  // namespace
 
@@ -103,6 +106,8 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::vector<Slot> slots_;
   std::vector<Worker> workers_;
   Doorbell doorbell_;
+  Clock::Ticks core_read_at_ = 0;  ///< when the caller's CoreWatch was asked, and what it said
+  std::int64_t core_wait_ns_ = 0;
   std::atomic<bool> stop_{false};
   std::atomic<int> busy_{0};  ///< workers inside work()
   std::mutex freeing_;
@@ -149,13 +154,11 @@ struct LoaderCore::Graph {
           const std::int64_t count = slot.ticket.count;
           if (count == 0) {  // no worker will see it
             slot.valid = 0;
-            slot.units.clear();
             slot.made = slot.opened;
             core.doorbell_.ring(slot.ready);
             return;
           }
-          const std::int64_t grain = core.unit(count);
-          slot.units.assign(static_cast<std::size_t>((count + grain - 1) / grain), {});
+          const std::int64_t grain = slot.grain;
           std::size_t unit = 0;
           for (std::int64_t first = 0; first < count; first += grain)
             std::get<0>(out).try_put({index, first, std::min(grain, count - first), unit++});
@@ -316,6 +319,11 @@ Ticket LoaderCore::ticket(std::uint64_t ordinal) const {
 void LoaderCore::open_slot(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
   slot.ticket = ticket(ordinal);
+  const std::int64_t count = slot.ticket.count;
+  const bool whole = options_.workers == 0;
+  slot.grain = whole ? std::max<std::int64_t>(1, count) : unit(count);
+  slot.units.assign(static_cast<std::size_t>(whole ? 1 : (count + slot.grain - 1) / slot.grain),
+                    {});
   slot.failed.clear();
   slot.failures.clear();
   slot.error = nullptr;
@@ -422,8 +430,8 @@ void LoaderCore::hand_out_again(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
   // Of the samples that were made, the first are as good as others.
   slot.kept = std::max(slot.kept, slot.valid);
-  slot.units.clear();
   open_slot(ordinal);
+  slot.units.clear();
   slot.valid = std::min(slot.ticket.count, slot.kept);
   slot.made = slot.opened;
 }
@@ -432,7 +440,6 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
   const std::size_t index = ordinal % slots_.size();
   Slot& slot = slots_[index];
   open_slot(ordinal);
-  slot.units.assign(1, {});
   const Run run{index, 0, slot.ticket.count, 0};
   stages_.work(run, slot, workers_[0], stop_);
   note_unit(slot, run, workers_[0]);
@@ -444,13 +451,19 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
 
 bool LoaderCore::wait_for(Slot& slot) {
   const bool sleeps = options_.record && slot.ready.load(std::memory_order_relaxed) != 1;
-  const std::int64_t before = sleeps ? CoreWatch::mine().core_wait_ns() : 0;
+  if (const Clock::Ticks now = Clock::now(); sleeps && now - core_read_at_ > Clock::ticks(kFresh)) {
+    core_read_at_ = now;
+    core_wait_ns_ = CoreWatch::mine().core_wait_ns();
+  }
   doorbell_.wait(slot.ready, stop_, options_.stop);
   if (slot.ready.load(std::memory_order_acquire) != 1) return false;
   slot.ready.store(0, std::memory_order_relaxed);
-  if (sleeps && Clock::now() - slot.made > Clock::ticks(kPromptWake))
-    slot.core_wait =
-        Clock::ticks(static_cast<double>(CoreWatch::mine().core_wait_ns() - before) * 1e-9);
+  if (const Clock::Ticks now = Clock::now();
+      sleeps && now - slot.made > Clock::ticks(kPromptWake)) {
+    const std::int64_t before = std::exchange(core_wait_ns_, CoreWatch::mine().core_wait_ns());
+    slot.core_wait = Clock::ticks(static_cast<double>(core_wait_ns_ - before) * 1e-9);
+    core_read_at_ = now;
+  }
   return true;
 }
 

@@ -45,7 +45,7 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
   }
   const std::size_t classes = dataset.classes.size();
   for (std::size_t i = 0; i < samples; ++i)
-    slot.labels[i] = static_cast<std::int64_t>((i + seed) % classes);
+    slot.labels[i] = static_cast<std::int64_t>((seed * samples + i) % classes);
   std::fill(slot.probabilities.begin(), slot.probabilities.end(), 0.0f);
   const auto row = static_cast<std::size_t>(transform.soft_classes());
   for (std::size_t i = 0; row > 0 && i < samples; ++i)

@@ -44,6 +44,7 @@ struct Slot {
   std::vector<std::int64_t> labels;
   std::vector<float> probabilities;  ///< a row of classes a sample, where ops mix labels
   Ticket ticket;
+  std::int64_t grain = 1;          ///< samples a unit of the batch
   std::vector<UnitHistory> units;  ///< of the batch; a unit's is written by who has it
   Clock::Ticks asked = 0, opened = 0, made = 0, got = 0, core_wait = 0;  ///< BatchHistory's
   std::int64_t valid = 0;                ///< samples that are there, once finished

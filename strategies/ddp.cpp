@@ -12,12 +12,13 @@
 #include "models/weights.h"
 #include "pipeline/error.h"
 #include "strategies/batch_tensors.h"
+#include "strategies/trainer.h"
 
 namespace millrace {
 namespace {
 
 /// What a rank tells on its arrival.
-enum Column : std::int64_t { kSamples, kStop, kBusy, kColumns };
+enum Column : std::int64_t { kSamples, kStop, kBusy, kLoad, kUpdate, kOther, kColumns };
 
 /// PyTorch's: a small first bucket, so that the first sum starts early, then 25 MiB.
 constexpr std::int64_t kFirstBucket = c10d::kDefaultFirstBucketBytes;
@@ -147,6 +148,13 @@ void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
   cell[peers_.rank()][kSamples] = static_cast<double>(samples);
   cell[peers_.rank()][kStop] = stop ? 1 : 0;
   cell[peers_.rank()][kBusy] = busy;
+  SpanTicks since = difference(spans.ticks(), ticks_since_);
+  since[static_cast<std::size_t>(Span::peer_wait)] = 0;
+  const SpanSeconds mine(since);
+  cell[peers_.rank()][kLoad] = mine.load;
+  cell[peers_.rank()][kUpdate] = mine.update;
+  cell[peers_.rank()][kOther] = mine.other;
+  ticks_since_ = spans.ticks();
   sum(arrivals_);
   since_ = Clock::now();
 
@@ -158,8 +166,12 @@ void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
     if (cell[rank][kBusy] > cell[last][kBusy]) last = rank;
   }
   // All left the step before together, so whoever was busy for longest is whom the others await.
+  const auto kinds = [&](std::int64_t rank) {
+    return BlamedWait{cell[rank][kLoad], cell[rank][kUpdate], cell[rank][kOther]};
+  };
   for (std::int64_t rank = 0; rank < peers_.world(); ++rank)
-    blamed_[static_cast<std::size_t>(last)] += cell[last][kBusy] - cell[rank][kBusy];
+    blame_wait(cell[last][kBusy] - cell[rank][kBusy], kinds(last), kinds(rank),
+               blamed_[static_cast<std::size_t>(last)]);
 }
 
 TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClock& spans) {

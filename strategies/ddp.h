@@ -22,7 +22,7 @@ class Ddp final : public TorchStrategy {
   bool stopping(bool asked) const override;
   void end(const std::string& reason) override;
   std::vector<std::string> gather(const std::string& mine) override;
-  std::vector<double> blamed_waits() const override { return blamed_; }
+  std::vector<BlamedWait> blamed_waits() const override { return blamed_; }
   std::string device() const override;
 
  protected:
@@ -48,8 +48,9 @@ class Ddp final : public TorchStrategy {
   torch::Tensor arrivals_;  ///< world x kColumns, f64
   double samples_ = 0;      ///< of the step, on all ranks
   bool stop_agreed_ = false;
-  Clock::Ticks since_ = 0;      ///< when all had arrived at the step before
-  std::vector<double> blamed_;  ///< seconds that the others have waited for a rank
+  Clock::Ticks since_ = 0;          ///< when all had arrived at the step before
+  SpanTicks ticks_since_{};         ///< of the spans, then
+  std::vector<BlamedWait> blamed_;  ///< what the others have waited for a rank
 };
 
 }  // namespace millrace

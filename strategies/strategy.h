@@ -23,6 +23,16 @@ struct Evaluation {
   std::vector<std::vector<std::uint64_t>> confusion;  ///< [label][prediction]
 };
 
+/// Seconds that other ranks have waited for one, by what it was longer in than they were.
+struct BlamedWait {
+  double load = 0, update = 0, other = 0;
+  double total() const { return load + update + other; }
+};
+/// Adds what a rank that took `mine` (seconds of each kind since all left together, without waiting
+/// for others) has waited for the `late` one, `seconds` in all, to `sum`: to each kind in
+/// proportion to how much longer the late rank was in it.
+void blame_wait(double seconds, const BlamedWait& late, const BlamedWait& mine, BlamedWait& sum);
+
 /// What the loop knows of a step and a strategy needs.
 struct StepPlace {
   std::uint64_t step = 0;  ///< batches before it, over all epochs
@@ -55,8 +65,8 @@ class Strategy {
   virtual double take_train_loss() = 0;
   /// Every rank's text, by rank; all of them must ask in the same order.
   virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
-  /// Seconds that the other ranks have waited for each, by rank; empty where there is one.
-  virtual std::vector<double> blamed_waits() const { return {}; }
+  /// What the other ranks have waited for each, by rank; empty where there is one.
+  virtual std::vector<BlamedWait> blamed_waits() const { return {}; }
   /// The end of the work with it: on several ranks, the others then know that this one has not
   /// died, and why it goes: `reason` is its error, empty for a good end.
   virtual void end(const std::string& reason) { static_cast<void>(reason); }

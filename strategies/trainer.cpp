@@ -33,6 +33,16 @@ SpanTicks difference(const SpanTicks& end, const SpanTicks& begin) {
   return ticks;
 }
 
+void blame_wait(double seconds, const BlamedWait& late, const BlamedWait& mine, BlamedWait& sum) {
+  const double load = std::max(0.0, late.load - mine.load);
+  const double update = std::max(0.0, late.update - mine.update);
+  const double other = std::max(0.0, late.other - mine.other);
+  const double all = load + update + other;
+  sum.load += all > 0 ? seconds * load / all : 0;
+  sum.update += all > 0 ? seconds * update / all : 0;
+  sum.other += all > 0 ? seconds * other / all : seconds;
+}
+
 Clock::Ticks load_of(const SpanTicks& ticks) {
   Clock::Ticks load = 0;
   for (std::size_t i = 0; i < kSpanCount; ++i)

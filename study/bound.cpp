@@ -94,8 +94,11 @@ Verdict judge(const BoundFigures& figures) {
   if (verdict.bound == Bottleneck::storage) {
     verdict.sentence += storage_text(figures, load);
   } else if (verdict.bound == Bottleneck::cores) {
-    verdict.sentence += fmt::format("; {} workers and the trainer share {} {}", figures.workers,
-                                    figures.cores, figures.cores == 1 ? "core" : "cores");
+    const int threads = figures.workers + 1;  // with the trainer's
+    verdict.sentence +=
+        fmt::format("; {} {} {} {}{}", threads, threads == 1 ? "thread on" : "threads on",
+                    figures.cores, figures.cores == 1 ? "core" : "cores",
+                    threads <= figures.cores ? ", which other programs take" : "");
   } else if (verdict.bound != Bottleneck::overhead) {
     verdict.sentence += workers_text(figures, verdict.workers_needed);
   } else {

@@ -265,7 +265,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     directory.close();
     if (timeline != nullptr)
       arguments.trace.finish(*timeline, is_simulated(recipe) ? strategy->device() : "",
-                             directory.path() / "timeline.json", is_ddp(recipe) ? rank.rank : 0);
+                             directory.path() / "timeline.json", rank.rank);
     auto summary_json = summary_of(facts, result);
     if (auto_workers) summary_json["auto_workers"] = auto_workers->record();
     if (failure) summary_json["error"] = reason;

@@ -196,6 +196,8 @@ void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
                   {"images", s["rank_images"]},
                   {"load_s", s["load_s"]},
                   {"update_s", s["update_s"]},
+                  {"blame", s["blame"]},
+                  {"verdict", s["verdict"]},
                   {"peer_wait_s", s["spans"]["peer_wait"]},
                   {"peak_rss_bytes", s["peak_rss_bytes"]},
                   {"parameters_hash", s["parameters_hash"]}};
@@ -212,9 +214,14 @@ void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
     s[std::string(key) + "_mean"] = sum / static_cast<double>(ranks.size());
     s[std::string(key) + "_max"] = most;
   }
-  const std::vector<double> blamed = strategy.blamed_waits();
-  for (std::size_t r = 0; r < blamed.size(); ++r) ranks[r]["blamed_wait_s"] = blamed[r];
-  s["straggler_rank"] = std::max_element(blamed.begin(), blamed.end()) - blamed.begin();
+  const std::vector<BlamedWait> blamed = strategy.blamed_waits();
+  for (std::size_t r = 0; r < blamed.size(); ++r) {
+    ranks[r]["blamed_wait_s"] = blamed[r].total();
+    ranks[r]["blamed_on"] = {
+        {"load", blamed[r].load}, {"update", blamed[r].update}, {"other", blamed[r].other}};
+  }
+  const auto less = [](const BlamedWait& a, const BlamedWait& b) { return a.total() < b.total(); };
+  s["straggler_rank"] = std::max_element(blamed.begin(), blamed.end(), less) - blamed.begin();
   s["ranks"] = std::move(ranks);
 }
 

@@ -34,6 +34,18 @@ TEST(Trainer, EndsAfterSoManySteps) {
   EXPECT_EQ(outcome.recorded.epochs.size(), 2u);
 }
 
+TEST(Trainer, AWaitIsBlamedOnWhatTheLateRankWasLongerIn) {
+  BlamedWait sum;
+  blame_wait(2, {.load = 3.5, .update = 1, .other = 0.5}, {.load = 2, .update = 1.5, .other = 0},
+             sum);
+  EXPECT_DOUBLE_EQ(sum.load, 1.5);  // 1.5 and 0.5 longer; in update it was shorter
+  EXPECT_EQ(sum.update, 0);
+  EXPECT_DOUBLE_EQ(sum.other, 0.5);
+  blame_wait(1, {}, {}, sum);  // longer in nothing that has a name
+  EXPECT_DOUBLE_EQ(sum.other, 1.5);
+  EXPECT_DOUBLE_EQ(sum.total(), 3);
+}
+
 TEST(Trainer, AStopEndsTheRunAndEveryTickStillCounts) {
   const std::atomic<bool> stop{true};
   const Outcome outcome = run({}, 0, 40, &stop);

@@ -36,7 +36,7 @@ TEST(Bound, TheLargestPartOfLoad) {
 
   EXPECT_EQ(judge(figures({{Part::augment, 2}, {Part::decode, 1}})).bound, Bottleneck::augment);
   EXPECT_EQ(judge(figures({{Part::cores, 2}, {Part::decode, 1}})).sentence,
-            "cores-bound: 67% of load; 2 workers and the trainer share 2 cores");
+            "cores-bound: 67% of load; 3 threads on 2 cores");
   EXPECT_EQ(judge(figures({{Part::storage, 6}, {Part::decode, 1}})).sentence,
             "storage-bound: 86% of load; 10.0 MB/s are read, 33.3 needed");
   EXPECT_EQ(
