@@ -150,8 +150,10 @@ class Profile {
   }
 
   std::uint64_t batches_per_epoch(const Recipe& recipe) const {
-    const std::uint64_t batch = static_cast<std::uint64_t>(loader_options(recipe, nullptr).batch);
-    return std::max<std::uint64_t>(1, (reader_->info().count + batch - 1) / batch);
+    const LoaderOptions options = loader_options(recipe, nullptr);
+    const auto batch = static_cast<std::uint64_t>(options.batch);
+    const std::uint64_t samples = reader_->info().count + (options.drop_last ? 0 : batch - 1);
+    return std::max<std::uint64_t>(1, samples / batch);
   }
 
   RunLength length_for(const Recipe& recipe, double step_s) const {
@@ -178,7 +180,7 @@ class Profile {
 
     double step_guess = recipe_.number("simulated.update_ms") * 1e-3;
     if (!simulated_) {
-      model_->set_device(threads_);
+      model_->set_device(is_on_cpu(recipe_) ? threads_ : 0);
       step_guess = 0.02;  // of the first run only, which is short
       for (const std::int64_t batch : batches_tried()) {
         say(fmt::format("the device alone, batch {}", batch));
@@ -203,7 +205,7 @@ class Profile {
     const double images = baseline.summary.value("images", 0.0);
     const double read = baseline.summary["loader_cpu_s"].value("read", 0.0);
     model_->set_host(baseline.log_s, images > 0 ? read / images : 0);
-    if (!simulated_) model_->fit_crowding(recipe_, baseline.update_s);
+    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, baseline.update_s);
     model_->limit_take(baseline.load_s + baseline.update_s - model_->input(recipe_).update_s);
     report_.summary = baseline.summary;
     report_.baseline = baseline.images_per_s;

@@ -95,12 +95,9 @@ ReplayInput ProfileModel::input(const Recipe& recipe) const {
     in.storage = {limits.bytes_per_s, limits.latency_s, limits.requests_per_s};
   }
   in.update_threads = update_threads_;
-  if (update_threads_ == 0) {
-    in.update_s = recipe.number("simulated.update_ms") * 1e-3;
-  } else {
-    in.update_s = update_s_.at(options.batch);
-    in.frees_early = false;  // the model reads the slot itself
-  }
+  in.update_s = is_simulated(recipe) ? recipe.number("simulated.update_ms") * 1e-3
+                                     : update_s_.at(options.batch);
+  in.frees_early = update_threads_ == 0;  // on the CPU the model reads the slot itself
   in.host_s = host_s_;
   in.wake_s = wake_s_;
   in.take_s = take_s_;
