@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string_view>
 
@@ -45,6 +46,7 @@ class SpanClock {
   /// Ends the current span and begins `next`; returns the one that ended.
   Span enter(Span next) {
     const Clock::Ticks now = Clock::now();
+    if (log_ != nullptr) log_->push_back({next, now});
     ticks_[static_cast<std::size_t>(current_)] += now - since_;
     since_ = now;
     const Span before = current_;
@@ -57,10 +59,23 @@ class SpanClock {
   Clock::Ticks since() const { return since_; }
   Span current() const { return current_; }
 
+  /// A span and when it was entered; it lasts until the next one is.
+  struct Entry {
+    Span span;
+    Clock::Ticks since;
+  };
+  /// From now on every enter() is appended to `log`, which begins with the current span. Null ends
+  /// it.
+  void log_to(std::deque<Entry>* log) {
+    log_ = log;
+    if (log_ != nullptr) log_->push_back({current_, since_});
+  }
+
  private:
   SpanTicks ticks_{};
   Clock::Ticks since_;
   Span current_ = Span::setup;
+  std::deque<Entry>* log_ = nullptr;
 };
 
 /// Seconds in all spans of a kind.

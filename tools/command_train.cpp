@@ -11,6 +11,7 @@
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
+#include "strategies/utilization.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
@@ -183,6 +184,8 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     };
   };
   options.quarantine = quarantine_of(reader->info().split);
+  options.held = strategy->batches_held();
+  options.memory = strategy->slot_memory();
   Loader loader(reader, plan, options);
   say(fmt::format("{}: {} {} samples, batch {}, {}, {} on {}; records in {}", recipe.name(),
                   with_commas(static_cast<double>(reader->info().count)), reader->info().split,
@@ -195,11 +198,13 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     LoaderOptions eval_options =
         eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
     eval_options.stop = stop;
+    eval_options.memory = options.memory;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
   Trainer trainer(loader, *strategy, recorder, spans, training, make_eval_loader, interrupted());
   const bool has_model = strategy->parameter_count() > 0;
+  UtilizationSampler sampler(strategy->bus_id());
   std::exception_ptr failure;  // the records are written all the same
   std::string reason;
   try {
@@ -210,6 +215,7 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
     strategy->end(reason);  // may end the process, in the name of the rank that failed first
   }
   const TrainResult& result = trainer.result();
+  const std::optional<Utilization> utilization = sampler.stop();
 
   spans.enter(Span::teardown);
   TrainFacts facts{recipe,
@@ -225,12 +231,15 @@ Exit train(const Arguments& arguments, const ProgramStart& start) {
                    strategy->peak_device_bytes(),
                    0,
                    {},
-                   training.from};
+                   training.from,
+                   {},
+                   utilization};
   spans.enter(Span::teardown);  // the last look at the clock: all records end here
   facts.wall_s = static_cast<double>(Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
   try {
     trainer.close();
+    facts.device_time = trainer.device_time();
     directory.close();
     auto summary_json = summary_of(facts, result);
     if (failure) summary_json["error"] = reason;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "pipeline/loader.h"
 #include "pipeline/recipe.h"
 #include "strategies/strategy.h"
 #include "strategies/trainer.h"
+#include "strategies/utilization.h"
 
 namespace millrace {
 
@@ -27,6 +29,8 @@ struct TrainFacts {
   double wall_s = 0;  ///< from main() to the summary
   SpanTicks spans{};
   Position from;  ///< where the run was taken up
+  std::optional<DeviceTime> device_time;
+  std::optional<Utilization> utilization;
 };
 
 nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);

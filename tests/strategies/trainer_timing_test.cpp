@@ -49,6 +49,52 @@ TEST(TrainerTiming, ASimulatedStepTakesItsTime) {
   EXPECT_LE(least_error(0.1, [] { return SpanSeconds(run({}, 5, 80).spans).update; }), 0.02);
 }
 
+/// A run of 20 steps that takes `seconds` of the device's own work, and `delays` of the host's.
+Outcome queued_run(int inflight, double update_ms, double TrainOptions::Delays::*where,
+                   double seconds) {
+  TrainOptions options;
+  options.delays.*where = seconds;
+  return run(options, update_ms, 80, nullptr, {.inflight = inflight});
+}
+
+TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
+  using Delays = TrainOptions::Delays;
+  const auto stepping = [](const Outcome& outcome) {
+    const SpanSeconds seconds(outcome.spans);
+    return seconds.load + seconds.update;
+  };
+  EXPECT_LE(least_error(20 * (0.01 + 0.01),
+                        [&] { return stepping(queued_run(0, 10, &Delays::next, 0.01)); }),
+            0.02);
+  // The first batch and the last step have nothing beside them.
+  EXPECT_LE(
+      least_error(21 * 0.01, [&] { return stepping(queued_run(2, 10, &Delays::next, 0.01)); }),
+      0.02);
+}
+
+TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
+  using Delays = TrainOptions::Delays;
+  // A faster loader: the device is never idle once it has begun, and the host waits for it.
+  EXPECT_LE(least_error(
+                0.004 + 20 * 0.01 - 20 * 0.004,
+                [] { return queued_run(2, 10, &Delays::next, 0.004).seconds(Span::device_wait); }),
+            0.02);
+  // A slower one: the device waits for batches.
+  EXPECT_LE(
+      least_error(
+          0.01 + 19 * (0.01 - 0.004),
+          [] { return Clock::seconds(queued_run(2, 4, &Delays::next, 0.01).device.gap_load()); }),
+      0.02);
+  // A slow record: it is not the batch that the device waits for.
+  EXPECT_LE(
+      least_error(20 * (0.01 - 0.004),
+                  [] {
+                    const Outcome outcome = queued_run(2, 4, &Delays::log, 0.01);
+                    return Clock::seconds(outcome.device.gaps[static_cast<std::size_t>(Span::log)]);
+                  }),
+      0.02);
+}
+
 TEST(TrainerTiming, ASignOfProgressCostsNothing) {
   const auto channel = ControlChannel::serve({0, 1, 60, 0, {}}, "127.0.0.1");
   constexpr int kCalls = 1'000'000;
