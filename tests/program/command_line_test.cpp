@@ -121,7 +121,8 @@ TEST_F(CommandLine, TheProgramItselfLoadsNoLibTorch) {
   const Result result = run({}, options);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_NE(result.out.find("libtbb"), std::string::npos) << result.out;
-  for (const char* name : {"torch", "libc10", "cuda", "nvidia"})
+  for (const char* name :
+       {"libtorch", "libc10", "libcuda", "libmillrace_torch", "libmillrace_cuda"})
     EXPECT_EQ(result.out.find(name), std::string::npos) << result.out;
 }
 
