@@ -81,6 +81,8 @@ std::list<std::vector<Param>>& all_keys() {
                      "a channel, on the scale 0..1; f32 only"),
       Param::numbers("output.std", {1.0}, {1, 3}, 1e-12, kAny,
                      "a channel, on the scale 0..1; f32 only"),
+      Param::choice("output.normalize", "loader", {"loader", "device"},
+                    "device: batches travel as u8 levels, and the device makes f32 of them"),
 
       Param::choice(
           "model.name", "lenet5",
@@ -131,7 +133,14 @@ std::list<std::vector<Param>>& all_keys() {
       Param::number("train.ema", 0, 0, 1,
                     "decay a step of the averaged weights, which are then evaluated; 0: none"),
       Param::choice("train.amp", "off", {"off", "bf16", "f16"}, "mixed precision"),
-      Param::choice("train.clock", "sync", {"sync"}, "sync: a step ends when the device is done"),
+      Param::choice("train.tf32", "conv", {"off", "conv", "on"},
+                    "CUDA: what may be computed in TF32: nothing, convolutions (as in PyTorch), "
+                    "matrix products too"),
+      Param::choice("train.channels_last", "auto", {"auto", "on", "off"},
+                    "memory format of convolutions; auto: where it is faster"),
+      Param::choice("train.clock", "sync", {"sync", "async"},
+                    "sync: a step ends when the device is done; async: the device has a queue"),
+      Param::integer("train.inflight", 2, 1, 64, "clock=async: steps that the device may have"),
       Param::integer("train.threads", 0, 0, 1024,
                      "of LibTorch; 0: the host's cores shared by its ranks and replicas, less "
                      "the workers"),

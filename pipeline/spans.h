@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string_view>
 
@@ -46,6 +47,7 @@ class SpanClock {
   /// Ends the current span and begins `next`; returns the one that ended.
   Span enter(Span next) {
     const Clock::Ticks now = Clock::now();
+    if (log_ != nullptr) log_->push_back({next, now});
     ticks_[static_cast<std::size_t>(current_)] += now - since_;
     if (track_ != nullptr) track_->add({static_cast<int>(current_), since_, now});
     since_ = now;
@@ -61,11 +63,24 @@ class SpanClock {
   /// From now on every span that ends is a record there, too; null: no longer.
   void record_to(Track<SpanRecord>* track) { track_ = track; }
 
+  /// A span and when it was entered; it lasts until the next one is.
+  struct Entry {
+    Span span;
+    Clock::Ticks since;
+  };
+  /// From now on every enter() is appended to `log`, which begins with the current span. Null ends
+  /// it.
+  void log_to(std::deque<Entry>* log) {
+    log_ = log;
+    if (log_ != nullptr) log_->push_back({current_, since_});
+  }
+
  private:
   SpanTicks ticks_{};
   Clock::Ticks since_;
   Span current_ = Span::setup;
   Track<SpanRecord>* track_ = nullptr;
+  std::deque<Entry>* log_ = nullptr;
 };
 
 /// Seconds in all spans of a kind.

@@ -26,7 +26,7 @@ GradScaler::GradScaler(bool enabled, torch::Device device) {
 }
 
 torch::Tensor GradScaler::scaled(const torch::Tensor& loss) const {
-  return scale_.defined() ? loss * scale_ : loss;
+  return scale_.defined() ? loss * scale_.to(loss.device()) : loss;
 }
 
 torch::Tensor GradScaler::unscale(const std::vector<torch::Tensor>& gradients) {

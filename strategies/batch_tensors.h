@@ -14,8 +14,8 @@ namespace millrace {
 /// All of a batch.
 Slice whole(const Batch& batch);
 
-/// N x channels x height x width, f32. Throws UsageError where the batch does not hold what
-/// `options` say. The batch must outlive it.
+/// N x channels x height x width, f32 or u8 as options.dtype says. Throws UsageError where the
+/// batch does not hold what `options` say. The batch must outlive it.
 torch::Tensor images_of(const Batch& batch, Slice slice, const StrategyOptions& options);
 /// N labels. The batch must outlive them.
 torch::Tensor labels_of(const Batch& batch, Slice slice);

@@ -24,9 +24,29 @@ Function* symbol(void* library, const char* name) {
   return reinterpret_cast<Function*>(address);
 }
 
+class PinnedMemory final : public SlotMemory {
+ public:
+  explicit PinnedMemory(void* library)
+      : pin_(symbol<decltype(millrace_cuda_pin)>(library, "millrace_cuda_pin")),
+        unpin_(symbol<decltype(millrace_cuda_unpin)>(library, "millrace_cuda_unpin")) {}
+  void* allocate(std::size_t size) override {
+    void* const memory = pin_(size);
+    if (memory == nullptr)
+      throw RunError("no page-locked memory for batches: " + std::to_string(size) + " bytes",
+                     "make loader.prefetch or loader.batch smaller, or raise the limit on locked "
+                     "memory");
+    return memory;
+  }
+  void release(void* memory, std::size_t) noexcept override { unpin_(memory); }
+
+ private:
+  decltype(&millrace_cuda_pin) pin_;
+  decltype(&millrace_cuda_unpin) unpin_;
+};
+
 }  // namespace
 
-CudaLibrary CudaLibrary::load(const std::string& wanted, int index) {
+CudaLibrary CudaLibrary::load(const std::string& wanted, int index, int devices) {
   const std::string where = "train.device=" + wanted + ": ";
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
@@ -42,6 +62,10 @@ CudaLibrary CudaLibrary::load(const std::string& wanted, int index) {
   if (index >= count)
     throw DeviceError(where + "there are only " + std::to_string(count) + " CUDA devices",
                       "the last one is cuda:" + std::to_string(count - 1));
+  if (index + devices > count)
+    throw DeviceError(where + "train.replicas=" + std::to_string(devices) +
+                          " take a CUDA device each, and there are " + std::to_string(count),
+                      "set train.replicas to at most that, or train.strategy=single");
   return CudaLibrary(library, index);
 }
 
@@ -50,6 +74,17 @@ std::string CudaLibrary::device_name() const {
   symbol<decltype(millrace_cuda_device_name)>(library_, "millrace_cuda_device_name")(
       index_, name.data(), name.size());
   return name.data();
+}
+
+std::string CudaLibrary::bus_id() const {
+  std::array<char, 32> id{};
+  symbol<decltype(millrace_cuda_bus_id)>(library_, "millrace_cuda_bus_id")(index_, id.data(),
+                                                                           id.size());
+  return id.data();
+}
+
+std::shared_ptr<SlotMemory> CudaLibrary::pinned_memory() const {
+  return std::make_shared<PinnedMemory>(library_);
 }
 
 void CudaLibrary::add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace millrace {}  // namespace millrace
+#include "pipeline/slot_memory.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -19,12 +19,16 @@ class CudaLibrary {
  public:
   /// Loads the module and checks that device `index` is there. Must run before the first torch call
   /// of the process, as torch asks once whether there is CUDA. `wanted` is train.device as given.
-  /// Throws DeviceError.
-  static CudaLibrary load(const std::string& wanted, int index);
+  /// `devices`: that many from `index` on are needed. Throws DeviceError.
+  static CudaLibrary load(const std::string& wanted, int index, int devices = 1);
 
   std::string device_name() const;
+  /// "0000:1b:00.0".
+  std::string bus_id() const;
   /// Most bytes that tensors held on the device at one time.
   std::uint64_t peak_bytes() const;
+  /// Page-locked memory, from which the device copies while it works. allocate() throws RunError.
+  std::shared_ptr<SlotMemory> pinned_memory() const;
   /// Gives a process group NCCL for the device's tensors. Throws DeviceError.
   void add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const;
 

@@ -15,9 +15,10 @@ const StrategyOptions& checked(const StrategyOptions& options) {
     throw UsageError("train.strategy=data_parallel with train.replicas=" +
                          std::to_string(options.replicas) + ": there is nothing to share",
                      "set train.replicas=2 or more, or train.strategy=single");
-  if (options.device != "cpu")
-    throw UsageError("train.strategy=data_parallel on " + options.device + " is not built in",
-                     "use train.device=cpu, or train.strategy=ddp with a process a GPU");
+  if (options.device != "cpu" && options.device != "cuda")
+    throw UsageError("train.strategy=data_parallel with train.device=" + options.device +
+                         ": replicas take a device each, from the first one on",
+                     "use train.device=cuda, or CUDA_VISIBLE_DEVICES to choose devices");
   return options;
 }
 
@@ -32,7 +33,7 @@ class DataParallel::Meeting {
     barrier_.arrive_and_wait();
     sums.zero_();
     for (const torch::Tensor& other : sums_)
-      if (other.defined()) sums.add_(other);
+      if (other.defined()) sums.add_(other.to(sums.device()));
     barrier_.arrive_and_wait();
   }
   /// For a replica that cannot go on: the others must not wait for it.
@@ -57,12 +58,18 @@ class DataParallel::Statistics final : public StatisticsReducer {
   int replica_;
 };
 
-DataParallel::DataParallel(const StrategyOptions& options)
-    : TorchStrategy(checked(options)), threads_(options.replicas) {
+DataParallel::DataParallel(const StrategyOptions& options, bool separate)
+    : TorchStrategy(checked(options)),
+      separate_(separate || !torch_device().is_cpu()),
+      threads_(options.replicas) {
   const auto parameters = model().parameters();
   for (int replica = 1; replica < options.replicas; ++replica) {
-    replicas_.push_back(make_replica());
-    const auto own = replicas_.back()->parameters();
+    torch::Device device = torch_device();
+    if (!device.is_cpu()) device.set_index(static_cast<c10::DeviceIndex>(replica));
+    others_.push_back({device, make_replica(device), make_device_streams(device),
+                       Normalization(options, device)});
+    if (separate_) continue;
+    const auto own = others_.back().model->parameters();
     for (std::size_t i = 0; i < own.size(); ++i)
       torch::Tensor(own[i]).set_data(parameters[i].detach());
   }
@@ -82,26 +89,68 @@ DataParallel::DataParallel(const StrategyOptions& options)
 DataParallel::~DataParallel() = default;
 
 Classifier& DataParallel::replica_of(int replica) {
-  return replica == 0 ? model() : *replicas_[static_cast<std::size_t>(replica - 1)];
+  return replica == 0 ? model() : *others_[static_cast<std::size_t>(replica - 1)].model;
 }
 
 std::string DataParallel::device() const {
   return std::to_string(threads_.count()) + " replicas, each " + TorchStrategy::device();
 }
 
+void DataParallel::send_weights() {
+  const torch::NoGradGuard no_grad;
+  const auto weights = model().parameters();
+  for (const Replica& other : others_)
+    at::_foreach_copy_(other.model->parameters(), weights, /*non_blocking=*/true);
+}
+
+std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
+  std::vector<Samples> parts;
+  std::vector<std::unique_ptr<DeviceMark>> copied;
+  for (int replica = 0; replica < threads_.count(); ++replica) {
+    // Mixed samples are so already: cuts need not lie at even places.
+    const Slice slice = rank_slice(batch.count(), replica, threads_.count(), /*pairs=*/false);
+    Samples part{images_of(batch, slice, options()), targets_of(batch, slice)};
+    DeviceStreams* const streams =
+        replica == 0 ? this->streams()
+                     : others_[static_cast<std::size_t>(replica - 1)].streams.get();
+    if (streams != nullptr) {
+      part = {streams->copy(part.images), streams->copy(part.targets)};
+      copied.push_back(streams->join());
+    }
+    parts.push_back(part);
+  }
+  if (!copied.empty()) hold(std::move(batch), std::move(copied));
+  return parts;
+}
+
+void DataParallel::add_gradients(Replica& other) {
+  const auto own = other.model->parameters();
+  const auto sums = model().parameters();
+  std::vector<torch::Tensor> to, from;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (!own[i].requires_grad()) continue;
+    to.push_back(sums[i].grad());
+    from.push_back(own[i].grad().to(torch_device(), /*non_blocking=*/true));
+  }
+  at::_foreach_add_(to, from);
+  for (const torch::Tensor& parameter : own) torch::Tensor(parameter).mutable_grad().reset();
+}
+
 TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepPlace& place,
                                             SpanClock& spans) {
   if (batch.count() == 0) return {};
-  const int count = threads_.count();
-  std::vector<Loss> losses(static_cast<std::size_t>(count));
+  spans.enter(Span::h2d);
+  if (separate_ && place.opens) send_weights();
+  const std::vector<Samples> parts = scatter(batch);
+  std::vector<Loss> losses(parts.size());
   threads_.run(
       [&](int replica) {
-        // Mixed samples are so already: cuts need not lie at even places.
-        const Slice slice = rank_slice(batch.count(), replica, count, /*pairs=*/false);
+        const auto i = static_cast<std::size_t>(replica);
         try {
-          losses[static_cast<std::size_t>(replica)] =
-              learn(replica_of(replica), images_of(batch, slice, options()),
-                    targets_of(batch, slice), place, replica, replica == 0 ? &spans : nullptr);
+          const torch::Tensor images = replica == 0 ? normalized(parts[i].images)
+                                                    : others_[i - 1].normalize(parts[i].images);
+          losses[i] = learn(replica_of(replica), images, parts[i].targets, place, replica,
+                            replica == 0 ? &spans : nullptr);
         } catch (...) {
           if (meeting_) meeting_->leave(replica);
           throw;
@@ -111,23 +160,18 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepPlace& place
 
   spans.enter(Span::backward);
   const torch::NoGradGuard no_grad;
-  const auto sums = model().parameters();
-  double loss = losses[0].value.item<double>() * losses[0].divisor;
+  // In double, as the single strategy's sum is where the host is the device.
+  const auto sum_of = [&](const Loss& loss) {
+    return loss.value.to(torch_device(), torch::kDouble) * loss.divisor;
+  };
+  torch::Tensor sum = sum_of(losses[0]);
   std::int64_t samples = losses[0].samples;
-  for (std::size_t i = 0; i < replicas_.size(); ++i) {
-    const auto own = replicas_[i]->parameters();
-    std::vector<torch::Tensor> to, from;
-    for (std::size_t k = 0; k < own.size(); ++k) {
-      if (!own[k].requires_grad()) continue;
-      to.push_back(sums[k].grad());
-      from.push_back(own[k].grad());
-    }
-    at::_foreach_add_(to, from);
-    for (const torch::Tensor& parameter : own) torch::Tensor(parameter).mutable_grad().reset();
-    loss += losses[i + 1].value.item<double>() * losses[i + 1].divisor;
+  for (std::size_t i = 0; i < others_.size(); ++i) {
+    add_gradients(others_[i]);
+    sum += sum_of(losses[i + 1]);
     samples += losses[i + 1].samples;
   }
-  return {torch::tensor(loss, torch::kDouble), 1, samples};
+  return {sum, 1, samples};
 }
 
 }  // namespace millrace

@@ -10,14 +10,16 @@
 
 namespace millrace {
 
-/// On the CPU: groups of train.threads threads. Replica r takes the slice of each batch that rank r
-/// would; each does its own forward, weighted loss and backward; gradients are summed in the order
-/// of the replicas, the first one's optimiser steps. Parameters are shared memory, so nothing needs
-/// to be sent back. Running statistics are those of the first replica, as in PyTorch's.
+/// On the CPU: groups of train.threads threads; on CUDA: a device each, from the first one on.
+/// Replica r takes the slice of each batch that rank r would; each does its own forward, weighted
+/// loss and backward; gradients are summed on the first device in the order of the replicas, and
+/// its optimiser steps. On the CPU parameters are shared memory; devices are sent them before the
+/// next window of gradients. Running statistics are those of the first replica, as in PyTorch's.
 class DataParallel final : public TorchStrategy {
  public:
-  /// Throws UsageError for a single replica or a device that is not the CPU.
-  explicit DataParallel(const StrategyOptions& options);
+  /// Throws UsageError for a single replica, DeviceError for fewer devices than replicas.
+  /// `separate`: replicas on the CPU have parameters of their own too, as tests of what devices do.
+  explicit DataParallel(const StrategyOptions& options, bool separate = false);
 
   ~DataParallel() override;
 
@@ -32,9 +34,23 @@ class DataParallel final : public TorchStrategy {
   class Meeting;
   class Statistics;
 
-  Classifier& replica_of(int replica);
+  struct Replica {
+    torch::Device device;
+    std::shared_ptr<Classifier> model;
+    std::unique_ptr<DeviceStreams> streams;  ///< null on the CPU
+    Normalization normalize;
+  };
 
-  std::vector<std::shared_ptr<Classifier>> replicas_;  ///< from the second on
+  Classifier& replica_of(int replica);
+  /// The first replica's parameters to the others.
+  void send_weights();
+  /// Each replica's part, on its device; not normalised yet.
+  std::vector<Samples> scatter(Batch& batch);
+  /// Adds another replica's gradients to the first one's.
+  void add_gradients(Replica& other);
+
+  const bool separate_;          ///< each has parameters of its own
+  std::vector<Replica> others_;  ///< from the second on
   ReplicaThreads threads_;
   std::shared_ptr<Meeting> meeting_;  ///< with sync_batchnorm
 };

@@ -178,17 +178,14 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepPlace& place, SpanClo
   step_ = place.step + 1;
   arrive(batch.count(), place.stop, spans);
   spans.enter(Span::h2d);
-  const Slice all = whole(batch);
-  const torch::Tensor images = to_device(images_of(batch, all, options()));
-  const torch::Tensor targets = to_device(targets_of(batch, all));
-  if (!torch_device().is_cpu()) batch.release();
+  const Samples samples = take(batch);
   if (place.updates) {  // else the gradients stay here for now
     reducer_->prepare_for_forward();
     reducer_->prepare_for_backward({});
   }
   // A rank without samples joins the sum all the same.
   control_->progress(step_, /*in_collective=*/place.updates);
-  Loss loss = learn(model(), images, targets, place, rank(), &spans);
+  Loss loss = learn(model(), samples.images, samples.targets, place, rank(), &spans);
   if (torch_device().is_cpu()) return loss;
   // Summed on the device: nobody waits for it before the optimiser's step.
   torch::Tensor sum = loss.value * loss.divisor;

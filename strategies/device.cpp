@@ -26,10 +26,11 @@ int device_index(const std::string& device) {
   return index;
 }
 
-std::optional<CudaLibrary> load_cuda(const std::string& device) {
-  const int index = device_index(device);
+std::optional<CudaLibrary> load_cuda(const StrategyOptions& options) {
+  const int index = device_index(options.device);
   if (index < 0) return {};
-  return CudaLibrary::load(device, index);
+  const bool replicas = options.strategy == "data_parallel";
+  return CudaLibrary::load(options.device, index, replicas ? options.replicas : 1);
 }
 
 torch::Device torch_device(const std::string& device) {
@@ -43,6 +44,20 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
 #endif
+}
+
+bool wants_channels_last(const StrategyOptions& options, torch::Device device) {
+  const bool native = options.model_options.native_ops;
+  if (options.channels_last == "on" && native)
+    throw UsageError("train.channels_last=on with model.ops=native: our own ops work on planes",
+                     "set train.channels_last=auto, or model.ops=torch");
+  if (options.channels_last != "auto") return options.channels_last == "on";
+  return !native && (device.is_cpu() || options.amp != "off" || options.tf32 != "off");
+}
+
+void allow_tf32(const std::string& what) {
+  at::globalContext().setAllowTF32CuDNN(what != "off");
+  at::globalContext().setAllowTF32CuBLAS(what == "on");
 }
 
 void prefer_channels_last(torch::nn::Module& model) {

@@ -1,5 +1,4 @@
-// Training on one device, by the sync clock (contract T2): the device has finished when a step
-// ends.
+// Training on one device.
 #pragma once
 
 #include "strategies/torch_strategy.h"
@@ -8,7 +7,8 @@ namespace millrace {
 
 class Single final : public TorchStrategy {
  public:
-  explicit Single(const StrategyOptions& options) : TorchStrategy(options) {}
+  explicit Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams = nullptr)
+      : TorchStrategy(options, std::move(streams)) {}
 
  protected:
   Loss gradients(Batch& batch, const StepPlace& place, SpanClock& spans) override;

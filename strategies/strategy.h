@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,14 @@ struct StepPlace {
   bool stop = false;    ///< this process was asked to stop
 };
 
+/// A step that the device has finished.
+struct FinishedStep {
+  std::uint64_t step = 0;      ///< as in StepPlace
+  std::optional<double> loss;  ///< mean over all ranks' samples; empty: no model, or no samples
+  Clock::Ticks begin = 0;      ///< of the device's work on it, on the host's clock; both 0 where
+  Clock::Ticks end = 0;        ///< the host is the device
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -51,11 +60,21 @@ class Strategy {
   /// Forward and backward on one batch, of which there may be nothing (count() is 0), then the
   /// optimiser's step if the place says so. Gives the batch back as soon as it is no longer read.
   /// Enters h2d, forward, backward, step, peer_wait and device_wait on `spans` as it goes through
-  /// them and leaves it in the last of them. Throws RunError, naming the step, for a loss that is
-  /// not a number.
+  /// them and leaves it in the last of them. By the sync clock the device has then finished; by the
+  /// async one it may have train.inflight steps to do, this one among them. Throws RunError, naming
+  /// the step, for a loss that is not a number.
   virtual void step(Batch batch, const StepPlace& place, SpanClock& spans) = 0;
-  /// Mean loss of the last step over all ranks, where reading it waits for nothing; else empty.
-  virtual std::optional<double> last_loss() = 0;
+  /// Steps that were finished since the last call, in their order; waits for nothing.
+  virtual std::vector<FinishedStep> take_finished() = 0;
+  /// Waits, in device_wait, until the device has finished all steps.
+  virtual void drain(SpanClock&) {}
+  /// Batches that it may hold at a time: what LoaderOptions::held must be.
+  virtual int batches_held() const { return 1; }
+  /// To be called before a batch is asked for. Gives back batches that the device has copied; where
+  /// more than `most` are left, waits for them in device_wait.
+  virtual void hold_at_most(std::size_t /*most*/, SpanClock&) {}
+  /// Memory that batches should lie in; null: the host's ordinary.
+  virtual std::shared_ptr<SlotMemory> slot_memory() { return nullptr; }
   /// Samples of the last step on all ranks.
   virtual std::int64_t last_samples() const = 0;
   /// Whether to stop before the next step: on several ranks they agree, one step after one of them
@@ -85,6 +104,8 @@ class Strategy {
   virtual std::uint64_t parameter_count() const = 0;
   /// Most memory the device held so far; 0 on the CPU.
   virtual std::uint64_t peak_device_bytes() = 0;
+  /// PCI bus id of the (first) device, "0000:1b:00.0", for NVML; empty where it has none.
+  virtual std::string bus_id() const { return {}; }
   /// What runs the steps, in words: "cpu (1 thread)", "NVIDIA H200", "simulated (1.1 ms a step)".
   virtual std::string device() const = 0;
 };
@@ -96,10 +117,12 @@ struct StrategyOptions {
   ModelOptions model_options;
   std::string weights;  ///< safetensors file to start from; empty: initialise
   int classes = 10;
-  int channels = 1;            ///< of a sample
-  Size input;                  ///< of a sample
-  DType dtype = DType::f32;    ///< of the batches; models take f32
-  std::string device = "cpu";  ///< cpu, cuda, cuda:N
+  int channels = 1;                     ///< of a sample
+  Size input;                           ///< of a sample
+  DType dtype = DType::f32;             ///< of the batches: f32, or with `normalize` u8
+  bool normalize = false;               ///< batches hold levels, of which the strategy makes f32
+  std::vector<double> mean{0}, std{1};  ///< for that: one number, or one a channel, on 0..1
+  std::string device = "cpu";           ///< cpu, cuda, cuda:N
   int threads = 1;
   std::uint64_t seed = 0;
   std::string optimizer = "sgd";
@@ -107,14 +130,17 @@ struct StrategyOptions {
   bool nesterov = false;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< adam, adamw
   double weight_decay = 0;
-  double clip = 0;             ///< largest norm of all gradients together; 0: any
-  double label_smoothing = 0;  ///< part of the target spread over all classes
-  double ema = 0;              ///< decay a step of the averaged weights; 0: none are kept
-  std::string amp = "off";     ///< off, bf16, f16
-  int replicas = 1;            ///< data_parallel
+  double clip = 0;                     ///< largest norm of all gradients together; 0: any
+  double label_smoothing = 0;          ///< part of the target spread over all classes
+  double ema = 0;                      ///< decay a step of the averaged weights; 0: none are kept
+  std::string amp = "off";             ///< off, bf16, f16
+  std::string tf32 = "conv";           ///< CUDA: off, conv, on
+  std::string channels_last = "auto";  ///< auto, on, off
+  int replicas = 1;                    ///< data_parallel
   bool sync_batchnorm = false;
   RankInfo rank;         ///< ddp
   double timeout = 300;  ///< ddp: seconds after which a silent rank counts as lost
+  int inflight = 0;      ///< steps that the device may have to do at a time; 0: the sync clock
 };
 
 }  // namespace millrace

@@ -11,6 +11,7 @@
 #include "pipeline/error.h"
 #include "strategies/batch_tensors.h"
 #include "strategies/device.h"
+#include "strategies/device_memory.h"
 #include "strategies/evaluation.h"
 
 namespace millrace {
@@ -27,7 +28,7 @@ auto in_our_words(const char* doing, const Work& work) {
     return work();
   } catch (const c10::OutOfMemoryError&) {
     throw RunError(std::string("out of device memory in the ") + doing,
-                   "make loader.batch smaller");
+                   "make loader.batch or eval.batch smaller");
   } catch (const c10::Error& error) {
     std::string what = error.what_without_backtrace();
     throw RunError(std::string("LibTorch failed in the ") + doing + ": " +
@@ -61,23 +62,27 @@ void clip(const std::vector<torch::Tensor>& gradients, double limit) {
 }
 
 void check(const StrategyOptions& options) {
-  if (options.dtype != DType::f32)
+  if (options.dtype != (options.normalize ? DType::u8 : DType::f32))
     throw UsageError("model.name=" + options.model + " takes f32, the batches are " +
                          std::string(name_of(options.dtype)),
-                     "set output.dtype=f32");
+                     "set output.dtype=f32; output.normalize=device sends u8 and makes f32 of it");
 }
 
 }  // namespace
 
-TorchStrategy::TorchStrategy(const StrategyOptions& options)
+TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
     : options_((check(options), options)),
-      cuda_(load_cuda(options.device)),
+      cuda_(load_cuda(options)),
       device_(millrace::torch_device(options.device)),
+      normalization_(options_, device_),
       model_([&] {
-        if (device_.is_cpu()) keep_freed_memory();
+        if (device_.is_cpu())
+          keep_freed_memory();
+        else
+          allow_tf32(options_.tf32);
         torch::set_num_threads(options_.threads);
         torch::manual_seed(options_.seed);
-        auto model = make_replica();
+        auto model = make_replica(device_);
         if (!options_.weights.empty()) load_weights(*model, options_.weights);
         return model;
       }()),
@@ -85,26 +90,67 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options)
       optimizer_(make_optimizer(options_, trainable(*model_))),
       scaler_(options_.amp == "f16", device_),
       ema_(*model_, options_.ema),
-      host_loss_(torch::empty({}, torch::TensorOptions().pinned_memory(device_.is_cuda()))),
-      train_loss_(torch::zeros({2}, torch::kDouble)) {}
+      train_loss_(torch::zeros({2}, torch::kDouble)),
+      streams_(streams ? std::move(streams) : make_device_streams(device_)),
+      queue_(options_.inflight) {
+  if (streams_) streams_->set_clock();
+}
 
-std::shared_ptr<Classifier> TorchStrategy::make_replica() const {
+std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) const {
   auto model = make_model(options_.model, {options_.channels, options_.input, options_.classes},
                           options_.model_options);
-  model->to(device_);
-  if (device_.is_cpu() && !options_.model_options.native_ops) prefer_channels_last(*model);
+  model->to(device);
+  if (wants_channels_last(options_, device)) prefer_channels_last(*model);
   model->train();
   return model;
 }
 
-torch::Tensor TorchStrategy::to_device(const torch::Tensor& host) const {
-  return device_.is_cpu() ? host : host.to(device_);
+TorchStrategy::Samples TorchStrategy::take(Batch& batch) {
+  const Slice all = whole(batch);
+  torch::Tensor pixels = images_of(batch, all, options_);
+  torch::Tensor targets = targets_of(batch, all);
+  if (streams_) {
+    pixels = streams_->copy(pixels);
+    targets = streams_->copy(targets);
+    std::vector<std::unique_ptr<DeviceMark>> copied;
+    copied.push_back(streams_->join());
+    hold(std::move(batch), std::move(copied));
+  }
+  return {normalization_(pixels), targets};
+}
+
+void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied) {
+  held_.hold(std::move(batch), std::move(copied));
+  begun_ = streams_->mark();
+}
+
+std::string TorchStrategy::memory_hint(std::int64_t samples) {
+  const std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
+  if (options_.strategy != "single" || device_.is_cpu()) return smaller;
+  clear_gradients();
+  const std::unique_ptr<DeviceMemory> memory = make_device_memory(device_);
+  const auto fit = find_samples_that_fit(samples, *memory, [&](std::int64_t count) {
+    const auto on = torch::TensorOptions(device_);
+    learn(*model_,
+          torch::zeros({count, options_.channels, options_.input.height, options_.input.width}, on),
+          torch::zeros({count}, on.dtype(torch::kLong)), {.window_samples = count},
+          /*replica=*/0, /*spans=*/nullptr);
+    clear_gradients();
+  });
+  if (!fit) return smaller;
+  return "by what smaller batches take, loader.batch=" +
+         std::to_string(std::min(*fit, samples - 1)) +
+         " would fit; train.accumulate keeps a larger one's effect";
 }
 
 TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
                                          const torch::Tensor& targets, const StepPlace& place,
                                          int replica, SpanClock* spans) const {
-  if (model.is_training()) seed_dropout(model, step_seed(options_.seed, place.step, replica));
+  const c10::DeviceGuard guard(images.device());
+  const std::uint64_t seed = step_seed(options_.seed, place.step, replica);
+  if (model.is_training()) seed_dropout(model, seed);
+  if (!images.is_cpu())  // each replica's device has a generator of its own
+    at::Generator(at::globalContext().defaultGenerator(images.device())).set_current_seed(seed);
   if (spans != nullptr) spans->enter(Span::forward);
   const std::int64_t samples = images.size(0);
   const bool mean = samples == place.window_samples;
@@ -125,48 +171,106 @@ TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor&
   return {loss.detach(), mean ? static_cast<double>(samples) : 1, samples};
 }
 
-void TorchStrategy::step(Batch batch, const StepPlace& place, SpanClock& spans) {
-  in_our_words("training step", [&] {
-    const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
-    at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
-
-    const Loss loss = gradients(batch, place, spans);
-    batch.release();
-    Totals totals{.samples = static_cast<double>(loss.samples),
-                  .asked_to_stop = place.stop ? 1.0 : 0.0};
-    if (device_.is_cpu() && loss.value.defined())
-      totals.loss = loss.value.item<double>() * loss.divisor;
-    add_up(totals, spans);
-    if (place.opens) window_seen_ = 0;
-    window_seen_ += totals.samples;
-    if (device_.is_cpu()) read_loss(place, totals);  // before it can do harm
-
-    if (place.updates) {
-      spans.enter(Span::step);
-      update(place);
+/// A step that the device has been given: its loss comes by a copy of its own.
+class TorchStrategy::DeviceStep final : public QueuedStep {
+ public:
+  DeviceStep(TorchStrategy& strategy, std::uint64_t step, const Loss& loss, const Totals& totals)
+      : strategy_(strategy), step_(step), divisor_(loss.divisor), totals_(totals) {
+    DeviceStreams& streams = *strategy.streams_;
+    if (loss.value.defined()) {
+      loss_ = streams.host_number();
+      loss_.copy_(loss.value, /*non_blocking=*/true);
     }
-    if (device_.is_cpu()) return;
-    if (loss.value.defined()) host_loss_.copy_(loss.value, /*non_blocking=*/true);
-    spans.enter(Span::device_wait);
-    torch::cuda::synchronize(device_.index());
-    totals.loss = loss.value.defined() ? host_loss_.item<float>() * loss.divisor : 0;
-    read_loss(place, totals);
+    begin_ = std::move(strategy.begun_);
+    if (!begin_) begin_ = streams.mark();  // there were no samples
+    end_ = streams.mark();
+  }
+  bool done() override { return end_->reached(); }
+  FinishedStep finish() override {
+    end_->wait();
+    FinishedStep finished{.step = step_, .loss = {}, .begin = 0, .end = 0};
+    finished.begin = strategy_.streams_->time_of(std::move(begin_));
+    finished.end = strategy_.streams_->time_of(std::move(end_));
+    if (loss_.defined()) totals_.loss = loss_.item<float>() * divisor_;
+    finished.loss = strategy_.read_loss(step_, totals_);
+    return finished;
+  }
+
+ private:
+  TorchStrategy& strategy_;
+  std::uint64_t step_;
+  torch::Tensor loss_;  ///< on the host
+  double divisor_;
+  Totals totals_;
+  std::unique_ptr<DeviceMark> begin_, end_;
+};
+
+void TorchStrategy::step(Batch batch, const StepPlace& place, SpanClock& spans) {
+  const std::int64_t samples = batch.count();
+  bool fits = true;
+  in_our_words("training step", [&] {
+    try {
+      step_in(std::move(batch), place, spans);
+    } catch (const c10::OutOfMemoryError&) {
+      fits = false;  // what the step held is freed before others are tried
+    }
+  });
+  if (!fits)
+    throw RunError(
+        "out of device memory in a training step of " + std::to_string(samples) + " samples",
+        memory_hint(samples));
+}
+
+void TorchStrategy::step_in(Batch batch, const StepPlace& place, SpanClock& spans) {
+  if (streams_) queue_.make_room(spans);
+  const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
+  at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
+
+  const Loss loss = gradients(batch, place, spans);
+  batch.release();
+  Totals totals{.samples = static_cast<double>(loss.samples),
+                .asked_to_stop = place.stop ? 1.0 : 0.0};
+  if (!streams_ && loss.value.defined()) totals.loss = loss.value.item<double>() * loss.divisor;
+  add_up(totals, spans);
+  last_samples_ = static_cast<std::int64_t>(totals.samples);
+  if (place.opens) window_seen_ = 0;
+  window_seen_ += totals.samples;
+  if (!streams_)  // before it can do harm
+    finished_.push_back({.step = place.step, .loss = read_loss(place.step, totals)});
+
+  if (place.updates) {
+    spans.enter(Span::step);
+    update(place);
+  }
+  if (streams_) queue_.push(std::make_unique<DeviceStep>(*this, place.step, loss, totals), spans);
+}
+
+std::vector<FinishedStep> TorchStrategy::take_finished() {
+  if (streams_) return in_our_words("training step", [&] { return queue_.take(); });
+  return std::exchange(finished_, {});
+}
+
+void TorchStrategy::drain(SpanClock& spans) {
+  if (!streams_) return;
+  in_our_words("training step", [&] {
+    queue_.drain(spans);
+    held_.keep_at_most(0, spans);
+    streams_->set_clock();
   });
 }
 
-void TorchStrategy::read_loss(const StepPlace& place, const Totals& totals) {
-  last_samples_ = static_cast<std::int64_t>(totals.samples);
-  last_loss_.reset();
-  if (totals.samples == 0) return;
-  last_loss_ = totals.loss / totals.samples;
-  if (!std::isfinite(*last_loss_))
-    throw RunError("the loss is " + std::string(std::isnan(*last_loss_) ? "NaN" : "infinite") +
-                       " at step " + std::to_string(place.step + 1),
+std::optional<double> TorchStrategy::read_loss(std::uint64_t step, const Totals& totals) {
+  if (totals.samples == 0) return std::nullopt;
+  const double loss = totals.loss / totals.samples;
+  if (!std::isfinite(loss))
+    throw RunError("the loss is " + std::string(std::isnan(loss) ? "NaN" : "infinite") +
+                       " at step " + std::to_string(step + 1),
                    "lower train.lr, or set train.clip or train.warmup; the last checkpoint is from "
                    "before");
   double* const sums = train_loss_.mutable_data_ptr<double>();  // indexing takes microseconds
   sums[0] += totals.loss;
   sums[1] += totals.samples;
+  return loss;
 }
 
 void TorchStrategy::update(const StepPlace& place) {
@@ -212,7 +316,12 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
       if (batch.count() == 0) continue;
       const Slice all = whole(batch);
       const Autocast autocast(options_.amp, device_);
-      add(sum, model_->forward(to_device(images_of(batch, all, options_))), labels_of(batch, all));
+      torch::Tensor pixels = images_of(batch, all, options_);
+      if (streams_) {  // labels stay here; reading the answers waits for all of it
+        pixels = streams_->copy(pixels);
+        streams_->join();
+      }
+      add(sum, model_->forward(normalization_(pixels)), labels_of(batch, all));
     }
     model_->train();
     torch::Tensor sums = to_tensor(sum);
@@ -258,6 +367,10 @@ std::uint64_t TorchStrategy::parameter_count() const {
   for (const torch::Tensor& parameter : parameters_)
     if (parameter.requires_grad()) count += static_cast<std::uint64_t>(parameter.numel());
   return count;
+}
+
+std::shared_ptr<SlotMemory> TorchStrategy::slot_memory() {
+  return cuda_ ? cuda_->pinned_memory() : nullptr;
 }
 
 std::uint64_t TorchStrategy::peak_device_bytes() { return cuda_ ? cuda_->peak_bytes() : 0; }

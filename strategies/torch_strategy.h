@@ -4,6 +4,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,8 +14,12 @@
 #include "models/classifier.h"
 #include "strategies/amp.h"
 #include "strategies/cuda_library.h"
+#include "strategies/device_streams.h"
 #include "strategies/ema.h"
+#include "strategies/held_batches.h"
+#include "strategies/normalize.h"
 #include "strategies/optimizer.h"
+#include "strategies/step_queue.h"
 #include "strategies/strategy.h"
 
 namespace millrace {
@@ -22,7 +27,11 @@ namespace millrace {
 class TorchStrategy : public Strategy {
  public:
   void step(Batch batch, const StepPlace& place, SpanClock& spans) final;
-  std::optional<double> last_loss() final { return last_loss_; }
+  std::vector<FinishedStep> take_finished() final;
+  void drain(SpanClock& spans) final;
+  int batches_held() const final { return streams_ ? std::max(2, options_.inflight) : 1; }
+  void hold_at_most(std::size_t most, SpanClock& spans) final { held_.keep_at_most(most, spans); }
+  std::shared_ptr<SlotMemory> slot_memory() final;
   std::int64_t last_samples() const final { return last_samples_; }
   double take_train_loss() final;
   std::optional<Evaluation> evaluate(Loader& loader) final;
@@ -31,6 +40,7 @@ class TorchStrategy : public Strategy {
   std::string parameters_hash() override;
   std::uint64_t parameter_count() const final;
   std::uint64_t peak_device_bytes() final;
+  std::string bus_id() const final { return cuda_ ? cuda_->bus_id() : std::string(); }
   std::string device() const override;
 
   /// The model itself, for tests and tools that set or read weights.
@@ -38,8 +48,10 @@ class TorchStrategy : public Strategy {
 
  protected:
   /// Throws UsageError for options that no model can follow, DeviceError for a device that is not
-  /// there, DataError for weights of another model.
-  explicit TorchStrategy(const StrategyOptions& options);
+  /// there, DataError for weights of another model. `streams`: in place of the device's own, for
+  /// tests.
+  explicit TorchStrategy(const StrategyOptions& options,
+                         std::unique_ptr<DeviceStreams> streams = nullptr);
 
   /// What a forward pass has found, of one replica.
   struct Loss {
@@ -75,31 +87,51 @@ class TorchStrategy : public Strategy {
   virtual int rank() const { return 0; }
 
   /// A new model on the device, in training, initialised from torch's current generator.
-  std::shared_ptr<Classifier> make_replica() const;
-  torch::Tensor to_device(const torch::Tensor& host) const;
+  std::shared_ptr<Classifier> make_replica(torch::Device device) const;
+  /// What a model learns from, on its device: images in f32, and labels or probabilities.
+  struct Samples {
+    torch::Tensor images, targets;
+  };
+  /// All of a batch. Without a queue these are views, and the batch must outlive them; else it is
+  /// given back once the device has copied it, and the device's work on the step begins here.
+  Samples take(Batch& batch);
+  torch::Tensor normalized(const torch::Tensor& images) const { return normalization_(images); }
   const StrategyOptions& options() const { return options_; }
   torch::Device torch_device() const { return device_; }
+  DeviceStreams* streams() { return streams_.get(); }
+  /// For a strategy that takes the batch apart by itself: gives it back once the device has reached
+  /// all marks, and notes that the device's work on the step begins here.
+  void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied);
   std::optional<CudaLibrary>& cuda() { return cuda_; }
 
  private:
   void update(const StepPlace& place);
-  void read_loss(const StepPlace& place, const Totals& totals);
+  class DeviceStep;
+  /// What to do about a step of so many samples that has not fitted into the device's memory.
+  std::string memory_hint(std::int64_t samples);
+  void step_in(Batch batch, const StepPlace& place, SpanClock& spans);
+  /// Takes note of a step's loss; throws RunError for one that is not a number.
+  std::optional<double> read_loss(std::uint64_t step, const Totals& totals);
   /// All that a checkpoint holds besides the model's weights, by name.
   NamedTensors training_state();
 
   StrategyOptions options_;
   std::optional<CudaLibrary> cuda_;  ///< loaded before anything below touches torch
   torch::Device device_;
+  Normalization normalization_;
   std::shared_ptr<Classifier> model_;
   std::vector<torch::Tensor> parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
   Ema ema_;
-  torch::Tensor host_loss_;  ///< where the device leaves a step's loss; pinned for CUDA
-  double window_seen_ = 0;   ///< samples of the open window that were there
-  std::optional<double> last_loss_;
+  double window_seen_ = 0;              ///< samples of the open window that were there
+  std::vector<FinishedStep> finished_;  ///< where the host is the device
   std::int64_t last_samples_ = 0;
   torch::Tensor train_loss_;  ///< f64: sum of losses and samples since take_train_loss()
+  std::unique_ptr<DeviceStreams> streams_;  ///< null where the host is the device
+  std::unique_ptr<DeviceMark> begun_;       ///< the device's work on the step under way
+  HeldBatches held_;
+  StepQueue queue_;  ///< last: it is the first to go, with all that is still under way
 };
 
 }  // namespace millrace

@@ -65,7 +65,8 @@ Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, Sp
                                     : options_.epochs * steps_in_epoch_),
       schedule_(options_.schedule, options_.epochs * rounded_up(steps_in_epoch_),
                 rounded_up(steps_in_epoch_)),
-      position_(options_.from) {}
+      position_(options_.from),
+      timeline_(std::in_place, spans) {}
 
 std::uint64_t Trainer::rounded_up(std::uint64_t steps) const {
   return (steps + options_.accumulate - 1) / options_.accumulate;
@@ -109,6 +110,7 @@ void Trainer::run_epoch() {
 }
 
 void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
+  drain();
   const bool complete = steps == steps_in_epoch_;
   // A run that is taken up in the middle of an epoch repeats what follows here.
   if (!complete) checkpoint(/*best=*/false);
@@ -161,6 +163,7 @@ StepPlace Trainer::place_of(std::uint64_t step) const {
 }
 
 bool Trainer::one_step(std::uint32_t epoch) {
+  strategy_.hold_at_most(loader_.slots() - 1, spans_);
   spans_.enter(std::exchange(first_, false) ? Span::first_batch : Span::load);
   begin_step(epoch, result_.steps + 1);
   plant(options_.delays.next);
@@ -189,18 +192,17 @@ bool Trainer::one_step(std::uint32_t epoch) {
   position_.steps = result_.steps;
   position_.images = result_.images;
   position_.epoch_images += static_cast<std::uint64_t>(samples);
-  open_.loss = strategy_.last_loss();
-  if (open_.loss) last_loss_ = open_.loss;
-  if (finished_) observer_.step(*finished_);
-  finished_.reset();
+  collect();
   const std::uint64_t step_in_epoch = (result_.steps - 1) % steps_in_epoch_ + 1;
   observer_.progress({epoch, step_in_epoch, steps_in_epoch_, result_.steps, position_.epoch_images,
                       last_loss_, &spans_.ticks()});
   // An epoch's last step is followed by a checkpoint in any case.
   since_checkpoint_ += 1;
   if (options_.checkpoint_every > 0 && since_checkpoint_ >= options_.checkpoint_every &&
-      place.updates && step_in_epoch < steps_in_epoch_ && result_.steps < all_steps_)
+      place.updates && step_in_epoch < steps_in_epoch_ && result_.steps < all_steps_) {
+    drain();
     checkpoint(/*best=*/false);
+  }
   return true;
 }
 
@@ -216,8 +218,8 @@ void Trainer::begin_step(std::uint32_t epoch, std::uint64_t step) {
   // The clock has just entered the wait for this step's batch: what came before is the last step's.
   if (open_.step > 0) {
     open_.ticks = difference(spans_.ticks(), open_since_);
-    finished_ = open_;
-    finished_since_ = open_since_;
+    ended_.push_back(open_);
+    ended_since_ = open_since_;
     open_since_ = spans_.ticks();
   }
   open_ = {};
@@ -227,19 +229,50 @@ void Trainer::begin_step(std::uint32_t epoch, std::uint64_t step) {
 
 void Trainer::abandon_step() {
   // No batch came: the wait belongs to the step before it.
-  open_ = finished_ ? *finished_ : StepRecord{};
-  open_since_ = finished_since_;
-  finished_.reset();
+  open_ = {};
+  open_since_ = ended_since_;
+  if (ended_.empty()) return;
+  open_ = ended_.back();
+  ended_.pop_back();
+}
+
+void Trainer::collect() {
+  for (const FinishedStep& finished : strategy_.take_finished()) {
+    finished_steps_ = finished.step + 1;
+    if (finished.loss) last_loss_ = finished.loss;
+    for (StepRecord& row : ended_)
+      if (row.step == finished_steps_) row.loss = finished.loss;
+    if (open_.step == finished_steps_) open_.loss = finished.loss;
+    if (finished.end == 0) timeline_.reset();
+    if (!timeline_) continue;
+    timed_ = true;
+    timeline_->step(finished.begin, finished.end);
+  }
+  while (!ended_.empty() && ended_.front().step <= finished_steps_) {
+    observer_.step(ended_.front());
+    ended_.pop_front();
+  }
+}
+
+void Trainer::drain() {
+  strategy_.drain(spans_);
+  spans_.enter(Span::log);
+  collect();
 }
 
 void Trainer::close() {
   if (open_.step > result_.steps) abandon_step();  // begun, and ended by an exception
-  if (finished_) observer_.step(*finished_);
-  finished_.reset();
+  for (const StepRecord& row : ended_) observer_.step(row);
+  ended_.clear();
   if (open_.step == 0) return;
   open_.ticks = difference(spans_.ticks(), open_since_);
   observer_.step(open_);
   open_ = {};
+}
+
+std::optional<DeviceTime> Trainer::device_time() {
+  if (!timed_) return std::nullopt;
+  return timeline_->until(spans_.since());
 }
 
 std::optional<Evaluation> Trainer::evaluate() {

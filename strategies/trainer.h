@@ -3,12 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 
 #include "pipeline/loader.h"
 #include "pipeline/spans.h"
+#include "strategies/device_timeline.h"
 #include "strategies/schedule.h"
 #include "strategies/strategy.h"
 
@@ -100,8 +102,15 @@ class Trainer {
   /// Ends the last step's record at the clock's last change of spans. Call it when all work is
   /// done.
   void close();
+  /// How the device spent the run, up to the clock's last change of spans; empty where the host is
+  /// the device. Call it after close().
+  std::optional<DeviceTime> device_time();
 
  private:
+  /// Takes what the device has finished and hands over the rows that are then complete.
+  void collect();
+  /// Waits for the device to finish all, then the same.
+  void drain();
   void begin_step(std::uint32_t epoch, std::uint64_t step);
   void abandon_step();
   void run_epoch();
@@ -131,9 +140,12 @@ class Trainer {
   bool first_ = true;                   ///< no batch has come yet
   std::uint64_t since_checkpoint_ = 0;  ///< steps
   StepRecord open_;                     ///< the step under way
-  std::optional<StepRecord> finished_;  ///< ended, not yet handed over
+  std::deque<StepRecord> ended_;      ///< not yet handed over, for their losses or the last's ticks
+  std::uint64_t finished_steps_ = 0;  ///< the device has finished so many
   SpanTicks open_since_{};
-  SpanTicks finished_since_{};
+  SpanTicks ended_since_{};                 ///< of the last of ended_
+  std::optional<DeviceTimeline> timeline_;  ///< until it is known that the host is the device
+  bool timed_ = false;                      ///< the device has told of its times
   SpanTicks epoch_since_{};
   std::uint64_t images_before_epoch_ = 0;  ///< of this run
   std::optional<double> last_loss_;

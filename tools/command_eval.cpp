@@ -35,6 +35,7 @@ Exit evaluate(const EvalArguments& arguments) {
   std::vector<std::string> texts{find_config(arguments.what).string()};
   texts.push_back("model.weights=" + find_weights(arguments.what).string());
   texts.push_back("train.strategy=single");
+  texts.push_back("train.clock=sync");
   for (const auto& text : arguments.overrides) texts.push_back(text);
   const Recipe recipe = load_recipe(texts);
   if (is_simulated(recipe))

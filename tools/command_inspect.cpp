@@ -202,7 +202,8 @@ std::vector<std::string> lines_of(const Inspected& sample) {
 Exit write_sheet(const InspectArguments& arguments) {
   std::vector<std::string> words = arguments.recipe;
   // As the store would see it, before it normalises.
-  for (const char* key : {"output.dtype=u8", "output.layout=hwc"}) words.emplace_back(key);
+  for (const char* key : {"output.dtype=u8", "output.normalize=loader", "output.layout=hwc"})
+    words.emplace_back(key);
   Inspection inspection(arguments, load_recipe(words));
   const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(
       inspection.count(),

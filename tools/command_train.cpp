@@ -11,6 +11,7 @@
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
 #include "strategies/torch_library.h"
+#include "strategies/utilization.h"
 #include "study/run_directory.h"
 #include "tools/auto_workers.h"
 #include "tools/commands.h"
@@ -195,6 +196,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
       eval_tracks = timeline->add_loader("eval", options.workers, options.io_threads);
     if (options.storage != nullptr) options.storage->record_to(timeline->shared_storage());
   }
+  options.held = strategy->batches_held();
+  options.memory = strategy->slot_memory();
   Loader loader(reader, plan, options);
   say(fmt::format("{}: {} {} samples, batch {}, {}, {} on {}; records in {}", recipe.name(),
                   with_commas(static_cast<double>(reader->info().count)), reader->info().split,
@@ -224,11 +227,13 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     eval_options.workers = loader.workers();
     eval_options.stop = stop;
     eval_options.timeline = eval_tracks;
+    eval_options.memory = options.memory;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
   Trainer trainer(loader, *strategy, observer, spans, training, make_eval_loader, interrupted());
   const bool has_model = strategy->parameter_count() > 0;
+  UtilizationSampler sampler(strategy->bus_id());
   std::exception_ptr failure;  // the records are written all the same
   std::string reason;
   try {
@@ -239,6 +244,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     strategy->end(reason);  // may end the process, in the name of the rank that failed first
   }
   const TrainResult& result = trainer.result();
+  const std::optional<Utilization> utilization = sampler.stop();
 
   spans.enter(Span::teardown);
   options.workers = loader.workers();
@@ -256,12 +262,15 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
                    0,
                    {},
                    training.from,
+                   {},
+                   utilization,
                    recorder.blame(spans.ticks())};
   spans.enter(Span::teardown);  // the last look at the clock: all records end here
   facts.wall_s = static_cast<double>(Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
   try {
     trainer.close();
+    facts.device_time = trainer.device_time();
     directory.close();
     if (timeline != nullptr)
       arguments.trace.finish(*timeline, is_simulated(recipe) ? strategy->device() : "",

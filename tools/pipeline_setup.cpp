@@ -26,6 +26,24 @@ std::vector<fs::path> recipe_folders() {
   return {folder / "../share/millrace/recipes", MILLRACE_RECIPES};
 }
 
+/// output.normalize=device: what cannot be left to it.
+void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
+  const std::string& dtype = recipe.text("output.dtype");
+  if (dtype != "f32")
+    throw UsageError(
+        fmt::format("output.normalize=device with output.dtype={}: the device makes f32 of levels",
+                    dtype),
+        "leave output.dtype at f32, or set output.normalize=loader");
+  for (const OpSpec& spec : chain) {
+    // CutMix moves pixels; what blends them would have its result rounded to levels.
+    if (!spec.enabled || spec.op == "cutmix" || augmentation(spec.op).batch == nullptr) continue;
+    throw UsageError(
+        fmt::format("output.normalize=device with {}: mixed values would be rounded to levels",
+                    spec.id),
+        "set output.normalize=loader, or leave the op out");
+  }
+}
+
 }  // namespace
 
 Recipe load_recipe(const std::vector<std::string>& arguments) {
@@ -122,6 +140,10 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   OutputOptions output;
   for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
     if (name_of(dtype) == recipe.text("output.dtype")) output.dtype = dtype;
+  if (recipe.text("output.normalize") == "device") {
+    check_levels(recipe, chain);
+    output.dtype = DType::u8;
+  }
   output.layout = recipe.text("output.layout") == "hwc" ? Layout::hwc : Layout::chw;
   output.mean = recipe.numbers("output.mean");
   output.std = recipe.numbers("output.std");

@@ -45,7 +45,10 @@ int threads_of(const Recipe& recipe, const RankInfo& rank) {
 
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
                                         const SampleSpec& sample, const RankInfo& rank) {
-  if (is_simulated(recipe)) return make_simulated(recipe.number("simulated.update_ms"));
+  const int inflight = recipe.text("train.clock") == "async"
+                           ? static_cast<int>(recipe.integer("train.inflight"))
+                           : 0;
+  if (is_simulated(recipe)) return make_simulated(recipe.number("simulated.update_ms"), inflight);
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
     const std::vector<std::string> names{"cpu", "cuda", "cuda:0", "simulated"};
@@ -53,7 +56,13 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
         fmt::format("train.device={} is not a device", device),
         fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated", nearest(device, names)));
   }
+  if (inflight > 0 && device == "cpu")
+    throw UsageError(
+        "train.clock=async with train.device=cpu: the host is the device, a step ends "
+        "when it is done",
+        "leave train.clock at sync, or set train.device=cuda");
   StrategyOptions options;
+  options.inflight = inflight;
   options.model = recipe.text("model.name");
   options.model_options = {.variant = recipe.text("model.variant"),
                            .dropout = recipe.number("model.dropout"),
@@ -64,6 +73,9 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.channels = sample.channels;
   options.input = sample.size;
   options.dtype = sample.dtype;
+  options.normalize = recipe.text("output.normalize") == "device";
+  options.mean = recipe.numbers("output.mean");
+  options.std = recipe.numbers("output.std");
   if (sample.layout != Layout::chw)
     throw UsageError("output.layout=hwc: models take chw", "leave output.layout at its default");
   const bool each_its_own = device == "cuda" && recipe.text("train.strategy") == "ddp";
@@ -81,6 +93,8 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.label_smoothing = recipe.number("train.label_smoothing");
   options.ema = recipe.number("train.ema");
   options.amp = recipe.text("train.amp");
+  options.tf32 = recipe.text("train.tf32");
+  options.channels_last = recipe.text("train.channels_last");
   options.strategy = recipe.text("train.strategy");
   options.replicas = static_cast<int>(recipe.integer("train.replicas"));
   options.sync_batchnorm = recipe.boolean("train.sync_batchnorm");

@@ -174,6 +174,18 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["peak_rss_bytes"] = peak_rss_bytes();
   s["peak_device_bytes"] = facts.peak_device_bytes;
   s["clock"] = recipe.text("train.clock");
+  if (facts.utilization) {
+    s["gpu_utilization"] = facts.utilization->gpu;
+    s["gpu_memory_utilization"] = facts.utilization->memory;
+  }
+  if (facts.device_time) {
+    const DeviceTime& time = *facts.device_time;
+    s["inflight"] = recipe.integer("train.inflight");
+    s["device_busy_s"] = Clock::seconds(time.busy);
+    s["device_gap_load_s"] = Clock::seconds(time.gap_load());
+    s["device_gap_other_s"] = Clock::seconds(time.gap_other());
+    s["device_gaps"] = span_json(SpanSeconds(time.gaps));
+  }
   if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
   const Verdict verdict = judge(bound_figures(facts, seconds, result.new_images));
   s["bound"] = name_of(verdict.bound);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "pipeline/loader.h"
 #include "pipeline/recipe.h"
 #include "strategies/strategy.h"
 #include "strategies/trainer.h"
+#include "strategies/utilization.h"
 #include "study/blame.h"
 
 namespace millrace {
@@ -28,6 +30,8 @@ struct TrainFacts {
   double wall_s = 0;  ///< from main() to the summary
   SpanTicks spans{};
   Position from;  ///< where the run was taken up
+  std::optional<DeviceTime> device_time;
+  std::optional<Utilization> utilization;
   const Blame& blame;
 };
 

@@ -15,8 +15,13 @@ extern "C" {
 int millrace_cuda_device_count(char* reason, std::size_t capacity);
 /// "NVIDIA H200", for 0 <= device < count; cut to `capacity`.
 void millrace_cuda_device_name(int device, char* name, std::size_t capacity);
+/// "0000:1b:00.0", or "" where it cannot be told.
+void millrace_cuda_bus_id(int device, char* id, std::size_t capacity);
 /// Most bytes that tensors held on the device at one time.
 std::uint64_t millrace_cuda_peak_bytes(int device);
+/// Page-locked host memory that every device copies from; null where there is none left.
+void* millrace_cuda_pin(std::size_t size);
+void millrace_cuda_unpin(void* memory);
 /// Gives `group`, whose ranks meet through `store`, NCCL for tensors on this device. Where that
 /// fails `reason` says why (cut to `capacity`), else it is left alone. Absent from a module that
 /// was built without NCCL's header.

@@ -24,6 +24,21 @@ void millrace_cuda_device_name(int device, char* name, std::size_t capacity) {
   std::snprintf(name, capacity, "%s", status == cudaSuccess ? properties.name : "unknown device");
 }
 
+void millrace_cuda_bus_id(int device, char* id, std::size_t capacity) {
+  if (cudaDeviceGetPCIBusId(id, static_cast<int>(capacity), device) == cudaSuccess) return;
+  cudaGetLastError();
+  id[0] = '\0';
+}
+
+void* millrace_cuda_pin(std::size_t size) {
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, size, cudaHostAllocPortable) == cudaSuccess) return memory;
+  cudaGetLastError();
+  return nullptr;
+}
+
+void millrace_cuda_unpin(void* memory) { cudaFreeHost(memory); }
+
 std::uint64_t millrace_cuda_peak_bytes(int device) {
   using c10::CachingAllocator::StatType;
   if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;

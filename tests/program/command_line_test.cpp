@@ -113,5 +113,18 @@ TEST_F(CommandLine, RunsWithoutARunOptionLandUnderRuns) {
   EXPECT_EQ(runs, 2u);
 }
 
+/// No code of LibTorch runs before a command asks for it: the program does not even load it, so
+/// that the CUDA module can come first (tests/torch/cuda_hooks_test.cpp has the rest).
+TEST_F(CommandLine, TheProgramItselfLoadsNoLibTorch) {
+  RunOptions options;
+  options.env = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the loader lists what it loads, and ends
+  const Result result = run({}, options);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.out.find("libtbb"), std::string::npos) << result.out;
+  for (const char* name :
+       {"libtorch", "libc10", "libcuda", "libmillrace_torch", "libmillrace_cuda"})
+    EXPECT_EQ(result.out.find(name), std::string::npos) << result.out;
+}
+
 }  // namespace
 }  // namespace millrace::program_test

@@ -140,8 +140,8 @@ TEST_F(Distributed, ARankThatIsKilledCostsNoMoreThanItsLastSteps) {
 TEST_F(Distributed, WhatCannotBeSharedIsRefused) {
   EXPECT_TRUE(
       refused(run(training("run", {"train.strategy=ddp"})), 2, {"train.strategy=ddp", "launch"}));
-  EXPECT_TRUE(refused(run(training("run", {"train.strategy=data_parallel", "train.device=cuda"})),
-                      2, {"data_parallel", "cuda"}, /*alone=*/false));
+  EXPECT_TRUE(refused(run(training("run", {"train.strategy=data_parallel", "train.device=cuda:1"})),
+                      2, {"data_parallel", "cuda:1"}, /*alone=*/false));
   RunOptions alone;
   alone.env = {{"RANK", "0"},
                {"WORLD_SIZE", "2"},

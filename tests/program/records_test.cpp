@@ -214,5 +214,29 @@ TEST_F(Records, ClosingTableShowsWhatTheSummaryHolds) {
   EXPECT_NE(result.out.find("200 images in 10 steps"), std::string::npos) << result.out;
 }
 
+TEST_F(Records, ADeviceHasATimelineOfItsOwn) {
+  for (const char* clock : {"sync", "async"}) {
+    SCOPED_TRACE(clock);
+    ASSERT_TRUE(succeeded(run(simulated(clock, {std::string("train.clock=") + clock}))));
+    const Json s = summary(clock);
+    EXPECT_EQ(s["clock"], clock);
+    EXPECT_EQ(s["inflight"], 2);
+    const double steps = s["steps"];
+    EXPECT_NEAR(s["device_busy_s"].get<double>(), steps * 1e-3, steps * 2e-6);
+    double spans = 0;
+    for (const auto& [name, seconds] : s["spans"].items()) spans += seconds.get<double>();
+    double gaps = 0;
+    for (const auto& [name, seconds] : s["device_gaps"].items()) gaps += seconds.get<double>();
+    const double load = s["device_gap_load_s"];
+    const double other = s["device_gap_other_s"];
+    EXPECT_NEAR(gaps, load + other, 1e-9 + 1e-9 * gaps);
+    EXPECT_NEAR(s["device_busy_s"].get<double>() + gaps, spans, 1e-6 * spans);
+    const double wall = s["wall_s"];
+    EXPECT_LE(std::abs(s["unaccounted_s"].get<double>()), 1e-3 * wall);
+    const auto rows = lines_of(read_file(in(clock) / "steps.csv"));
+    EXPECT_EQ(rows.size(), static_cast<std::size_t>(steps) + 1);
+  }
+}
+
 }  // namespace
 }  // namespace millrace::program_test

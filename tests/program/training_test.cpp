@@ -162,6 +162,60 @@ TEST_F(Training, MissingDeviceIsExitFour) {
   if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "this machine has a GPU";
   const Result result = run(training("run", {"train.device=cuda"}));
   EXPECT_TRUE(refused(result, 4, {"cuda"}));
+  EXPECT_TRUE(refused(run(training("run", {"train.device=cuda", "train.strategy=data_parallel"})),
+                      4, {"cuda"}));
+  EXPECT_FALSE(fs::exists(in("run")));
+}
+
+TEST_F(Training, LevelsNormalisedOnTheDeviceChangeNothingButTheBytesSent) {
+  const Arguments recipe{"output.mean=[0.1307]", "output.std=[0.3081]", "train.epochs=2"};
+  const Arguments device = recipe + Arguments{"output.normalize=device"};
+  ASSERT_TRUE(succeeded(run(training("loader", recipe))));
+  ASSERT_TRUE(succeeded(run(training("device", device + Arguments{"--hash"}))));
+  for (const char* key : {"parameters_hash", "train_loss", "test_loss", "top1", "per_class"})
+    EXPECT_EQ(summary("device")[key], summary("loader")[key]) << key;
+
+  // eval follows the run's recipe.
+  const Result evaluated = run({"eval", in("device").string(), "--json"});
+  ASSERT_TRUE(succeeded(evaluated));
+  EXPECT_EQ(parse_json(evaluated.out)["test_loss"], summary("device")["test_loss"]);
+
+  // The bytes are those that a bench of the recipe hashes.
+  const Result benched = run(Arguments{"bench", "mnist-lenet-plain", "data.path=" + data(),
+                                       "loader.batch=20", "bench.epochs=2", "--hash", "--json"} +
+                             device);
+  ASSERT_TRUE(succeeded(benched));
+  EXPECT_EQ(parse_json(benched.out)["batch_hash"], summary("device")["batch_hash"]);
+  EXPECT_EQ(parse_json(benched.out)["sample"]["dtype"], "u8");
+}
+
+TEST_F(Training, ANormalisationInTheMiddleOfARunStaysWhereItWas) {
+  const Arguments device{"output.normalize=device", "train.epochs=2"};
+  ASSERT_TRUE(succeeded(run(training("whole", device))));
+  ASSERT_TRUE(succeeded(run(training("part", device + Arguments{"train.steps=7"}))));
+  const Arguments resume{"train", "--resume", "--run", in("part").string()};
+  EXPECT_TRUE(refused(run(resume + Arguments{"output.normalize=loader"}), 2, {"output.normalize"}));
+  ASSERT_TRUE(succeeded(run(resume + Arguments{"train.steps=0"})));
+  EXPECT_EQ(summary("part")["parameters_hash"], summary("whole")["parameters_hash"]);
+}
+
+TEST_F(Training, WhatADeviceCannotNormaliseIsRefused) {
+  const Arguments device{"output.normalize=device"};
+  EXPECT_TRUE(refused(run(training("run", device + Arguments{"output.dtype=f16"})), 2,
+                      {"output.normalize=device", "output.dtype=f16"}));
+  EXPECT_TRUE(refused(run(training("run", device + Arguments{"augment+=mixup"})), 2,
+                      {"output.normalize=device", "mixup", "rounded"}));
+  EXPECT_FALSE(fs::exists(in("run")));
+  // CutMix moves pixels: the same losses, whoever normalises.
+  const Arguments cutmix{"augment+=cutmix", "train.steps=5"};
+  ASSERT_TRUE(succeeded(run(training("loader", cutmix))));
+  ASSERT_TRUE(succeeded(run(training("device", device + cutmix))));
+  EXPECT_EQ(summary("device")["parameters_hash"], summary("loader")["parameters_hash"]);
+}
+
+TEST_F(Training, TheCpuHasNoQueue) {
+  EXPECT_TRUE(refused(run(training("run", {"train.clock=async"})), 2,
+                      {"train.clock=async", "train.device=cpu"}));
   EXPECT_FALSE(fs::exists(in("run")));
 }
 

@@ -43,11 +43,19 @@ struct Outcome {
   TrainResult result;
   SpanTicks spans{};
   double wall = 0;
+  DeviceTime device;
   double seconds(Span span) const { return Clock::seconds(spans[static_cast<std::size_t>(span)]); }
 };
 
+/// train.clock=async, and how many batches there is memory for.
+struct Queue {
+  int inflight = 0;  ///< 0: sync
+  int prefetch = 4;
+  int held = 0;  ///< batches that the loader has memory for besides; 0: what the device asks for
+};
+
 inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count = 40,
-                   const std::atomic<bool>* stop = nullptr) {
+                   const std::atomic<bool>* stop = nullptr, const Queue& queue = {}) {
   static const std::atomic<bool> never{false};
   Outcome outcome;
   const auto reader = std::make_shared<Gray>(count);
@@ -57,7 +65,9 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   loader_options.workers = 1;
   loader_options.batch = 4;
   loader_options.epochs = options.epochs;
-  const auto strategy = make_simulated(update_ms);
+  loader_options.prefetch = queue.prefetch;
+  const auto strategy = make_simulated(update_ms, queue.inflight);
+  loader_options.held = queue.held > 0 ? queue.held : strategy->batches_held();
   const std::int64_t begin = Clock::steady_ns();
   SpanClock spans(Clock::now());
   Loader loader(reader, plan, loader_options);
@@ -70,6 +80,7 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   outcome.wall = static_cast<double>(Clock::steady_ns() - begin) * 1e-9;
   trainer.close();
   outcome.spans = spans.ticks();
+  if (const auto device = trainer.device_time()) outcome.device = *device;
   return outcome;
 }
 

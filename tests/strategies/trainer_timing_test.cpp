@@ -49,6 +49,60 @@ TEST(TrainerTiming, ASimulatedStepTakesItsTime) {
   EXPECT_LE(least_error(0.1, [] { return SpanSeconds(run({}, 5, 80).spans).update; }), 0.02);
 }
 
+/// A run of 20 steps that takes `seconds` of the device's own work, and `delays` of the host's.
+Outcome queued_run(int inflight, double update_ms, double TrainOptions::Delays::*where,
+                   double seconds) {
+  TrainOptions options;
+  options.delays.*where = seconds;
+  return run(options, update_ms, 80, nullptr, {.inflight = inflight});
+}
+
+TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
+  using Delays = TrainOptions::Delays;
+  const auto stepping = [](const Outcome& outcome) {
+    const SpanSeconds seconds(outcome.spans);
+    return seconds.load + seconds.update;
+  };
+  EXPECT_LE(least_error(20 * (0.01 + 0.01),
+                        [&] { return stepping(queued_run(0, 10, &Delays::next, 0.01)); }),
+            0.02);
+  // The first batch and the last step have nothing beside them.
+  EXPECT_LE(
+      least_error(21 * 0.01, [&] { return stepping(queued_run(2, 10, &Delays::next, 0.01)); }),
+      0.02);
+}
+
+/// Against the host's own spans, so that a sleeper who wakes late is no error.
+TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
+  using Delays = TrainOptions::Delays;
+  const auto load_of = [](const Outcome& outcome) { return SpanSeconds(outcome.spans).load; };
+  // A faster loader: once the device has begun it is never idle, and the host waits for it.
+  EXPECT_LE(least_error(1,
+                        [&] {
+                          const Outcome outcome = queued_run(2, 10, &Delays::next, 0.004);
+                          return (load_of(outcome) + outcome.seconds(Span::device_wait)) /
+                                 (outcome.seconds(Span::first_batch) + 20 * 0.01);
+                        }),
+            0.02);
+  // A slower one: the device waits for batches, all but the first while it has nothing to do.
+  EXPECT_LE(least_error(1,
+                        [&] {
+                          const Outcome outcome = queued_run(2, 4, &Delays::next, 0.01);
+                          return Clock::seconds(outcome.device.gap_load()) /
+                                 (load_of(outcome) - 19 * 0.004);
+                        }),
+            0.02);
+  // A slow record: it is not the batch that the device waits for.
+  EXPECT_LE(least_error(1,
+                        [&] {
+                          const Outcome outcome = queued_run(2, 4, &Delays::log, 0.01);
+                          const auto log = static_cast<std::size_t>(Span::log);
+                          return Clock::seconds(outcome.device.gaps[log]) /
+                                 (outcome.seconds(Span::log) - 20 * 0.004);
+                        }),
+            0.02);
+}
+
 TEST(TrainerTiming, ASignOfProgressCostsNothing) {
   const auto channel = ControlChannel::serve({0, 1, 60, 0, {}}, "127.0.0.1");
   constexpr int kCalls = 1'000'000;

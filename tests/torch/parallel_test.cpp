@@ -51,10 +51,10 @@ Outcome train_single(TrainingRun run) {
   return test::train(single, run);
 }
 
-Outcome train_replicas(TrainingRun run, int replicas) {
+Outcome train_replicas(TrainingRun run, int replicas, bool separate = false) {
   run.strategy.strategy = "data_parallel";
   run.strategy.replicas = replicas;
-  DataParallel parallel(run.strategy);
+  DataParallel parallel(run.strategy, separate);
   test::fill_by_name(parallel.model());
   return test::train(parallel, run);
 }
@@ -182,6 +182,17 @@ TEST(Parallel, TheSameRunHasTheSameBits) {
   }
 }
 
+/// What replicas do where each has a device: weights are sent out, gradients come back.
+TEST(Parallel, ReplicasWithParametersOfTheirOwnGetTheSameBits) {
+  TrainingRun run = lenet_run(4 * 64 + 33);
+  EXPECT_EQ(train_replicas(run, 3, /*separate=*/true).hash, train_replicas(run, 3).hash);
+  run.training.accumulate = 2;
+  const Outcome separate = train_replicas(run, 2, /*separate=*/true);
+  const Outcome shared = train_replicas(run, 2);
+  EXPECT_EQ(separate.losses, shared.losses);
+  EXPECT_EQ(separate.hash, shared.hash);
+}
+
 TEST(Parallel, DropoutDrawsTheSameWhicheverReplicaComesFirst) {
   TrainingRun run = lenet_run(12, 6);
   run.strategy.model = "vgg_cifar";  // dropout of 0.5
@@ -247,8 +258,8 @@ TEST(DataParallel, RefusesWhatItCannotDo) {
   options.input = {28, 28};
   EXPECT_THROW(DataParallel{options}, UsageError) << "one replica";
   options.replicas = 2;
-  options.device = "cuda";
-  EXPECT_THROW(DataParallel{options}, UsageError);
+  options.device = "cuda:1";
+  EXPECT_THROW(DataParallel{options}, UsageError) << "replicas take devices from the first one on";
 }
 
 }  // namespace

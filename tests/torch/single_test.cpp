@@ -92,7 +92,7 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
     ASSERT_TRUE(batch);
     const std::int64_t count = batch.count();
     step(single, std::move(batch), spans, run["lr"]);
-    const double loss = single.last_loss().value();
+    const double loss = single.take_finished().at(0).loss.value();
     EXPECT_NEAR(loss, expected, (native ? 1e-5 : 1e-6) * expected);
     weighted += loss * static_cast<double>(count);
     samples += count;
@@ -181,7 +181,7 @@ TEST(Single, TellsWhatItIs) {
   EXPECT_EQ(single.parameter_count(), 61'706u);
   EXPECT_EQ(single.device(), "cpu (1 thread)");
   EXPECT_EQ(single.peak_device_bytes(), 0u);
-  EXPECT_FALSE(single.last_loss().has_value());
+  EXPECT_TRUE(single.take_finished().empty());
   EXPECT_EQ(std::string(millrace_torch_version()).substr(0, 2), "2.");
 }
 
@@ -200,7 +200,8 @@ TEST(Single, RefusesOptionsThatNoModelCanFollow) {
   StrategyOptions options = mnist_options();
   options.dtype = DType::u8;
   EXPECT_EQ(refusal<UsageError>(options),
-            "model.name=lenet5 takes f32, the batches are u8 | set output.dtype=f32");
+            "model.name=lenet5 takes f32, the batches are u8 | set output.dtype=f32; "
+            "output.normalize=device sends u8 and makes f32 of it");
   options = mnist_options();
   options.input = {8, 8};
   EXPECT_EQ(refusal<UsageError>(options).find("takes images of at least 12x12 pixels"), 18u);

@@ -21,6 +21,10 @@ struct TrainingRun {
   TrainOptions training;  ///< batch is of all ranks
   std::uint64_t samples = 0;
   const std::atomic<bool>* stop = nullptr;
+  /// In place of formula's samples.
+  std::function<Loader(LoaderOptions)> make_loader;
+  std::shared_ptr<SlotMemory> memory;  ///< LoaderOptions::memory
+  int held = 1;                        ///< LoaderOptions::held, of the training's loader
   /// Called inside the checkpoint span.
   std::function<void(const Position&)> checkpoint;
 };
@@ -41,6 +45,9 @@ inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint6
   options.first_batch = first_batch;
   options.rank = strategy.rank.rank;
   options.world = strategy.rank.world;
+  options.held = run.held;
+  options.memory = run.memory;
+  if (run.make_loader) return run.make_loader(options);
   return formula_loader({strategy.input, strategy.channels, DType::f32, Layout::chw}, run.samples,
                         options, strategy.classes);
 }

@@ -1,0 +1,213 @@
+// A device with a queue (contract T2), without one: at most so many steps under way, batches given
+// back once they are read, and two timelines that are conserved.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "pipeline/error.h"
+#include "strategies/held_batches.h"
+#include "strategies/step_queue.h"
+#include "tests/strategies/simulated_run.h"
+
+namespace millrace {
+namespace {
+
+/// What fake steps have been through.
+struct Story {
+  std::vector<std::uint64_t> waited;  ///< for which steps, in order
+  std::uint64_t done = 0;             ///< steps that the device has finished by itself
+};
+
+class FakeStep final : public QueuedStep {
+ public:
+  FakeStep(std::uint64_t step, Story& story) : step_(step), story_(story) {}
+  bool done() override { return step_ < story_.done; }
+  FinishedStep finish() override {
+    if (!done()) story_.waited.push_back(step_);
+    return {step_, 0.5, 0, 0};
+  }
+
+ private:
+  std::uint64_t step_;
+  Story& story_;
+};
+
+std::vector<std::uint64_t> steps_of(const std::vector<FinishedStep>& finished) {
+  std::vector<std::uint64_t> steps;
+  for (const FinishedStep& one : finished) steps.push_back(one.step);
+  return steps;
+}
+
+using Steps = std::vector<std::uint64_t>;
+
+TEST(StepQueue, HasAtMostSoManyStepsAndFinishesThemInOrder) {
+  Story story;
+  StepQueue queue(2);
+  SpanClock spans(Clock::now());
+  spans.enter(Span::forward);
+  for (std::uint64_t step = 0; step < 2; ++step) {
+    queue.make_room(spans);
+    queue.push(std::make_unique<FakeStep>(step, story), spans);
+  }
+  EXPECT_EQ(spans.current(), Span::forward) << "there was room";
+  EXPECT_TRUE(queue.take().empty());
+  queue.make_room(spans);
+  EXPECT_EQ(spans.current(), Span::device_wait);
+  EXPECT_EQ(story.waited, Steps{0});
+  queue.push(std::make_unique<FakeStep>(2, story), spans);
+  EXPECT_EQ(steps_of(queue.take()), Steps{0});
+
+  spans.enter(Span::forward);
+  story.done = 2;  // the device gets on while the host does something else
+  EXPECT_EQ(steps_of(queue.take()), Steps{1});
+  queue.make_room(spans);
+  EXPECT_EQ(spans.current(), Span::forward) << "nothing to wait for";
+  queue.push(std::make_unique<FakeStep>(3, story), spans);
+  queue.drain(spans);
+  EXPECT_EQ(spans.current(), Span::device_wait);
+  EXPECT_EQ(steps_of(queue.take()), (Steps{2, 3}));
+  EXPECT_EQ(story.waited, (Steps{0, 2, 3}));
+}
+
+TEST(StepQueue, BySyncClockNoStepOutlastsItsPush) {
+  Story story;
+  StepQueue queue(0);
+  SpanClock spans(Clock::now());
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    queue.make_room(spans);
+    queue.push(std::make_unique<FakeStep>(step, story), spans);
+    EXPECT_EQ(story.waited.size(), step + 1);
+    EXPECT_EQ(steps_of(queue.take()), Steps{step});
+  }
+  EXPECT_EQ(spans.current(), Span::device_wait);
+}
+
+class FakeMark final : public DeviceMark {
+ public:
+  explicit FakeMark(bool& reached) : reached_(reached) {}
+  bool reached() override { return reached_; }
+  void wait() override { reached_ = true; }
+
+ private:
+  bool& reached_;
+};
+
+TEST(HeldBatches, GoBackOnceTheDeviceHasReadThem) {
+  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
+                                           OutputOptions{}, Resample::once);
+  LoaderOptions options;
+  options.workers = 1;
+  options.batch = 4;
+  options.prefetch = 1;
+  options.held = 2;
+  options.shuffle.kind = Shuffle::Kind::none;
+  Loader loader(std::make_shared<Gray>(40), plan, options);
+  ASSERT_EQ(loader.slots(), 3u);
+  SpanClock spans(Clock::now());
+  spans.enter(Span::log);
+  HeldBatches held;
+  bool reached[3][2] = {};
+  const auto hold = [&](int i) {
+    std::vector<std::unique_ptr<DeviceMark>> marks;
+    for (bool& mark : reached[i]) marks.push_back(std::make_unique<FakeMark>(mark));
+    held.hold(loader.next(), std::move(marks));
+  };
+  for (int i = 0; i < 3; ++i) hold(i);
+  EXPECT_THROW(static_cast<void>(loader.next()), RunError) << "every slot is held";
+
+  reached[0][0] = reached[1][0] = reached[1][1] = true;
+  held.keep_at_most(3, spans);
+  EXPECT_EQ(held.count(), 3u) << "one device of two has read the first";
+  reached[0][1] = true;
+  held.keep_at_most(3, spans);
+  EXPECT_EQ(held.count(), 1u);
+  EXPECT_EQ(spans.current(), Span::log) << "nothing was waited for";
+  EXPECT_EQ(loader.next().index(), 3u);
+
+  held.keep_at_most(0, spans);
+  EXPECT_EQ(held.count(), 0u);
+  EXPECT_EQ(spans.current(), Span::device_wait);
+  EXPECT_TRUE(reached[2][0] && reached[2][1]);
+}
+
+Clock::Ticks sum_of(const DeviceTime& time) {
+  return std::accumulate(time.gaps.begin(), time.gaps.end(), time.busy);
+}
+
+TEST(DeviceTimeline, TellsGapsApartByWhatTheHostWasDoing) {
+  SpanClock spans(Clock::now());
+  const Clock::Ticks begin = spans.since();
+  DeviceTimeline timeline(spans);
+  const auto enter = [&](Span span) {
+    spans.enter(span);
+    return spans.since();
+  };
+  const Clock::Ticks load = enter(Span::load);
+  const Clock::Ticks forward = enter(Span::forward);
+  const Clock::Ticks log = enter(Span::log);
+  const Clock::Ticks load2 = enter(Span::load);
+  const Clock::Ticks forward2 = enter(Span::forward);
+  const Clock::Ticks end = enter(Span::teardown);
+
+  timeline.step(forward + 1, load2 + 2);  // the device is still busy while the host waits
+  timeline.step(forward2 + 3, end);
+  const DeviceTime time = timeline.until(end);
+  EXPECT_EQ(time.busy, (load2 + 2 - forward - 1) + (end - forward2 - 3));
+  SpanTicks gaps{};
+  gaps[static_cast<std::size_t>(Span::setup)] = load - begin;
+  gaps[static_cast<std::size_t>(Span::load)] = (forward - load) + (forward2 - load2 - 2);
+  gaps[static_cast<std::size_t>(Span::forward)] = 1 + 3;
+  EXPECT_EQ(time.gaps, gaps);
+  EXPECT_EQ(time.gap_load() + time.gap_other() + time.busy, end - begin);
+  EXPECT_GT(log, forward);
+}
+
+TEST(DeviceTimeline, OverlappingStepsAreCountedOnce) {
+  SpanClock spans(Clock::now());
+  const Clock::Ticks begin = spans.since();
+  DeviceTimeline timeline(spans);
+  timeline.step(begin + 10, begin + 30);
+  timeline.step(begin + 20, begin + 40);
+  timeline.step(begin + 5, begin + 15);
+  const DeviceTime time = timeline.until(begin + 50);
+  EXPECT_EQ(time.busy, 30);
+  EXPECT_EQ(sum_of(time), 50);
+}
+
+TEST(AsyncClock, BothTimelinesAreConserved) {
+  TrainOptions options;
+  options.epochs = 2;
+  for (const int inflight : {0, 1, 2, 5}) {
+    const Outcome outcome = run(options, 1, 40, nullptr, {.inflight = inflight});
+    SCOPED_TRACE(inflight);
+    EXPECT_NEAR(SpanSeconds(outcome.spans).total(), outcome.wall, 1e-3 * outcome.wall);
+    const Clock::Ticks host =
+        std::accumulate(outcome.spans.begin(), outcome.spans.end(), Clock::Ticks{0});
+    EXPECT_EQ(sum_of(outcome.device), host) << "to the tick";
+    EXPECT_NEAR(Clock::seconds(outcome.device.busy), 20 * 1e-3, 2e-5) << "what 20 steps take";
+    ASSERT_EQ(outcome.recorded.steps.size(), 20u);
+    SpanTicks sum{};
+    for (std::size_t i = 0; i < 20; ++i) {
+      EXPECT_EQ(outcome.recorded.steps[i].step, i + 1);
+      for (std::size_t k = 0; k < kSpanCount; ++k) sum[k] += outcome.recorded.steps[i].ticks[k];
+    }
+    EXPECT_EQ(sum, outcome.spans) << "rows add up to the run";
+  }
+}
+
+TEST(AsyncClock, AStopLeavesNothingBehind) {
+  const std::atomic<bool> stop{true};
+  const Outcome outcome = run({}, 1, 40, &stop, {.inflight = 2});
+  EXPECT_TRUE(outcome.result.interrupted);
+  EXPECT_EQ(outcome.result.steps, 0u);
+}
+
+/// The device would hold three batches more than there is memory for.
+TEST(AsyncClock, ASlotThatTheDeviceHoldsIsWaitedForAndNotAnError) {
+  const Outcome outcome = run({}, 20, 40, nullptr, {.inflight = 4, .prefetch = 1, .held = 1});
+  EXPECT_EQ(outcome.result.steps, 10u);
+  EXPECT_GT(outcome.seconds(Span::device_wait), 0.015);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,98 @@
+// Training on a CUDA device follows the CPU's. Without a device everything here is skipped.
+#include <gtest/gtest.h>
+
+#include "pipeline/error.h"
+#include "strategies/data_parallel.h"
+#include "strategies/single.h"
+#include "tests/torch/training_run.h"
+
+namespace millrace {
+namespace {
+
+using test::Outcome;
+using test::TrainingRun;
+
+/// Each test is a process of its own (ctest), as the module has to come before torch's first call.
+class CudaTraining : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      CudaLibrary::load("cuda", 0);
+    } catch (const DeviceError& error) {
+      GTEST_SKIP() << "TRAINING ON CUDA IS NOT TESTED HERE: " << error.what();
+    }
+  }
+};
+
+TrainingRun lenet_run(const std::string& device, int inflight = 0) {
+  TrainingRun run;
+  run.strategy.input = {28, 28};
+  run.strategy.momentum = 0.9;
+  run.strategy.device = device;
+  run.strategy.inflight = inflight;
+  run.strategy.tf32 = "off";
+  run.training.epochs = 4;
+  run.training.batch = 64;
+  run.training.schedule.lr = 0.02;
+  run.samples = 289;
+  run.held = 2;
+  return run;
+}
+
+template <class Strategy>
+Outcome train(TrainingRun run) {
+  Strategy strategy(run.strategy);
+  test::fill_by_name(strategy.model());
+  run.memory = strategy.slot_memory();
+  const Outcome outcome = test::train(strategy, run);
+  if (run.strategy.device != "cpu") {
+    EXPECT_GT(strategy.peak_device_bytes(), 61'706u * 3 * 4) << "weights, gradients, momenta";
+    EXPECT_EQ(strategy.bus_id().size(), std::string("0000:1b:00.0").size());
+  }
+  return outcome;
+}
+
+void expect_follows(const Outcome& run, const Outcome& cpu) {
+  ASSERT_EQ(run.losses.size(), 20u);
+  for (std::size_t i = 0; i < 20; ++i)
+    EXPECT_NEAR(run.losses[i], cpu.losses[i], 1e-4 * cpu.losses[i]) << "step " << i + 1;
+}
+
+TEST_F(CudaTraining, FollowsTheCpusByEitherClock) {
+  const Outcome cpu = train<Single>(lenet_run("cpu"));
+  const Outcome sync = train<Single>(lenet_run("cuda"));
+  const Outcome async = train<Single>(lenet_run("cuda", 2));
+  expect_follows(sync, cpu);
+  expect_follows(async, cpu);
+}
+
+TEST_F(CudaTraining, ReplicasFollowTheCpu) {
+  TrainingRun run = lenet_run("cuda");
+  run.strategy.strategy = "data_parallel";
+  run.strategy.replicas = 2;
+  try {
+    CudaLibrary::load("cuda", 0, 2);
+  } catch (const DeviceError& error) {
+    GTEST_SKIP() << "REPLICAS ON CUDA ARE NOT TESTED HERE: " << error.what();
+  }
+  expect_follows(train<DataParallel>(run), train<Single>(lenet_run("cpu")));
+}
+
+TEST_F(CudaTraining, ABatchThatDoesNotFitIsToldWithOneThatWould) {
+  TrainingRun run = lenet_run("cuda");
+  run.strategy.model = "vgg19";
+  run.strategy.channels = 3;
+  run.strategy.input = {224, 224};
+  run.training.batch = 4096;  // some 400 GB of activations
+  run.samples = 4096;
+  try {
+    train<Single>(run);
+    FAIL() << "a device of more than 400 GB?";
+  } catch (const RunError& error) {
+    EXPECT_NE(std::string(error.what()).find("a training step of 4096 samples"), std::string::npos);
+    EXPECT_NE(error.hint().find("would fit"), std::string::npos) << error.hint();
+  }
+}
+
+}  // namespace
+}  // namespace millrace

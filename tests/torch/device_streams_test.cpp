@@ -1,0 +1,141 @@
+// Steps by the async clock, and copies beside them, on a device that is only told of: the CPU, with
+// marks that are reached when the test says so.
+#include "strategies/device_streams.h"
+
+#include <gtest/gtest.h>
+
+#include "pipeline/error.h"
+#include "strategies/single.h"
+#include "tests/torch/training_run.h"
+
+namespace millrace {
+namespace {
+
+using test::Outcome;
+using test::TrainingRun;
+
+/// What a run has asked of its device.
+struct Told {
+  int copies = 0;
+  int joins = 0;
+  int open = 0;  ///< marks of work that nobody has waited for
+  int most_open = 0;
+  int clocks = 0;
+};
+
+class FakeMark final : public DeviceMark {
+ public:
+  FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(Clock::now()) {
+    if (!reached_) told_.most_open = std::max(told_.most_open, ++told_.open);
+  }
+  bool reached() override { return reached_; }
+  void wait() override {
+    if (!reached_) --told_.open;
+    reached_ = true;
+  }
+  Clock::Ticks at() const { return at_; }
+
+ private:
+  Told& told_;
+  bool reached_;
+  Clock::Ticks at_;
+};
+
+class FakeStreams final : public DeviceStreams {
+ public:
+  explicit FakeStreams(Told& told) : told_(told) {}
+  torch::Tensor copy(const torch::Tensor& host) override {
+    ++told_.copies;
+    return host.clone();
+  }
+  std::unique_ptr<DeviceMark> join() override {
+    ++told_.joins;
+    return std::make_unique<FakeMark>(told_, false);
+  }
+  std::unique_ptr<DeviceMark> mark() override { return std::make_unique<FakeMark>(told_, false); }
+  Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
+    mark->wait();
+    return static_cast<const FakeMark&>(*mark).at();
+  }
+  void set_clock() override { ++told_.clocks; }
+  torch::Tensor host_number() override { return torch::empty({}); }
+
+ private:
+  Told& told_;
+};
+
+TrainingRun lenet_run(int inflight) {
+  TrainingRun run;
+  run.strategy.input = {28, 28};
+  run.strategy.momentum = 0.9;
+  run.strategy.inflight = inflight;
+  run.training.epochs = 3;
+  run.training.batch = 16;
+  run.training.checkpoint_every = 2;
+  run.training.schedule.lr = 0.02;
+  run.samples = 90;
+  run.held = std::max(1, inflight);
+  return run;
+}
+
+Outcome train(TrainingRun run, Told* told = nullptr) {
+  if (told == nullptr) run.strategy.inflight = 0;
+  Single single(run.strategy, told != nullptr ? std::make_unique<FakeStreams>(*told) : nullptr);
+  test::fill_by_name(single.model());
+  return test::train(single, run);
+}
+
+TEST(DeviceStreams, AQueueChangesNoNumber) {
+  const Outcome expected = train(lenet_run(0));
+  ASSERT_EQ(expected.losses.size(), 18u);
+  for (const int inflight : {0, 1, 2, 4}) {
+    Told told;
+    const Outcome outcome = train(lenet_run(inflight), &told);
+    SCOPED_TRACE(inflight);
+    ASSERT_EQ(outcome.losses.size(), expected.losses.size());
+    for (std::size_t i = 0; i < expected.losses.size(); ++i)  // read as f32, not from a double
+      EXPECT_NEAR(outcome.losses[i], expected.losses[i], 1e-6 * expected.losses[i]);
+    EXPECT_EQ(outcome.hash, expected.hash);
+    EXPECT_EQ(outcome.images, expected.images);
+    EXPECT_EQ(outcome.result.evaluation.value().confusion,
+              expected.result.evaluation.value().confusion);
+    EXPECT_EQ(told.joins, 18 + 3 * 6) << "a step and a batch of an evaluation each";
+    EXPECT_EQ(told.copies, 2 * 18 + 3 * 6) << "labels of an evaluation stay here";
+    EXPECT_GT(told.clocks, 3);
+  }
+}
+
+TEST(DeviceStreams, LossesThatComeLateStillNameTheirStep) {
+  TrainingRun run = lenet_run(0);
+  run.training.schedule.lr = 1e12;
+  std::string expected;
+  try {
+    train(run);
+  } catch (const RunError& error) {
+    expected = error.what();
+  }
+  ASSERT_NE(expected.find("at step"), std::string::npos) << expected;
+  run.strategy.inflight = 3;
+  run.held = 3;
+  Told told;
+  try {
+    train(run, &told);
+    FAIL() << "it has diverged";
+  } catch (const RunError& error) {
+    EXPECT_EQ(error.what(), expected);
+  }
+}
+
+/// The device holds a batch until its copy is done, and the loader has memory for one besides.
+TEST(DeviceStreams, ASlotIsFreeOnceItIsCopied) {
+  TrainingRun run = lenet_run(4);
+  run.held = 1;
+  Told told;
+  const Outcome outcome = train(run, &told);
+  EXPECT_EQ(outcome.losses.size(), 18u);
+}
+
+TEST(DeviceStreams, TheCpuHasNone) { EXPECT_EQ(make_device_streams(torch::kCPU), nullptr); }
+
+}  // namespace
+}  // namespace millrace
