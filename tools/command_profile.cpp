@@ -173,6 +173,7 @@ class Profile {
   void calibrate() {
     constexpr double kProbeSeconds = 0.3;
     constexpr int kRounds = 5;
+    constexpr int kBaselines = 3;
     runs_.emplace(arguments_.recipe, path_ / "runs");
     say(fmt::format("{}: {} changes; probing the loader alone", recipe_.name(),
                     candidates_.size()));
@@ -186,11 +187,12 @@ class Profile {
         say(fmt::format("the device alone, batch {}", batch));
         const std::vector<std::string> alone{"loader.workers=0",
                                              fmt::format("loader.batch={}", batch)};
-        RunFigures figures = run_child("device", alone, {20, 40});
+        RunFigures figures = run_child("device", alone, {.warm_up = 20, .steps = 40});
         const double step = figures.update_s + figures.load_s;
         figures = run_child("device", alone,
-                            {20, std::max<std::uint64_t>(
-                                     40, static_cast<std::uint64_t>(arguments_.seconds / step))});
+                            {.warm_up = 20,
+                             .steps = std::max<std::uint64_t>(
+                                 40, static_cast<std::uint64_t>(arguments_.seconds / step))});
         model_->set_update(batch, figures.update_s);
       }
       step_guess = replay(model_->input(recipe_)).update_s;
@@ -199,16 +201,23 @@ class Profile {
     const ReplayOutput guess = replay(model_->input(recipe_));
     std::vector<std::string> traced;
     if (!arguments_.trace.empty()) traced = {"--trace", arguments_.trace};
-    const RunFigures baseline =
-        run_child("baseline", traced,
-                  length_for(recipe_, std::max(step_guess, guess.load_s + guess.update_s)));
-    const double images = baseline.summary.value("images", 0.0);
-    const double read = baseline.summary["loader_cpu_s"].value("read", 0.0);
-    model_->set_host(baseline.log_s, images > 0 ? read / images : 0);
-    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, baseline.update_s);
-    model_->limit_take(baseline.load_s + baseline.update_s - model_->input(recipe_).update_s);
-    report_.summary = baseline.summary;
-    report_.baseline = baseline.images_per_s;
+    std::vector<double> rates, steps, updates, logs, reads;
+    for (int i = 0; i < kBaselines; ++i) {
+      const RunFigures baseline =
+          run_child("baseline", i == 0 ? traced : std::vector<std::string>(),
+                    length_for(recipe_, std::max(step_guess, guess.load_s + guess.update_s)));
+      rates.push_back(baseline.images_per_s);
+      steps.push_back(baseline.step_s);
+      updates.push_back(baseline.update_s);
+      logs.push_back(baseline.log_s);
+      reads.push_back(baseline.summary["loader_cpu_s"].value("read", 0.0) /
+                      std::max(1.0, baseline.summary.value("images", 0.0)));
+      if (i == 0) report_.summary = baseline.summary;
+    }
+    model_->set_host(middle_of(logs), middle_of(reads));
+    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, middle_of(updates));
+    model_->limit_take(middle_of(steps) - model_->input(recipe_).update_s);
+    report_.baseline = middle_of(rates);
   }
 
   std::vector<std::int64_t> batches_tried() const {

@@ -9,9 +9,11 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "pipeline/clock.h"
 #include "pipeline/error.h"
+#include "study/whatif.h"
 #include "tools/child.h"
 #include "tools/interrupt.h"
 
@@ -49,6 +51,8 @@ RunFigures read_steps(const fs::path& file, const RunLength& length) {
   }
   RunFigures figures;
   double images = 0, load = 0, update = 0, log = 0;
+  double window_images = 0, window_s = 0;
+  std::vector<double> rates, times;
   std::uint64_t steps = 0;
   while (std::getline(in, line)) {
     std::vector<std::string> cells;
@@ -66,11 +70,19 @@ RunFigures read_steps(const fs::path& file, const RunLength& length) {
     load += number("load_s");
     update += number("update_s");
     log += number("log");
+    times.push_back(number("load_s") + number("update_s"));
+    window_images += number("images");
+    window_s += times.back();
+    if (steps % length.window == 0 && window_s > 0)
+      rates.push_back(std::exchange(window_images, 0) / std::exchange(window_s, 0));
   }
   if (steps == 0 || load + update <= 0)
     throw RunError(fmt::format("{}: no steps to count", file.string()));
   const auto count = static_cast<double>(steps);
-  figures.images_per_s = images / (load + update);
+  constexpr std::size_t kEnoughWindows = 5;
+  figures.images_per_s =
+      rates.size() >= kEnoughWindows ? middle_of(std::move(rates)) : images / (load + update);
+  figures.step_s = middle_of(std::move(times));
   figures.load_s = load / count;
   figures.update_s = update / count;
   figures.log_s = log / count;
@@ -86,6 +98,9 @@ RunLength run_length(double step_s, double seconds, int prefetch, std::uint64_t 
       static_cast<std::uint64_t>(std::clamp(seconds / std::max(step_s, 1e-9), 16.0, 100'000.0));
   if (batches_per_epoch <= 2 * length.steps)
     length.steps = (length.steps + batches_per_epoch - 1) / batches_per_epoch * batches_per_epoch;
+  length.window = std::max<std::uint64_t>(length.window, 4 * static_cast<std::uint64_t>(prefetch));
+  if (batches_per_epoch <= 2 * length.window)
+    length.window = (length.window + batches_per_epoch - 1) / batches_per_epoch * batches_per_epoch;
   return length;
 }
 

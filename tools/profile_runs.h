@@ -12,6 +12,7 @@ namespace millrace {
 struct RunLength {
   std::uint64_t warm_up = 0;  ///< steps that don't count
   std::uint64_t steps = 0;    ///< that do
+  std::uint64_t window = 20;  ///< steps that are looked at together
 };
 
 /// So many steps that take about `seconds`, in whole epochs where these are short.
@@ -19,7 +20,10 @@ RunLength run_length(double step_s, double seconds, int prefetch, std::uint64_t 
 
 /// Over the steps that count.
 struct RunFigures {
-  double images_per_s = 0;                     ///< over load + update
+  /// Over load + update: of five windows or more the middle one's, so that what interrupts single
+  /// ones (other programs) falls out; of fewer, all steps'.
+  double images_per_s = 0;
+  double step_s = 0;                           ///< load + update, of the middle step
   double load_s = 0, update_s = 0, log_s = 0;  ///< a step
   /// Of the machine's CPU time while the child ran, 0..1: what other processes used or the
   /// hypervisor withheld.
