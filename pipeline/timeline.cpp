@@ -18,6 +18,7 @@ Timeline::Timeline(Clock::Ticks ticks, std::int64_t ns, std::size_t capacity)
       origin_ticks_(ticks),
       origin_ns_(ns),
       trainer_(8 * capacity),  // some seven spans a step
+      device_(capacity),
       storage_(std::make_shared<Track<RequestRecord>>(capacity)) {}
 
 std::shared_ptr<LoaderTracks> Timeline::add_loader(std::string name, int workers, int io_threads) {
@@ -27,7 +28,7 @@ std::shared_ptr<LoaderTracks> Timeline::add_loader(std::string name, int workers
 }
 
 std::uint64_t Timeline::left_out() const {
-  std::uint64_t sum = trainer_.left_out() + storage_->left_out();
+  std::uint64_t sum = trainer_.left_out() + device_.left_out() + storage_->left_out();
   for (const auto& loader : loaders_) {
     sum += loader->batches().left_out();
     for (const auto& track : loader->workers()) sum += track->left_out();

@@ -81,6 +81,12 @@ struct SpanRecord {
   Clock::Ticks begin = 0, end = 0;
 };
 
+/// A step that the device worked on, on the host's clock.
+struct DeviceRecord {
+  std::uint64_t step = 0;  ///< counted over the run, from 1
+  Clock::Ticks begin = 0, end = 0;
+};
+
 /// A request to the emulated storage; Clock::steady_ns().
 struct RequestRecord {
   std::int64_t begin_ns = 0, end_ns = 0;
@@ -123,11 +129,13 @@ class Timeline {
   std::shared_ptr<LoaderTracks> add_loader(std::string name, int workers, int io_threads);
 
   Track<SpanRecord>& trainer() { return trainer_; }
+  Track<DeviceRecord>& device() { return device_; }
   Track<RequestRecord>& storage() { return *storage_; }
   /// For StorageModel::record_to().
   std::shared_ptr<Track<RequestRecord>> shared_storage() { return storage_; }
 
   const Track<SpanRecord>& trainer() const { return trainer_; }
+  const Track<DeviceRecord>& device() const { return device_; }
   const Track<RequestRecord>& storage() const { return *storage_; }
   std::span<const std::shared_ptr<LoaderTracks>> loaders() const { return loaders_; }
   std::uint64_t left_out() const;
@@ -140,6 +148,7 @@ class Timeline {
   Clock::Ticks origin_ticks_;
   std::int64_t origin_ns_;
   Track<SpanRecord> trainer_;
+  Track<DeviceRecord> device_;
   std::shared_ptr<Track<RequestRecord>> storage_;
   std::vector<std::shared_ptr<LoaderTracks>> loaders_;
 };

@@ -245,6 +245,8 @@ void Trainer::collect() {
     if (open_.step == finished_steps_) open_.loss = finished.loss;
     if (finished.end == 0) timeline_.reset();
     if (!timeline_) continue;
+    if (options_.device_track != nullptr)
+      options_.device_track->add({finished_steps_, finished.begin, finished.end});
     timed_ = true;
     timeline_->step(finished.begin, finished.end);
   }

@@ -71,7 +71,8 @@ struct TrainOptions {
   std::uint64_t accumulate = 1;        ///< batches an optimiser step; an epoch's end closes it
   ScheduleOptions schedule;            ///< over all epochs, also where `steps` ends the run early
   Position from;                       ///< where an earlier run of the same options left off
-  struct Delays {                      ///< seconds, planted in the span of that name ([debug])
+  Track<DeviceRecord>* device_track = nullptr;  ///< the device's steps are records there, too
+  struct Delays {  ///< seconds, planted in the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
   } delays;
 };

@@ -107,6 +107,8 @@ class Writer {
   void trainer() {
     name(kTrainer, "trainer");
     if (!options_.device.empty()) name(kDevice, options_.device);
+    for (const DeviceRecord& step : timeline_.device().records())
+      slice(kDevice, "step " + std::to_string(step.step), ns(step.begin), ns(step.end));
     const auto batches = train_batches();
     std::size_t taken = 0;
     const auto spans = timeline_.trainer().records();
@@ -135,10 +137,7 @@ class Writer {
     return is_load(which) || which == Span::teardown;
   }
   void span(const SpanRecord& span) {
-    const auto which = static_cast<Span>(span.span);
     slice(kTrainer, kSpanNames[static_cast<std::size_t>(span.span)], ns(span.begin), ns(span.end));
-    if (which == Span::device_wait && !options_.device.empty())
-      slice(kDevice, "update", ns(span.begin), ns(span.end));
   }
   /// Arrows end in the middle of the longest span that works with the batch.
   void remember_step(const BatchRecord& batch, std::span<const SpanRecord> spans) {

@@ -12,7 +12,7 @@ namespace millrace {
 
 struct TraceOptions {
   std::string process = "millrace";  ///< the process's name in the trace
-  std::string device;                ///< a simulated device's track; empty: none
+  std::string device;                ///< name of the device's track; empty: none
   std::uint64_t first_batch = 0;     ///< ordinal of the run's first batch: steps count on from it
 };
 

@@ -149,6 +149,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   LoaderOptions options = loader_options(recipe, emulated_storage(recipe), rank.rank, rank.world);
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
   TrainOptions training = train_options(recipe);
+  if (timeline != nullptr) training.device_track = &timeline->device();
   training.batch = options.batch;
   if (resume) training.from = resume->position();
   options.first_batch = training.from.steps;
@@ -273,7 +274,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     facts.device_time = trainer.device_time();
     directory.close();
     if (timeline != nullptr)
-      arguments.trace.finish(*timeline, is_simulated(recipe) ? strategy->device() : "",
+      arguments.trace.finish(*timeline,
+                             timeline->device().records().empty() ? "" : strategy->device(),
                              directory.path() / "timeline.json", rank.rank);
     auto summary_json = summary_of(facts, result);
     if (auto_workers) summary_json["auto_workers"] = auto_workers->record();

@@ -70,6 +70,7 @@ inline BlamedRun blamed_run(std::shared_ptr<const Reader> reader,
   TrainOptions training;
   training.epochs = options.epochs;
   training.batch = options.batch;
+  if (timeline != nullptr) training.device_track = &timeline->device();
   Trainer trainer(
       loader, *strategy, observer, spans, training, [] { return nullptr; }, never);
   trainer.run();
