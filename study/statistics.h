@@ -66,7 +66,7 @@ double detectable_ratio(const Comparison& comparison);
 inline constexpr double kConfidence = 0.95;
 /// The same where a pilot chose the number of repeats and is part of them: studies end early that
 /// happened to look quiet, which costs up to 1.5 points of confidence (tests/study simulates it).
-inline constexpr double kConfidenceAfterPilot = 0.96;
+inline constexpr double kConfidenceAfterPilot = 0.97;
 
 struct CompareOptions {
   double margin = 0.03;        ///< ratios within 1/(1+margin) .. 1+margin are equivalent

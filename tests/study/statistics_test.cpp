@@ -166,7 +166,7 @@ TEST(Repeats, AreTheFewestThatFindTheMargin) {
     const auto found = [&](std::uint64_t repeats) {
       // chi^2 of 4 degrees is below 1.648777 with a probability of 20%
       const double planned = deviation * std::sqrt(4 / 1.648777);
-      return smallest_detectable(dunnett_critical(2, repeats, 0.96), planned, repeats) <=
+      return smallest_detectable(dunnett_critical(2, repeats, kConfidenceAfterPilot), planned, repeats) <=
              std::log(1.03);
     };
     EXPECT_TRUE(found(choice.repeats)) << deviation;
