@@ -23,10 +23,10 @@ struct UtilizationSampler::Nvml {
   int (*rates)(void*, NvmlRates*);
 
   /// Null where the library or one of them is missing. Never unloaded.
-  static Nvml* load(const char* library) {
+  static std::unique_ptr<Nvml> load(const char* library) {
     void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return nullptr;
-    auto* const nvml = new Nvml{};
+    auto nvml = std::make_unique<Nvml>();
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
       return function != nullptr;
@@ -35,7 +35,6 @@ struct UtilizationSampler::Nvml {
         find(nvml->handle_by_bus_id, "nvmlDeviceGetHandleByPciBusId_v2") &&
         find(nvml->rates, "nvmlDeviceGetUtilizationRates") && nvml->init() == 0)
       return nvml;
-    delete nvml;
     return nullptr;
   }
 };
@@ -47,6 +46,8 @@ UtilizationSampler::UtilizationSampler(const std::string& bus_id, double interva
   if (nvml_ == nullptr || nvml_->handle_by_bus_id(bus_id.c_str(), &device_) != 0) return;
   thread_ = std::thread([this, interval_s] { sample(interval_s); });
 }
+
+UtilizationSampler::~UtilizationSampler() { static_cast<void>(stop()); }
 
 void UtilizationSampler::sample(double interval_s) {
   std::unique_lock lock(mutex_);

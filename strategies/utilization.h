@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -24,7 +25,7 @@ class UtilizationSampler {
   /// on a thread of its own. Without NVML, or where it does not know the device, does nothing.
   explicit UtilizationSampler(const std::string& bus_id, double interval_s = 0.2,
                               const char* library = "libnvidia-ml.so.1");
-  ~UtilizationSampler() { static_cast<void>(stop()); }
+  ~UtilizationSampler();
   UtilizationSampler(const UtilizationSampler&) = delete;
   UtilizationSampler& operator=(const UtilizationSampler&) = delete;
 
@@ -36,8 +37,8 @@ class UtilizationSampler {
 
   void sample(double interval_s);
 
-  void* device_ = nullptr;  ///< NVML's handle
-  Nvml* nvml_ = nullptr;    ///< loaded once, for good
+  void* device_ = nullptr;      ///< NVML's handle
+  std::unique_ptr<Nvml> nvml_;  ///< its functions; the library itself stays loaded
   std::mutex mutex_;
   std::condition_variable end_;
   bool stop_ = false;

@@ -108,7 +108,7 @@ class Writer {
     name(kTrainer, "trainer");
     if (!options_.device.empty()) name(kDevice, options_.device);
     for (const DeviceRecord& step : timeline_.device().records())
-      slice(kDevice, "step " + std::to_string(step.step), ns(step.begin), ns(step.end));
+      slice(kDevice, "update " + std::to_string(step.step), ns(step.begin), ns(step.end));
     const auto batches = train_batches();
     std::size_t taken = 0;
     const auto spans = timeline_.trainer().records();

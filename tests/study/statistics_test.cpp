@@ -14,9 +14,12 @@ namespace {
 
 using Rows = std::vector<std::vector<double>>;
 
-nlohmann::json golden() {
-  std::ifstream in(std::string(MILLRACE_GOLDEN) + "/statistics.json");
-  return nlohmann::json::parse(in);
+const nlohmann::json& golden() {
+  static const auto all = [] {
+    std::ifstream in(std::string(MILLRACE_GOLDEN) + "/statistics.json");
+    return nlohmann::json::parse(in);
+  }();
+  return all;
 }
 
 /// `count` values with that mean and standard deviation exactly.
@@ -33,7 +36,7 @@ std::vector<double> values_with(double mean, double deviation, std::size_t count
 }
 
 TEST(Statistics, TheTIntervalIsScipys) {
-  for (const auto& one : golden()["t"]) {
+  for (const auto& one : golden().at("t")) {
     const std::vector<double> values = one["values"];
     const Interval interval = t_interval(values, one["confidence"]);
     EXPECT_NEAR(interval.mean, one["mean"], 1e-14);
@@ -50,7 +53,7 @@ TEST(Statistics, OneObservationHasNoInterval) {
 }
 
 TEST(Statistics, DunnettsCriticalValueIsThatOfASimulation) {
-  for (const auto& one : golden()["dunnett"]) {
+  for (const auto& one : golden().at("dunnett")) {
     const double critical = dunnett_critical(one["rows"], one["blocks"], 0.95);
     EXPECT_GT(critical, one["low"]) << one;
     EXPECT_LT(critical, one["high"]) << one;
@@ -58,7 +61,7 @@ TEST(Statistics, DunnettsCriticalValueIsThatOfASimulation) {
 }
 
 TEST(Statistics, DunnettsCriticalValueWithManyBlocksIsDunnetts) {
-  for (const auto& one : golden()["pooled"])
+  for (const auto& one : golden().at("pooled"))
     EXPECT_NEAR(dunnett_critical(one["rows"], 2000, 0.95), one["critical"], 3e-3) << one;
 }
 
@@ -73,7 +76,7 @@ TEST(Statistics, DunnettsCriticalValueOfOneRowIsStudents) {
 }
 
 TEST(Statistics, TheBootstrapsCriticalValueIsThatOfManyResamples) {
-  for (const auto& one : golden()["bootstrap"]) {
+  for (const auto& one : golden().at("bootstrap")) {
     const Rows rows = one["rows"];
     const double critical = bootstrap_critical(rows, 0.95);
     EXPECT_GT(critical, one["low"]);
@@ -83,7 +86,7 @@ TEST(Statistics, TheBootstrapsCriticalValueIsThatOfManyResamples) {
 }
 
 TEST(Statistics, TheSmallestDetectableEffectIsStatsmodels) {
-  for (const auto& one : golden()["power"])
+  for (const auto& one : golden().at("power"))
     EXPECT_NEAR(smallest_detectable(one["critical"], one["deviation"], one["count"]), one["effect"],
                 1e-6);
   EXPECT_EQ(smallest_detectable(2.8, 0, 5), 0);
@@ -166,8 +169,8 @@ TEST(Repeats, AreTheFewestThatFindTheMargin) {
     const auto found = [&](std::uint64_t repeats) {
       // chi^2 of 4 degrees is below 1.648777 with a probability of 20%
       const double planned = deviation * std::sqrt(4 / 1.648777);
-      return smallest_detectable(dunnett_critical(2, repeats, kConfidenceAfterPilot), planned, repeats) <=
-             std::log(1.03);
+      return smallest_detectable(dunnett_critical(2, repeats, kConfidenceAfterPilot), planned,
+                                 repeats) <= std::log(1.03);
     };
     EXPECT_TRUE(found(choice.repeats)) << deviation;
     EXPECT_TRUE(choice.repeats == 5 || !found(choice.repeats - 1)) << deviation;
