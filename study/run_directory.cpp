@@ -26,6 +26,17 @@ namespace fs = std::filesystem;
                      : "choose another place: --run DIR");
 }
 
+/// Whether the folder is a run's or a sweep's, if only one that was killed while it wrote its first
+/// file.
+bool is_run(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path / "config.toml", error) || fs::exists(path / "sweep.json", error))
+    return true;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (!entry.path().filename().string().starts_with("config.toml.tmp-")) return false;
+  return true;
+}
+
 /// Makes room at `path`; returns where an earlier run went.
 fs::path move_aside(const fs::path& path) {
   std::error_code error;
@@ -34,7 +45,7 @@ fs::path move_aside(const fs::path& path) {
     throw UsageError(fmt::format("--run {}: there is a file of that name", path.string()),
                      "choose another directory");
   if (fs::is_empty(path, error)) return {};
-  if (!fs::exists(path / "config.toml", error) && !fs::exists(path / "sweep.json", error))
+  if (!is_run(path))
     throw UsageError(
         fmt::format("--run {}: the folder holds something that is not a run", path.string()),
         "choose another directory, or empty it");

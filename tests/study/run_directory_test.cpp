@@ -39,6 +39,13 @@ TEST_F(RunDirectoryTest, AnEarlierRunIsMovedAside) {
   EXPECT_EQ(text(base_ / "run.2/config.toml"), "seed = 1\n");
 }
 
+TEST_F(RunDirectoryTest, ARunKilledBeforeItsFirstFileIsNotInTheWay) {
+  fs::create_directories(base_ / "run");
+  std::ofstream(base_ / "run/config.toml.tmp-1234") << "seed";
+  EXPECT_EQ(RunDirectory(base_ / "run", "seed = 1\n").moved_aside(), base_ / "run.1");
+  EXPECT_EQ(text(base_ / "run/config.toml"), "seed = 1\n");
+}
+
 TEST_F(RunDirectoryTest, SomethingElseIsLeftAlone) {
   fs::create_directories(base_ / "thesis");
   std::ofstream(base_ / "thesis/chapter1.tex") << "x";

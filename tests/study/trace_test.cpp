@@ -163,7 +163,9 @@ TEST_F(TraceTest, ArrowsLeadFromEveryUnitToItsStep) {
       const Slice* innermost = trace.at(trace.ends.at(id));
       const Slice* step = trace.at(trace.ends.at(id), "step ");
       ASSERT_TRUE(unit != nullptr && innermost != nullptr && step != nullptr) << id;
-      EXPECT_EQ(innermost->name, "device_wait") << "the longest span that works with the batch";
+      // The longest of them, which on a slow host need not be the device's.
+      EXPECT_TRUE(innermost->name == "device_wait" || innermost->name == "forward")
+          << innermost->name;
       const std::uint64_t batch = std::stoull(unit->name.substr(6));
       EXPECT_EQ(step->name, "step " + std::to_string(batch + 1));
       EXPECT_LE(unit->begin, innermost->begin)
