@@ -16,23 +16,26 @@ enum class Stage { read, decode, augment };
 inline constexpr std::size_t kStageCount = 3;
 
 /// A work unit: some neighbouring samples of one batch, which one worker has taken from end to end.
-/// Times are Clock::now()'s; 0 where something did not happen.
-struct UnitHistory {
-  Clock::Ticks fetch_begin = 0;  ///< an I/O thread took its first sample (loader.io_threads)
-  Clock::Ticks fetch_end = 0;    ///< the last sample was read
-  double fetch_on_core = 1;      ///< part of the reading during which its threads lacked no core
-  Clock::Ticks begin = 0;        ///< a worker took it
+/// Times are Clock::now()'s; 0 where something did not happen. Two cache lines, no more: a worker
+/// writes them, the trainer's thread reads them.
+struct alignas(64) UnitHistory {
+  Clock::Ticks begin = 0;  ///< a worker took it
   Clock::Ticks end = 0;
   std::array<Clock::Ticks, kStageCount> stages{};  ///< of it in each; samples take turns
-  std::array<std::uint64_t, kStageCount> bytes{};  ///< read, decoded to, written
-  Clock::Ticks begin_wait = 0;  ///< up to begin, the worker was to take it and had no core
   Clock::Ticks core_wait = 0;  ///< of it the worker was ready to run and had no core; 0 below 20 µs
+  Clock::Ticks fetch_begin = 0;  ///< an I/O thread took its first sample (loader.io_threads)
+  Clock::Ticks fetch_end = 0;    ///< the last sample was read
+
+  Clock::Ticks begin_wait = 0;  ///< up to begin, the worker was to take it and had no core
   Clock::Ticks fault_wait = 0;  ///< of it, outside of read, the worker waited for pages of a file
-  std::int64_t cpu_ns = -1;     ///< CPU time; -1: not taken (units below 100 µs)
-  std::uint32_t first = 0;      ///< place in the batch of its first sample
-  std::uint32_t count = 0;      ///< samples
-  std::uint32_t worker = 0;     ///< which, from 0
+  std::array<std::uint64_t, kStageCount> bytes{};  ///< read, decoded to, written
+  std::int64_t cpu_ns = -1;  ///< CPU time; -1: not taken (units below 100 µs)
+  float fetch_on_core = 1;   ///< part of the reading during which its threads lacked no core
+  std::uint32_t first = 0;   ///< place in the batch of its first sample
+  std::uint32_t count = 0;   ///< samples
+  std::uint32_t worker = 0;  ///< which, from 0
 };
+static_assert(sizeof(UnitHistory) == 128);
 
 /// One batch, as the caller of Loader::next() met it.
 struct BatchHistory {

@@ -63,8 +63,8 @@ void IoPool::finished(Job& job) {
   UnitHistory& unit = slots_[run.slot].units[run.unit];
   unit.fetch_end = Clock::now();
   if (const Clock::Ticks busy = job.busy.load(std::memory_order_relaxed); busy > 0)
-    unit.fetch_on_core = 1 - static_cast<double>(job.core_wait.load(std::memory_order_relaxed)) /
-                                 static_cast<double>(busy);
+    unit.fetch_on_core = 1 - static_cast<float>(job.core_wait.load(std::memory_order_relaxed)) /
+                                 static_cast<float>(busy);
   {
     const std::lock_guard lock(mutex_);
     --undelivered_;

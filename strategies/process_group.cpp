@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <mutex>
 
 #define USE_C10D_GLOO  // LibTorch was built with it; its header asks
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -53,9 +54,8 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
 
 Peers::Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout)
     : info_(rank), timeout_(timeout) {
-  // What c10d remarks on the way to an error, we say in a line of our own.
-  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
-  c10::initLogging();
+  static std::once_flag once;
+  std::call_once(once, c10::initLogging);  // as TORCH_CPP_LOG_LEVEL says
   // A launcher that starts a run again serves the same store: attempts must not meet.
   const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
   store_ = c10::make_intrusive<c10d::PrefixStore>(

@@ -15,6 +15,8 @@ void* library() {
     // Read when libgomp is loaded: its threads then sleep between parallel regions instead of
     // spinning on cores that loader workers could use.
     setenv("OMP_WAIT_POLICY", "passive", 0);
+    // What c10d remarks on the way to an error, we say in a line of our own.
+    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
     void* opened = dlopen("libmillrace_torch.so", RTLD_NOW | RTLD_GLOBAL);
     if (opened == nullptr) {
       const char* reason = dlerror();

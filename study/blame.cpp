@@ -36,7 +36,7 @@ class Walk {
   /// Samples were being read by I/O threads.
   void fetch(const UnitHistory& unit, Ticks to) {
     core_wait_ = 0;
-    const double off = std::clamp(1 - unit.fetch_on_core, 0.0, 1.0);
+    const double off = std::clamp(1.0 - unit.fetch_on_core, 0.0, 1.0);
     back(to, Part::cores,
          static_cast<Ticks>(off *
                             static_cast<double>(std::max<Ticks>(0, now_ - std::max(to, begin_)))),

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "augment/plan.h"
+#include "pipeline/units/registry.h"
 #include "tests/pipeline/numbered.h"
 #include "tests/study/blamed_run.h"
 
@@ -51,6 +52,34 @@ class SlowReader final : public Numbered {
 
  private:
   const Cost* cost_;
+};
+
+/// Images whose decoding takes `tenths` of a ms, for tests/plugins/slow_decoder.cpp.
+class SlowImages final : public Reader {
+ public:
+  SlowImages(Cost::Kind kind, int tenths) : bytes_(kImageBytes, 7) {
+    static const auto added = add_plugin(MILLRACE_SLOW_DECODER);
+    info_.reader = "slow images";
+    info_.path = "memory";
+    info_.split = "train";
+    info_.count = kSamples;
+    info_.classes.resize(10);
+    info_.channels = 1;
+    info_.encoded = true;
+    std::memcpy(bytes_.data(), "SLOW", 4);
+    bytes_[4] = 6;
+    bytes_[5] = 5;
+    bytes_[6] = static_cast<std::uint8_t>(tenths);
+    bytes_[7] = kind == Cost::sleeping ? 's' : 'c';
+  }
+  Sample read(std::uint64_t index, Buffer&) const override {
+    return {bytes_, static_cast<std::int64_t>(index % 10)};
+  }
+  std::string name(std::uint64_t index) const override { return "image " + std::to_string(index); }
+
+ private:
+  static constexpr std::size_t kImageBytes = 8 + 30;
+  std::vector<std::uint8_t> bytes_;
 };
 
 class SlowTransform final : public Transform {
@@ -116,6 +145,24 @@ TEST(Planted, ASlowStageIsNamed) {
       const Cost read(kind, 2);
       expect_named(run({.read = &read, .workers = workers}), Part::storage, read.seconds(),
                    "read, " + what);
+    }
+  }
+}
+
+TEST(Planted, ASlowDecoderIsNamed) {
+  for (const Cost::Kind kind : {Cost::sleeping, Cost::spinning}) {
+    for (const int workers : {0, 1}) {
+      LoaderOptions options;
+      options.workers = workers;
+      options.batch = kBatch;
+      options.prefetch = 3;
+      options.epochs = 2;
+      const BlamedRun found = blamed_run(std::make_shared<SlowImages>(kind, 20),
+                                         std::make_shared<SlowTransform>(nullptr), options, 0);
+      expect_named(found, Part::decode, 2 * kSamples * 2e-3,
+                   (kind == Cost::sleeping ? "sleeping, workers=" : "spinning, workers=") +
+                       std::to_string(workers));
+      EXPECT_EQ(found.calm_verdict().bound, Bottleneck::decode) << found.calm_verdict().sentence;
     }
   }
 }

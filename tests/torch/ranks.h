@@ -30,16 +30,20 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// c10d's flight recorder, one for the whole process, is not made for several ranks in it: they
-/// race for its entries. A size of 0 turns it off; read once, before the first collective.
-inline void turn_flight_recorder_off() { ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1); }
+/// What has to be in the environment before there are threads: changing it crashes others that read
+/// it. c10d's flight recorder, one for the whole process, is not made for several ranks in it, they
+/// race for its entries: a size of 0 turns it off.
+inline void prepare_environment() {
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
+  ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+}
 
 /// Trains `world` ranks of a run, each from the weights that fill_by_name() gives. `adapt` may
 /// change a rank's run, and its strategy, before it begins. A rank that fails ends the process.
 inline std::vector<Outcome> train_ranks(
     const TrainingRun& run, int world,
     const std::function<void(TrainingRun&, Ddp&)>& adapt = nullptr) {
-  turn_flight_recorder_off();
+  prepare_environment();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(world));
   const int port = free_port();
   std::vector<std::thread> threads;
