@@ -7,6 +7,7 @@
 
 #include "pipeline/error.h"
 #include "strategies/cuda/cuda_api.h"
+#include "strategies/device_graph.h"
 
 namespace millrace {
 namespace {
@@ -85,6 +86,11 @@ std::string CudaLibrary::bus_id() const {
 
 std::shared_ptr<SlotMemory> CudaLibrary::pinned_memory() const {
   return std::make_shared<PinnedMemory>(library_);
+}
+
+std::unique_ptr<DeviceGraph> CudaLibrary::make_graph() const {
+  return std::unique_ptr<DeviceGraph>(
+      symbol<decltype(millrace_cuda_new_graph)>(library_, "millrace_cuda_new_graph")(index_));
 }
 
 void CudaLibrary::add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const {
