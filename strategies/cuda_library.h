@@ -16,6 +16,7 @@ class Store;
 namespace millrace {
 
 class DeviceGraph;
+class DeviceSum;
 
 class CudaLibrary {
  public:
@@ -33,6 +34,8 @@ class CudaLibrary {
   std::shared_ptr<SlotMemory> pinned_memory() const;
   /// A graph of the device's work, not captured yet.
   std::unique_ptr<DeviceGraph> make_graph() const;
+  /// Sums over the first `devices` devices, by NCCL. Throws DeviceError.
+  std::unique_ptr<DeviceSum> make_sum(int devices) const;
   /// Gives a process group NCCL for the device's tensors. Throws DeviceError.
   void add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const;
 
