@@ -30,14 +30,15 @@ void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, Dev
     for (const std::vector<torch::Tensor>& own : gradients) {
       std::vector<torch::Tensor> parts;
       for (std::size_t i = begin; i < end; ++i) parts.push_back(in_memory(own[i]));
-      vectors.push_back(torch::cat(parts));
+      vectors.push_back(parts.size() == 1 ? parts[0] : torch::cat(parts));
       if (firsts.empty()) firsts = std::move(parts);
     }
     sum.sum(vectors);
+    begin = end;
+    if (firsts.size() == 1) continue;  // it was summed where it lies
     std::vector<std::int64_t> lengths;
     for (const torch::Tensor& part : firsts) lengths.push_back(part.numel());
     at::_foreach_copy_(firsts, vectors.front().split_with_sizes(lengths));
-    begin = end;
   }
 }
 

@@ -15,7 +15,8 @@ namespace millrace {
 inline constexpr std::int64_t kSumBytes = std::int64_t{25} << 20;
 
 /// `gradients[r]`: of replica r, on its device, in the order of the parameters; dense, and laid out
-/// alike on all devices. Adds those of all replicas to the first one's.
+/// alike on all devices. Adds those of all replicas to the first one's; the others' are of no use
+/// then.
 void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceSum& sum,
                    std::int64_t bytes = kSumBytes);
 

@@ -323,7 +323,6 @@ TEST(GradientSum, KeepsLayoutsAndTakesAsMuchAtATimeAsItMay) {
           gradients_of(0)[i] + gradients_of(100)[i] + gradients_of(1000)[i];
       EXPECT_TRUE(torch::equal(first[i], expected)) << bytes << ", " << i;
       EXPECT_EQ(first[i].strides(), gradients_of(0)[i].strides());
-      EXPECT_TRUE(torch::equal(gradients[2][i], gradients_of(1000)[i])) << "others' stay";
     }
   }
 }
