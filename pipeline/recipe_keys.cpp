@@ -141,6 +141,8 @@ std::list<std::vector<Param>>& all_keys() {
       Param::choice("train.clock", "sync", {"sync", "async"},
                     "sync: a step ends when the device is done; async: the device has a queue"),
       Param::integer("train.inflight", 2, 1, 64, "clock=async: steps that the device may have"),
+      Param::choice("train.cuda_graphs", "off", {"off", "on"},
+                    "CUDA, single: forward and backward of a full batch as one launch"),
       Param::integer("train.threads", 0, 0, 1024,
                      "of LibTorch; 0: the host's cores shared by its ranks and replicas, less "
                      "the workers"),

@@ -7,6 +7,8 @@
 
 #include "pipeline/error.h"
 #include "strategies/cuda/cuda_api.h"
+#include "strategies/device_graph.h"
+#include "strategies/device_sum.h"
 
 namespace millrace {
 namespace {
@@ -85,6 +87,22 @@ std::string CudaLibrary::bus_id() const {
 
 std::shared_ptr<SlotMemory> CudaLibrary::pinned_memory() const {
   return std::make_shared<PinnedMemory>(library_);
+}
+
+std::unique_ptr<DeviceGraph> CudaLibrary::make_graph() const {
+  return std::unique_ptr<DeviceGraph>(
+      symbol<decltype(millrace_cuda_new_graph)>(library_, "millrace_cuda_new_graph")(index_));
+}
+
+std::unique_ptr<DeviceSum> CudaLibrary::make_sum(int devices) const {
+  std::array<char, 256> reason{};
+  std::unique_ptr<DeviceSum> sum(symbol<decltype(millrace_cuda_new_sum)>(
+      library_, "millrace_cuda_new_sum")(devices, reason.data(), reason.size()));
+  if (sum == nullptr)
+    throw DeviceError(std::string("train.strategy=data_parallel over NCCL: ") + reason.data(),
+                      "NCCL_DEBUG=INFO in the environment makes it say more; train.strategy=single "
+                      "needs none");
+  return sum;
 }
 
 void CudaLibrary::add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const {

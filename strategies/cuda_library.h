@@ -15,6 +15,9 @@ class Store;
 
 namespace millrace {
 
+class DeviceGraph;
+class DeviceSum;
+
 class CudaLibrary {
  public:
   /// Loads the module and checks that device `index` is there. Must run before the first torch call
@@ -29,6 +32,10 @@ class CudaLibrary {
   std::uint64_t peak_bytes() const;
   /// Page-locked memory, from which the device copies while it works. allocate() throws RunError.
   std::shared_ptr<SlotMemory> pinned_memory() const;
+  /// A graph of the device's work, not captured yet.
+  std::unique_ptr<DeviceGraph> make_graph() const;
+  /// Sums over the first `devices` devices, by NCCL. Throws DeviceError.
+  std::unique_ptr<DeviceSum> make_sum(int devices) const;
   /// Gives a process group NCCL for the device's tensors. Throws DeviceError.
   void add_nccl(c10d::ProcessGroup& group, c10d::Store& store, double timeout_s) const;
 

@@ -6,6 +6,7 @@
 #include "pipeline/error.h"
 #include "pipeline/rank_slice.h"
 #include "strategies/batch_tensors.h"
+#include "strategies/gradient_sum.h"
 
 namespace millrace {
 namespace {
@@ -58,10 +59,13 @@ class DataParallel::Statistics final : public StatisticsReducer {
   int replica_;
 };
 
-DataParallel::DataParallel(const StrategyOptions& options, bool separate)
+DataParallel::DataParallel(const StrategyOptions& options, bool separate,
+                           std::unique_ptr<DeviceSum> sum)
     : TorchStrategy(checked(options)),
       separate_(separate || !torch_device().is_cpu()),
-      threads_(options.replicas) {
+      threads_(options.replicas),
+      sum_(std::move(sum)) {
+  if (sum_ == nullptr && cuda()) sum_ = cuda()->make_sum(options.replicas);
   const auto parameters = model().parameters();
   for (int replica = 1; replica < options.replicas; ++replica) {
     torch::Device device = torch_device();
@@ -123,17 +127,22 @@ std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
   return parts;
 }
 
-void DataParallel::add_gradients(Replica& other) {
-  const auto own = other.model->parameters();
-  const auto sums = model().parameters();
-  std::vector<torch::Tensor> to, from;
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    if (!own[i].requires_grad()) continue;
-    to.push_back(sums[i].grad());
-    from.push_back(own[i].grad().to(torch_device(), /*non_blocking=*/true));
-  }
-  at::_foreach_add_(to, from);
-  for (const torch::Tensor& parameter : own) torch::Tensor(parameter).mutable_grad().reset();
+void DataParallel::add_gradients() {
+  const auto gradients_of = [](Classifier& replica) {
+    std::vector<torch::Tensor> gradients;
+    for (const torch::Tensor& parameter : replica.parameters())
+      if (parameter.requires_grad()) gradients.push_back(parameter.grad());
+    return gradients;
+  };
+  std::vector<std::vector<torch::Tensor>> all;
+  for (int replica = 0; replica < threads_.count(); ++replica)
+    all.push_back(gradients_of(replica_of(replica)));
+  if (sum_ != nullptr)
+    sum_gradients(all, *sum_);
+  else
+    for (std::size_t i = 1; i < all.size(); ++i) at::_foreach_add_(all[0], all[i]);
+  for (const Replica& other : others_)
+    for (torch::Tensor& parameter : other.model->parameters()) parameter.mutable_grad().reset();
 }
 
 TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepPlace& place,
@@ -166,8 +175,8 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepPlace& place
   };
   torch::Tensor sum = sum_of(losses[0]);
   std::int64_t samples = losses[0].samples;
+  add_gradients();
   for (std::size_t i = 0; i < others_.size(); ++i) {
-    add_gradients(others_[i]);
     sum += sum_of(losses[i + 1]);
     samples += losses[i + 1].samples;
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "strategies/device_sum.h"
 #include "strategies/replica_threads.h"
 #include "strategies/torch_strategy.h"
 
@@ -12,14 +13,17 @@ namespace millrace {
 
 /// On the CPU: groups of train.threads threads; on CUDA: a device each, from the first one on.
 /// Replica r takes the slice of each batch that rank r would; each does its own forward, weighted
-/// loss and backward; gradients are summed on the first device in the order of the replicas, and
-/// its optimiser steps. On the CPU parameters are shared memory; devices are sent them before the
-/// next window of gradients. Running statistics are those of the first replica, as in PyTorch's.
+/// loss and backward; gradients are summed to the first device's, on the CPU in the order of the
+/// replicas and on CUDA by NCCL in that of its ring, and its optimiser steps. On the CPU parameters
+/// are shared memory; devices are sent them before the next window of gradients. Running statistics
+/// are those of the first replica, as in PyTorch's.
 class DataParallel final : public TorchStrategy {
  public:
   /// Throws UsageError for a single replica, DeviceError for fewer devices than replicas.
   /// `separate`: replicas on the CPU have parameters of their own too, as tests of what devices do.
-  explicit DataParallel(const StrategyOptions& options, bool separate = false);
+  /// `sum`: in place of NCCL, for tests.
+  explicit DataParallel(const StrategyOptions& options, bool separate = false,
+                        std::unique_ptr<DeviceSum> sum = nullptr);
 
   ~DataParallel() override;
 
@@ -46,12 +50,13 @@ class DataParallel final : public TorchStrategy {
   void send_weights();
   /// Each replica's part, on its device; not normalised yet.
   std::vector<Samples> scatter(Batch& batch);
-  /// Adds another replica's gradients to the first one's.
-  void add_gradients(Replica& other);
+  /// Adds the other replicas' gradients to the first one's, and drops them.
+  void add_gradients();
 
   const bool separate_;          ///< each has parameters of its own
   std::vector<Replica> others_;  ///< from the second on
   ReplicaThreads threads_;
+  std::unique_ptr<DeviceSum> sum_;    ///< null on the CPU
   std::shared_ptr<Meeting> meeting_;  ///< with sync_batchnorm
 };
 

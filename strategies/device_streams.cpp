@@ -5,6 +5,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <optional>
 #include <utility>
 
 namespace millrace {
@@ -61,16 +62,31 @@ class C10Streams final : public DeviceStreams {
     last_->wait();
     last_at_ = Clock::now();
   }
+  void aside(const std::function<void()>& work) override {
+    if (!side_) side_ = guard_.getStreamFromGlobalPool(device_);
+    const c10::Stream own = this->work();
+    follow(*side_, own);
+    {
+      const c10::StreamGuard guard(*side_);
+      work();
+    }
+    follow(own, *side_);
+  }
   torch::Tensor host_number() override {
     return torch::empty({}, torch::TensorOptions().pinned_memory(true));
   }
 
  private:
+  /// Lets what `later` is given from now on wait for what `earlier` was given so far.
+  static void follow(const c10::Stream& later, const c10::Stream& earlier) {
+    EventMark(earlier, /*timed=*/false).event().block(later);
+  }
   c10::Stream work() const { return guard_.getStream(device_); }
 
   torch::Device device_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream copies_;
+  std::optional<c10::Stream> side_;   ///< of aside()
   std::unique_ptr<DeviceMark> last_;  ///< of known time
   Clock::Ticks last_at_ = 0;
 };

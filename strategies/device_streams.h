@@ -4,6 +4,7 @@
 
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 
 #include "pipeline/clock.h"
@@ -27,6 +28,10 @@ class DeviceStreams {
   /// Sets the device's clock by the host's, waiting for the device. To be called before the first
   /// mark() and, as clocks drift apart, from time to time when none is open.
   virtual void set_clock() = 0;
+  /// What the device is given within `work` goes to another stream, always the same one, which
+  /// waits for all before and for which all after waits. What that stream's memory held may be
+  /// given back at any time: it is used again within `work` alone.
+  virtual void aside(const std::function<void()>& work) = 0;
   /// A number on the host that the device can write to at its own time.
   virtual torch::Tensor host_number() = 0;
 };

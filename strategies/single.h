@@ -1,17 +1,26 @@
 // Training on one device.
 #pragma once
 
+#include <memory>
+#include <optional>
+
+#include "strategies/device_graph.h"
+#include "strategies/graphed_steps.h"
 #include "strategies/torch_strategy.h"
 
 namespace millrace {
 
 class Single final : public TorchStrategy {
  public:
-  explicit Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams = nullptr)
-      : TorchStrategy(options, std::move(streams)) {}
+  /// `streams`, `graph`: in place of the device's own, for tests.
+  explicit Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams = nullptr,
+                  std::unique_ptr<DeviceGraph> graph = nullptr);
 
  protected:
   Loss gradients(Batch& batch, const StepPlace& place, SpanClock& spans) override;
+
+ private:
+  std::optional<GraphedSteps> graphed_;  ///< where options.graph_samples asks for it
 };
 
 }  // namespace millrace

@@ -140,7 +140,10 @@ struct StrategyOptions {
   bool sync_batchnorm = false;
   RankInfo rank;         ///< ddp
   double timeout = 300;  ///< ddp: seconds after which a silent rank counts as lost
-  int inflight = 0;      ///< steps that the device may have to do at a time; 0: the sync clock
+  /// Of the batches whose forward and backward pass are captured as a CUDA graph; 0: none are. For
+  /// `single` on a CUDA device.
+  std::int64_t graph_samples = 0;
+  int inflight = 0;  ///< steps that the device may have to do at a time; 0: the sync clock
 };
 
 }  // namespace millrace

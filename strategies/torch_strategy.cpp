@@ -106,6 +106,12 @@ std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) co
 }
 
 TorchStrategy::Samples TorchStrategy::take(Batch& batch) {
+  Samples samples = send(batch);
+  samples.images = normalization_(samples.images);
+  return samples;
+}
+
+TorchStrategy::Samples TorchStrategy::send(Batch& batch) {
   const Slice all = whole(batch);
   torch::Tensor pixels = images_of(batch, all, options_);
   torch::Tensor targets = targets_of(batch, all);
@@ -116,7 +122,7 @@ TorchStrategy::Samples TorchStrategy::take(Batch& batch) {
     copied.push_back(streams_->join());
     hold(std::move(batch), std::move(copied));
   }
-  return {normalization_(pixels), targets};
+  return {pixels, targets};
 }
 
 void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied) {
@@ -126,6 +132,8 @@ void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> c
 
 std::string TorchStrategy::memory_hint(std::int64_t samples) {
   const std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
+  if (options_.graph_samples > 0)  // a graph's memory is its own: eager steps tell nothing of it
+    return "make loader.batch smaller, or set train.cuda_graphs=off, which needs less";
   if (options_.strategy != "single" || device_.is_cpu()) return smaller;
   clear_gradients();
   const std::unique_ptr<DeviceMemory> memory = make_device_memory(device_);
@@ -146,14 +154,31 @@ std::string TorchStrategy::memory_hint(std::int64_t samples) {
 TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
                                          const torch::Tensor& targets, const StepPlace& place,
                                          int replica, SpanClock* spans) const {
-  const c10::DeviceGuard guard(images.device());
+  seed_draws(model, images.device(), place, replica);
+  return loss_of(pass(model, images, targets, place.window_samples, spans), images.size(0), place);
+}
+
+void TorchStrategy::seed_draws(Classifier& model, torch::Device device, const StepPlace& place,
+                               int replica) const {
   const std::uint64_t seed = step_seed(options_.seed, place.step, replica);
   if (model.is_training()) seed_dropout(model, seed);
-  if (!images.is_cpu())  // each replica's device has a generator of its own
-    at::Generator(at::globalContext().defaultGenerator(images.device())).set_current_seed(seed);
+  if (!device.is_cpu())  // each replica's device has a generator of its own
+    at::Generator(at::globalContext().defaultGenerator(device)).set_current_seed(seed);
+}
+
+TorchStrategy::Loss TorchStrategy::loss_of(const torch::Tensor& value, std::int64_t samples,
+                                           const StepPlace& place) {
+  const bool mean = samples == place.window_samples;
+  return {value, mean ? static_cast<double>(samples) : 1, samples};
+}
+
+torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images,
+                                  const torch::Tensor& targets, std::int64_t window_samples,
+                                  SpanClock* spans) const {
+  const c10::DeviceGuard guard(images.device());
   if (spans != nullptr) spans->enter(Span::forward);
   const std::int64_t samples = images.size(0);
-  const bool mean = samples == place.window_samples;
+  const bool mean = samples == window_samples;
   torch::Tensor loss;
   {
     const Autocast autocast(options_.amp, device_);
@@ -165,10 +190,9 @@ TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor&
                                                  kIgnoreIndex, options_.label_smoothing);
   }
   if (spans != nullptr) spans->enter(Span::backward);
-  const torch::Tensor weighted =
-      mean ? loss : loss * (1 / static_cast<double>(place.window_samples));
+  const torch::Tensor weighted = mean ? loss : loss * (1 / static_cast<double>(window_samples));
   scaler_.scaled(weighted).backward();
-  return {loss.detach(), mean ? static_cast<double>(samples) : 1, samples};
+  return loss.detach();
 }
 
 /// A step that the device has been given: its loss comes by a copy of its own.

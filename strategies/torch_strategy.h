@@ -71,6 +71,14 @@ class TorchStrategy : public Strategy {
   Loss learn(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
              const StepPlace& place, int replica, SpanClock* spans) const;
 
+  /// Sets what the random numbers of a step follow from.
+  void seed_draws(Classifier& model, torch::Device device, const StepPlace& place,
+                  int replica) const;
+  /// The rest of learn(): the loss, over `window_samples`; every tensor is `model`'s or made here.
+  torch::Tensor pass(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
+                     std::int64_t window_samples, SpanClock* spans) const;
+  static Loss loss_of(const torch::Tensor& value, std::int64_t samples, const StepPlace& place);
+
   /// Forward and backward of this process's part of the batch. Leaves the gradients of all of it,
   /// over all replicas and ranks, in those of model() when place.updates.
   virtual Loss gradients(Batch& batch, const StepPlace& place, SpanClock& spans) = 0;
@@ -95,6 +103,8 @@ class TorchStrategy : public Strategy {
   /// All of a batch. Without a queue these are views, and the batch must outlive them; else it is
   /// given back once the device has copied it, and the device's work on the step begins here.
   Samples take(Batch& batch);
+  /// The same, as it was sent: images that output.normalize=device is for are levels.
+  Samples send(Batch& batch);
   torch::Tensor normalized(const torch::Tensor& images) const { return normalization_(images); }
   const StrategyOptions& options() const { return options_; }
   torch::Device torch_device() const { return device_; }

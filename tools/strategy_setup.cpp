@@ -24,6 +24,27 @@ bool is_device(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+/// Samples of the batches whose steps are captured as a CUDA graph; 0: none are.
+std::int64_t graph_samples(const Recipe& recipe) {
+  if (recipe.text("train.cuda_graphs") == "off") return 0;
+  const auto refuse = [](const std::string& with, const char* why, const char* use) {
+    throw UsageError(fmt::format("train.cuda_graphs=on with {}: {}", with, why),
+                     fmt::format("set {}, or train.cuda_graphs=off", use));
+  };
+  const std::string& device = recipe.text("train.device");
+  const std::string& strategy = recipe.text("train.strategy");
+  const std::int64_t accumulate = recipe.integer("train.accumulate");
+  if (device == "cpu" || is_simulated(recipe))
+    refuse("train.device=" + device, "only CUDA has graphs", "train.device=cuda");
+  if (strategy != "single")
+    refuse("train.strategy=" + strategy, "a graph is of one device's work alone",
+           "train.strategy=single");
+  if (accumulate > 1)
+    refuse(fmt::format("train.accumulate={}", accumulate),
+           "a graph writes gradients, it does not add to them", "train.accumulate=1");
+  return recipe.integer("loader.batch");
+}
+
 }  // namespace
 
 int cores() {
@@ -48,6 +69,7 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   const int inflight = recipe.text("train.clock") == "async"
                            ? static_cast<int>(recipe.integer("train.inflight"))
                            : 0;
+  const std::int64_t graphs = graph_samples(recipe);
   if (is_simulated(recipe)) return make_simulated(recipe.number("simulated.update_ms"), inflight);
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
@@ -63,6 +85,7 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
         "leave train.clock at sync, or set train.device=cuda");
   StrategyOptions options;
   options.inflight = inflight;
+  options.graph_samples = graphs;
   options.model = recipe.text("model.name");
   options.model_options = {.variant = recipe.text("model.variant"),
                            .dropout = recipe.number("model.dropout"),

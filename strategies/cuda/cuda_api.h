@@ -10,6 +10,11 @@ class ProcessGroup;
 class Store;
 }  // namespace c10d
 
+namespace millrace {
+class DeviceGraph;
+class DeviceSum;
+}  // namespace millrace
+
 extern "C" {
 /// Number of devices that can be used. Where that is 0, `reason` says why (cut to `capacity`).
 int millrace_cuda_device_count(char* reason, std::size_t capacity);
@@ -22,6 +27,11 @@ std::uint64_t millrace_cuda_peak_bytes(int device);
 /// Page-locked host memory that every device copies from; null where there is none left.
 void* millrace_cuda_pin(std::size_t size);
 void millrace_cuda_unpin(void* memory);
+/// A graph of the device's work, not captured yet; the caller's to delete.
+millrace::DeviceGraph* millrace_cuda_new_graph(int device);
+/// Sums over the first `devices` devices by NCCL; the caller's to delete. Null where that fails;
+/// `reason` says why (cut to `capacity`).
+millrace::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity);
 /// Gives `group`, whose ranks meet through `store`, NCCL for tensors on this device. Where that
 /// fails `reason` says why (cut to `capacity`), else it is left alone. Absent from a module that
 /// was built without NCCL's header.

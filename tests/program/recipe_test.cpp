@@ -59,6 +59,23 @@ TEST_F(RecipeFace, UnknownDeviceIsRefused) {
   EXPECT_FALSE(fs::exists(in("run")));
 }
 
+TEST_F(RecipeFace, CudaGraphsAreRefusedWhereThereAreNone) {
+  const std::string graphs = "train.cuda_graphs=on";
+  const auto refuses = [&](const Arguments& with, const std::string& what) {
+    Arguments all{graphs};
+    all.insert(all.end(), with.begin(), with.end());
+    return refused(run(training("run", all)), 2,
+                   {graphs + " with " + what, "train.cuda_graphs=off"});
+  };
+  EXPECT_TRUE(refuses({}, "train.device=cpu"));
+  EXPECT_TRUE(refuses({"train.device=simulated"}, "train.device=simulated"));
+  EXPECT_TRUE(refuses({"train.device=cuda", "train.strategy=data_parallel"},
+                      "train.strategy=data_parallel"));
+  EXPECT_TRUE(refuses({"train.device=cuda", "train.accumulate=2"}, "train.accumulate=2"));
+  EXPECT_TRUE(refused(run(training("run", {graphs, "train.device=cdua"})), 2, {"mean cuda?"}));
+  EXPECT_FALSE(fs::exists(in("run")));
+}
+
 TEST_F(RecipeFace, UnknownRecipeGetsTheNearestName) {
   EXPECT_TRUE(refused(run({"bench", "mnist-lent", "data.path=" + data()}), 2,
                       {"mnist-lent", "did you mean mnist-lenet?"}));

@@ -66,6 +66,50 @@ TEST_F(CudaTraining, FollowsTheCpusByEitherClock) {
   expect_follows(async, cpu);
 }
 
+/// The same kernels in the same order, so only cuDNN's choice of sums may differ, which is fixed
+/// here. The stand-in's side of it is in graphed_steps_test.cpp.
+TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
+  at::globalContext().setDeterministicCuDNN(true);
+  const auto compare = [](TrainingRun run) {
+    const Outcome eager = train<Single>(run);
+    run.strategy.graph_samples = run.training.batch;
+    const Outcome graphed = train<Single>(run);
+    ASSERT_EQ(graphed.losses.size(), eager.losses.size());
+    for (std::size_t i = 0; i < eager.losses.size(); ++i)
+      EXPECT_NEAR(graphed.losses[i], eager.losses[i], 1e-5 * eager.losses[i]) << "step " << i + 1;
+    EXPECT_EQ(graphed.images, eager.images);
+  };
+  TrainingRun run = lenet_run("cuda");  // five steps an epoch, the last of them with 33 samples
+  run.training.schedule.name = "cosine";
+  compare(run);
+  run.strategy.inflight = 2;
+  compare(run);
+  run.strategy.model_options.native_ops = true;
+  compare(run);
+  run = lenet_run("cuda");
+  run.strategy.amp = "f16";
+  run.training.schedule.lr = 0.001;
+  compare(run);
+}
+
+/// Each replay draws anew, and what the eager step would have drawn.
+TEST_F(CudaTraining, GraphsDrawWhatEagerStepsDo) {
+  at::globalContext().setDeterministicCuDNN(true);
+  TrainingRun run = lenet_run("cuda");
+  run.strategy.model = "vgg_cifar";  // with dropout and batch normalisation
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  run.training.batch = 16;
+  run.training.schedule.lr = 0.001;
+  run.samples = 16 * 3;
+  const Outcome eager = train<Single>(run);
+  run.strategy.graph_samples = 16;
+  const Outcome graphed = train<Single>(run);
+  ASSERT_EQ(graphed.losses.size(), 12u);
+  for (std::size_t i = 0; i < 12; ++i)
+    EXPECT_NEAR(graphed.losses[i], eager.losses[i], 1e-4 * eager.losses[i]) << "step " << i + 1;
+}
+
 TEST_F(CudaTraining, ReplicasFollowTheCpu) {
   TrainingRun run = lenet_run("cuda");
   run.strategy.strategy = "data_parallel";

@@ -6,63 +6,16 @@
 
 #include "pipeline/error.h"
 #include "strategies/single.h"
+#include "tests/torch/fake_device.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace {
 namespace {
 
+using test::FakeStreams;
 using test::Outcome;
+using test::Told;
 using test::TrainingRun;
-
-/// What a run has asked of its device.
-struct Told {
-  int copies = 0;
-  int joins = 0;
-  int open = 0;  ///< marks of work that nobody has waited for
-  int most_open = 0;
-  int clocks = 0;
-};
-
-class FakeMark final : public DeviceMark {
- public:
-  FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(Clock::now()) {
-    if (!reached_) told_.most_open = std::max(told_.most_open, ++told_.open);
-  }
-  bool reached() override { return reached_; }
-  void wait() override {
-    if (!reached_) --told_.open;
-    reached_ = true;
-  }
-  Clock::Ticks at() const { return at_; }
-
- private:
-  Told& told_;
-  bool reached_;
-  Clock::Ticks at_;
-};
-
-class FakeStreams final : public DeviceStreams {
- public:
-  explicit FakeStreams(Told& told) : told_(told) {}
-  torch::Tensor copy(const torch::Tensor& host) override {
-    ++told_.copies;
-    return host.clone();
-  }
-  std::unique_ptr<DeviceMark> join() override {
-    ++told_.joins;
-    return std::make_unique<FakeMark>(told_, false);
-  }
-  std::unique_ptr<DeviceMark> mark() override { return std::make_unique<FakeMark>(told_, false); }
-  Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
-    mark->wait();
-    return static_cast<const FakeMark&>(*mark).at();
-  }
-  void set_clock() override { ++told_.clocks; }
-  torch::Tensor host_number() override { return torch::empty({}); }
-
- private:
-  Told& told_;
-};
 
 TrainingRun lenet_run(int inflight) {
   TrainingRun run;

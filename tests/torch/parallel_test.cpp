@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include "pipeline/error.h"
 #include "strategies/data_parallel.h"
+#include "strategies/gradient_sum.h"
 #include "strategies/single.h"
 #include "tests/torch/ranks.h"
 #include "tests/torch/temp_folder.h"
@@ -51,10 +53,11 @@ Outcome train_single(TrainingRun run) {
   return test::train(single, run);
 }
 
-Outcome train_replicas(TrainingRun run, int replicas, bool separate = false) {
+Outcome train_replicas(TrainingRun run, int replicas, bool separate = false,
+                       std::unique_ptr<DeviceSum> sum = nullptr) {
   run.strategy.strategy = "data_parallel";
   run.strategy.replicas = replicas;
-  DataParallel parallel(run.strategy, separate);
+  DataParallel parallel(run.strategy, separate, std::move(sum));
   test::fill_by_name(parallel.model());
   return test::train(parallel, run);
 }
@@ -251,6 +254,77 @@ TEST(Ddp, NoCheckpointBeforeEveryRankHasComeToIt) {
     };
   });
   EXPECT_EQ(arrived_before, 3);
+}
+
+/// NCCL's place on the CPU: the order of the replicas is that of the strategy without devices.
+class FakeSum final : public DeviceSum {
+ public:
+  explicit FakeSum(int& calls) : calls_(calls) {}
+  void sum(std::vector<at::Tensor>& vectors) override {
+    ++calls_;
+    for (std::size_t i = 0; i < vectors.size(); ++i) {
+      ASSERT_TRUE(vectors[i].is_contiguous() && vectors[i].dim() == 1);
+      ASSERT_EQ(vectors[i].numel(), vectors[0].numel());
+      if (i == 0) continue;
+      vectors[0].add_(vectors[i]);
+      vectors[i].fill_(std::numeric_limits<float>::quiet_NaN());  // nobody's any more
+    }
+  }
+
+ private:
+  int& calls_;
+};
+
+TEST(DataParallel, GradientsSummedByDevicesHaveTheSameBits) {
+  TrainingRun run = lenet_run(3 * 16 + 1, 16);  // the last batch leaves replicas without a sample
+  run.training.epochs = 2;
+  for (const std::uint64_t accumulate : {1, 2}) {
+    run.training.accumulate = accumulate;
+    int calls = 0;
+    const Outcome expected = train_replicas(run, 3, /*separate=*/true);
+    const Outcome outcome =
+        train_replicas(run, 3, /*separate=*/true, std::make_unique<FakeSum>(calls));
+    EXPECT_EQ(outcome.losses, expected.losses);
+    EXPECT_EQ(outcome.hash, expected.hash);
+    EXPECT_EQ(calls, 2 * 4) << "LeNet's gradients fit into one sum";
+  }
+}
+
+/// Planes, pixels, a vector and a number, which are `value` at first and then grow.
+std::vector<torch::Tensor> gradients_of(float value) {
+  const auto count = [&](at::IntArrayRef sizes) {
+    const std::int64_t all = c10::multiply_integers(sizes);
+    return torch::arange(all, torch::kFloat).add_(value).reshape(sizes).contiguous();
+  };
+  return {count({2, 3, 2, 2}), count({2, 3, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast),
+          count({5}), count({})};
+}
+
+TEST(GradientSum, KeepsLayoutsAndTakesAsMuchAtATimeAsItMay) {
+  const std::int64_t image = 24 * 4, vector = 5 * 4, number = 4;
+  const std::vector<std::pair<std::int64_t, int>> cases{
+      {1, 4},
+      {image, 3},  // the vector and the number share one
+      {image + image - 1, 2},
+      {image + image, 2},
+      {image + image + vector, 2},
+      {image + image + vector + number, 1},
+      {kSumBytes, 1}};
+  for (const auto& [bytes, sums] : cases) {
+    std::vector<std::vector<torch::Tensor>> gradients{gradients_of(0), gradients_of(100),
+                                                      gradients_of(1000)};
+    const std::vector<torch::Tensor> first = gradients[0];
+    int calls = 0;
+    FakeSum sum(calls);
+    sum_gradients(gradients, sum, bytes);
+    EXPECT_EQ(calls, sums) << bytes;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      const torch::Tensor expected =
+          gradients_of(0)[i] + gradients_of(100)[i] + gradients_of(1000)[i];
+      EXPECT_TRUE(torch::equal(first[i], expected)) << bytes << ", " << i;
+      EXPECT_EQ(first[i].strides(), gradients_of(0)[i].strides());
+    }
+  }
 }
 
 TEST(DataParallel, RefusesWhatItCannotDo) {

@@ -1,0 +1,47 @@
+// NCCL's sum over the devices of this process, through LibTorch's communicators. Like all of this
+// module it has never run on the machines of the project's CI.
+#include "strategies/device_sum.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/cuda/nccl.h>
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strategies/cuda/cuda_api.h"
+
+namespace millrace {
+namespace {
+
+/// ncclReduce goes round a ring that is laid when the communicators are made, and ends at the first
+/// device: every element is added up in the ring's order. Each device's share goes to its current
+/// stream.
+class NcclSum final : public DeviceSum {
+ public:
+  void sum(std::vector<at::Tensor>& vectors) override { torch::cuda::nccl::reduce(vectors); }
+};
+
+}  // namespace
+}  // namespace millrace
+
+millrace::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity) {
+  try {
+    // The first sum over these devices makes their communicators.
+    std::vector<at::Tensor> zeros;
+    for (int device = 0; device < devices; ++device)
+      zeros.push_back(at::zeros(
+          {1}, at::TensorOptions(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)))));
+    auto sum = std::make_unique<millrace::NcclSum>();
+    sum->sum(zeros);
+    return sum.release();
+  } catch (const c10::Error& error) {
+    const std::string what = error.what_without_backtrace();
+    std::snprintf(reason, capacity, "%s", what.substr(0, what.find('\n')).c_str());
+  } catch (const std::exception& error) {
+    std::snprintf(reason, capacity, "%s", error.what());
+  }
+  return nullptr;
+}

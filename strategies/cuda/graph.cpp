@@ -1,0 +1,63 @@
+// A CUDA graph by LibTorch's own capture, which gives it a private pool of memory and makes the
+// default generator's seed and offset something that a replay reads. Like all of this module it
+// has never run on the machines of the project's CI.
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <exception>
+#include <optional>
+
+#include "strategies/cuda/cuda_api.h"
+#include "strategies/device_graph.h"
+
+namespace millrace {
+namespace {
+
+class CudaGraph final : public DeviceGraph {
+ public:
+  explicit CudaGraph(int device) : device_(static_cast<c10::DeviceIndex>(device)) {}
+  ~CudaGraph() override {
+    if (!graph_) return;
+    try {
+      const c10::cuda::CUDAGuard guard(device_);
+      C10_CUDA_CHECK(cudaDeviceSynchronize());  // a replay under way uses the graph's memory
+    } catch (const std::exception&) {           // then there is none under way
+    }
+  }
+
+  std::vector<at::Tensor> capture(const Work& work) override {
+    const c10::cuda::CUDAGuard guard(device_);
+    // The graph's pool is a new one: what the allocator keeps for later has to go to make room.
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    graph_.emplace();
+    graph_->capture_begin();  // registers the device's default generator, too
+    std::vector<at::Tensor> results;
+    try {
+      results = work();
+    } catch (...) {
+      try {
+        graph_->capture_end();
+      } catch (const std::exception&) {  // the first error is the one to tell
+      }
+      throw;
+    }
+    graph_->capture_end();
+    return results;
+  }
+
+  void replay() override { graph_->replay(); }
+
+ private:
+  c10::DeviceIndex device_;
+  std::optional<at::cuda::CUDAGraph> graph_;
+};
+
+}  // namespace
+}  // namespace millrace
+
+millrace::DeviceGraph* millrace_cuda_new_graph(int device) {
+  return new millrace::CudaGraph(device);
+}

@@ -1,0 +1,127 @@
+// A device that is only told of: the CPU, with marks that are reached when somebody waits for them,
+// and a graph that runs the host's code again.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "strategies/device_graph.h"
+#include "strategies/device_streams.h"
+
+namespace millrace::test {
+
+/// What a run has asked of its device.
+struct Told {
+  int copies = 0;
+  int joins = 0;
+  int open = 0;  ///< marks of work that nobody has waited for
+  int most_open = 0;
+  int clocks = 0;
+  int asides = 0;
+  int captures = 0;
+  int replays = 0;
+};
+
+/// Reached when it is waited for.
+class FakeMark final : public DeviceMark {
+ public:
+  FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(Clock::now()) {
+    if (!reached_) told_.most_open = std::max(told_.most_open, ++told_.open);
+  }
+  bool reached() override { return reached_; }
+  void wait() override {
+    if (!reached_) --told_.open;
+    reached_ = true;
+  }
+  Clock::Ticks at() const { return at_; }
+
+ private:
+  Told& told_;
+  bool reached_;
+  Clock::Ticks at_;
+};
+
+class FakeStreams final : public DeviceStreams {
+ public:
+  explicit FakeStreams(Told& told) : told_(told) {}
+  torch::Tensor copy(const torch::Tensor& host) override {
+    ++told_.copies;
+    return host.clone();
+  }
+  std::unique_ptr<DeviceMark> join() override {
+    ++told_.joins;
+    return std::make_unique<FakeMark>(told_, false);
+  }
+  std::unique_ptr<DeviceMark> mark() override { return std::make_unique<FakeMark>(told_, false); }
+  Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
+    mark->wait();
+    return static_cast<const FakeMark&>(*mark).at();
+  }
+  void set_clock() override { ++told_.clocks; }
+  void aside(const std::function<void()>& work) override {
+    ++told_.asides;
+    work();
+  }
+  torch::Tensor host_number() override { return torch::empty({}); }
+
+ private:
+  Told& told_;
+};
+
+/// Like a CUDA graph it does nothing when it is captured, and a replay writes to the same memory
+/// every time, from what lies where it lay then.
+class FakeGraph final : public DeviceGraph {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+
+  /// `parameters`: asked for the tensors that get gradients; `state`: for all that has to stay
+  /// where it is.
+  FakeGraph(Told& told, std::function<Tensors()> parameters, std::function<Tensors()> state)
+      : told_(told), parameters_(std::move(parameters)), state_(std::move(state)) {}
+
+  std::vector<at::Tensor> capture(const Work& work) override {
+    ++told_.captures;
+    work_ = work;
+    places_ = places();
+    results_ = {at::full({}, kUnwritten)};
+    for (const at::Tensor& parameter : parameters_()) {
+      EXPECT_FALSE(parameter.grad().defined()) << "backward would add to what is there";
+      results_.push_back(at::full_like(parameter, kUnwritten));
+    }
+    return results_;
+  }
+
+  void replay() override {
+    ++told_.replays;
+    EXPECT_EQ(places(), places_) << "a graph would work on memory that is no longer the model's";
+    const Tensors results = work_();
+    ASSERT_EQ(results.size(), results_.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].strides(), results_[i].strides());
+      results_[i].copy_(results[i]);
+    }
+  }
+
+ private:
+  static constexpr float kUnwritten = std::numeric_limits<float>::quiet_NaN();
+
+  std::vector<const void*> places() const {
+    std::vector<const void*> all;
+    for (const at::Tensor& tensor : state_()) all.push_back(tensor.const_data_ptr());
+    return all;
+  }
+
+  Told& told_;
+  std::function<Tensors()> parameters_, state_;
+  Work work_;
+  Tensors results_;
+  std::vector<const void*> places_;
+};
+
+}  // namespace millrace::test

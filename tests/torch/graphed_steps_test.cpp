@@ -1,0 +1,421 @@
+// train.cuda_graphs, as far as it can be told without CUDA: which steps are captured and replayed,
+// and that the run's numbers are the same bits. The graph is the CPU's stand-in.
+#include "strategies/graphed_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "models/safetensors.h"
+#include "pipeline/error.h"
+#include "strategies/single.h"
+#include "tests/torch/fake_device.h"
+#include "tests/torch/temp_folder.h"
+#include "tests/torch/training_run.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+using test::FakeGraph;
+using test::FakeStreams;
+using test::Outcome;
+using test::TempFolder;
+using test::Told;
+using test::TrainingRun;
+using torch::Tensor;
+
+/// A strategy on the stand-in for a device.
+struct Device {
+  explicit Device(const StrategyOptions& options) {
+    std::unique_ptr<FakeGraph> graph;
+    if (options.graph_samples > 0)
+      graph = std::make_unique<FakeGraph>(
+          told, [this] { return single->model().parameters(); },
+          [this] {
+            std::vector<Tensor> all = single->model().parameters();
+            for (const Tensor& buffer : single->model().buffers()) all.push_back(buffer);
+            return all;
+          });
+    single.emplace(options, std::make_unique<FakeStreams>(told), std::move(graph));
+    test::fill_by_name(single->model());
+  }
+  Told told;
+  std::optional<Single> single;
+};
+
+/// Ten steps an epoch, the last of them with 3 samples.
+TrainingRun lenet_run() {
+  TrainingRun run;
+  run.strategy.input = {28, 28};
+  run.strategy.momentum = 0.9;
+  run.samples = 9 * 8 + 3;
+  run.training.epochs = 3;
+  run.training.batch = 8;
+  run.training.schedule = {.name = "cosine", .lr = 0.02, .warmup = 0.5, .milestones = {}};
+  return run;
+}
+
+TrainingRun graphed(TrainingRun run) {
+  run.strategy.graph_samples = run.training.batch;
+  return run;
+}
+
+Outcome train(const TrainingRun& run, Told* told = nullptr) {
+  Device device(run.strategy);
+  const Outcome outcome = test::train(*device.single, run);
+  if (told != nullptr) *told = device.told;
+  return outcome;
+}
+
+void expect_same(const Outcome& outcome, const Outcome& expected) {
+  EXPECT_EQ(outcome.losses, expected.losses);
+  EXPECT_EQ(outcome.images, expected.images);
+  EXPECT_EQ(outcome.train_losses, expected.train_losses);
+  EXPECT_EQ(outcome.hash, expected.hash);
+  EXPECT_EQ(outcome.result.evaluation.value().loss_sum,
+            expected.result.evaluation.value().loss_sum);
+}
+
+/// With graphs and without: the same bits, and as many replays as there are full batches after the
+/// warm-up.
+void expect_same_bits(const TrainingRun& run, int replays) {
+  const Outcome expected = train(run);
+  ASSERT_GT(expected.losses.size(), 1u);
+  ASSERT_NE(expected.losses.front(), expected.losses.back());
+  Told told;
+  expect_same(train(graphed(run), &told), expected);
+  EXPECT_EQ(told.captures, 1);
+  EXPECT_EQ(told.replays, replays);
+  EXPECT_EQ(told.asides, GraphedSteps::kWarmUps + 1) << "and the capture";
+}
+
+TEST(GraphedTraining, HasTheSameBits) { expect_same_bits(lenet_run(), 3 * 9 - 3); }
+
+TEST(GraphedTraining, HasTheSameBitsByTheAsyncClock) {
+  TrainingRun run = lenet_run();
+  run.strategy.inflight = 3;
+  run.held = 3;
+  expect_same_bits(run, 3 * 9 - 3);
+}
+
+TEST(GraphedTraining, HasTheSameBitsWithAllThatActsOnGradients) {
+  TrainingRun run = lenet_run();
+  run.strategy.optimizer = "adamw";
+  run.strategy.momentum = 0;
+  run.strategy.weight_decay = 0.05;
+  run.strategy.clip = 0.5;
+  run.strategy.ema = 0.9;  // evaluated each epoch: weights go and come back
+  run.strategy.label_smoothing = 0.1;
+  run.training.schedule.lr = 0.001;
+  expect_same_bits(run, 3 * 9 - 3);
+}
+
+TEST(GraphedTraining, HasTheSameBitsInMixedPrecision) {
+  TrainingRun run = lenet_run();
+  run.training.epochs = 1;
+  run.training.schedule = {.lr = 0.001, .milestones = {}};
+  for (const char* amp : {"bf16", "f16"}) {
+    SCOPED_TRACE(amp);
+    run.strategy.amp = amp;
+    expect_same_bits(run, 9 - 3);
+  }
+}
+
+float scale_in(const fs::path& folder) {
+  const auto file = safetensors::File::read(folder / "training.safetensors");
+  float scale = 0;
+  for (const safetensors::Tensor& tensor : file.tensors())
+    if (tensor.name == "scaler/scale") std::memcpy(&scale, tensor.bytes.data(), sizeof scale);
+  return scale;
+}
+
+void set_scale(const fs::path& folder, float scale) {
+  const fs::path path = folder / "training.safetensors";
+  const auto file = safetensors::File::read(path);
+  std::vector<safetensors::Tensor> tensors = file.tensors();
+  for (safetensors::Tensor& tensor : tensors)
+    if (tensor.name == "scaler/scale") tensor.bytes = std::as_bytes(std::span(&scale, 1));
+  safetensors::write(path, tensors, file.metadata());
+}
+
+/// Steps whose gradients are not finite are left out, in the warm-up and after it, and the scale
+/// that the graph reads shrinks with each.
+TEST(GraphedTraining, HasTheSameBitsWhileTheScaleOfF16Changes) {
+  TrainingRun run = lenet_run();
+  run.training.epochs = 2;
+  run.strategy.amp = "f16";
+  run.training.schedule = {.lr = 0.01, .milestones = {}};
+  std::optional<Outcome> eager;
+  for (const std::int64_t samples : {std::int64_t{0}, run.training.batch}) {
+    run.strategy.graph_samples = samples;
+    const TempFolder folder;
+    fs::create_directory(folder / "step");
+    Device device(run.strategy);
+    device.single->save(folder / "step");
+    set_scale(folder / "step", 0x1p26f);
+    device.single->restore(folder / "step");
+    const Outcome outcome = test::train(*device.single, run);
+    device.single->save(folder / "step");
+    EXPECT_LT(scale_in(folder / "step"), 0x1p22f)
+        << "more steps are left out than there are warm-ups";
+    EXPECT_GT(scale_in(folder / "step"), 0x1p6f) << "and not all";
+    if (eager) expect_same(outcome, *eager);
+    eager = outcome;
+  }
+}
+
+TEST(GraphedTraining, HasTheSameBitsWithDropoutAndBatchNorm) {
+  TrainingRun run = lenet_run();
+  run.strategy.model = "vgg_cifar";
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  run.training.epochs = 2;
+  run.training.batch = 4;
+  run.samples = 4 * 4 + 2;
+  run.training.schedule = {};
+  expect_same_bits(run, 2 * 4 - 3);
+}
+
+TEST(GraphedTraining, HasTheSameBitsWithOurOwnOps) {
+  TrainingRun run = lenet_run();
+  run.training.epochs = 1;
+  run.strategy.model_options.native_ops = true;
+  expect_same_bits(run, 9 - 3);
+}
+
+/// Levels of a sample's own, for output.normalize=device.
+class LevelTransform final : public Transform {
+ public:
+  explicit LevelTransform(const SampleSpec& spec) : spec_(spec) {}
+  std::unique_ptr<Scratch> make_scratch() const override { return std::make_unique<Scratch>(); }
+  const SampleSpec& output() const override { return spec_; }
+  void run(const SampleKey& key, PixelSource&, std::byte* out, Scratch&) const override {
+    for (std::uint32_t i = 0; i < spec_.elements(); ++i)
+      out[i] = std::byte((i * 31 + key.sample * 57 + i * i % 97) & 0xff);
+  }
+
+ private:
+  SampleSpec spec_;
+};
+
+TEST(GraphedTraining, HasTheSameBitsFromLevels) {
+  TrainingRun run = lenet_run();
+  run.training.epochs = 1;
+  run.strategy.dtype = DType::u8;
+  run.strategy.normalize = true;
+  run.strategy.mean = {0.1307};
+  run.strategy.std = {0.3081};
+  run.make_loader = [samples = run.samples](LoaderOptions options) {
+    options.workers = 0;
+    options.shuffle.kind = Shuffle::Kind::none;
+    return Loader(std::make_shared<test::FormulaReader>(samples, 10),
+                  std::make_shared<LevelTransform>(SampleSpec{{28, 28}, 1, DType::u8, Layout::chw}),
+                  options);
+  };
+  expect_same_bits(run, 9 - 3);
+}
+
+/// Batches that share an optimiser step add to gradients, which a graph cannot.
+TEST(GraphedTraining, BatchesOfALargerWindowRunEagerly) {
+  TrainingRun run = lenet_run();
+  run.training.accumulate = 2;
+  Told told;
+  expect_same(train(graphed(run), &told), train(run));
+  EXPECT_EQ(told.captures + told.replays + told.asides, 0);
+}
+
+/// Resumes at `step`, in the middle of an epoch; a new process warms up and captures anew.
+void expect_resumes(std::uint64_t step) {
+  TrainingRun run = graphed(lenet_run());
+  run.training.checkpoint_every = step;
+  const TempFolder folder;
+  fs::create_directory(folder / "step");
+  std::optional<Position> at;
+  Outcome whole;
+  {
+    Device device(run.strategy);
+    run.checkpoint = [&](const Position& position) {
+      if (at) return;
+      device.single->save(folder / "step");
+      at = position;
+    };
+    whole = test::train(*device.single, run);
+  }
+  ASSERT_EQ(at.value().steps, step);
+  run.checkpoint = nullptr;
+  run.training.from = *at;
+  for (const std::int64_t samples : {run.training.batch, std::int64_t{0}}) {
+    run.strategy.graph_samples = samples;
+    Device device(run.strategy);
+    device.single->restore(folder / "step");
+    const Outcome resumed = test::train(*device.single, run);
+    const std::vector<double> rest(whole.losses.begin() + static_cast<std::ptrdiff_t>(step),
+                                   whole.losses.end());
+    EXPECT_EQ(resumed.losses, rest) << samples;
+    EXPECT_EQ(resumed.hash, whole.hash) << samples;
+    EXPECT_EQ(resumed.train_losses, whole.train_losses) << samples;
+    EXPECT_EQ(device.told.captures, samples > 0 ? 1 : 0);
+  }
+}
+
+TEST(GraphedTraining, ResumesInTheWarmUp) { expect_resumes(2); }
+TEST(GraphedTraining, ResumesAfterTheCapture) { expect_resumes(7); }
+
+/// Weights are read into the memory that the graph knows.
+TEST(GraphedTraining, GoesBackToACheckpointWithTheGraphItHas) {
+  TrainingRun run = graphed(lenet_run());
+  run.training.epochs = 1;
+  const TempFolder folder;
+  fs::create_directory(folder / "step");
+  Device device(run.strategy);
+  device.single->save(folder / "step");
+  const Outcome first = test::train(*device.single, run);
+  device.single->restore(folder / "step");
+  expect_same(test::train(*device.single, run), first);
+  EXPECT_EQ(device.told.captures, 1);
+  EXPECT_EQ(device.told.replays, 9 - 3 + 9);
+}
+
+TEST(GraphedTraining, ALossThatIsNotANumberNamesItsStep) {
+  TrainingRun run = lenet_run();
+  run.training.schedule = {.lr = 1e4, .milestones = {}};
+  const auto end_of = [](const TrainingRun& diverging) -> std::string {
+    try {
+      train(diverging);
+      return "it has not diverged";
+    } catch (const RunError& error) {
+      return error.what();
+    }
+  };
+  const std::string expected = end_of(run);
+  ASSERT_NE(expected.find("at step"), std::string::npos) << expected;
+  EXPECT_EQ(end_of(graphed(run)), expected);
+}
+
+/// The way of each call of run(), in a word.
+class GraphedStepsTest : public ::testing::Test {
+ protected:
+  /// A model of one weight, which learns the sum of its images.
+  Tensor weight_ = torch::ones({1}).requires_grad_(true);
+  Told told_;
+  FakeStreams streams_{told_};
+  GraphedSteps steps_{std::make_unique<FakeGraph>(
+                          told_, [this] { return std::vector<Tensor>{weight_}; },
+                          [this] { return std::vector<Tensor>{weight_}; }),
+                      streams_,
+                      {weight_},
+                      /*samples=*/4};
+  SpanClock spans_{Clock::now()};
+  std::vector<const void*> read_;  ///< where the images of a pass were
+  std::exception_ptr failure_;
+
+  GraphedSteps::Pass pass() {
+    return [this](const Tensor& images, const Tensor& targets, SpanClock* spans) {
+      if (failure_) std::rethrow_exception(failure_);
+      read_.push_back(images.const_data_ptr());
+      if (spans != nullptr) spans->enter(Span::backward);
+      const Tensor loss = (images.sum() * weight_ - targets.sum()).sum();
+      loss.backward();
+      return loss.detach();
+    };
+  }
+  std::string step(const Tensor& images, const Tensor& targets) {
+    weight_.mutable_grad().reset();
+    const Told before = told_;
+    const Tensor loss = steps_.run(images, targets, spans_, pass());
+    EXPECT_EQ(loss.item<float>(), images.sum().item<float>() - targets.sum().item<float>());
+    EXPECT_EQ(weight_.grad().item<float>(), images.sum().item<float>());
+    weight_.mutable_grad().mul_(-3);  // what an optimiser does with it is its own affair
+    if (told_.captures > before.captures) return "capture";
+    if (told_.replays > before.replays) return "replay";
+    return told_.asides > before.asides ? "warm-up" : "eager";
+  }
+  std::string step(std::int64_t samples, float value) {
+    return step(torch::full({samples, 2}, value), torch::full({samples}, value / 2));
+  }
+};
+
+TEST_F(GraphedStepsTest, WarmsUpThenCapturesThenReplays) {
+  EXPECT_EQ(step(3, 1), "eager");
+  EXPECT_EQ(step(4, 2), "warm-up");
+  EXPECT_EQ(step(4, 3), "warm-up");
+  EXPECT_EQ(step(1, 4), "eager");
+  EXPECT_EQ(step(4, 5), "warm-up");
+  EXPECT_EQ(step(4, 6), "capture");
+  EXPECT_EQ(told_.replays, 1) << "the captured batch is a step, too";
+  EXPECT_EQ(step(4, 7), "replay");
+  EXPECT_EQ(step(2, 8), "eager");
+  EXPECT_EQ(step(4, 9), "replay");
+  EXPECT_EQ(told_.captures, 1);
+}
+
+TEST_F(GraphedStepsTest, ReadsEveryBatchWhereTheCapturedOneLay) {
+  for (int i = 0; i < 6; ++i) step(4, static_cast<float>(i));
+  ASSERT_EQ(read_.size(), 6u);
+  for (const void* place : read_) EXPECT_EQ(place, read_[0]);
+  const Tensor images = torch::ones({3, 2});
+  step(images, torch::ones({3}));
+  EXPECT_EQ(read_.back(), images.const_data_ptr()) << "an eager step reads its own";
+}
+
+TEST_F(GraphedStepsTest, BatchesOfAnotherFormRunEagerly) {
+  for (int i = 0; i < 5; ++i) step(4, static_cast<float>(i));
+  EXPECT_EQ(step(torch::ones({4, 2}), torch::ones({4, 3})), "eager") << "probabilities";
+  EXPECT_EQ(step(torch::ones({4, 2}), torch::ones({4}, torch::kLong)), "eager");
+  EXPECT_EQ(step(torch::ones({4, 2}, torch::kByte), torch::ones({4})), "eager");
+  EXPECT_EQ(step(torch::ones({2, 4}).t(), torch::ones({4})), "eager") << "other strides";
+  EXPECT_EQ(step(torch::ones({4, 2}), torch::ones({4})), "replay");
+}
+
+TEST_F(GraphedStepsTest, AReplayIsInTheForwardSpan) {
+  for (int i = 0; i < 3; ++i) {
+    step(4, 1);
+    EXPECT_EQ(spans_.current(), Span::backward);
+  }
+  for (int i = 0; i < 3; ++i) {
+    step(4, 1);
+    EXPECT_EQ(spans_.current(), Span::forward);
+    spans_.enter(Span::step);
+  }
+}
+
+/// A capture that fails as CUDA's do.
+class Uncapturable final : public DeviceGraph {
+ public:
+  std::vector<Tensor> capture(const Work& work) override { return work(); }
+  void replay() override { ADD_FAILURE() << "there is nothing to replay"; }
+};
+
+TEST_F(GraphedStepsTest, AFailedCaptureIsOneLine) {
+  GraphedSteps steps(std::make_unique<Uncapturable>(), streams_, {weight_}, 4);
+  const auto run = [&] {
+    weight_.mutable_grad().reset();
+    steps.run(torch::ones({4, 2}), torch::ones({4}), spans_, pass());
+  };
+  for (int i = 0; i < GraphedSteps::kWarmUps; ++i) run();
+  const auto fails_as = [&](const auto& error) {
+    failure_ = std::make_exception_ptr(error);
+    try {
+      run();
+      return std::string("no error");
+    } catch (const RunError& told) {
+      return std::string(told.what()) + " | " + told.hint();
+    }
+  };
+  const c10::SourceLocation here{__func__, __FILE__, __LINE__};
+  EXPECT_EQ(fails_as(c10::Error(here, "operation not permitted when stream is capturing\nmore")),
+            "the training step cannot be captured as a CUDA graph: operation not permitted when "
+            "stream is capturing | set train.cuda_graphs=off");
+  EXPECT_EQ(fails_as(RunError("batch norm has one value", "a larger batch")),
+            "batch norm has one value | a larger batch");
+  EXPECT_THROW(fails_as(c10::OutOfMemoryError(here, "not enough")), c10::OutOfMemoryError)
+      << "told in words of its own";
+}
+
+}  // namespace
+}  // namespace millrace
