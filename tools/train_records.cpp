@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "study/bound.h"
@@ -109,6 +110,26 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
     for (const char* key : {"test_loss", "top1", "top5", "per_class"}) line[key] = evaluation[key];
   }
   return line;
+}
+
+std::vector<Scalar> epoch_scalars(const Json& line) {
+  constexpr std::array<std::array<const char*, 2>, 9> kTags{{{"train_loss", "train/loss"},
+                                                             {"lr", "train/lr"},
+                                                             {"test_loss", "test/loss"},
+                                                             {"top1", "test/top1"},
+                                                             {"top5", "test/top5"},
+                                                             {"images_per_s", "time/images_per_s"},
+                                                             {"load_s", "time/load_s"},
+                                                             {"update_s", "time/update_s"},
+                                                             {"other_s", "time/other_s"}}};
+  std::vector<Scalar> scalars;
+  const auto add = [&](const std::string& tag, const Json& value) {
+    if (value.is_number()) scalars.push_back({tag, value});
+  };
+  for (const auto& [key, tag] : kTags)
+    if (line.contains(key)) add(tag, line[key]);
+  for (const auto& [part, seconds] : line["blame"].items()) add("blame/" + part + "_s", seconds);
+  return scalars;
 }
 
 Json summary_of(const TrainFacts& facts, const TrainResult& result) {
