@@ -16,7 +16,7 @@ readonly PACKAGES=(
   libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev zlib1g-dev
   libsqlite3-dev libboost-math-dev
   libgtest-dev libbenchmark-dev)
-readonly TEST_PACKAGES=(clang-format)
+readonly TEST_PACKAGES=(clang-format gnuplot-nox)
 
 offline=false
 launcher=() # put in front of every build
@@ -65,6 +65,7 @@ program_of() {
   case $1 in
     g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format) echo "$1" ;;
     ninja-build) echo ninja ;;
+    gnuplot-nox) echo gnuplot ;;
   esac
 }
 
