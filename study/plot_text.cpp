@@ -4,51 +4,36 @@
 
 #include <algorithm>
 
-#include "pipeline/utf8.h"
+#include "study/report_escape.h"
 
 namespace millrace {
 namespace {
 
-/// The code point that begins at `at`, as it stands; empty where there is none.
-std::string_view code_point(std::string_view text, std::size_t at) {
-  for (std::size_t size = 1; size <= 4 && at + size <= text.size(); ++size)
-    if (is_utf8(text.substr(at, size))) return text.substr(at, size);
-  return {};
-}
+/// Whether a byte of UTF-8 goes on with the letter of the one before.
+bool goes_on(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 }  // namespace
 
 std::string printable(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::string_view point = code_point(text, at);
-    if (point.empty() || point == "\uFFFE" || point == "\uFFFF")
-      out += "\uFFFD";
-    else if (point.size() == 1 && (static_cast<unsigned char>(point[0]) < 0x20 || point[0] == 0x7F))
-      out += ' ';
-    else
-      out += point;
-    at += std::max<std::size_t>(point.size(), 1);
-  }
+  std::string out = clean_utf8(text);
+  for (char& byte : out)
+    if (byte == '\n' || byte == '\t') byte = ' ';
+  for (const std::string_view unknown : {"\uFFFE", "\uFFFF"})
+    for (std::size_t at = 0; (at = out.find(unknown, at)) != std::string::npos;)
+      out.replace(at, unknown.size(), "\uFFFD");
   return out;
 }
 
 std::size_t letters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
-  }));
+  return text.size() - static_cast<std::size_t>(std::count_if(text.begin(), text.end(), goes_on));
 }
 
 std::string shortened(std::string_view whole, std::size_t most) {
-  const std::string text = printable(whole);
+  std::string text = printable(whole);
   if (letters(text) <= most) return text;
-  std::string out;
-  for (std::size_t at = 0, count = 1; count < most; ++count) {
-    const std::string_view point = code_point(text, at);
-    out += point;
-    at += point.size();
-  }
-  return out + "…";
+  std::size_t end = 0;
+  for (std::size_t count = 0; count < most; ++end) count += !goes_on(text[end]);
+  return text.substr(0, end - 1) + "…";
 }
 
 std::string gnuplot_text(std::string_view text) {

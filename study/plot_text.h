@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-/// UTF-8 without control characters, which become spaces; what is not UTF-8, or can't stand in XML,
-/// becomes U+FFFD.
+/// UTF-8 on one line: line ends and tabs become spaces; other control characters, and what is not
+/// UTF-8 or can't stand in XML, become U+FFFD.
 std::string printable(std::string_view text);
 /// Letters (code points) of UTF-8.
 std::size_t letters(std::string_view text);
