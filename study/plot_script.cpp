@@ -18,6 +18,7 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 constexpr std::size_t kLongestTic = 24;
+constexpr std::size_t kMostMarks = 60;  ///< more points are a plain line
 
 /// M. Okabe and K. Ito, "Color Universal Design" (2008); its yellow, hard to see on white, last.
 constexpr std::array<std::string_view, 8> kColours{"#0072B2", "#E69F00", "#009E73", "#D55E00",
@@ -135,7 +136,7 @@ void Plot::y_range() {
     sheet_.set("xzeroaxis lt -1 lw 0.5");
   else if (!line || y_.low < 0.6 * y_.high || y_.low == y_.high)
     sheet_.set(y_.high > 0 ? "yrange [0:*]" : "yrange [0:1]");
-  sheet_.set("offsets 0, 0, graph 0.04, 0");  // a bound is not hidden by the frame
+  if (!bounds_.empty()) sheet_.set("offsets 0, 0, graph 0.04, 0");  // not hidden by the frame
 }
 
 /// From the last block's columns 3 and 4. gnuplot's own error bars have a hole in the middle.
@@ -169,6 +170,8 @@ void Plot::line_bounds(const Range& x) {
 
 void Plot::lines() {
   Range x;
+  bool whole = true;
+  bool few = false;
   for (std::size_t n = 0; n < drawn_.size(); ++n) {
     const Series& one = *drawn_[n];
     sheet_.block(fmt::format("{}: x y low high", gnuplot_text(one.name)));
@@ -176,17 +179,24 @@ void Plot::lines() {
     for (std::size_t k = 0; k < one.y.size(); ++k) {
       sheet_.row({x_at(one, k), at(one.y, k), at(one.low, k), at(one.high, k)});
       x.add(x_at(one, k));
+      whole &= x_at(one, k) == std::floor(x_at(one, k));
       points += std::isfinite(at(one.y, k) + x_at(one, k));
     }
     if (points == 0) continue;
-    sheet_.draw(fmt::format("1:2 with {} lw 1.5 dt {} lc rgb '{}'",
-                            points <= 60 ? fmt::format("linespoints pt {} ps 0.5", 5 + 2 * (n % 5))
+    few |= points <= kMostMarks;
+    sheet_.draw(
+        fmt::format("1:2 with {} lw 1.5 dt {} lc rgb '{}'",
+                    points <= kMostMarks ? fmt::format("linespoints pt {} ps 0.5", 5 + 2 * (n % 5))
                                          : "lines",
-                            1 + n / kColours.size(), colour(n)),
-                &one);
+                    1 + n / kColours.size(), colour(n)),
+        &one);
     intervals(one, colour(n));
   }
-  if (x.low == x.high) sheet_.set_x_range(x.low - 1, x.high + 1);
+  for (const Series* series : bounds_)
+    for (const double place : series->x) x.add(place);
+  const double pad = x.low == x.high ? 1 : few ? 0.03 * (x.high - x.low) : 0;
+  if (!x.empty()) sheet_.set_x_range(x.low - pad, x.high + pad);
+  if (whole && x.high - x.low <= 12) sheet_.set("xtics 1");  // there is no epoch 1.5
   y_range();
   line_bounds(x);
 }

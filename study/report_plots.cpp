@@ -26,6 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::array kDrawn{".svg", ".png"};
+
 fs::path find_gnuplot() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "");
@@ -99,13 +101,16 @@ void write_plots(std::span<const Figure> figures, const fs::path& folder) {
   const fs::path gnuplot = find_gnuplot();
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw RunError(fmt::format("{} cannot be made: {}", folder.string(), error.message()));
+  if (error)
+    throw RunError(fmt::format("{} cannot be made: {}", folder.string(), error.message()),
+                   "choose another folder");
   for (const Figure& figure : figures) {
     if (!names_a_file(figure.id))
       throw RunError(fmt::format("a figure's name is \"{}\", which cannot be a file's", figure.id));
     const PlotScript plot = plot_script(figure);
     write_file(folder / (figure.id + ".dat"), plot.data);
     write_file(folder / (figure.id + ".gp"), plot.script);
+    for (const char* type : kDrawn) fs::remove(folder / (figure.id + type), error);
     const Ended ended = run_gnuplot(gnuplot, folder, figure.id + ".gp");
     if (WIFSIGNALED(ended.status))
       throw RunError(fmt::format("gnuplot was ended by signal {} while it drew {}",
@@ -114,7 +119,7 @@ void write_plots(std::span<const Figure> figures, const fs::path& folder) {
       throw RunError(
           fmt::format("gnuplot cannot draw {}: {}", figure.id, telling_line(ended.output)),
           fmt::format("see {}", (folder / (figure.id + ".gp")).string()));
-    for (const char* type : {".svg", ".png"})  // gnuplot doesn't look whether it could write
+    for (const char* type : kDrawn)  // gnuplot doesn't look whether it could write
       if (const fs::path file = folder / (figure.id + type);
           fs::file_size(file, error) == 0 || error)
         throw RunError(fmt::format("gnuplot left no {}", file.string()), "is the disk full?");

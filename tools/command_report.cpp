@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "study/report_html.h"
+#include "study/report_plots.h"
 #include "study/report_text.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
@@ -22,6 +23,7 @@ struct ReportArguments {
   std::string html;
   bool markdown = false;
   bool csv = false;
+  std::string plots;
 
   /// Where files go that have no name of their own: into the run; beside nothing in particular
   /// where there are several.
@@ -49,7 +51,8 @@ Exit report(const ReportArguments& arguments) {
   if (arguments.markdown && verbosity().json)
     throw UsageError("--md and --json both want stdout", "ask for one of them at a time");
   const Report report = make_report(arguments.paths);
-  const bool others = arguments.markdown || arguments.csv || verbosity().json;
+  const bool others =
+      arguments.markdown || arguments.csv || !arguments.plots.empty() || verbosity().json;
   const auto tell = [&](const std::string& text) {
     if (arguments.markdown || verbosity().json)
       say(text);
@@ -57,6 +60,11 @@ Exit report(const ReportArguments& arguments) {
       fmt::print("{}\n", text);
   };
   if (!others && !report.verdict.empty()) fmt::print("{}\n", report.verdict);
+  if (!arguments.plots.empty()) {
+    write_plots(report.figures, arguments.plots);
+    tell(fmt::format("{}: {} figures as SVG and PNG, with what gnuplot made them from",
+                     arguments.plots, report.figures.size()));
+  }
   if (!arguments.html.empty() || !others) {
     const fs::path file =
         arguments.html.empty() ? arguments.folder() / "report.html" : fs::path(arguments.html);
@@ -88,6 +96,10 @@ void add_report(CLI::App& app, Command& chosen) {
   command->add_flag("--md", arguments->markdown, "print Markdown");
   command->add_flag("--csv", arguments->csv,
                     "write each figure's and table's numbers to DIR/report/NAME.csv");
+  command
+      ->add_option("--plots", arguments->plots,
+                   "draw each figure for a paper, by gnuplot: DIR/NAME.svg and DIR/NAME.png")
+      ->type_name("DIR");
   add_common(*command);
   command->footer(
       "Example:\n  millrace train mnist-lenet data.path=data/digits --run runs/first\n"
