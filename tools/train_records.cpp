@@ -29,23 +29,6 @@ Json span_json(const SpanSeconds& seconds) {
   return spans;
 }
 
-BoundFigures bound_figures(const TrainFacts& facts, const SpanSeconds& seconds,
-                           std::uint64_t images) {
-  const LoaderStats& stats = facts.loader;
-  return {.load = facts.blame.steady_seconds(),
-          .update_s = seconds.update,
-          .images = images,
-          .workers = facts.options.workers,
-          .io_threads = facts.options.io_threads,
-          .cores = cores(),
-          .read_s = stats.read.wall_s,
-          .decode_s = stats.decode.wall_s,
-          .augment_s = stats.augment.wall_s,
-          .busy_s = stats.busy_s,
-          .core_wait_s = stats.core_wait_s,
-          .read_bytes = stats.read.bytes};
-}
-
 double part(std::uint64_t count, std::uint64_t of) {
   return of > 0 ? static_cast<double>(count) / static_cast<double>(of) : std::nan("");
 }
@@ -208,7 +191,8 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
     s["device_gaps"] = span_json(SpanSeconds(time.gaps));
   }
   if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
-  const Verdict verdict = judge(bound_figures(facts, seconds, result.new_images));
+  const Verdict verdict = judge(bound_figures(facts.blame, facts.loader, facts.options, cores(),
+                                              seconds.update, result.new_images));
   s["bound"] = name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);
