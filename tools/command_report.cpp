@@ -56,12 +56,12 @@ Exit report(const ReportArguments& arguments) {
     else
       fmt::print("{}\n", text);
   };
-  if (!others && !report.verdict.empty()) fmt::print("{}\n", report.verdict);
   if (!arguments.html.empty() || !others) {
     const fs::path file =
         arguments.html.empty() ? arguments.folder() / "report.html" : fs::path(arguments.html);
     make_folder(file.parent_path());
     write_file(file, to_html(report));
+    if (!others && !report.verdict.empty()) fmt::print("{}\n", report.verdict);
     tell(fmt::format("{}: {} figures, {} tables, {} pictures; any browser opens it", file.string(),
                      report.figures.size(), report.tables.size(), report.images.size()));
   }
@@ -90,8 +90,8 @@ void add_report(CLI::App& app, Command& chosen) {
                     "write each figure's and table's numbers to DIR/report/NAME.csv");
   add_common(*command);
   command->footer(
-      "Example:\n  millrace train mnist-lenet data.path=data/digits --run runs/first\n"
-      "  millrace report runs/first            writes runs/first/report.html");
+      "Example:\n  millrace report runs/first                  writes runs/first/report.html\n"
+      "  millrace report runs/first runs/second --md compares two runs");
   command->callback([arguments, &chosen] {
     chosen = [arguments](const ProgramStart&) { return report(*arguments); };
   });
