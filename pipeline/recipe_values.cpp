@@ -9,13 +9,23 @@
 #include <toml++/toml.h>
 
 #include "pipeline/error.h"
+#include "pipeline/param.h"
 
 namespace millrace {
 namespace {
 
 using RecipeValues = std::vector<std::pair<std::string, std::string>>;
 
+/// As config.toml writes it, where it is of a kind that recipes have.
 std::string toml_text(const toml::node& node) {
+  if (const auto number = node.value_exact<double>()) return to_toml(Value(*number));
+  if (const auto word = node.value_exact<std::string>()) return to_toml(Value(*word));
+  if (const toml::array* array = node.as_array()) {
+    std::vector<double> numbers;
+    for (const auto& element : *array)
+      if (const auto number = element.value<double>()) numbers.push_back(*number);
+    if (numbers.size() == array->size()) return to_toml(Value(numbers));
+  }
   std::ostringstream text;
   node.visit([&text](const auto& value) { text << value; });
   return text.str();

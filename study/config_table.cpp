@@ -1,7 +1,11 @@
 #include "study/config_table.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <set>
+
+#include "pipeline/recipe_values.h"
 
 namespace millrace {
 namespace {
@@ -13,6 +17,12 @@ std::string value_in(const ConfigColumn& column, const std::string& key) {
 }
 
 }  // namespace
+
+ConfigValues config_at(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return {};
+  return recipe_values({std::istreambuf_iterator<char>(in), {}}, file.string());
+}
 
 ReportTable config_table(const std::vector<ConfigColumn>& columns) {
   ReportTable table{.id = "configuration", .title = "Configuration", .header = {"key"}};

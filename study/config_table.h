@@ -1,6 +1,7 @@
 // Which keys several recipes differ in.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,10 +10,16 @@
 
 namespace millrace {
 
-/// A column: a name for its head, and keys with values (pipeline/recipe_values.h).
+/// Keys and values (pipeline/recipe_values.h).
+using ConfigValues = std::vector<std::pair<std::string, std::string>>;
+
+/// Of a run's config.toml; none where there is no such file. Throws DataError where it is no TOML.
+ConfigValues config_at(const std::filesystem::path& file);
+
+/// A column: a name for its head, and what stands below.
 struct ConfigColumn {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> values;
+  ConfigValues values;
 };
 
 /// A row for each key that has not the same value in all columns, in the order of the first column

@@ -103,8 +103,7 @@ std::string markdown_escaped(std::string_view raw) {
                        (c == ']' && i + 1 < text.size() &&
                         std::string_view("([:").find(text[i + 1]) != std::string_view::npos) ||
                        (c == '_' && !(i > 0 && is_word(text, i - 1) && is_word(text, i + 1))) ||
-                       (i == 0 && std::string_view("#+-=").find(c) != std::string_view::npos &&
-                        (text.size() == 1 || text[1] == ' ' || text[1] == c));
+                       (i == 0 && c == '#');
     if (marks) safe += '\\';
     safe += c;
   }

@@ -158,7 +158,8 @@ std::string to_html(const Report& report) {
   if (!report.facts.empty()) {
     html += "<h2>Facts</h2>\n<dl>\n";
     for (const auto& [name, value] : report.facts)
-      html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", html_escaped(name),
+      html += fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>\n",
+                          value.size() > kWordsFrom ? " class=\"long\"" : "", html_escaped(name),
                           html_escaped(value));
     html += "</dl>\n";
   }

@@ -57,7 +57,7 @@ std::string model_of(const Json& summary) {
 std::string data_of(const Json& summary) {
   const std::string reader = text_at(summary, {"dataset", "reader"});
   if (reader.empty()) return "";
-  return fmt::format("{}, {}, {} samples of {} classes", reader,
+  return fmt::format("{}, {}, {} samples, classes: {}", reader,
                      text_at(summary, {"dataset", "split"}),
                      with_thousands(number_at(summary, {"dataset", "samples"})),
                      text_at(summary, {"dataset", "classes"}));

@@ -59,7 +59,6 @@ Exit report(const ReportArguments& arguments) {
     else
       fmt::print("{}\n", text);
   };
-  if (!others && !report.verdict.empty()) fmt::print("{}\n", report.verdict);
   if (!arguments.plots.empty()) {
     write_plots(report.figures, arguments.plots);
     tell(fmt::format("{}: {} figures as SVG and PNG, with what gnuplot made them from",
@@ -70,6 +69,7 @@ Exit report(const ReportArguments& arguments) {
         arguments.html.empty() ? arguments.folder() / "report.html" : fs::path(arguments.html);
     make_folder(file.parent_path());
     write_file(file, to_html(report));
+    if (!others && !report.verdict.empty()) fmt::print("{}\n", report.verdict);
     tell(fmt::format("{}: {} figures, {} tables, {} pictures; any browser opens it", file.string(),
                      report.figures.size(), report.tables.size(), report.images.size()));
   }
@@ -102,8 +102,8 @@ void add_report(CLI::App& app, Command& chosen) {
       ->type_name("DIR");
   add_common(*command);
   command->footer(
-      "Example:\n  millrace train mnist-lenet data.path=data/digits --run runs/first\n"
-      "  millrace report runs/first            writes runs/first/report.html");
+      "Example:\n  millrace report runs/first                  writes runs/first/report.html\n"
+      "  millrace report runs/first runs/second --md compares two runs");
   command->callback([arguments, &chosen] {
     chosen = [arguments](const ProgramStart&) { return report(*arguments); };
   });

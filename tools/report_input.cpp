@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 
 #include "pipeline/error.h"
 #include "pipeline/recipe_values.h"
+#include "study/comparison_report.h"
 #include "study/config_table.h"
 #include "study/run_report.h"
+#include "study/sweep_report.h"
+#include "study/what_if_report.h"
 #include "tools/inspect/contact_sheet.h"
 #include "tools/pipeline_setup.h"
 
@@ -57,15 +59,7 @@ Kind kind_of(const fs::path& path) {
                    example + (newest.empty() ? "runs/NAME" : newest.string()));
 }
 
-std::vector<std::pair<std::string, std::string>> values_of(const fs::path& config) {
-  std::ifstream in(config, std::ios::binary);
-  if (!in) throw DataError(fmt::format("{} cannot be read", config.string()));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return recipe_values(text, config.string());
-}
-
-std::string value_of(const std::vector<std::pair<std::string, std::string>>& values,
-                     const std::string& key) {
+std::string value_of(const ConfigValues& values, const std::string& key) {
   for (const auto& [name, value] : values)
     if (name == key) return value;
   return "";
@@ -73,7 +67,7 @@ std::string value_of(const std::vector<std::pair<std::string, std::string>>& val
 
 /// What the run's recipe says that the shipped one does not.
 void add_configuration(const fs::path& run, Report& report) {
-  const auto values = values_of(run / "config.toml");
+  const auto values = config_at(run / "config.toml");
   std::string name = value_of(values, "recipe");
   if (name.size() >= 2) name = name.substr(1, name.size() - 2);
   std::string other = name;
@@ -88,19 +82,24 @@ void add_configuration(const fs::path& run, Report& report) {
     other = "custom";
     shipped = load_recipe({}).to_toml();
   }
-  ReportTable table =
-      config_table({{other == "custom" || other.empty() ? "default" : "recipe " + other,
-                     recipe_values(shipped, other)},
-                    {"this run", values}});
-  table.title = "Configuration of this run";
+  ConfigValues known = recipe_values(shipped, other);
+  // What older runs don't say of is no difference; an op that was taken out is one.
+  std::erase_if(known, [&](const auto& one) {
+    return one.first.find("augment.") == std::string::npos && value_of(values, one.first).empty();
+  });
+  ReportTable table = config_table(
+      {{other == "custom" || other.empty() ? "default" : "recipe " + other, std::move(known)},
+       {"this run", values}});
+  table.title = "Configuration";
+  table.caption = table.rows.empty() ? "As " + table.header[1] + " has it." : "Where it differs.";
   report.tables.push_back(std::move(table));
 }
 
 /// What the model saw first. A report is made without it, too.
 void add_pictures(const fs::path& run, Report& report) {
   try {
-    ContactSheet sheet =
-        contact_sheet({(run / "config.toml").string()}, 0, false, kPictures, kColumns);
+    ContactSheet sheet = contact_sheet({(run / "config.toml").string(), "data.cache=os"}, 0, false,
+                                       kPictures, kColumns);
     report.images.push_back(
         {.id = "samples",
          .title = "What the model sees",
@@ -117,9 +116,25 @@ void add_pictures(const fs::path& run, Report& report) {
 }  // namespace
 
 Report make_report(const std::vector<std::string>& paths) {
-  const fs::path path = paths.at(0);
-  kind_of(path);
-  Report report = run_report(path);
+  std::vector<fs::path> folders;
+  std::vector<Kind> kinds;
+  for (const std::string& path : paths) {
+    folders.push_back(fs::absolute(path).lexically_normal());
+    if (!folders.back().has_filename()) folders.back() = folders.back().parent_path();
+    kinds.push_back(kind_of(path));
+  }
+  if (folders.size() > 1) {
+    const auto sweep = std::find(kinds.begin(), kinds.end(), Kind::sweep);
+    if (sweep != kinds.end())
+      throw UsageError(fmt::format("{} is a sweep: it is not compared with others",
+                                   paths[static_cast<std::size_t>(sweep - kinds.begin())]),
+                       "give it alone; or runs, which are compared");
+    return comparison_report(folders);
+  }
+  const fs::path& path = folders[0];
+  Report report = kinds[0] == Kind::sweep     ? sweep_report(path)
+                  : kinds[0] == Kind::profile ? profile_report(path)
+                                              : run_report(path);
   add_configuration(path, report);
   add_pictures(path, report);
   return report;

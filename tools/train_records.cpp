@@ -20,6 +20,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// With more classes its rows would be most of the summary.
+constexpr std::size_t kMostClassesInConfusion = 100;
+
 /// NaN and infinity have no place in JSON.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
@@ -172,6 +175,9 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
       result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
   for (const char* key : {"test_loss", "top1", "top5", "per_class"})
     s[key] = evaluation.is_object() ? evaluation[key] : Json(nullptr);
+  s["confusion"] = nullptr;
+  if (result.evaluation && result.evaluation->confusion.size() <= kMostClassesInConfusion)
+    s["confusion"] = result.evaluation->confusion;
   s["parameters_hash"] =
       facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);
   if (!facts.batch_hash.empty()) s["batch_hash"] = facts.batch_hash;

@@ -7,7 +7,12 @@
   // Okabe and Ito's colours, which people who see few colours can tell apart; its yellow darker.
   const COLOURS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#a39800', '#8c8c8c'];
   // What is in many reports looks the same in all of them.
-  const KNOWN = {load: 1, update: 0, other: 7, log: 7, measured: 0, predicted: 1, train: 1, test: 0};
+  const KNOWN = {
+    load: 1, update: 0, other: 7, measured: 0, predicted: 1, train: 1, test: 0,
+    h2d: 5, forward: 2, backward: 3, step: 4, peer_wait: 6, device_wait: 0, log: 7,
+    evaluate: 2, checkpoint: 3, setup: 4,
+    storage: 0, decode: 1, augment: 2, queue: 3, cores: 5, startup: 6, epoch_boundary: 4, handover: 7,
+  };
   const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
   const POINTS = ['circle', 'rect', 'triangle', 'rectRot', 'crossRot', 'star'];
   const LONG_NAMES = 14; // categories with longer names stand below each other
@@ -88,7 +93,7 @@
       grid: {color: css('--line')},
     });
     const x = axis(figure.x_label);
-    const y = {...axis(figure.y_label), ...reach(figure), beginAtZero: isBar(figure) || isStacked(figure),
+    const y = {...axis(figure.y_label), ...reach(figure), beginAtZero: figure.kind !== 'line' || figure.y_label !== '%',
       stacked: isStacked(figure)};
     if (isBar(figure)) {
       x.stacked = isStacked(figure);
