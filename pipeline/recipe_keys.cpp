@@ -151,6 +151,8 @@ std::list<std::vector<Param>>& all_keys() {
       Param::integer("train.checkpoint_keep", 2, 1, kMost,
                      "newest checkpoints that stay, besides the best"),
       Param::integer("train.log_every", 100, 0, kMost, "steps between lines on the loss; 0: none"),
+      Param::boolean("train.tensorboard", false,
+                     "write the curves as TensorBoard's event files too, into the run's directory"),
 
       Param::number("simulated.update_ms", 5, 0, 1e6, "a step of the simulated device, in ms"),
 

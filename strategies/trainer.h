@@ -24,6 +24,9 @@ struct Position {
   double best_top1 = -1;           ///< of the evaluations so far; -1: there was none
   bool evaluation_due = false;     ///< the evaluation after the last step was cut short
   double train_loss = 0;           ///< then: of the epoch that it belongs to
+
+  /// Whether the epoch of the last step is to be recorded (again).
+  bool epoch_open() const { return evaluation_due || epoch_images > 0; }
 };
 
 struct EpochRecord {

@@ -69,6 +69,23 @@ std::string storage_text(const BoundFigures& figures, double load) {
 
 std::string_view name_of(Bottleneck bound) { return kBoundNames[static_cast<std::size_t>(bound)]; }
 
+BoundFigures bound_figures(const Blame& blame, const LoaderStats& loader,
+                           const LoaderOptions& options, int cores, double update_s,
+                           std::uint64_t images) {
+  return {.load = blame.steady_seconds(),
+          .update_s = update_s,
+          .images = images,
+          .workers = options.workers,
+          .io_threads = options.io_threads,
+          .cores = cores,
+          .read_s = loader.read.wall_s,
+          .decode_s = loader.decode.wall_s,
+          .augment_s = loader.augment.wall_s,
+          .busy_s = loader.busy_s,
+          .core_wait_s = loader.core_wait_s,
+          .read_bytes = loader.read.bytes};
+}
+
 Verdict judge(const BoundFigures& figures) {
   Verdict verdict;
   const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "pipeline/loader.h"
 #include "study/blame.h"
 
 namespace millrace {
@@ -28,6 +29,11 @@ struct BoundFigures {
   double core_wait_s = 0;  ///< of it, ready to run without a core
   std::uint64_t read_bytes = 0;
 };
+
+/// Of a run whose loader did `loader` with `options`; the process may run on `cores`.
+BoundFigures bound_figures(const Blame& blame, const LoaderStats& loader,
+                           const LoaderOptions& options, int cores, double update_s,
+                           std::uint64_t images);
 
 struct Verdict {
   Bottleneck bound = Bottleneck::device;

@@ -120,6 +120,29 @@ SweepDesign list_design(const std::vector<SweepAxis>& axes, const std::vector<st
   return design;
 }
 
+SweepWords read_words(const std::vector<std::string>& words, const std::vector<std::string>& cells,
+                      const std::string& kind) {
+  SweepWords read;
+  std::vector<SweepAxis> axes;
+  for (const auto& text : words) {
+    if (text.find('=') == std::string::npos) {
+      if (!read.recipe.empty())
+        throw UsageError(fmt::format("two recipes: {} and {}", read.recipe, text),
+                         "one recipe, then keys as key=a,b,c");
+      read.recipe = text;
+    } else if (text.starts_with("augment+=") || text.starts_with("eval.augment+=")) {
+      const auto equals = text.find('=');
+      axes.push_back({text.substr(0, equals), {text.substr(equals + 1)}});
+    } else {
+      axes.push_back(parse_axis(text));
+    }
+  }
+  read.design = !cells.empty()     ? list_design(axes, cells)
+                : kind == "paired" ? paired_design(axes)
+                                   : grid_design(axes);
+  return read;
+}
+
 std::vector<SweepRun> interleaved(std::size_t cells, std::uint64_t repeats, std::uint64_t seed) {
   std::vector<SweepRun> runs;
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {

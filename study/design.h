@@ -38,6 +38,15 @@ SweepDesign paired_design(const std::vector<SweepAxis>& axes);
 /// go with all and have one value each, else UsageError.
 SweepDesign list_design(const std::vector<SweepAxis>& axes, const std::vector<std::string>& cells);
 
+/// What the words behind `millrace sweep` ask for: at most one recipe, then keys.
+struct SweepWords {
+  std::string recipe;  ///< empty: none
+  SweepDesign design;
+};
+/// `kind`: grid or paired; `cells` make it a list. Throws UsageError.
+SweepWords read_words(const std::vector<std::string>& words, const std::vector<std::string>& cells,
+                      const std::string& kind);
+
 /// Blocks: every cell once a repeat, each repeat in its own random order, so that a drift of the
 /// machine meets all cells alike. Same seed, same order; more repeats only add blocks.
 struct SweepRun {

@@ -9,11 +9,11 @@
 namespace millrace {
 
 struct Series {
-  std::string name;
-  std::vector<double> x;    ///< of lines and areas; empty for bars, which stand at categories
-  std::vector<double> y;    ///< NaN leaves a gap
-  std::vector<double> low;  ///< an interval's ends for each y; empty without
-  std::vector<double> high;
+  std::string name{};
+  std::vector<double> x{};    ///< of lines and areas; empty for bars, which stand at categories
+  std::vector<double> y{};    ///< NaN leaves a gap
+  std::vector<double> low{};  ///< an interval's ends for each y; empty without
+  std::vector<double> high{};
   bool bound = false;  ///< a limit to compare with: drawn dashed, without points
 };
 
@@ -21,40 +21,40 @@ enum class FigureKind { line, stacked_area, bar, stacked_bar, matrix };
 
 /// One plot. A matrix has one series a row and one y a column.
 struct Figure {
-  std::string id;  ///< letters, digits and dashes; unique in a report, names its files
-  std::string title;
-  std::string caption;  ///< a sentence: what to look at; may be empty
+  std::string id{};  ///< letters, digits and dashes; unique in a report, names its files
+  std::string title{};
+  std::string caption{};  ///< a sentence: what to look at; may be empty
   FigureKind kind = FigureKind::line;
-  std::string x_label;  ///< with its unit
-  std::string y_label;
-  std::vector<std::string> categories;  ///< of bars; columns of a matrix
-  std::vector<Series> series;
+  std::string x_label{};  ///< with its unit
+  std::string y_label{};
+  std::vector<std::string> categories{};  ///< of bars; columns of a matrix
+  std::vector<Series> series{};
 };
 
 struct ReportTable {
-  std::string id;
-  std::string title;
-  std::string caption;
-  std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;  ///< as many cells as the header
+  std::string id{};
+  std::string title{};
+  std::string caption{};
+  std::vector<std::string> header{};
+  std::vector<std::vector<std::string>> rows{};  ///< as many cells as the header
 };
 
 struct ReportImage {
-  std::string id;
-  std::string title;
-  std::string caption;
-  std::string png;  ///< the file's bytes
+  std::string id{};
+  std::string title{};
+  std::string caption{};
+  std::string png{};  ///< the file's bytes
 };
 
 /// In the order in which it is read: verdict and facts, figures, tables, images.
 struct Report {
-  std::string title;
-  std::string verdict;                                     ///< one sentence; may be empty
-  std::vector<std::pair<std::string, std::string>> facts;  ///< name, value
-  std::vector<Figure> figures;
-  std::vector<ReportTable> tables;
-  std::vector<ReportImage> images;
-  std::vector<std::string> notes;  ///< warnings, and what could not be shown and why
+  std::string title{};
+  std::string verdict{};                                     ///< one sentence; may be empty
+  std::vector<std::pair<std::string, std::string>> facts{};  ///< name, value
+  std::vector<Figure> figures{};
+  std::vector<ReportTable> tables{};
+  std::vector<ReportImage> images{};
+  std::vector<std::string> notes{};  ///< warnings, and what could not be shown and why
 };
 
 }  // namespace millrace

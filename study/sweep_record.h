@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "study/noise.h"
+#include "study/interference.h"
 
 namespace millrace {
 

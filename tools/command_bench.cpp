@@ -195,17 +195,8 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
                                       {"cpu_s", stats.machinery_cpu_s},
                                       {"wall_s", stats.machinery_cpu_s},
                                       {"bytes", 0}};
-  const Verdict verdict = judge({.load = blame.steady_seconds(),
-                                 .images = images,
-                                 .workers = options.workers,
-                                 .io_threads = options.io_threads,
-                                 .cores = cores(),
-                                 .read_s = stats.read.wall_s,
-                                 .decode_s = stats.decode.wall_s,
-                                 .augment_s = stats.augment.wall_s,
-                                 .busy_s = stats.busy_s,
-                                 .core_wait_s = stats.core_wait_s,
-                                 .read_bytes = stats.read.bytes});
+  const Verdict verdict =
+      judge(bound_figures(blame, stats, options, cores(), /*update_s=*/0, images));
   json["bound"] = name_of(verdict.bound);
   json["verdict"] = verdict.sentence;
   json["blame"] = to_json(blame.seconds());

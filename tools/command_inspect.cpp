@@ -1,20 +1,18 @@
 // millrace inspect: what the model will see, and how the recipe was compiled.
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "pipeline/atomic_file.h"
-#include "pipeline/sampler.h"
 #include "pipeline/simd.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
-#include "tools/inspect/sample_pixels.h"
-#include "tools/inspect/sheet.h"
+#include "tools/inspect/contact_sheet.h"
+#include "tools/inspect/inspection.h"
 #include "tools/pipeline_setup.h"
 
 namespace millrace {
@@ -30,64 +28,6 @@ struct InspectArguments {
   int samples = 0;
   int columns = 4;
   std::uint32_t epoch = 0;
-};
-
-/// One sample through the plan.
-struct Inspected {
-  std::string name;
-  std::string label;
-  Size size;
-  Trace trace;
-  std::vector<std::uint8_t> pixels;
-};
-
-/// The pipeline of a recipe, one sample at a time.
-class Inspection {
- public:
-  Inspection(const InspectArguments& arguments, Recipe recipe)
-      : arguments_(arguments),
-        recipe_(std::move(recipe)),
-        reader_(open_data(recipe_, recipe_.text(arguments.eval ? "eval.split" : "data.split"))),
-        plan_(make_plan(recipe_, arguments.eval ? recipe_.eval_augment() : recipe_.augment(),
-                        *reader_)),
-        scratch_(plan_->make_scratch()) {}
-
-  /// The sample at a place of the epoch's order.
-  Inspected operator()(std::uint64_t place) {
-    const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
-    const Shuffle shuffle = arguments_.eval ? Shuffle{Shuffle::Kind::none, 0}
-                                            : Shuffle::parse(recipe_.text("loader.shuffle"));
-    const std::uint64_t index =
-        Sampler(reader_->info().count, shuffle, seed, arguments_.epoch)(place);
-    Inspected result;
-    result.name = reader_->name(index);
-    try {
-      SamplePixels source(*reader_, index, plan_->output().channels,
-                          static_cast<std::uint64_t>(recipe_.integer("data.max_pixels")));
-      result.size = source.size();
-      const auto& classes = reader_->info().classes;
-      const auto label = static_cast<std::size_t>(source.label());
-      result.label = label < classes.size() ? classes[label] : fmt::format("{}", label);
-      result.pixels.resize(plan_->output().bytes());
-      plan_->run({seed, arguments_.epoch, index}, source,
-                 reinterpret_cast<std::byte*>(result.pixels.data()), *scratch_, &result.trace);
-    } catch (const DataError& error) {
-      throw DataError(result.name + ": " + error.what(), error.hint());
-    }
-    return result;
-  }
-
-  const Recipe& recipe() const { return recipe_; }
-  const Reader& reader() const { return *reader_; }
-  const Plan& plan() const { return *plan_; }
-  std::uint64_t count() const { return reader_->info().count; }
-
- private:
-  const InspectArguments& arguments_;
-  Recipe recipe_;
-  std::shared_ptr<const Reader> reader_;
-  std::shared_ptr<const Plan> plan_;
-  std::unique_ptr<Transform::Scratch> scratch_;
 };
 
 std::string joined(const std::vector<std::string>& names) {
@@ -119,7 +59,7 @@ std::vector<StepSum> sum_steps(Inspection& inspection, int samples) {
 }
 
 Exit show_plan(const InspectArguments& arguments) {
-  Inspection inspection(arguments, load_recipe(arguments.recipe));
+  Inspection inspection(load_recipe(arguments.recipe), arguments.epoch, arguments.eval);
   const int samples = static_cast<int>(std::min<std::uint64_t>(
       inspection.count(),
       static_cast<std::uint64_t>(arguments.samples > 0 ? arguments.samples : 64)));
@@ -167,77 +107,18 @@ Exit show_plan(const InspectArguments& arguments) {
   return Exit::done;
 }
 
-/// The module that draws, from beside the pipeline's library.
-decltype(&millrace_make_sheet) load_sheet() {
-  Dl_info self{};
-  std::filesystem::path folder = "lib";
-  if (dladdr(reinterpret_cast<void*>(&simd_level), &self) != 0 && self.dli_fname != nullptr)
-    folder = std::filesystem::path(self.dli_fname).parent_path();
-  const std::string file = (folder / "millrace_sheet.so").string();
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr)
-    throw DeviceError(fmt::format("contact sheets need OpenCV: {}", dlerror()),
-                      "install libopencv-imgcodecs and build millrace whole");
-  return reinterpret_cast<decltype(&millrace_make_sheet)>(dlsym(library, "millrace_make_sheet"));
-}
-
-/// Name, label, then the draws, some to a line.
-std::vector<std::string> lines_of(const Inspected& sample) {
-  std::vector<std::string> lines{
-      std::filesystem::path(sample.name).filename().string(),
-      fmt::format("{}, {}x{}", sample.label, sample.size.width, sample.size.height)};
-  std::string op;
-  for (const Trace::Drawn& drawn : sample.trace.drawn) {
-    const std::string value = fmt::format("{}={:.4g}", drawn.name, drawn.value);
-    if (drawn.op == op && lines.back().size() + value.size() < 30) {
-      lines.back() += " " + value;
-    } else {
-      lines.push_back(drawn.op == op ? "  " + value : drawn.op + ": " + value);
-      op = drawn.op;
-    }
-  }
-  return lines;
-}
-
 Exit write_sheet(const InspectArguments& arguments) {
-  std::vector<std::string> words = arguments.recipe;
-  // As the store would see it, before it normalises.
-  for (const char* key : {"output.dtype=u8", "output.normalize=loader", "output.layout=hwc"})
-    words.emplace_back(key);
-  Inspection inspection(arguments, load_recipe(words));
-  const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(
-      inspection.count(),
-      static_cast<std::uint64_t>(arguments.samples > 0 ? arguments.samples : 16)));
-  std::vector<Inspected> samples;
-  std::vector<std::vector<std::string>> texts;
-  for (std::size_t i = 0; i < count; ++i) {
-    samples.push_back(inspection(i));
-    texts.push_back(lines_of(samples.back()));
-  }
-  std::vector<std::vector<const char*>> lines(count);
-  std::vector<millrace_tile> tiles;
-  const SampleSpec& spec = inspection.plan().output();
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const std::string& line : texts[i]) lines[i].push_back(line.c_str());
-    tiles.push_back({samples[i].pixels.data(), spec.size.width, spec.size.height, spec.channels,
-                     lines[i].data(), lines[i].size()});
-  }
   AtomicFile file(arguments.out);
-  char error[256] = {};
-  const auto write = [](void* to, const std::uint8_t* bytes, std::size_t size) {
-    static_cast<std::vector<std::uint8_t>*>(to)->assign(bytes, bytes + size);
-  };
-  std::vector<std::uint8_t> png;
-  if (load_sheet()(tiles.data(), tiles.size(), std::min(arguments.columns, static_cast<int>(count)),
-                   write, &png, error, sizeof error) != 0)
-    throw RunError(fmt::format("the contact sheet could not be drawn: {}", error));
-  file.write(std::as_bytes(std::span(png)));
+  const ContactSheet sheet = contact_sheet(
+      arguments.recipe, arguments.epoch, arguments.eval,
+      static_cast<std::size_t>(arguments.samples > 0 ? arguments.samples : 16), arguments.columns);
+  file.write(std::as_bytes(std::span(sheet.png)));
   file.commit();
   if (verbosity().json) {
     Json json;
     json["command"] = "inspect";
     json["out"] = arguments.out;
-    for (const Inspected& sample : samples) {
+    for (const Inspected& sample : sheet.samples) {
       Json drawn = Json::array();
       for (const Trace::Drawn& d : sample.trace.drawn)
         drawn.push_back({{"op", d.op}, {"name", d.name}, {"value", d.value}});
@@ -245,9 +126,9 @@ Exit write_sheet(const InspectArguments& arguments) {
     }
     fmt::print("{}\n", to_text(json, 2));
   } else {
-    fmt::print("{}: {} samples of epoch {}, as {} of {}x{}\n", arguments.out, count,
-               arguments.epoch, spec.channels == 1 ? "gray" : "RGB", spec.size.width,
-               spec.size.height);
+    fmt::print("{}: {} samples of epoch {}, as {} of {}x{}\n", arguments.out, sheet.samples.size(),
+               arguments.epoch, sheet.spec.channels == 1 ? "gray" : "RGB", sheet.spec.size.width,
+               sheet.spec.size.height);
   }
   return Exit::done;
 }

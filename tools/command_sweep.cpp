@@ -133,25 +133,10 @@ Question question_of(const Arguments& arguments) {
                     .recipes = {},
                     .metric = sweep_metric(arguments.metric.value_or("images_per_s")),
                     .repeats = repeats_of(arguments.repeats.value_or("1"))};
-  std::vector<SweepAxis> axes;
-  for (const auto& text : arguments.recipe) {
-    if (text.find('=') == std::string::npos) {
-      if (!question.recipe_name.empty())
-        throw UsageError(fmt::format("two recipes: {} and {}", question.recipe_name, text),
-                         "one recipe, then keys as key=a,b,c");
-      question.recipe_name = text;
-    } else if (text.starts_with("augment+=") || text.starts_with("eval.augment+=")) {
-      const auto equals = text.find('=');
-      axes.push_back({text.substr(0, equals), {text.substr(equals + 1)}});
-    } else {
-      axes.push_back(parse_axis(text));
-    }
-  }
-  const std::string design = arguments.design.value_or("grid");
-  if (!arguments.cells.empty())
-    question.design = list_design(axes, arguments.cells);
-  else
-    question.design = design == "paired" ? paired_design(axes) : grid_design(axes);
+  SweepWords words =
+      read_words(arguments.recipe, arguments.cells, arguments.design.value_or("grid"));
+  question.recipe_name = std::move(words.recipe);
+  question.design = std::move(words.design);
   for (const auto& cell : question.design.cells) {  // what is wrong is found before anything runs
     std::vector<std::string> all = cell.overrides;
     if (!question.recipe_name.empty()) all.insert(all.begin(), question.recipe_name);

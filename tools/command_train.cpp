@@ -175,8 +175,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
       !is_ddp(recipe) && training.accumulate == 1 ? &interrupted() : nullptr;
   options.stop = stop;
   std::atomic<std::uint64_t> failed{0};
-  Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy,
-                    training.from.steps, rank.rank == 0 || !is_ddp(recipe));
+  Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy, training.from,
+                    rank.rank == 0 || !is_ddp(recipe));
   const auto quarantine_of = [&](const std::string& split) {
     return [&directory, &failed, &recorder, split](const Failure& failure) {
       failed.fetch_add(1);
@@ -272,7 +272,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   try {
     trainer.close();
     facts.device_time = trainer.device_time();
-    directory.close();
+    recorder.close();
     if (timeline != nullptr)
       arguments.trace.finish(*timeline,
                              timeline->device().records().empty() ? "" : strategy->device(),

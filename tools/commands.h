@@ -26,6 +26,7 @@ void add_bench_ops(CLI::App& bench, Command& chosen);
 void add_inspect(CLI::App& app, Command& chosen);
 void add_profile(CLI::App& app, Command& chosen);
 void add_sweep(CLI::App& app, Command& chosen);
+void add_report(CLI::App& app, Command& chosen);
 void add_data(CLI::App& app, Command& chosen);
 void add_plugins(CLI::App& app, Command& chosen);
 void add_launch(CLI::App& app, Command& chosen);

@@ -64,6 +64,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_bench(app, chosen);
   add_profile(app, chosen);
   add_sweep(app, chosen);
+  add_report(app, chosen);
   add_inspect(app, chosen);
   add_data(app, chosen);
   add_plugins(app, chosen);

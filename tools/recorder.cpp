@@ -12,14 +12,17 @@
 namespace millrace {
 
 Recorder::Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
-                   bool hash, Strategy& strategy, std::uint64_t steps, bool first_rank)
+                   bool hash, Strategy& strategy, const Position& from, bool first_rank)
     : directory_(directory),
       recipe_(recipe),
       dataset_(dataset),
       strategy_(strategy),
-      steps_(steps),
+      steps_(from.steps),
       first_rank_(first_rank) {
   if (hash) hash_.emplace();
+  // The line of an open epoch, at the last step, is written anew.
+  if (first_rank && recipe.boolean("train.tensorboard"))
+    events_.emplace(directory.path(), from.epoch_open() ? from.steps : from.steps + 1);
 }
 
 void Recorder::batch(const Batch& batch, Clock::Ticks load) {
@@ -56,6 +59,13 @@ void Recorder::progress(const TrainProgress& now) {
                   busy > 0 ? 100 * seconds.load / busy : 0, left));
 }
 
+void Recorder::step(const StepRecord& record) {
+  directory_.step(record);
+  if (!events_ || !record.loss) return;
+  const Scalar loss{"train/step_loss", *record.loss};
+  events_->scalars(record.step, {&loss, 1});
+}
+
 void Recorder::epoch(const EpochRecord& record) {
   epochs_load_ += load_of(record.ticks);
   blame_.complete(epochs_load_);
@@ -66,6 +76,10 @@ void Recorder::epoch(const EpochRecord& record) {
   line["blame"] = to_json(parts);
   line["step"] = steps_;
   directory_.epoch(line);
+  if (events_) {
+    events_->scalars(steps_, epoch_scalars(line));
+    events_->flush();
+  }
   const SpanSeconds seconds(record.ticks);
   busy_before_ += seconds.load + seconds.update;
   const double busy = std::max(seconds.load + seconds.update, 1e-12);
@@ -81,10 +95,16 @@ void Recorder::epoch(const EpochRecord& record) {
   say(text);
 }
 
+void Recorder::close() {
+  if (events_) events_->flush();
+  directory_.close();
+}
+
 void Recorder::checkpoint(const Position& position, const StepRecord& open, bool best) {
   if (strategy_.parameter_count() == 0) return;
   directory_.open_step(open);
   if (!first_rank_) return strategy_.save({});
+  if (events_) events_->flush();
   const CheckpointOptions options{
       .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
   write_checkpoint(directory_.path(), position.steps, options,

@@ -9,6 +9,7 @@
 #include "strategies/trainer.h"
 #include "study/blame.h"
 #include "study/run_directory.h"
+#include "study/tensorboard.h"
 #include "tools/batch_hash.h"
 #include "tools/console.h"
 
@@ -16,16 +17,18 @@ namespace millrace {
 
 class Recorder final : public TrainObserver {
  public:
-  /// All must outlive it. `hash`: of every batch. `steps`: of an earlier run that is taken up.
+  /// All must outlive it. `hash`: of every batch. `from`: where an earlier run is taken up.
   Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset, bool hash,
-           Strategy& strategy, std::uint64_t steps, bool first_rank);
+           Strategy& strategy, const Position& from, bool first_rank);
 
   void batch(const Batch& batch, Clock::Ticks load) override;
   void progress(const TrainProgress& now) override;
-  void step(const StepRecord& record) override { directory_.step(record); }
+  void step(const StepRecord& record) override;
   void epoch(const EpochRecord& record) override;
   void checkpoint(const Position& position, const StepRecord& open, bool best) override;
 
+  /// Ends the tables, after the last step was told.
+  void close();
   /// Of the batches so far; empty without `hash`.
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
   /// Where load went, of a run that spent `spans` so far.
@@ -39,6 +42,7 @@ class Recorder final : public TrainObserver {
   const DatasetInfo& dataset_;
   Strategy& strategy_;
   std::optional<BatchHash> hash_;
+  std::optional<EventFile> events_;  ///< with train.tensorboard
   ProgressLine line_;
   double busy_before_ = 0;
   Blame blame_;

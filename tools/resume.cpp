@@ -39,6 +39,7 @@ constexpr std::array kFree{"data.path",
                            "train.inflight",
                            "train.cuda_graphs",
                            "train.log_every",
+                           "train.tensorboard",
                            "train.timeout",
                            "train.checkpoint_every",
                            "train.checkpoint_keep",
@@ -129,8 +130,7 @@ void Resume::check(const Recipe& recipe) const {
 }
 
 RunDirectory Resume::open(const Recipe& recipe) const {
-  const bool epoch_open = position_.evaluation_due || position_.epoch_images > 0;
-  return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, epoch_open);
+  return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, position_.epoch_open());
 }
 
 }  // namespace millrace

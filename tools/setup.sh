@@ -14,9 +14,9 @@ readonly PACKAGES=(
   g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
   libtbb-dev libopencv-imgcodecs-dev libopencv-imgproc-dev libfmt-dev nlohmann-json3-dev
   libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev zlib1g-dev
-  libsqlite3-dev libboost-math-dev
+  libsqlite3-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
-readonly TEST_PACKAGES=(clang-format)
+readonly TEST_PACKAGES=(clang-format chromium-headless-shell gnuplot-nox)
 
 offline=false
 launcher=() # put in front of every build
@@ -65,6 +65,7 @@ program_of() {
   case $1 in
     g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format) echo "$1" ;;
     ninja-build) echo ninja ;;
+    gnuplot-nox) echo gnuplot ;;
   esac
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "study/bound.h"
@@ -19,6 +20,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// With more classes its rows would be most of the summary.
+constexpr std::size_t kMostClassesInConfusion = 100;
+
 /// NaN and infinity have no place in JSON.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
@@ -26,23 +30,6 @@ Json span_json(const SpanSeconds& seconds) {
   Json spans = Json::object();
   for (std::size_t i = 0; i < kSpanCount; ++i) spans[std::string(kSpanNames[i])] = seconds.each[i];
   return spans;
-}
-
-BoundFigures bound_figures(const TrainFacts& facts, const SpanSeconds& seconds,
-                           std::uint64_t images) {
-  const LoaderStats& stats = facts.loader;
-  return {.load = facts.blame.steady_seconds(),
-          .update_s = seconds.update,
-          .images = images,
-          .workers = facts.options.workers,
-          .io_threads = facts.options.io_threads,
-          .cores = cores(),
-          .read_s = stats.read.wall_s,
-          .decode_s = stats.decode.wall_s,
-          .augment_s = stats.augment.wall_s,
-          .busy_s = stats.busy_s,
-          .core_wait_s = stats.core_wait_s,
-          .read_bytes = stats.read.bytes};
 }
 
 double part(std::uint64_t count, std::uint64_t of) {
@@ -111,6 +98,26 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
   return line;
 }
 
+std::vector<Scalar> epoch_scalars(const Json& line) {
+  constexpr std::array<std::array<const char*, 2>, 9> kTags{{{"train_loss", "train/loss"},
+                                                             {"lr", "train/lr"},
+                                                             {"test_loss", "test/loss"},
+                                                             {"top1", "test/top1"},
+                                                             {"top5", "test/top5"},
+                                                             {"images_per_s", "time/images_per_s"},
+                                                             {"load_s", "time/load_s"},
+                                                             {"update_s", "time/update_s"},
+                                                             {"other_s", "time/other_s"}}};
+  std::vector<Scalar> scalars;
+  const auto add = [&](const std::string& tag, const Json& value) {
+    if (value.is_number()) scalars.push_back({tag, value});
+  };
+  for (const auto& [key, tag] : kTags)
+    if (line.contains(key)) add(tag, line[key]);
+  for (const auto& [part, seconds] : line["blame"].items()) add("blame/" + part + "_s", seconds);
+  return scalars;
+}
+
 Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   const Recipe& recipe = facts.recipe;
   const SpanSeconds seconds(facts.spans);
@@ -168,6 +175,9 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
       result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
   for (const char* key : {"test_loss", "top1", "top5", "per_class"})
     s[key] = evaluation.is_object() ? evaluation[key] : Json(nullptr);
+  s["confusion"] = nullptr;
+  if (result.evaluation && result.evaluation->confusion.size() <= kMostClassesInConfusion)
+    s["confusion"] = result.evaluation->confusion;
   s["parameters_hash"] =
       facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);
   if (!facts.batch_hash.empty()) s["batch_hash"] = facts.batch_hash;
@@ -187,7 +197,8 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
     s["device_gaps"] = span_json(SpanSeconds(time.gaps));
   }
   if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
-  const Verdict verdict = judge(bound_figures(facts, seconds, result.new_images));
+  const Verdict verdict = judge(bound_figures(facts.blame, facts.loader, facts.options, cores(),
+                                              seconds.update, result.new_images));
   s["bound"] = name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);

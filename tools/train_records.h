@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "pipeline/loader.h"
 #include "pipeline/recipe.h"
@@ -11,6 +12,7 @@
 #include "strategies/trainer.h"
 #include "strategies/utilization.h"
 #include "study/blame.h"
+#include "study/tensorboard.h"
 
 namespace millrace {
 
@@ -36,6 +38,8 @@ struct TrainFacts {
 };
 
 nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);
+/// What TensorBoard is shown of a line of metrics.jsonl: each figure that it has.
+std::vector<Scalar> epoch_scalars(const nlohmann::ordered_json& line);
 nlohmann::ordered_json summary_of(const TrainFacts& facts, const TrainResult& result);
 /// What the ranks have to say of themselves, by rank, and the sums over them; all must call it.
 void add_ranks(nlohmann::ordered_json& summary, const RankInfo& rank, Strategy& strategy);

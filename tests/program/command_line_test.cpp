@@ -7,8 +7,8 @@ namespace {
 class CommandLine : public ProgramTest {};
 
 const std::vector<std::string>& commands() {
-  static const std::vector<std::string> all{"train", "eval",   "bench", "sweep",
-                                            "data",  "launch", "doctor"};
+  static const std::vector<std::string> all{"train",  "eval", "bench",  "sweep",
+                                            "report", "data", "launch", "doctor"};
   return all;
 }
 

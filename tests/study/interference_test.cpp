@@ -1,5 +1,5 @@
 // What the machine did beside the runs: read from a /proc of the test's own, and judged.
-#include "study/noise.h"
+#include "study/interference.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

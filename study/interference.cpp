@@ -1,4 +1,4 @@
-#include "study/noise.h"
+#include "study/interference.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

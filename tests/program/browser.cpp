@@ -1,0 +1,102 @@
+#include "tests/program/browser.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace millrace::program_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kProbe = R"(<script>
+const probe = {errors: [], requests: 0, charts: [], rows: 0, planted: false};
+const say = text => probe.errors.push(String(text).replace(/[<>&]/g, '?'));
+addEventListener('error', event => say(event.message || 'not loaded: ' + event.target.outerHTML), true);
+addEventListener('unhandledrejection', event => say(event.reason));
+addEventListener('securitypolicyviolation', event => say('policy: ' + event.blockedURI));
+for (const kind of ['error', 'warn']) console[kind] = (...words) => say(words.join(' '));
+addEventListener('load', () => {
+  for (const details of document.querySelectorAll('details')) details.open = true;
+  setTimeout(() => {
+    for (const canvas of document.querySelectorAll('canvas')) {
+      const chart = Chart.getChart(canvas);
+      const wanted = chart.data.datasets.filter(set => !set.borderDash || !set.borderDash.length)
+        .flatMap(set => [set.backgroundColor, set.borderColor]).filter(text => text.startsWith('#'))
+        .map(text => [1, 3, 5].map(at => parseInt(text.slice(at, at + 2), 16)));
+      const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      let coloured = 0;
+      for (let i = 0; i < pixels.length; i += 4) {
+        if (pixels[i + 3] > 128 && wanted.some(colour =>
+          colour.every((part, at) => Math.abs(part - pixels[i + at]) < 6) && colour.some(part => part < 250))) ++coloured;
+      }
+      probe.charts.push({id: canvas.id, coloured});
+    }
+    probe.rows = document.querySelectorAll('details tr').length;
+    probe.requests = performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length;
+    probe.planted = 'planted' in window;
+    const answer = document.createElement('pre');
+    answer.textContent = 'PROBE' + JSON.stringify(probe) + 'EBORP';
+    document.body.append(answer);
+  }, 300);
+});
+</script>
+)";
+
+std::string output_of(const std::string& command) {
+  std::string out;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return out;
+  char block[65536];
+  for (std::size_t got; (got = fread(block, 1, sizeof block, pipe)) > 0;) out.append(block, got);
+  pclose(pipe);
+  return out;
+}
+
+}  // namespace
+
+std::string find_browser() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin" : path);
+  std::vector<fs::path> all;
+  for (std::string folder; std::getline(folders, folder, ':');) all.emplace_back(folder);
+  for (const char* name : {"chromium-headless-shell", "chromium", "chromium-browser",
+                           "google-chrome", "google-chrome-stable"})
+    for (const fs::path& folder : all) {
+      std::error_code missing;
+      if (fs::exists(folder / name, missing)) return (folder / name).string();
+    }
+  return "";
+}
+
+Json look_at(const fs::path& page) {
+  const fs::path folder = page.parent_path() / (page.stem().string() + "-browser");
+  fs::create_directories(folder);
+  std::string html = read_file(page);
+  const std::string head = "<meta charset=\"utf-8\">\n";
+  const std::size_t at = html.find(head);
+  if (at == std::string::npos) {
+    ADD_FAILURE() << page << " has no head";
+    return nullptr;
+  }
+  html.insert(at + head.size(), kProbe);
+  write_file(folder / "page.html", html);
+  // Root needs --no-sandbox. Virtual time ends when nothing is left to do, the clock's 20 s at
+  // last.
+  const std::string command =
+      "HOME='" + folder.string() + "' timeout -k 1 40 '" + find_browser() +
+      "' --headless --no-sandbox --disable-gpu --disable-extensions --no-first-run"
+      " --user-data-dir='" +
+      (folder / "profile").string() +
+      "' --window-size=1200,900 --virtual-time-budget=20000 --dump-dom 'file://" +
+      (folder / "page.html").string() + "' 2>'" + (folder / "log").string() + "'";
+  const std::string dom = output_of(command);
+  const std::size_t begin = dom.rfind("PROBE{");
+  const std::size_t end = dom.rfind("}EBORP");
+  if (begin == std::string::npos || end == std::string::npos || end < begin) {
+    ADD_FAILURE() << "the browser gave no answer:\n" << read_file(folder / "log");
+    return nullptr;
+  }
+  return parse_json(dom.substr(begin + 5, end + 1 - begin - 5));
+}
+
+}  // namespace millrace::program_test

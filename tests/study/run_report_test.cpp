@@ -1,0 +1,400 @@
+// Reports on directories as runs leave them: whole, half written, damaged.
+#include "study/run_report.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "pipeline/error.h"
+#include "study/comparison_report.h"
+#include "study/model_figures.h"
+#include "study/step_table.h"
+#include "study/sweep_files.h"
+#include "study/sweep_report.h"
+#include "study/what_if_report.h"
+#include "tests/study/report_files.h"
+
+namespace millrace::report_test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+StepSum step_of(std::uint64_t number) {
+  StepSum step{.first = number, .last = number, .steps = 1, .images = 3};
+  for (std::size_t i = 0; i < kSpanCount; ++i)
+    step.ns[i] = static_cast<std::int64_t>(number * 7919 % 10007 * (i + 1));
+  if (number % 10 == 0) {
+    step.loss_sum = 0.5;
+    step.losses = 1;
+  }
+  return step;
+}
+
+TEST(StepReduction, AddsUpAndLeavesNothingOut) {
+  for (const std::uint64_t count : {0ULL, 1ULL, 39ULL, 40ULL, 41ULL, 80ULL, 81ULL, 12345ULL}) {
+    SCOPED_TRACE(count);
+    StepReduction reduction(20);
+    StepSum all;
+    for (std::uint64_t i = 1; i <= count; ++i) {
+      reduction.add(step_of(i));
+      all.add(step_of(i));
+    }
+    EXPECT_LE(reduction.sums().size(), 40u);
+    if (count > 40) {
+      EXPECT_GE(reduction.sums().size(), 20u);
+    } else {
+      EXPECT_EQ(reduction.sums().size(), count) << "nothing to reduce";
+    }
+    StepSum sum;
+    std::uint64_t next = 1;
+    for (const StepSum& one : reduction.sums()) {
+      EXPECT_EQ(one.first, next);
+      EXPECT_EQ(one.last, one.first + one.steps - 1);
+      if (&one != &reduction.sums().back()) {
+        EXPECT_EQ(one.steps, reduction.width());
+      }
+      next = one.last + 1;
+      sum.add(one);
+    }
+    EXPECT_EQ(next, count + 1);
+    EXPECT_EQ(sum.ns, all.ns);
+    EXPECT_EQ(sum.images, all.images);
+    EXPECT_EQ(sum.losses, all.losses);
+    EXPECT_EQ(sum.loss_sum, all.loss_sum);
+  }
+}
+
+TEST(StepTable, ReadsWhatIsThere) {
+  const Folder run;
+  EXPECT_FALSE(read_steps(run.path() / "steps.csv").there);
+  run.write("steps.csv", "");
+  EXPECT_EQ(read_steps(run.path() / "steps.csv").all.steps, 0u);
+  run.write("steps.csv", steps_header() + step_row(1) + step_row(2, "2.5") + step_row(3, "nan"));
+  const StepTable steps = read_steps(run.path() / "steps.csv");
+  EXPECT_FALSE(steps.cut);
+  EXPECT_EQ(steps.all.steps, 3u);
+  EXPECT_EQ(steps.all.images, 60);
+  EXPECT_EQ(steps.all.losses, 1u);
+  EXPECT_EQ(steps.all.load_ns(), 15'000'000) << "first_batch 2, load 3 ms, three times";
+  EXPECT_EQ(steps.all.update_ns(), 3 * (4 + 5 + 6 + 7 + 8 + 9) * 1'000'000LL);
+  EXPECT_EQ(steps.all.other_ns(), 3 * (1 + 10 + 11 + 12 + 13) * 1'000'000LL);
+  EXPECT_NEAR(steps.load.at(0.5), 0.005, 0.005 * 0.02);
+}
+
+TEST(StepTable, AHalfRowAtTheEndIsLeftOut) {
+  const Folder run;
+  run.write("steps.csv", steps_header() + step_row(1) + step_row(2).substr(0, 30));
+  const StepTable steps = read_steps(run.path() / "steps.csv");
+  EXPECT_TRUE(steps.cut);
+  EXPECT_EQ(steps.all.steps, 1u);
+}
+
+TEST(StepTable, ADamagedRowIsNamed) {
+  const Folder run;
+  const auto refuses = [&](const std::string& text, const std::string& where) {
+    run.write("steps.csv", text);
+    try {
+      read_steps(run.path() / "steps.csv");
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find("steps.csv:" + where + " is damaged"),
+                std::string::npos)
+          << error.what();
+    }
+  };
+  refuses("x,y\n1,2\n", "1");
+  refuses(steps_header() + step_row(1) + "1,2,3\n" + step_row(3), "3");
+  refuses(steps_header() + fmt::format("1,one{}", step_row(1).substr(3)), "2");
+  refuses(steps_header() + std::string(40, '\0') + "\n" + step_row(1), "2");
+}
+
+TEST(RunReport, OfADirectoryWithNothingInIt) {
+  const Folder run;
+  const Report report = run_report(run.path());
+  EXPECT_TRUE(report.figures.empty());
+  EXPECT_TRUE(notes_say(report, "still going, or was killed"));
+  EXPECT_TRUE(notes_say(report, "no steps.csv"));
+  EXPECT_TRUE(notes_say(report, "no epoch has ended"));
+}
+
+TEST(RunReport, OfARunThatGoesOn) {
+  const Folder run;
+  run.write("steps.csv", steps_header() + step_row(1) + step_row(2) + "1,3,0.0");
+  run.write("metrics.jsonl",
+            R"({"epoch":1,"steps":2,"images":40,"load_s":0.01,"update_s":0.08,"images_per_s":444,)"
+            R"("spans":{"setup":0.001,"log":0.01},"blame":{"decode":0.01,"queue":0}})"
+            "\n{\"epoch\":2,");
+  const Report report = run_report(run.path());
+  EXPECT_TRUE(notes_say(report, "still going, or was killed"));
+  EXPECT_TRUE(notes_say(report, "steps.csv ends in half a row"));
+  EXPECT_TRUE(notes_say(report, "metrics.jsonl ends in half a line"));
+  for (const char* id : {"step-time", "step-spans", "epoch-time", "blame", "throughput"})
+    EXPECT_NE(figure_in(report, id), nullptr) << id;
+  const Figure& time = *figure_in(report, "step-time");
+  ASSERT_EQ(time.series.size(), 3u);
+  EXPECT_EQ(time.series[0].y, (std::vector<double>{3, 3})) << "load, without the first batch";
+  EXPECT_EQ(time.series[1].y, (std::vector<double>{39, 39}));
+  EXPECT_EQ(time.series[2].y, (std::vector<double>{12, 12})) << "log";
+  EXPECT_EQ(figure_in(report, "blame")->series.size(), 1u) << "queue is nothing";
+  EXPECT_EQ(figure_in(report, "throughput")->x_label, "step") << "one epoch is no curve";
+  EXPECT_EQ(figure_in(report, "accuracy"), nullptr);
+}
+
+TEST(RunReport, SaysHowTheRunEnded) {
+  const Folder run;
+  run.write("summary.json", R"({"wall_s":1,"error":"the disk is full"})");
+  EXPECT_TRUE(notes_say(run_report(run.path()), "failed: the disk is full"));
+  run.write("summary.json", R"({"wall_s":1,"interrupted":true,"steps":12})");
+  EXPECT_TRUE(notes_say(run_report(run.path()), "interrupted after step 12"));
+  run.write("summary.json", R"({"wall_s":1,"resumed_from_step":5,"failed":2,"model":null})");
+  const Report report = run_report(run.path());
+  EXPECT_TRUE(notes_say(report, "resumed"));
+  EXPECT_TRUE(notes_say(report, "quarantine.jsonl"));
+  EXPECT_TRUE(notes_say(report, "no model"));
+}
+
+TEST(RunReport, DamagedFilesAreErrors) {
+  for (const char* name : {"summary.json", "metrics.jsonl", "steps.csv"}) {
+    const Folder run;
+    run.write(name, "half of {\nsomething\n");
+    EXPECT_THROW(run_report(run.path()), DataError) << name;
+  }
+  // Right JSON of a wrong shape is shown as far as it makes sense.
+  const Folder odd;
+  odd.write("summary.json", R"({"wall_s":"x","spans":3,"blame":[1],"blame_step":7,"ranks":{},)"
+                            R"("per_class":[1],"confusion":[[1,2],[3]],"dataset":null})");
+  odd.write("metrics.jsonl", "{\"epoch\":\"one\",\"spans\":[],\"top1\":{}}\n");
+  EXPECT_NO_THROW(run_report(odd.path()));
+}
+
+TEST(RunReport, RanksHaveATable) {
+  const Folder run;
+  run.write("steps.csv", steps_header() + step_row(1) + step_row(2));
+  run.write("steps.rank1.csv", steps_header() + step_row(1) + "1,2");
+  run.write("steps.rankX.csv", "no table\n");
+  run.write("summary.json", R"({"world_size":3,"straggler_rank":1,"ranks":[{"rank":0,"host":"a"},)"
+                            R"({"rank":1,"host":"b","blamed_wait_s":0.25}]})");
+  const Report report = run_report(run.path());
+  const ReportTable* table = table_in(report, "ranks");
+  ASSERT_NE(table, nullptr);
+  ASSERT_EQ(table->rows.size(), 2u);
+  EXPECT_EQ(table->rows[0][2], "2");
+  EXPECT_EQ(table->rows[1][1], "b");
+  EXPECT_EQ(table->rows[1][2], "1");
+  EXPECT_EQ(table->rows[1].back(), "0.250");
+  EXPECT_TRUE(notes_say(report, "tables of 2 of 3 ranks"));
+  EXPECT_TRUE(notes_say(report, "steps.rank1.csv ends in half a row"));
+  EXPECT_NE(figure_in(report, "rank-time"), nullptr);
+}
+
+TEST(ModelFigures, ClassesAndConfusions) {
+  const Json evaluation = Json::parse(
+      R"({"per_class":{"ape":0.5,"bee":1.0,"cat":null},"confusion":[[2,1,1],[0,4,0],[0,0,0]]})");
+  const auto classes = class_figure(evaluation);
+  ASSERT_EQ(classes.size(), 1u);
+  EXPECT_EQ(classes[0].categories, (std::vector<std::string>{"ape", "bee"}));
+  EXPECT_EQ(classes[0].series[0].y, (std::vector<double>{50, 100}));
+  const auto matrix = confusion_figure(evaluation);
+  ASSERT_EQ(matrix.size(), 1u);
+  EXPECT_EQ(matrix[0].series[0].y, (std::vector<double>{2, 1, 1}));
+  EXPECT_EQ(matrix[0].series[2].name, "cat");
+  const auto mistakes = confusion_table(evaluation);
+  ASSERT_EQ(mistakes.size(), 1u);
+  EXPECT_EQ(mistakes[0].rows[0], (std::vector<std::string>{"ape", "bee", "1", "25.0%"}));
+  Json many;
+  for (int i = 0; i < 200; ++i) many["per_class"][fmt::format("c{}", i)] = 0.005 * i;
+  const auto lowest = class_figure(many);
+  EXPECT_EQ(lowest[0].categories.size(), 60u);
+  EXPECT_EQ(lowest[0].categories[0], "c0");
+  EXPECT_NE(lowest[0].caption.find("lowest of 200"), std::string::npos);
+}
+
+TEST(GroupsOf, HoldEachOnce) {
+  for (const std::size_t count : {0, 1, 48, 49, 200, 1001}) {
+    std::size_t next = 0;
+    for (const Group& group : groups_of(count, 48)) {
+      EXPECT_EQ(group.begin, next);
+      EXPECT_GT(group.end, group.begin);
+      next = group.end;
+    }
+    EXPECT_EQ(next, count);
+    EXPECT_LE(groups_of(count, 48).size(), 48u);
+  }
+}
+
+const char* const kWhatIf =
+    R"("what_if":[{"change":["loader.workers=1"],"predicted":50,"measured":40,"error":0.25,)"
+    R"("baseline":100,"predicted_ratio":0.5,"measured_ratio":0.4,"runs_here":true},)"
+    R"({"change":["loader.workers=4","cores=4"],"predicted":190,"measured":null,"error":null,)"
+    R"("baseline":100,"predicted_ratio":1.9,"measured_ratio":null,"runs_here":false}])";
+
+TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
+  const Folder run;
+  run.write("predictions.json",
+            std::string("{\"recipe\":\"r\",\"verdict\":\"v\",") + kWhatIf + "}");
+  const Report predicted = profile_report(run.path());
+  EXPECT_TRUE(notes_say(predicted, "no summary.json"));
+  EXPECT_EQ(predicted.verdict, "v");
+  ASSERT_NE(table_in(predicted, "what-if-table"), nullptr);
+
+  run.write("summary.json",
+            std::string(R"({"recipe":"r","verdict":"w","workers":2,"blame":{"decode":1,"queue":0},)"
+                        R"("ceilings":{"device":300,"decode":120,"cores":200},)") +
+                kWhatIf + "}");
+  const Report report = profile_report(run.path());
+  EXPECT_EQ(report.verdict, "w");
+  const auto& rows = table_in(report, "what-if-table")->rows;
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0], (std::vector<std::string>{"loader.workers=4 cores=4", "190", "1.900",
+                                               "not run here", "", ""}));
+  EXPECT_EQ(rows[1],
+            (std::vector<std::string>{"loader.workers=1", "50", "0.500", "40", "0.400", "+25.0%"}));
+  const Figure* workers = figure_in(report, "workers");
+  ASSERT_NE(workers, nullptr);
+  ASSERT_EQ(workers->series.size(), 4u) << "predicted, measured, device, cores";
+  EXPECT_EQ(workers->series[0].x, (std::vector<double>{1, 2})) << "not with more cores";
+  EXPECT_EQ(workers->series[0].y, (std::vector<double>{50, 100}));
+  EXPECT_EQ(workers->series[1].y, (std::vector<double>{40, 100}));
+  EXPECT_TRUE(workers->series[2].bound && workers->series[3].bound);
+  EXPECT_EQ(workers->series[2].y, (std::vector<double>{300, 300}));
+  EXPECT_EQ(figure_in(report, "ceilings")->categories.size(), 3u);
+}
+
+/// A sweep of two rows and `repeats` repeats; the runs are in runs/ or, finished, in sweep.json.
+void write_sweep(const Folder& folder, int repeats, bool finished, int missing = 0) {
+  folder.write("design.json", R"({"recipe":["r","loader.workers=0,2"],"cells":[],"design":"grid",)"
+                              R"("repeats":"5","metric":"images_per_s"})");
+  Json cells = Json::array();
+  for (int cell = 0; cell < 2; ++cell) {
+    const std::string override = fmt::format("loader.workers={}", 2 * cell);
+    Json runs = Json::array();
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      const std::string name = fmt::format("{:03}-w-r{}", 2 * repeat + cell + 1, repeat + 1);
+      const double rate = (cell == 0 ? 100 : 200) * (1 + 0.01 * repeat);
+      const Json figures{{"load_s_per_step", 0.002},
+                         {"update_s_per_step", 0.001},
+                         {"load_s", 2},
+                         {"update_s", 1},
+                         {"wall_s", 4},
+                         {"images_per_s", rate},
+                         {"top1", 0.9},
+                         {"threads", 1}};
+      Json run{{"run", name}};
+      run.update(figures);
+      runs.push_back(run);
+      if (finished) continue;
+      folder.write("runs/" + name + ".json", Json{{"key", "k"},
+                                                  {"binary", "b"},
+                                                  {"data", "d"},
+                                                  {"session", "s"},
+                                                  {"overrides", {override}},
+                                                  {"repeat", repeat},
+                                                  {"seed", repeat},
+                                                  {"begun", repeat},
+                                                  {"ended", nullptr}}
+                                                 .dump());
+      if (2 * repeat + cell >= 2 * repeats - missing) continue;
+      folder.write("runs/" + name + "/summary.json", figures.dump());
+      folder.write("runs/" + name + "/config.toml",
+                   fmt::format("[loader]\nworkers = {}\n", 2 * cell));
+    }
+    cells.push_back({{"overrides", {override}}, {"runs", runs}});
+  }
+  if (finished)
+    folder.write("sweep.json", Json{{"metric", "images_per_s"},
+                                    {"margin", 0.05},
+                                    {"warnings", {"a warning of the sweep's"}},
+                                    {"cells", cells}}
+                                   .dump());
+}
+
+TEST(SweepReport, SaysWhatTheSweepSaid) {
+  const Folder sweep;
+  write_sweep(sweep, 5, true);
+  const Report report = sweep_report(sweep.path());
+  EXPECT_EQ(report.verdict,
+            "by images_per_s, against the first row: 1 faster, 0 slower, 0 equivalent, 0 "
+            "inconclusive");
+  EXPECT_TRUE(notes_say(report, "warning: a warning of the sweep's"));
+  const ReportTable* table = table_in(report, "table");
+  ASSERT_NE(table, nullptr);
+  ASSERT_EQ(table->rows.size(), 2u);
+  EXPECT_EQ(table->rows[1].front(), "2");
+  EXPECT_EQ(table->rows[1].back(), "faster");
+  const Figure* workers = figure_in(report, "workers");
+  ASSERT_NE(workers, nullptr);
+  EXPECT_EQ(workers->series[0].x, (std::vector<double>{0, 2}));
+  EXPECT_NEAR(workers->series[0].y[1], 204, 0.1);
+  EXPECT_LT(workers->series[0].low[1], 204);
+  EXPECT_GT(workers->series[0].high[1], 204);
+  for (const char* id : {"rate", "load-update", "ratio", "accuracy"})
+    EXPECT_NE(figure_in(report, id), nullptr) << id;
+  const Figure* ratio = figure_in(report, "ratio");
+  EXPECT_EQ(ratio->series[0].y[0], 1);
+  EXPECT_NEAR(ratio->series[0].y[1], 2, 1e-9);
+  EXPECT_TRUE(ratio->series[1].bound);
+  EXPECT_NEAR(ratio->series[1].y[0], 1.05, 1e-12);
+}
+
+TEST(SweepReport, OfAHalfSweepShowsWholeRepeatsWithoutVerdict) {
+  const Folder sweep;
+  write_sweep(sweep, 6, false, 1);
+  const SweepFiles files = read_sweep(sweep.path());
+  EXPECT_FALSE(files.finished);
+  EXPECT_EQ(files.runs.size(), 11u);
+  ASSERT_TRUE(files.table);
+  EXPECT_EQ(files.table->repeats(), 5u);
+  const Report report = sweep_report(sweep.path());
+  EXPECT_TRUE(report.verdict.empty());
+  EXPECT_TRUE(notes_say(report, "11 of 12 runs"));
+  EXPECT_EQ(table_in(report, "runs")->rows.size(), 11u);
+  const ReportTable* table = table_in(report, "table");
+  EXPECT_EQ(table->header.back(), "images_per_s ratio");
+  EXPECT_EQ(table->rows[1].size(), table->header.size());
+  EXPECT_EQ(table_in(report, "rows")->rows[1][1], "loader.workers = 2 (not 0)");
+
+  const Folder first;
+  write_sweep(first, 1, false, 2);
+  EXPECT_FALSE(read_sweep(first.path()).table) << "no repeat is whole";
+  EXPECT_NO_THROW(sweep_report(first.path()));
+}
+
+TEST(SweepReport, DamagedFilesAreErrors) {
+  const Folder sweep;
+  write_sweep(sweep, 2, true);
+  sweep.write("sweep.json", R"({"cells":[{"runs":[]}]})");
+  EXPECT_THROW(sweep_report(sweep.path()), DataError) << "other combinations than were asked";
+  sweep.write("sweep.json", "{\"cells\":");
+  EXPECT_THROW(sweep_report(sweep.path()), DataError);
+  write_sweep(sweep, 2, true);
+  sweep.write("design.json", "{}");
+  EXPECT_THROW(sweep_report(sweep.path()), DataError);
+}
+
+TEST(ComparisonReport, LaysCurvesOverEachOther) {
+  const Folder folder;
+  for (const char* run : {"a", "b"}) {
+    const std::string at = run;
+    folder.write(at + "/summary.json",
+                 R"({"load_s_per_step":0.001,"update_s_per_step":0.002,"images_per_s":10})");
+    folder.write(at + "/metrics.jsonl",
+                 "{\"epoch\":1,\"train_loss\":2,\"test_loss\":1}\n"
+                 "{\"epoch\":2,\"train_loss\":1}\n");
+    folder.write(at + "/config.toml", fmt::format("seed = {}\n", at == "a" ? 1 : 2));
+  }
+  const Report report = comparison_report({folder.path() / "a", folder.path() / "b"});
+  EXPECT_EQ(report.title, "a and b");
+  const Figure* loss = figure_in(report, "loss");
+  ASSERT_NE(loss, nullptr);
+  ASSERT_EQ(loss->series.size(), 4u);
+  EXPECT_EQ(loss->series[0].name, "a, train");
+  EXPECT_EQ(loss->series[3].name, "b, test");
+  EXPECT_EQ(table_in(report, "configuration")->rows,
+            (std::vector<std::vector<std::string>>{{"seed", "1", "2"}}));
+  EXPECT_EQ(figure_in(report, "rate")->series[0].y, (std::vector<double>{10, 10}));
+}
+
+}  // namespace
+}  // namespace millrace::report_test
