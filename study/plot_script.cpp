@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-constexpr std::size_t kLongestTic = 24;
+constexpr std::size_t kLongestTic = 36;
 constexpr std::size_t kMostMarks = 60;  ///< more points are a plain line
 
 /// M. Okabe and K. Ito, "Color Universal Design" (2008); its yellow, hard to see on white, last.
@@ -111,7 +111,7 @@ class Plot {
   void line_bounds(const Range& x);
   void bar_bounds();
   void y_range();
-  void category_axis(std::size_t most);
+  void category_axis();
 
   const Figure& figure_;
   std::vector<const Series*> drawn_, bounds_;
@@ -136,6 +136,7 @@ void Plot::y_range() {
     sheet_.set("xzeroaxis lt -1 lw 0.5");
   else if (!line || y_.low < 0.6 * y_.high || y_.low == y_.high)
     sheet_.set(y_.high > 0 ? "yrange [0:*]" : "yrange [0:1]");
+  if (y_.high >= 1e6) sheet_.set("format y '%.0f'");                // not 2e+06
   if (!bounds_.empty()) sheet_.set("offsets 0, 0, graph 0.04, 0");  // not hidden by the frame
 }
 
@@ -246,7 +247,14 @@ std::string tics(const std::vector<std::string>& names, std::size_t most) {
   return fmt::format("({})", text);
 }
 
-void Plot::category_axis(std::size_t most) {
+void Plot::category_axis() {
+  std::size_t most = 20;  // labels side by side
+  if (figure_.kind == FigureKind::matrix) {
+    most = 14;
+  } else if (figure_.categories.size() > most) {
+    sheet_.widen();
+    most = 46;
+  }
   std::size_t sum = 0;
   std::size_t longest = 0;
   for (const std::string& name : figure_.categories) {
@@ -255,7 +263,7 @@ void Plot::category_axis(std::size_t most) {
     longest = std::max(longest, length);
   }
   std::string turn = "norotate";
-  if (static_cast<double>(sum) * PlotSheet::kLetter > 0.8 * PlotSheet::kWidth) {
+  if (static_cast<double>(sum) * PlotSheet::kLetter > 0.8 * sheet_.width()) {
     const bool few = figure_.categories.size() <= 8;
     turn = few ? "rotate by 40 right" : "rotate by 90 right";
     sheet_.grow(
@@ -278,7 +286,7 @@ void Plot::bar_bounds() {
 }
 
 void Plot::bars() {
-  category_axis(20);
+  category_axis();
   y_range();
   const double width = 0.8 / static_cast<double>(std::max<std::size_t>(drawn_.size(), 1));
   for (std::size_t n = 0; n < drawn_.size(); ++n) {
@@ -297,7 +305,7 @@ void Plot::bars() {
 }
 
 void Plot::stacked_bars() {
-  category_axis(20);
+  category_axis();
   y_range();
   std::string names;
   for (const Series* series : drawn_) names += fmt::format(" {}", gnuplot_text(series->name));
@@ -337,7 +345,7 @@ void Plot::matrix() {
                                   value <= half ? text : "", value > half ? text : ""));
     }
   }
-  category_axis(14);
+  category_axis();
   sheet_.set_x_range(-0.5, static_cast<double>(columns) - 0.5);
   sheet_.set(fmt::format("yrange [{}:-0.5]", static_cast<double>(rows) - 0.5));
   sheet_.set(fmt::format("ytics {}", tics(names, 22)));

@@ -14,7 +14,6 @@ constexpr int kFont = 11;                 ///< units: 8.25 points
 constexpr double kPoints = 0.75;          ///< a unit
 constexpr double kDots = 300.0 / 96;      ///< a unit
 constexpr std::size_t kLongestName = 46;  ///< in the key
-constexpr std::size_t kLongestLine = 44;  ///< of the title
 
 }  // namespace
 
@@ -53,7 +52,7 @@ PlotScript PlotSheet::finish() const {
   for (const Series& series : figure_.series)
     longest = std::max(longest, std::min(letters(series.name), kLongestName));
   const auto columns = std::clamp<std::size_t>(
-      static_cast<std::size_t>(kWidth / (kLetter * static_cast<double>(longest) + 42)), 1, 4);
+      static_cast<std::size_t>(width_ / (kLetter * static_cast<double>(longest) + 42)), 1, 4);
   const auto rows = static_cast<int>((in_key_ + columns - 1) / columns);
   const int height = height_ + (rows > 0 ? 14 + 15 * rows : 0);
 
@@ -73,7 +72,8 @@ PlotScript PlotSheet::finish() const {
                          "height 1\n",
                          columns)
                    : "set key off\n";
-  text += fmt::format("set title {}\n", gnuplot_lines(figure_.title, kLongestLine));
+  text += fmt::format("set title {}\n",
+                      gnuplot_lines(figure_.title, static_cast<std::size_t>(width_ / 7.4)));
   if (!figure_.x_label.empty())
     text += fmt::format("set xlabel {}\n", gnuplot_text(figure_.x_label));
   if (!figure_.y_label.empty())
@@ -85,7 +85,7 @@ PlotScript PlotSheet::finish() const {
       "set terminal svg noenhanced size {},{} font 'sans-serif,{}' background '#ffffff'\n"
       "set output '{}.svg'\n"
       "plot ",
-      kFont - 2, kWidth, height, kFont, figure_.id);
+      kFont - 2, width_, height, kFont, figure_.id);
   for (std::size_t i = 0; i < curves_.size(); ++i)
     text += fmt::format("{}{}", i > 0 ? ", \\\n     " : "", curves_[i]);
   text += fmt::format(
@@ -94,7 +94,7 @@ PlotScript PlotSheet::finish() const {
       "linewidth {} pointscale {}\n"
       "set output '{}.png'\n"
       "replot\n",
-      kPoints * (kFont - 2), kDots * kWidth, kDots * height, kPoints * kFont, kDots, kDots, kDots,
+      kPoints * (kFont - 2), kDots * width_, kDots * height, kPoints * kFont, kDots, kDots, kDots,
       figure_.id);
   return {text, fmt::format("# {}\n", gnuplot_text(figure_.title)) + data_};
 }

@@ -14,9 +14,7 @@ namespace millrace {
 /// Collects settings, data and curves of one figure, then puts them in order.
 class PlotSheet {
  public:
-  // 86 mm at 96 units an inch, which is what SVG means by them.
-  static constexpr int kWidth = 326;
-  static constexpr double kLetter = 6.2;  ///< width of most letters
+  static constexpr double kLetter = 6.2;  ///< width of most letters, in units
 
   /// The figure must outlive it.
   explicit PlotSheet(const Figure& figure) : figure_(figure) {}
@@ -34,6 +32,9 @@ class PlotSheet {
   void draw(const std::string& how, const Series* named = nullptr);
   /// So much more height, in units.
   void grow(int height) { height_ += height; }
+  /// As wide as two columns of a paper, 178 mm.
+  void widen() { width_ = 672; }
+  int width() const { return width_; }
 
   PlotScript finish() const;
 
@@ -44,6 +45,8 @@ class PlotSheet {
   int blocks_ = 0;
   std::vector<std::string> curves_;
   std::size_t in_key_ = 0;
+  // 86 mm; 96 units are an inch, which is what SVG means by them.
+  int width_ = 326;
   int height_ = 215;
 };
 

@@ -271,7 +271,7 @@ TEST_F(ReportPlots, ManyCategoriesAndLongNamesFit) {
       series.y.assign(120, 0.5);
     }
     write_plots({&figure, 1}, out());
-    EXPECT_LE(texts_in(out() / (figure.id + ".svg")).count(std::string(23, 'x') + "…"), 20u);
+    EXPECT_LE(texts_in(out() / (figure.id + ".svg")).count(std::string(35, 'x') + "…"), 46u);
     EXPECT_GT(colours_in(out() / (figure.id + ".png")), 2u);
   }
 }
