@@ -128,17 +128,22 @@ Facts summary_facts(const Json& summary) {
   return facts.take();
 }
 
-Facts step_facts(const StepTable& steps, std::size_t epochs) {
+Facts step_facts(const ConfigValues& config, const StepTable& steps, std::size_t epochs) {
   const StepSum& all = steps.all;
   const double load = 1e-9 * static_cast<double>(all.load_ns());
   const double update = 1e-9 * static_cast<double>(all.update_ns());
   const double other = 1e-9 * static_cast<double>(all.other_ns());
-  Facts facts{{"epochs", with_thousands(static_cast<double>(epochs))},
-              {"steps", with_thousands(static_cast<double>(all.last))},
-              {"images", with_thousands(static_cast<double>(all.images))},
-              {"load", share(load, load + update + other)},
-              {"update", share(update, load + update + other)},
-              {"other", share(other, load + update + other)}};
+  Facts facts;
+  for (const char* key : {"recipe", "data.path", "train.strategy", "train.device", "loader.batch",
+                          "loader.workers", "train.epochs", "seed"})
+    for (const auto& [name, value] : config)
+      if (name == key) facts.emplace_back(name, value);
+  facts.insert(facts.end(), {{"epochs that ended", with_thousands(static_cast<double>(epochs))},
+                             {"steps", with_thousands(static_cast<double>(all.last))},
+                             {"images", with_thousands(static_cast<double>(all.images))},
+                             {"load", share(load, load + update + other)},
+                             {"update", share(update, load + update + other)},
+                             {"other", share(other, load + update + other)}});
   if (load + update > 0)
     facts.emplace_back("images/s, training",
                        with_thousands(static_cast<double>(all.images) / (load + update)));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "study/config_table.h"
 #include "study/step_table.h"
 
 namespace millrace {
@@ -14,8 +15,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// Of a run that has ended. What the summary lacks is left out.
 Facts summary_facts(const nlohmann::ordered_json& summary);
-/// Of one that has not, from its steps.
-Facts step_facts(const StepTable& steps, std::size_t epochs);
+/// Of one that has not: what it was to be, from its configuration, and how far it came.
+Facts step_facts(const ConfigValues& config, const StepTable& steps, std::size_t epochs);
 /// "finished", "interrupted after step 12", "failed: ...", or that there is no summary.
 std::string state_of(const nlohmann::ordered_json& summary);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "study/config_table.h"
 #include "study/model_figures.h"
 #include "study/run_facts.h"
 #include "study/run_figures.h"
@@ -173,8 +174,9 @@ Report run_report(const fs::path& path) {
   report.title = path.filename().string() + (recipe.empty() ? "" : ": " + recipe);
   report.verdict = text_at(summary, {"verdict"});
   report.facts.emplace_back("state", state_of(summary));
-  const Facts facts =
-      summary.is_object() ? summary_facts(summary) : step_facts(steps, epochs.size());
+  const Facts facts = summary.is_object()
+                          ? summary_facts(summary)
+                          : step_facts(config_at(path / "config.toml"), steps, epochs.size());
   report.facts.insert(report.facts.end(), facts.begin(), facts.end());
   if (cut) report.notes.emplace_back("metrics.jsonl ends in half a line, which is left out");
 

@@ -26,8 +26,7 @@ std::string sweep_verdict(const SweepTable& table) {
     open += verdict == Verdict::inconclusive;
   }
   if (faster + slower + equivalent + open == 0)
-    return fmt::format("no verdict: {} repeats, {} are needed", table.repeats(),
-                       kRepeatsForVerdict);
+    return fmt::format("no verdict: repeats {}, needed {}", table.repeats(), kRepeatsForVerdict);
   return fmt::format(
       "by {}, against the first row: {} faster, {} slower, {} equivalent, {} "
       "inconclusive",

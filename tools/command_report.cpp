@@ -78,7 +78,11 @@ Exit report(const ReportArguments& arguments) {
     tell(fmt::format("{}: {} CSV files", folder.string(), write_csv(report, folder)));
   }
   if (arguments.markdown) fmt::print("{}", to_markdown(report));
-  if (verbosity().json) fmt::print("{}\n", to_text(to_json(report), 2));
+  if (verbosity().json) {
+    nlohmann::ordered_json json{{"command", "report"}};
+    json.update(to_json(report));
+    fmt::print("{}\n", to_text(json, 2));
+  }
   return Exit::done;
 }
 

@@ -63,7 +63,9 @@ parse_options() {
 # The program that a package is wanted for, where any other source of it does as well.
 program_of() {
   case $1 in
-    g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format) echo "$1" ;;
+    g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format | chromium-headless-shell)
+      echo "$1"
+      ;;
     ninja-build) echo ninja ;;
     gnuplot-nox) echo gnuplot ;;
   esac

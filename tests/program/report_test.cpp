@@ -65,6 +65,7 @@ TEST_F(ReportCommand, SaysTheSameInEveryForm) {
   for (const char* id : {"step-time", "epoch-time", "throughput"})
     EXPECT_NE(part(json, "figures", id), nullptr) << id;
   EXPECT_TRUE(notes_say(json, "no model"));
+  EXPECT_EQ(json["command"], "report");
   const Json s = summary("run");
   EXPECT_EQ(json["verdict"], s["verdict"]);
   // Bucketed or not, the figure holds the run's update time.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -121,6 +122,7 @@ TEST(RunReport, OfADirectoryWithNothingInIt) {
 
 TEST(RunReport, OfARunThatGoesOn) {
   const Folder run;
+  run.write("config.toml", "recipe = \"r\"\n[loader]\nworkers = 3\n");
   run.write("steps.csv", steps_header() + step_row(1) + step_row(2) + "1,3,0.0");
   run.write("metrics.jsonl",
             R"({"epoch":1,"steps":2,"images":40,"load_s":0.01,"update_s":0.08,"images_per_s":444,)"
@@ -140,6 +142,13 @@ TEST(RunReport, OfARunThatGoesOn) {
   EXPECT_EQ(figure_in(report, "blame")->series.size(), 1u) << "queue is nothing";
   EXPECT_EQ(figure_in(report, "throughput")->x_label, "step") << "one epoch is no curve";
   EXPECT_EQ(figure_in(report, "accuracy"), nullptr);
+  const auto fact = [&](const std::string& name, const std::string& value) {
+    return std::find(report.facts.begin(), report.facts.end(), std::pair(name, value)) !=
+           report.facts.end();
+  };
+  EXPECT_TRUE(fact("loader.workers", "3"));
+  EXPECT_TRUE(fact("steps", "2"));
+  EXPECT_TRUE(fact("images", "40"));
 }
 
 TEST(RunReport, SaysHowTheRunEnded) {
