@@ -29,6 +29,11 @@ LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
 
 }  // namespace
 
+std::uint64_t batches_per_epoch(const LoaderOptions& options, std::uint64_t samples) {
+  const auto batch = static_cast<std::uint64_t>(options.batch);
+  return options.drop_last ? samples / batch : (samples + batch - 1) / batch;
+}
+
 void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
   if (options.rank < 0 || options.rank >= options.world)
     throw UsageError(fmt::format("rank {} of {} ranks: they count from 0 to {}", options.rank,

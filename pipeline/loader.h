@@ -70,6 +70,8 @@ struct LoaderOptions {
   const std::atomic<bool>* stop = nullptr;  ///< once set, next() ends as after interrupt()
 };
 
+std::uint64_t batches_per_epoch(const LoaderOptions& options, std::uint64_t samples);
+
 /// Throws UsageError for a batch that is larger than the data set, and for a rank outside of the
 /// world; a Loader does so too.
 void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);

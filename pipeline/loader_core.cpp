@@ -36,16 +36,14 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
       workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
   check_batch(options_, stages_.reader().info());
   const std::uint64_t count = stages_.reader().info().count;
-  const auto batch = static_cast<std::uint64_t>(options_.batch);
-  batches_per_epoch_ = options_.drop_last ? count / batch : (count + batch - 1) / batch;
+  batches_per_epoch_ = millrace::batches_per_epoch(options_, count);
   most_ = 1;
   for (const std::uint64_t index : {std::uint64_t{0}, batches_per_epoch_ - 1})
     most_ = std::max(most_, slice_of(global_count(index)).count);
   end_ = batches_per_epoch_ * options_.epochs;
-  if (options_.first_batch >= end_)
+  if (options_.first_batch > end_)
     throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
-                                 options_.first_batch, end_, options_.epochs),
-                     fmt::format("bench.first_batch counts them from 0 to {}", end_ - 1));
+                                 options_.first_batch, end_, options_.epochs));
   made_end_ = end_;
   if (options_.mode == LoaderMode::cached)
     made_end_ = std::min(end_, options_.first_batch + slots_.size());

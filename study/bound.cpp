@@ -86,8 +86,8 @@ BoundFigures bound_figures(const Blame& blame, const LoaderStats& loader,
           .read_bytes = loader.read.bytes};
 }
 
-Verdict judge(const BoundFigures& figures) {
-  Verdict verdict;
+BoundVerdict judge(const BoundFigures& figures) {
+  BoundVerdict verdict;
   const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
   const double all = load + figures.update_s;
   verdict.load_share = all > 0 ? load / all : 0;

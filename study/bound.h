@@ -35,7 +35,7 @@ BoundFigures bound_figures(const Blame& blame, const LoaderStats& loader,
                            const LoaderOptions& options, int cores, double update_s,
                            std::uint64_t images);
 
-struct Verdict {
+struct BoundVerdict {
   Bottleneck bound = Bottleneck::device;
   double share = 0;           ///< of load that the binding part has; of load + update, for a device
   double load_share = 0;      ///< of load + update
@@ -47,6 +47,6 @@ struct Verdict {
 /// the device: less than half); else the largest part of load. Time in the queue counts for what
 /// the workers were busy with meanwhile, and, as far as they were not, for overhead; so do
 /// start-up, epoch boundary and handover.
-Verdict judge(const BoundFigures& figures);
+BoundVerdict judge(const BoundFigures& figures);
 
 }  // namespace millrace

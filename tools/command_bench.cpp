@@ -123,6 +123,12 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
   options.epochs = static_cast<std::uint64_t>(recipe.integer("bench.epochs"));
   options.first_batch = static_cast<std::uint64_t>(recipe.integer("bench.first_batch"));
+  const std::uint64_t batches_in_all =
+      batches_per_epoch(options, reader->info().count) * options.epochs;
+  if (options.first_batch > 0 && options.first_batch >= batches_in_all)
+    throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
+                                 options.first_batch, batches_in_all, options.epochs),
+                     fmt::format("bench.first_batch counts them from 0 to {}", batches_in_all - 1));
   options.stop = &interrupted();
   if (timeline != nullptr) {
     options.timeline = timeline->add_loader("bench", options.workers, options.io_threads);
@@ -140,8 +146,7 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   std::uint64_t images = 0;
   std::uint64_t batches = 0;
   Loader loader(reader, plan, options);
-  const auto total =
-      static_cast<double>(loader.batches_per_epoch() * options.epochs - options.first_batch);
+  const auto total = static_cast<double>(batches_in_all - options.first_batch);
   ProgressLine line;
   Blame blame;
   while (Batch batch = loader.next()) {
@@ -195,7 +200,7 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
                                       {"cpu_s", stats.machinery_cpu_s},
                                       {"wall_s", stats.machinery_cpu_s},
                                       {"bytes", 0}};
-  const Verdict verdict =
+  const BoundVerdict verdict =
       judge(bound_figures(blame, stats, options, cores(), /*update_s=*/0, images));
   json["bound"] = name_of(verdict.bound);
   json["verdict"] = verdict.sentence;

@@ -13,6 +13,7 @@
 #include "strategies/torch_library.h"
 #include "strategies/utilization.h"
 #include "study/run_directory.h"
+#include "study/run_files.h"
 #include "tools/auto_workers.h"
 #include "tools/commands.h"
 #include "tools/console.h"
@@ -131,11 +132,31 @@ std::optional<Resume> find_resume(const TrainArguments& arguments) {
   return Resume(arguments.run, arguments.recipe);
 }
 
+/// Whether there is nothing left to do of a run that is taken up.
+bool ended_before(Resume& resume, const TrainOptions& training, const LoaderOptions& options,
+                  std::uint64_t samples) {
+  const std::uint64_t in_epoch = batches_per_epoch(options, samples);
+  const std::uint64_t all = in_epoch * training.epochs;
+  return resume.finished(
+      training.steps > 0 ? std::min(training.steps, all) : all,
+      options.drop_last ? in_epoch * static_cast<std::uint64_t>(options.batch) : samples);
+}
+
+Exit say_finished(const std::filesystem::path& run, int rank) {
+  if (rank > 0) return Exit::done;
+  say(
+      fmt::format("{} has finished: nothing is left to do; more epochs or steps prolong it, "
+                  "train.epochs=N",
+                  run.string()));
+  print_result(read_json(run / "summary.json"), run);
+  return Exit::done;
+}
+
 Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   SpanClock spans(start.ticks);
   const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
-  const std::optional<Resume> resume = find_resume(arguments);
+  std::optional<Resume> resume = find_resume(arguments);
   const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
   if (resume) resume->check(recipe);
   const RankInfo rank = rank_of(recipe);
@@ -151,6 +172,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   TrainOptions training = train_options(recipe);
   if (timeline != nullptr) training.device_track = &timeline->device();
   training.batch = options.batch;
+  if (resume && ended_before(*resume, training, options, reader->info().count))
+    return say_finished(arguments.run, rank.rank);
   if (resume) training.from = resume->position();
   options.first_batch = training.from.steps;
 

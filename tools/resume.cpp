@@ -12,6 +12,8 @@
 
 #include "pipeline/error.h"
 #include "strategies/checkpoint.h"
+#include "study/run_facts.h"
+#include "study/run_files.h"
 #include "tools/console.h"
 #include "tools/pipeline_setup.h"
 
@@ -127,6 +129,16 @@ void Resume::check(const Recipe& recipe) const {
         fmt::format("--resume: another value than in {}: {}", own[0], changed.substr(2)),
         "leave out the recipe and those keys, or start a new run from the weights: "
         "model.weights=DIR/checkpoints/last/model.safetensors");
+}
+
+bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
+  if (position_.steps < steps || position_.steps == 0) return false;
+  if (state_of(read_json(run_ / "summary.json")) == "finished") return true;
+  if (!position_.epoch_open()) {
+    position_.evaluation_due = true;
+    position_.epoch_images = epoch_samples;
+  }
+  return false;
 }
 
 RunDirectory Resume::open(const Recipe& recipe) const {

@@ -32,6 +32,10 @@ class Resume {
   /// Empty where the run was ended before its first one: it then begins again.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
   const Position& position() const { return position_; }
+  /// To be told how many steps the run is to have, and samples an epoch. True where it has taken
+  /// them all and finished. One that was killed between its last step and its summary evaluates
+  /// once more.
+  bool finished(std::uint64_t steps, std::uint64_t epoch_samples);
   /// The run's directory, cut back to the checkpoint.
   RunDirectory open(const Recipe& recipe) const;
 

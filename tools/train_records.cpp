@@ -197,8 +197,8 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
     s["device_gaps"] = span_json(SpanSeconds(time.gaps));
   }
   if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
-  const Verdict verdict = judge(bound_figures(facts.blame, facts.loader, facts.options, cores(),
-                                              seconds.update, result.new_images));
+  const BoundVerdict verdict = judge(bound_figures(facts.blame, facts.loader, facts.options,
+                                                   cores(), seconds.update, result.new_images));
   s["bound"] = name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);

@@ -106,6 +106,25 @@ TEST_F(Resume, ARunCanBeProlonged) {
   expect_same("whole", "part");
 }
 
+TEST_F(Resume, AFinishedRunIsLeftAsItIs) {
+  ASSERT_TRUE(succeeded(run(eventful("run"))));
+  const std::string before = read_file(in("run") / "summary.json");
+  const Result again = run(resumed("run"));
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_NE(again.err.find("has finished"), std::string::npos) << again.err;
+  EXPECT_EQ(read_file(in("run") / "summary.json"), before);
+}
+
+TEST_F(Resume, WhatWasKilledBeforeItsSummaryEvaluatesOnceMore) {
+  ASSERT_TRUE(succeeded(run(eventful("whole"))));
+  ASSERT_TRUE(succeeded(run(eventful("run"))));
+  fs::remove(in("run") / "summary.json");
+  ASSERT_TRUE(succeeded(run(resumed("run"))));
+  EXPECT_EQ(summary("run")["resumed_from_step"], summary("whole")["steps"]);
+  expect_same("whole", "run");
+  EXPECT_TRUE(no_temporaries(in("run")));
+}
+
 TEST_F(Resume, AWindowOfBatchesIsCompletedFirst) {
   const Arguments windows{"train.accumulate=3", "train.checkpoint_every=1"};
   ASSERT_TRUE(succeeded(run(eventful("whole", windows))));

@@ -25,7 +25,7 @@ struct BlamedRun {
   double load() const { return Clock::seconds(load_of(spans)); }
   double operator[](Part part) const { return blame.seconds()[static_cast<std::size_t>(part)]; }
   /// As if no other program had run: without waiting for cores and for being woken.
-  Verdict calm_verdict() const {
+  BoundVerdict calm_verdict() const {
     PartSeconds load = blame.steady_seconds();
     for (const Part part : {Part::cores, Part::handover}) load[static_cast<std::size_t>(part)] = 0;
     return judge({.load = load,

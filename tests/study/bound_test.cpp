@@ -27,7 +27,7 @@ BoundFigures figures(std::initializer_list<std::pair<Part, double>> load) {
 }
 
 TEST(Bound, TheLargestPartOfLoad) {
-  const Verdict verdict = judge(figures(
+  const BoundVerdict verdict = judge(figures(
       {{Part::storage, 0.4}, {Part::decode, 3.2}, {Part::augment, 0.5}, {Part::handover, 0.1}}));
   EXPECT_EQ(verdict.bound, Bottleneck::decode);
   EXPECT_NEAR(verdict.share, 3.2 / 4.2, 1e-12);
@@ -45,7 +45,7 @@ TEST(Bound, TheLargestPartOfLoad) {
 }
 
 TEST(Bound, LittleLoadIsTheDevice) {
-  const Verdict verdict = judge(figures({{Part::decode, 0.2}}));
+  const BoundVerdict verdict = judge(figures({{Part::decode, 0.2}}));
   EXPECT_EQ(verdict.bound, Bottleneck::device);
   EXPECT_EQ(verdict.sentence,
             "device-bound: load is 2.0% of the step; 1.8 workers needed, you have 2");
@@ -85,7 +85,7 @@ TEST(Bound, TheQueueCountsForWhatTheWorkersDo) {
 }
 
 TEST(Bound, NothingMeasuredIsNoLoad) {
-  const Verdict verdict = judge({});
+  const BoundVerdict verdict = judge({});
   EXPECT_EQ(verdict.load_share, 0);
   EXPECT_EQ(verdict.workers_needed, 0);
   EXPECT_EQ(name_of(verdict.bound), "device");
