@@ -418,11 +418,15 @@ TEST(Loader, WhateverAWorkerThrowsComesOutOfNext) {
   }
 }
 
-TEST(Loader, StartingBehindTheEndIsRefused) {
+TEST(Loader, AtTheEndThereIsNoBatchAndBehindItIsRefused) {
   const auto reader = std::make_shared<Numbered>(100);
-  LoaderOptions options = options_of(1);
-  options.first_batch = 13;
-  EXPECT_THROW(Loader(reader, plan_of(*reader), options), UsageError);
+  for (const int workers : {0, 1}) {
+    LoaderOptions options = options_of(workers);
+    options.first_batch = 13;  // of 13: what a finished run that is taken up asks for
+    EXPECT_FALSE(Loader(reader, plan_of(*reader), options).next());
+    options.first_batch = 14;
+    EXPECT_THROW(Loader(reader, plan_of(*reader), options), UsageError);
+  }
 }
 
 TEST(Loader, ABatchLargerThanTheSetIsRefused) {
