@@ -61,7 +61,11 @@ void ControlLoop::judge_progress() {
 
 FailureReport ControlLoop::report_on(int rank, FailureKind kind) const {
   const Member& member = members_[static_cast<std::size_t>(rank)];
-  return {kind, rank, member.pid, member.host, member.step, 0, {}};
+  std::uint64_t step = member.step;
+  // Ranks take their steps together: this one's own is nearer than what a heartbeat said.
+  if (kind == FailureKind::died || kind == FailureKind::silent)
+    step = std::max(step, state_.position.load(std::memory_order_relaxed) >> 1);
+  return {kind, rank, member.pid, member.host, step, 0, {}};
 }
 
 void ControlLoop::suspect(FailureReport report) {
