@@ -16,7 +16,9 @@ readonly PACKAGES=(
   libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev zlib1g-dev
   libsqlite3-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
-readonly TEST_PACKAGES=(clang-format chromium-headless-shell gnuplot-nox)
+readonly TEST_PACKAGES=(clang-format)
+# Opened by tests of reports, which are skipped without them.
+readonly REPORT_PACKAGES=(chromium-headless-shell gnuplot-nox)
 
 offline=false
 launcher=() # put in front of every build
@@ -118,6 +120,11 @@ install_packages() {
     tail -n 5 "$log" >&2
     stop "the packages could not be installed$(cause "$log")" "run: $command"
   fi
+}
+
+# The same, for what can be done without.
+install_optional_packages() {
+  (install_packages "$@") || echo "   going on without them: tests that need them are skipped"
 }
 
 # --- LibTorch
