@@ -171,7 +171,13 @@ TEST(Planted, SeveralWorkersShareIt) {
   const Cost augment(Cost::sleeping, 4);
   for (const int workers : {2, 3}) {
     const BlamedRun found = run({.augment = &augment, .workers = workers});
-    expect_named(found, Part::augment, 0, std::to_string(workers) + " workers");
+    // Workers take up units in no fixed order: all of them may be at a later batch's while the
+    // awaited batch's stand behind these, which is queue. In whose stage that is the verdict says.
+    const double whole = found.load() - found[Part::cores] - found[Part::handover];
+    const std::string what =
+        std::to_string(workers) + " workers" + to_json(found.blame.seconds()).dump();
+    EXPECT_GE(found[Part::augment] + found[Part::queue], 0.9 * whole) << what;
+    EXPECT_GE(found[Part::augment], 0.5 * whole) << what;
     EXPECT_EQ(found.calm_verdict().bound, Bottleneck::augment) << found.calm_verdict().sentence;
   }
 }

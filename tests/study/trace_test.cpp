@@ -3,6 +3,7 @@
 #include "study/trace.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -109,7 +110,7 @@ std::shared_ptr<const Plan> plan() {
 
 class TraceTest : public testing::Test {
  protected:
-  TraceTest() : file_(testing::TempDir() + "/trace_test.json") {}
+  TraceTest() : file_(testing::TempDir() + "/trace_test_" + std::to_string(::getpid()) + ".json") {}
   ~TraceTest() override { std::filesystem::remove(file_); }
 
   Trace traced(LoaderOptions options, std::size_t capacity = 4096) {
