@@ -33,6 +33,10 @@
       const scale = chart.scales[lying ? 'x' : 'y'];
       const pen = chart.ctx;
       pen.save();
+      const area = chart.chartArea;
+      pen.beginPath();
+      pen.rect(area.left, area.top, area.right - area.left, area.bottom - area.top);
+      pen.clip();
       pen.strokeStyle = css('--ink');
       pen.lineWidth = 1.3;
       chart.data.datasets.forEach((dataset, index) => {
@@ -78,10 +82,14 @@
       pointStyle: POINTS[index % POINTS.length], pointRadius: data.length <= 60 ? 3.5 : 0, pointHitRadius: 6};
   }
 
-  // The value axis has to hold the intervals too.
+  // The value axis has to hold the intervals too. That of two runs can be thousands of times its value:
+  // it is cut at the axis' end, so that the bars stay to be seen.
   function reach(figure) {
-    const ends = figure.series.flatMap(s => [...s.low, ...s.high]).filter(v => v !== null);
-    return ends.length ? {suggestedMin: Math.min(...ends), suggestedMax: Math.max(...ends)} : {};
+    const known = values => values.filter(v => v !== null);
+    const ends = known(figure.series.flatMap(s => [...s.low, ...s.high]));
+    if (!ends.length) return {};
+    const most = 3 * Math.max(...known(figure.series.flatMap(s => s.y)).map(Math.abs));
+    return {suggestedMin: Math.max(Math.min(...ends), -most), suggestedMax: Math.min(Math.max(...ends), most)};
   }
 
   function configOf(figure) {
