@@ -88,7 +88,7 @@
     const known = values => values.filter(v => v !== null);
     const ends = known(figure.series.flatMap(s => [...s.low, ...s.high]));
     if (!ends.length) return {};
-    const most = 3 * Math.max(...known(figure.series.flatMap(s => s.y)).map(Math.abs));
+    const most = 3 * Math.max(0, ...known(figure.series.flatMap(s => s.y)).map(Math.abs));
     return {suggestedMin: Math.max(Math.min(...ends), -most), suggestedMax: Math.min(Math.max(...ends), most)};
   }
 

@@ -108,6 +108,7 @@ struct Planted {
   int workers = 1;
   int io_threads = 0;
   double update_ms = 0;
+  int slots = 4;  ///< batches under way at a time
 };
 
 BlamedRun run(const Planted& planted) {
@@ -115,7 +116,8 @@ BlamedRun run(const Planted& planted) {
   options.workers = planted.workers;
   options.io_threads = planted.io_threads;
   options.batch = kBatch;
-  options.prefetch = 3;
+  options.prefetch = planted.slots;
+  options.held = 0;
   options.epochs = 2;
   if (planted.storage.limited()) options.storage = std::make_shared<StorageModel>(planted.storage);
   return blamed_run(std::make_shared<SlowReader>(planted.read),
@@ -170,6 +172,9 @@ TEST(Planted, ASlowDecoderIsNamed) {
 TEST(Planted, SeveralWorkersShareIt) {
   const Cost augment(Cost::sleeping, 4);
   for (const int workers : {2, 3}) {
+    // With one batch at a time there is none to stand behind.
+    expect_named(run({.augment = &augment, .workers = workers, .slots = 1}), Part::augment, 0,
+                 std::to_string(workers) + " workers, one slot");
     const BlamedRun found = run({.augment = &augment, .workers = workers});
     // Workers take up units in no fixed order: all of them may be at a later batch's while the
     // awaited batch's stand behind these, which is queue. In whose stage that is the verdict says.
