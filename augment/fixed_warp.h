@@ -57,6 +57,15 @@ inline int fraction_bits(const Rect& rect) {
   return std::min(22, 30 - static_cast<int>(std::bit_width(static_cast<unsigned>(extent))));
 }
 
+/// The same for a frame with all of these bounds, of which there is one at least.
+inline int fraction_bits(const Bounds& bounds) {
+  Rect around = bounds[0].rect;
+  for (const auto& [rect, fill] : bounds)
+    around = {std::min(around.x0, rect.x0), std::min(around.y0, rect.y0),
+              std::max(around.x1, rect.x1), std::max(around.y1, rect.y1)};
+  return fraction_bits(around);
+}
+
 inline bool is_affine(const std::array<double, 9>& map) {
   return map[6] == 0 && map[7] == 0 && map[8] == 1;
 }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "augment/fixed_warp.h"
+
 namespace millrace {
 namespace {
 
@@ -254,10 +256,16 @@ Rect Fold::region() const {
           high[axis] = std::max(high[axis], at[axis]);
         }
       }
-    // Taps: two an axis, or the reduction's triangle; and a little for rounding.
+    // Taps: two an axis, or the reduction's triangle; and a little for rounding. A warp's
+    // coefficients are rounded to fixed point, which tells the more the farther out a pixel lies.
     const bool reduces = pass_.filter == Filter::reduce;
-    const double reach_x = (reduces ? std::max(1.0, m[0]) : 1.0) + 0.01;
-    const double reach_y = (reduces ? std::max(1.0, m[4]) : 1.0) + 0.01;
+    double rounding = 0.01;
+    if (!reduces)
+      rounding += (std::max(std::abs(r.x0), std::abs(r.x1)) +
+                   std::max(std::abs(r.y0), std::abs(r.y1)) + 1) *
+                  std::ldexp(0.5, -fraction_bits(pass_.inner));
+    const double reach_x = (reduces ? std::max(1.0, m[0]) : 1.0) + rounding;
+    const double reach_y = (reduces ? std::max(1.0, m[4]) : 1.0) + rounding;
     const auto [x0, x1] = covering(low[0] - reach_x, high[0] + reach_x);
     const auto [y0, y1] = covering(low[1] - reach_y, high[1] + reach_y);
     read = bounded ? Rect{x0, y0, x1, y1} : Rect{-(1 << 20), -(1 << 20), 1 << 20, 1 << 20};
@@ -304,8 +312,9 @@ void Fold::shrink_source(int scale) {
   source_ = small;
 }
 
-Pass Fold::pass(const ImageView& source) const {
+Pass Fold::pass(const ImageView& source, const Rect& held) const {
   Pass pass = pass_;
+  pass.held = pulled_back(held, before_);
   pass.source =
       viewed(source, before_, before_.xx != 0 ? source.size() : Size{source.height, source.width});
   return pass;

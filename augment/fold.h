@@ -47,8 +47,12 @@ class Fold {
   /// decoder.
   int max_scale() const;
 
-  /// The pass over a view of the whole source, whose pixels may be read inside region().
-  Pass pass(const ImageView& source) const;
+  /// The pass over a view of the whole source, of which `held` is in memory: at least region().
+  Pass pass(const ImageView& source, const Rect& held) const;
+  /// The same where all of it is.
+  Pass pass(const ImageView& source) const {
+    return pass(source, {0, 0, source.width, source.height});
+  }
 
  private:
   bool add_move(const IndexMove& move, const Rect& window, const Fill& fill, Size output);

@@ -92,6 +92,9 @@ struct IndexMove {
   int yx = 0, yy = 1, y0 = 0;
 };
 
+/// Farther out than any bound.
+inline constexpr int kFarAway = 1 << 20;
+
 /// output pixel -> (move) -> warp's output pixel -> (map, at pixel centres) -> source frame.
 /// Walking back from the output: `outer` is tested first, then `middle`, then `inner`.
 /// Coordinates are continuous (pixel i covers [i, i + 1)); sides are at most 65,535 pixels, and
@@ -103,7 +106,11 @@ struct IndexMove {
 /// With reduce, `map` is m0 x + m2, m4 y + m5 with m0, m4 > 0, and `inner` holds one bound: taps
 /// are clipped to its rectangle and renormalised, so that no fill is ever mixed in.
 struct Pass {
-  ImageView source;  ///< (0, 0) is the source frame's origin; reached only inside all of `inner`
+  ImageView source;  ///< (0, 0) is the source frame's origin
+  /// The part of the source frame that is in memory: nothing else of it is read, not even where
+  /// the result doesn't count. Holds every tap inside all of `inner`. The default stands for a
+  /// source that is in memory wherever the bounds lead.
+  Rect held{-kFarAway, -kFarAway, kFarAway, kFarAway};
   Size output;
   Filter filter = Filter::none;
   Border border = Border::constant;  ///< clamp: `inner` holds one bound, its fill is not seen

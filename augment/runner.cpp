@@ -219,7 +219,7 @@ Pass Runner::next_pass() {
   const Rect region = options_.region && source_.serves_regions()
                           ? fold_.region()
                           : Rect{0, 0, size.width, size.height};
-  const Pass pass = fold_.pass(source_.pixels(region, scale));
+  const Pass pass = fold_.pass(source_.pixels(region, scale), region);
   if (trace_ != nullptr) {
     const auto ops = std::move(folded_);
     folded_ = {};

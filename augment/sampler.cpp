@@ -67,14 +67,8 @@ Sampler::Sampler(const Pass& pass, ResampleScratch& scratch)
 
 void Sampler::prepare_warp() {
   const ImageView& source = pass_.source;
-  Rect inside = pass_.inner[0].rect;
-  Rect around = inside;
-  for (const Bound& bound : pass_.inner) {
-    const Rect& r = bound.rect;
-    inside = intersection(inside, r);
-    around = {std::min(around.x0, r.x0), std::min(around.y0, r.y0), std::max(around.x1, r.x1),
-              std::max(around.y1, r.y1)};
-  }
+  Rect inside = pass_.held;
+  for (const Bound& bound : pass_.inner) inside = intersection(inside, bound.rect);
   warp_.source = source.data;
   warp_.row = source.row;
   warp_.pixel = source.pixel;
@@ -82,7 +76,7 @@ void Sampler::prepare_warp() {
   warp_.bounds = &pass_.inner;
   warp_.inside = inside;
   warp_.clamp = pass_.border == Border::clamp;
-  warp_.bits = fraction_bits(around);
+  warp_.bits = fraction_bits(pass_.inner);
   if (is_empty(inside) || !offsets_fit(source, inside)) kernels_ = &kernels(Simd::scalar);
 
   stored_ = !is_affine(pass_.map);
@@ -112,6 +106,7 @@ void Sampler::prepare_turned() {
   const int x0 = std::min(ax, bx), y0 = std::min(ay, by);
   Pass straight;
   straight.source = pass_.source;
+  straight.held = pass_.held;
   straight.output = {std::abs(ax - bx) + 1, std::abs(ay - by) + 1};
   straight.filter = Filter::reduce;
   straight.move.x0 = x0;

@@ -66,7 +66,7 @@ struct WarpBlock {
   const std::uint8_t* source;  ///< (0, 0) of the source frame
   std::ptrdiff_t row, pixel, channel;
   const Bounds* bounds;
-  Rect inside;  ///< inside all bounds
+  Rect inside;  ///< inside all bounds and in memory: vector kernels read nowhere else
   bool clamp;
   int bits;
   /// Position of output pixel (x, y): u = u_0 + u_x x + u_y y modulo 2^32, likewise v ...

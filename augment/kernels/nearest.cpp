@@ -36,29 +36,21 @@ void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
 
 #if MILLRACE_X86
 
-/// Byte offset of the first pixel inside all bounds.
-int first_offset(const WarpBlock& warp) {
-  return static_cast<int>(warp.inside.y0 * warp.row + warp.inside.x0 * warp.pixel);
-}
-
 template <Fetch kFetch>
 MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect,
                                 const Canvas& shared_canvas) {
   const WarpBlock warp = shared;  // copies, see Source512
   const Canvas canvas = shared_canvas;
   const Source256 source(warp);
-  const __m256i nowhere = _mm256_set1_epi32(first_offset(warp));
+  const Rect in = warp.inside;
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += 8) {
       const Positions256 at = source.at(x, y);
-      __m256i i = _mm256_srai_epi32(at.u, warp.bits);
-      __m256i j = _mm256_srai_epi32(at.v, warp.bits);
+      const __m256i i = _mm256_srai_epi32(at.u, warp.bits);
+      const __m256i j = _mm256_srai_epi32(at.v, warp.bits);
       __m256i seen = _mm256_set1_epi32(-1);
       __m256i filled = _mm256_setzero_si256();
-      if (warp.clamp) {
-        i = clamp256(i, warp.inside.x0, warp.inside.x1);
-        j = clamp256(j, warp.inside.y0, warp.inside.y1);
-      } else {
+      if (!warp.clamp) {
         for (const Bound& bound : *warp.bounds) {
           const __m256i within = inside256(i, j, bound.rect);
           filled = _mm256_blendv_epi8(filled, _mm256_set1_epi32(fill_lane(bound.fill)),
@@ -66,8 +58,9 @@ MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect,
           seen = _mm256_and_si256(seen, within);
         }
       }
-      // What is not seen is not read either: the first pixel inside in its place.
-      const Offsets256 offsets(_mm256_blendv_epi8(nowhere, offsets256(warp, i, j), seen));
+      // Lanes that see nothing, or lie behind the row's end, read a pixel that is there.
+      const Offsets256 offsets(
+          offsets256(warp, clamp256(i, in.x0, in.x1), clamp256(j, in.y0, in.y1)));
       const __m256i pixels = fetch256<kFetch>(warp, offsets);
       put256(canvas, x, y, std::min(8, rect.x1 - x), _mm256_blendv_epi8(filled, pixels, seen));
     }
@@ -91,19 +84,16 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect,
   const WarpBlock warp = shared;  // copies, see Source512
   const Canvas canvas = shared_canvas;
   const Source512 source(warp);
-  const __m512i nowhere = _mm512_set1_epi32(first_offset(warp));
+  const Rect in = warp.inside;
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += 16) {
       const int n = std::min(16, rect.x1 - x);
       const Positions512 at = source.at(x, y);
-      __m512i i = _mm512_srai_epi32(at.u, static_cast<unsigned>(warp.bits));
-      __m512i j = _mm512_srai_epi32(at.v, static_cast<unsigned>(warp.bits));
+      const __m512i i = _mm512_srai_epi32(at.u, static_cast<unsigned>(warp.bits));
+      const __m512i j = _mm512_srai_epi32(at.v, static_cast<unsigned>(warp.bits));
       auto seen = static_cast<__mmask16>((1u << n) - 1);
       __m512i filled = _mm512_setzero_si512();
-      if (warp.clamp) {
-        i = clamp512(i, warp.inside.x0, warp.inside.x1);
-        j = clamp512(j, warp.inside.y0, warp.inside.y1);
-      } else {
+      if (!warp.clamp) {
         for (const Bound& bound : *warp.bounds) {
           const __mmask16 within = inside512(i, j, bound.rect);
           filled = _mm512_mask_set1_epi32(filled, seen & static_cast<__mmask16>(~within),
@@ -111,7 +101,8 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect,
           seen &= within;
         }
       }
-      const Offsets512 offsets(_mm512_mask_mov_epi32(nowhere, seen, offsets512(warp, i, j)));
+      const Offsets512 offsets(
+          offsets512(warp, clamp512(i, in.x0, in.x1), clamp512(j, in.y0, in.y1)));
       const __m512i pixels = fetch512<kFetch>(warp, offsets);
       put512(canvas, x, y, n, _mm512_mask_mov_epi32(filled, seen, pixels));
     }

@@ -26,6 +26,7 @@ inline std::vector<std::uint8_t> random_pixels(std::size_t bytes, Draw& draw) {
 struct RandomPass {
   std::vector<std::uint8_t> pixels;
   Pass pass;
+  Rect all;  ///< the source's pixels, in the pass's source frame
 };
 
 namespace random_pass_detail {
@@ -145,7 +146,7 @@ inline RandomPass random_pass(std::uint64_t number, Filter filter) {
   const int dy = draw.chance(0.5) ? 0 : between(draw, -9, 9);
   pass.source = view;
   pass.source.data = view.data - dx * view.pixel - dy * view.row;
-  const Rect all{dx, dy, dx + view.width, dy + view.height};
+  const Rect all = result.all = {dx, dy, dx + view.width, dy + view.height};
   const Size size{between(draw, 1, draw.chance(0.5) ? 34 : 200), between(draw, 1, 50)};
   pass.output = size;
   const Rect whole{0, 0, size.width, size.height};

@@ -8,19 +8,13 @@
 #include <cstdlib>
 
 #include "pipeline/error.h"
+#include "tests/augment/forced_level.h"
 #include "tests/augment/random_pass.h"
 
 namespace millrace {
 namespace {
 
-class ForcedLevel {
- public:
-  explicit ForcedLevel(Simd level) : before_(simd_level()) { set_simd_level(level); }
-  ~ForcedLevel() { set_simd_level(before_); }
-
- private:
-  Simd before_;
-};
+using test::ForcedLevel;
 
 constexpr std::size_t kGuard = 96;
 constexpr std::byte kUntouched{0xA5};

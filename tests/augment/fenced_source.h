@@ -1,0 +1,131 @@
+// Pixels of which only what was asked for is in memory: what lies before the first of them and
+// behind the last one's slack cannot be read, and what lies between rows holds a level that the
+// test chooses.
+#pragma once
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "pipeline/buffer.h"
+#include "pipeline/decoders/turn.h"
+#include "pipeline/transform.h"
+
+namespace millrace::test {
+
+/// A range of addresses of which one piece at a time can be read, and nothing for a good way on
+/// either side of it.
+class FencedMemory {
+ public:
+  explicit FencedMemory(std::size_t most = std::size_t{1} << 22)
+      : most_(whole_pages(most)), reserved_(3 * most_) {
+    void* memory =
+        mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    memory_ = static_cast<std::uint8_t*>(memory);
+  }
+  ~FencedMemory() { munmap(memory_, reserved_); }
+  FencedMemory(const FencedMemory&) = delete;
+  FencedMemory& operator=(const FencedMemory&) = delete;
+
+  /// `size` bytes that hold `level`: the first one behind a fence, or the last one before one.
+  std::uint8_t* piece(std::size_t size, bool at_front, std::uint8_t level) {
+    const std::size_t pages = whole_pages(size);
+    if (pages > most_) throw std::bad_alloc();
+    std::uint8_t* begin = memory_ + most_;
+    mprotect(begin, most_, PROT_NONE);
+    if (mprotect(begin, pages, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+    std::memset(begin, level, pages);
+    return at_front ? begin : begin + (pages - size);
+  }
+
+ private:
+  static std::size_t whole_pages(std::size_t size) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    return (size + page - 1) / page * page;
+  }
+
+  std::size_t most_, reserved_;
+  std::uint8_t* memory_;
+};
+
+/// Where the pixels lie that another source delivers.
+struct Fencing {
+  bool at_front = false;    ///< the fence stands before the first pixel, else behind the last
+  std::uint8_t level = 0;   ///< of all bytes that were not asked for
+  bool whole_rows = false;  ///< rows as far apart as in the whole image, else as decoders do it
+  int orientation = 1;      ///< EXIF's: how the image is stored
+};
+
+class FencedSource final : public PixelSource {
+ public:
+  FencedSource(PixelSource& source, FencedMemory& memory, const Fencing& fencing)
+      : source_(source), memory_(memory), fencing_(fencing) {}
+  Size size() const override { return source_.size(); }
+  bool serves_regions() const override { return true; }
+  ImageView pixels(const Rect& region, int scale) override {
+    const ImageView from = source_.pixels(region, scale);
+    const Turn turn = turn_of(fencing_.orientation);
+    const Size stored = turned(from.size(), turn);  // a transposition is its own inverse
+    const Rect held = stored_rect(region, stored, turn);
+    const int width = held.x1 - held.x0, height = held.y1 - held.y0;
+    const std::ptrdiff_t row =
+        std::ptrdiff_t{fencing_.whole_rows ? stored.width : width} * from.channels;
+    const auto size =
+        static_cast<std::size_t>((height - 1) * row + std::ptrdiff_t{width} * from.channels);
+    std::uint8_t* at = memory_.piece(size + kTailSlack, fencing_.at_front, fencing_.level);
+    ImageView view = interleaved(at, stored, from.channels);
+    view.row = row;
+    view.data -= held.y0 * row + held.x0 * view.pixel;
+    view = turned(view, turn);
+    for (int y = region.y0; y < region.y1; ++y)
+      for (int x = region.x0; x < region.x1; ++x)
+        std::memcpy(const_cast<std::uint8_t*>(view.at(x, y)), from.at(x, y),
+                    static_cast<std::size_t>(from.channels));
+    asked = region;
+    return view;
+  }
+  Rect asked{};  ///< region of the last call
+
+ private:
+  PixelSource& source_;
+  FencedMemory& memory_;
+  Fencing fencing_;
+};
+
+/// While it lives, a signal that ends the process for touching memory says what it was doing.
+class FaultNote {
+ public:
+  FaultNote() {
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      const std::string& doing = text();
+      // Nothing can be done where this cannot be written.
+      if (write(STDERR_FILENO, doing.data(), doing.size()) < 0) _exit(1);
+      struct sigaction usual {};
+      usual.sa_handler = SIG_DFL;
+      sigaction(signal, &usual, nullptr);  // the faulting instruction runs again
+    };
+    sigaction(SIGSEGV, &action, &before_);
+  }
+  ~FaultNote() { sigaction(SIGSEGV, &before_, nullptr); }
+  FaultNote(const FaultNote&) = delete;
+  FaultNote& operator=(const FaultNote&) = delete;
+
+  void set(const std::string& doing) { text() = "memory outside of what is held: " + doing + "\n"; }
+
+ private:
+  static std::string& text() {
+    static std::string text;
+    return text;
+  }
+  struct sigaction before_ {};
+};
+
+}  // namespace millrace::test

@@ -1,0 +1,143 @@
+// Kernels read what a pass holds in memory and nothing else, at every SIMD level: not even pixels
+// that don't count. AddressSanitizer does not see what gathers and masked loads read.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "tests/augment/fenced_source.h"
+#include "tests/augment/forced_level.h"
+#include "tests/augment/random_chain.h"
+#include "tests/augment/random_pass.h"
+
+namespace millrace {
+namespace {
+
+using test::FaultNote;
+using test::FencedMemory;
+using test::FencedSource;
+using test::Fencing;
+using test::ForcedLevel;
+using Bytes = std::vector<std::uint8_t>;
+
+TEST(HeldMemoryDeathTest, TheFencesStand) {
+  FencedMemory memory;
+  const volatile std::uint8_t* front = memory.piece(100, true, 7);
+  EXPECT_EQ(*front, 7);
+  EXPECT_DEATH(static_cast<void>(front[-1]), "");
+  const volatile std::uint8_t* back = memory.piece(100, false, 8);
+  EXPECT_EQ(back[99], 8);
+  EXPECT_DEATH(static_cast<void>(back[100]), "");
+}
+
+Bytes carried_out(const std::vector<OpSpec>& chain, PixelSource& source, int channels,
+                  const PlanOptions& options, std::uint64_t sample) {
+  const Plan plan(chain, {source.size(), channels}, {DType::u8, Layout::hwc, {0}, {1}}, options);
+  Bytes out(plan.output().bytes());
+  const auto scratch = plan.make_scratch();
+  plan.run({11, 1, sample}, source, reinterpret_cast<std::byte*>(out.data()), *scratch);
+  return out;
+}
+
+/// Chains on images of which a decoder would have delivered a part.
+TEST(HeldMemory, ChainsReadOnlyWhatTheyAskFor) {
+  constexpr int kChains = 150;
+  FencedMemory memory;
+  FaultNote note;
+  int parts = 0;
+  for (std::uint64_t number = 0; number < kChains; ++number) {
+    Draw draw(stream({12, 0, number}, op_id("held")));
+    const Size size{40 + static_cast<int>(draw.integer(90)),
+                    40 + static_cast<int>(draw.integer(90))};
+    const int channels = draw.chance(.7) ? 3 : 1;
+    const auto ops = test::random_chain(number, size);
+    const auto chain = test::specs_of(ops);
+    PlanOptions options(draw.chance(.7) ? Resample::once : Resample::stepwise);
+    const Bytes pixels = random_pixels(
+        static_cast<std::size_t>(size.width * size.height) * static_cast<std::size_t>(channels),
+        draw);
+    WholeImage whole(interleaved(pixels.data(), size, channels));
+    Bytes expected;
+    {
+      const ForcedLevel forced(Simd::scalar);
+      options.region = false;
+      expected = carried_out(chain, whole, channels, options, number);
+      options.region = true;
+    }
+    const int orientation = 1 + static_cast<int>(draw.integer(8));
+    for (const Simd level : test::simd_levels()) {
+      const ForcedLevel forced(level);
+      for (const std::uint8_t poison : {0x00, 0xFF})
+        for (const bool at_front : {true, false}) {
+          const std::string what =
+              fmt::format("chain {} on {}x{}, {} channels, {}: {}", number, size.width, size.height,
+                          channels, name_of(level), test::to_text(ops));
+          note.set(what);
+          FencedSource source(whole, memory, {at_front, poison, draw.chance(.5), orientation});
+          const Bytes got = carried_out(chain, source, channels, options, number);
+          ASSERT_TRUE(got == expected)
+              << what << "; what was not asked for held " << int{poison} << ", columns "
+              << source.asked.x0 << " to " << source.asked.x1 << ", rows " << source.asked.y0
+              << " to " << source.asked.y1 << " were asked for";
+          parts += source.asked.x1 - source.asked.x0 < size.width &&
+                   source.asked.y1 - source.asked.y0 < size.height;
+        }
+    }
+  }
+  EXPECT_GT(parts, kChains * 4 / 10) << "most chains asked for all of the image";
+}
+
+/// The memory of `view`'s pixels: its first byte, and behind its last.
+std::pair<const std::uint8_t*, const std::uint8_t*> extent(const ImageView& view, const Rect& all) {
+  const std::uint8_t* low = nullptr;
+  const std::uint8_t* high = nullptr;
+  for (const int x : {all.x0, all.x1 - 1})
+    for (const int y : {all.y0, all.y1 - 1})
+      for (const int c : {0, view.channels - 1}) {
+        const std::uint8_t* at = view.at(x, y, c);
+        low = low == nullptr ? at : std::min(low, at);
+        high = high == nullptr ? at : std::max(high, at);
+      }
+  return {low, high + 1};
+}
+
+/// Passes over views of every kind (planar, mirrored, turned) that end where memory does.
+TEST(HeldMemory, PassesStayWithinTheirSource) {
+  FencedMemory memory;
+  FaultNote note;
+  ResampleScratch scratch;
+  for (const Filter filter : {Filter::none, Filter::nearest, Filter::bilinear, Filter::reduce})
+    for (std::uint64_t number = 0; number < 300; ++number) {
+      RandomPass random = random_pass(number, filter);
+      Pass& pass = random.pass;
+      Bytes expected(static_cast<std::size_t>(pass.output.width * pass.output.height) *
+                     static_cast<std::size_t>(pass.source.channels));
+      {
+        const ForcedLevel forced(Simd::scalar);
+        resample(pass, expected.data(), scratch);
+      }
+      const auto [low, high] = extent(pass.source, random.all);
+      const auto size = static_cast<std::size_t>(high - low);
+      const ImageView view = pass.source;
+      for (const Simd level : test::simd_levels()) {
+        const ForcedLevel forced(level);
+        for (const bool at_front : {true, false}) {
+          const std::string what =
+              fmt::format("pass {} of filter {}, {}, memory {}", number, static_cast<int>(filter),
+                          name_of(level), at_front ? "begins" : "ends");
+          note.set(what);
+          std::uint8_t* at = memory.piece(size + kTailSlack, at_front, 0xA5);
+          std::memcpy(at, low, size);
+          pass.source.data = at + (view.data - low);
+          Bytes got(expected.size());
+          resample(pass, got.data(), scratch);
+          ASSERT_TRUE(got == expected) << what;
+        }
+      }
+      pass.source = view;
+    }
+}
+
+}  // namespace
+}  // namespace millrace
