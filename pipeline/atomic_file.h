@@ -9,7 +9,8 @@
 namespace millrace {
 
 /// Writes to a temporary name in the same folder; commit() fsyncs and renames. Without commit(),
-/// nothing is left behind. Every failure is a RunError with the file and the system's reason.
+/// nothing is left behind, but by a process that is killed. Every failure is a RunError with the
+/// file and the system's reason.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -27,5 +28,8 @@ class AtomicFile {
   std::string temporary_;
   int file_ = -1;
 };
+
+/// Removes the temporary files in `folder` whose writers were killed: those that nobody has locked.
+void remove_stale_temporaries(const std::filesystem::path& folder);
 
 }  // namespace millrace

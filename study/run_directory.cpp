@@ -26,29 +26,32 @@ namespace fs = std::filesystem;
                      : "choose another place: --run DIR");
 }
 
-/// Whether the folder is a run's or a sweep's, if only one that was killed while it wrote its first
-/// file.
-bool is_run(const fs::path& path) {
+/// Whether a folder holds no more than what a run leaves that was killed before its first record.
+bool is_unused(const fs::path& path) {
   std::error_code error;
-  if (fs::exists(path / "config.toml", error) || fs::exists(path / "sweep.json", error))
-    return true;
   for (const auto& entry : fs::directory_iterator(path, error))
-    if (!entry.path().filename().string().starts_with("config.toml.tmp-")) return false;
+    if (const std::string name = entry.path().filename().string();
+        name != RunLock::kFile && !name.starts_with("config.toml.tmp-"))
+      return false;
   return true;
 }
 
-/// Makes room at `path`; returns where an earlier run went.
-fs::path move_aside(const fs::path& path) {
+void refuse_what_is_no_run(const fs::path& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) return {};
+  if (!fs::exists(path, error)) return;
   if (!fs::is_directory(path, error))
     throw UsageError(fmt::format("--run {}: there is a file of that name", path.string()),
                      "choose another directory");
-  if (fs::is_empty(path, error)) return {};
-  if (!is_run(path))
+  if (!fs::exists(path / "config.toml", error) && !fs::exists(path / "sweep.json", error) &&
+      !is_unused(path))
     throw UsageError(
         fmt::format("--run {}: the folder holds something that is not a run", path.string()),
         "choose another directory, or empty it");
+}
+
+/// Moves the run at `path` to path.1, path.2 ...; returns where it went.
+fs::path move_aside(const fs::path& path) {
+  std::error_code error;
   for (int n = 1;; ++n) {
     fs::path to = path;
     to += fmt::format(".{}", n);
@@ -57,6 +60,22 @@ fs::path move_aside(const fs::path& path) {
     if (error) cannot_write(path, error.value());
     return to;
   }
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) cannot_write(path, error.value());
+}
+
+/// Removes what writers that were killed have left; the caller holds the lock.
+void remove_left_overs(const fs::path& run) {
+  remove_stale_temporaries(run);
+  const fs::path checkpoints = run / "checkpoints";
+  remove_stale_temporaries(checkpoints);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error))
+    if (entry.path().extension() == ".tmp") fs::remove_all(entry.path(), error);
 }
 
 std::string text_of(const fs::path& file) {
@@ -152,32 +171,44 @@ std::string to_text(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-fs::path new_run_path(const std::string& name) {
+fs::path make_run_folder(const std::string& name) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
   const std::string base = fmt::format("runs/{}-{}", name, stamp);
+  make_folder("runs");
+  std::error_code error;
   fs::path path = base;
-  std::error_code ignored;
-  for (int n = 2; fs::exists(path, ignored); ++n) path = fmt::format("{}-{}", base, n);
+  for (int n = 2; !fs::create_directory(path, error); ++n) {
+    if (error) cannot_write(path, error.value());
+    path = fmt::format("{}-{}", base, n);
+  }
   return path;
 }
 
 RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path_(std::move(path)) {
   while (path_.has_relative_path() && !path_.has_filename()) path_ = path_.parent_path();
-  moved_aside_ = move_aside(path_);
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error) cannot_write(path_, error.value());
+  refuse_what_is_no_run(path_);
+  make_folder(path_);
+  lock_.emplace(path_);
+  remove_left_overs(path_);
+  if (!is_unused(path_)) {
+    moved_aside_ = move_aside(path_);
+    make_folder(path_);
+    // The earlier run's lock is held until the new one is: nobody gets in between.
+    lock_ = RunLock(path_);
+  }
   write_file(path_ / "config.toml", config_toml);
 }
 
 RunDirectory RunDirectory::resume(fs::path path, const std::string& config_toml, std::uint64_t step,
-                                  bool epoch_open) {
+                                  bool epoch_open, RunLock lock) {
   RunDirectory directory;
   directory.path_ = std::move(path);
+  directory.lock_ = std::move(lock);
+  remove_left_overs(directory.path_);
   cut_steps(directory.path_ / directory.steps_name_, step);
   cut_lines(directory.path_ / "metrics.jsonl", epoch_open ? step : step + 1);
   cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
@@ -194,9 +225,7 @@ RunDirectory RunDirectory::of_rank(fs::path path, int rank, std::uint64_t step) 
   directory.path_ = std::move(path);
   directory.steps_name_ = fmt::format("steps.rank{}.csv", rank);
   directory.quarantine_name_ = fmt::format("quarantine.rank{}.jsonl", rank);
-  std::error_code error;
-  fs::create_directories(directory.path_, error);  // another host's may be another disk
-  if (error) cannot_write(directory.path_, error.value());
+  make_folder(directory.path_);  // another host's may be another disk
   cut_steps(directory.path_ / directory.steps_name_, step);
   cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
   directory.open_steps();

@@ -8,31 +8,35 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "pipeline/spans.h"
+#include "study/run_lock.h"
 
 namespace millrace {
 
 class RunDirectory {
  public:
-  /// Makes `path` and writes config.toml. An earlier run that stands there is moved aside to
-  /// path.1, path.2 ...; a folder that holds something else is refused (UsageError). Throws
-  /// RunError when it cannot be written.
+  /// Makes `path`, locks it and writes config.toml. An earlier run that stands there is moved aside
+  /// to path.1, path.2 ...; one that goes on, and a folder that holds something else, are refused
+  /// (UsageError). Throws RunError when it cannot be written.
   RunDirectory(std::filesystem::path path, const std::string& config_toml);
   /// Takes up a run that ended after `step` steps, by a signal or worse: rows and lines of later
-  /// steps, and the summary, go. `epoch_open`: its last epoch is to be recorded (again). Throws
-  /// DataError where a row up to that step is missing.
+  /// steps, and the summary, go. `epoch_open`: its last epoch is to be recorded (again). `lock` is
+  /// `path`'s. Throws DataError where a row up to that step is missing.
   static RunDirectory resume(std::filesystem::path path, const std::string& config_toml,
-                             std::uint64_t step, bool epoch_open);
+                             std::uint64_t step, bool epoch_open, RunLock lock);
 
-  /// What rank `rank` > 0 writes beside rank 0, whose run stands at `path`: steps.rankR.csv and
-  /// quarantine.rankR.jsonl, cut back to `step`.
+  /// What rank `rank` > 0 writes beside rank 0, whose run stands at `path` and who holds the lock:
+  /// steps.rankR.csv and quarantine.rankR.jsonl, cut back to `step`.
   static RunDirectory of_rank(std::filesystem::path path, int rank, std::uint64_t step);
 
   const std::filesystem::path& path() const { return path_; }
   /// Where an earlier run was moved to; empty if there was none.
   const std::filesystem::path& moved_aside() const { return moved_aside_; }
+  /// Held until the directory is let go; not in of_rank()'s.
+  std::optional<RunLock>& lock() { return lock_; }
 
   /// A row of steps.csv.
   void step(const StepRecord& record);
@@ -61,6 +65,7 @@ class RunDirectory {
 
   std::filesystem::path path_;
   std::filesystem::path moved_aside_;
+  std::optional<RunLock> lock_;
   std::string steps_name_ = "steps.csv";
   std::string quarantine_name_ = "quarantine.jsonl";
   File steps_;
@@ -73,8 +78,9 @@ class RunDirectory {
 /// JSON as text; bytes that are not UTF-8 (names of files) become U+FFFD instead of an exception.
 std::string to_text(const nlohmann::ordered_json& json, int indent = -1);
 
-/// runs/NAME-YYYYmmdd-HHMMSS, with -2, -3 ... where that is taken.
-std::filesystem::path new_run_path(const std::string& name);
+/// Makes runs/NAME-YYYYmmdd-HHMMSS, with -2, -3 ... where that is taken; no other process gets the
+/// same one. Throws RunError where it cannot be made.
+std::filesystem::path make_run_folder(const std::string& name);
 
 /// Writes a file whole or not at all: to a temporary name, synced, renamed. Throws RunError.
 void write_file(const std::filesystem::path& file, const std::string& text);

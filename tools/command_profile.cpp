@@ -58,8 +58,7 @@ class Profile {
         recipe_(load_recipe(arguments.recipe)),
         simulated_(is_simulated(recipe_)),
         reader_(open_data(recipe_, recipe_.text("data.split"))),
-        path_(arguments.run.empty() ? new_run_path("profile-" + recipe_.name())
-                                    : fs::path(arguments.run)) {}
+        path_(arguments.run) {}
 
   Exit run() {
     if (arguments_.given && arguments_.changes.empty())
@@ -75,7 +74,9 @@ class Profile {
       throw UsageError("profile: the model knows one device, train.strategy=single",
                        "leave train.strategy out; what N ranks would do is part of the table");
     pin_threads();
-    RunDirectory directory(path_, recipe_.to_toml());
+    RunDirectory directory(path_.empty() ? make_run_folder("profile-" + recipe_.name()) : path_,
+                           recipe_.to_toml());
+    path_ = directory.path();
     if (!directory.moved_aside().empty())
       say(fmt::format("{} held an earlier profile: it is now {}", path_.string(),
                       directory.moved_aside().string()));
@@ -315,7 +316,7 @@ class Profile {
   const Recipe recipe_;
   const bool simulated_;
   const std::shared_ptr<const Reader> reader_;
-  const fs::path path_;
+  fs::path path_;
   int threads_ = 0;
   std::vector<std::string> fixed_;  ///< overrides of every run
   std::optional<ProfileModel> model_;

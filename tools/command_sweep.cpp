@@ -171,20 +171,21 @@ Exit sweep(Arguments arguments) {
     SweepKeys keys;
     for (const Recipe& recipe : question.recipes) keys.identity(recipe, 0);
   }
-  fs::path path = !resumed.empty()        ? resumed
-                  : arguments.run.empty() ? new_run_path("sweep-" + first.name())
-                                          : fs::path(arguments.run);
-  std::error_code missing;
-  std::optional<SweepLock> lock;
-  if (fs::exists(path / "sweep.lock", missing)) lock.emplace(path);
+  fs::path path = resumed;
+  std::optional<RunLock> lock;
   if (resumed.empty()) {
-    const RunDirectory directory(path, first.to_toml());
+    RunDirectory directory(
+        arguments.run.empty() ? make_run_folder("sweep-" + first.name()) : fs::path(arguments.run),
+        first.to_toml());
     path = directory.path();
     if (!directory.moved_aside().empty())
       say(fmt::format("{} held an earlier run: it is now {}", path.string(),
                       directory.moved_aside().string()));
+    lock = std::move(directory.lock());
+  } else {
     lock.emplace(path);
   }
+  lock->share_with_children();  // none of them is left to write where another sweep begins
   write_file(path / kDesignFile, to_text(to_json(arguments), 2) + "\n");
 
   SweepRunner runner(path, question.design, question.recipe_name, question.recipes);

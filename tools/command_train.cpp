@@ -99,7 +99,7 @@ bool is_ddp(const Recipe& recipe) { return recipe.text("train.strategy") == "ddp
 /// Ranks that share nothing (of a simulated device) keep records of their own.
 std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& recipe, int rank) {
   std::filesystem::path path =
-      arguments.run.empty() ? new_run_path(recipe.name()) : std::filesystem::path(arguments.run);
+      arguments.run.empty() ? make_run_folder(recipe.name()) : std::filesystem::path(arguments.run);
   if (!path.has_filename()) path = path.parent_path();  // DIR/
   if (rank > 0) path += fmt::format(".rank{}", rank);
   return path;
@@ -107,7 +107,7 @@ std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& re
 
 /// Rank 0 makes the directory, the others write beside it.
 RunDirectory open_directory(const TrainArguments& arguments, const Recipe& recipe,
-                            const std::optional<Resume>& resume, const RankInfo& rank,
+                            std::optional<Resume>& resume, const RankInfo& rank,
                             Strategy& strategy) {
   const std::uint64_t steps = resume ? resume->position().steps : 0;
   if (rank.rank > 0 && is_ddp(recipe))
@@ -158,8 +158,11 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
   std::optional<Resume> resume = find_resume(arguments);
   const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
-  if (resume) resume->check(recipe);
   const RankInfo rank = rank_of(recipe);
+  if (resume) {
+    resume->take_up(rank.rank == 0 || !is_ddp(recipe));
+    resume->check(recipe);
+  }
   if (rank.rank > 0 && is_ddp(recipe))
     verbosity() = {.quiet = true, .verbose = false, .json = false};
   if (rank.world > 1 && arguments.hash)

@@ -97,6 +97,10 @@ Resume::Resume(fs::path run, std::vector<std::string> texts)
                      "start the run without --resume first, or give a recipe too");
   if (texts_.empty() || texts_[0].find('=') != std::string::npos)
     texts_.insert(texts_.begin(), (run_ / "config.toml").string());
+}
+
+void Resume::take_up(bool alone) {
+  if (alone) lock_.emplace(run_);
   if (const fs::path folder = last_checkpoint(run_); !folder.empty()) {
     checkpoint_ = folder;
     position_ = position_in(folder);
@@ -141,8 +145,9 @@ bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
   return false;
 }
 
-RunDirectory Resume::open(const Recipe& recipe) const {
-  return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, position_.epoch_open());
+RunDirectory Resume::open(const Recipe& recipe) {
+  return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, position_.epoch_open(),
+                              std::move(lock_).value());
 }
 
 }  // namespace millrace

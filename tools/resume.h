@@ -18,8 +18,7 @@ void save_position(const Position& position, const std::filesystem::path& folder
 class Resume {
  public:
   /// `run`: the directory of a run that has begun; `texts`: "[RECIPE] [key=value ...]" as given,
-  /// without a RECIPE the run's own config.toml. Throws UsageError where there is no such run,
-  /// DataError for a checkpoint that is damaged.
+  /// without a RECIPE the run's own config.toml. Throws UsageError where there is no such run.
   Resume(std::filesystem::path run, std::vector<std::string> texts);
 
   /// Whether there is no run at `run`.
@@ -27,6 +26,9 @@ class Resume {
 
   /// What load_recipe() is to be given.
   const std::vector<std::string>& recipe() const { return texts_; }
+  /// Finds the checkpoint. `alone`: locks the run first, as all do but the ranks beside rank 0.
+  /// Throws UsageError where the run goes on, DataError for a checkpoint that is damaged.
+  void take_up(bool alone);
   /// Throws UsageError, naming the keys, where the recipe would not go on with the same training.
   void check(const Recipe& recipe) const;
   /// Empty where the run was ended before its first one: it then begins again.
@@ -36,12 +38,13 @@ class Resume {
   /// them all and finished. One that was killed between its last step and its summary evaluates
   /// once more.
   bool finished(std::uint64_t steps, std::uint64_t epoch_samples);
-  /// The run's directory, cut back to the checkpoint.
-  RunDirectory open(const Recipe& recipe) const;
+  /// The run's directory, cut back to the checkpoint; once, and after take_up(true).
+  RunDirectory open(const Recipe& recipe);
 
  private:
   std::filesystem::path run_;
   std::vector<std::string> texts_;
+  std::optional<RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
   Position position_;
 };

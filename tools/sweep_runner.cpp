@@ -1,16 +1,12 @@
 #include "tools/sweep_runner.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstring>
-#include <thread>
 
+#include "pipeline/atomic_file.h"
 #include "pipeline/clock.h"
 #include "pipeline/error.h"
 #include "tools/child.h"
@@ -34,28 +30,6 @@ std::string short_key(const std::string& key) {
 
 }  // namespace
 
-SweepLock::SweepLock(const fs::path& sweep)
-    // Without O_CLOEXEC: a child holds it too, so that none is left to write where another begins.
-    : file_(::open((sweep / "sweep.lock").c_str(), O_RDWR | O_CREAT, 0666)) {
-  if (file_ < 0)
-    throw RunError(fmt::format("{} cannot be written: {}", (sweep / "sweep.lock").string(),
-                               std::strerror(errno)),
-                   "choose another place: --run DIR");
-  using namespace std::chrono_literals;
-  constexpr auto kPatience = 2s;
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-    if (std::chrono::steady_clock::now() > deadline || interrupted()) {
-      ::close(file_);
-      throw UsageError(fmt::format("another sweep works in {}", sweep.string()),
-                       "wait until it has ended, or choose another directory: --run DIR");
-    }
-    std::this_thread::sleep_for(20ms);
-  }
-}
-
-SweepLock::~SweepLock() { ::close(file_); }
-
 SweepRunner::SweepRunner(fs::path sweep, const SweepDesign& design, std::string recipe_name,
                          std::vector<Recipe> recipes)
     : sweep_(std::move(sweep)),
@@ -65,6 +39,8 @@ SweepRunner::SweepRunner(fs::path sweep, const SweepDesign& design, std::string 
       index_(sweep_),
       session_(fmt::format("{:.0f}-{}", now_s(), getpid())) {
   fs::create_directories(runs());
+  remove_stale_temporaries(sweep_);
+  remove_stale_temporaries(runs());
   for (const std::string& name : index_.unfinished()) {
     std::error_code error;
     fs::remove_all(runs() / name, error);

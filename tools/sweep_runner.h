@@ -13,23 +13,10 @@
 
 namespace millrace {
 
-/// Held while a sweep, or a child that outlives it for a moment, works in a directory.
-class SweepLock {
- public:
-  /// Waits a little for a predecessor that was killed; throws UsageError where a sweep goes on.
-  explicit SweepLock(const std::filesystem::path& sweep);
-  ~SweepLock();
-  SweepLock(const SweepLock&) = delete;
-  SweepLock& operator=(const SweepLock&) = delete;
-
- private:
-  int file_;
-};
-
 class SweepRunner {
  public:
   /// `recipe_name`: what children are to be given first; may be empty. `recipes`: one a cell.
-  /// Removes what unfinished runs have left.
+  /// Removes what unfinished runs have left: the caller holds the sweep's lock.
   SweepRunner(std::filesystem::path sweep, const SweepDesign& design, std::string recipe_name,
               std::vector<Recipe> recipes);
 

@@ -2,14 +2,20 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <thread>
 
 namespace millrace::program_test {
@@ -37,6 +43,41 @@ std::string contents(int fd) {
 
 void pause() { sleep_ms(1); }
 
+/// Every Child that lives: what one of them started is not another one's.
+std::set<pid_t>& living() {
+  static std::set<pid_t> pids;
+  return pids;
+}
+
+/// Processes of ours that no living Child is: what outlived the one that started them. Those that
+/// have ended are reaped.
+std::vector<pid_t> strays() {
+  std::vector<pid_t> left;
+  std::ifstream in("/proc/thread-self/children");
+  for (pid_t pid = 0; in >> pid;)
+    if (!living().contains(pid) && waitpid(pid, nullptr, WNOHANG) == 0) left.push_back(pid);
+  return left;
+}
+
+/// Lets flock(2) fail with ENOLCK in this process and what it becomes.
+void forbid_locks() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{sizeof program / sizeof program[0], program};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+    _exit(125);
+}
+
+/// Puts the file, or else `kept`, in the place of a descriptor.
+void redirect(int descriptor, const std::string& file, int kept) {
+  dup2(file.empty() ? kept : open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666), descriptor);
+}
+
 }  // namespace
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
@@ -56,22 +97,20 @@ Child::Child(const Arguments& arguments, RunOptions options)
   begin_ = Clock::now();
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
-  if (pid_ > 0) {
-    setpgid(pid_, pid_);
-    return;
-  }
+  if (pid_ == 0) become(std::move(argv));
+  setpgid(pid_, pid_);
+  living().insert(pid_);
+}
+
+void Child::become(std::vector<char*> argv) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (options_.close_stdin) {
-    close(STDIN_FILENO);
-  } else {
-    dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  }
-  const int out = options_.stdout_to.empty()
-                      ? out_
-                      : open(options_.stdout_to.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  dup2(out, STDOUT_FILENO);
-  dup2(err_, STDERR_FILENO);
+  dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  redirect(STDOUT_FILENO, options_.stdout_to, out_);
+  redirect(STDERR_FILENO, options_.stderr_to, err_);
+  if (options_.close_stdin) close(STDIN_FILENO);
+  if (options_.close_stdout) close(STDOUT_FILENO);
+  if (options_.close_stderr) close(STDERR_FILENO);
   if (options_.most_file_bytes > 0) {
     const rlimit limit{options_.most_file_bytes, options_.most_file_bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
@@ -80,6 +119,7 @@ Child::Child(const Arguments& arguments, RunOptions options)
   if (options_.obey_permissions) prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
   if (!options_.cwd.empty() && chdir(options_.cwd.c_str()) != 0) _exit(126);
   for (const auto& [name, value] : options_.env) setenv(name.c_str(), value.c_str(), 1);
+  if (options_.no_locks) forbid_locks();
   execv(argv[0], argv.data());
   _exit(127);
 }
@@ -102,6 +142,7 @@ bool Child::collect() {
   std::ifstream("/proc/" + std::to_string(pid_) + "/schedstat") >> ran_ns >> waited_ns;
   cpu_wait_s_ = waited_ns * 1e-9;
   waitpid(pid_, &status_, 0);
+  living().erase(pid_);
   return true;
 }
 
@@ -113,18 +154,13 @@ void Child::send_to_group(int signal) {
   if (running()) kill(-pid_, signal);
 }
 
-bool Child::leaves_processes() const {
-  pid_t ended = 0;
-  while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) {
-  }
-  return ended == 0;  // else there is no child
-}
+bool Child::leaves_processes() const { return !strays().empty(); }
 
 void Child::kill_all() {
   kill(-pid_, SIGKILL);
   if (waitpid(pid_, &status_, 0) != pid_) status_ = SIGKILL;
-  std::ifstream others("/proc/thread-self/children");
-  for (pid_t other = 0; others >> other;) {
+  living().erase(pid_);
+  for (const pid_t other : strays()) {
     kill(other, SIGKILL);
     waitpid(other, nullptr, 0);
   }

@@ -22,9 +22,13 @@ struct RunOptions {
   std::filesystem::path cwd;               ///< empty: the test's own
   double timeout_s = 60;                   ///< then the child is killed and the test fails
   bool close_stdin = false;                ///< else /dev/null
+  bool close_stdout = false;               ///< else stdout_to
+  bool close_stderr = false;               ///< else stderr_to
   std::uint64_t most_file_bytes = 0;       ///< RLIMIT_FSIZE; 0: none
   bool obey_permissions = false;           ///< root too
   std::string stdout_to;                   ///< a file that takes stdout; empty: kept in Result::out
+  std::string stderr_to;                   ///< the same for stderr and Result::err
+  bool no_locks = false;                   ///< flock(2) fails with ENOLCK, as on some file systems
 };
 
 struct Result {
@@ -35,8 +39,8 @@ struct Result {
   double cpu_wait_s = 0;  ///< of it, what its main thread waited for a core; 0 if unknown
 };
 
-/// A child that runs, in a process group of its own; one at a time. At the latest the destructor
-/// kills it, with all that it started.
+/// A child that runs, in a process group of its own. At the latest the destructor kills it, with
+/// all that it started.
 class Child {
  public:
   explicit Child(const Arguments& arguments, RunOptions options = {});
@@ -53,10 +57,11 @@ class Child {
   pid_t pid() const { return pid_; }
   /// Waits for the end. Fails the test where that takes longer than RunOptions::timeout_s.
   Result wait();
-  /// Whether a process that the child started is left; call it after wait().
+  /// Whether a process is left that a Child started which has ended; call it after wait().
   bool leaves_processes() const;
 
  private:
+  [[noreturn]] void become(std::vector<char*> argv);
   bool collect();
   void kill_all();
 
@@ -94,7 +99,7 @@ testing::AssertionResult succeeded(const Result& result);
 /// `alone`: nothing else stands on stderr.
 testing::AssertionResult refused(const Result& result, int code,
                                  const std::vector<std::string>& parts, bool alone = true);
-/// No file whose name ends in .tmp anywhere below `folder`.
+/// No file whose name ends in .tmp or .tmp-PID anywhere below `folder`.
 testing::AssertionResult no_temporaries(const std::filesystem::path& folder);
 
 /// A test with a folder of its own and a small learnable set in it.

@@ -190,10 +190,10 @@ TEST_F(SweepResume, AnotherRecipeOrDataSetIsAnotherRun) {
 
 TEST_F(SweepResume, TwoSweepsInOneDirectoryAreRefused) {
   ASSERT_TRUE(succeeded(run(sweep())));
-  const int held = open(in("sweep/sweep.lock").c_str(), O_RDWR | O_CLOEXEC);
+  const int held = open(in("sweep/run.lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0) << "nobody holds it any more";
-  EXPECT_TRUE(refused(run(resume()), 2, {"another sweep works in", in("sweep").string()}));
-  EXPECT_TRUE(refused(run(sweep()), 2, {"another sweep works in"})) << "nor is it moved aside";
+  EXPECT_TRUE(refused(run(resume()), 2, {"is in use", in("sweep").string()}));
+  EXPECT_TRUE(refused(run(sweep()), 2, {"is in use"})) << "nor is it moved aside";
   EXPECT_TRUE(fs::exists(in("sweep/runs")));
   close(held);
   EXPECT_TRUE(succeeded(run(resume())));

@@ -51,7 +51,7 @@ class Resume : public testing::Test {
     directory.open_step(row(steps, 9));
   }
   RunDirectory resume(std::uint64_t step, bool epoch_open = true) {
-    return RunDirectory::resume(run_, "seed = 2\n", step, epoch_open);
+    return RunDirectory::resume(run_, "seed = 2\n", step, epoch_open, RunLock(run_));
   }
   /// Steps and losses of the rows: "1:0.5 2:0.5 ".
   static std::string rows(const fs::path& file) {
