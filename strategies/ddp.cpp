@@ -11,6 +11,7 @@
 #include "models/batch_norm.h"
 #include "models/weights.h"
 #include "pipeline/error.h"
+#include "pipeline/printable.h"
 #include "strategies/batch_tensors.h"
 #include "strategies/trainer.h"
 
@@ -57,7 +58,8 @@ class RankStatistics final : public StatisticsReducer {
 
 /// The line that a rank leaves with when another one has failed.
 [[noreturn]] void leave(const FailureReport& report) {
-  const std::string text = "millrace: " + report.text() + "\n  hint: " + report.hint() + "\n";
+  const auto line = [](const std::string& words) { return printable(abridged(words)) + "\n"; };
+  const std::string text = "millrace: " + line(report.text()) + "  hint: " + line(report.hint());
   static_cast<void>(::write(STDERR_FILENO, text.data(), text.size()));
   _exit(static_cast<int>(Exit::failed));
 }

@@ -14,7 +14,7 @@ bool goes_on(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x
 
 }  // namespace
 
-std::string printable(std::string_view text) {
+std::string drawable(std::string_view text) {
   std::string out = clean_utf8(text);
   for (char& byte : out)
     if (byte == '\n' || byte == '\t') byte = ' ';
@@ -29,7 +29,7 @@ std::size_t letters(std::string_view text) {
 }
 
 std::string shortened(std::string_view whole, std::size_t most) {
-  std::string text = printable(whole);
+  std::string text = drawable(whole);
   if (letters(text) <= most) return text;
   std::size_t end = 0;
   for (std::size_t count = 0; count < most; ++end) count += !goes_on(text[end]);
@@ -40,7 +40,7 @@ std::string gnuplot_text(std::string_view text) {
   // Between single quotes, less would have to be replaced, but gnuplot 5.4 misreads a text that
   // begins with one.
   std::string out = "\"";
-  for (const char byte : printable(text)) {
+  for (const char byte : drawable(text)) {
     if (std::string_view("\"\\`'@").find(byte) != std::string_view::npos)
       out += fmt::format("\\{:03o}", static_cast<unsigned char>(byte));
     else
@@ -56,7 +56,7 @@ std::string gnuplot_tic(std::string_view text) {
 }
 
 std::string gnuplot_lines(std::string_view whole, std::size_t most) {
-  const std::string text = printable(whole);
+  const std::string text = drawable(whole);
   std::string out;
   std::string line;
   for (std::size_t at = 0; at <= text.size();) {

@@ -9,13 +9,13 @@ namespace millrace {
 
 /// UTF-8 on one line: line ends and tabs become spaces; other control characters, and what is not
 /// UTF-8 or can't stand in XML, become U+FFFD.
-std::string printable(std::string_view text);
+std::string drawable(std::string_view text);
 /// Letters (code points) of UTF-8.
 std::size_t letters(std::string_view text);
 /// The first `most` letters; the last one is an ellipsis if there are more.
 std::string shortened(std::string_view text, std::size_t most);
 
-/// `text`, made printable, as a literal of gnuplot's. It is drawn as it stands behind `set terminal
+/// `text`, made drawable, as a literal of gnuplot's. It is drawn as it stands behind `set terminal
 /// ... noenhanced`.
 std::string gnuplot_text(std::string_view text);
 /// The same for the label of a tic, where gnuplot looks for a number's format.

@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/pipeline_setup.h"
 #include "tools/strategy_setup.h"
 #include "tools/trace_argument.h"
@@ -214,25 +215,25 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   if (hash != nullptr) json["batch_hash"] = hash->digest();
 
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
     return Exit::done;
   }
-  fmt::print("{}: {} images in {} batches, {}\n", recipe.name(),
-             with_commas(static_cast<double>(images)), with_commas(static_cast<double>(batches)),
-             threads_text(options));
-  fmt::print(
+  print("{}: {} images in {} batches, {}\n", recipe.name(),
+        with_commas(static_cast<double>(images)), with_commas(static_cast<double>(batches)),
+        threads_text(options));
+  print(
       "{} images/s, {} images a CPU-second, {:.3f} s, first batch after {:.2f} ms, {:.1f} MB "
       "resident\n\n",
       with_commas(static_cast<double>(images) / wall),
       with_commas(static_cast<double>(images) / cpu), wall,
       static_cast<double>(first_batch_ns) * 1e-6, static_cast<double>(peak_rss_bytes()) / 1e6);
-  fmt::print("{}{}\n", stage_table(json), verdict.sentence);
+  print("{}{}\n", stage_table(json), verdict.sentence);
   if (stats.cold.proven + stats.cold.resident > 0)
-    fmt::print("{} reads came from storage, {} found pages in memory\n",
-               with_commas(static_cast<double>(stats.cold.proven)),
-               with_commas(static_cast<double>(stats.cold.resident)));
-  if (stats.failed > 0) fmt::print("{} samples failed\n", stats.failed);
-  if (hash != nullptr) fmt::print("batch_hash {}\n", hash->digest());
+    print("{} reads came from storage, {} found pages in memory\n",
+          with_commas(static_cast<double>(stats.cold.proven)),
+          with_commas(static_cast<double>(stats.cold.resident)));
+  if (stats.failed > 0) print("{} samples failed\n", stats.failed);
+  if (hash != nullptr) print("batch_hash {}\n", hash->digest());
   return Exit::done;
 }
 

@@ -9,6 +9,7 @@
 #include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/output.h"
 #include "tools/train_records.h"
 
 namespace millrace {
@@ -45,7 +46,7 @@ Exit run(const OpsBenchOptions& options) {
       }
       json["ops"].push_back(entry);
     }
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
     return Exit::done;
   }
   const auto us = [](double seconds) { return fmt::format("{:.0f}", 1e6 * seconds); };
@@ -64,10 +65,9 @@ Exit run(const OpsBenchOptions& options) {
       row.insert(row.end(), {"same", "", "", "", ""});
     rows.push_back(row);
   }
-  fmt::print("batch {}, {} thread{}, {}, LibTorch {}, the least of {} rounds\n\n", options.batch,
-             options.threads, options.threads == 1 ? "" : "s", simd, torch_version(),
-             options.rounds);
-  fmt::print("{}", to_table(rows));
+  print("batch {}, {} thread{}, {}, LibTorch {}, the least of {} rounds\n\n", options.batch,
+        options.threads, options.threads == 1 ? "" : "s", simd, torch_version(), options.rounds);
+  print("{}", to_table(rows));
   return Exit::done;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "pipeline/clock.h"
+#include "pipeline/printable.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
@@ -15,6 +16,7 @@
 #include "tools/data/pack.h"
 #include "tools/data/verify.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 
 namespace millrace {
 namespace {
@@ -36,17 +38,17 @@ Progress progress_to(ProgressLine& line, const char* what) {
 Exit report_made(const std::string& kind, const std::string& path, std::uint64_t train,
                  std::uint64_t test, double seconds, const std::string& next) {
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(Json{{"command", "data make"},
-                                    {"kind", kind},
-                                    {"path", path},
-                                    {"train", train},
-                                    {"test", test},
-                                    {"wall_s", seconds}},
-                               2));
+    print("{}\n", to_text(Json{{"command", "data make"},
+                               {"kind", kind},
+                               {"path", path},
+                               {"train", train},
+                               {"test", test},
+                               {"wall_s", seconds}},
+                          2));
   } else {
-    fmt::print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
-               with_commas(static_cast<double>(train)), with_commas(static_cast<double>(test)),
-               seconds, next);
+    print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
+          with_commas(static_cast<double>(train)), with_commas(static_cast<double>(test)), seconds,
+          next);
   }
   return Exit::done;
 }
@@ -113,15 +115,14 @@ Exit pack_set(PackOptions options) {
                               {"bytes", split.bytes},
                               {"files", split.files}});
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
     return Exit::done;
   }
   for (const PackedSplit& split : packed)
-    fmt::print("{}: {} images in {} archive{}, {:.1f} MB, read back and compared\n", split.name,
-               with_commas(static_cast<double>(split.count)), split.files.size(),
-               split.files.size() == 1 ? "" : "s", static_cast<double>(split.bytes) / 1e6);
-  fmt::print("{:.1f} s\nnext: millrace bench data.reader=tar 'data.path={}'\n", seconds,
-             options.target);
+    print("{}: {} images in {} archive{}, {:.1f} MB, read back and compared\n", split.name,
+          with_commas(static_cast<double>(split.count)), split.files.size(),
+          split.files.size() == 1 ? "" : "s", static_cast<double>(split.bytes) / 1e6);
+  print("{:.1f} s\nnext: millrace bench data.reader=tar 'data.path={}'\n", seconds, options.target);
   return Exit::done;
 }
 
@@ -149,31 +150,31 @@ Exit verify(VerifyOptions options) {
     json["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
 
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
   } else {
-    fmt::print("{}: {}\n", options.path,
-               report.kind.empty() ? "no data set that is known" : report.kind);
+    print("{}: {}\n", options.path,
+          report.kind.empty() ? "no data set that is known" : report.kind);
     for (const VerifySplit& split : report.splits) {
-      fmt::print("  {}: {} images in {} classes, ", split.name,
-                 with_commas(static_cast<double>(split.count)), split.class_counts.size());
+      print("  {}: {} images in {} classes, ", split.name,
+            with_commas(static_cast<double>(split.count)), split.class_counts.size());
       if (split.smallest == split.largest)
-        fmt::print("{}x{}", split.largest.width, split.largest.height);
+        print("{}x{}", split.largest.width, split.largest.height);
       else
-        fmt::print("{}x{} to {}x{}", split.smallest.width, split.smallest.height,
-                   split.largest.width, split.largest.height);
-      fmt::print(", fingerprint {:016x}\n", split.fingerprint);
+        print("{}x{} to {}x{}", split.smallest.width, split.smallest.height, split.largest.width,
+              split.largest.height);
+      print(", fingerprint {:016x}\n", split.fingerprint);
     }
     for (std::size_t i = 0; i < std::min(report.problems.size(), kMostPrinted); ++i)
-      fmt::print("  problem: {}{}{}\n", report.problems[i].where,
-                 report.problems[i].where.empty() ? "" : ": ", report.problems[i].what);
+      print("  problem: {}{}{}\n", printable(report.problems[i].where),
+            report.problems[i].where.empty() ? "" : ": ", printable(report.problems[i].what));
     if (report.problems.size() > kMostPrinted)
-      fmt::print("  ... and {} more (--json lists all)\n", report.problems.size() - kMostPrinted);
+      print("  ... and {} more (--json lists all)\n", report.problems.size() - kMostPrinted);
   }
   if (!report.problems.empty())
     throw DataError(fmt::format("{}: {} problem{}", options.path, report.problems.size(),
                                 report.problems.size() == 1 ? "" : "s"),
                     "mend or remove what is named above");
-  if (!verbosity().json) fmt::print("  sound\n");
+  if (!verbosity().json) print("  sound\n");
   return Exit::done;
 }
 

@@ -20,6 +20,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/version.h"
 
 namespace millrace {
@@ -129,7 +130,7 @@ Exit doctor(const std::string& folder) {
   const double tick = Clock::seconds_per_tick();
   json["clock_ns_a_tick"] = tick * 1e9;
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
     return Exit::done;
   }
   std::vector<std::vector<std::string>> rows;
@@ -159,7 +160,7 @@ Exit doctor(const std::string& folder) {
                                    with_commas(disk["cached_mb_per_s"]),
                                    with_commas(disk["uncached_mb_per_s"])));
   add("clock", fmt::format("{:.4f} ns a tick", tick * 1e9));
-  fmt::print("{}", to_table(rows));
+  print("{}", to_table(rows));
   return Exit::done;
 }
 

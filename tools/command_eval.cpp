@@ -8,6 +8,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/pipeline_setup.h"
 #include "tools/strategy_setup.h"
 #include "tools/train_records.h"
@@ -60,19 +61,19 @@ Exit evaluate(const EvalArguments& arguments) {
     document.update(json);
     document["confusion"] = evaluation->confusion;
     document["parameters_hash"] = strategy->parameters_hash();
-    fmt::print("{}\n", to_text(document, 2));
+    print("{}\n", to_text(document, 2));
     return Exit::done;
   }
-  fmt::print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
-             recipe.text("model.weights"), with_commas(static_cast<double>(evaluation->images)),
-             reader->info().split, reader->info().path, number_in(json, "test_loss"),
-             100 * number_in(json, "top1"), 100 * number_in(json, "top5"));
+  print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
+        recipe.text("model.weights"), with_commas(static_cast<double>(evaluation->images)),
+        reader->info().split, reader->info().path, number_in(json, "test_loss"),
+        100 * number_in(json, "top1"), 100 * number_in(json, "top5"));
   std::vector<std::vector<std::string>> rows{{"class", "accuracy"}};
   for (const auto& [name, accuracy] : json["per_class"].items())
     rows.push_back(
         {name, accuracy.is_number() ? fmt::format("{:.2f}%", 100 * accuracy.get<double>()) : "-"});
-  fmt::print("{}", to_table(rows));
-  if (classes.size() <= 20) fmt::print("\n{}", confusion_table(*evaluation, classes));
+  print("{}", to_table(rows));
+  if (classes.size() <= 20) print("\n{}", confusion_table(*evaluation, classes));
   return Exit::done;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/console.h"
 #include "tools/inspect/contact_sheet.h"
 #include "tools/inspect/inspection.h"
+#include "tools/output.h"
 #include "tools/pipeline_setup.h"
 
 namespace millrace {
@@ -89,19 +90,19 @@ Exit show_plan(const InspectArguments& arguments) {
                                {"us", static_cast<double>(sum.ns) * 1e-3 / sum.samples}});
     for (const Trace::Drawn& drawn : first.trace.drawn)
       json["drawn"].push_back({{"op", drawn.op}, {"name", drawn.name}, {"value", drawn.value}});
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
     return Exit::done;
   }
-  fmt::print("{}, resample={}, {} -> {} (kernels: {})\n", inspection.recipe().name(),
-             inspection.recipe().text("resample"), first.name, output, name_of(simd_level()));
+  print("{}, resample={}, {} -> {} (kernels: {})\n", inspection.recipe().name(),
+        inspection.recipe().text("resample"), first.name, output, name_of(simd_level()));
   std::vector<std::vector<std::string>> rows{
       {"walk over pixels", "ops in it", "samples", "µs a sample", "first sample"}};
   for (const StepSum& sum : sums)
     rows.push_back({sum.what, sum.ops, fmt::format("{}/{}", sum.samples, samples),
                     fmt::format("{:.1f}", static_cast<double>(sum.ns) * 1e-3 / sum.samples),
                     sum.detail});
-  fmt::print("{}", to_table(rows));
-  fmt::print(
+  print("{}", to_table(rows));
+  print(
       "Ops on one line were folded into one walk; what the decoder was asked for is what the "
       "first walk reads.\n");
   return Exit::done;
@@ -124,11 +125,11 @@ Exit write_sheet(const InspectArguments& arguments) {
         drawn.push_back({{"op", d.op}, {"name", d.name}, {"value", d.value}});
       json["samples"].push_back({{"name", sample.name}, {"label", sample.label}, {"drawn", drawn}});
     }
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
   } else {
-    fmt::print("{}: {} samples of epoch {}, as {} of {}x{}\n", arguments.out, sheet.samples.size(),
-               arguments.epoch, sheet.spec.channels == 1 ? "gray" : "RGB", sheet.spec.size.width,
-               sheet.spec.size.height);
+    print("{}: {} samples of epoch {}, as {} of {}x{}\n", arguments.out, sheet.samples.size(),
+          arguments.epoch, sheet.spec.channels == 1 ? "gray" : "RGB", sheet.spec.size.width,
+          sheet.spec.size.height);
   }
   return Exit::done;
 }

@@ -11,6 +11,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/pipeline_setup.h"
 #include "tools/plugins/check.h"
 #include "tools/plugins/list.h"
@@ -32,7 +33,7 @@ struct PluginsArguments {
 Exit list(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
   const Json json = list_json();
-  fmt::print("{}", verbosity().json ? to_text(json, 2) + "\n" : list_text(json));
+  print("{}", verbosity().json ? to_text(json, 2) + "\n" : list_text(json));
   return Exit::done;
 }
 
@@ -40,7 +41,7 @@ Exit info(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
   const std::string& of = arguments.subject;
   const Json json = of.ends_with(".so") ? info_json(add_plugin(of)) : info_json(of);
-  fmt::print("{}", verbosity().json ? to_text(json, 2) + "\n" : info_text(json));
+  print("{}", verbosity().json ? to_text(json, 2) + "\n" : info_text(json));
   return Exit::done;
 }
 
@@ -53,8 +54,8 @@ Exit check(const PluginsArguments& arguments) {
   options.stop = &interrupted();
   const CheckReport report = check_plugin(options, [&](const CheckLine& line) {
     if (verbosity().json) return;
-    fmt::print("{:7}  {:32}  {}\n", word(line.state),
-               line.unit.empty() ? line.check : line.unit + ": " + line.check, line.detail);
+    print("{:7}  {:32}  {}\n", word(line.state),
+          line.unit.empty() ? line.check : line.unit + ": " + line.check, line.detail);
     std::fflush(stdout);
   });
   if (verbosity().json) {
@@ -70,7 +71,7 @@ Exit check(const PluginsArguments& arguments) {
                                 {"detail", line.detail}});
     for (const CheckCost& cost : report.costs)
       json["cost"].push_back({{"unit", cost.unit}, {"of", cost.of}, {"ns", cost.ns}});
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
   }
   const auto skipped =
       std::count_if(report.lines.begin(), report.lines.end(),
@@ -86,8 +87,8 @@ Exit check(const PluginsArguments& arguments) {
         "the plugin's author has to mend it; docs/plugins.md says what each check asks for");
   }
   if (!verbosity().json)
-    fmt::print("{}: nothing wrong in {} checks{}\n", options.file, report.lines.size(),
-               skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
+    print("{}: nothing wrong in {} checks{}\n", options.file, report.lines.size(),
+          skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
   return Exit::done;
 }
 
@@ -102,14 +103,14 @@ Exit make(const PluginsArguments& arguments) {
   const std::string folder =
       write_project(arguments.subject, arguments.kind, arguments.folder).string();
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(Json{{"command", "plugins new"},
-                                    {"name", arguments.subject},
-                                    {"kind", arguments.kind},
-                                    {"folder", folder}},
-                               2));
+    print("{}\n", to_text(Json{{"command", "plugins new"},
+                               {"name", arguments.subject},
+                               {"kind", arguments.kind},
+                               {"folder", folder}},
+                          2));
     return Exit::done;
   }
-  fmt::print(
+  print(
       "{0}: a {1} plugin. Next:\n"
       "  cmake -S {0} -B {0}/build -Dmillrace_DIR=BUILD   (millrace's build folder, or where it is "
       "installed: PREFIX/lib/cmake/millrace)\n"

@@ -11,6 +11,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/pipeline_setup.h"
 #include "tools/profile_model.h"
 #include "tools/profile_report.h"
@@ -89,9 +90,9 @@ class Profile {
     if (arguments_.verify) verify();
     directory.summary(profile_json(report_));
     if (verbosity().json) {
-      fmt::print("{}\n", to_text(profile_json(report_), 2));
+      print("{}\n", to_text(profile_json(report_), 2));
     } else {
-      fmt::print("{}records: {}\n", profile_text(report_), path_.string());
+      print("{}records: {}\n", profile_text(report_), path_.string());
     }
     return Exit::done;
   }

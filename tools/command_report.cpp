@@ -11,6 +11,7 @@
 #include "study/run_directory.h"
 #include "tools/commands.h"
 #include "tools/console.h"
+#include "tools/output.h"
 #include "tools/report_input.h"
 
 namespace millrace {
@@ -57,7 +58,7 @@ Exit report(const ReportArguments& arguments) {
     if (arguments.markdown || verbosity().json)
       say(text);
     else
-      fmt::print("{}\n", text);
+      print("{}\n", text);
   };
   if (!arguments.plots.empty()) {
     write_plots(report.figures, arguments.plots);
@@ -69,7 +70,7 @@ Exit report(const ReportArguments& arguments) {
         arguments.html.empty() ? arguments.folder() / "report.html" : fs::path(arguments.html);
     make_folder(file.parent_path());
     write_file(file, to_html(report));
-    if (!others && !report.verdict.empty()) fmt::print("{}\n", report.verdict);
+    if (!others && !report.verdict.empty()) print("{}\n", report.verdict);
     tell(fmt::format("{}: {} figures, {} tables, {} pictures; any browser opens it", file.string(),
                      report.figures.size(), report.tables.size(), report.images.size()));
   }
@@ -77,11 +78,11 @@ Exit report(const ReportArguments& arguments) {
     const fs::path folder = arguments.folder() / "report";
     tell(fmt::format("{}: {} CSV files", folder.string(), write_csv(report, folder)));
   }
-  if (arguments.markdown) fmt::print("{}", to_markdown(report));
+  if (arguments.markdown) print("{}", to_markdown(report));
   if (verbosity().json) {
     nlohmann::ordered_json json{{"command", "report"}};
     json.update(to_json(report));
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
   }
   return Exit::done;
 }

@@ -13,6 +13,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/pipeline_setup.h"
+#include "tools/output.h"
 #include "tools/sweep_runner.h"
 
 namespace millrace {
@@ -217,10 +218,10 @@ Exit sweep(Arguments arguments) {
   json.update(to_json(table));
   write_file(path / "sweep.json", to_text(json, 2) + "\n");
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(json, 2));
+    print("{}\n", to_text(json, 2));
   } else {
-    fmt::print("\n{}", to_table(text_rows(table)));
-    for (const auto& note : text_notes(table)) fmt::print("{}\n", note);
+    print("\n{}", to_table(text_rows(table)));
+    for (const auto& note : text_notes(table)) print("{}\n", note);
   }
   return Exit::done;
 }

@@ -18,6 +18,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/pipeline_setup.h"
 #include "tools/rank_setup.h"
 #include "tools/recorder.h"
@@ -88,9 +89,9 @@ void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec&
 
 void print_result(const nlohmann::ordered_json& summary, const std::filesystem::path& directory) {
   if (verbosity().json) {
-    fmt::print("{}\n", to_text(summary, 2));
+    print("{}\n", to_text(summary, 2));
   } else {
-    fmt::print("{}records: {}\n", closing_table(summary), directory.string());
+    print("{}records: {}\n", closing_table(summary), directory.string());
   }
 }
 

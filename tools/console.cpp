@@ -8,6 +8,9 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "pipeline/printable.h"
+#include "tools/output.h"
+
 namespace millrace {
 namespace {
 
@@ -26,13 +29,14 @@ Verbosity& verbosity() {
 
 void print_error(const Error& error) {
   const bool colour = isatty(STDERR_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  fmt::print(stderr, "{}millrace:{} {}\n", colour ? "\033[31m" : "", colour ? "\033[0m" : "",
-             error.what());
-  if (!error.hint().empty()) fmt::print(stderr, "  hint: {}\n", error.hint());
+  std::string text = fmt::format("{}millrace:{} {}\n", colour ? "\033[31m" : "",
+                                 colour ? "\033[0m" : "", printable(abridged(error.what())));
+  if (!error.hint().empty()) text += fmt::format("  hint: {}\n", printable(abridged(error.hint())));
+  write_error(text);
 }
 
 void say(const std::string& text) {
-  if (!verbosity().quiet) fmt::print(stderr, "{}\n", text);
+  if (!verbosity().quiet) write_error(printable_lines(abridged(text)) + "\n");
 }
 
 ProgressLine::ProgressLine() : on_(isatty(STDERR_FILENO) != 0 && !verbosity().quiet) {}
@@ -53,22 +57,22 @@ void ProgressLine::show(double done, double total, const std::string& text) {
   std::string line = "[";
   constexpr int kCells = 24;
   for (int cell = 0; cell < kCells; ++cell) line += cell * total < done * kCells ? '=' : ' ';
-  line += "] " + text;
+  line += "] " + printable(text);
   if (line.size() > columns - 1) line.resize(columns - 1);
-  fmt::print(stderr, "\r{}\033[K", line);
-  std::fflush(stderr);
+  write_error(fmt::format("\r{}\033[K", line));
   shown_ = true;
 }
 
 void ProgressLine::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  write_error("\r\033[K");
   shown_ = false;
 }
 
-std::string to_table(const std::vector<std::vector<std::string>>& rows) {
+std::string to_table(std::vector<std::vector<std::string>> rows) {
   std::vector<std::size_t> widths;
+  for (auto& row : rows)
+    for (std::string& cell : row) cell = printable(cell);
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));

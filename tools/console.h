@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,8 @@ struct Verbosity {
 };
 Verbosity& verbosity();
 
-/// One line, then the hint: "millrace: WHAT" and "  hint: WHAT TO DO".
+/// One line, then the hint: "millrace: WHAT" and "  hint: WHAT TO DO". Both are made printable, and
+/// long values in them are shortened: here alone, so that errors may hold what they like.
 void print_error(const Error& error);
 /// A remark on stderr, unless -q.
 void say(const std::string& text);
@@ -41,8 +41,8 @@ class ProgressLine {
   std::chrono::steady_clock::time_point last_;
 };
 
-/// Columns aligned: the first to the left, the others to the right.
-std::string to_table(const std::vector<std::vector<std::string>>& rows);
+/// Columns aligned: the first to the left, the others to the right. Cells are made printable.
+std::string to_table(std::vector<std::vector<std::string>> rows);
 
 /// 12345.6 -> "12,346".
 std::string with_commas(double value);

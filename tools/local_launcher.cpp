@@ -17,9 +17,11 @@
 #include <map>
 #include <optional>
 
+#include "pipeline/printable.h"
 #include "strategies/socket.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 
 namespace millrace {
 namespace {
@@ -64,7 +66,7 @@ class Prefixed {
 
  private:
   void print_line() {
-    fmt::print(stderr, "{}{}\n", prefix_, line_);
+    write_error(prefix_ + printable_lines(line_) + "\n");
     line_.clear();
   }
 

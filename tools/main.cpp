@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +15,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
+#include "tools/output.h"
 #include "tools/version.h"
 
 namespace {
@@ -78,7 +79,9 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
     refuse_extras(app, error);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
-      app.exit(error);
+      std::ostringstream text;
+      app.exit(error, text, text);
+      print("{}", text.str());
       return Exit::done;
     }
     std::string what = error.what();
@@ -107,11 +110,13 @@ void millrace::add_common(CLI::App& command) {
 }
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   const ProgramStart start{Clock::now(), Clock::steady_ns()};
   catch_interrupts();
   Exit exit = Exit::failed;
   try {
     exit = run(argc, argv, start);
+    if (exit == Exit::done) finish_output();
   } catch (const Error& error) {
     print_error(error);
     exit = error.exit();
@@ -120,11 +125,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     print_error(RunError(error.what()));
   }
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit == Exit::done) {
-    print_error(RunError(fmt::format("stdout cannot be written: {}", std::strerror(errno)),
-                         "results are missing: make room, or write them elsewhere"));
-    exit = Exit::failed;
-  }
+  std::fflush(stdout);  // what there is beside an error
   // Tearing down LibTorch and thread pools would cost time that no record shows.
   _exit(static_cast<int>(exit));
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 
+#include "pipeline/printable.h"
 #include "study/bound.h"
 #include "study/run_directory.h"
 #include "tools/console.h"
@@ -286,8 +287,9 @@ std::string closing_table(const Json& s) {
                     100 * number_in(s, "top1"), 100 * number_in(s, "top5"));
     std::string line = "per class:";
     for (const auto& [name, accuracy] : s["per_class"].items())
-      line += accuracy.is_number() ? fmt::format(" {} {:.1f}%", name, 100 * accuracy.get<double>())
-                                   : fmt::format(" {} -", name);
+      line += accuracy.is_number()
+                  ? fmt::format(" {} {:.1f}%", printable(name), 100 * accuracy.get<double>())
+                  : fmt::format(" {} -", printable(name));
     text += line + "\n";
   }
   return text;

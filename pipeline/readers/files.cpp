@@ -75,13 +75,6 @@ Sample read_located(const Location& location, Buffer& scratch) {
   return read_located(location, open_regular(location.path.data()).descriptor.get(), scratch);
 }
 
-std::string printable(std::string_view name) {
-  std::string text(name);
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
-}
-
 void require_folder(const std::string& path) {
   const std::string hint =
       "check data.path, or make a set: millrace data make digits " + (path.empty() ? "DIR" : path);

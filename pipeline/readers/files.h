@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "pipeline/printable.h"
 #include "pipeline/reader.h"
 
 namespace millrace {
@@ -48,9 +49,6 @@ bool set_path(Location& location, std::string_view path);
 Sample read_located(const Location& location, Buffer& scratch);
 /// The same from a file that is open already.
 Sample read_located(const Location& location, int descriptor, Buffer& scratch);
-
-/// A name as it may stand in a message of one line: control characters become '?'.
-std::string printable(std::string_view name);
 
 /// Throws DataError unless `path` is a folder; the hint tells how to get a data set.
 void require_folder(const std::string& path);

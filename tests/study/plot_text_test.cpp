@@ -8,19 +8,19 @@
 namespace millrace {
 namespace {
 
-TEST(PlotText, StaysOnOneLine) { EXPECT_EQ(printable("a\nb\tc\x7F\r"), "a b c\uFFFD\uFFFD"); }
+TEST(PlotText, StaysOnOneLine) { EXPECT_EQ(drawable("a\nb\tc\x7F\r"), "a b c\uFFFD\uFFFD"); }
 
 TEST(PlotText, WhatIsNotUtf8IsReplaced) {
-  EXPECT_EQ(printable("gr\xC3\xB6\xC3\x9F"
+  EXPECT_EQ(drawable("gr\xC3\xB6\xC3\x9F"
                       "e"),
             "größe");
-  EXPECT_EQ(printable("\xFF"), "\uFFFD");
-  EXPECT_EQ(printable("a\xC3"), "a\uFFFD") << "cut short";
-  EXPECT_EQ(printable("\uFFFE"), "\uFFFD") << "XML can't hold it";
+  EXPECT_EQ(drawable("\xFF"), "\uFFFD");
+  EXPECT_EQ(drawable("a\xC3"), "a\uFFFD") << "cut short";
+  EXPECT_EQ(drawable("\uFFFE"), "\uFFFD") << "XML can't hold it";
   for (int first = 0; first < 256; ++first)
     for (int second = 0; second < 256; second += 7)
       EXPECT_TRUE(is_utf8(
-          printable(std::string{static_cast<char>(first), static_cast<char>(second), 'x'})));
+          drawable(std::string{static_cast<char>(first), static_cast<char>(second), 'x'})));
 }
 
 TEST(PlotText, LongTextEndsInAnEllipsis) {

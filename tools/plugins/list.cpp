@@ -7,10 +7,12 @@
 #include <cmath>
 
 #include "pipeline/error.h"
+#include "pipeline/printable.h"
 #include "pipeline/reader.h"
 #include "pipeline/suggest.h"
 #include "pipeline/units/plugin_file.h"
 #include "pipeline/units/unit.h"
+#include "study/run_directory.h"
 
 namespace millrace {
 namespace {
@@ -77,21 +79,24 @@ std::vector<PluginEntry> everything() {
   return plugins_in_use();
 }
 
+/// What a plugin says of itself, as it may stand in a line.
+std::string words_in(const Json& value) { return printable(value.get<std::string>()); }
+
 std::string place_of(const Json& plugin) {
-  return plugin["file"].is_null() ? "built in" : plugin["file"].get<std::string>();
+  return plugin["file"].is_null() ? "built in" : words_in(plugin["file"]);
 }
 
 std::string unit_text(const Json& unit) {
   std::string text =
-      fmt::format("{} {}: {}{}\n", unit["kind"].get<std::string>(), unit["name"].get<std::string>(),
-                  unit["help"].get<std::string>(), unit["random"].get<bool>() ? " (random)" : "");
+      fmt::format("{} {}: {}{}\n", words_in(unit["kind"]), words_in(unit["name"]),
+                  words_in(unit["help"]), unit["random"].get<bool>() ? " (random)" : "");
   std::size_t width = 0;
   for (const Json& param : unit["parameters"])
-    width = std::max(width, param["name"].get<std::string>().size());
+    width = std::max(width, words_in(param["name"]).size());
   for (const Json& param : unit["parameters"])
-    text += fmt::format("  {:{}}  {}, by default {}: {}\n", param["name"].get<std::string>(), width,
-                        param["expects"].get<std::string>(), param["default"].dump(),
-                        param["help"].get<std::string>());
+    text +=
+        fmt::format("  {:{}}  {}, by default {}: {}\n", words_in(param["name"]), width,
+                    words_in(param["expects"]), to_text(param["default"]), words_in(param["help"]));
   if (unit["parameters"].empty()) text += "  takes no parameters\n";
   return text;
 }
@@ -117,22 +122,19 @@ Json list_json() {
 
 std::string list_text(const Json& list) {
   std::size_t width = 0;
-  for (const Json& unit : list["units"])
-    width = std::max(width, unit["name"].get<std::string>().size());
+  for (const Json& unit : list["units"]) width = std::max(width, words_in(unit["name"]).size());
   const auto units_of = [&](const std::string& plugin) {
     std::string text;
     for (const Json& unit : list["units"])
       if (unit["plugin"] == plugin)
-        text +=
-            fmt::format("  {:9}  {:{}}  {}\n", unit["kind"].get<std::string>(),
-                        unit["name"].get<std::string>(), width, unit["help"].get<std::string>());
+        text += fmt::format("  {:9}  {:{}}  {}\n", words_in(unit["kind"]), words_in(unit["name"]),
+                            width, words_in(unit["help"]));
     return text;
   };
   std::string text = fmt::format("{}, built in\n{}", kReaders, units_of(kReaders));
   for (const Json& plugin : list["plugins"])
-    text += fmt::format("{} {} ({}), {}\n{}", plugin["id"].get<std::string>(),
-                        plugin["version"].get<std::string>(), plugin["licence"].get<std::string>(),
-                        place_of(plugin), units_of(plugin["id"]));
+    text += fmt::format("{} {} ({}), {}\n{}", words_in(plugin["id"]), words_in(plugin["version"]),
+                        words_in(plugin["licence"]), place_of(plugin), units_of(plugin["id"]));
   return text;
 }
 
@@ -181,10 +183,9 @@ std::string info_text(const Json& info) {
   std::string text;
   for (const Json& unit : info["units"]) text += unit_text(unit);
   if (plugin["version"].is_null()) return text + "built in\n";
-  return text + fmt::format("from {} {} ({}), plugin interface {}, {}\n",
-                            plugin["id"].get<std::string>(), plugin["version"].get<std::string>(),
-                            plugin["licence"].get<std::string>(), plugin["abi"].get<std::string>(),
-                            place_of(plugin));
+  return text + fmt::format("from {} {} ({}), plugin interface {}, {}\n", words_in(plugin["id"]),
+                            words_in(plugin["version"]), words_in(plugin["licence"]),
+                            words_in(plugin["abi"]), place_of(plugin));
 }
 
 }  // namespace millrace

@@ -1,0 +1,30 @@
+// What the program writes to stdout and stderr. A stream that is full, closed or left by its reader
+// never ends a run: what people would read on the way is dropped, and results that are lost are
+// told at the end.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace millrace {
+
+/// Opens /dev/null in the place of each of stdin, stdout and stderr that is closed, so that no file
+/// of ours gets its number. First thing in main().
+void open_standard_streams();
+
+/// Writes results to stdout, made printable. A failure is remembered for finish_output().
+void write_output(std::string_view text);
+/// The same, formatted.
+template <class... Values>
+void print(fmt::format_string<Values...> format, Values&&... values) {
+  write_output(fmt::format(format, std::forward<Values>(values)...));
+}
+/// Writes remarks to stderr as they are; what cannot be written is dropped.
+void write_error(std::string_view text);
+
+/// Throws RunError where some of the results could not be written.
+void finish_output();
+
+}  // namespace millrace
