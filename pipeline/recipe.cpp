@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
@@ -11,6 +13,7 @@
 #include "pipeline/error.h"
 #include "pipeline/recipe_file.h"
 #include "pipeline/suggest.h"
+#include "pipeline/toml_depth.h"
 #include "pipeline/utf8.h"
 
 namespace millrace {
@@ -81,9 +84,16 @@ Recipe Recipe::load(std::span<const OpDeclaration> ops, const std::string& recip
 }
 
 void Recipe::load_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in) throw UsageError(file.string() + ": cannot be read", "check who may read it");
+  if (const std::size_t line = line_nested_too_deep(text); line > 0)
+    throw UsageError(fmt::format("{}:{}: more than {} levels, of a key's parts or of brackets",
+                                 file.string(), line, kDeepestToml),
+                     "a recipe is a TOML file: [section], key = value");
   toml::table table;
   try {
-    table = toml::parse_file(file.string());
+    table = toml::parse(text, file.string());
   } catch (const toml::parse_error& error) {
     throw UsageError(
         fmt::format("{}:{}: {}", file.string(), error.source().begin.line, error.description()),

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -12,6 +14,7 @@
 #include "pipeline/error.h"
 #include "pipeline/param.h"
 #include "pipeline/suggest.h"
+#include "pipeline/toml_depth.h"
 
 namespace millrace {
 
@@ -39,10 +42,11 @@ std::string plugins_path(const std::string& recipe, std::span<const std::string>
   constexpr std::string_view kKey = "plugins.path";
   std::string path;
   if (!recipe.empty()) {
-    const fs::path file = find_recipe(recipe, folders);
+    std::ifstream in(find_recipe(recipe, folders), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     try {
-      path = toml::parse_file(file.string()).at_path(kKey).value_or("");
-    } catch (const toml::parse_error&) {  // Recipe::load() says where and why
+      if (line_nested_too_deep(text) == 0) path = toml::parse(text).at_path(kKey).value_or("");
+    } catch (const toml::parse_error&) {  // Recipe::load() says where and why, of depth too
     }
   }
   for (const std::string_view text : overrides) {

@@ -10,6 +10,7 @@
 
 #include "pipeline/error.h"
 #include "pipeline/param.h"
+#include "pipeline/toml_depth.h"
 
 namespace millrace {
 namespace {
@@ -73,13 +74,17 @@ void flatten(const toml::table& table, const std::string& prefix, RecipeValues& 
 }  // namespace
 
 RecipeValues recipe_values(const std::string& text, const std::string& where) {
+  const char* const hint = "it was written by a run; take it from a copy";
+  if (const std::size_t line = line_nested_too_deep(text); line > 0)
+    throw DataError(fmt::format("{}:{} is damaged: more than {} levels", where, line, kDeepestToml),
+                    hint);
   RecipeValues values;
   try {
     flatten(toml::parse(text), "", values);
   } catch (const toml::parse_error& error) {
     throw DataError(
         fmt::format("{}:{} is damaged: {}", where, error.source().begin.line, error.description()),
-        "it was written by a run; take it from a copy");
+        hint);
   }
   return values;
 }

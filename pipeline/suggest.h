@@ -29,6 +29,8 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
 /// The candidate nearest to `name`; among equals the first.
 template <class Names>
 std::string nearest(std::string_view name, const Names& candidates) {
+  constexpr std::size_t kLongestName = 256;  // what is longer is nobody's typing error
+  name = name.substr(0, kLongestName);
   std::string best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const auto& candidate : candidates) {

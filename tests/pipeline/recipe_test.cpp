@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "pipeline/error.h"
+#include "pipeline/toml_depth.h"
 
 namespace millrace {
 namespace {
@@ -148,6 +150,26 @@ TEST_F(RecipeTest, ShippedRecipesAreFoundByName) {
   } catch (const UsageError& error) {
     EXPECT_NE(error.hint().find("did you mean tiny?"), std::string::npos);
   }
+}
+
+TEST(TomlDepth, CountsWhatNestsAndNothingElse) {
+  const std::string dots(200, '.');
+  const std::string three(3, '\'');
+  for (const std::string& flat :
+       {"# " + dots, "a = \"" + dots + "\"", "a = '" + dots + "'", "a = \"\\\"" + dots + "\"",
+        "a = \"\"\"\n\"" + dots + "\\\"\"\"\n\"\"\"", "a = " + three + "\n''" + dots + three,
+        "a = [" + std::string(300, ' ') + "1.5, 1.5, 1.5]"}) {
+    EXPECT_EQ(line_nested_too_deep(flat + "\n"), 0u) << flat;
+    const auto lines = static_cast<std::size_t>(std::count(flat.begin(), flat.end(), '\n'));
+    EXPECT_EQ(line_nested_too_deep(flat + "\n" + dots), lines + 2) << flat;
+  }
+  std::string numbers = "a = [";
+  for (int i = 0; i < 1000; ++i) numbers += "1.5, ";
+  EXPECT_EQ(line_nested_too_deep(numbers + "1]"), 0u);
+  std::string tables;
+  for (int i = 0; i < 1000; ++i) tables += "[a.b.c]\nd.e = {f = [1.0]}\n";
+  EXPECT_EQ(line_nested_too_deep(tables), 0u);
+  EXPECT_EQ(line_nested_too_deep("a = \"" + dots), 0u) << "ends where the text ends";
 }
 
 TEST_F(RecipeTest, TextsAreUtf8AndComeBack) {

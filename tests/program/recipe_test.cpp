@@ -87,6 +87,52 @@ TEST_F(RecipeFace, TwoRecipesAreRefused) {
 
 TEST_F(RecipeFace, NoDataPathIsRefused) { EXPECT_TRUE(refused(run({"bench"}), 2, {"data.path"})); }
 
+TEST_F(RecipeFace, DepthIsBounded) {
+  const auto many = [](const std::string& part, int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += part;
+    return text;
+  };
+  const std::vector<std::string> deep{
+      many("a.", 50'000) + "a = 1\n",
+      "[" + many("a . ", 50'000) + "a]\n",
+      "[[" + many("\"a\".", 50'000) + "a]]\n",
+      "x = " + many("[", 50'000) + many("]", 50'000) + "\n",
+      "x = " + many("{a=", 50'000) + "1" + many("}", 50'000) + "\n",
+      "x = [\"\"\"y\"\"\"\"\", {" + many("a.", 50'000) + "a = 1}]\n",
+      "x = {a = 1, " + many("'a'.", 50'000) + "a = 1}\n"};
+  for (const std::string& text : deep) {
+    write_file(in("deep.toml"), "seed = 1\n" + text);
+    EXPECT_TRUE(refused(run({"bench", in("deep.toml").string()}), 2, {"deep.toml:2", "levels"}))
+        << text.substr(0, 30);
+  }
+  EXPECT_TRUE(refused(run(bench({many("a.", 50'000) + "a=1"})), 2, {"unknown key a.a."}));
+  EXPECT_TRUE(refused(run(bench({"output.mean=" + many("[", 50'000)})), 2, {"output.mean"}));
+  EXPECT_TRUE(refused(run(bench({"augment+=hflip{p=" + many("{", 50'000)})), 2, {"hflip"}));
+  // A run's own config.toml is read by others too.
+  ASSERT_TRUE(succeeded(run(simulated("run"))));
+  write_file(in("run/config.toml"), deep[0]);
+  EXPECT_TRUE(refused(run({"report", in("run").string()}), 3, {"config.toml:1", "levels"}));
+}
+
+TEST_F(RecipeFace, LongValuesAreShortenedInMessages) {
+  const std::string value(5'000'000, 'A');
+  for (const std::string& line :
+       {"data.path = \"" + value + "\"", "loader.workers = \"" + value + "\"", value + " = 1",
+        "data.reader = \"" + value + "\""}) {
+    write_file(in("long.toml"), line + "\n");
+    const Result result = run({"bench", in("long.toml").string()});
+    EXPECT_TRUE(result.exit_code == 2 || result.exit_code == 3) << result.exit_code;
+    EXPECT_LT(result.err.size(), 5000u) << line.substr(0, 20);
+    EXPECT_NE(result.err.find("AAA[..."), std::string::npos) << result.err.substr(0, 5000);
+    EXPECT_NE(result.err.find("...]AAA"), std::string::npos) << result.err.substr(0, 5000);
+    EXPECT_EQ(lines_of(result.err).size(), 2u);
+  }
+  const Result given = run(bench({"loader.workers=" + value.substr(0, 100'000)}));
+  EXPECT_TRUE(refused(given, 2, {"loader.workers=AAA", "whole number"}));
+  EXPECT_LT(given.err.size(), 5000u);
+}
+
 TEST_F(RecipeFace, MistakeInAFileIsNamedWithItsLine) {
   write_file(in("mine.toml"), "seed = 3\n\n[loader]\nwokers = 2\n");
   EXPECT_TRUE(refused(run({"bench", in("mine.toml").string(), "data.path=" + data()}), 2,
