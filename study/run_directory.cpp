@@ -147,13 +147,20 @@ void cut_lines(const fs::path& file, std::uint64_t end) {
   if (!fs::exists(file, missing)) return;
   const std::string text = text_of(file);
   std::size_t kept = 0;
-  while (kept < text.size()) {
+  for (std::size_t number = 1; kept < text.size(); ++number) {
     const std::size_t newline = text.find('\n', kept);
     if (newline == std::string::npos) break;  // killed while it was written
     const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(kept),
                                             text.begin() + static_cast<std::ptrdiff_t>(newline),
                                             nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object() || line.value("step", std::uint64_t{0}) >= end) break;
+    if (!line.is_object()) break;
+    const auto step = line.find("step");
+    if (step != line.end() && !step->is_number_unsigned())
+      throw DataError(
+          fmt::format("{}:{} is damaged: \"step\" is not a whole number", file.string(), number),
+          "the file was changed since the run wrote it: take it from a copy, or take "
+          "that line out");
+    if (step != line.end() && step->get<std::uint64_t>() >= end) break;
     kept = newline + 1;
   }
   cut(file, kept);

@@ -14,6 +14,13 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+/// Leaves out what is nested deeper than any record of ours: whatever walks a document calls itself
+/// for every level.
+bool is_near(int depth, Json::parse_event_t, Json&) {
+  constexpr int kDeepest = 64;
+  return depth <= kDeepest;
+}
+
 const Json* find(const Json& json, std::initializer_list<const char*> keys) {
   const Json* at = &json;
   for (const char* key : keys) {
@@ -27,10 +34,12 @@ const Json* find(const Json& json, std::initializer_list<const char*> keys) {
 
 }  // namespace
 
+Json parse_json(std::istream& in) { return Json::parse(in, is_near, /*allow_exceptions=*/false); }
+
 Json read_json(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return nullptr;
-  Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json(in);
   if (!json.is_object())
     throw DataError(fmt::format("{} is damaged: it holds no JSON object", file.string()),
                     "a report is made without it: move it away");
@@ -45,7 +54,7 @@ std::vector<Json> read_json_lines(const fs::path& file, bool& cut) {
       cut = true;
       break;
     }
-    lines.push_back(Json::parse(line, nullptr, /*allow_exceptions=*/false));
+    lines.push_back(Json::parse(line, is_near, /*allow_exceptions=*/false));
     if (!lines.back().is_object())
       throw DataError(fmt::format("{}:{} is damaged: no JSON object", file.string(), lines.size()),
                       "a report is made without that line: take it out");

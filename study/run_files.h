@@ -4,11 +4,16 @@
 
 #include <filesystem>
 #include <initializer_list>
+#include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 namespace millrace {
+
+/// What a stream holds, less what is nested deeper than any record of ours; discarded where it is
+/// no JSON.
+nlohmann::ordered_json parse_json(std::istream& in);
 
 /// Null where there is no such file; throws DataError where it holds no JSON object.
 nlohmann::ordered_json read_json(const std::filesystem::path& file);

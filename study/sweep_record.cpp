@@ -10,6 +10,7 @@
 
 #include "pipeline/error.h"
 #include "study/run_directory.h"
+#include "study/run_files.h"
 
 namespace millrace {
 namespace {
@@ -25,13 +26,13 @@ double number(const Json& json, const char* key) {
 
 Json parse(const fs::path& file) {
   std::ifstream in(file);
-  return Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  return parse_json(in);
 }
 
 /// A run that ended by a signal or an error leaves a summary too.
 bool is_finished(const Json& summary) {
   return summary.is_object() && summary.contains("wall_s") && !summary.contains("error") &&
-         !summary.value("interrupted", false);
+         text_at(summary, {"interrupted"}) != "true";
 }
 
 }  // namespace

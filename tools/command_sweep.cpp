@@ -9,11 +9,12 @@
 #include <optional>
 
 #include "study/run_directory.h"
+#include "study/run_files.h"
 #include "study/sweep_table.h"
 #include "tools/commands.h"
 #include "tools/console.h"
-#include "tools/pipeline_setup.h"
 #include "tools/output.h"
+#include "tools/pipeline_setup.h"
 #include "tools/sweep_runner.h"
 
 namespace millrace {
@@ -56,13 +57,20 @@ Json to_json(const Arguments& arguments) {
           {"metric", arguments.metric.value_or("images_per_s")}};
 }
 
+/// Whether a value is of the kind that to_json() gives the key.
+bool is_as_written(const std::string& key, const Json& value) {
+  if (key != "recipe" && key != "cells") return value.is_string();
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const Json& word) { return word.is_string(); });
+}
+
 /// The words of the sweep at `path`; empty where none is.
 std::optional<Json> design_at(const fs::path& path) {
   std::ifstream in(path / kDesignFile);
   if (!in) return {};
-  const Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_json(in);
   for (const char* key : {"recipe", "cells", "design", "repeats", "metric"})
-    if (!json.is_object() || !json.contains(key))
+    if (!json.is_object() || !json.contains(key) || !is_as_written(key, json[key]))
       throw DataError(fmt::format("{} is damaged", (path / kDesignFile).string()),
                       "start the sweep without --resume: its directory is kept under another name");
   return json;

@@ -149,7 +149,12 @@ Exit say_finished(const std::filesystem::path& run, int rank) {
       fmt::format("{} has finished: nothing is left to do; more epochs or steps prolong it, "
                   "train.epochs=N",
                   run.string()));
-  print_result(read_json(run / "summary.json"), run);
+  try {
+    print_result(read_json(run / "summary.json"), run);
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(fmt::format("{} is damaged", (run / "summary.json").string()),
+                    "take it from a copy; with it moved away, the run evaluates once more");
+  }
   return Exit::done;
 }
 
