@@ -120,14 +120,21 @@ fs::path write_checkpoint(const fs::path& run, std::uint64_t step, const Checkpo
   return final;
 }
 
+std::vector<fs::path> checkpoints_of(const fs::path& run) {
+  std::error_code error;
+  std::vector<fs::path> all;
+  for (const std::uint64_t step : steps_in(run / kFolder))
+    all.push_back(fs::canonical(run / kFolder / name_of(step), error));
+  return all;
+}
+
 fs::path last_checkpoint(const fs::path& run) {
   std::error_code error;
-  const fs::path folder = run / kFolder;
-  const fs::path last = fs::canonical(folder / kLast, error);
+  const fs::path last = fs::canonical(run / kFolder / kLast, error);
   if (!error) return last;
   // Killed before the first one was pointed at, or copied without links.
-  const std::vector<std::uint64_t> steps = steps_in(folder);
-  return steps.empty() ? fs::path() : fs::canonical(folder / name_of(steps.front()), error);
+  const std::vector<fs::path> all = checkpoints_of(run);
+  return all.empty() ? fs::path() : all.front();
 }
 
 fs::path find_weights(const fs::path& what) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <vector>
 
 namespace millrace {
 
@@ -22,6 +23,10 @@ std::filesystem::path write_checkpoint(
 /// The checkpoint that a run is resumed from: where `last` points, or the newest one where it
 /// points nowhere; empty if there is none yet.
 std::filesystem::path last_checkpoint(const std::filesystem::path& run);
+
+/// All that stand in the run's directory, the newest first, under the names that last_checkpoint()
+/// gives.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run);
 
 /// The weights that `what` stands for: a run directory (its last checkpoint), a checkpoint's
 /// folder, or a .safetensors file; the averaged ones where they were kept. Throws DataError where

@@ -10,6 +10,7 @@
 #include "tools/interrupt.h"
 #include "tools/output.h"
 #include "tools/pipeline_setup.h"
+#include "tools/position_file.h"
 #include "tools/strategy_setup.h"
 #include "tools/train_records.h"
 
@@ -34,7 +35,9 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
 
 Exit evaluate(const EvalArguments& arguments) {
   std::vector<std::string> texts{find_config(arguments.what).string()};
-  texts.push_back("model.weights=" + find_weights(arguments.what).string());
+  const std::filesystem::path weights = find_weights(arguments.what);
+  check_checksum(weights);
+  texts.push_back("model.weights=" + weights.string());
   texts.push_back("train.strategy=single");
   texts.push_back("train.clock=sync");
   for (const auto& text : arguments.overrides) texts.push_back(text);

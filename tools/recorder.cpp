@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "strategies/checkpoint.h"
-#include "tools/resume.h"
+#include "tools/position_file.h"
 #include "tools/train_records.h"
 
 namespace millrace {

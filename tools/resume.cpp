@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -16,13 +14,12 @@
 #include "study/run_files.h"
 #include "tools/console.h"
 #include "tools/pipeline_setup.h"
+#include "tools/position_file.h"
 
 namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kPosition = "position.json";
 
 /// Keys that say how the work is done, where, or for how long; every other one changes the result.
 constexpr std::array kFree{"data.path",
@@ -55,38 +52,39 @@ bool is_free(std::string_view key) {
          std::find(kFree.begin(), kFree.end(), key) != kFree.end();
 }
 
-Position position_in(const fs::path& folder) {
-  const fs::path file = folder / kPosition;
-  std::ifstream in(file);
-  const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+/// As a shell takes it for one word.
+std::string shell_word(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_./-+=:,@%") == std::string::npos)
+    return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+bool is_whole(const fs::path& checkpoint) {
   try {
-    const Position position{.steps = json.at("steps"),
-                            .images = json.at("images"),
-                            .epoch_images = json.at("epoch_images"),
-                            .best_top1 = json.at("best_top1"),
-                            .evaluation_due = json.at("evaluation_due"),
-                            .train_loss = json.at("train_loss").is_null()
-                                              ? std::numeric_limits<double>::quiet_NaN()
-                                              : json.at("train_loss").get<double>()};
-    return position;
-  } catch (const nlohmann::json::exception&) {
-    throw DataError(fmt::format("{} is damaged or missing", file.string()),
-                    fmt::format("remove {} and point checkpoints/last at an earlier checkpoint",
-                                folder.string()));
+    read_position(checkpoint);
+    return true;
+  } catch (const DataError&) {
+    return false;
   }
 }
 
-}  // namespace
-
-void save_position(const Position& position, const fs::path& folder) {
-  const nlohmann::ordered_json json{{"steps", position.steps},
-                                    {"images", position.images},
-                                    {"epoch_images", position.epoch_images},
-                                    {"best_top1", position.best_top1},
-                                    {"evaluation_due", position.evaluation_due},
-                                    {"train_loss", position.train_loss}};
-  write_file(folder / kPosition, to_text(json, 2) + "\n");
+/// How to go on where the last checkpoint is damaged: the commands, or what else there is to do.
+std::string way_back(const fs::path& run, const fs::path& bad) {
+  std::string removed = " " + shell_word(bad.string());
+  for (const fs::path& one : checkpoints_of(run)) {
+    if (one == bad) continue;
+    if (is_whole(one))
+      return fmt::format("{} is whole: rm -r{} && millrace train --resume --run {} goes on from it",
+                         one.filename().string(), removed, shell_word(run.string()));
+    removed += " " + shell_word(one.string());
+  }
+  return "no other checkpoint is whole: start the run again, without --resume";
 }
+
+}  // namespace
 
 Resume::Resume(fs::path run, std::vector<std::string> texts)
     : run_(std::move(run)), texts_(std::move(texts)) {
@@ -103,7 +101,11 @@ void Resume::take_up(bool alone) {
   if (alone) lock_.emplace(run_);
   if (const fs::path folder = last_checkpoint(run_); !folder.empty()) {
     checkpoint_ = folder;
-    position_ = position_in(folder);
+    try {
+      position_ = read_position(folder);
+    } catch (const DataError& error) {
+      throw DataError(error.what(), way_back(run_, folder));
+    }
   } else {
     say(fmt::format("{} has no checkpoint yet: the run begins again", run_.string()));
   }

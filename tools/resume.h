@@ -12,9 +12,6 @@
 
 namespace millrace {
 
-/// position.json in a checkpoint's folder. Throws RunError.
-void save_position(const Position& position, const std::filesystem::path& folder);
-
 class Resume {
  public:
   /// `run`: the directory of a run that has begun; `texts`: "[RECIPE] [key=value ...]" as given,

@@ -178,6 +178,63 @@ TEST_F(Resume, DamagedCheckpointsAreNamed) {
   EXPECT_TRUE(succeeded(run(resumed("run", {"train.steps=5"}))));
 }
 
+TEST_F(Resume, AFlippedBitIsNamedAndTheCheckpointBeforeIsOffered) {
+  ASSERT_TRUE(succeeded(run(eventful("whole"))));
+  ASSERT_TRUE(succeeded(run(eventful("run", {"train.steps=10", "eval.every=0"}))));
+  const fs::path folder = fs::canonical(in("run") / "checkpoints/step-10");
+  for (const char* name :
+       {"model.safetensors", "training.safetensors", "ema.safetensors", "position.json"}) {
+    const std::string whole = read_file(folder / name);
+    std::string flipped = whole;
+    char& byte = name == std::string("position.json") ? flipped[flipped.find("10")]  // its steps
+                                                      : flipped[flipped.size() - 1000];
+    byte = static_cast<char>(byte ^ 1);
+    write_file(folder / name, flipped);
+    EXPECT_TRUE(refused(
+        run(resumed("run", {"train.steps=0"})), 3,
+        {(folder / name).string() + " is damaged", "checksum", "step-9 is whole",
+         "rm -r " + folder.string() + " && millrace train --resume --run " + in("run").string()}));
+    write_file(folder / name, whole);
+  }
+  const auto flip = [](const fs::path& file) {
+    std::string bytes = read_file(file);
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x10);
+    write_file(file, bytes);
+  };
+  flip(folder / "ema.safetensors");
+  EXPECT_TRUE(refused(run({"eval", in("run").string()}), 3, {"ema.safetensors is damaged"}));
+  fs::remove_all(folder);  // as the hint says
+  ASSERT_TRUE(succeeded(run(resumed("run", {"train.steps=0", "eval.every=1"}))));
+  EXPECT_EQ(summary("run")["resumed_from_step"], 9);
+  EXPECT_EQ(summary("run")["parameters_hash"], summary("whole")["parameters_hash"]);
+
+  for (const auto& entry : fs::directory_iterator(in("run") / "checkpoints"))
+    if (!entry.is_symlink()) flip(entry.path() / "model.safetensors");
+  EXPECT_TRUE(
+      refused(run(resumed("run")), 3, {"is damaged", "no other checkpoint", "without --resume"}));
+}
+
+TEST_F(Resume, RecordsOfAnotherKindAreNamed) {
+  ASSERT_TRUE(succeeded(run(eventful("run", {"train.steps=10"}))));
+  const std::string lines = read_file(in("run") / "metrics.jsonl");
+  const std::string next = std::to_string(lines_of(lines).size() + 1);
+  for (const char* step : {R"("two")", "-1", "1.5", "[1]", "null"}) {
+    write_file(in("run") / "metrics.jsonl", lines + R"({"epoch":3,"step":)" + step + "}\n");
+    EXPECT_TRUE(refused(run(resumed("run", {"train.steps=0"})), 3,
+                        {"metrics.jsonl:" + next + " is damaged", "step"}, false))
+        << step;
+  }
+  write_file(in("run") / "metrics.jsonl", lines);
+  ASSERT_TRUE(succeeded(run(resumed("run", {"train.steps=0"}))));
+  const std::string before = read_file(in("run") / "summary.json");
+  for (const char* key : {"wall_s", "steps", "verdict", "spans"}) {
+    Json changed = parse_json(before);
+    changed[key] = Json::array({"another", "kind"});
+    write_file(in("run") / "summary.json", changed.dump());
+    EXPECT_TRUE(refused(run(resumed("run")), 3, {"summary.json is damaged"}, false)) << key;
+  }
+}
+
 TEST_F(Resume, TheBestAndTheNewestCheckpointsStay) {
   ASSERT_TRUE(succeeded(run(eventful("run", {"train.checkpoint_keep=1"}))));
   std::size_t folders = 0;

@@ -1,0 +1,15 @@
+// Checksums of files, which tell a damaged one from a whole one.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace millrace {
+
+/// XXH3 (64 bits) of the bytes, as 16 hexadecimal digits.
+std::string checksum(std::string_view bytes);
+/// The same of a file. Throws DataError where it cannot be read.
+std::string file_checksum(const std::filesystem::path& file);
+
+}  // namespace millrace
