@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "augment/plan.h"
 #include "pipeline/rng.h"
 #include "pipeline/units/registry.h"
+#include "tests/augment/forced_level.h"
 
 namespace millrace::test {
 
@@ -120,10 +122,30 @@ inline std::string to_text(const std::vector<std::string>& ops) {
   return fmt::format("{}", fmt::join(ops, " "));
 }
 
-inline std::vector<OpSpec> specs_of(const std::vector<std::string>& ops) {
-  Recipe recipe(op_declarations());
-  for (const std::string& op : ops) recipe.set("augment+=" + op);
-  return recipe.augment();
-}
+/// A chain compiled, with the working memory of one thread.
+class PlannedChain {
+ public:
+  PlannedChain(const std::vector<std::string>& ops, const Source& source,
+               const OutputOptions& output, const PlanOptions& options)
+      : plan_(specs_of(ops), source, output, options), scratch_(plan_.make_scratch()) {}
+
+  /// The sample's bytes by the kernels of one level.
+  std::vector<std::uint8_t> run(std::uint64_t sample, PixelSource& source, Simd level) {
+    const ForcedLevel forced(level);
+    std::vector<std::uint8_t> out(plan_.output().bytes());
+    plan_.run({11, 1, sample}, source, reinterpret_cast<std::byte*>(out.data()), *scratch_);
+    return out;
+  }
+
+ private:
+  static std::vector<OpSpec> specs_of(const std::vector<std::string>& ops) {
+    Recipe recipe(op_declarations());
+    for (const std::string& op : ops) recipe.set("augment+=" + op);
+    return recipe.augment();
+  }
+
+  Plan plan_;
+  std::unique_ptr<Transform::Scratch> scratch_;
+};
 
 }  // namespace millrace::test

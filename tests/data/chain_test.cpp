@@ -4,7 +4,6 @@
 
 #include "pipeline/decoder.h"
 #include "tests/augment/fenced_source.h"
-#include "tests/augment/forced_level.h"
 #include "tests/augment/random_chain.h"
 #include "tests/data/jpeg_forms.h"
 
@@ -47,57 +46,38 @@ std::vector<Photo> photos() {
   return all;
 }
 
-class Chains {
- public:
-  explicit Chains(std::uint64_t number)
-      : number_(number), draw_(stream({13, 0, number}, op_id("chains"))) {}
-
-  /// The sample's bytes by `level`.
-  Bytes carried_out(const Plan& plan, PixelSource& source, Simd level) const {
-    const test::ForcedLevel forced(level);
-    Bytes out(plan.output().bytes());
-    const auto scratch = plan.make_scratch();
-    plan.run({17, 2, number_}, source, reinterpret_cast<std::byte*>(out.data()), *scratch);
-    return out;
-  }
-
-  void compare(const Photo& photo, test::FencedMemory& memory, test::FaultNote& note) {
-    const auto ops = test::random_chain(5000 + number_, photo.size);
-    const auto chain = test::specs_of(ops);
-    const int channels = draw_.chance(.75) ? 3 : 1;
-    const OutputOptions output = draw_.chance(.5)
-                                     ? OutputOptions{DType::u8, Layout::hwc, {0}, {1}}
-                                     : OutputOptions{DType::f32, Layout::chw, {.45}, {.25}};
-    PlanOptions options(draw_.chance(.7) ? Resample::once : Resample::stepwise);
-    const Plan in_parts(chain, {photo.size, channels}, output, options);
-    options.region = false;
-    const Plan whole(chain, {photo.size, channels}, output, options);
-    Decoded decoded(photo.file, channels);
-    const Bytes expected = carried_out(whole, decoded, Simd::scalar);
-    for (const Simd level : test::simd_levels()) {
-      const std::string what = fmt::format("chain {} by {}, {} channels: {}", number_,
-                                           name_of(level), channels, test::to_text(ops));
-      note.set(what);
-      ASSERT_TRUE(carried_out(whole, decoded, level) == expected) << what << ", decoded whole";
-      ASSERT_TRUE(carried_out(in_parts, decoded, level) == expected) << what << ", in parts";
-      for (const bool at_front : {true, false}) {
-        test::FencedSource fenced(decoded, memory, {at_front, 0x5A});
-        ASSERT_TRUE(carried_out(in_parts, fenced, level) == expected) << what << ", fenced";
-      }
+void compare(std::uint64_t number, const Photo& photo, test::FencedMemory& memory,
+             test::FaultNote& note) {
+  Draw draw(stream({13, 0, number}, op_id("chains")));
+  const auto ops = test::random_chain(5000 + number, photo.size);
+  const Source source{photo.size, draw.chance(.75) ? 3 : 1};
+  const OutputOptions output = draw.chance(.5) ? OutputOptions{DType::u8, Layout::hwc, {0}, {1}}
+                                               : OutputOptions{DType::f32, Layout::chw, {.4}, {.2}};
+  PlanOptions options(draw.chance(.7) ? Resample::once : Resample::stepwise);
+  test::PlannedChain in_parts(ops, source, output, options);
+  options.region = false;
+  test::PlannedChain whole(ops, source, output, options);
+  Decoded decoded(photo.file, source.channels);
+  const Bytes expected = whole.run(number, decoded, Simd::scalar);
+  for (const Simd level : test::simd_levels()) {
+    const std::string what = fmt::format("chain {} by {}, {} channels: {}", number, name_of(level),
+                                         source.channels, test::to_text(ops));
+    note.set(what);
+    ASSERT_TRUE(whole.run(number, decoded, level) == expected) << what << ", decoded whole";
+    ASSERT_TRUE(in_parts.run(number, decoded, level) == expected) << what << ", in parts";
+    for (const bool at_front : {true, false}) {
+      test::FencedSource fenced(decoded, memory, {at_front, 0x5A});
+      ASSERT_TRUE(in_parts.run(number, fenced, level) == expected) << what << ", fenced";
     }
   }
-
- private:
-  std::uint64_t number_;
-  Draw draw_;
-};
+}
 
 TEST(Chains, AreTheSameAtEveryLevelDecodedInPartsOrWhole) {
   const std::vector<Photo> all = photos();
   test::FencedMemory memory;
   test::FaultNote note;
-  for (std::uint64_t number = 0; number < 160; ++number)
-    ASSERT_NO_FATAL_FAILURE(Chains(number).compare(all[number % all.size()], memory, note));
+  for (std::uint64_t number = 0; number < 400; ++number)
+    ASSERT_NO_FATAL_FAILURE(compare(number, all[number % all.size()], memory, note));
 }
 
 }  // namespace

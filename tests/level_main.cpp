@@ -1,0 +1,21 @@
+// gtest's main() for tests that run at several SIMD levels: where MILLRACE_SIMD names one that this
+// processor lacks, it leaves with the status that ctest takes for a skipped test.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "pipeline/simd.h"
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  constexpr int kSkipped = 77;
+  const char* asked = std::getenv("MILLRACE_SIMD");
+  for (const millrace::Simd level : {millrace::Simd::avx2, millrace::Simd::avx512})
+    if (asked != nullptr && millrace::name_of(level) == asked &&
+        level > millrace::simd_supported()) {
+      std::printf("skipped: this processor lacks %s\n", asked);
+      return kSkipped;
+    }
+  return RUN_ALL_TESTS();
+}
