@@ -66,7 +66,7 @@ void bilinear(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
 
 }  // namespace
 
-void add_bilinear_kernels(Simd level, Kernels& table) {
+void add_bilinear_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.bilinear = bilinear;
 #if MILLRACE_X86
   if (level == Simd::avx2) add_bilinear_avx2(table);

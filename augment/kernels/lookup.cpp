@@ -265,7 +265,7 @@ void copy_levels_512(const std::uint8_t* in, std::size_t n, const Lookup& lookup
 
 }  // namespace
 
-void add_lookup_kernels(Simd level, Kernels& table) {
+void add_lookup_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.lookup8 = copy_levels;
   table.lookup16 = look_up<std::uint16_t>;
   table.lookup32 = look_up<std::uint32_t>;

@@ -281,7 +281,7 @@ MILLRACE_AVX512 void join_512(const Block& b, std::ptrdiff_t plane, bool reverse
 
 }  // namespace
 
-void add_move_kernels(Simd level, Kernels& table) {
+void add_move_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.fill = fill;
   table.copy = copy;
   table.reverse = reverse;

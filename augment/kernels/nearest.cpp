@@ -237,7 +237,7 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& warp, const Rect& rect, const 
 
 }  // namespace
 
-void add_nearest_kernels(Simd level, Kernels& table) {
+void add_nearest_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.nearest = nearest;
 #if MILLRACE_X86
   if (level == Simd::avx2) table.nearest = nearest_avx2;

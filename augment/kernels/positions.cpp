@@ -122,7 +122,7 @@ MILLRACE_AVX512 void project_512(const Projection& p, int y, int begin, int end,
 
 }  // namespace
 
-void add_position_kernels(Simd level, Kernels& table) {
+void add_position_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.project = project;
 #if MILLRACE_X86
   if (level == Simd::avx2) table.project = project_avx2;

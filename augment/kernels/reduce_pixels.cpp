@@ -204,7 +204,7 @@ void reduce_pixels_512(const std::int16_t* in, const Taps& taps, const Windows& 
 
 }  // namespace
 
-void add_reduce_pixels_kernels(Simd level, Kernels& table) {
+void add_reduce_pixels_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.reduce_pixels = reduce_pixels;
   table.prepare_windows = no_windows;
 #if MILLRACE_X86

@@ -89,7 +89,7 @@ MILLRACE_AVX512 void reduce_rows_512(const std::uint8_t* in, std::ptrdiff_t row,
 
 }  // namespace
 
-void add_reduce_rows_kernels(Simd level, Kernels& table) {
+void add_reduce_rows_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.reduce_rows = reduce_rows;
 #if MILLRACE_X86
   if (level == Simd::avx2) table.reduce_rows = reduce_rows_avx2;
