@@ -159,7 +159,7 @@ Reducer::Reducer(const Pass& pass, const Rect& needed, ResampleScratch& scratch)
 
   const auto groups = static_cast<std::size_t>(Windows::groups(width, together));
   const std::size_t pairs = static_cast<std::size_t>(x_.most + 1) / 2;
-  const std::size_t bases = (groups * 4 + 63) / 64 * 64;
+  const std::size_t bases = (static_cast<std::size_t>(width) * 4 + 63) / 64 * 64;
   std::uint8_t* windows =
       scratch.windows.reserve(bases + groups * pairs * Windows::kPair * sizeof(std::int16_t));
   windows_.bases = reinterpret_cast<std::int32_t*>(windows);

@@ -105,8 +105,8 @@ struct Taps {
   int most;  ///< the greatest of counts
 };
 
-/// Taps along a row in an order that a kernel likes: outputs in groups whose taps lie within 64
-/// numbers of the row. See reduce_pixels.cpp.
+/// Taps along a row in an order that a kernel likes: by output, or by groups of outputs whose taps
+/// lie within 64 numbers of the row. See reduce_pixels.cpp.
 struct Windows {
   static constexpr int kInputs = 64;
   static constexpr int outputs(int channels) { return channels == 1 ? 16 : 5; }
@@ -116,10 +116,11 @@ struct Windows {
   /// Numbers of `orders_and_weights` for each pair of taps of a group.
   static constexpr int kPair = 64;
 
-  std::int32_t* bases = nullptr;               ///< groups: first pixel of the row
+  std::int32_t* bases = nullptr;  ///< pixels, rounded up to 4: where in the row to begin
   std::int16_t* orders_and_weights = nullptr;  ///< groups x pairs x kPair, 64-byte aligned
-  int pairs = 0;                               ///< 0: not in use
-  bool narrow = false;                         ///< the taps of a group lie within 32 numbers
+  int pairs = 0;
+  bool grouped = false;
+  bool narrow = false;  ///< the taps of a group lie within 32 numbers
 };
 
 struct Kernels {

@@ -36,6 +36,33 @@ void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
 
 #if MILLRACE_X86
 
+// Planes of at most 1 KiB (digits, CIFAR's channels) are copied first: to memory that holds the
+// fill too (AVX2), or to registers (AVX-512).
+
+constexpr int kSmall = 1024;
+
+struct SmallPlanes {
+  std::ptrdiff_t lowest;  ///< offset of the first byte used of each plane
+  int bytes;
+};
+
+/// False where the planes are too large, or levels are to be put side by side.
+bool as_small(const WarpBlock& warp, const Canvas& canvas, SmallPlanes& planes) {
+  const Rect& r = warp.inside;
+  constexpr int kFar = 32767;  // columns and rows in 16 bits
+  if (warp.bounds->size() > 1 || canvas.pixel != 1 || std::max({-r.x0, -r.y0, r.x1, r.y1}) > kFar)
+    return false;
+  const auto reach = [](std::ptrdiff_t step, int low, int high, std::ptrdiff_t& least) {
+    least += step > 0 ? step * low : step * (high - 1);
+    return std::abs(step) * (high - 1 - low);
+  };
+  planes.lowest = 0;
+  const std::ptrdiff_t last =
+      reach(warp.pixel, r.x0, r.x1, planes.lowest) + reach(warp.row, r.y0, r.y1, planes.lowest);
+  planes.bytes = static_cast<int>(std::min<std::ptrdiff_t>(last, kSmall)) + 1;
+  return last < kSmall;
+}
+
 template <Fetch kFetch>
 MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect,
                                 const Canvas& shared_canvas) {
@@ -67,7 +94,96 @@ MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect,
   }
 }
 
+MILLRACE_AVX2 inline __m256i all(std::ptrdiff_t value) {
+  return _mm256_set1_epi16(static_cast<short>(value));
+}
+
+/// out[k] = from[offsets[k]]. Bytes meet in registers: a processor stores one of them a cycle.
+MILLRACE_AVX2 void pick(const std::uint8_t* from, const std::uint16_t* offsets, int n,
+                        std::uint8_t* out) {
+  for (; n >= 16; n -= 16, offsets += 16, out += 16) {
+    __m128i halves[2];
+    for (int h = 0; h < 2; ++h) {
+      const std::uint16_t* at = offsets + 8 * h;
+      __m128i eight = _mm_cvtsi32_si128(from[at[0]]);
+      eight = _mm_insert_epi8(eight, from[at[1]], 1);
+      eight = _mm_insert_epi8(eight, from[at[2]], 2);
+      eight = _mm_insert_epi8(eight, from[at[3]], 3);
+      eight = _mm_insert_epi8(eight, from[at[4]], 4);
+      eight = _mm_insert_epi8(eight, from[at[5]], 5);
+      eight = _mm_insert_epi8(eight, from[at[6]], 6);
+      halves[h] = _mm_insert_epi8(eight, from[at[7]], 7);
+    }
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi64(halves[0], halves[1]));
+  }
+  for (int k = 0; k < n; ++k) out[k] = from[offsets[k]];
+}
+
+/// Offsets first, for all channels, then pixels. Columns and rows fit 16 bits. The fill stands
+/// behind the copy of a plane, so that pixels outside are no special case.
+template <bool kClamp>
+MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes& planes,
+                                      const Rect& rect, const Canvas& canvas) {
+  const WarpBlock warp = shared;  // by value, see Source512
+  const Source256 source(warp);
+  std::uint8_t levels[3][kSmall + 1];
+  for (int c = 0; c < canvas.channels; ++c) {
+    std::memcpy(levels[c], warp.source + planes.lowest + c * warp.channel,
+                static_cast<std::size_t>(planes.bytes));
+    levels[c][kSmall] = (*warp.bounds)[0].fill[static_cast<std::size_t>(c)];
+  }
+  const Rect& in = warp.inside;
+  const __m256i left = all(in.x0), top = all(in.y0);
+  const __m256i right = all(in.x1 - 1 - in.x0), bottom = all(in.y1 - 1 - in.y0);
+  const __m256i pixel = all(warp.pixel), row = all(warp.row);
+  const __m256i first = all(in.x0 * warp.pixel + in.y0 * warp.row - planes.lowest);
+  constexpr int kMost = 512;
+  std::uint16_t offsets[kMost + 16];
+  const int width = std::min(rect.x1 - rect.x0, kMost);
+  const int height = width == canvas.row ? kMost / width : 1;  // rows without a gap between them
+  for (int y0 = rect.y0; y0 < rect.y1; y0 += height) {
+    for (int x0 = rect.x0; x0 < rect.x1; x0 += width) {
+      const int n = std::min(width, rect.x1 - x0);
+      std::uint16_t* line = offsets;
+      for (int y = y0; y < std::min(y0 + height, rect.y1); ++y, line += n) {
+        Positions256 at = source.at(x0, y);
+        for (int x = 0; x < n; x += 16) {
+          const Positions256 on = source.next(at, x0 + x + 8);
+          __m256i i = _mm256_packs_epi32(_mm256_srai_epi32(at.u, warp.bits),
+                                         _mm256_srai_epi32(on.u, warp.bits));
+          __m256i j = _mm256_packs_epi32(_mm256_srai_epi32(at.v, warp.bits),
+                                         _mm256_srai_epi32(on.v, warp.bits));
+          at = source.next(on, x0 + x + 16);
+          if constexpr (kClamp) {
+            i = _mm256_max_epi16(i, left);
+            j = _mm256_max_epi16(j, top);
+          }
+          i = _mm256_sub_epi16(i, left);
+          j = _mm256_sub_epi16(j, top);
+          const __m256i near_i = _mm256_min_epu16(i, right), near_j = _mm256_min_epu16(j, bottom);
+          __m256i offset = _mm256_add_epi16(
+              _mm256_add_epi16(_mm256_mullo_epi16(near_i, pixel), _mm256_mullo_epi16(near_j, row)),
+              first);
+          if constexpr (!kClamp)
+            offset = _mm256_blendv_epi8(
+                all(kSmall), offset,
+                _mm256_and_si256(_mm256_cmpeq_epi16(i, near_i), _mm256_cmpeq_epi16(j, near_j)));
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(line + x),  // the next row overwrites
+                              _mm256_permute4x64_epi64(offset, 0xD8));
+        }
+      }
+      for (int c = 0; c < canvas.channels; ++c)
+        pick(levels[c], offsets, static_cast<int>(line - offsets), canvas.at(x0, y0, c));
+    }
+  }
+}
+
 void nearest_avx2(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
+  SmallPlanes planes;
+  if (as_small(warp, canvas, planes)) {
+    const auto kernel = warp.clamp ? small_nearest_avx2<true> : small_nearest_avx2<false>;
+    return kernel(warp, planes, rect, canvas);
+  }
   switch (fetch_of(warp, canvas)) {
     case Fetch::gray:
       return nearest_avx2<Fetch::gray>(warp, rect, canvas);
@@ -107,31 +223,6 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect,
       put512(canvas, x, y, n, _mm512_mask_mov_epi32(filled, seen, pixels));
     }
   }
-}
-
-// Planes of at most 1 KiB (digits, CIFAR's channels) fit the registers: pixels are looked up by
-// permutations, 64 at a time, instead of one load each.
-
-constexpr int kSmall = 1024;
-
-struct SmallPlanes {
-  std::ptrdiff_t lowest;  ///< offset of the first byte used of each plane
-  int bytes;
-};
-
-/// False where the planes are too large, or levels are to be put side by side.
-bool as_small(const WarpBlock& warp, const Canvas& canvas, SmallPlanes& planes) {
-  if (warp.bounds->size() > 1 || canvas.pixel != 1) return false;
-  const Rect& r = warp.inside;
-  const auto reach = [](std::ptrdiff_t step, int low, int high, std::ptrdiff_t& least) {
-    least += step > 0 ? step * low : step * (high - 1);
-    return std::abs(step) * (high - 1 - low);
-  };
-  planes.lowest = 0;
-  const std::ptrdiff_t last =
-      reach(warp.pixel, r.x0, r.x1, planes.lowest) + reach(warp.row, r.y0, r.y1, planes.lowest);
-  planes.bytes = static_cast<int>(std::min<std::ptrdiff_t>(last, kSmall)) + 1;
-  return last < kSmall;
 }
 
 /// Bytes 0 of all lanes of four vectors in the low half, bytes 1 in the high half.

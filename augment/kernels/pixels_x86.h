@@ -193,6 +193,13 @@ class Source256 {
             _mm256_add_epi32(_mm256_set1_epi32(v), along_v_)};
   }
 
+  /// Those of 8 pixels from column x on, which lie 8 behind `before`.
+  MILLRACE_AVX2 Positions256 next(const Positions256& before, int x) const {
+    if (stored_u_ != nullptr) return {load256(stored_u_ + x), load256(stored_v_ + x)};
+    return {_mm256_add_epi32(before.u, _mm256_set1_epi32(static_cast<int>(8 * u_x_))),
+            _mm256_add_epi32(before.v, _mm256_set1_epi32(static_cast<int>(8 * v_x_)))};
+  }
+
  private:
   const std::int32_t* stored_u_;
   const std::int32_t* stored_v_;

@@ -33,30 +33,81 @@ void no_windows(const Taps&, int, Windows& windows) { windows.pairs = 0; }
 
 #if MILLRACE_X86
 
-// ---- AVX2: four outputs at a time, four taps of each a step
-// ---------------------------------------
+// ---- AVX2 -------------------------------------------------------------------------------------
 
 MILLRACE_AVX2 inline __m128i load128(const void* from) {
   return _mm_loadu_si128(static_cast<const __m128i*>(from));
 }
 
-/// Sums of one RGB output in 32 bits each.
-MILLRACE_AVX2 inline __m128i sum_rgb(const std::int16_t* from, const std::int16_t* weights,
-                                     int count) {
-  // Of 8 numbers r g b r' g' b' . . to pairs of a channel.
-  const __m256i order = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1, 0, 1,
-                                         6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1);
-  const __m256i spread = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
-  __m256i sums = _mm256_setzero_si256();
-  for (int k = 0; k < count; k += 4) {
-    const __m256i pixels = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(from + 3 * k)),
-                                                   load128(from + 3 * k + 6), 1);
-    const __m256i pairs = _mm256_permutevar8x32_epi32(
-        _mm256_castsi128_si256(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights + k))),
-        spread);
-    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, order), pairs));
+/// RGB: a base for each output, and for each pair of its taps the weights as four 32-bit lanes want
+/// them. Bases are moved to the left where taps that others have would lie behind the row.
+void prepare_pairs(const Taps& taps, int channels, Windows& windows) {
+  windows.pairs = 0;
+  if (channels != 3) return;
+  const int pairs = (taps.most + 1) / 2;
+  int end = 0;
+  for (int o = 0; o < taps.outputs; ++o) end = std::max(end, taps.first[o] + taps.counts[o]);
+  const int last = std::max(0, end - 2 * pairs);
+  // Outputs o and o + 2 share a vector, so that packing leaves four of them in order.
+  constexpr int kOutput = 8;
+  std::int16_t* at = windows.orders_and_weights;
+  for (int o = 0; o < taps.outputs; o += 4, at += 4 * kOutput * pairs) {
+    std::memset(at, 0, static_cast<std::size_t>(4 * kOutput * pairs) * sizeof(std::int16_t));
+    for (int p = 0; p < 4; ++p) {
+      if (o + p >= taps.outputs) {
+        windows.bases[o + p] = 0;
+        continue;
+      }
+      const int base = std::min(taps.first[o + p], last);
+      windows.bases[o + p] = base * 3;
+      for (int k = 0; k < taps.counts[o + p]; ++k) {
+        const int tap = taps.first[o + p] - base + k;
+        std::int16_t* lanes = at + (tap / 2 * 4 + p % 2 * 2 + p / 2) * kOutput + tap % 2;
+        const std::int16_t weight =
+            taps.weights[static_cast<std::ptrdiff_t>(o + p) * taps.stride + k];
+        for (int c = 0; c < 4; ++c) lanes[2 * c] = weight;
+      }
+    }
   }
-  return _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  windows.pairs = pairs;
+}
+
+/// kPairs: pairs of taps, or 0 for any number of them.
+template <int kPairs>
+MILLRACE_AVX2 void reduce_rgb_avx2(const std::int16_t* in, int outputs, const Windows& windows,
+                                   std::uint8_t* out) {
+  // Of 8 numbers r g b r' g' b' . . to pairs of a channel.
+  const __m256i order = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1));
+  const __m128i first_three = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+  const __m256i half = _mm256_set1_epi32(kHalf);
+  const int pairs = kPairs > 0 ? kPairs : windows.pairs;
+  const std::int32_t* base = windows.bases;
+  const auto* weights = reinterpret_cast<const __m256i*>(windows.orders_and_weights);
+  std::uint8_t* const end = out + outputs * 3;
+  for (; out < end; out += 12, base += 4) {
+    __m256i sums[2] = {half, half};
+    for (int k = 0; k < pairs; ++k)
+      for (int p = 0; p < 2; ++p) {
+        const __m256i pixels =
+            _mm256_inserti128_si256(_mm256_castsi128_si256(load128(in + base[p] + 6 * k)),
+                                    load128(in + base[p + 2] + 6 * k), 1);
+        sums[p] = _mm256_add_epi32(
+            sums[p], _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, order), *weights++));
+      }
+    const __m256i both =
+        _mm256_packs_epi32(_mm256_srli_epi32(sums[0], kDrop), _mm256_srli_epi32(sums[1], kDrop));
+    const __m128i levels = _mm_shuffle_epi8(
+        _mm_packus_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)),
+        first_three);
+    if (end - out >= 16) {  // the next four overwrite what is too much
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out), levels);
+      continue;
+    }
+    alignas(16) std::uint8_t bytes[16];
+    _mm_store_si128(reinterpret_cast<__m128i*>(bytes), levels);
+    std::memcpy(out, bytes, static_cast<std::size_t>(std::min<std::ptrdiff_t>(end - out, 12)));
+  }
 }
 
 /// Sums of one gray output: two parts.
@@ -70,42 +121,33 @@ MILLRACE_AVX2 inline __m128i sum_gray(const std::int16_t* from, const std::int16
   return sums;
 }
 
-template <int kChannels>
-MILLRACE_AVX2 void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, std::uint8_t* out) {
+MILLRACE_AVX2 void reduce_gray_avx2(const std::int16_t* in, const Taps& taps, std::uint8_t* out) {
   const __m128i half = _mm_set1_epi32(kHalf);
-  const __m128i first_three = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
   int o = 0;
   for (; o + 4 <= taps.outputs; o += 4) {
     __m128i sums[4];
-    for (int p = 0; p < 4; ++p) {
-      const std::int16_t* from = in + static_cast<std::ptrdiff_t>(taps.first[o + p]) * kChannels;
-      const std::int16_t* weights = taps.weights + static_cast<std::ptrdiff_t>(o + p) * taps.stride;
-      sums[p] = kChannels == 3 ? sum_rgb(from, weights, taps.counts[o + p])
-                               : sum_gray(from, weights, taps.counts[o + p]);
-    }
-    if constexpr (kChannels == 3) {
-      for (__m128i& sum : sums) sum = _mm_srli_epi32(_mm_add_epi32(sum, half), kDrop);
-      const __m128i levels = _mm_shuffle_epi8(
-          _mm_packus_epi16(_mm_packs_epi32(sums[0], sums[1]), _mm_packs_epi32(sums[2], sums[3])),
-          first_three);
-      alignas(16) std::uint8_t bytes[16];
-      _mm_store_si128(reinterpret_cast<__m128i*>(bytes), levels);
-      std::memcpy(out + o * 3, bytes, 12);
-    } else {
-      const __m128i both = _mm_hadd_epi32(_mm_unpacklo_epi64(sums[0], sums[1]),
-                                          _mm_unpacklo_epi64(sums[2], sums[3]));
-      const __m128i levels = _mm_srli_epi32(_mm_add_epi32(both, half), kDrop);
-      const std::int32_t bytes =
-          _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(levels, levels), _mm_setzero_si128()));
-      std::memcpy(out + o, &bytes, 4);
-    }
+    for (int p = 0; p < 4; ++p)
+      sums[p] = sum_gray(in + taps.first[o + p],
+                         taps.weights + static_cast<std::ptrdiff_t>(o + p) * taps.stride,
+                         taps.counts[o + p]);
+    const __m128i both =
+        _mm_hadd_epi32(_mm_unpacklo_epi64(sums[0], sums[1]), _mm_unpacklo_epi64(sums[2], sums[3]));
+    const __m128i levels = _mm_srli_epi32(_mm_add_epi32(both, half), kDrop);
+    const std::int32_t bytes =
+        _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(levels, levels), _mm_setzero_si128()));
+    std::memcpy(out + o, &bytes, 4);
   }
-  reduce_some(in, taps, o, taps.outputs, kChannels, out);
+  reduce_some(in, taps, o, taps.outputs, 1, out);
 }
 
-void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, const Windows&, int channels,
-                        std::uint8_t* out) {
-  (channels == 3 ? reduce_pixels_avx2<3> : reduce_pixels_avx2<1>)(in, taps, out);
+void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, const Windows& windows,
+                        int channels, std::uint8_t* out) {
+  if (channels == 1) return reduce_gray_avx2(in, taps, out);
+  const auto reduce = windows.pairs == 1   ? reduce_rgb_avx2<1>
+                      : windows.pairs == 2 ? reduce_rgb_avx2<2>
+                      : windows.pairs == 3 ? reduce_rgb_avx2<3>
+                                           : reduce_rgb_avx2<0>;
+  reduce(in, taps.outputs, windows, out);
 }
 
 // ---- AVX-512: the taps of a group of outputs are permuted out of 64 numbers of the row
@@ -127,7 +169,7 @@ void prepare_windows(const Taps& taps, int channels, Windows& windows) {
       last = std::max(last, taps.first[o] + taps.counts[o]);
     }
     widest = std::max(widest, (last - first) * channels);
-    if (widest > Windows::kInputs) return;
+    if (widest > Windows::kInputs) return prepare_pairs(taps, channels, windows);
     windows.bases[group] = first;
     for (int k = 0; k < pairs; ++k, at += Windows::kPair) {
       std::memset(at, 0, Windows::kPair * sizeof(std::int16_t));
@@ -146,6 +188,7 @@ void prepare_windows(const Taps& taps, int channels, Windows& windows) {
     }
   }
   windows.pairs = pairs;
+  windows.grouped = true;
   windows.narrow = widest <= Windows::kInputs / 2;
 }
 
@@ -191,7 +234,7 @@ void reduce_windows_512(const std::int16_t* in, const Taps& taps, const Windows&
 
 void reduce_pixels_512(const std::int16_t* in, const Taps& taps, const Windows& windows,
                        int channels, std::uint8_t* out) {
-  if (windows.pairs == 0) return reduce_pixels_avx2(in, taps, windows, channels, out);
+  if (!windows.grouped) return reduce_pixels_avx2(in, taps, windows, channels, out);
   if (channels == 3)
     (windows.narrow ? reduce_windows_512<3, true> : reduce_windows_512<3, false>)(in, taps, windows,
                                                                                   out);
@@ -208,7 +251,10 @@ void add_reduce_pixels_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.reduce_pixels = reduce_pixels;
   table.prepare_windows = no_windows;
 #if MILLRACE_X86
-  if (level == Simd::avx2) table.reduce_pixels = reduce_pixels_avx2;
+  if (level == Simd::avx2) {
+    table.reduce_pixels = reduce_pixels_avx2;
+    table.prepare_windows = prepare_pairs;
+  }
   if (level == Simd::avx512) {
     table.reduce_pixels = reduce_pixels_512;
     table.prepare_windows = prepare_windows;
