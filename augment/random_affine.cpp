@@ -12,7 +12,7 @@ std::array<double, 6> inverse_affine(const AffineParameters& p, double cx, doubl
   //   c = sin(r - sy) / cos(sy)    d = -c tan(sx) + cos(r)
   // Its determinant is scale^2, so the inverse is the adjugate over the scale.
   const SinCos r = sincos_degrees(p.degrees);
-  const SinCos r_sy = sincos_degrees(p.degrees - p.shear_y);
+  const SinCos r_sy = p.shear_y == 0 ? r : sincos_degrees(p.degrees - p.shear_y);
   const SinCos sx = sincos_degrees(p.shear_x);
   const SinCos sy = sincos_degrees(p.shear_y);
   const double tan_sx = sx.sin / sx.cos;

@@ -60,8 +60,8 @@ Store::Store(DType dtype, Layout layout, int channels, const std::vector<double>
     }
     ElementTable& table = elements_[c];
     table.mean = m;
-    table.std = s;
     table.inverse = 1 / s;
+    table.rest = static_cast<float>(1 / double{s} - double{table.inverse});
     table.computed = dtype == DType::f32;
     for (int level = 0; level < 256 && table.computed; ++level) {
       const float value = computed_element(

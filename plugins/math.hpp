@@ -16,6 +16,7 @@ struct SinCos {
 /// Sine and cosine of an angle in degrees, to about 1e-16; exact at multiples of 90.
 /// Taylor series after reduction to [-45, 45] degrees, where the first term left out is < 5e-17.
 constexpr SinCos sincos_degrees(double degrees) {
+  if (degrees == 0) return {degrees, 1};  // what comes out below, too; no shear is common
   // The reduction is exact: both operands are close and the quotient is a small whole number.
   const double turns = degrees / 90.0;
   const auto quarter = static_cast<long long>(turns + (turns < 0 ? -0.5 : 0.5));

@@ -24,19 +24,22 @@ struct ElementTable {
   /// Where `computed`, the f32 of a level also comes out bit for bit as computed_element() has it,
   /// without a division and without a table.
   bool computed = false;
-  float mean = 0, std = 1, inverse = 1;  ///< inverse = 1 / std
+  float mean = 0;
+  float inverse = 1, rest = 0;  ///< inverse + rest = 1 / std, to twice a float's precision
 };
 
-/// (level / 255 - mean) / std with each quotient corrected once by its remainder. `fused` is fused
-/// multiply-and-add: a * b + c, rounded once.
+inline constexpr float kInverse255 = 1 / 255.0f;
+inline constexpr float kRest255 = static_cast<float>(1 / 255.0 - double{kInverse255});
+
+/// (level / 255 - mean) / std with products for quotients. `fused` is fused multiply-and-add:
+/// a * b + c, rounded once.
 template <class Fused>
 float computed_element(int level, const ElementTable& table, Fused&& fused) {
-  const auto divided = [&](float a, float b, float inverse) {
-    const float quotient = a * inverse;
-    return fused(fused(-quotient, b, a), inverse, quotient);
+  const auto product = [&](float a, float inverse, float rest) {
+    return fused(a, inverse, a * rest);
   };
-  const float x = divided(static_cast<float>(level), 255.0f, 1 / 255.0f) - table.mean;
-  return divided(x, table.std, table.inverse);
+  const float x = product(static_cast<float>(level), kInverse255, kRest255) - table.mean;
+  return product(x, table.inverse, table.rest);
 }
 
 /// Levels to elements, element i by table i mod `period` (1 or 3).

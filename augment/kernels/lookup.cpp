@@ -45,25 +45,24 @@ void copy_levels(const std::uint8_t* in, std::size_t n, const Lookup& lookup, st
 
 /// What eight elements from element 8 `part` on need, by channel.
 struct Constants256 {
-  __m256 mean, std, inverse;
+  __m256 mean, inverse, rest;
 
   MILLRACE_AVX2 Constants256(const Lookup& lookup, int part) {
     alignas(32) float values[3][8];
     for (int i = 0; i < 8; ++i) {
       const ElementTable& table = lookup.elements[(8 * part + i) % lookup.period];
       values[0][i] = table.mean;
-      values[1][i] = table.std;
-      values[2][i] = table.inverse;
+      values[1][i] = table.inverse;
+      values[2][i] = table.rest;
     }
     mean = _mm256_load_ps(values[0]);
-    std = _mm256_load_ps(values[1]);
-    inverse = _mm256_load_ps(values[2]);
+    inverse = _mm256_load_ps(values[1]);
+    rest = _mm256_load_ps(values[2]);
   }
 };
 
-MILLRACE_AVX2 inline __m256 divided(__m256 a, __m256 b, __m256 inverse) {
-  const __m256 quotient = _mm256_mul_ps(a, inverse);
-  return _mm256_fmadd_ps(_mm256_fnmadd_ps(quotient, b, a), inverse, quotient);
+MILLRACE_AVX2 inline __m256 product(__m256 a, __m256 inverse, __m256 rest) {
+  return _mm256_fmadd_ps(a, inverse, _mm256_mul_ps(a, rest));
 }
 
 bool is_aligned(const std::byte* at, std::size_t bytes) {
@@ -76,9 +75,9 @@ MILLRACE_AVX2 inline void compute_8(const std::uint8_t* in, const Constants256& 
                                     std::byte* out) {
   const __m256 level = _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(in))));
-  const __m256 x = _mm256_sub_ps(divided(level, _mm256_set1_ps(255.0f), _mm256_set1_ps(1 / 255.0f)),
-                                 constants.mean);
-  const __m256 elements = divided(x, constants.std, constants.inverse);
+  const __m256 x = _mm256_sub_ps(
+      product(level, _mm256_set1_ps(kInverse255), _mm256_set1_ps(kRest255)), constants.mean);
+  const __m256 elements = product(x, constants.inverse, constants.rest);
   if constexpr (kPastCaches)
     _mm256_stream_ps(reinterpret_cast<float*>(out), elements);
   else
@@ -86,15 +85,19 @@ MILLRACE_AVX2 inline void compute_8(const std::uint8_t* in, const Constants256& 
 }
 
 template <bool kPastCaches>
-MILLRACE_AVX2 std::size_t compute_24s(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
-                                      std::byte* out) {
+MILLRACE_AVX2 void compute_all(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
+                               std::byte* out) {
   const Constants256 constants[3] = {{lookup, 0}, {lookup, 1}, {lookup, 2}};
   std::size_t i = 0;
   for (; i + 24 <= n; i += 24)
     for (std::size_t part = 0; part < 3; ++part)
       compute_8<kPastCaches>(in + i + 8 * part, constants[part], out + 4 * (i + 8 * part));
+  for (std::size_t part = 0; i < n; i += 8, ++part) {
+    std::byte last[8 * sizeof(float)];
+    compute_8<false>(in + i, constants[part], last);
+    std::memcpy(out + 4 * i, last, sizeof(float) * std::min<std::size_t>(8, n - i));
+  }
   if constexpr (kPastCaches) _mm_sfence();
-  return i;
 }
 
 MILLRACE_AVX2 void look_up_f32_avx2(const std::uint8_t* in, std::size_t n, const Lookup& lookup,
@@ -103,8 +106,7 @@ MILLRACE_AVX2 void look_up_f32_avx2(const std::uint8_t* in, std::size_t n, const
   for (int c = 0; c < lookup.period; ++c) computed &= lookup.elements[c].computed;
   if (!computed) return look_up<std::uint32_t>(in, n, lookup, out);
   const bool past_caches = lookup.past_caches && is_aligned(out, sizeof(__m256));
-  const std::size_t i = (past_caches ? compute_24s<true> : compute_24s<false>)(in, n, lookup, out);
-  look_up<std::uint32_t>(in + i, n - i, lookup, out + 4 * i);
+  (past_caches ? compute_all<true> : compute_all<false>)(in, n, lookup, out);
 }
 
 // AVX-512: a byte of 64 elements is looked up by permutations of the table's 256 bytes, one plane
