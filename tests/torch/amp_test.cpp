@@ -143,7 +143,13 @@ TEST_P(Amp, HasTheBitsOfLibTorchsAutocast) {
   Single single(lenet(GetParam(), kMomentum));
   test::fill_by_name(single.model());
   Reference reference(bf16 ? torch::kBFloat16 : torch::kFloat16);
-  Loader loader = loader_of(kBatch, kEpochs);
+  Loader loader = loader_of(kBatch, bf16 ? kEpochs : kEpochs / 2);  // f16 is slow on a CPU
+  // Autocast in backward changes no bit of this model, where all ops have their type already.
+  int backwards = 0;
+  single.model().named_parameters()["fc3.weight"].register_hook([&](const Tensor&) {
+    ++backwards;
+    EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU)) << "left on in backward";
+  });
   int steps = 0;
   for (Batch batch = loader.next(); batch; batch = loader.next()) {
     SCOPED_TRACE("step " + std::to_string(++steps));
@@ -159,11 +165,12 @@ TEST_P(Amp, HasTheBitsOfLibTorchsAutocast) {
           << parameter.key();
     }
   }
-  EXPECT_EQ(steps, 20);
+  EXPECT_EQ(steps, bf16 ? 20 : 10);
+  EXPECT_EQ(backwards, steps);
   if (bf16)
     EXPECT_EQ(reference.updates(), steps);
   else  // so that the scaler was seen at both of its tasks
-    EXPECT_TRUE(reference.updates() > 10 && reference.updates() < steps) << reference.updates();
+    EXPECT_TRUE(reference.updates() >= 5 && reference.updates() < steps) << reference.updates();
 
   reference.take_weights(single.model());
   Loader all = loader_of(kSamples, 1);
