@@ -145,8 +145,7 @@ void Runner::pixel(const Unit& unit, const std::string& name) {
   if (functions.levels != nullptr) return add_levels(unit, name);
   flush();
   const Image target = image();
-  lend_scratch(
-      functions.scratch == nullptr ? 0 : functions.scratch(unit.self(), fold_.output(), channels_));
+  lend_scratch(unit, functions.scratch);
   checked_call(unit.table(), call_, [&] { return functions.apply(unit.self(), &target, &call_); });
   note(name, fmt::format("{}x{} in place", target.width, target.height));
 }
@@ -161,8 +160,7 @@ void Runner::filter(const Unit& unit, const std::string& name) {
   std::uint8_t* pixels = next_buffer(output);
   const Image to{pixels, output.width, output.height, channels_,
                  static_cast<std::ptrdiff_t>(output.width) * channels_};
-  lend_scratch(
-      functions.scratch == nullptr ? 0 : functions.scratch(unit.self(), fold_.output(), channels_));
+  lend_scratch(unit, functions.scratch);
   checked_call(unit.table(), call_,
                [&] { return functions.apply(unit.self(), &from, &to, &call_); });
   continue_with(pixels, output);
@@ -252,7 +250,11 @@ Image Runner::image() const {
           static_cast<std::ptrdiff_t>(size.width) * channels_};
 }
 
-void Runner::lend_scratch(std::size_t size) {
+void Runner::lend_scratch(const Unit& unit,
+                          std::size_t (*bytes)(const void*, millrace_size, std::int32_t)) {
+  const std::size_t size = bytes == nullptr ? 0 : guarded_call(unit.table(), [&] {
+    return bytes(unit.self(), fold_.output(), channels_);
+  });
   call_.scratch = size > 0 ? scratch_.op.reserve(size) : nullptr;
   call_.scratch_size = size;
 }

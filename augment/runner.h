@@ -50,7 +50,9 @@ class Runner {
   std::uint8_t* next_buffer(Size size);
   void continue_with(std::uint8_t* pixels, Size size);
   Image image() const;
-  void lend_scratch(std::size_t size);
+  /// As many bytes as the unit's `bytes` asks for; none where that is null.
+  void lend_scratch(const Unit& unit,
+                    std::size_t (*bytes)(const void*, millrace_size, std::int32_t));
   void note(const std::string& what, const std::string& detail);
 
   const SampleKey& key_;

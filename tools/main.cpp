@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pipeline/suggest.h"
+#include "pipeline/units/unit.h"
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/interrupt.h"
@@ -113,10 +114,12 @@ int main(int argc, char** argv) {
   open_standard_streams();
   const ProgramStart start{Clock::now(), Clock::steady_ns()};
   catch_interrupts();
+  tell_crashes();
   Exit exit = Exit::failed;
   try {
     exit = run(argc, argv, start);
     if (exit == Exit::done) finish_output();
+    throw_late_exception();
   } catch (const Error& error) {
     print_error(error);
     exit = error.exit();

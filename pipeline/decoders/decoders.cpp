@@ -18,7 +18,9 @@ namespace {
 constexpr std::size_t kSniffed = 64;
 
 bool takes(const millrace_unit& unit, std::span<const std::uint8_t> bytes) {
-  return unit.decoder->sniff(bytes.data(), std::min(bytes.size(), kSniffed)) != 0;
+  return guarded_call(unit, [&] {
+    return unit.decoder->sniff(bytes.data(), std::min(bytes.size(), kSniffed)) != 0;
+  });
 }
 
 /// What bytes that no decoder takes look like, for the message.
@@ -70,14 +72,16 @@ struct DecodeScratch::Context {
 DecodeScratch::DecodeScratch() = default;
 
 DecodeScratch::~DecodeScratch() {
-  for (const Context& context : contexts_) context.decoder->decoder->close(context.memory);
+  for (const Context& context : contexts_)
+    last_call(*context.decoder, "close()",
+              [&] { context.decoder->decoder->close(context.memory); });
 }
 
 void* DecodeScratch::context_of(const millrace_unit& decoder) {
   for (const Context& known : contexts_)
     if (known.decoder == &decoder) return known.memory;
   contexts_.reserve(contexts_.size() + 1);  // so that nothing is lost if this throws
-  void* memory = decoder.decoder->open(nullptr);
+  void* memory = guarded_call(decoder, [&] { return decoder.decoder->open(nullptr); });
   if (memory == nullptr) throw std::bad_alloc();
   contexts_.push_back({&decoder, memory});
   return memory;
@@ -123,7 +127,7 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
                           static_cast<std::uint32_t>(scale), asked};
   Rect& rect = request.region;
   if (unit.decoder->region != nullptr)
-    unit.decoder->region(context, &request);
+    guarded_call(unit, [&] { unit.decoder->region(context, &request); });
   else
     rect = {0, 0, stored.width, stored.height};
   if (rect.x0 < 0 || rect.y0 < 0 || rect.x1 > stored.width || rect.y1 > stored.height ||

@@ -36,16 +36,7 @@ GuardedRange* range_of(std::uintptr_t address) {
 }
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
-  const auto page = reinterpret_cast<std::uintptr_t>(info->si_addr) & ~(g_page - 1);
-  if (GuardedRange* range = info->si_code == BUS_ADRERR ? range_of(page) : nullptr) {
-    // Told before there is anything to be seen: who reads the zeros can know.
-    range->damaged.store(true);
-    g_faults.fetch_add(1);
-    // The bare system call: a library's wrapper is not promised to be fit for a handler.
-    const long status =
-        syscall(SYS_mmap, page, g_page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    if (static_cast<std::uintptr_t>(status) == page) return;
-  }
+  if (replace_lost_page(info)) return;
   if ((g_before.sa_flags & SA_SIGINFO) != 0 && g_before.sa_sigaction != nullptr) {
     g_before.sa_sigaction(signal, info, context);
   } else if (g_before.sa_handler != SIG_DFL && g_before.sa_handler != SIG_IGN) {
@@ -70,6 +61,19 @@ std::mutex& changing() {
 }
 
 }  // namespace
+
+bool replace_lost_page(const siginfo_t* info) {
+  const auto page = reinterpret_cast<std::uintptr_t>(info->si_addr) & ~(g_page - 1);
+  GuardedRange* range = info->si_code == BUS_ADRERR ? range_of(page) : nullptr;
+  if (range == nullptr) return false;
+  // Told before there is anything to be seen: who reads the zeros can know.
+  range->damaged.store(true);
+  g_faults.fetch_add(1);
+  // The bare system call: a library's wrapper is not promised to be fit for a handler.
+  const long status =
+      syscall(SYS_mmap, page, g_page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return static_cast<std::uintptr_t>(status) == page;
+}
 
 GuardedRange* guard(const void* memory, std::size_t size) {
   const std::lock_guard lock(changing());

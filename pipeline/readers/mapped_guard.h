@@ -4,6 +4,8 @@
 // the sample concerned fails like any other.
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +20,9 @@ GuardedRange* guard(const void* memory, std::size_t size);
 void unguard(GuardedRange* range);
 /// True once a page of this range was gone.
 bool is_damaged(const GuardedRange* range);
+
+/// In a handler of SIGBUS: true if the fault was in a guarded range, whose page is zeros now.
+bool replace_lost_page(const siginfo_t* info);
 
 /// Pages that have been replaced so far, in all mapped files.
 std::uint64_t mapped_faults();

@@ -67,7 +67,7 @@ class PluginReader final : public Reader {
     if (functions_.release != nullptr) {  // what is on loan only for now
       std::uint8_t* copy = scratch.reserve(bytes.size);
       if (bytes.size > 0) std::memcpy(copy, bytes.data, bytes.size);
-      functions_.release(unit_.self(), &bytes);
+      guarded_call(unit_.table(), [&] { functions_.release(unit_.self(), &bytes); });
       sample.bytes = {copy, bytes.size};
     }
     check(sample);
@@ -77,6 +77,7 @@ class PluginReader final : public Reader {
   std::string name(std::uint64_t index) const override {
     std::array<char, 4096> text{};
     try {
+      const InsideUnit inside(unit_.table());
       functions_.name(unit_.self(), index, text.data(), text.size());
     } catch (...) {  // the place has to do
       return fmt::format("{} sample {}", info_.path, index);

@@ -1,17 +1,30 @@
 #include "pipeline/units/plugin_file.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
+#include <vector>
 
 #include "pipeline/error.h"
+#include "pipeline/readers/files.h"
+#include "pipeline/units/inside.h"
 #include "pipeline/units/unit.h"
 
 namespace millrace {
 namespace {
+
+#if defined(__x86_64__)
+constexpr Elf64_Half kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr Elf64_Half kMachine = EM_AARCH64;
+#else
+#error "which machine is this? see elf.h"
+#endif
 
 constexpr std::array<std::string_view, 7> kKindNames{"reader", "decoder", "geometric", "pixel",
                                                      "filter", "choice",  "batch"};
@@ -198,15 +211,59 @@ void check_plugin_table(const millrace_plugin_table& table, const std::string& f
   }
 }
 
+void check_plugin_file(const std::string& file) {
+  constexpr const char* kHint = "is it a plugin, built for this machine? build or copy it again";
+  const auto fail = [&](const std::string& reason) { refuse(file, reason, kHint); };
+  OpenFile open;
+  try {
+    open = open_regular(file);
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("plugin cannot be loaded: {}", error.what()), kHint);
+  }
+  const auto read = [&](void* to, std::size_t size, std::uint64_t offset) {
+    return read_at(open.descriptor.get(), static_cast<std::uint8_t*>(to), size, offset,
+                   file.c_str()) == size;
+  };
+  Elf64_Ehdr header{};
+  if (!read(&header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    fail("it is no shared object (ELF)");
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+      header.e_machine != kMachine)
+    fail("it is built for another kind of machine");
+  if (header.e_type != ET_DYN || header.e_phnum == 0 || header.e_phentsize != sizeof(Elf64_Phdr))
+    fail("it is no shared object");
+  std::vector<Elf64_Phdr> segments(header.e_phnum);
+  const std::size_t bytes = segments.size() * sizeof(Elf64_Phdr);
+  if (header.e_phoff > open.size || !read(segments.data(), bytes, header.e_phoff))
+    fail(fmt::format("it is cut short: its headers end behind byte {}", open.size));
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) continue;
+    if (segment.p_offset > open.size || segment.p_filesz > open.size - segment.p_offset)
+      fail(fmt::format("it is cut short: {} bytes, of which a segment of {} begins at byte {}",
+                       open.size, segment.p_filesz, segment.p_offset));
+  }
+}
+
 const millrace_plugin_table& load_plugin(const std::string& file) {
+  check_plugin_file(file);
   // Never unloaded: instances and names of units live as long as the program.
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = nullptr;
+  // Declared not to throw; an initialiser's exception passes through it all the same.
+  void* (*volatile open_library)(const char*, int) = dlopen;
+  try {
+    const InsideLoading inside(file.c_str());
+    library = open_library(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  } catch (...) {
+    refuse(file, "while it was loaded it threw an exception" + thrown_text(),
+           "report it to the plugin's author");
+  }
   if (library == nullptr)
     throw DataError(fmt::format("plugin cannot be loaded: {}", dlerror()),
                     "is it a plugin, built for this machine, with all libraries it needs?");
   const auto* table = static_cast<const millrace_plugin_table*>(dlsym(library, "millrace_plugin"));
   if (table == nullptr) refuse(file, "it exports no symbol millrace_plugin");
   check_plugin_table(*table, file);
+  remember_plugin(*table, file.c_str());
   return *table;
 }
 

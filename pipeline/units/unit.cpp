@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <optional>
 
 #include "pipeline/units/registry.h"
 
@@ -130,6 +132,51 @@ void throw_status(const std::string& unit, millrace_status status, const char* e
   throw DataError(what, hint);
 }
 
+void throw_exception(const millrace_unit& unit, const char* function) {
+  const std::string who = *function == '\0' ? "it" : function;
+  const std::string file = file_of(unit);
+  throw DataError(
+      fmt::format("{}{}: {} threw an exception{}", file.empty() ? "" : fmt::format("{}: ", file),
+                  unit.name, who, thrown_text()),
+      "report it to the plugin's author: a C interface may not throw");
+}
+
+namespace {
+
+struct LateException {
+  std::mutex mutex;
+  std::optional<DataError> first;
+};
+
+LateException& late_exception() {
+  static auto* one = new LateException;  // outlives every thread
+  return *one;
+}
+
+}  // namespace
+
+void last_call(const millrace_unit& unit, const char* name,
+               const std::function<void()>& function) noexcept {
+  const InsideUnit inside(unit);
+  try {
+    try {
+      function();
+    } catch (...) {
+      throw_exception(unit, name);
+    }
+  } catch (const DataError& error) {
+    LateException& late = late_exception();
+    const std::lock_guard lock(late.mutex);
+    if (!late.first) late.first = error;
+  }
+}
+
+void throw_late_exception() {
+  LateException& late = late_exception();
+  const std::lock_guard lock(late.mutex);
+  if (late.first) throw DataError(*late.first);
+}
+
 std::int32_t Unit::add_child(const millrace_create* create, const char* text) {
   auto& self = *static_cast<Unit*>(create->host);
   try {
@@ -168,10 +215,10 @@ Unit::Unit(const millrace_unit& unit, const Params& params, const std::string& p
                                std.size()};
   millrace_status status = MILLRACE_OK;
   try {
+    const InsideUnit inside(unit);
     status = unit.create(&create, &self_);
   } catch (...) {
-    throw DataError(fmt::format("{}: create() threw an exception", unit.name),
-                    "report it to the plugin's author: a C interface may not throw");
+    throw_exception(unit, "create()");
   }
   // Parameters that don't fit are the recipe's fault, whatever the plugin calls it; a reader's
   // data may be at fault as well.
@@ -179,6 +226,8 @@ Unit::Unit(const millrace_unit& unit, const Params& params, const std::string& p
     throw_status(unit.name, unit.reader != nullptr ? status : MILLRACE_BAD_USE, error.data());
 }
 
-Unit::~Unit() { unit_.destroy(self_); }
+Unit::~Unit() {
+  last_call(unit_, "destroy()", [this] { unit_.destroy(self_); });
+}
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "pipeline/error.h"
 #include "pipeline/param.h"
 #include "pipeline/recipe.h"
+#include "pipeline/units/inside.h"
 #include "plugins/millrace.h"
 
 namespace millrace {
@@ -39,19 +41,35 @@ class CallContext {
 /// Throws what `status` stands for, with the lines in `error`, behind the unit's name.
 [[noreturn]] void throw_status(const std::string& unit, millrace_status status, const char* error);
 
+/// Within a catch block: throws the exception that left a function of the plugin's as an Error.
+/// `function`: what the interface calls it, or empty.
+[[noreturn]] void throw_exception(const millrace_unit& unit, const char* function = "");
+
+/// Runs `function`, which calls into the plugin. An exception becomes a DataError.
+template <class Function>
+auto guarded_call(const millrace_unit& unit, const Function& function) {
+  const InsideUnit inside(unit);
+  try {
+    return function();
+  } catch (...) {
+    throw_exception(unit);
+  }
+}
+
 /// Runs `function`, which returns a status, and turns anything but success into an Error.
 template <class Function>
 void checked_call(const millrace_unit& unit, millrace_call& call, const Function& function) {
-  millrace_status status = MILLRACE_OK;
   call.error[0] = '\0';
-  try {
-    status = function();
-  } catch (...) {
-    throw DataError(std::string(unit.name) + ": it threw an exception",
-                    "report it to the plugin's author: a C interface may not throw");
-  }
+  const millrace_status status = guarded_call(unit, function);
   if (status != MILLRACE_OK) throw_status(unit.name, status, call.error);
 }
+
+/// Runs `function`, the plugin's `name`, where nothing may be thrown. An exception is kept for
+/// throw_late_exception().
+void last_call(const millrace_unit& unit, const char* name,
+               const std::function<void()>& function) noexcept;
+/// Throws a DataError for the first exception that last_call() has kept, if there is one.
+void throw_late_exception();
 
 /// An instance: immutable, shared by all threads.
 class Unit {

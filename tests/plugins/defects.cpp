@@ -2,9 +2,12 @@
 // defect, which the build names (-DDEFECT_CRASH). Without a name it is sound.
 #include <locale.h>
 #include <millrace/millrace.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cfenv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -16,18 +19,25 @@ extern "C" int function_that_is_nowhere();
 
 namespace {
 
-#if defined(DEFECT_CRASH_AT_LOAD) || defined(DEFECT_HANG_AT_LOAD)
 const struct AtLoad {
   AtLoad() {
 #if defined(DEFECT_CRASH_AT_LOAD)
     std::abort();
-#else
+#elif defined(DEFECT_HANG_AT_LOAD)
     for (volatile int forever = 1; forever == 1;) {
     }
+#elif defined(DEFECT_EXIT_AT_LOAD)
+    std::exit(0);
+#elif defined(DEFECT_THROWS_AT_LOAD)
+    throw std::runtime_error("no");
+#elif defined(DEFECT_PRINTS)
+    std::puts("loaded, says the plugin");
+#elif defined(DEFECT_LEAVES_A_MARK)
+    // For tests of what is loaded at all: the file that a variable names is made.
+    if (const char* mark = std::getenv("TEST_MARK")) std::fclose(std::fopen(mark, "w"));
 #endif
   }
 } at_load;
-#endif
 
 millrace_status create(const millrace_create* create, void** self) {
 #if defined(DEFECT_CREATE_THROWS)
@@ -45,6 +55,9 @@ millrace_status create(const millrace_create* create, void** self) {
 void destroy(void* self) {
 #if !defined(DEFECT_LEAK)
   std::free(self);
+#if defined(DEFECT_DESTROY_THROWS)
+  throw std::runtime_error("it was dear to me");
+#endif
 #else
   static_cast<void>(self);
 #endif
@@ -71,6 +84,23 @@ millrace_status apply(const void*, const millrace_image* image, millrace_call* c
   throw 42;
 #elif defined(DEFECT_CRASH)
   *reinterpret_cast<volatile int*>(8) = 1;
+#elif defined(DEFECT_ABORTS)
+  std::abort();
+#elif defined(DEFECT_DIVIDES)
+  raise(SIGFPE);  // not every processor minds a division by zero
+#elif defined(DEFECT_ILLEGAL)
+  raise(SIGILL);
+#elif defined(DEFECT_BUS_ERROR)
+  const int empty = memfd_create("empty", 0);
+  *static_cast<volatile char*>(mmap(nullptr, 4096, PROT_READ, MAP_SHARED, empty, 0));
+#elif defined(DEFECT_DESTRUCTOR_THROWS)
+  struct Local {
+    ~Local() { throw std::runtime_error("not even once"); }
+  } local;
+#elif defined(DEFECT_CALLS_EXIT)
+  std::exit(0);
+#elif defined(DEFECT_PRINTS)
+  std::puts("applied, says the plugin");
 #elif defined(DEFECT_HANG)
   for (volatile int forever = 1; forever == 1;) {
   }

@@ -17,6 +17,7 @@
 
 #include "pipeline/error.h"
 #include "pipeline/readers/files.h"
+#include "pipeline/units/inside.h"
 #include "pipeline/units/registry.h"
 #include "tools/plugins/probe.h"
 
@@ -99,6 +100,7 @@ void probe(const CheckOptions& options, std::size_t first, const Channel& channe
   dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
+  leave_crashes_alone();
   report_touches(lines);
   probe(options, first, Channel(lines));
   _exit(0);

@@ -1,0 +1,86 @@
+// What may end a process while a plugin is loaded or called: files cut short are refused before,
+// and a fault in a data file is not taken for the plugin's.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "pipeline/error.h"
+#include "pipeline/readers/mapped_guard.h"
+#include "pipeline/units/inside.h"
+#include "pipeline/units/plugin_file.h"
+#include "tests/plugins/support.h"
+
+namespace millrace {
+namespace {
+
+using namespace plugin_test;
+
+TEST(CutShort, NoLengthEndsTheProcess) {
+  std::ifstream in(example_plugin("vignette"), std::ios::binary);
+  const Bytes whole{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_GT(whole.size(), 4096u);
+  const Folder folder;
+  std::size_t refused = 0;
+  constexpr std::size_t kCuts = 60;
+  for (std::size_t i = 0; i < kCuts; ++i) {
+    const auto end = whole.begin() + static_cast<std::ptrdiff_t>(whole.size() * i / kCuts);
+    const std::string file =
+        folder.write("cut" + std::to_string(i) + ".so", Bytes(whole.begin(), end));
+    try {
+      load_plugin(file);  // sections that nobody loads may be missing
+    } catch (const DataError& error) {
+      EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GE(refused, kCuts / 3);
+}
+
+class LostPage : public testing::Test {
+ protected:
+  LostPage() : file_(memfd_create("data", MFD_CLOEXEC)) {
+    size_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    EXPECT_EQ(ftruncate(file_, static_cast<off_t>(size_)), 0);
+    memory_ = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file_, 0);
+  }
+  ~LostPage() override {
+    munmap(memory_, size_);
+    close(file_);
+  }
+  /// Reads, inside of a unit, from a guarded file that has become empty.
+  void read_inside_a_unit(GuardedRange* range) {
+    ASSERT_EQ(ftruncate(file_, 0), 0);
+    testing::internal::CaptureStderr();
+    millrace_unit unit{};
+    unit.name = "unit";
+    {
+      const InsideUnit inside(unit);
+      EXPECT_EQ(*static_cast<volatile const char*>(memory_), 0);
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    EXPECT_TRUE(is_damaged(range));
+    unguard(range);
+    leave_crashes_alone();
+  }
+
+  int file_;
+  std::size_t size_ = 0;
+  void* memory_ = nullptr;
+};
+
+TEST_F(LostPage, IsNoPluginsCrash) {
+  tell_crashes();
+  read_inside_a_unit(guard(memory_, size_));
+}
+
+TEST_F(LostPage, IsNoPluginsCrashWhereTheGuardCameFirst) {
+  GuardedRange* range = guard(memory_, size_);
+  tell_crashes();
+  read_inside_a_unit(range);
+}
+
+}  // namespace
+}  // namespace millrace
