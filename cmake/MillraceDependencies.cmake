@@ -8,6 +8,7 @@ find_package(tomlplusplus REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo's
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto) # SHA-256 of trusted plugins
 find_package(Boost REQUIRED) # Math, headers only
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 

@@ -37,22 +37,27 @@ fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folder
                                                nearest(recipe, names), fmt::join(names, ", ")));
 }
 
-std::string plugins_path(const std::string& recipe, std::span<const std::string> overrides,
+PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,
                          std::span<const fs::path> folders) {
   constexpr std::string_view kKey = "plugins.path";
-  std::string path;
+  PluginsPath path;
   if (!recipe.empty()) {
-    std::ifstream in(find_recipe(recipe, folders), std::ios::binary);
+    const fs::path file = find_recipe(recipe, folders);
+    std::ifstream in(file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     try {
-      if (line_nested_too_deep(text) == 0) path = toml::parse(text).at_path(kKey).value_or("");
+      if (line_nested_too_deep(text) == 0) {
+        const std::string value = toml::parse(text).at_path(kKey).value_or("");
+        if (!value.empty()) path = {value, file.string()};
+      }
     } catch (const toml::parse_error&) {  // Recipe::load() says where and why, of depth too
     }
   }
   for (const std::string_view text : overrides) {
     if (!text.starts_with(kKey) || text.substr(kKey.size(), 1) != "=") continue;
     const Param param = Param::text(std::string(kKey), "", "");
-    path = std::get<std::string>(parse_value(param, text.substr(kKey.size() + 1), ""));
+    path = {std::get<std::string>(parse_value(param, text.substr(kKey.size() + 1), "")),
+            std::string(kKey)};
   }
   return path;
 }

@@ -13,9 +13,14 @@ namespace millrace {
 std::filesystem::path find_recipe(const std::string& recipe,
                                   std::span<const std::filesystem::path> folders);
 
-/// plugins.path as the overrides or else the recipe say; empty where neither does. Nothing else is
-/// checked yet. Throws UsageError.
-std::string plugins_path(const std::string& recipe, std::span<const std::string> overrides,
+/// plugins.path as the overrides or else the recipe say, and which of them does.
+struct PluginsPath {
+  std::string value;
+  std::string from;  ///< the recipe's file, or the key's name for an override; empty: neither
+};
+
+/// Checks nothing else yet. Throws UsageError.
+PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,
                          std::span<const std::filesystem::path> folders);
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "pipeline/units/plugin_file.h"
 #include "pipeline/units/registry.h"
 #include "study/run_directory.h"
 #include "tools/commands.h"
@@ -14,8 +15,10 @@
 #include "tools/output.h"
 #include "tools/pipeline_setup.h"
 #include "tools/plugins/check.h"
+#include "tools/plugins/grants.h"
 #include "tools/plugins/list.h"
 #include "tools/plugins/new_project.h"
+#include "tools/plugins/trust.h"
 
 namespace millrace {
 namespace {
@@ -24,6 +27,7 @@ using Json = nlohmann::ordered_json;
 
 struct PluginsArguments {
   std::vector<std::string> recipe;  ///< for plugins.path
+  std::vector<std::string> files;   ///< to trust
   std::string subject;              ///< a unit, a file, or a new plugin's name
   std::string kind = "geometric";
   std::string folder = ".";
@@ -40,7 +44,7 @@ Exit list(const PluginsArguments& arguments) {
 Exit info(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
   const std::string& of = arguments.subject;
-  const Json json = of.ends_with(".so") ? info_json(add_plugin(of)) : info_json(of);
+  const Json json = of.ends_with(".so") ? info_json(load_named_plugin(of)) : info_json(of);
   print("{}", verbosity().json ? to_text(json, 2) + "\n" : info_text(json));
   return Exit::done;
 }
@@ -52,6 +56,7 @@ Exit check(const PluginsArguments& arguments) {
   CheckOptions options = arguments.check;
   options.file = arguments.subject;
   options.stop = &interrupted();
+  require_unshared(options.file);
   const CheckReport report = check_plugin(options, [&](const CheckLine& line) {
     if (verbosity().json) return;
     print("{:7}  {:32}  {}\n", word(line.state),
@@ -120,6 +125,42 @@ Exit make(const PluginsArguments& arguments) {
   return Exit::done;
 }
 
+/// What the list holds now.
+Exit tell_trusted(const char* command, const TrustList& list) {
+  Json json{
+      {"command", command}, {"list", TrustList::place().string()}, {"trusted", Json::array()}};
+  for (const TrustList::Entry& entry : list.entries())
+    json["trusted"].push_back({{"file", entry.path}, {"sha256", entry.hash}});
+  if (verbosity().json) {
+    print("{}\n", to_text(json, 2));
+    return Exit::done;
+  }
+  for (const TrustList::Entry& entry : list.entries()) print("{}  {}\n", entry.hash, entry.path);
+  say(fmt::format("{}: {} trusted", TrustList::place().string(), list.entries().size()));
+  return Exit::done;
+}
+
+Exit trust(const PluginsArguments& arguments) {
+  TrustList list;
+  for (const std::string& file : arguments.files) {
+    check_plugin_file(file);
+    require_unshared(file);
+    list.add(file);
+  }
+  if (!arguments.files.empty()) list.save();
+  return tell_trusted("plugins trust", list);
+}
+
+Exit distrust(const PluginsArguments& arguments) {
+  TrustList list;
+  for (const std::string& file : arguments.files)
+    if (!list.remove(file))
+      throw UsageError(fmt::format("plugins distrust: {} is not in the list", file),
+                       "millrace plugins trust, without a file, shows the list");
+  list.save();
+  return tell_trusted("plugins distrust", list);
+}
+
 }  // namespace
 
 void add_plugins(CLI::App& app, Command& chosen) {
@@ -162,6 +203,17 @@ void add_plugins(CLI::App& app, Command& chosen) {
   check_command->add_flag("--cost", options.cost, "measure the cost longer, and at more sizes");
   check_command->footer(
       "Example:\n  millrace plugins check build/lib/plugins/examples/qoi.so --sample a.qoi");
+
+  auto [trust_command, trust_arguments] =
+      add("trust", "let recipes load these plugins as they are now; without FILE: show the list",
+          trust);
+  trust_command->add_option("file", trust_arguments->files, "FILE.so ...");
+  trust_command->footer("Example:\n  millrace plugins trust my_op/build/my_op.so");
+
+  auto [distrust_command, distrust_arguments] =
+      add("distrust", "take plugins out of the list of trusted ones", distrust);
+  distrust_command->add_option("file", distrust_arguments->files, "FILE.so ...")->required();
+  distrust_command->footer("Example:\n  millrace plugins distrust my_op/build/my_op.so");
 
   auto [new_command, new_arguments] = add("new", "write a plugin's project, ready to build", make);
   new_command->add_option("name", new_arguments->subject, "of the unit and the plugin")->required();

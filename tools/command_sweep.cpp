@@ -36,7 +36,11 @@ struct Arguments {
   std::string run;
   bool resume = false;
 
-  bool says_what() const { return !recipe.empty() || !cells.empty(); }
+  /// plugins.path=... by itself says what may be loaded, not what is swept.
+  bool says_what() const {
+    return !cells.empty() || !std::all_of(recipe.begin(), recipe.end(), names_plugins);
+  }
+  static bool names_plugins(const std::string& word) { return word.starts_with("plugins.path="); }
 };
 
 /// What is swept, out of the command line's words.
@@ -114,7 +118,10 @@ fs::path find_resumed(Arguments& arguments) {
     return {};
   }
   if (!arguments.says_what()) {
-    arguments.recipe = design->at("recipe").get<std::vector<std::string>>();
+    auto words = design->at("recipe").get<std::vector<std::string>>();
+    if (!arguments.recipe.empty()) std::erase_if(words, Arguments::names_plugins);
+    words.insert(words.end(), arguments.recipe.begin(), arguments.recipe.end());
+    arguments.recipe = std::move(words);
     arguments.cells = design->at("cells").get<std::vector<std::string>>();
     if (!arguments.design) arguments.design = design->at("design");
   }

@@ -17,6 +17,7 @@
 #include "tools/console.h"
 #include "tools/interrupt.h"
 #include "tools/output.h"
+#include "tools/plugins/grants.h"
 #include "tools/version.h"
 
 namespace {
@@ -74,6 +75,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_doctor(app, chosen);
   try {
     std::vector<std::string> words = words_of(argc, argv);
+    grant_plugins(words);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
   } catch (const CLI::ExtrasError& error) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "pipeline/decoder.h"
@@ -12,6 +11,7 @@
 #include "pipeline/recipe_file.h"
 #include "pipeline/units/registry.h"
 #include "tools/console.h"
+#include "tools/plugins/grants.h"
 #include "tools/strategy_setup.h"
 
 namespace millrace {
@@ -46,7 +46,7 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
 
 }  // namespace
 
-Recipe load_recipe(const std::vector<std::string>& arguments) {
+Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   std::string recipe;
   std::vector<std::string> overrides;
   for (const auto& argument : arguments) {
@@ -61,14 +61,22 @@ Recipe load_recipe(const std::vector<std::string>& arguments) {
   }
   // Plugins declare augmentations and keys, so they come before anything is checked.
   const auto folders = recipe_folders();
-  std::string paths = plugins_path(recipe, overrides, folders);
-  load_plugins(paths, "plugins.path");
-  if (const char* more = std::getenv("MILLRACE_PLUGIN_PATH"); more != nullptr && *more != '\0') {
-    load_plugins(more, "MILLRACE_PLUGIN_PATH");
+  const PluginsPath path = plugins_path(recipe, overrides, folders);
+  if (plugins == Plugins::none) {
+    try {
+      return Recipe::load(op_declarations(), recipe, overrides, folders);
+    } catch (const UsageError& error) {
+      if (path.value.empty()) throw;
+      throw UsageError(fmt::format("{} (plugins are not loaded here)", error.what()), error.hint());
+    }
+  }
+  load_asked_plugins(path);
+  if (const std::string more = load_plugins_of_environment(); !more.empty()) {
     // config.toml repeats the run, whatever the environment says then.
-    if (paths != more && !paths.ends_with(std::string(":") + more))
-      paths += (paths.empty() ? "" : ":") + std::string(more);
-    overrides.push_back("plugins.path=" + paths);
+    const bool there = path.value == more || path.value.ends_with(":" + more);
+    overrides.push_back("plugins.path=" + (there                ? path.value
+                                           : path.value.empty() ? more
+                                                                : path.value + ":" + more));
   }
   return Recipe::load(op_declarations(), recipe, overrides, folders);
 }

@@ -13,9 +13,15 @@
 
 namespace millrace {
 
+/// Whether loading a recipe may load plugins, which are native code.
+enum class Plugins {
+  asked,  ///< those that the user asked for (tools/plugins/grants.h); others are refused
+  none,   ///< none: the recipe is only looked at
+};
+
 /// Splits "[RECIPE] [key=value ...]" and loads it, after the plugins that plugins.path and
 /// MILLRACE_PLUGIN_PATH name.
-Recipe load_recipe(const std::vector<std::string>& arguments);
+Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins = Plugins::asked);
 
 /// A record's `plugins`: id, version and file (null: built in) of all whose units may have been
 /// used.

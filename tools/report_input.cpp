@@ -74,13 +74,14 @@ void add_configuration(const fs::path& run, Report& report) {
   std::string shipped;
   try {
     shipped = load_recipe(name.empty() || name == "custom" ? std::vector<std::string>()
-                                                           : std::vector<std::string>{name})
+                                                           : std::vector<std::string>{name},
+                          Plugins::none)
                   .to_toml();
   } catch (const Error& error) {
     report.notes.push_back(
         fmt::format("the recipe is compared with the defaults: {}", error.what()));
     other = "custom";
-    shipped = load_recipe({}).to_toml();
+    shipped = load_recipe({}, Plugins::none).to_toml();
   }
   ConfigValues known = recipe_values(shipped, other);
   // What older runs don't say of is no difference; an op that was taken out is one.
@@ -98,8 +99,10 @@ void add_configuration(const fs::path& run, Report& report) {
 /// What the model saw first. A report is made without it, too.
 void add_pictures(const fs::path& run, Report& report) {
   try {
+    // A report shows records, perhaps a stranger's: it never runs code that they name.
+    const std::string plugins = value_of(config_at(run / "config.toml"), "plugins.path");
     ContactSheet sheet = contact_sheet({(run / "config.toml").string(), "data.cache=os"}, 0, false,
-                                       kPictures, kColumns);
+                                       kPictures, kColumns, Plugins::none);
     report.images.push_back(
         {.id = "samples",
          .title = "What the model sees",
@@ -108,6 +111,9 @@ void add_pictures(const fs::path& run, Report& report) {
                          "before it normalises, and the draws that made them.",
                          sheet.samples.size()),
          .png = std::move(sheet.png)});
+    if (plugins != "\"\"" && !plugins.empty())
+      report.notes.push_back(fmt::format(
+          "a report loads no plugins: the pictures of samples are made without {}", plugins));
   } catch (const std::exception& error) {
     report.notes.push_back(fmt::format("no pictures of samples: {}", error.what()));
   }

@@ -118,7 +118,7 @@ bool Resume::nothing_at(const fs::path& run) {
 
 void Resume::check(const Recipe& recipe) const {
   const std::vector<std::string> own{(run_ / "config.toml").string()};
-  const Recipe before = load_recipe(own);
+  const Recipe before = load_recipe(own, Plugins::none);  // the run's own are loaded by now
   std::string changed;
   for (const Param& key : recipe_keys())
     if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))

@@ -102,10 +102,15 @@ Registry& registry() {
 
 std::span<const PluginEntry> plugins() { return registry().plugins_; }
 
-PluginEntry add_plugin(const std::string& file) {
+const PluginEntry* loaded_plugin(const std::string& file) {
   std::error_code none;
   for (const PluginEntry& known : plugins())
-    if (!known.file.empty() && fs::equivalent(known.file, file, none)) return known;
+    if (!known.file.empty() && fs::equivalent(known.file, file, none)) return &known;
+  return nullptr;
+}
+
+PluginEntry add_plugin(const std::string& file) {
+  if (const PluginEntry* known = loaded_plugin(file)) return *known;
   // With a slash in it the loader takes it for a path, not for a library that it has to find.
   const PluginEntry entry{&load_plugin(fs::path(file).has_parent_path() ? file : "./" + file),
                           file};
@@ -113,7 +118,8 @@ PluginEntry add_plugin(const std::string& file) {
   return entry;
 }
 
-void load_plugins(const std::string& paths, const std::string& from) {
+std::vector<std::string> plugin_files(const std::string& paths, const std::string& from) {
+  std::vector<std::string> all;
   for (std::size_t begin = 0; begin <= paths.size();) {
     const std::size_t end = std::min(paths.find(':', begin), paths.size());
     const std::string path = paths.substr(begin, end - begin);
@@ -124,7 +130,7 @@ void load_plugins(const std::string& paths, const std::string& from) {
       throw DataError(fmt::format("{}: {} is not there", from, path),
                       "give folders of plugins, or .so files, ':' between them");
     if (!fs::is_directory(path, failed)) {
-      add_plugin(path);
+      all.push_back(path);
       continue;
     }
     std::vector<std::string> files;
@@ -135,8 +141,9 @@ void load_plugins(const std::string& paths, const std::string& from) {
                                   failed ? failed.message() : "no plugin (*.so) in this folder"),
                       "is it built? give the folder that its .so file lies in");
     std::sort(files.begin(), files.end());
-    for (const std::string& file : files) add_plugin(file);
+    all.insert(all.end(), files.begin(), files.end());
   }
+  return all;
 }
 
 namespace {
@@ -157,6 +164,8 @@ std::string shipped_file() {
 std::atomic<const PluginEntry*> shipped{nullptr};
 
 }  // namespace
+
+std::string shipped_folder() { return fs::path(shipped_file()).parent_path().string(); }
 
 const PluginEntry& shipped_decoders() {
   static const PluginEntry entry = [] {

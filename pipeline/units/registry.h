@@ -24,9 +24,16 @@ std::span<const PluginEntry> plugins();
 /// for a defective plugin, and for one whose id or units are there already.
 PluginEntry add_plugin(const std::string& file);
 
-/// All plugins of `paths`: folders (every *.so in them) or files, ':' between them. `from` names
-/// the key or variable that they stand in. Throws DataError for one that is missing or defective.
-void load_plugins(const std::string& paths, const std::string& from);
+/// The plugin that was loaded from this file by add_plugin(); null if none was.
+const PluginEntry* loaded_plugin(const std::string& file);
+
+/// The files that `paths` stands for: folders (every *.so in them, sorted) or files, ':' between
+/// them. `from` names the key or variable that they stand in. Loads none. Throws DataError for a
+/// path that is missing or a folder without plugins.
+std::vector<std::string> plugin_files(const std::string& paths, const std::string& from);
+
+/// Where the plugins lie that come with millrace.
+std::string shipped_folder();
 
 /// The shipped decoders (PNG and others), in lib/plugins beside this library. Loaded when first
 /// asked for, for they draw in OpenCV; thread-safe. Throws DataError.

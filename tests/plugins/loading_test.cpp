@@ -36,7 +36,8 @@ TEST(Loading, FoldersAndFilesAreLoadedOnce) {
   for (const char* plugin : {"vignette", "random_zoom_out"})
     std::filesystem::create_symlink(example_plugin(plugin), name(std::string(plugin) + ".so"));
   folder.write("README.txt", {'h', 'i'});
-  load_plugins(folder.path() + ":" + example_plugin("vignette") + "::" + folder.path(), "here");
+  const std::string paths = folder.path() + ":" + example_plugin("vignette") + "::" + folder.path();
+  for (const std::string& file : plugin_files(paths, "here")) add_plugin(file);
   std::size_t vignettes = 0;
   for (const PluginEntry& plugin : plugins())
     vignettes += plugin.table->id == std::string("vignette");
@@ -46,12 +47,12 @@ TEST(Loading, FoldersAndFilesAreLoadedOnce) {
 
 TEST(Loading, WhatIsMissingIsNamed) {
   const Folder folder;
-  EXPECT_TRUE(says(message_of([] { load_plugins("/no/such/folder", "plugins.path"); }),
+  EXPECT_TRUE(says(message_of([] { plugin_files("/no/such/folder", "plugins.path"); }),
                    "plugins.path: /no/such/folder is not there"));
-  EXPECT_TRUE(says(message_of([&] { load_plugins(folder.path(), "MILLRACE_PLUGIN_PATH"); }),
+  EXPECT_TRUE(says(message_of([&] { plugin_files(folder.path(), "MILLRACE_PLUGIN_PATH"); }),
                    "MILLRACE_PLUGIN_PATH: " + folder.path() + ": no plugin (*.so) in this folder"));
   const std::string text = folder.write("text.so", {'h', 'i'});
-  EXPECT_TRUE(says(message_of([&] { load_plugins(folder.path(), "plugins.path"); }), text));
+  EXPECT_TRUE(says(message_of([&] { add_plugin(text); }), text));
 }
 
 TEST(Loading, ReadersAddTheirKeys) {
@@ -111,11 +112,13 @@ TEST(Loading, PluginsPathIsFoundBeforeTheRecipeIsChecked) {
   const Folder folder;
   const std::string text = "plugins.path = \"from/file\"\n[data]\nno_such_key = 1\n";
   const std::string file = folder.write("recipe.toml", Bytes(text.begin(), text.end()));
-  EXPECT_EQ(plugins_path(file, {}, {}), "from/file");
+  EXPECT_EQ(plugins_path(file, {}, {}).value, "from/file");
+  EXPECT_EQ(plugins_path(file, {}, {}).from, file);
   const std::vector<std::string> overrides{"seed=1", "plugins.path=one",
                                            "plugins.path=\"two:three\"", "plugins.pathology=4"};
-  EXPECT_EQ(plugins_path(file, overrides, {}), "two:three");
-  EXPECT_EQ(plugins_path("", {}, {}), "");
+  EXPECT_EQ(plugins_path(file, overrides, {}).value, "two:three");
+  EXPECT_EQ(plugins_path(file, overrides, {}).from, "plugins.path");
+  EXPECT_EQ(plugins_path("", {}, {}).from, "");
   EXPECT_THROW(plugins_path("no-such-recipe", {}, {}), UsageError);
 }
 

@@ -119,12 +119,12 @@ TEST_F(Plugins, DefectsAreRefusedByNameBeforeAnythingRuns) {
            {"duplicate_unit", "unit 'hflip' is there already"},
            {"undefined_symbol", "undefined symbol"}}) {
     const std::string file = test_plugin("defect_" + defect);
-    EXPECT_TRUE(refused(run(bench({path_of(file)})), 3, {file, reason}));
-    EXPECT_TRUE(refused(run(simulated("run", {path_of(file)})), 3, {file, reason}));
+    EXPECT_TRUE(refused(run(bench({path_of(file), "-q"})), 3, {file, reason}));
+    EXPECT_TRUE(refused(run(simulated("run", {path_of(file), "-q"})), 3, {file, reason}));
     EXPECT_FALSE(fs::exists(in("run")));
   }
   const std::string file = test_plugin("defect_throws");
-  EXPECT_TRUE(refused(run(bench({path_of(file), "augment+=defect"})), 3,
+  EXPECT_TRUE(refused(run(bench({path_of(file), "augment+=defect", "-q"})), 3,
                       {"defect: it threw an exception"}));
 }
 

@@ -9,7 +9,6 @@
 #include "pipeline/error.h"
 #include "pipeline/simd.h"
 #include "tools/inspect/sheet.h"
-#include "tools/pipeline_setup.h"
 
 namespace millrace {
 namespace {
@@ -49,11 +48,11 @@ std::vector<std::string> lines_of(const Inspected& sample) {
 }  // namespace
 
 ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, bool eval,
-                           std::size_t count, int columns) {
+                           std::size_t count, int columns, Plugins plugins) {
   // As the store would see it, before it normalises.
   for (const char* key : {"output.dtype=u8", "output.normalize=loader", "output.layout=hwc"})
     words.emplace_back(key);
-  Inspection inspection(load_recipe(words), epoch, eval);
+  Inspection inspection(load_recipe(words, plugins), epoch, eval);
   count = static_cast<std::size_t>(std::min<std::uint64_t>(inspection.count(), count));
   ContactSheet sheet{.samples = {}, .png = {}, .spec = inspection.plan().output()};
   std::vector<std::vector<std::string>> texts;

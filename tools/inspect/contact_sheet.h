@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/inspect/inspection.h"
+#include "tools/pipeline_setup.h"
 
 namespace millrace {
 
@@ -18,6 +19,6 @@ struct ContactSheet {
 /// first `count` samples of the epoch. Throws DeviceError where OpenCV, which draws, is missing,
 /// and what opening the data set does.
 ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, bool eval,
-                           std::size_t count, int columns);
+                           std::size_t count, int columns, Plugins plugins = Plugins::asked);
 
 }  // namespace millrace

@@ -1,0 +1,161 @@
+#include "tools/plugins/grants.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "pipeline/error.h"
+#include "pipeline/readers/files.h"
+#include "tools/console.h"
+#include "tools/plugins/trust.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kKey = "plugins.path=";
+
+/// The parts of `text` between separators.
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin) parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// Paths of files and folders that this command line grants.
+std::vector<std::string>& typed_paths() {
+  static std::vector<std::string> paths;
+  return paths;
+}
+
+void grant(std::string_view value) {
+  if (value.size() >= 2 && (value.front() == '"' || value.front() == '\'') &&
+      value.back() == value.front())
+    value = value.substr(1, value.size() - 2);
+  const auto add = [](std::string_view paths) {
+    for (std::string& path : split(paths, ':')) typed_paths().push_back(std::move(path));
+  };
+  add(value);
+  const auto cells = split(value, ',');  // of a sweep
+  if (cells.size() > 1) std::for_each(cells.begin(), cells.end(), add);
+}
+
+/// Whether both are the same file or folder, of whatever type.
+bool are_same(const std::string& one, const std::string& other) {
+  struct stat a {
+  }, b{};
+  return stat(one.c_str(), &a) == 0 && stat(other.c_str(), &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+/// Whether `file` is one of `paths`, or lies right in a folder of theirs.
+bool is_named_by(const std::vector<std::string>& paths, const std::string& file) {
+  const std::string parent = fs::path(file).parent_path().string();
+  return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+    return are_same(path, file) || are_same(path, parent.empty() ? "." : parent);
+  });
+}
+
+std::string environment_paths() {
+  const char* value = std::getenv(kPluginVariable);
+  return value == nullptr ? "" : value;
+}
+
+bool is_shipped(const std::string& file) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(shipped_folder(), error);
+  const fs::path resolved = fs::canonical(file, error);
+  if (error) return false;
+  const auto [end, place] =
+      std::mismatch(folder.begin(), folder.end(), resolved.begin(), resolved.end());
+  return end == folder.end();
+}
+
+/// In a shell, one word.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view kPlain = "/._-+=:,@%";
+  const bool plain = std::all_of(word.begin(), word.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kPlain.find(c) != kPlain.npos;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return printable(text + "'");
+}
+
+/// Why `file` may be loaded; empty where nobody asked for it. `trust`: what the list says of it,
+/// where that was looked at.
+std::string reason_for(const std::string& file, Trust* trust) {
+  if (is_shipped(file)) return "comes with millrace";
+  if (is_named_by(typed_paths(), file)) return "named on the command line";
+  if (is_named_by(split(environment_paths(), ':'), file))
+    return fmt::format("named by {}", kPluginVariable);
+  *trust = TrustList().of(file);
+  if (*trust == Trust::whole) return "trusted in " + TrustList::place().string();
+  return "";
+}
+
+void load(const std::string& file, const std::string& reason) {
+  if (loaded_plugin(file) != nullptr) return;
+  if (!is_shipped(file)) {
+    require_unshared(file);
+    say(fmt::format("loading plugin {}: {}", printable(file), reason));
+  }
+  add_plugin(file);
+}
+
+}  // namespace
+
+void grant_plugins(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument.starts_with(kKey)) {
+      grant(std::string_view(argument).substr(kKey.size()));
+      continue;
+    }
+    // --cell and --change take several key=value in one argument.
+    for (const std::string& word : split(argument, ' '))
+      if (word.starts_with(kKey)) grant(std::string_view(word).substr(kKey.size()));
+  }
+}
+
+void load_asked_plugins(const PluginsPath& path) {
+  for (const std::string& file : plugin_files(path.value, path.from)) {
+    Trust trust = Trust::none;
+    const std::string reason = reason_for(file, &trust);
+    if (reason.empty())
+      throw UsageError(
+          fmt::format("{} names the plugin {}, which {}", printable(path.from), printable(file),
+                      trust == Trust::changed
+                          ? "has changed since it was trusted"
+                          : "neither this command line nor the environment asks for"),
+          fmt::format(
+              "it is native code; if you trust it, add {}, or run millrace plugins trust {}",
+              quoted(std::string(kKey) + path.value), quoted(file)));
+    load(file, reason);
+  }
+}
+
+std::string load_plugins_of_environment() {
+  std::string paths = environment_paths();
+  if (!paths.empty())
+    for (const std::string& file : plugin_files(paths, kPluginVariable))
+      load(file, fmt::format("named by {}", kPluginVariable));
+  return paths;
+}
+
+PluginEntry load_named_plugin(const std::string& file) {
+  load(file, "named on the command line");
+  return add_plugin(file);
+}
+
+}  // namespace millrace
