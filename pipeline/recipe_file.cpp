@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <string_view>
 
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
@@ -19,6 +18,11 @@
 namespace millrace {
 
 namespace fs = std::filesystem;
+
+bool is_override(std::string_view word) {
+  const std::size_t at = word.find_first_of("=/");  // no key holds a slash
+  return at != word.npos && word[at] == '=';
+}
 
 fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folders) {
   std::error_code ignored;

@@ -5,8 +5,12 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace millrace {
+
+/// Whether a word is key=value; else it is a recipe's name or path, which may hold a '=' as well.
+bool is_override(std::string_view word);
 
 /// `recipe` is a file, or the name of a shipped recipe in one of `folders` (the first that has it
 /// counts). Throws UsageError with the nearest name.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "pipeline/error.h"
+#include "pipeline/recipe_file.h"
 #include "pipeline/sampler.h"
 
 namespace millrace {
@@ -125,7 +126,7 @@ SweepWords read_words(const std::vector<std::string>& words, const std::vector<s
   SweepWords read;
   std::vector<SweepAxis> axes;
   for (const auto& text : words) {
-    if (text.find('=') == std::string::npos) {
+    if (!is_override(text)) {
       if (!read.recipe.empty())
         throw UsageError(fmt::format("two recipes: {} and {}", read.recipe, text),
                          "one recipe, then keys as key=a,b,c");

@@ -50,7 +50,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   std::string recipe;
   std::vector<std::string> overrides;
   for (const auto& argument : arguments) {
-    if (argument.find('=') != std::string::npos) {
+    if (is_override(argument)) {
       overrides.push_back(argument);
     } else if (recipe.empty()) {
       recipe = argument;

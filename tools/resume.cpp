@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "pipeline/error.h"
+#include "pipeline/recipe_file.h"
 #include "strategies/checkpoint.h"
 #include "study/run_facts.h"
 #include "study/run_files.h"
@@ -93,7 +94,7 @@ Resume::Resume(fs::path run, std::vector<std::string> texts)
   if (nothing_at(run_))
     throw UsageError(fmt::format("--resume: {} is not a run's directory", run_.string()),
                      "start the run without --resume first, or give a recipe too");
-  if (texts_.empty() || texts_[0].find('=') != std::string::npos)
+  if (texts_.empty() || is_override(texts_[0]))
     texts_.insert(texts_.begin(), (run_ / "config.toml").string());
 }
 

@@ -108,6 +108,13 @@ TEST(Loading, ReaderThatFillsTheCallsMemory) {
   EXPECT_TRUE(says(message_of([&] { reader->read(3, scratch); }), "the fourth is missing"));
 }
 
+TEST(Loading, AWordWithASlashBeforeItsEqualsSignIsAPath) {
+  for (const char* word : {"seed=1", "data.path=/a/b", "augment+=blur{sigma=1}"})
+    EXPECT_TRUE(is_override(word)) << word;
+  for (const char* word : {"mnist-lenet", "a/b.toml", "runs/001-workers=0-r1/config.toml", ""})
+    EXPECT_FALSE(is_override(word)) << word;
+}
+
 TEST(Loading, PluginsPathIsFoundBeforeTheRecipeIsChecked) {
   const Folder folder;
   const std::string text = "plugins.path = \"from/file\"\n[data]\nno_such_key = 1\n";
