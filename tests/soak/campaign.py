@@ -1,0 +1,294 @@
+"""The campaign: which cases there are, which are done, how far it has come, and what came of it."""
+import dataclasses
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+
+from program import Program
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+
+@dataclasses.dataclass
+class Failure:
+    """What went wrong in one case."""
+    index: int
+    text: str
+
+
+class Place:
+    """What a case works with: the program, a folder of its own, its own random numbers."""
+
+    def __init__(self, campaign, group, first):
+        self.seed = campaign.seed
+        self.build = campaign.build
+        self.shared = campaign.work / "shared"
+        self.folder = campaign.work / "cases" / f"{group}-{first}"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.shared.mkdir(exist_ok=True)
+        self.program = Program(campaign.program, self.folder)
+
+    def draw(self, *names):
+        """Random numbers that depend on the campaign's seed and on `names` alone."""
+        return random.Random("/".join(map(str, (self.seed, *names))))
+
+    def once(self, name, make):
+        """The folder shared/NAME, made by `make(folder)` when it is first asked for."""
+        target = self.shared / name
+        if not target.exists():
+            fresh = self.shared / f"{name}.new"
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir(parents=True)
+            make(fresh)
+            fresh.rename(target)
+        return target
+
+
+class Group:
+    """Cases of one kind. Cases of one batch are tried together."""
+    name = ""
+    about = ""
+    cases = 0
+    batch = 1
+    smoke = 1      # cases of a smoke test
+    guess_s = 1.0  # a batch, until one has been timed
+
+    def missing(self, campaign):
+        """Why this group cannot run here; empty if it can."""
+        return ""
+
+    def run(self, place, indexes):
+        """Tries these cases; yields a Failure for each thing that went wrong."""
+        raise NotImplementedError
+
+
+class Records:
+    """The finished cases of a campaign, a JSON object a line: what a killed campaign goes on from."""
+
+    def __init__(self, path):
+        self.path = path
+        self.done = {}      # group -> set of indexes
+        self.failures = {}  # group -> {index: [texts]}
+        self.seconds = {}   # group -> seconds of all its batches
+        self.batches = {}   # group -> how many those are
+        whole = 0
+        for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
+            try:
+                self._take(json.loads(line))
+            except ValueError:
+                break
+            whole += len(line) + 1
+        self._file = open(path, "ab")
+        self._file.truncate(whole)  # of a line that was cut short
+        self._file.seek(0, os.SEEK_END)
+
+    def _take(self, entry):
+        group = entry["group"]
+        self.done.setdefault(group, set()).update(entry["cases"])
+        for index, text in entry["failures"]:
+            self.failures.setdefault(group, {}).setdefault(index, []).append(text)
+        self.seconds[group] = self.seconds.get(group, 0) + entry["seconds"]
+        self.batches[group] = self.batches.get(group, 0) + 1
+
+    def add(self, group, cases, failures, seconds):
+        entry = {"group": group, "cases": cases, "seconds": round(seconds, 3),
+                 "failures": [[failure.index, failure.text] for failure in failures]}
+        self._file.write((json.dumps(entry) + "\n").encode())
+        self._file.flush()
+        self._take(entry)
+
+    def failed_cases(self):
+        return sum(len(cases) for cases in self.failures.values())
+
+
+def printable(text):
+    """`text` without characters that a terminal would obey."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Campaign:
+    def __init__(self, options, groups):
+        self.options = options
+        self.groups = groups
+        self.seed = options.seed
+        self.build = pathlib.Path(options.build).resolve()
+        self.program = pathlib.Path(options.program or self.build / "millrace").resolve()
+        self.work = pathlib.Path(options.work or self.build / "soak").resolve()
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.skipped = {}
+        self.begun = time.monotonic()
+
+    def run(self):
+        """Runs what is not done yet; the exit code."""
+        if not os.access(self.program, os.X_OK):
+            say(f"soak: {self.program} is not there\n  hint: ninja -C {self.build}, or name it: "
+                "--program FILE")
+            return 2
+        for group in self.groups:
+            if reason := group.missing(self):
+                self.skipped[group.name] = reason
+                say(f"soak: SKIPPED: {group.name}: {reason}")
+        self.groups = [group for group in self.groups if group.name not in self.skipped]
+        if self.options.case:
+            return self.run_one()
+        self.records = Records(self.work / f"{self.key()}.jsonl")
+        queue = self.queue()
+        if before := sum(len(done) for done in self.records.done.values()):
+            say(f"soak: goes on with {self.records.path}: {before:,} cases are done")
+        self.go_through(queue)
+        return self.report()
+
+    def key(self):
+        """A campaign goes on only with the program and the numbers that it was begun with."""
+        digest = hashlib.sha256(self.program.read_bytes())
+        for library in sorted((self.build / "lib").glob("*.so")):
+            digest.update(library.read_bytes())
+        kind = "-smoke" if self.options.smoke else ""
+        return f"seed-{self.seed}-{digest.hexdigest()[:12]}{kind}"
+
+    def planned(self, group):
+        return group.smoke if self.options.smoke else group.cases
+
+    def queue(self):
+        """What is left, as (group, indexes), all groups advancing at the same rate: where the time
+        runs out, each has done the same part of its cases."""
+        queue = []
+        for group in self.groups:
+            done = self.records.done.get(group.name, set())
+            total = self.planned(group)
+            for first in range(0, total, group.batch):
+                cases = [i for i in range(first, min(first + group.batch, total)) if i not in done]
+                if cases:
+                    queue.append((first / total, group, cases))
+        queue.sort(key=lambda entry: entry[0])
+        return [(group, cases) for _, group, cases in queue]
+
+    def go_through(self, queue):
+        deadline = self.begun + 60 * self.options.minutes
+        spoken = -1e9
+        while queue:
+            if time.monotonic() > deadline:
+                say(f"soak: TIME IS UP after {self.options.minutes:g} minutes, with "
+                    f"{sum(len(cases) for _, cases in queue):,} cases left; the same command goes on")
+                return
+            group, cases = queue.pop(0)
+            if time.monotonic() - spoken > self.options.every:
+                spoken = time.monotonic()
+                self.say_progress([(group, cases)] + queue, deadline)
+            begun = time.monotonic()
+            failures = self.try_cases(group, cases)
+            self.records.add(group.name, cases, failures, time.monotonic() - begun)
+        say("soak: all cases are done")
+
+    def say_progress(self, queue, deadline):
+        left = sum(self.cost(group) for group, _ in queue)
+        left = min(left, max(0, deadline - time.monotonic()))
+        cases = sum(len(cases) for _, cases in queue)
+        total = sum(self.planned(group) for group in self.groups)
+        say(f"soak: {total - cases:,} of {total:,} cases, {self.records.failed_cases()} failed, now "
+            f"{queue[0][0].name}; about {left / 60:.0f} min left")
+
+    def cost(self, group):
+        timed = self.records.batches.get(group.name, 0)
+        return self.records.seconds[group.name] / timed if timed else group.guess_s
+
+    def try_cases(self, group, cases):
+        place = Place(self, group.name, cases[0])
+        try:
+            failures = list(group.run(place, cases))
+        except Exception:  # the campaign's own fault, which must not end it
+            failures = [Failure(cases[0], "the campaign itself: " + traceback.format_exc())]
+        for failure in failures:
+            say(f"soak: FAILED: {group.name}:{failure.index}, seed {self.seed}: {printable(failure.text)}\n"
+                f"  files:  {place.folder}\n"
+                f"  repeat: {self.command(group, failure.index)}")
+        if not failures:
+            shutil.rmtree(place.folder, ignore_errors=True)
+        return failures
+
+    def command(self, group, index):
+        words = ["tools/soak", "--build", str(self.build), "--seed", str(self.seed)]
+        if self.options.program:
+            words += ["--program", str(self.program)]
+        if self.options.work:
+            words += ["--work", str(self.work)]
+        return " ".join(words + ["--case", f"{group.name}:{index}"])
+
+    def run_one(self):
+        """--case GROUP:INDEX: one case again, whatever the records say."""
+        name, _, index = self.options.case.partition(":")
+        for group in self.groups:
+            if group.name == name and index.isdigit():
+                failures = self.try_cases(group, [int(index)])
+                say(f"soak: {self.options.case} {'failed' if failures else 'passed'}")
+                return 1 if failures else 0
+        say(f"soak: there is no case {self.options.case} here\n  hint: GROUP:NUMBER; tools/soak "
+            "--list names the groups")
+        return 2
+
+    def report(self):
+        table = self.table()
+        (self.work / "results.md").write_text(table)
+        print(table, end="", flush=True)
+        for group, cases in sorted(self.records.failures.items()):
+            for index in sorted(cases):
+                say(f"soak: FAILED: {group}:{index}: {printable(cases[index][0][:200])}")
+        for group, reason in self.skipped.items():
+            say(f"soak: SKIPPED: {group}: {reason}")
+        return 1 if self.records.failures else 0
+
+    def table(self):
+        """The results in Markdown."""
+        rows = [("group", "what", "cases", "passed", "failed", "minutes")]
+        totals = [0, 0, 0, 0.0]
+        for group in self.groups:
+            done = len(self.records.done.get(group.name, ()))
+            failed = len(self.records.failures.get(group.name, ()))
+            minutes = self.records.seconds.get(group.name, 0) / 60
+            planned = self.planned(group)
+            count = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
+            rows.append((f"`{group.name}`", group.about, count, f"{done - failed:,}", f"{failed:,}",
+                         f"{minutes:.1f}"))
+            totals = [a + b for a, b in zip(totals, (done, done - failed, failed, minutes))]
+        rows += [(f"`{name}`", f"SKIPPED: {reason}", "0", "0", "0", "0")
+                 for name, reason in self.skipped.items()]
+        rows.append(("all", "", *(f"{count:,}" for count in totals[:3]), f"{totals[3]:.1f}"))
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        lines.insert(1, "| --- | --- | --- | --- | --- | --- |")
+        return (f"{datetime.date.today()}, {machine()}, commit {commit()}, seed {self.seed}.\n\n"
+                + "\n".join(lines) + "\n")
+
+
+def machine():
+    model = platform.processor() or platform.machine()
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return f"{model}, {len(os.sched_getaffinity(0))} CPUs, {memory:.0f} GB"
+
+
+def commit():
+    """The commit of the source tree, marked where files differ from it."""
+    def git(*words):
+        ended = subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True,
+                               check=False)
+        return ended.stdout.strip() if ended.returncode == 0 else ""
+
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + (
+        " with changes" if git("status", "--porcelain") else "")
