@@ -35,7 +35,7 @@ class Place:
         self.folder = campaign.work / "cases" / f"{group}-{first}"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        self.shared.mkdir(exist_ok=True)
+        self.shared.mkdir(parents=True, exist_ok=True)
         self.program = Program(campaign.program, self.folder)
 
     def draw(self, *names):
@@ -127,8 +127,6 @@ class Campaign:
         self.seed = options.seed
         self.build = pathlib.Path(options.build).resolve()
         self.program = pathlib.Path(options.program or self.build / "millrace").resolve()
-        self.work = pathlib.Path(options.work or self.build / "soak").resolve()
-        self.work.mkdir(parents=True, exist_ok=True)
         self.skipped = {}
         self.begun = time.monotonic()
 
@@ -138,6 +136,10 @@ class Campaign:
             say(f"soak: {self.program} is not there\n  hint: ninja -C {self.build}, or name it: "
                 "--program FILE")
             return 2
+        self.work = pathlib.Path(self.options.work or self.build / "soak").resolve() / self.key()
+        if self.options.fresh:
+            shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True, exist_ok=True)
         for group in self.groups:
             if reason := group.missing(self):
                 self.skipped[group.name] = reason
@@ -145,7 +147,7 @@ class Campaign:
         self.groups = [group for group in self.groups if group.name not in self.skipped]
         if self.options.case:
             return self.run_one()
-        self.records = Records(self.work / f"{self.key()}.jsonl")
+        self.records = Records(self.work / "records.jsonl")
         queue = self.queue()
         if before := sum(len(done) for done in self.records.done.values()):
             say(f"soak: goes on with {self.records.path}: {before:,} cases are done")
@@ -225,7 +227,7 @@ class Campaign:
         if self.options.program:
             words += ["--program", str(self.program)]
         if self.options.work:
-            words += ["--work", str(self.work)]
+            words += ["--work", str(self.work.parent)]
         return " ".join(words + ["--case", f"{group.name}:{index}"])
 
     def run_one(self):
@@ -244,12 +246,14 @@ class Campaign:
         table = self.table()
         (self.work / "results.md").write_text(table)
         print(table, end="", flush=True)
-        for group, cases in sorted(self.records.failures.items()):
+        failed = {group.name: self.records.failures[group.name] for group in self.groups
+                  if group.name in self.records.failures}
+        for name, cases in failed.items():
             for index in sorted(cases):
-                say(f"soak: FAILED: {group}:{index}: {printable(cases[index][0][:200])}")
+                say(f"soak: FAILED: {name}:{index}: {printable(cases[index][0][:200])}")
         for group, reason in self.skipped.items():
             say(f"soak: SKIPPED: {group}: {reason}")
-        return 1 if self.records.failures else 0
+        return 1 if failed else 0
 
     def table(self):
         """The results in Markdown."""

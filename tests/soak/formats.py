@@ -165,17 +165,17 @@ def write_idx_set(folder, train=200, test=60, classes=10, side=28):
 
 
 def write_image_set(folder, classes=3, train=40, test=12, damaged=5):
-    """PNGs of 32x32 in class folders, some of the training ones cut short."""
+    """BMPs of 32x32 in class folders, some of the training ones cut short."""
     draw = random.Random(7)
     for split, count in (("train", train), ("test", test)):
         for label in range(classes):
             target = folder / split / f"class-{label}"
             target.mkdir(parents=True, exist_ok=True)
             for i in range(count):
-                (target / f"{i:03}.png").write_bytes(png(draw))
+                (target / f"{i:03}.bmp").write_bytes(bmp(draw))
     for label in range(classes):
         for i in range(0, train, train // damaged):
-            file = folder / "train" / f"class-{label}" / f"{i:03}.png"
+            file = folder / "train" / f"class-{label}" / f"{i:03}.bmp"
             file.write_bytes(file.read_bytes()[:200])
     return folder
 

@@ -167,28 +167,31 @@ class WholeSets(Group):
             folder = place.folder / f"set-{index}"
             folder.mkdir()
             path = self.write(place.draw(self.name, index), folder)
-            wrong = []
-            ended = checked(place, wrong, "verify", "data", "verify", path, "--json")
-            document = json_of(ended)
-            if document is None and not wrong:
-                wrong.append(f"verify: exit code {ended.code} and no report that fits it")
-            more = ["augment+=resize{size=[16,16]}", "decode.region=off", "loader.batch=1"]
-            sound = document is not None and document["sound"]
-            trained = sound and any(split["name"] == "train" for split in document["splits"])
-            hashes = set()
-            for on_error, workers in (("fail", 2), ("skip", 0), ("skip", 2)):
-                label = f"{self.reader}, on_error={on_error}, {workers} workers"
-                ended = bench(place, wrong, label, self.reader, path, *more,
-                              f"loader.on_error={on_error}", f"loader.workers={workers}",
-                              codes=(0,) if trained else (0, 3))
-                if ended.code == 0 and (figures := ended.document()):
-                    hashes.add(figures["batch_hash"])
-                elif ended.code == 3 and on_error == "skip":
-                    break  # refused as a whole, whatever the workers
-            if len(hashes) > 1:
-                wrong.append(f"batches differ: {hashes}")
-            if wrong:
+            if wrong := self.try_set(place, path):
                 yield Failure(index, "; ".join(wrong[:3]))
+
+    def try_set(self, place, path):
+        """What is wrong with how the program takes this set."""
+        wrong = []
+        ended = checked(place, wrong, "verify", "data", "verify", path, "--json")
+        document = json_of(ended)
+        if document is None and not wrong:
+            wrong.append(f"verify: exit code {ended.code} and no report that fits it")
+        sound = document is not None and document["sound"]
+        trained = sound and any(split["name"] == "train" for split in document["splits"])
+        hashes = set()
+        for on_error, workers in (("fail", 2), ("skip", 0), ("skip", 2)):
+            label = f"{self.reader}, on_error={on_error}, {workers} workers"
+            ended = bench(place, wrong, label, self.reader, path, "augment+=resize{size=[16,16]}",
+                          "decode.region=off", "loader.batch=1", f"loader.on_error={on_error}",
+                          f"loader.workers={workers}", codes=(0,) if trained else (0, 3))
+            if ended.code == 0 and (figures := ended.document()):
+                hashes.add(figures["batch_hash"])
+            elif ended.code == 3 and on_error == "skip":
+                break  # refused as a whole, whatever the workers
+        if len(hashes) > 1:
+            wrong.append(f"batches differ: {hashes}")
+        return wrong
 
 
 class Idx(WholeSets):
@@ -331,23 +334,20 @@ class Names(WholeSets):
         else:
             pathlib.Path(os.fsdecode(path)).write_bytes(b"")
 
-    def run(self, place, indexes):
-        yield from super().run(place, indexes)
-        for index in indexes:
-            folder = place.folder / f"set-{index}"
-            wrong = []
-            target = folder / "packed"
-            ended = checked(place, wrong, "pack", "data", "pack", folder / "set", target, "--json",
-                            codes=(0, 2, 3))
-            if ended.code == 0:
-                before, after = (json_of(checked(place, wrong, "verify", "data", "verify", path,
-                                                 "--json")) for path in (folder / "set", target))
-                classes = [[split["classes"] for split in document["splits"]] if document else None
-                           for document in (before, after)]
-                if classes[0] != classes[1]:
-                    wrong.append(f"packed classes {classes[1]}, expected {classes[0]}")
-            if wrong:
-                yield Failure(index, "; ".join(wrong[:3]))
+    def try_set(self, place, path):
+        wrong = super().try_set(place, path)
+        target = path.parent / "packed"
+        ended = checked(place, wrong, "pack", "data", "pack", path, target, "--json",
+                        codes=(0, 2, 3))
+        if ended.code == 0:
+            before, after = (
+                json_of(checked(place, wrong, "verify", "data", "verify", one, "--json"))
+                for one in (path, target))
+            classes = [[split["classes"] for split in document["splits"]] if document else None
+                       for document in (before, after)]
+            if classes[0] != classes[1]:
+                wrong.append(f"packed classes {classes[1]}, expected {classes[0]}")
+        return wrong
 
 
 GROUPS = [Idx(), IdxGzip(), Cifar(), Jpeg(), *(ImageFiles(kind) for kind in formats.IMAGES), Tar(),

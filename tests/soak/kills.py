@@ -90,14 +90,14 @@ class Chains(Group):
                 story.append(self.kill(place, draw, words, run, seconds))
                 if story[-1].startswith("!"):
                     break
-            found = [line for line in story if line.startswith("!")]
+            found = story.pop()[1:].split("\n") if story[-1].startswith("!") else []
             if not found:
                 ended = place.program.run(*words, timeout=self.timeout)
                 found = program.complaints(ended, codes=(0,))
                 found = [f"{line}: {ended.said()}" for line in found]
                 found = found or self.verdict(expected, run)
             if found:
-                yield Failure(index, f"variant {variant}, {', '.join(story)}: " + "; ".join(found[:3]))
+                yield Failure(index, "; then ".join((f"variant {variant}", *story, *found[:3])))
 
     def verdict(self, expected, run):
         try:

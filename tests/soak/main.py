@@ -27,6 +27,8 @@ def options_of(arguments):
                         help="this group; may be given again")
     parser.add_argument("--list", action="store_true", help="the groups and how many cases each has")
     parser.add_argument("--case", metavar="GROUP:NUMBER", help="one case, whatever the records say")
+    parser.add_argument("--fresh", action="store_true",
+                        help="forget what was done before with this seed and program")
     parser.add_argument("--smoke", action="store_true", help="one to three cases of each group")
     parser.add_argument("--build", default="build", help="build folder (build)")
     parser.add_argument("--program", help="the program to try (BUILD/millrace)")

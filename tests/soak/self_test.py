@@ -1,0 +1,179 @@
+"""The campaign notices what it is there to notice: planted differences and badly ending programs."""
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import bits
+import formats
+import mutate
+import program
+
+STEPS = ("epoch,step,load_s,update_s,other_s,images,loss,forward_s\n"
+         "1,1,0.1,0.2,0.3,30,2.3025,0.1\n1,2,0.1,0.2,0.3,30,2.3011,0.1\n")
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def stub(self, script):
+        """A program that does `script`, a shell's, whatever it is asked."""
+        file = self.folder / "stub"
+        file.write_text("#!/bin/bash\n" + script + "\n")
+        file.chmod(0o755)
+        return file
+
+
+class Oracle(Folder):
+    def write_run(self, name, **changes):
+        run = self.folder / name
+        last = run / "checkpoints" / "step-2"
+        last.mkdir(parents=True)
+        (run / "checkpoints" / "last").symlink_to("step-2")
+        files = {
+            "summary.json": '{"parameters_hash": "0123", "steps": 2, "wall_s": 1.5}',
+            "metrics.jsonl": '{"epoch": 1, "train_loss": 2.3018, "load_s": 0.2}\n',
+            "steps.csv": STEPS, "quarantine.jsonl": '{"sample": 3}\n',
+            "checkpoints/step-2/model.safetensors": "weights", **changes}
+        for file, text in files.items():
+            (run / file).write_text(text)
+        return run
+
+    def test_times_are_exempt(self):
+        expected = bits.bits_of(self.write_run("one"))
+        other = self.write_run("other", **{
+            "steps.csv": STEPS.replace("0.1,0.2", "0.7,0.9"),
+            "summary.json": '{"parameters_hash": "0123", "steps": 2, "wall_s": 9}'})
+        self.assertEqual(bits.compare(expected, other), [])
+
+    def test_each_planted_difference_is_noticed(self):
+        expected = bits.bits_of(self.write_run("one"))
+        planted = {
+            "steps.csv": (STEPS.replace("2.3011", "2.3012"), "steps.csv loss, row 2"),
+            "summary.json": ('{"parameters_hash": "0124", "steps": 2}', "parameters_hash"),
+            "metrics.jsonl": ('{"epoch": 1, "train_loss": 2.3019}\n', "train_loss"),
+            "quarantine.jsonl": ("", "quarantine.jsonl"),
+            "checkpoints/step-2/model.safetensors": ("Weights", "model.safetensors"),
+        }
+        for number, (file, (text, named)) in enumerate(planted.items()):
+            found = bits.compare(expected, self.write_run(f"run{number}", **{file: text}))
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(named, found[0])
+        longer = self.write_run("longer", **{"steps.csv": STEPS + STEPS.splitlines()[2] + "\n"})
+        self.assertIn("3 values, expected 2", bits.compare(expected, longer)[0])
+        damaged = self.write_run("damaged", **{"summary.json": "{"})
+        self.assertIn("cannot be read", bits.compare(expected, damaged)[0])
+
+    def test_temporaries_are_found(self):
+        run = self.write_run("one")
+        self.assertEqual(bits.temporaries(run), [])
+        (run / "checkpoints" / "step-3.tmp").mkdir()
+        self.assertEqual(bits.temporaries(run), ["left behind: checkpoints/step-3.tmp"])
+
+
+class Endings(Folder):
+    def complaints(self, script, timeout=30, **options):
+        stub = program.Program(self.stub(script), self.folder)
+        return "; ".join(program.complaints(stub.run(timeout=timeout), **options))
+
+    def test_good_endings_pass(self):
+        self.assertEqual(self.complaints("exit 0"), "")
+        self.assertEqual(self.complaints("echo 'millrace: x is damaged' >&2; exit 3"), "")
+
+    def test_bad_endings_do_not(self):
+        line = "echo 'millrace: x' >&2; "
+        for script, named in (
+                ("kill -SEGV $$", "SIGSEGV"), (line + "exit 5", "exit code 5"),
+                ("exit 1", "no line"), (line + line + "exit 1", "2 lines"),
+                (line + "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1", "5000 characters"),
+                (line + "for i in {1..3000}; do echo some more text to fill it; done >&2; exit 1",
+                 "bytes on stderr"),
+                ("printf 'millrace: \\033[2J\\n' >&2; exit 1", "0x1b"),
+                (line + "echo 'terminate called after' >&2; exit 1", "library's own"),
+                (line + "exit 3", "exit code 3, expected one of 0")):
+            with self.subTest(script):
+                codes = (0, 1, 2) if "exit 3" in script else program.DOCUMENTED
+                self.assertIn(named, self.complaints(script, codes=codes))
+        self.assertIn("still running", self.complaints("sleep 60", timeout=0.2))
+        self.assertIn("MB of memory", self.complaints("exit 0", most_memory=1000))
+
+    def test_processes_left_behind_are_found(self):
+        stub = program.Program(self.stub("sleep 60 & exit 0"), self.folder)
+        child = stub.start()
+        child.wait(30)
+        self.assertEqual(len(child.left(patience=0)), 1)
+        self.assertEqual(child.left(), [])
+
+
+class Whole(Folder):
+    """The campaign as it is started, with programs that take everything or always crash."""
+
+    def soak(self, script, *words):
+        build = self.folder / "build"
+        build.mkdir(exist_ok=True)
+        return subprocess.run(
+            [sys.executable, pathlib.Path(__file__).with_name("main.py"), "--build", build,
+             "--program", self.stub(script), "--smoke", "--only", "idx", *words],
+            capture_output=True, text=True, check=False)
+
+    def test_crashes_are_failures_with_a_command_that_repeats_them(self):
+        ended = self.soak("kill -ABRT $$", "--seed", "5")
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertIn("| `idx` |", ended.stdout)
+        self.assertIn("| 3 | 0 | 3 |", ended.stdout)
+        self.assertIn("FAILED: idx:1, seed 5: verify: ended by SIGABRT", ended.stderr)
+        self.assertIn("--seed 5", ended.stderr)
+        self.assertIn("--case idx:1", ended.stderr)
+        again = self.soak("kill -ABRT $$", "--seed", "5", "--case", "idx:1")
+        self.assertEqual(again.returncode, 1)
+        self.assertIn("idx:1 failed", again.stderr)
+
+    def test_a_campaign_goes_on_where_it_ended(self):
+        stopped = self.soak("kill -ABRT $$", "--minutes", "0")
+        self.assertIn("TIME IS UP", stopped.stderr)
+        whole = self.soak("kill -ABRT $$")
+        self.assertEqual(whole.stderr.count("FAILED: idx:1, seed 1"), 1)
+        again = self.soak("kill -ABRT $$")
+        self.assertIn("3 cases are done", again.stderr)
+        self.assertNotIn("seed 1: verify", again.stderr)
+        self.assertEqual(again.returncode, 1, "the failures of before still count")
+        self.assertEqual(again.stdout.split("\n\n")[1], whole.stdout.split("\n\n")[1])
+
+    def test_disagreement_of_reader_and_verify_is_a_failure(self):
+        sound = """case $1 in
+        data) echo '{"sound": true, "problems": [], "splits": [{"name": "train"}]}';;
+        *) echo 'millrace: the set is damaged' >&2; exit 3;; esac"""
+        ended = self.soak(sound)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("exit code 3, expected one of 0", ended.stderr)
+
+    def test_skipped_groups_are_said(self):
+        ended = self.soak("exit 0", "--only", "jpeg")
+        self.assertIn("SKIPPED: jpeg:", ended.stderr)
+        self.assertIn("| SKIPPED:", ended.stdout)
+
+
+class Damage(unittest.TestCase):
+    def test_same_numbers_same_damage(self):
+        data = bytes(range(200))
+        one, two = (mutate.mutated(data, random.Random(3), (b"word",), (b"other",)) for _ in "ab")
+        self.assertEqual(one, two)
+        changed = sum(mutate.mutated(data, random.Random(i)) != data for i in range(200))
+        self.assertGreater(changed, 190)
+
+    def test_checksums_are_mended(self):
+        image = formats.png(random.Random(1))
+        spoilt = image[:17] + b"\x10" + image[18:]
+        self.assertNotEqual(mutate.with_png_sums(spoilt), spoilt)
+        self.assertEqual(mutate.with_png_sums(image), image)
+        archive = formats.tar([("a.bmp", b"x")])
+        self.assertEqual(mutate.with_tar_sums(archive), archive)
+
+
+if __name__ == "__main__":
+    unittest.main()
