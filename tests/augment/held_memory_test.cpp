@@ -72,6 +72,31 @@ TEST(HeldMemory, ChainsReadOnlyWhatTheyAskFor) {
   EXPECT_GT(parts, kChains / 3) << "most chains asked for all of the image";
 }
 
+/// With 14 bits of fraction 1.00003 becomes 1, which moves pixel 59,900 by 1.8 pixels.
+TEST(HeldMemory, RegionsAllowForRoundedCoefficients) {
+  FencedMemory memory;
+  FaultNote note;
+  const Size size{60000, 4};
+  Draw draw(stream({14, 0, 0}, op_id("held")));
+  const Bytes pixels = random_pixels(240000, draw);
+  WholeImage whole(interleaved(pixels.data(), size, 1));
+  for (const char* interpolation : {"nearest", "bilinear"}) {
+    const std::string affine =
+        fmt::format("affine{{scale=0.9999701,interpolation={}}}", interpolation);
+    test::PlannedChain chain({affine, "crop{left=59900,width=64,height=4}"}, {size, 1},
+                             {DType::u8, Layout::hwc, {0}, {1}}, {});
+    const Bytes expected = chain.run(0, whole, Simd::scalar);
+    for (const Simd level : test::simd_levels())
+      for (const bool at_front : {true, false}) {
+        const std::string what = fmt::format("{}, {}", affine, name_of(level));
+        note.set(what);
+        FencedSource source(whole, memory, {at_front, 0xFF});
+        EXPECT_TRUE(chain.run(0, source, level) == expected) << what;
+        EXPECT_LT(source.asked.x1 - source.asked.x0, 100) << what;
+      }
+  }
+}
+
 /// The memory of `view`'s pixels: its first byte, and behind its last.
 std::pair<const std::uint8_t*, const std::uint8_t*> extent(const ImageView& view, const Rect& all) {
   const std::uint8_t* low = nullptr;
