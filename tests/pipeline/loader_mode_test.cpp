@@ -75,11 +75,10 @@ TEST(LoaderMode, NoiseFitsEveryType) {
     Loader loader(reader, plan_of(dtype), options_of(LoaderMode::synthetic, 0));
     const Batch batch = loader.next();
     std::map<std::uint16_t, int> exponents;
-    for (std::size_t i = 0; i + size_of(dtype) <= batch.bytes(); i += size_of(dtype)) {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, batch.data() + i, size_of(dtype));
-      if (dtype != DType::u8)
-        ++exponents[static_cast<std::uint16_t>((bits & 0x7fff) >> (dtype == DType::f16 ? 10 : 7))];
+    std::uint16_t bits = 0;
+    for (std::size_t i = 0; dtype != DType::u8 && i < batch.bytes(); i += sizeof bits) {
+      std::memcpy(&bits, batch.data() + i, sizeof bits);
+      ++exponents[static_cast<std::uint16_t>((bits & 0x7fff) >> (dtype == DType::f16 ? 10 : 7))];
     }
     const int one = dtype == DType::f16 ? 15 : 127;  // the exponent of 1.0
     for (const auto& [exponent, count] : exponents) {
