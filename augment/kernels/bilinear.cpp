@@ -1,14 +1,16 @@
 // Filter::bilinear: two taps an axis with weights of 11 bits, products of two make 22; the sum is
 // exact in 32 bits and rounded once, halves to even.
-#include "augment/kernels/bilinear.h"
-
 #include <algorithm>
 #include <cstring>
 
+#include "augment/kernels/pixels_x86.h"
 #include "augment/kernels/warp_positions.h"
 
 namespace millrace {
 namespace {
+
+constexpr int kWeightBits = 11;
+constexpr std::uint32_t kOne = 1u << kWeightBits;
 
 /// A sum of levels weighted to 2^22, rounded half to even.
 std::uint8_t rounded(std::uint32_t sum) {
@@ -64,13 +66,56 @@ void bilinear(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
   (canvas.channels == 1 ? bilinear<1> : bilinear<3>)(warp, rect, canvas);
 }
 
+#if MILLRACE_X86
+
+// Two taps of a row are read as one piece of memory where all four of every lane are inside, and
+// one by one, each with its bounds, where not. A pair of levels and a pair of weights make one
+// multiply-and-add of 16-bit numbers; the rest is 32 bits wide.
+
+/// Byte orders that make 16-bit pairs (tap i, tap i + 1) of what was read.
+struct PairOrders {
+  LaneOrder gray;        ///< of 32 bits: level, level
+  LaneOrder red_green;   ///< of 64 bits: two pixels, `apart` bytes from each other
+  LaneOrder blue_first;  ///< the blue pair in the lower half of 64 bits
+  LaneOrder blue_second;
+};
+
+constexpr PairOrders pair_orders(int first, int second) {
+  const auto pick = [&](int i, int channel, bool lower) {
+    // Bytes 0..3 of a half are level, 0, level, 0.
+    if (i % 2 == 1 || (i / 4 % 2 == 0) != lower) return -1;
+    return i / 8 * 8 + (i % 4 == 0 ? first : second) + channel;
+  };
+  PairOrders orders{};
+  orders.gray = lane_order([&](int i) {
+    return i % 2 == 1 ? -1 : i / 4 * 4 + (i % 4 == 0 ? std::min(first, 1) : std::min(second, 1));
+  });
+  orders.red_green =
+      lane_order([&](int i) { return i % 8 < 4 ? pick(i, 0, true) : pick(i, 1, false); });
+  orders.blue_first = lane_order([&](int i) { return pick(i, 2, true); });
+  orders.blue_second = lane_order([&](int i) { return pick(i, 2, false); });
+  return orders;
+}
+
+inline constexpr PairOrders kForward = pair_orders(0, 3);   ///< pixels 3 bytes apart
+inline constexpr PairOrders kBackward = pair_orders(3, 0);  ///< mirrored in memory
+inline constexpr PairOrders kApart = pair_orders(0, 4);     ///< pixels of 4 bytes
+
+#endif
+
 }  // namespace
+}  // namespace millrace
+
+#define MILLRACE_BODY "augment/kernels/bilinear_body.h"
+#include "augment/kernels/each_level.h"
+
+namespace millrace {
 
 void add_bilinear_kernels([[maybe_unused]] Simd level, Kernels& table) {
   table.bilinear = bilinear;
 #if MILLRACE_X86
-  if (level == Simd::avx2) add_bilinear_avx2(table);
-  if (level == Simd::avx512) add_bilinear_avx512(table);
+  if (level == Simd::avx2) table.bilinear = avx2::bilinear;
+  if (level == Simd::avx512) table.bilinear = avx512::bilinear;
 #endif
 }
 

@@ -34,6 +34,15 @@ void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
   (canvas.channels == 1 ? nearest<1> : nearest<3>)(warp, rect, canvas);
 }
 
+}  // namespace
+}  // namespace millrace
+
+#define MILLRACE_BODY "augment/kernels/nearest_body.h"
+#include "augment/kernels/each_level.h"
+
+namespace millrace {
+namespace {
+
 #if MILLRACE_X86
 
 // Planes of at most 1 KiB (digits, CIFAR's channels) are copied first: to memory that holds the
@@ -61,37 +70,6 @@ bool as_small(const WarpBlock& warp, const Canvas& canvas, SmallPlanes& planes) 
       reach(warp.pixel, r.x0, r.x1, planes.lowest) + reach(warp.row, r.y0, r.y1, planes.lowest);
   planes.bytes = static_cast<int>(std::min<std::ptrdiff_t>(last, kSmall)) + 1;
   return last < kSmall;
-}
-
-template <Fetch kFetch>
-MILLRACE_AVX2 void nearest_avx2(const WarpBlock& shared, const Rect& rect,
-                                const Canvas& shared_canvas) {
-  const WarpBlock warp = shared;  // copies, see Source512
-  const Canvas canvas = shared_canvas;
-  const Source256 source(warp);
-  const Rect in = warp.inside;
-  for (int y = rect.y0; y < rect.y1; ++y) {
-    for (int x = rect.x0; x < rect.x1; x += 8) {
-      const Positions256 at = source.at(x, y);
-      const __m256i i = _mm256_srai_epi32(at.u, warp.bits);
-      const __m256i j = _mm256_srai_epi32(at.v, warp.bits);
-      __m256i seen = _mm256_set1_epi32(-1);
-      __m256i filled = _mm256_setzero_si256();
-      if (!warp.clamp) {
-        for (const Bound& bound : *warp.bounds) {
-          const __m256i within = inside256(i, j, bound.rect);
-          filled = _mm256_blendv_epi8(filled, _mm256_set1_epi32(fill_lane(bound.fill)),
-                                      _mm256_andnot_si256(within, seen));
-          seen = _mm256_and_si256(seen, within);
-        }
-      }
-      // Lanes that see nothing, or lie behind the row's end, read a pixel that is there.
-      const Offsets256 offsets(
-          offsets256(warp, clamp256(i, in.x0, in.x1), clamp256(j, in.y0, in.y1)));
-      const __m256i pixels = fetch256<kFetch>(warp, offsets);
-      put256(canvas, x, y, std::min(8, rect.x1 - x), _mm256_blendv_epi8(filled, pixels, seen));
-    }
-  }
 }
 
 MILLRACE_AVX2 inline __m256i all(std::ptrdiff_t value) {
@@ -124,8 +102,8 @@ MILLRACE_AVX2 void pick(const std::uint8_t* from, const std::uint16_t* offsets, 
 template <bool kClamp>
 MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes& planes,
                                       const Rect& rect, const Canvas& canvas) {
-  const WarpBlock warp = shared;  // by value, see Source512
-  const Source256 source(warp);
+  const WarpBlock warp = shared;  // by value, see Source
+  const avx2::Source source(warp);
   std::uint8_t levels[3][kSmall + 1];
   for (int c = 0; c < canvas.channels; ++c) {
     std::memcpy(levels[c], warp.source + planes.lowest + c * warp.channel,
@@ -146,9 +124,9 @@ MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes
       const int n = std::min(width, rect.x1 - x0);
       std::uint16_t* line = offsets;
       for (int y = y0; y < std::min(y0 + height, rect.y1); ++y, line += n) {
-        Positions256 at = source.at(x0, y);
+        avx2::Positions at = source.at(x0, y);
         for (int x = 0; x < n; x += 16) {
-          const Positions256 on = source.next(at, x0 + x + 8);
+          const avx2::Positions on = source.next(at, x0 + x + 8);
           __m256i i = _mm256_packs_epi32(_mm256_srai_epi32(at.u, warp.bits),
                                          _mm256_srai_epi32(on.u, warp.bits));
           __m256i j = _mm256_packs_epi32(_mm256_srai_epi32(at.v, warp.bits),
@@ -184,45 +162,7 @@ void nearest_avx2(const WarpBlock& warp, const Rect& rect, const Canvas& canvas)
     const auto kernel = warp.clamp ? small_nearest_avx2<true> : small_nearest_avx2<false>;
     return kernel(warp, planes, rect, canvas);
   }
-  switch (fetch_of(warp, canvas)) {
-    case Fetch::gray:
-      return nearest_avx2<Fetch::gray>(warp, rect, canvas);
-    case Fetch::rgb:
-      return nearest_avx2<Fetch::rgb>(warp, rect, canvas);
-    case Fetch::planes:
-      return nearest_avx2<Fetch::planes>(warp, rect, canvas);
-  }
-}
-
-template <Fetch kFetch>
-MILLRACE_AVX512 void nearest_512(const WarpBlock& shared, const Rect& rect,
-                                 const Canvas& shared_canvas) {
-  const WarpBlock warp = shared;  // copies, see Source512
-  const Canvas canvas = shared_canvas;
-  const Source512 source(warp);
-  const Rect in = warp.inside;
-  for (int y = rect.y0; y < rect.y1; ++y) {
-    for (int x = rect.x0; x < rect.x1; x += 16) {
-      const int n = std::min(16, rect.x1 - x);
-      const Positions512 at = source.at(x, y);
-      const __m512i i = _mm512_srai_epi32(at.u, static_cast<unsigned>(warp.bits));
-      const __m512i j = _mm512_srai_epi32(at.v, static_cast<unsigned>(warp.bits));
-      auto seen = static_cast<__mmask16>((1u << n) - 1);
-      __m512i filled = _mm512_setzero_si512();
-      if (!warp.clamp) {
-        for (const Bound& bound : *warp.bounds) {
-          const __mmask16 within = inside512(i, j, bound.rect);
-          filled = _mm512_mask_set1_epi32(filled, seen & static_cast<__mmask16>(~within),
-                                          fill_lane(bound.fill));
-          seen &= within;
-        }
-      }
-      const Offsets512 offsets(
-          offsets512(warp, clamp512(i, in.x0, in.x1), clamp512(j, in.y0, in.y1)));
-      const __m512i pixels = fetch512<kFetch>(warp, offsets);
-      put512(canvas, x, y, n, _mm512_mask_mov_epi32(filled, seen, pixels));
-    }
-  }
+  avx2::nearest(warp, rect, canvas);
 }
 
 /// Bytes 0 of all lanes of four vectors in the low half, bytes 1 in the high half.
@@ -239,8 +179,8 @@ MILLRACE_AVX512 inline __m512i two_bytes(__m512i a, __m512i b) {
 template <int kAcross, bool kClamp>
 MILLRACE_AVX512 void small_nearest_512(const WarpBlock& shared, const SmallPlanes& planes,
                                        const Rect& rect, const Canvas& canvas) {
-  const WarpBlock warp = shared;  // by value, see Source512
-  const Source512 source(warp);
+  const WarpBlock warp = shared;  // by value, see Source
+  const avx512::Source source(warp);
   alignas(64) std::uint8_t levels[3][kSmall];
   for (int c = 0; c < canvas.channels; ++c) {
     const std::uint8_t* from = warp.source + planes.lowest + c * warp.channel;
@@ -258,14 +198,14 @@ MILLRACE_AVX512 void small_nearest_512(const WarpBlock& shared, const SmallPlane
       __m512i offsets[4];  // twice, so that byte 1 is the number of 128 levels
       __mmask64 seen = 0;
       for (int q = 0; q < 4; ++q) {
-        const Positions512 at = source.at(x + q % kAcross * 16, y + q / kAcross);
+        const avx512::Positions at = source.at(x + q % kAcross * 16, y + q / kAcross);
         __m512i i = _mm512_srai_epi32(at.u, static_cast<unsigned>(warp.bits));
         __m512i j = _mm512_srai_epi32(at.v, static_cast<unsigned>(warp.bits));
         if constexpr (kClamp) {
-          i = clamp512(i, warp.inside.x0, warp.inside.x1);
-          j = clamp512(j, warp.inside.y0, warp.inside.y1);
+          i = avx512::clamped(i, warp.inside.x0, warp.inside.x1);
+          j = avx512::clamped(j, warp.inside.y0, warp.inside.y1);
         } else {
-          seen |= static_cast<__mmask64>(inside512(i, j, warp.inside)) << (16 * q);
+          seen |= static_cast<__mmask64>(avx512::inside(i, j, warp.inside)) << (16 * q);
         }
         offsets[q] = _mm512_sub_epi32(
             _mm512_add_epi32(_mm512_mullo_epi32(i, pixel), _mm512_mullo_epi32(j, row)), lowest);
@@ -314,14 +254,7 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& warp, const Rect& rect, const 
                                       : small_nearest_512<4>;
     return kernel(warp, planes, rect, canvas);
   }
-  switch (fetch_of(warp, canvas)) {
-    case Fetch::gray:
-      return nearest_512<Fetch::gray>(warp, rect, canvas);
-    case Fetch::rgb:
-      return nearest_512<Fetch::rgb>(warp, rect, canvas);
-    case Fetch::planes:
-      return nearest_512<Fetch::planes>(warp, rect, canvas);
-  }
+  avx512::nearest(warp, rect, canvas);
 }
 
 #endif

@@ -1,0 +1,89 @@
+// For each_level.h: where the pixels of a row come from, and how they are fetched.
+
+/// Positions of some pixels of a row.
+struct Positions {
+  Vector u, v;
+};
+
+/// Where positions come from; kept by value, so that writing pixels can't seem to change them.
+class Source {
+ public:
+  SIMD explicit Source(const WarpBlock& warp)
+      : stored_u_(warp.u),
+        stored_v_(warp.v),
+        u_0_(warp.u_0),
+        u_x_(warp.u_x),
+        u_y_(warp.u_y),
+        v_0_(warp.v_0),
+        v_x_(warp.v_x),
+        v_y_(warp.v_y),
+        along_u_(OP(mullo_epi32)(count(), OP(set1_epi32)(static_cast<int>(u_x_)))),
+        along_v_(OP(mullo_epi32)(count(), OP(set1_epi32)(static_cast<int>(v_x_)))) {}
+
+  /// Those of pixels (x, y) and on.
+  SIMD Positions at(int x, int y) const {
+    if (stored_u_ != nullptr) return {load(stored_u_ + x), load(stored_v_ + x)};
+    const auto i = static_cast<std::uint32_t>(x), j = static_cast<std::uint32_t>(y);
+    const auto u = static_cast<int>(u_0_ + u_x_ * i + u_y_ * j);
+    const auto v = static_cast<int>(v_0_ + v_x_ * i + v_y_ * j);
+    return {OP(add_epi32)(OP(set1_epi32)(u), along_u_), OP(add_epi32)(OP(set1_epi32)(v), along_v_)};
+  }
+
+  /// Those of column x and on, which lie kLanes behind `before`.
+  SIMD Positions next(const Positions& before, int x) const {
+    if (stored_u_ != nullptr) return {load(stored_u_ + x), load(stored_v_ + x)};
+    return {OP(add_epi32)(before.u, OP(set1_epi32)(static_cast<int>(kLanes * u_x_))),
+            OP(add_epi32)(before.v, OP(set1_epi32)(static_cast<int>(kLanes * v_x_)))};
+  }
+
+ private:
+  const std::int32_t* stored_u_;
+  const std::int32_t* stored_v_;
+  std::uint32_t u_0_, u_x_, u_y_, v_0_, v_x_, v_y_;
+  Vector along_u_, along_v_;
+};
+
+SIMD inline Mask inside(Vector i, Vector j, const Rect& r) {
+  return both(between(i, r.x0, r.x1), between(j, r.y0, r.y1));
+}
+
+SIMD inline Vector clamped(Vector value, int low, int high) {
+  return OP(max_epi32)(OP(min_epi32)(value, OP(set1_epi32)(high - 1)), OP(set1_epi32)(low));
+}
+
+SIMD inline Vector offsets(const WarpBlock& warp, Vector i, Vector j) {
+  return OP(add_epi32)(OP(mullo_epi32)(i, OP(set1_epi32)(static_cast<int>(warp.pixel))),
+                       OP(mullo_epi32)(j, OP(set1_epi32)(static_cast<int>(warp.row))));
+}
+
+/// Byte offsets, stored so that each lane can be loaded by itself.
+struct Offsets {
+  alignas(64) std::int32_t at[kLanes];
+
+  SIMD explicit Offsets(Vector offsets) { std::memcpy(at, &offsets, sizeof offsets); }
+};
+
+/// The pixels seen from (i, j). Those that lie nowhere, or are seen from behind a row's end, are
+/// read where there is memory.
+template <Fetch kFetch>
+SIMD inline Vector fetch(const WarpBlock& warp, Vector i, Vector j) {
+  const Rect& in = warp.inside;
+  const bool all_inside = bits(inside(i, j, in)) == kAll;
+  const Offsets places(all_inside
+                           ? offsets(warp, i, j)
+                           : offsets(warp, clamped(i, in.x0, in.x1), clamped(j, in.y0, in.y1)));
+  Vector pixels = load_lanes(warp.source, places.at);
+  if constexpr (kFetch != Fetch::rgb) pixels = WHOLE(and)(pixels, OP(set1_epi32)(255));
+  if constexpr (kFetch == Fetch::planes)
+    for (int c = 1; c < 3; ++c) {
+      const Vector levels = load_lanes(warp.source + c * warp.channel, places.at);
+      pixels = WHOLE(or)(pixels,
+                         OP(slli_epi32)(WHOLE(and)(levels, OP(set1_epi32)(255)), c == 1 ? 8 : 16));
+    }
+  if (all_inside || warp.clamp) return pixels;
+  for (int b = warp.bounds->size() - 1; b >= 0; --b) {  // the first bound decides
+    const Bound& bound = (*warp.bounds)[b];
+    pixels = filled(pixels, inside(i, j, bound.rect), fill_lane(bound.fill));
+  }
+  return pixels;
+}
