@@ -21,6 +21,7 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
  public:
   explicit ArenaCpu(oneapi::tbb::task_arena& arena) : task_scheduler_observer(arena) {
     hand_over(this);
+    arena.initialize();  // observe() would, and an observer that fails in there cannot be destroyed
     observe(true);
   }
   ~ArenaCpu() override {

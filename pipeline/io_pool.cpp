@@ -7,12 +7,17 @@
 namespace millrace {
 
 IoPool::IoPool(int threads, std::size_t most_runs, Stages& stages, std::vector<Slot>& slots,
-               LoaderTracks* tracks, Deliver deliver)
+               Deliver deliver)
     : stages_(stages),
       slots_(slots),
       deliver_(std::move(deliver)),
       jobs_(most_runs),
-      threads_(static_cast<std::size_t>(threads)) {
+      threads_(static_cast<std::size_t>(threads)) {}
+
+// Where a thread cannot be started, the destructor ends those that were.
+IoPool::IoPool(int threads, std::size_t most_runs, Stages& stages, std::vector<Slot>& slots,
+               LoaderTracks* tracks, Deliver deliver)
+    : IoPool(threads, most_runs, stages, slots, std::move(deliver)) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < threads_.size(); ++i) {
     Thread& one = threads_[i];

@@ -52,6 +52,9 @@ class IoPool {
     std::thread thread;
   };
 
+  /// Without its threads.
+  IoPool(int threads, std::size_t most_runs, Stages& stages, std::vector<Slot>& slots,
+         Deliver deliver);
   void work(Thread& self);
   Job* claim(std::int64_t& place);
   void finished(Job& job);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,27 @@ LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
   a.core_wait_s += b.core_wait_s;
   a.failed += b.failed;
   return a;
+}
+
+/// Keeps what a thread may still touch, or what nobody can wait for.
+void leave_behind(std::shared_ptr<LoaderCore> core) {
+  static auto* left_behind = new std::vector<std::shared_ptr<LoaderCore>>;
+  left_behind->push_back(std::move(core));
+}
+
+/// The destructor waits for the graph's tasks, which never run where no thread could be started.
+void start(const std::shared_ptr<LoaderCore>& core, int workers) try {
+  core->start();
+} catch (const std::bad_alloc&) {
+  leave_behind(core);
+  throw;
+} catch (const std::exception& error) {
+  core->interrupt();  // for those that were
+  leave_behind(core);
+  throw RunError(fmt::format("{} worker{} cannot be started: {}", workers, workers == 1 ? "" : "s",
+                             error.what()),
+                 "allow more threads or memory (ulimit -u, ulimit -v, the container's limits), or "
+                 "lower loader.workers and loader.io_threads");
 }
 
 }  // namespace
@@ -82,13 +105,10 @@ Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Trans
       transform_(std::move(transform)),
       options_(std::move(options)),
       core_(std::make_shared<LoaderCore>(reader_, transform_, options_)) {
-  core_->start();
+  start(core_, options_.workers);
 }
 Loader::~Loader() {
-  if (core_->stop()) return;
-  // A worker is blocked in the kernel: what it may still touch has to outlive it.
-  static auto* left_behind = new std::vector<std::shared_ptr<LoaderCore>>;
-  left_behind->push_back(core_);
+  if (!core_->stop()) leave_behind(core_);  // a worker is blocked in the kernel
 }
 Batch Loader::next() {
   const auto slot = core_->next();
@@ -106,7 +126,7 @@ void Loader::restart(int workers, std::shared_ptr<LoaderTracks> timeline) {
   past_ = so_far;
   options_ = std::move(options);
   auto next = std::make_shared<LoaderCore>(reader_, transform_, options_);
-  next->start();
+  start(next, options_.workers);
   const std::lock_guard lock(swapping_);
   core_.swap(next);
 }

@@ -2,7 +2,9 @@
 
 namespace millrace {
 
-ReplicaThreads::ReplicaThreads(int count) : failures_(static_cast<std::size_t>(count)) {
+// Where a thread cannot be started, the destructor ends those that were.
+ReplicaThreads::ReplicaThreads(int count) : ReplicaThreads() {
+  failures_.resize(static_cast<std::size_t>(count));
   for (int replica = 1; replica < count; ++replica)
     threads_.emplace_back([this, replica] { loop(replica); });
 }

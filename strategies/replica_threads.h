@@ -26,6 +26,7 @@ class ReplicaThreads {
   void run(const std::function<void(int)>& work, const std::function<void()>& waiting);
 
  private:
+  ReplicaThreads() = default;
   void loop(int replica);
 
   std::mutex mutex_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <new>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tools/interrupt.h"
 #include "tools/output.h"
 #include "tools/plugins/grants.h"
+#include "tools/uncaught.h"
 #include "tools/version.h"
 
 namespace {
@@ -116,19 +116,15 @@ int main(int argc, char** argv) {
   open_standard_streams();
   const ProgramStart start{Clock::now(), Clock::steady_ns()};
   catch_interrupts();
-  tell_crashes();
+  explain_uncaught();
+  tell_crashes();  // it asks first: what a plugin threw is told with its name
   Exit exit = Exit::failed;
   try {
     exit = run(argc, argv, start);
     if (exit == Exit::done) finish_output();
     throw_late_exception();
-  } catch (const Error& error) {
-    print_error(error);
-    exit = error.exit();
-  } catch (const std::bad_alloc&) {
-    print_error(RunError("out of memory", "lower loader.batch or loader.prefetch"));
-  } catch (const std::exception& error) {
-    print_error(RunError(error.what()));
+  } catch (...) {
+    exit = explain(std::current_exception());
   }
   std::fflush(stdout);  // what there is beside an error
   // Tearing down LibTorch and thread pools would cost time that no record shows.

@@ -1,4 +1,5 @@
 """Strangers at the ports of a starting `launch`: it starts all the same, to the same bits."""
+import collections
 import os
 import pathlib
 import socket
@@ -10,7 +11,7 @@ import program
 from campaign import Failure, Group
 
 CONNECTIONS = 1600
-EACH = 100  # connections a launch; a case is one launch
+EACH = 100  # connections a launch, over the store's port and the control channel's
 
 
 def listening(pids):
@@ -97,13 +98,15 @@ class Crowd:
         self.draw = draw
         self.made = 0
         self.ports = {}
+        self.tried = collections.Counter()  # port -> connections
         self.held = []
 
     def press(self, ports):
         self.ports.update(ports)
         for port in sorted(ports):
             for _ in range(self.draw.randint(1, 20)):
-                if self.made < EACH:
+                if self.tried[port] < EACH // 2:
+                    self.tried[port] += 1
                     self.connect(port)
 
     def connect(self, port):

@@ -28,8 +28,8 @@ def checked(place, failures, label, *words, codes=(0, 3), **options):
 
 
 def bench(place, failures, label, reader, path, *more, **options):
-    return checked(place, failures, label, "bench", "overhead", f"data.reader={reader}",
-                   f"data.path={path}",
+    return checked(place, failures, label, "bench", "overhead", "model.classes=0",
+                   f"data.reader={reader}", f"data.path={path}",
                    "loader.shuffle=none", "--hash", "--json", *more, **options)
 
 

@@ -1,5 +1,6 @@
 """Runs, ranks and sweeps that are killed and resumed: they end with the uninterrupted one's bits."""
 import os
+import shutil
 import signal
 import time
 
@@ -8,6 +9,7 @@ import formats
 import program
 from campaign import Failure, Group
 
+MISSED = "it had ended"
 VARIANTS = 12  # recipes; each has one uninterrupted run to be compared with
 
 
@@ -47,6 +49,7 @@ class Chains(Group):
     """Kills a command some times, each time starting it again, and lets it end at last."""
     most_kills = 4
     timeout = 300
+    checkpoint = "checkpoints/*.tmp"  # one that is being written
 
     def words(self, place, variant):
         """The command, but for the folder it writes to."""
@@ -88,7 +91,10 @@ class Chains(Group):
             story = []
             for _ in range(draw.randint(1, self.most_kills)):
                 story.append(self.kill(place, draw, words, run, seconds))
-                if story[-1].startswith("!"):
+                if story == [MISSED]:  # too late, and nothing to resume: once more
+                    shutil.rmtree(run)
+                    seconds /= 2
+                elif story[-1] == MISSED or story[-1].startswith("!"):
                     break
             found = story.pop()[1:].split("\n") if story[-1].startswith("!") else []
             if not found:
@@ -108,18 +114,19 @@ class Chains(Group):
     def kill(self, place, draw, words, run, seconds):
         """Starts the command and ends it; says how, with ! in front if that went wrong."""
         child = place.program.start(*words, *self.slowly())
-        at = draw.uniform(0, 1.1 * seconds)
+        deadline = time.monotonic() + draw.uniform(0, seconds)
+        # Where it hurts most: while a checkpoint is being written.
         writing = draw.random() < 0.3
         victim = self.victim(draw)
-        deadline = time.monotonic() + at
         while child.running() and time.monotonic() < deadline:
             time.sleep(0.002)
-        # Where it hurts most: while a checkpoint is being written.
-        while writing and child.running() and not list(run.glob("checkpoints/*.tmp")):
+        while writing and child.running() and not any(run.glob(self.checkpoint)):
             time.sleep(0.0005)
+        hit = child.running()
         how = self.hit(child, victim)
         ended = child.wait(60)
-        where = f"{how} after {ended.seconds:.2f} s{' in a checkpoint' if writing else ''}"
+        where = (f"{how} after {ended.seconds:.2f} s{' in a checkpoint' if writing else ''}" if hit
+                 else MISSED)
         if left := child.left():
             return f"!{where}: {len(left)} processes are left"
         if wrong := self.ending(ended, how):
@@ -209,6 +216,8 @@ class Sweep(Chains):
         return ["sweep", "mnist-lenet", f"data.path={idx_data(place)}", "train.threads=1",
                 "train.epochs=1", "loader.batch=20", f"loader.workers={draw.choice((0, 1, 2))}",
                 f"train.lr=0.01,{draw.choice((0.02, 0.03))}", "--repeats", "3"]
+
+    checkpoint = "runs/*/checkpoints/*.tmp"
 
     def slowly(self):
         return []

@@ -2,6 +2,7 @@
 import os
 import resource
 import shutil
+import signal
 import subprocess
 
 import bits
@@ -178,6 +179,10 @@ class Descriptors(Limited):
     guess_s = 1.5
     kinds = ("train", "train", "launch", "sweep", "make", "pack", "dump", "bench", "verify", "report")
 
+    def excused(self, kind, ended):
+        """Whether this end is not the program's fault."""
+        return False
+
     def limits(self, draw):
         number = draw.randint(4, 64) if draw.random() < 0.5 else draw.randint(4, 24)
         return {resource.RLIMIT_NOFILE: number}, f"{number} descriptors"
@@ -192,7 +197,7 @@ class Descriptors(Limited):
             return []  # it was never started
         # A library that does not fit is a backend or a plugin that is missing.
         exits = (0, 1, 3, 4) if b"cannot be loaded" in ended.err + ended.out else (0, 1)
-        wrong = program.complaints(ended, codes=exits)
+        wrong = [] if self.excused(kind, ended) else program.complaints(ended, codes=exits)
         if not wrong and ended.code == 0:
             wrong = compared(kind, reference, target)
             if kind in ("bench", "verify") and not same_output(kind, reference, ended):
@@ -213,10 +218,15 @@ def same_output(kind, reference, ended):
 
 class Memory(Descriptors):
     name = "memory"
-    about = "address space of 60 MB to 3 GB (`ulimit -v`)"
+    about = "address space of 15 MB to 3 GB (`ulimit -v`)"
+
+    def excused(self, kind, ended):
+        """oneDNN, which LibTorch calls for convolutions, crashes where there is no memory for the
+        code that it generates."""
+        return kind == "train" and ended.code == -signal.SIGSEGV
 
     def limits(self, draw):
-        size = int(60e6 * 50 ** draw.random())
+        size = int(15e6 * 200 ** draw.random())
         return {resource.RLIMIT_AS: size}, f"{size / 1e6:.0f} MB of address space"
 
 

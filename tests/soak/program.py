@@ -20,7 +20,7 @@ MOST_MEMORY = 2 << 30
 # Lines that libraries print behind the program's back.
 FOREIGN = re.compile(
     r"terminate called|Assertion|Exception raised from|frame #\d|^\[ ?(WARN|ERROR)[ :]|^libpng |"
-    r"^Corrupt JPEG|^Premature end|^TIFF\w*: |stack smashing|Sanitizer|^double free|^free\(\)", re.M)
+    r"^Corrupt JPEG|^Premature end|^TIFF\w*: |imdecode|stack smashing|Sanitizer|^double free|^free\(\)", re.M)
 LINKER = "error while loading shared libraries"
 
 
@@ -205,7 +205,7 @@ def complaints(ended, codes=DOCUMENTED, most_memory=MOST_MEMORY):
     if strange := control_characters(text):
         found.append(f"control characters on stderr: {', '.join(strange)}")
     if foreign := FOREIGN.search(text):
-        found.append(f"a library's own line on stderr: {text[foreign.start():][:120]!r}")
+        found.append(f"a library's own line on stderr: {text[foreign.start():].splitlines()[0][:80]!r}")
     if ended.code not in (0, 130) and ended.code > 0 and not ended.timed_out:
         lines = re.findall(r"^(?:\[rank \d+\] )?millrace: .", text, re.M)
         if not lines:
