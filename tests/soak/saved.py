@@ -30,9 +30,13 @@ def started(place):
 def spoil(file, draw, tokens, mend=None):
     """Damages a file in place; False where that changed nothing."""
     before = file.read_bytes()
-    after = mutate.mutated(before, draw, tokens)
-    if mend is not None and draw.random() < 0.5:
-        after = mend(after)
+    if draw.random() < 0.3:  # what a tired disk does
+        after = bytearray(before)
+        after[draw.randrange(len(after))] ^= 1 << draw.randrange(8)
+    else:
+        after = mutate.mutated(before, draw, tokens)
+        if mend is not None and draw.random() < 0.5:
+            after = mend(after)
     file.write_bytes(after)
     return after != before
 
