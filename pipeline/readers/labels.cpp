@@ -25,6 +25,10 @@ std::vector<std::string> numbered_classes(std::int64_t count) {
   return names;
 }
 
+bool is_class_name(std::string_view name) {
+  return !name.empty() && !name.ends_with('\r') && name.find('\n') == name.npos;
+}
+
 std::vector<std::string> read_class_names(const std::string& path) {
   std::vector<std::string> names;
   if (!exists(path) || is_folder(path)) return names;

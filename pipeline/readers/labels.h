@@ -18,6 +18,9 @@ std::optional<std::int64_t> parse_label(std::string_view text);
 /// "0", "1", ...
 std::vector<std::string> numbered_classes(std::int64_t count);
 
+/// Whether read_class_names() gives this name back from a line of its own.
+bool is_class_name(std::string_view name);
+
 /// The lines of a text file of names, or nothing if it is not there.
 std::vector<std::string> read_class_names(const std::string& path);
 

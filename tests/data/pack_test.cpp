@@ -85,6 +85,40 @@ TEST(Pack, AFolderAndBack) {
   EXPECT_EQ(detect_reader(folder.path("src")), "folder");
 }
 
+TEST(Pack, NamesThatTakeMoreThanALineAreRefused) {
+  for (const char* name : {"a\nb", "cat\n", "cat\r"}) {
+    const TempFolder folder;
+    write_folder(folder);
+    folder.write("src/train/" + std::string(name) + "/1.jpg", picture(1));
+    folder.write("src/test/" + std::string(name) + "/1.jpg", picture(1));
+    expect_data_error({folder.path("src"), "class name", "classes.txt"},
+                      [&] { pack(options_of(folder)); });
+    EXPECT_FALSE(fs::exists(folder.path("out")));
+  }
+}
+
+TEST(Pack, OddNamesComeBackAsTheyWere) {
+  const TempFolder folder;
+  for (const char* name : {"a\tb", "a\\nb", "a\"b", " a ", "\x1b[31m", "a\rb"})
+    folder.write("src/train/" + std::string(name) + "/1.jpg", picture(1));
+  pack(options_of(folder));
+  expect_same(*open_reader({"folder", folder.path("src"), "train", 0}),
+              *open_reader({"tar", folder.path("out"), "train", 0}));
+}
+
+TEST(Pack, ArchivesOfOneFolderShareTheirNames) {
+  const TempFolder folder;
+  write_folder(folder);
+  PackOptions options = options_of(folder);
+  options.target = folder.path("out/one.tar");
+  pack(options);
+  options.target = folder.path("out/two.tar");
+  pack(options);  // of the same names
+  folder.write("src/train/bee/1.jpg", picture(1));
+  options.target = folder.path("out/three.tar");
+  expect_error(Exit::failed, {"classes.txt with other names"}, [&] { pack(options); });
+}
+
 TEST(Pack, TheSameBytesEveryTime) {
   const TempFolder one, two;
   for (const TempFolder* folder : {&one, &two}) {

@@ -135,15 +135,15 @@ class Packer {
     make_folder(folder_);
     const Staging staging(folder_);
     std::vector<PackedSplit> packed;
-    for (const Job& job : jobs_) {
-      const std::uint64_t written = write(job, staging);
-      verify(job, staging, written);
-    }
     if (!class_names_.empty()) {
       std::string text;
       for (const std::string& name : class_names_) text += name + "\n";
       write_file(staging.path(kClassNamesFile),
                  {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+    }
+    for (const Job& job : jobs_) {
+      const std::uint64_t written = write(job, staging);
+      verify(job, staging, written);
     }
     remove_stale();
     for (const Job& job : jobs_) packed.push_back(publish(job, staging));
@@ -169,6 +169,13 @@ class Packer {
         throw DataError(fmt::format("{}: train and test have different classes", options_.source),
                         "labels are places in the list of classes: it must be the same");
     if (classes != numbers(classes)) class_names_ = classes;
+    for (const std::string& name : class_names_)
+      if (!is_class_name(name))
+        throw DataError(
+            fmt::format("{}: the class name '{}' does not fit on a line of {}", options_.source,
+                        printable(name), kClassNamesFile),
+            "rename the class: names may not be empty, hold a line break or end in a carriage "
+            "return");
     for (Job& job : jobs_) name_shards(job);
     for (const Job& job : jobs_) total_ += 2 * job.source->info().count;
   }
@@ -212,6 +219,10 @@ class Packer {
     if (single_) {
       for (const std::string& name : jobs_.front().names)
         if (fs::exists(folder_ / name, error)) in_the_way(name);
+      // One file names the classes of all archives in a folder.
+      const std::vector<std::string> named = read_class_names(folder_ / kClassNamesFile);
+      if (!named.empty() && named != class_names_)
+        in_the_way(std::string(kClassNamesFile) + " with other names");
       return;
     }
     for (const auto& entry : fs::directory_iterator(folder_, error))
@@ -261,14 +272,15 @@ class Packer {
     DataOptions data;
     data.path = staging.folder();
     data.split = job.source->info().split;
-    const auto packed = open_tar_files(data, files, {});
+    const auto packed = open_tar_files(data, files, staging.folder());
     Contents contents;
     Buffer scratch;
     for (std::uint64_t index = 0; index < packed->info().count; ++index) {
       contents.add(packed->read(index, scratch));
       step();
     }
-    if (packed->info().count != job.source->info().count || contents.value() != written)
+    const bool named = class_names_.empty() || packed->info().classes == class_names_;
+    if (packed->info().count != job.source->info().count || contents.value() != written || !named)
       throw RunError(
           fmt::format("{}: the archives do not read back as they were written", folder_.string()),
           "check the disk and the memory of this machine");

@@ -29,10 +29,11 @@ struct PackedSplit {
   std::vector<std::string> files;  ///< full paths
 };
 
-/// Writes under temporary names, reads everything back, compares count, labels and every byte, and
-/// then puts the archives in their places. The same set gives the same bytes. Throws DataError for
-/// a source that cannot be read, UsageError for one without encoded images, RunError for a target
-/// that holds something else (unless `force`), cannot be written or reads back otherwise.
+/// Writes under temporary names, reads everything back, compares count, labels, class names and
+/// every byte, and then puts the archives in their places. The same set gives the same bytes.
+/// Throws DataError for a source that cannot be read or a class name that takes more than a line,
+/// UsageError for a source without encoded images, RunError for a target that holds something else
+/// (unless `force`), cannot be written or reads back otherwise.
 std::vector<PackedSplit> pack(const PackOptions& options);
 
 }  // namespace millrace
