@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include "augment/runner.h"
-#include "pipeline/error.h"
+#include "pipeline/limits.h"
 #include "pipeline/units/registry.h"
 
 namespace millrace {
 namespace {
 
-/// Positions are fixed point with at least 12 bits of fraction in 31 bits.
-constexpr int kMostSide = 65535;
+void check_side(Size size) {
+  if (size.width <= kMostSide && size.height <= kMostSide) return;
+  throw DataError(fmt::format("an image of {}x{}: sides of more than {} pixels are not resampled",
+                              size.width, size.height, kMostSide),
+                  "cut it up or shrink it");
+}
 
 /// Parameters of [output] that don't fit the number of channels.
 const OutputOptions& checked_output(const OutputOptions& output, const Source& source) {
@@ -21,18 +25,6 @@ const OutputOptions& checked_output(const OutputOptions& output, const Source& s
                                    values == &output.mean ? "mean" : "std", values->size(), count,
                                    count == 1 ? "" : "s"),
                        "give one number, or one a channel");
-  return output;
-}
-
-/// The same, held against what can be resampled.
-Size checked_output_of(const Unit& unit, Size input, millrace_call& call) {
-  const Size output = output_of(unit, input, call);
-  if (output.width < 1 || output.height < 1 || output.width > kMostSide ||
-      output.height > kMostSide)
-    throw UsageError(
-        fmt::format("{}: an image of {}x{} would become one of {}x{}", unit.table().name,
-                    input.width, input.height, output.width, output.height),
-        fmt::format("sides may be 1 to {} pixels", kMostSide));
   return output;
 }
 
@@ -59,7 +51,11 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
       throw UsageError(fmt::format("{} stands behind {}, which works on whole batches", spec.id,
                                    mixers_.back().name),
                        "put ops on batches at the end of the chain");
-    size = checked_output_of(*op.unit, size, context.call);
+    try {
+      size = output_of(*op.unit, size, context.call);
+    } catch (const UsageError& error) {
+      throw Misfit(error.what(), error.hint());
+    }
     ops_.push_back(std::move(op));
   }
   if (!mixers_.empty() && classes_ < 1)
@@ -80,14 +76,22 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
 void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
                Trace* trace) const {
   const Size size = source.size();
-  if (size.width > kMostSide || size.height > kMostSide)
-    throw UsageError(
-        fmt::format("an image of {}x{}: sides of more than {} pixels are not "
-                    "resampled",
-                    size.width, size.height, kMostSide));
+  check_side(size);
   Runner runner(key, source, spec_.channels, options_, static_cast<PlanScratch&>(scratch), trace);
-  for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
-  runner.finish(spec_, store_, out);
+  try {
+    for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
+    if (runner.output() == spec_.size) return runner.finish(spec_, store_, out);
+  } catch (const UsageError& error) {
+    // The chain was compiled for another image, so what does not fit is this one.
+    throw DataError(error.what(), error.hint());
+  }
+  throw UsageError(
+      fmt::format("an image of {}x{} leads to a sample of {}x{}, but the batch holds samples of "
+                  "{}x{}",
+                  size.width, size.height, runner.output().width, runner.output().height,
+                  spec_.size.width, spec_.size.height),
+      "end the chain in an op of fixed size, for example augment+=resize{size=[32,32]} or "
+      "augment+=random_crop{size=32,pad_if_needed=true}");
 }
 
 void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,

@@ -7,6 +7,7 @@
 
 #include "augment/store.h"
 #include "augment/trace.h"
+#include "pipeline/error.h"
 #include "pipeline/recipe.h"
 #include "pipeline/transform.h"
 #include "pipeline/units/unit.h"
@@ -39,6 +40,11 @@ struct PlanOptions {
   Resample resample;
   bool region = true;  ///< only what the first pass reads is decoded: the same bytes, sooner
   bool dct = false;    ///< a reduction may leave powers of two to the decoder: approximate
+};
+
+/// A chain that cannot take images of the source's size; others it may take.
+struct Misfit : UsageError {
+  using UsageError::UsageError;
 };
 
 class Plan final : public Transform {

@@ -10,6 +10,7 @@
 #include "augment/border.h"
 #include "pipeline/clock.h"
 #include "pipeline/error.h"
+#include "pipeline/limits.h"
 
 namespace millrace {
 namespace {
@@ -57,6 +58,12 @@ Size output_of(const Unit& unit, Size input, millrace_call& call) {
   };
   if (unit.table().geometric != nullptr) ask(unit.table().geometric);
   if (unit.table().filter != nullptr) ask(unit.table().filter);
+  if (output.width < 1 || output.height < 1 || output.width > kMostSide ||
+      output.height > kMostSide)
+    throw UsageError(
+        fmt::format("{}: an image of {}x{} would become one of {}x{}", unit.table().name,
+                    input.width, input.height, output.width, output.height),
+        fmt::format("sides may be 1 to {} pixels", kMostSide));
   return output;
 }
 
@@ -154,8 +161,6 @@ void Runner::filter(const Unit& unit, const std::string& name) {
   const millrace_filter& functions = *unit.table().filter;
   flush();
   const Size output = output_of(unit, fold_.output(), call_);
-  if (output.width < 1 || output.height < 1)
-    throw UsageError(fmt::format("{}: an output of {}x{}", name, output.width, output.height));
   const Image from = image();
   std::uint8_t* pixels = next_buffer(output);
   const Image to{pixels, output.width, output.height, channels_,
@@ -268,16 +273,6 @@ void Runner::note(const std::string& what, const std::string& detail) {
 }
 
 void Runner::finish(const SampleSpec& spec, const Store& store, std::byte* out) {
-  if (!(fold_.output() == spec.size)) {
-    const Size input = source_.size();
-    throw UsageError(
-        fmt::format("an image of {}x{} leads to a sample of {}x{}, but the batch holds samples of "
-                    "{}x{}",
-                    input.width, input.height, fold_.output().width, fold_.output().height,
-                    spec.size.width, spec.size.height),
-        "end the chain in an op of fixed size, for example augment+=resize{size=[32,32]} or "
-        "augment+=random_crop{size=32,pad_if_needed=true}");
-  }
   const Pass pass = next_pass();
   resample(pass, store, out, scratch_.resample, tables());
   if (trace_ != nullptr)

@@ -23,7 +23,8 @@ struct PlanScratch final : Transform::Scratch {
   CallContext context;
 };
 
-/// What a unit makes of an image of this size, as far as it says so before it runs.
+/// The size that a unit makes of an image of this size, as far as it says so before it runs. Throws
+/// UsageError where the image does not fit the unit.
 Size output_of(const Unit& unit, Size input, millrace_call& call);
 
 class Runner {
@@ -33,7 +34,9 @@ class Runner {
 
   /// `id` keys the op's draws.
   void apply(const Unit& unit, std::uint32_t id, const std::string& name);
-  /// Throws UsageError unless the chain has led to the store's size.
+  /// The size that the ops so far have led to.
+  Size output() const { return fold_.output(); }
+  /// Writes the sample; output() must be the spec's size.
   void finish(const SampleSpec& spec, const Store& store, std::byte* out);
 
  private:

@@ -36,7 +36,8 @@ class DecodeScratch {
   DecodeScratch& operator=(const DecodeScratch&) = delete;
 
   /// Parses the header. Throws DataError (one line, without the sample's name) for damaged or
-  /// unknown bytes, and for images of more than `max_pixels` pixels, before it allocates anything.
+  /// unknown bytes, and for images of more than `max_pixels` pixels or with a side of more than
+  /// kMostSide, before it allocates anything.
   /// The bytes must stay where they are until decode().
   const EncodedImage& open(std::span<const std::uint8_t> bytes, std::uint64_t max_pixels);
 

@@ -21,7 +21,7 @@
 
 namespace millrace {
 
-/// `loader.on_error`: what becomes of a sample that cannot be read or decoded.
+/// `loader.on_error`: what becomes of a sample that cannot be read, decoded or augmented.
 enum class OnError {
   fail,     ///< next() throws
   skip,     ///< the rank's slice is one sample shorter; the other ranks don't hear of it

@@ -195,8 +195,9 @@ void Stages::work(const Run& run, Slot& slot, Worker& worker, const std::atomic<
     const DatasetInfo& info = reader_->info();
     bool each = info.encoded || !info.in_place || !slot.fetched.empty() || mapped_faults() != 0;
     if (!each) {
-      work_in_place(run, slot, worker, recorder, stop);
-      each = mapped_faults() != 0;  // a file was cut short: sample by sample shows which ones lack
+      const bool done = work_in_place(run, slot, worker, recorder, stop);
+      // A sample failed, or a file was cut short: one by one shows which, and handles it.
+      each = !done || mapped_faults() != 0;
     }
     if (each) work_each(run, slot, worker, recorder, stop);
   }
@@ -205,8 +206,8 @@ void Stages::work(const Run& run, Slot& slot, Worker& worker, const std::atomic<
 }
 
 /// Pixels that need no scratch: all of a run's are looked up first, so that they are on their way
-/// from memory when they are needed.
-void Stages::work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+/// from memory when they are needed. False: a sample failed, and the run is not done.
+bool Stages::work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
                            const std::atomic<bool>& stop) {
   const Ticket& ticket = slot.ticket;
   const DatasetInfo& info = reader_->info();
@@ -225,7 +226,7 @@ void Stages::work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder&
   recorder.end(Stage::read, count, count * sample_bytes);
 
   for (std::size_t i = 0; i < count; ++i) {
-    if (stop.load(std::memory_order_relaxed)) return;
+    if (stop.load(std::memory_order_relaxed)) break;
     const Sample& sample = worker.samples[i];
     if (i + kAhead < count) prefetch(worker.samples[i + kAhead].bytes);
     const std::int64_t place = run.first + static_cast<std::int64_t>(i);
@@ -234,47 +235,41 @@ void Stages::work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder&
     try {
       transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image,
                       place_of(slot, place), *worker.transform);
-    } catch (const Error& error) {
-      note_error(
-          slot, place,
-          std::make_exception_ptr(Error(
-              error.exit(), reader_->name(worker.indices[i]) + ": " + error.what(), error.hint())));
+    } catch (const Error&) {
+      return false;
     }
   }
   recorder.end(Stage::augment, count, count * transform_->output().bytes());
+  return true;
 }
 
 void Stages::work_each(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
                        const std::atomic<bool>& stop) {
+  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, slot.ticket.epoch);
+  for (std::int64_t place = run.first; place < run.first + run.count; ++place)
+    one_place(sampler, place, slot, worker, recorder, stop);
+}
+
+/// The sample of one place, or what on_error puts there where it fails.
+void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, Worker& worker,
+                       Recorder& recorder, const std::atomic<bool>& stop) {
   const Ticket& ticket = slot.ticket;
-  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, ticket.epoch);
-  for (std::int64_t place = run.first; place < run.first + run.count; ++place) {
-    const std::uint64_t position = ticket.first + static_cast<std::uint64_t>(place);
-    std::uint64_t index = sampler(position);
-    Draw other(stream({options_.seed, ticket.epoch, position}, op_id("replace")));
-    const Fetched* fetched =
-        slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
-    for (int attempt = 0;; ++attempt) {
-      if (stop.load(std::memory_order_relaxed)) return;
-      try {
-        one_sample(index, place, fetched, slot, worker, recorder, stop);
-        break;
-      } catch (const DataError& error) {
-        recorder.fail(reader_->info().encoded, fetched != nullptr);
-        failure(index, place, slot, error.what());
-        if (options_.on_error == OnError::fail) break;
-        if (options_.on_error == OnError::skip || attempt == kReplaceAttempts) {
-          leave_out(place, slot);
-          break;
-        }
-        index = other.integer(static_cast<std::uint32_t>(reader_->info().count));
-        fetched = nullptr;
-      } catch (const Error& error) {  // a recipe that doesn't fit the data: no sample would do
-        note_error(slot, place,
-                   std::make_exception_ptr(Error(
-                       error.exit(), reader_->name(index) + ": " + error.what(), error.hint())));
-        break;
-      }
+  const std::uint64_t position = ticket.first + static_cast<std::uint64_t>(place);
+  std::uint64_t index = sampler(position);
+  Draw other(stream({options_.seed, ticket.epoch, position}, op_id("replace")));
+  const Fetched* fetched =
+      slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
+  for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
+    try {
+      return one_sample(index, place, fetched, slot, worker, recorder, stop);
+    } catch (const Error& error) {  // bad data, or an image that the chain does not fit
+      recorder.fail(reader_->info().encoded, fetched != nullptr);
+      failure(index, place, slot, error);
+      if (options_.on_error == OnError::fail) return;
+      if (options_.on_error == OnError::skip || attempt == kReplaceAttempts)
+        return leave_out(place, slot);
+      index = other.integer(static_cast<std::uint32_t>(reader_->info().count));
+      fetched = nullptr;
     }
   }
 }
@@ -317,18 +312,20 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
   recorder.end(Stage::augment, 1, transform_->output().bytes());
 }
 
-void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot,
-                     const std::string& reason) {
+void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error) {
   const std::string name = reader_->name(index);
   {
     const std::lock_guard lock(slot.failing);
-    slot.failures.push_back({place, index, name, reason});
+    slot.failures.push_back({place, index, name, error.what()});
   }
   if (options_.on_error != OnError::fail) return;
+  std::string hint = error.hint().empty() ? "mend or remove it" : error.hint();
+  if (hint.find("loader.on_error") == std::string::npos)
+    hint += "; or go on without such samples: loader.on_error=skip";
+  const std::string what = name + ": " + error.what();
   note_error(slot, place,
-             std::make_exception_ptr(DataError(
-                 name + ": " + reason,
-                 "mend or remove it, or go on without such samples: loader.on_error=skip")));
+             error.exit() == Exit::data ? std::make_exception_ptr(DataError(what, hint))
+                                        : std::make_exception_ptr(Error(error.exit(), what, hint)));
 }
 
 void Stages::report(Slot& slot) {

@@ -99,15 +99,17 @@ class Stages {
 
   Sample read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
               const std::atomic<bool>& stop) const;
-  void work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
+  bool work_in_place(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
                      const std::atomic<bool>& stop);
   void work_each(const Run& run, Slot& slot, Worker& worker, Recorder& recorder,
                  const std::atomic<bool>& stop);
+  void one_place(const Sampler& sampler, std::int64_t place, Slot& slot, Worker& worker,
+                 Recorder& recorder, const std::atomic<bool>& stop);
   void one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
                   Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                  Worker& worker, Recorder& recorder) const;
-  void failure(std::uint64_t index, std::int64_t place, Slot& slot, const std::string& reason);
+  void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
   void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
   std::byte* place_of(Slot& slot, std::int64_t place) const;

@@ -76,7 +76,8 @@ class Transform {
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
   virtual const SampleSpec& output() const = 0;
   /// Draws what is random for `key` and writes the sample to `out` (output().bytes() bytes).
-  /// Throws UsageError where the image's size does not lead to the output's size.
+  /// Throws DataError for an image that an op cannot take, and UsageError where the chain leads
+  /// from the image's size to another than the output's.
   virtual void run(const SampleKey& key, PixelSource& source, std::byte* out,
                    Scratch& scratch) const = 0;
 

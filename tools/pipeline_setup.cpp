@@ -126,25 +126,6 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
 std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
                                       const Reader& reader) {
   const DatasetInfo& info = reader.info();
-  Source source{info.size, info.channels};
-  if (info.encoded) {  // the first image stands for all; one that leads elsewhere is refused
-    Buffer bytes;
-    DecodeScratch decode;
-    source.channels = 3;
-    const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
-    const bool may_fail = recipe.text("loader.on_error") != "fail";
-    for (std::uint64_t i = 0; source.size == Size{}; ++i) {
-      try {
-        source.size = decode.open(reader.read(i, bytes).bytes, most).size;
-      } catch (const DataError& error) {
-        if (may_fail && i + 1 < info.count) continue;
-        throw DataError(reader.name(i) + ": " + error.what(),
-                        may_fail ? "not one image can be decoded: is this the right folder?"
-                                 : "mend or remove it, or go on without such samples: "
-                                   "loader.on_error=skip");
-      }
-    }
-  }
   OutputOptions output;
   for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
     if (name_of(dtype) == recipe.text("output.dtype")) output.dtype = dtype;
@@ -160,8 +141,32 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   options.region = recipe.text("decode.region") == "on";
   options.dct = recipe.text("decode.scale") == "dct";
   const auto named = static_cast<int>(recipe.integer("model.classes"));
-  return std::make_shared<Plan>(chain, source, output, options,
-                                named > 0 ? named : static_cast<int>(info.classes.size()));
+  const int classes = named > 0 ? named : static_cast<int>(info.classes.size());
+  if (!info.encoded)
+    return std::make_shared<Plan>(chain, Source{info.size, info.channels}, output, options,
+                                  classes);
+  // The first image stands for all: where on_error lets samples fail, the first that fits.
+  Buffer bytes;
+  DecodeScratch decode;
+  const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
+  const bool may_fail = recipe.text("loader.on_error") != "fail";
+  for (std::uint64_t i = 0;; ++i) {
+    try {
+      const Size size = decode.open(reader.read(i, bytes).bytes, most).size;
+      return std::make_shared<Plan>(chain, Source{size, 3}, output, options, classes);
+    } catch (const Misfit& error) {
+      if (may_fail && i + 1 < info.count) continue;
+      const std::string what = reader.name(i) + ": " + error.what();
+      if (may_fail) throw UsageError(what, error.hint());  // not one image fits
+      throw DataError(what, error.hint());
+    } catch (const DataError& error) {
+      if (may_fail && i + 1 < info.count) continue;
+      throw DataError(reader.name(i) + ": " + error.what(),
+                      may_fail ? "not one image can be decoded: is this the right folder?"
+                               : "mend or remove it, or go on without such samples: "
+                                 "loader.on_error=skip");
+    }
+  }
 }
 
 std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe) {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <new>
 #include <string_view>
 
 #include "pipeline/decoder.h"
 #include "pipeline/decoders/turn.h"
 #include "pipeline/error.h"
+#include "pipeline/limits.h"
 #include "pipeline/units/registry.h"
 
 namespace millrace {
@@ -96,8 +96,7 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
     return unit.decoder->header(context, bytes.data(), bytes.size(), &header, &call_.call);
   });
   const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
-  constexpr std::uint32_t kMaxSide = std::numeric_limits<std::int32_t>::max() / 4;
-  if (pixels == 0 || header.width > kMaxSide || header.height > kMaxSide)
+  if (pixels == 0)
     throw DataError(
         fmt::format("{}: {}x{} pixels is no image", unit.name, header.width, header.height),
         kDamaged);
@@ -105,6 +104,10 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
     throw DataError(fmt::format("{}: {}x{} is {} pixels, more than data.max_pixels={}", unit.name,
                                 header.width, header.height, pixels, max_pixels),
                     "raise data.max_pixels if such images are meant to be there");
+  if (std::max(header.width, header.height) > std::uint32_t{kMostSide})
+    throw DataError(fmt::format("{}: {}x{}: sides of more than {} pixels are not resampled",
+                                unit.name, header.width, header.height, kMostSide),
+                    "cut it up or shrink it");
   bytes_ = bytes;
   image_ = {};
   image_.decoder = &unit;

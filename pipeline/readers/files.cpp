@@ -56,6 +56,9 @@ bool set_path(Location& location, std::string_view path) {
 }
 
 Sample read_located(const Location& location, int descriptor, Buffer& scratch) {
+  if (location.size >= kTooLong)
+    throw DataError(fmt::format("{}: too long for an image", location.path.data()),
+                    "files of 4 GiB and more cannot be samples; or set loader.on_error=skip");
   // One byte more shows where a whole file goes on.
   const std::size_t wanted = location.size + (location.whole_file ? 1 : 0);
   std::uint8_t* bytes = scratch.reserve(wanted);

@@ -2,7 +2,9 @@
 // is not there.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,6 +42,13 @@ inline OpenFile open_regular(const std::string& path) { return open_regular(path
 /// Reads `size` bytes from `offset` on; fewer only where the file ends. Throws DataError.
 std::size_t read_at(int descriptor, std::uint8_t* out, std::size_t size, std::uint64_t offset,
                     const char* path);
+
+/// Samples of so many bytes or more cannot be read. Lists keep 32 bits of a size, and this for any
+/// that is longer, so that such a sample fails by itself when it is read.
+inline constexpr std::uint32_t kTooLong = std::numeric_limits<std::uint32_t>::max();
+inline std::uint32_t listed_size(std::uint64_t size) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(size, kTooLong));
+}
 
 /// False if the path is too long to be opened.
 bool set_path(Location& location, std::string_view path);

@@ -48,10 +48,10 @@ class FolderReader final : public Reader {
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const std::size_t label = files_.label(index);
     const std::size_t size = files_.bytes(index);
-    std::uint8_t* bytes = scratch.reserve(size + 1);
     std::array<char, PATH_MAX> path;
-    if (files_.path_below(index, label, path)) {
+    if (size < kTooLong && files_.path_below(index, label, path)) {
       const Descriptor file(openat(root_.get(), path.data(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      std::uint8_t* bytes = scratch.reserve(size + 1);
       if (file.get() >= 0 && ::read(file.get(), bytes, size + 1) == static_cast<ssize_t>(size))
         return {{bytes, size}, static_cast<std::int64_t>(label)};
     }

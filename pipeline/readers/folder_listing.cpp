@@ -138,22 +138,17 @@ void FolderListing::add_files(const std::string& folder, const std::string& inne
       throw DataError(
           fmt::format("{}/{}: named like an image but not a regular file", folder, printable(name)),
           "remove it or move it away");
-    add_file(folder, inner + name, static_cast<std::uint64_t>(status.st_size));
+    add_file(inner + name, static_cast<std::uint64_t>(status.st_size));
   });
   for (const std::string& name : below)
     add_files(folder + "/" + name, inner + name + "/", depth + 1);
 }
 
-void FolderListing::add_file(const std::string& folder, const std::string& name,
-                             std::uint64_t size) {
-  if (size >= kMax32)
-    throw DataError(
-        fmt::format("{}/{}: {} bytes is too long for an image", folder, printable(name), size),
-        "files of 4 GiB and more cannot be samples");
+void FolderListing::add_file(const std::string& name, std::uint64_t size) {
   if (arena_.size() + name.size() >= kMax32)
     throw DataError(fmt::format("{}: too many files: their names take over 4 GiB", root_),
                     "split the set");
-  files_.push_back({static_cast<std::uint32_t>(arena_.size()), static_cast<std::uint32_t>(size)});
+  files_.push_back({static_cast<std::uint32_t>(arena_.size()), listed_size(size)});
   arena_.insert(arena_.end(), name.c_str(), name.c_str() + name.size() + 1);
 }
 

@@ -54,7 +54,7 @@ class FolderListing {
   };
   /// Adds `folder`, which lies at `inner` below its class ("" or ending in '/'), unsorted.
   void add_files(const std::string& folder, const std::string& inner, int depth);
-  void add_file(const std::string& folder, const std::string& name, std::uint64_t size);
+  void add_file(const std::string& name, std::uint64_t size);
 
   std::string root_;
   bool lone_ = false;  ///< the files lie in the root itself

@@ -160,11 +160,7 @@ class ManifestReader final : public Reader {
     struct stat status {};
     const std::uint64_t size =
         stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-    if (size >= kMax32)
-      throw DataError(fmt::format("{}:{}: {}: {} bytes is too long for an image", file, row.line,
-                                  printable(path), size),
-                      "files of 4 GiB and more cannot be samples");
-    images_.push_back({names_.size(), static_cast<std::uint32_t>(size), labels.of(row, file),
+    images_.push_back({names_.size(), listed_size(size), labels.of(row, file),
                        static_cast<std::uint32_t>(std::min(row.line, kMax32))});
     names_.insert(names_.end(), path.c_str(), path.c_str() + path.size() + 1);
     info_.bytes += size;

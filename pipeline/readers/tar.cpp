@@ -50,7 +50,7 @@ class TarReader final : public Reader {
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const Entry& sample = samples_[index];
-    if (shards_[sample.shard].damaged()) {
+    if (sample.size == kTooLong || shards_[sample.shard].damaged()) {
       Location location;
       locate(index, location);
       return read_located(location, scratch);

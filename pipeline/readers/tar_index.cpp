@@ -4,7 +4,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
@@ -117,14 +116,9 @@ class Indexer {
       return;
     }
     if (group_.exact) return;  // KEY.more.jpg beside KEY.jpg: something else
-    if (member.size > std::numeric_limits<std::uint32_t>::max())
-      fail(member.start,
-           fmt::format("'{}': {} bytes is too long for an image", printable(member.name),
-                       member.size),
-           "members of 4 GiB and more cannot be samples");
     group_.exact = exact;
     group_.images = 1;
-    group_.image = {member.data, static_cast<std::uint32_t>(member.size),
+    group_.image = {member.data, listed_size(member.size),
                     static_cast<std::uint32_t>(member.data - member.start), -1,
                     folder(parts.folder)};
   }

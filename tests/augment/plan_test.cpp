@@ -302,6 +302,16 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   const auto scratch = plan.make_scratch();
   WholeImage source(interleaved(pixels.data(), {9, 9}, 1));
   EXPECT_THROW(plan.run({}, source, out.data(), *scratch), UsageError);
+  // What an op cannot take is this image's fault: the chain was compiled for another.
+  const Plan crop({spec("random_crop", {{"size", List{8}}})}, {{8, 8}, 1},
+                  {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  WholeImage small(interleaved(pixels.data(), {7, 9}, 1));
+  EXPECT_THROW(crop.run({}, small, out.data(), *scratch), DataError);
+  const Plan shorter({spec("resize", {{"size", List{800}}})}, {{8, 8}, 1},
+                     {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const std::vector<std::uint8_t> line(100);
+  WholeImage narrow(interleaved(line.data(), {1, 100}, 1));  // would become 800x80000
+  EXPECT_THROW(shorter.run({}, narrow, out.data(), *scratch), DataError);
   const auto upside_down = spec("random_affine", {{"scale", List{2, 1}}});
   EXPECT_THROW(Unit(augmentation("random_affine"), upside_down.params), UsageError);
   for (const auto& declared : op_declarations())

@@ -208,7 +208,7 @@ TEST(Imgcodecs, MaxPixelsIsCheckedBeforeDecoding) {
   huge[16] = 0x10;
   expect_data_error({"png: 268435458x1", "data.max_pixels"}, [&] { decoded(huge, 1, 1000); });
   huge[20] = 0xff;
-  expect_data_error({"png:", "pixels is no image"}, [&] { decoded(huge, 1, ~std::uint64_t{0}); });
+  expect_data_error({"png:", "sides of more than 65535 pixels"}, [&] { decoded(huge, 1, ~std::uint64_t{0}); });
 }
 
 TEST(Decode, UnknownBytesAreDescribed) {

@@ -228,6 +228,34 @@ TEST(Loading, FailNamesTheFirstOfTheOrder) {
   }
 }
 
+TEST(Loading, AnImageThatDoesNotFitIsItsSamplesFault) {
+  const TempFolder folder;
+  write_sets(folder);
+  folder.write("folder/train/c2/wide.bmp", test::bmp(70'000, 1));
+  folder.write("folder/train/c2/other.bmp", test::bmp(17, 16));
+  const auto reader = open_set(folder, "folder");
+  for (const OnError on_error : {OnError::skip, OnError::replace}) {
+    LoaderOptions options = options_of(0);
+    options.on_error = on_error;
+    const Taken expected = take_all(reader, options);
+    EXPECT_GE(expected.failures.size(), 4u);
+    for (const char* reason : {"wide.bmp bmp: 70000x1: sides of more than 65535 pixels",
+                               "other.bmp an image of 17x16 leads to a sample of 17x16"})
+      EXPECT_TRUE(std::any_of(
+          expected.failures.begin(), expected.failures.end(),
+          [&](const std::string& one) { return one.find(reason) != std::string::npos; }))
+          << reason;
+    for (const auto& [workers, io_threads] : kThreads) {
+      options.workers = workers;
+      options.io_threads = io_threads;
+      ASSERT_EQ(take_all(reader, options), expected) << workers << " " << io_threads;
+    }
+  }
+  fs::remove(folder.path("folder/train/c2/other.bmp"));
+  test::expect_data_error({"c2/wide.bmp", "65535"},
+                          [&] { take_all(open_set(folder, "folder"), options_of(2)); });
+}
+
 TEST(Loading, ShardsOfAnySizeGiveEverySampleOnce) {
   for (const int images : {3, 4, 9, 31}) {
     const TempFolder folder;

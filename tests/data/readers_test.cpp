@@ -29,6 +29,23 @@ TEST(OpenReader, RefusesUnknownReaderWithTheNearestName) {
   }
 }
 
+TEST(OpenReader, AFileThatIsTooLongFailsByItself) {
+  const TempFolder folder;
+  folder.write("a/1.jpg", {1});
+  folder.write("a/2.jpg", {2});
+  std::error_code none;  // sparse; some file systems hold no such file
+  fs::resize_file(folder.path("a/1.jpg"), std::uintmax_t{5} << 30, none);
+  if (none) GTEST_SKIP() << none.message();
+  const std::string list = "path,label\na/1.jpg,0\na/2.jpg,0\n";
+  folder.write("m.csv", Bytes(list.begin(), list.end()));
+  for (const std::string name : {"folder", "manifest"}) {
+    const auto reader =
+        open_reader({name, folder.path(name == "folder" ? "" : "m.csv"), "train", 0});
+    expect_data_error({"a/1.jpg", "too long for an image"}, [&] { bytes_of(*reader, 0); });
+    EXPECT_EQ(bytes_of(*reader, 1), Bytes{2});
+  }
+}
+
 TEST(OpenReader, MissingPathSaysHowToGetASet) {
   for (const char* reader : {"idx", "cifar", "folder"}) {
     expect_data_error({"no-such-folder", "No such file"}, [&] {

@@ -87,6 +87,18 @@ inline Bytes idx_labels(const Bytes& labels) {
   return bytes;
 }
 
+/// A black BMP of 24 bits a pixel.
+inline Bytes bmp(int width, int height) {
+  const auto pixels = static_cast<std::size_t>((width * 3 + 3) / 4 * 4 * height);
+  Bytes bytes{'B', 'M', 0, 0, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0};
+  for (const int side : {width, height})
+    for (const int shift : {0, 8, 16, 24})
+      bytes.push_back(static_cast<std::uint8_t>(side >> shift));
+  bytes.insert(bytes.end(), {1, 0, 24});
+  bytes.resize(54 + pixels);
+  return bytes;
+}
+
 inline Bytes gzip(const Bytes& plain) {
   z_stream stream{};
   deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);

@@ -101,6 +101,17 @@ TEST(Verify, FolderListsEveryProblem) {
   EXPECT_EQ(report.splits.size(), 2u);
 }
 
+TEST(Verify, AppliesTheLimitsOfARun) {
+  const TempFolder folder;
+  folder.write("a/fits.bmp", test::bmp(1000, 1000));
+  folder.write("a/large.bmp", test::bmp(1001, 1000));
+  folder.write("a/wide.bmp", test::bmp(65'536, 1));
+  const VerifyReport report = verify(folder);
+  EXPECT_EQ(report.problems.size(), 2u);
+  EXPECT_TRUE(has_problem(report, "a/large.bmp", "more than data.max_pixels=1000000"));
+  EXPECT_TRUE(has_problem(report, "a/wide.bmp", "sides of more than 65535 pixels"));
+}
+
 TEST(Verify, NothingThere) {
   const TempFolder folder;
   EXPECT_TRUE(has_problem(verify(folder), folder.path(), "no class folders and no images"));

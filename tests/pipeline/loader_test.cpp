@@ -398,6 +398,58 @@ TEST(Loader, FailNamesTheFirstSampleOfTheOrder) {
   EXPECT_NE(messages[0].find("image "), std::string::npos);
 }
 
+/// Copies the image, but cannot do so with one sample in ten.
+class Picky final : public Transform {
+ public:
+  explicit Picky(Size size) : spec_{size, 1, DType::u8, Layout::chw} {}
+  std::unique_ptr<Scratch> make_scratch() const override { return std::make_unique<Scratch>(); }
+  const SampleSpec& output() const override { return spec_; }
+  void run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch&) const override {
+    if (key.sample % 10 == 3) throw DataError("picky: not this one");
+    std::memcpy(out, source.pixels({}, 0).data, spec_.bytes());
+  }
+
+ private:
+  SampleSpec spec_;
+};
+
+/// Pixels that need no scratch, which workers take by whole runs.
+class InPlace final : public Numbered {
+ public:
+  explicit InPlace(std::uint64_t count) : Numbered(count) { info_.in_place = true; }
+};
+
+TEST(Loader, AnOpThatFailsIsHandledWhereverThePixelsLie) {
+  for (const OnError on_error : {OnError::skip, OnError::replace, OnError::fail}) {
+    std::set<std::string> found;
+    for (const int workers : {0, 1, 3})
+      for (const bool in_place : {false, true}) {
+        std::shared_ptr<const Reader> reader = std::make_shared<Numbered>(40);
+        if (in_place) reader = std::make_shared<InPlace>(40);
+        std::string all;
+        LoaderOptions options = options_of(workers);
+        options.on_error = on_error;
+        options.quarantine = [&](const Failure& failure) {
+          all +=
+              std::to_string(failure.position) + " " + failure.name + " " + failure.reason + "\n";
+        };
+        Loader loader(reader, std::make_shared<Picky>(reader->info().size), options);
+        try {
+          while (const Batch batch = loader.next())
+            all.append(reinterpret_cast<const char*>(batch.data()), batch.bytes());
+        } catch (const DataError& error) {
+          all += error.what();
+        }
+        found.insert(all);
+      }
+    EXPECT_EQ(found.size(), 1u);
+    EXPECT_NE(found.begin()->find("picky: not this one"), std::string::npos);
+    if (on_error != OnError::fail) {
+      EXPECT_GE(found.begin()->size(), 36 * Numbered::kBytes);
+    }
+  }
+}
+
 TEST(Loader, WhateverAWorkerThrowsComesOutOfNext) {
   for (const int workers : {0, 2}) {
     const auto reader = std::make_shared<Damaged>(40);
