@@ -25,7 +25,7 @@ class SyntheticReader final : public Reader {
           fmt::format("data.synthetic.channels={}: an image has 1 or 3", options_.channels),
           "1 is gray, 3 is RGB");
     info_.reader = "synthetic";
-    info_.path = options.path;
+    info_.path = "synthetic";  // data.path may name another reader's set
     info_.split = options.split;
     info_.count = options_.count;
     info_.classes = numbered_classes(classes);

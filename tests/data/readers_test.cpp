@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "pipeline/loader.h"
 #include "pipeline/reader.h"
 #include "pipeline/readers/files.h"
 #include "tests/data/support.h"
@@ -44,6 +45,15 @@ TEST(OpenReader, AFileThatIsTooLongFailsByItself) {
     expect_data_error({"a/1.jpg", "too long for an image"}, [&] { bytes_of(*reader, 0); });
     EXPECT_EQ(bytes_of(*reader, 1), Bytes{2});
   }
+}
+
+TEST(OpenReader, WhatIsMadeUpBlamesNoFolder) {
+  const auto reader = open_reader({"synthetic", "/data/of-another", "train", 0});
+  EXPECT_EQ(reader->info().path, "synthetic");
+  LoaderOptions options;
+  options.batch = 100'000;
+  test::expect_error(Exit::usage, {"larger than the data set: synthetic has 60000 train samples"},
+                     [&] { check_batch(options, reader->info()); });
 }
 
 TEST(OpenReader, MissingPathSaysHowToGetASet) {
