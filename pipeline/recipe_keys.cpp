@@ -3,6 +3,7 @@
 #include <limits>
 #include <list>
 
+#include "pipeline/readers/labels.h"
 #include "pipeline/recipe.h"
 
 namespace millrace {
@@ -96,7 +97,8 @@ std::list<std::vector<Param>>& all_keys() {
       Param::choice("model.init", "default", {"default", "kaiming", "xavier"},
                     "default: as the model's source has it; kaiming: normal over fan-in; xavier: "
                     "uniform"),
-      Param::integer("model.classes", 0, 0, kMost, "labels lie below this; 0: as the data says"),
+      Param::integer("model.classes", 0, 0, kMostClasses,
+                     "labels lie below this; 0: as the data says"),
       Param::text("model.weights", "", "safetensors file to start from"),
       Param::choice("model.ops", "torch", {"torch", "native"},
                     "whose convolutions and poolings: LibTorch's or our own (docs/native-ops.md)"),

@@ -1,5 +1,6 @@
 #include "pipeline/readers/labels.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 
@@ -16,6 +17,11 @@ std::optional<std::int64_t> parse_label(std::string_view text) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
   return value;
+}
+
+std::int64_t most_classes(std::uint64_t count) {
+  constexpr std::uint64_t kAlways = 65'536;  // a small part of a large set keeps its labels
+  return std::min(kMostClasses, static_cast<std::int64_t>(std::max(kAlways, count)));
 }
 
 std::vector<std::string> numbered_classes(std::int64_t count) {

@@ -100,14 +100,16 @@ class ManifestReader final : public Reader {
    public:
     Labels(const std::vector<Manifest>& manifests, int classes) {
       std::int64_t largest = -1;
+      std::uint64_t rows = 0;
       for (const Manifest& manifest : manifests)
         for (const ManifestRow& row : manifest.table.rows) {
+          ++rows;
           const auto number = parse_label(row.label);
           largest = numbers_ && number ? std::max(largest, *number) : largest;
           numbers_ = numbers_ && number.has_value();
         }
       if (numbers_) {
-        most_ = classes != 0 ? classes : kMostClasses;
+        most_ = classes != 0 ? classes : most_classes(rows);
         classes_ = numbered_classes(classes != 0 ? classes : std::min(largest + 1, most_));
         return;
       }
@@ -134,7 +136,9 @@ class ManifestReader final : public Reader {
       if (label >= most_)
         throw DataError(
             fmt::format("{}:{}: label {} is not below {} classes", file, row.line, label, most_),
-            fmt::format("set model.classes={} if that is what the set holds", label + 1));
+            label < kMostClasses
+                ? fmt::format("set model.classes={} if that is what the set holds", label + 1)
+                : fmt::format("labels count classes from 0, and lie below {}", kMostClasses));
       return static_cast<std::int32_t>(label);
     }
 

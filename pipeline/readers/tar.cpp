@@ -139,13 +139,15 @@ class TarReader final : public Reader {
     const auto largest =
         std::max_element(samples_.begin(), samples_.end(),
                          [](const Entry& a, const Entry& b) { return a.label < b.label; });
-    if (options.classes != 0 && largest->label >= options.classes) {
-      const auto bad = [&](const Entry& sample) { return sample.label >= options.classes; };
+    const std::int64_t most =
+        options.classes != 0 ? options.classes : most_classes(samples_.size());
+    if (largest->label >= most) {
+      const auto bad = [&](const Entry& sample) { return sample.label >= most; };
       const auto first = std::find_if(samples_.begin(), samples_.end(), bad);
       throw DataError(
           fmt::format("{}: label {} is not below {} classes ({} such labels)",
                       name(static_cast<std::uint64_t>(first - samples_.begin())), first->label,
-                      options.classes, std::count_if(samples_.begin(), samples_.end(), bad)),
+                      most, std::count_if(samples_.begin(), samples_.end(), bad)),
           fmt::format("set model.classes={} if that is what the set holds", largest->label + 1));
     }
     info_.classes =

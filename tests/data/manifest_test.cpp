@@ -99,6 +99,22 @@ TEST(Manifest, NumbersAreLabels) {
                     [&] { open(path, "train", 5); });
 }
 
+TEST(Manifest, OneLabelMakesNoMillionsOfClasses) {
+  const TempFolder folder;
+  folder.write("a.jpg", {1});
+  const auto list = [&](const std::string& label) {
+    return folder.write("list.csv", bytes_from("path,label\na.jpg,0\na.jpg," + label + "\n"));
+  };
+  const std::string path = list("1999999999");
+  expect_data_error({path + ":3", "label 1999999999 is not below 65536 classes"},
+                    [&] { open(path); });
+  list("65536");
+  expect_data_error({path + ":3", "label 65536"}, [&] { open(path); });
+  EXPECT_EQ(open(path, "train", 70'000)->info().classes.size(), 70'000u);
+  list("65535");
+  EXPECT_EQ(open(path)->info().classes.size(), 65'536u);
+}
+
 TEST(Manifest, NamesAreSortedAndTheSameForEverySplit) {
   const TempFolder folder;
   folder.write("a.jpg", {1});
