@@ -13,8 +13,8 @@ readonly TORCH_NEEDS_KB=$((5 * 1024 * 1024)) # the wheel, unpacked once beside i
 readonly PACKAGES=(
   g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
   libtbb-dev libopencv-imgcodecs-dev libopencv-imgproc-dev libfmt-dev nlohmann-json3-dev
-  libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev zlib1g-dev
-  libsqlite3-dev libssl-dev libboost-math-dev libjs-chart.js
+  libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev
+  zlib1g-dev libsqlite3-dev libssl-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
 readonly TEST_PACKAGES=(clang-format)
 # Opened by tests of reports, which are skipped without them.

@@ -10,15 +10,21 @@
 
 namespace imgcodecs {
 
-/// Null on success, else what is wrong. None reads beyond `size`.
-using ReadHeader = const char* (*)(const std::uint8_t* bytes, std::size_t size,
-                                   millrace_image_header& header);
+struct Header {
+  millrace_image_header image;
+  /// Most pixels that a file of this kind can hold: so many, and so many per byte.
+  std::uint64_t most = 0;
+  std::uint64_t most_per_byte = 0;
+};
 
-const char* png_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
-const char* bmp_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
-const char* webp_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
+/// Null on success, else what is wrong. None reads beyond `size`.
+using ReadHeader = const char* (*)(const std::uint8_t* bytes, std::size_t size, Header& header);
+
+const char* png_header(const std::uint8_t* bytes, std::size_t size, Header& header);
+const char* bmp_header(const std::uint8_t* bytes, std::size_t size, Header& header);
+const char* webp_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 /// Of the first picture in the file, as it is to be seen: OpenCV turns TIFF, whatever it is told,
 /// so nothing is left for the host to turn.
-const char* tiff_header(const std::uint8_t* bytes, std::size_t size, millrace_image_header& header);
+const char* tiff_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 
 }  // namespace imgcodecs

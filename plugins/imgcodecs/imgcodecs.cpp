@@ -1,5 +1,5 @@
-// PNG, BMP, WebP and TIFF through OpenCV, as a plugin: a program that meets only JPEG never loads
-// OpenCV and what hangs on it.
+// PNG through libpng, BMP, WebP and TIFF through OpenCV, as a plugin: a program that meets only
+// JPEG never loads OpenCV and what hangs on it.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -9,8 +9,11 @@
 #include <opencv2/core/utils/logger.hpp>
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
+#include <string>
 
+#include "plugins/imgcodecs/error_text.h"
 #include "plugins/imgcodecs/headers.h"
+#include "plugins/imgcodecs/png.h"
 #include "plugins/millrace.hpp"
 
 namespace imgcodecs {
@@ -22,33 +25,13 @@ struct Format {
   const char* help;
   int (*sniff)(const std::uint8_t* bytes, std::size_t size);
   ReadHeader read_header;
+  decltype(millrace_decoder::decode) decode;
 };
 
 bool has(const std::uint8_t* bytes, std::size_t size, std::size_t at, const char* text,
          std::size_t length) {
   return size >= at + length && std::memcmp(bytes + at, text, length) == 0;
 }
-
-constexpr Format kPng{"png", "PNG; transparency is dropped, 16 bits become 8",
-                      [](const std::uint8_t* b, std::size_t n) -> int {
-                        return has(b, n, 0, "\x89PNG\r\n\x1a\n", 8);
-                      },
-                      png_header};
-constexpr Format kBmp{"bmp", "Windows bitmap",
-                      [](const std::uint8_t* b, std::size_t n) -> int {
-                        return n >= 18 && has(b, n, 0, "BM", 2) && b[15] == 0 && b[16] == 0;
-                      },
-                      bmp_header};
-constexpr Format kWebp{"webp", "WebP, lossy and lossless, no animation",
-                       [](const std::uint8_t* b, std::size_t n) -> int {
-                         return has(b, n, 0, "RIFF", 4) && has(b, n, 8, "WEBP", 4);
-                       },
-                       webp_header};
-constexpr Format kTiff{"tiff", "TIFF, the first picture of the file",
-                       [](const std::uint8_t* b, std::size_t n) -> int {
-                         return has(b, n, 0, "II*\0", 4) || has(b, n, 0, "MM\0*", 4);
-                       },
-                       tiff_header};
 
 /// OpenCV keeps no state from image to image; the host only needs something that is not null.
 void* open(const void*) {
@@ -63,52 +46,84 @@ void* open(const void*) {
 
 void close(void*) {}
 
-template <const Format& format>
-millrace_status fail(const char* reason, millrace_call* call) {
-  std::snprintf(call->error, call->error_size, "%s: %s", format.name, reason);
-  return MILLRACE_BAD_DATA;
-}
-
+/// What a format's header says, held against what its bytes can hold.
 template <const Format& format>
 millrace_status header(void*, const std::uint8_t* bytes, std::size_t size,
                        millrace_image_header* out, millrace_call* call) {
-  const char* reason = format.read_header(bytes, size, *out);
-  return reason == nullptr ? 0 : fail<format>(reason, call);
+  Header header{};
+  if (const char* reason = format.read_header(bytes, size, header)) {
+    std::snprintf(call->error, call->error_size, "%s: %s", format.name, reason);
+    return MILLRACE_BAD_DATA;
+  }
+  *out = header.image;
+  const std::uint64_t pixels = std::uint64_t{out->width} * out->height;
+  if (pixels <= header.most || (pixels - header.most) / header.most_per_byte <= size)
+    return MILLRACE_OK;
+  std::snprintf(call->error, call->error_size,
+                "%s: %ux%u pixels in %zu bytes: it was cut short, or its header is damaged",
+                format.name, out->width, out->height, size);
+  return MILLRACE_BAD_DATA;
 }
 
-template <const Format& format>
+millrace_status fail(const std::string& reason, millrace_call* call) {
+  std::snprintf(call->error, call->error_size, "%s", reason.c_str());
+  return MILLRACE_BAD_DATA;
+}
+
+/// Through OpenCV, which takes memory of its own: given ours, it would not say that it failed.
 millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size,
                        const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
                        millrace_call* call) try {
-  const std::uint32_t channels = request->channels;
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    return fail<format>("a file of 2 GiB or more", call);
-  millrace_image_header expected{};
-  if (const char* reason = format.read_header(bytes, size, expected))
-    return fail<format>(reason, call);
-
+    return fail("a file of 2 GiB or more", call);
+  const bool gray = request->channels == 1;
+  const int mode = gray ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR;
   const cv::Mat file(1, static_cast<int>(size), CV_8UC1, const_cast<std::uint8_t*>(bytes));
-  const int mode = channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR;
+  const ErrorText text;
   const cv::Mat image = cv::imdecode(file, mode | cv::IMREAD_IGNORE_ORIENTATION);
-  if (image.empty()) return fail<format>("damaged or cut short", call);
+  if (image.empty()) {
+    const std::string reason = text.reason();
+    return fail("damaged or cut short" + (reason.empty() ? reason : " (" + reason + ")"), call);
+  }
   // `pixels` has room for what the header says, so anything else must not be written.
-  if (image.cols != static_cast<int>(expected.width) ||
-      image.rows != static_cast<int>(expected.height))
-    return fail<format>("its header and its pixels disagree on the size", call);
+  const millrace_rect& whole = request->region;
+  if (image.cols != whole.x1 || image.rows != whole.y1)
+    return fail("its header and its pixels disagree on the size", call);
 
-  cv::Mat out(image.rows, image.cols, channels == 1 ? CV_8UC1 : CV_8UC3, pixels, row_bytes);
-  if (channels == 1)
+  cv::Mat out(image.rows, image.cols, gray ? CV_8UC1 : CV_8UC3, pixels, row_bytes);
+  if (gray)
     image.copyTo(out);
   else
     cv::cvtColor(image, out, cv::COLOR_BGR2RGB);
-  return 0;
+  return MILLRACE_OK;
 } catch (const std::exception& exception) {
-  return fail<format>(exception.what(), call);
+  return fail(exception.what(), call);
 }
 
+constexpr Format kPng{"png", "PNG; transparency is dropped, 16 bits become 8",
+                      [](const std::uint8_t* b, std::size_t n) -> int {
+                        return has(b, n, 0, "\x89PNG\r\n\x1a\n", 8);
+                      },
+                      png_header, decode_png};
+constexpr Format kBmp{"bmp", "Windows bitmap",
+                      [](const std::uint8_t* b, std::size_t n) -> int {
+                        return n >= 18 && has(b, n, 0, "BM", 2) && b[15] == 0 && b[16] == 0;
+                      },
+                      bmp_header, decode};
+constexpr Format kWebp{"webp", "WebP, lossy and lossless, no animation",
+                       [](const std::uint8_t* b, std::size_t n) -> int {
+                         return has(b, n, 0, "RIFF", 4) && has(b, n, 8, "WEBP", 4);
+                       },
+                       webp_header, decode};
+constexpr Format kTiff{"tiff", "TIFF, the first picture of the file",
+                       [](const std::uint8_t* b, std::size_t n) -> int {
+                         return has(b, n, 0, "II*\0", 4) || has(b, n, 0, "MM\0*", 4);
+                       },
+                       tiff_header, decode};
+
 template <const Format& format>
-constexpr millrace_decoder kFunctions{sizeof(millrace_decoder), format.sniff, open,          close,
-                                      header<format>,           nullptr,      decode<format>};
+constexpr millrace_decoder kFunctions{sizeof(millrace_decoder), format.sniff, open,         close,
+                                      header<format>,           nullptr,      format.decode};
 
 template <const Format& format>
 constexpr millrace_unit make_unit() {

@@ -1,0 +1,60 @@
+#include "plugins/imgcodecs/error_text.h"
+
+#include <iostream>
+#include <streambuf>
+#include <string_view>
+
+namespace imgcodecs {
+namespace {
+
+thread_local std::string* t_kept = nullptr;
+
+/// Stands before std::cerr's own buffer, without one of its own: threads share nothing here.
+class Filter final : public std::streambuf {
+ public:
+  explicit Filter(std::streambuf* next) : next_(next) {}
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (t_kept == nullptr) return next_->sputc(traits_type::to_char_type(c));
+    t_kept->push_back(traits_type::to_char_type(c));
+    return c;
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    if (t_kept == nullptr) return next_->sputn(text, size);
+    t_kept->append(text, static_cast<std::size_t>(size));
+    return size;
+  }
+  int sync() override { return t_kept == nullptr ? next_->pubsync() : 0; }
+
+ private:
+  std::streambuf* next_;
+};
+
+}  // namespace
+
+ErrorText::ErrorText() {
+  // Never taken out again: it must outlive whatever still writes at the program's end.
+  static const bool installed = (std::cerr.rdbuf(new Filter(std::cerr.rdbuf())), true);
+  static_cast<void>(installed);
+  t_kept = &text_;
+}
+
+ErrorText::~ErrorText() { t_kept = nullptr; }
+
+std::string ErrorText::reason() const {
+  // "imdecode_(''): can't read data: OpenCV(4.6.0) FILE:LINE: error: (-2:...) REASON in
+  // function..."
+  constexpr std::string_view kStart = "error: (";
+  std::string_view text = text_;
+  const std::size_t start = text.find(kStart);
+  if (start == text.npos) return {};
+  text.remove_prefix(start + kStart.size());
+  const std::size_t code = text.find(") ");
+  if (code != text.npos) text.remove_prefix(code + 2);
+  constexpr std::size_t kMost = 120;
+  text = text.substr(0, std::min(text.find('\n'), kMost));
+  return std::string(text.substr(0, text.find(" in function")));
+}
+
+}  // namespace imgcodecs

@@ -1,0 +1,24 @@
+// What OpenCV's codecs write to std::cerr about a file, kept for the error that names it.
+#pragma once
+
+#include <string>
+
+namespace imgcodecs {
+
+/// Keeps what this thread writes to std::cerr as long as it lives; other threads' text goes where
+/// it went before.
+class ErrorText {
+ public:
+  ErrorText();
+  ~ErrorText();
+  ErrorText(const ErrorText&) = delete;
+  ErrorText& operator=(const ErrorText&) = delete;
+
+  /// OpenCV's reason in one line, or nothing.
+  std::string reason() const;
+
+ private:
+  std::string text_;
+};
+
+}  // namespace imgcodecs
