@@ -16,6 +16,15 @@ void check_side(Size size) {
                   "cut it up or shrink it");
 }
 
+/// Whether images of any size become ones of the same.
+bool has_fixed_output(const Unit& unit, millrace_call& call) {
+  try {
+    return output_of(unit, {2000, 1000}, call) == output_of(unit, {3000, 4000}, call);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// Parameters of [output] that don't fit the number of channels.
 const OutputOptions& checked_output(const OutputOptions& output, const Source& source) {
   const auto count = static_cast<std::size_t>(source.channels);
@@ -38,6 +47,7 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
       classes_(classes) {
   Size size = source.size;
   CallContext context;
+  bool at_full_size = true;  // so far, all images keep a size that follows from their own
   for (const OpSpec& spec : chain) {
     if (!spec.enabled) continue;
     Op op{op_id(spec.id), spec.id,
@@ -56,6 +66,12 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
     } catch (const UsageError& error) {
       throw Misfit(error.what(), error.hint());
     }
+    // Two buffers take turns; ops that are folded need neither.
+    const bool folds = op.unit->table().geometric != nullptr ||
+                       (op.unit->table().pixel != nullptr && op.unit->table().pixel->levels);
+    if (at_full_size && (!folds || (options_.resample == Resample::stepwise && !ops_.empty())))
+      full_copies_ = 2;
+    at_full_size = at_full_size && !has_fixed_output(*op.unit, context.call);
     ops_.push_back(std::move(op));
   }
   if (!mixers_.empty() && classes_ < 1)

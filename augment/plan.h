@@ -56,6 +56,7 @@ class Plan final : public Transform {
 
   std::unique_ptr<Scratch> make_scratch() const override;
   const SampleSpec& output() const override { return spec_; }
+  int full_copies() const override { return full_copies_; }
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
   /// The same, noting what was done.
@@ -79,6 +80,7 @@ class Plan final : public Transform {
   Store store_;
   PlanOptions options_;
   int classes_;
+  int full_copies_ = 0;
 };
 
 }  // namespace millrace

@@ -49,6 +49,13 @@ const char* const kFilterNames[] = {"moved", "nearest", "bilinear", "reduced"};
 
 }  // namespace
 
+void PlanScratch::trim(std::size_t most) {
+  for (Buffer* buffer :
+       {&pixels[0], &pixels[1], &op, &resample.tile, &resample.positions, &resample.taps,
+        &resample.windows, &resample.rows, &resample.packed, &resample.turned})
+    if (buffer->capacity() > most) *buffer = Buffer();
+}
+
 Size output_of(const Unit& unit, Size input, millrace_call& call) {
   Size output = input;
   const auto ask = [&](const auto* functions) {

@@ -21,6 +21,8 @@ struct PlanScratch final : Transform::Scratch {
   LevelTable tables[3];
   LevelTable fresh[3];
   CallContext context;
+
+  void trim(std::size_t most) override;
 };
 
 /// The size that a unit makes of an image of this size, as far as it says so before it runs. Throws

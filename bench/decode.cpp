@@ -18,14 +18,13 @@
 #include <vector>
 
 #include "pipeline/decoder.h"
+#include "pipeline/limits.h"
 #include "pipeline/rng.h"
 
 namespace {
 
 using namespace millrace;
 using Bytes = std::vector<std::uint8_t>;
-
-constexpr std::uint64_t kMaxPixels = 178'956'970;
 
 std::vector<Bytes> read_files(const std::filesystem::path& folder, std::size_t most) {
   std::vector<std::filesystem::path> paths;

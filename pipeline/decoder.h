@@ -50,6 +50,9 @@ class DecodeScratch {
   /// What open() found.
   const EncodedImage& image() const { return image_; }
 
+  /// Gives back the pixels' memory where it is more than `most` bytes.
+  void trim(std::size_t most);
+
   /// The whole of an image.
   ImageView decode(std::span<const std::uint8_t> bytes, int channels, std::uint64_t max_pixels);
 

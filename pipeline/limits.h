@@ -9,8 +9,8 @@ namespace millrace {
 /// in 31 bits.
 inline constexpr int kMostSide = 65535;
 
-/// `data.max_pixels` where nobody says: 64 Mi pixels, 192 MiB of colour. ImageNet's largest image
-/// has 61 million, and so have photographs of common full-frame cameras.
+/// `data.max_pixels` where nobody says: 64 Mi pixels, 192 MiB of colour, which a full-frame
+/// camera's 61 million fit into.
 inline constexpr std::uint64_t kMaxPixels = std::uint64_t{1} << 26;
 
 /// `loader.max_bytes` where nobody says: 64 workers on photographs of 12 million pixels.

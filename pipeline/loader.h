@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pipeline/history.h"
+#include "pipeline/limits.h"
 #include "pipeline/reader.h"
 #include "pipeline/sampler.h"
 #include "pipeline/slot_memory.h"
@@ -59,9 +60,11 @@ struct LoaderOptions {
   OnError on_error = OnError::fail;
   int grain = 0;  ///< samples a work unit; 0: chosen from their measured cost
   std::uint64_t seed = 0;
-  std::uint64_t first_batch = 0;           ///< where to start, counted over all epochs
-  std::uint64_t epochs = 1;                ///< next() ends after these
-  std::uint64_t max_pixels = 178'956'970;  ///< a larger image is refused before it is decoded
+  std::uint64_t first_batch = 0;          ///< where to start, counted over all epochs
+  std::uint64_t epochs = 1;               ///< next() ends after these
+  std::uint64_t max_pixels = kMaxPixels;  ///< a larger image is refused before it is decoded
+  /// All workers' memory for large samples: one that does not fit beside the others waits.
+  std::uint64_t max_bytes = kMaxBytes;
   bool record = true;                      ///< keep per-stage totals and Batch::history()
   std::shared_ptr<LoaderTracks> timeline;  ///< written to as well; null: there is no timeline
   std::shared_ptr<StorageModel> storage;   ///< an emulated disk; null: reads take what they take
@@ -72,8 +75,9 @@ struct LoaderOptions {
 
 std::uint64_t batches_per_epoch(const LoaderOptions& options, std::uint64_t samples);
 
-/// Throws UsageError for a batch that is larger than the data set, and for a rank outside of the
-/// world; a Loader does so too.
+/// Throws UsageError for a batch that is larger than the data set, for a rank outside of the world,
+/// and where the largest image that max_pixels lets pass takes more than max_bytes; a Loader does
+/// so too.
 void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
 
 /// What one stage did, summed over all workers.

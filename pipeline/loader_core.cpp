@@ -99,6 +99,7 @@ bool LoaderCore::stop() {
 
 void LoaderCore::interrupt() {
   stop_.store(true);
+  stages_.interrupt();
   doorbell_.ring_all(slots_);
 }
 
@@ -186,7 +187,9 @@ void LoaderCore::work(const Run& run) {
       Stages::note_error(slot, run.first, std::current_exception());
     }
     note_unit(slot, run, worker);
-    if (slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
+    // A run that was left in the middle must not complete its batch.
+    if (!stop_.load() &&
+        slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
       finish(slot, worker);
       if (options_.record) slot.made = Clock::now();
       doorbell_.ring(slot.ready);

@@ -3,6 +3,7 @@
 #include <limits>
 #include <list>
 
+#include "pipeline/limits.h"
 #include "pipeline/readers/labels.h"
 #include "pipeline/recipe.h"
 
@@ -30,7 +31,7 @@ std::list<std::vector<Param>>& all_keys() {
       Param::text("data.path", "",
                   "folder of the data set; tar, manifest: or a file; tar: or shard-{000..003}.tar"),
       Param::choice("data.split", "train", {"train", "test"}, "what is trained on or benched"),
-      Param::integer("data.max_pixels", 178'956'970, 1, kMost,
+      Param::integer("data.max_pixels", static_cast<std::int64_t>(kMaxPixels), 1, kMost,
                      "a larger image is refused before it is decoded"),
       Param::choice(
           "data.cache", "os", {"os", "ram", "cold"},
@@ -73,6 +74,10 @@ std::list<std::vector<Param>>& all_keys() {
       Param::integer("loader.io_threads", -1, -1, 256,
                      "threads that read ahead of the workers; 0: workers read; -1: 4 for a cold or "
                      "emulated storage, else 0"),
+      Param::integer(
+          "loader.max_bytes", static_cast<std::int64_t>(kMaxBytes), 1, 0x1p53,
+          "memory of all workers for images that take over 16 MiB while they are decoded: "
+          "one that does not fit beside the others waits"),
       Param::integer("loader.grain", 0, 0, kMost, "samples a work unit; 0: from measured cost"),
 
       Param::choice("output.dtype", "f32", {"f32", "u8", "f16", "bf16"},

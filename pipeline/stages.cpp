@@ -5,6 +5,7 @@
 
 #include "pipeline/core_watch.h"
 #include "pipeline/error.h"
+#include "pipeline/limits.h"
 #include "pipeline/readers/mapped_guard.h"
 
 namespace millrace {
@@ -141,9 +142,38 @@ class Stages::Decoding final : public PixelSource {
   Recorder& recorder_;
 };
 
+/// A large sample's part of the memory of all workers, as long as it is worked on. What has grown
+/// with it is given back first.
+class Stages::Claim {
+ public:
+  Claim(MemoryBudget& memory, std::uint64_t bytes, MemoryBudget::Place place, Worker& worker)
+      : memory_(memory), worker_(worker), counted_(bytes > MemoryBudget::kSmall) {
+    if (counted_) held_ = memory_.acquire(bytes, place);
+  }
+  ~Claim() {
+    if (held_ == 0) return;
+    worker_.decode.trim(MemoryBudget::kSmall);
+    worker_.transform->trim(MemoryBudget::kSmall);
+    memory_.release(held_);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  /// Whether the sample may be worked on; else the loader was stopped.
+  bool granted() const { return !counted_ || held_ > 0; }
+
+ private:
+  MemoryBudget& memory_;
+  Worker& worker_;
+  const bool counted_;
+  std::uint64_t held_ = 0;
+};
+
 Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
                const LoaderOptions& options)
-    : reader_(std::move(reader)), transform_(std::move(transform)), options_(options) {}
+    : reader_(std::move(reader)),
+      transform_(std::move(transform)),
+      options_(options),
+      memory_(options.max_bytes, static_cast<std::size_t>(std::max(1, options.workers))) {}
 
 std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
   return reinterpret_cast<std::byte*>(slot.samples) +
@@ -297,13 +327,19 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
 }
 
 void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
-                       Worker& worker, Recorder& recorder) const {
+                       Worker& worker, Recorder& recorder) {
   const SampleKey key{options_.seed, slot.ticket.epoch, index};
   std::byte* out = place_of(slot, place);
   if (reader_->info().encoded) {
-    worker.decode.open(sample.bytes, options_.max_pixels);
+    const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
     recorder.end(Stage::decode, 0, 0);
-    Decoding image(worker.decode, transform_->output().channels, recorder);
+    const int channels = transform_->output().channels;
+    const auto pixels =
+        static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
+    const Claim claim(memory_, working_bytes(pixels, channels, transform_->full_copies()),
+                      {slot.ticket.ordinal, place}, worker);
+    if (!claim.granted()) return;
+    Decoding image(worker.decode, channels, recorder);
     transform_->run(key, image, out, *worker.transform);
   } else {
     WholeImage image(view_of(reader_->info(), sample));

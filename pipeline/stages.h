@@ -11,6 +11,7 @@
 #include "pipeline/clock.h"
 #include "pipeline/decoder.h"
 #include "pipeline/loader.h"
+#include "pipeline/memory_budget.h"
 #include "pipeline/slots.h"
 #include "pipeline/storage_model.h"
 
@@ -86,6 +87,8 @@ class Stages {
   void finish(Slot& slot, Worker& worker) const;
   /// Tells of the samples that failed, in the batch's order.
   void report(Slot& slot);
+  /// Lets go of workers that wait for memory; their samples stay undone.
+  void interrupt() { memory_.stop(); }
 
   const Reader& reader() const { return *reader_; }
   const Transform& transform() const { return *transform_; }
@@ -96,6 +99,7 @@ class Stages {
  private:
   struct Recorder;
   class Decoding;
+  class Claim;
 
   Sample read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
               const std::atomic<bool>& stop) const;
@@ -108,7 +112,7 @@ class Stages {
   void one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
                   Worker& worker, Recorder& recorder, const std::atomic<bool>& stop);
   void transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
-                 Worker& worker, Recorder& recorder) const;
+                 Worker& worker, Recorder& recorder);
   void failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error);
   void mix(Slot& slot, Worker& worker) const;
   void leave_out(std::int64_t place, Slot& slot);
@@ -117,6 +121,7 @@ class Stages {
   std::shared_ptr<const Reader> reader_;
   std::shared_ptr<const Transform> transform_;
   const LoaderOptions& options_;
+  MemoryBudget memory_;
   std::atomic<std::uint64_t> failed_{0};
   std::atomic<std::int64_t> cost_{0};
 };

@@ -70,11 +70,15 @@ class Transform {
   class Scratch {
    public:
     virtual ~Scratch() = default;
+    /// Gives back every piece of memory larger than `most` bytes.
+    virtual void trim(std::size_t /*most*/) {}
   };
 
   virtual ~Transform() = default;
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
   virtual const SampleSpec& output() const = 0;
+  /// Images of the source's size that run() may keep besides the source.
+  virtual int full_copies() const { return 0; }
   /// Draws what is random for `key` and writes the sample to `out` (output().bytes() bytes).
   /// Throws DataError for an image that an op cannot take, and UsageError where the chain leads
   /// from the image's size to another than the output's.

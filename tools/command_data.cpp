@@ -242,6 +242,10 @@ void add_data(CLI::App& app, Command& chosen) {
       ->required();
   verify_command->add_option("--classes", verify_options->classes, "labels must lie below this")
       ->check(CLI::PositiveNumber);
+  verify_command
+      ->add_option("--max-pixels", verify_options->max_pixels,
+                   fmt::format("data.max_pixels of the runs to come ({})", kMaxPixels))
+      ->check(CLI::PositiveNumber);
   verify_command->footer("Example:\n  millrace data verify data/digits --classes 10");
   add_common(*verify_command);
   verify_command->callback([verify_options, &chosen] {

@@ -161,6 +161,10 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
   return turned(view, turn);
 }
 
+void DecodeScratch::trim(std::size_t most) {
+  if (pixels_.capacity() > most) pixels_ = Buffer();
+}
+
 ImageView DecodeScratch::decode(std::span<const std::uint8_t> bytes, int channels,
                                 std::uint64_t max_pixels) {
   const Size size = open(bytes, max_pixels).size;

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <set>
 #include <thread>
 
 #include "augment/plan.h"
 #include "pipeline/loader.h"
+#include "pipeline/memory_budget.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tests/pipeline/allocations.h"
@@ -82,14 +85,16 @@ std::shared_ptr<const Plan> plan_of(const Reader& reader) {
                                 OutputOptions{DType::u8, Layout::hwc, {0}, {1}}, Resample::once);
 }
 
-Taken take_all(const std::shared_ptr<const Reader>& reader, LoaderOptions options) {
+Taken take_all(const std::shared_ptr<const Reader>& reader, LoaderOptions options,
+               std::shared_ptr<const Transform> transform = nullptr) {
+  if (transform == nullptr) transform = plan_of(*reader);
   Taken taken;
   options.quarantine = [&](const Failure& failure) {
     taken.failures.push_back(
         std::to_string(failure.epoch) + " " + std::to_string(failure.position) + " " +
         std::to_string(failure.sample) + " " + failure.name + " " + failure.reason);
   };
-  Loader loader(reader, plan_of(*reader), options);
+  Loader loader(reader, transform, options);
   while (Batch batch = loader.next()) {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(batch.data());
     taken.bytes.insert(taken.bytes.end(), bytes, bytes + batch.bytes());
@@ -245,7 +250,7 @@ TEST(Loading, AnImageThatDoesNotFitIsItsSamplesFault) {
           expected.failures.begin(), expected.failures.end(),
           [&](const std::string& one) { return one.find(reason) != std::string::npos; }))
           << reason;
-    for (const auto& [workers, io_threads] : kThreads) {
+    for (const auto& [workers, io_threads] : {std::pair(1, 0), std::pair(4, 0), std::pair(2, 4)}) {
       options.workers = workers;
       options.io_threads = io_threads;
       ASSERT_EQ(take_all(reader, options), expected) << workers << " " << io_threads;
@@ -254,6 +259,96 @@ TEST(Loading, AnImageThatDoesNotFitIsItsSamplesFault) {
   fs::remove(folder.path("folder/train/c2/other.bmp"));
   test::expect_data_error({"c2/wide.bmp", "65535"},
                           [&] { take_all(open_set(folder, "folder"), options_of(2)); });
+}
+
+/// A plan whose every sample counts as a large one, and that sees how many are worked on at once.
+class Large final : public Transform {
+ public:
+  static constexpr int kCopies = 30'000;
+  static constexpr std::uint64_t kBytes = working_bytes(16 * 16, 3, kCopies);
+  static_assert(kBytes > MemoryBudget::kSmall);
+
+  explicit Large(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+  std::unique_ptr<Scratch> make_scratch() const override { return plan_->make_scratch(); }
+  const SampleSpec& output() const override { return plan_->output(); }
+  int full_copies() const override { return kCopies; }
+  void run(const SampleKey& key, PixelSource& source, std::byte* out,
+           Scratch& scratch) const override {
+    const int now = inside_.fetch_add(1) + 1;
+    for (int most = most_.load(); most < now && !most_.compare_exchange_weak(most, now);)
+      ;
+    while (blocked.load()) std::this_thread::yield();
+    plan_->run(key, source, out, scratch);
+    inside_.fetch_sub(1);
+  }
+  int most() const { return most_.load(); }
+  int inside() const { return inside_.load(); }
+  mutable std::atomic<bool> blocked{false};
+
+ private:
+  std::shared_ptr<const Plan> plan_;
+  mutable std::atomic<int> inside_{0}, most_{0};
+};
+
+TEST(Loading, ABudgetDelaysAndChangesNothing) {
+  const TempFolder folder;
+  write_sets(folder, {3, 17, 44});
+  const auto reader = open_set(folder, "folder");
+  LoaderOptions options = options_of(0);
+  options.epochs = 1;
+  options.on_error = OnError::skip;
+  const Taken expected = take_all(reader, options);
+  options.max_pixels = 1000;
+  for (const auto& [workers, io_threads] :
+       {std::pair(0, 0), std::pair(1, 2), std::pair(2, 0), std::pair(4, 3), std::pair(7, 1)})
+    for (const int prefetch : {1, 4})
+      for (const int room : {1, 2, 0}) {
+        options.workers = workers;
+        options.io_threads = io_threads;
+        options.prefetch = prefetch;
+        options.grain = 1 + prefetch % 3;
+        options.max_bytes = room > 0 ? static_cast<std::uint64_t>(room) * Large::kBytes : 10'000;
+        const auto transform = std::make_shared<Large>(plan_of(*reader));
+        Taken taken = take_all(reader, options, transform);
+        EXPECT_LE(transform->most(), std::max(1, room)) << workers << " workers";
+        ASSERT_EQ(taken, expected) << workers << " " << io_threads << " " << prefetch;
+      }
+}
+
+TEST(Loading, AWorkerThatWaitsForMemoryIsLetGo) {
+  const TempFolder folder;
+  write_sets(folder);
+  const auto reader = open_set(folder, "folder");
+  LoaderOptions options = options_of(3);
+  options.max_pixels = 1000;
+  options.max_bytes = Large::kBytes;
+  options.grain = 1;
+  auto transform = std::make_shared<Large>(plan_of(*reader));
+  const std::weak_ptr<Large> left = transform;
+  transform->blocked.store(true);
+  {
+    Loader loader(reader, transform, options);
+    while (transform->inside() < 1) std::this_thread::yield();
+    loader.interrupt();
+    transform->blocked.store(false);
+    EXPECT_FALSE(loader.next());
+  }
+  transform.reset();
+  EXPECT_TRUE(left.expired()) << "a worker was left behind";
+}
+
+TEST(Loading, ABudgetForLessThanOneImageIsRefused) {
+  const TempFolder folder;
+  write_sets(folder);
+  LoaderOptions options = options_of(1);
+  options.max_pixels = 1'000'000;
+  options.max_bytes = 9'999'999;
+  test::expect_error(Exit::usage,
+                     {"loader.max_bytes=9999999", "data.max_pixels=1000000", "10000000 bytes"},
+                     [&] { take_all(open_set(folder, "folder"), options); });
+  take_all(open_set(folder, "idx"), options);  // decodes nothing
+  options.max_bytes = 10'000'000;
+  take_all(open_set(folder, "folder"), options);
 }
 
 TEST(Loading, ShardsOfAnySizeGiveEverySampleOnce) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "pipeline/image.h"
+#include "pipeline/limits.h"
 #include "tools/data/parallel.h"
 
 namespace millrace {
@@ -14,7 +15,7 @@ namespace millrace {
 struct VerifyOptions {
   std::string path;
   int classes = 0;  ///< labels must lie below this; 0: whatever the set says
-  std::uint64_t max_pixels = 178'956'970;
+  std::uint64_t max_pixels = kMaxPixels;
   int threads = 0;  ///< 0: one a core
   Progress progress;
 };
