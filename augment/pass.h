@@ -108,8 +108,8 @@ inline constexpr int kFarAway = 1 << 20;
 struct Pass {
   ImageView source;  ///< (0, 0) is the source frame's origin
   /// The part of the source frame that is in memory: nothing else of it is read, not even where
-  /// the result doesn't count. Holds every tap inside all of `inner`. The default stands for a
-  /// source that is in memory wherever the bounds lead.
+  /// the result doesn't count. Every tap inside all of `inner` lies in it. By default the bounds
+  /// alone say what is there.
   Rect held{-kFarAway, -kFarAway, kFarAway, kFarAway};
   Size output;
   Filter filter = Filter::none;
