@@ -17,9 +17,4 @@ set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR}
   ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
 set(MILLRACE_MOLD OFF CACHE FILEPATH "The cross compiler's own linker") # mold is of this machine
-
-# Libraries that Debian's alternatives would link into place lie in folders of their own.
-set(libraries ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu)
-set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,--allow-shlib-undefined")
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${CMAKE_SYSROOT}
-  -E LD_LIBRARY_PATH=${libraries}:${libraries}/blas:${libraries}/lapack)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${CMAKE_SYSROOT})
