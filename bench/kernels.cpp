@@ -3,6 +3,7 @@
 // byte, OpenCV's within what its coarser positions and its other filter leave.
 //
 //   taskset -c 1 build/kernel_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only
+//   python3 bench/kernel_table.py     ratios as a table, OpenCV with as much as each level may use
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -242,6 +243,13 @@ std::vector<Work> opencv_work() {
        }},
       opencv_reduce("380x330_reduce_224_flip_f32/opencv_area", cv::INTER_AREA),
       opencv_reduce("380x330_reduce_224_flip_f32/opencv_linear", cv::INTER_LINEAR),
+      {"380x330_reduce_224_flip_u8_hwc/opencv_linear", DType::u8, 224 * 224 * 3,
+       [](std::size_t i, std::byte* out) {
+         static cv::Mat small;
+         cv::resize(as_mat(kPhotos, i), small, {224, 224}, 0, 0, cv::INTER_LINEAR);
+         cv::Mat to(224, 224, CV_8UC3, out);
+         cv::flip(small, to, 1);
+       }},
       {"3000x2000_reduce_224_u8_hwc/opencv_area", DType::u8, 224 * 224 * 3,
        [](std::size_t i, std::byte* out) {
          cv::Mat to(224, 224, CV_8UC3, out);
@@ -336,6 +344,9 @@ int main(int argc, char** argv) {
       if (peer.name.starts_with(work.name + "/"))
         register_timing(peer.name, peer, simd_supported());
   }
+  // OPENCV_CPU_DISABLE takes them away.
+  benchmark::AddCustomContext("opencv_avx512",
+                              cv::checkHardwareSupport(CV_CPU_AVX512_SKX) ? "yes" : "no");
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
 }
