@@ -46,7 +46,7 @@ class Garbage(Group):
     about = f"launches that {EACH} strangers each connect to while they start: noise, silence, resets"
     cases = CONNECTIONS // EACH
     guess_s = 15
-    # What strangers may cost a start of some seconds, at most.
+    # Strangers may cost a start of some seconds as much again and this, at most.
     most_more_s = 10
 
     def words(self, place):
@@ -80,7 +80,7 @@ class Garbage(Group):
             crowd.leave()
             ended = child.wait(1)
             wrong = [f"{line}: {ended.said()}" for line in program.complaints(ended, codes=(0,))]
-            if not wrong and ended.seconds > seconds + self.most_more_s:
+            if not wrong and ended.seconds > 2 * seconds + self.most_more_s:
                 wrong.append(f"{ended.seconds:.0f} s, undisturbed {seconds:.0f} s")
             if exposed := [port for port, address in crowd.ports.items() if not is_loopback(address)]:
                 wrong.append(f"listens beyond the loopback address: ports {exposed}")
