@@ -210,6 +210,12 @@ RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path
   write_file(path_ / "config.toml", config_toml);
 }
 
+void RunDirectory::check(const fs::path& path) {
+  refuse_what_is_no_run(path);
+  std::error_code error;
+  if (fs::exists(path / RunLock::kFile, error)) RunLock{path};
+}
+
 RunDirectory RunDirectory::resume(fs::path path, const std::string& config_toml, std::uint64_t step,
                                   bool epoch_open, RunLock lock) {
   RunDirectory directory;

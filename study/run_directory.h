@@ -22,6 +22,9 @@ class RunDirectory {
   /// to path.1, path.2 ...; one that goes on, and a folder that holds something else, are refused
   /// (UsageError). Throws RunError when it cannot be written.
   RunDirectory(std::filesystem::path path, const std::string& config_toml);
+  /// Throws what the constructor would where `path` is another process's or no run's, and touches
+  /// nothing: a run finds out before it waits for its ranks.
+  static void check(const std::filesystem::path& path);
   /// Takes up a run that ended after `step` steps, by a signal or worse: rows and lines of later
   /// steps, and the summary, go. `epoch_open`: its last epoch is to be recorded (again). `lock` is
   /// `path`'s. Throws DataError where a row up to that step is missing.

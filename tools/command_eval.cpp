@@ -33,10 +33,17 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
   return to_table(rows);
 }
 
-Exit evaluate(const EvalArguments& arguments) {
-  std::vector<std::string> texts{find_config(arguments.what).string()};
-  const std::filesystem::path weights = find_weights(arguments.what);
+/// A model with what it is evaluated on.
+struct Evaluated {
+  Recipe recipe;
+  std::shared_ptr<const Reader> reader;
+  std::shared_ptr<const Plan> plan;
+  std::unique_ptr<Strategy> strategy;
+};
+
+Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weights) {
   check_checksum(weights);
+  std::vector<std::string> texts{find_config(arguments.what).string()};
   texts.push_back("model.weights=" + weights.string());
   texts.push_back("train.strategy=single");
   texts.push_back("train.clock=sync");
@@ -44,10 +51,30 @@ Exit evaluate(const EvalArguments& arguments) {
   const Recipe recipe = load_recipe(texts);
   if (is_simulated(recipe))
     throw UsageError("the run had a simulated device: there is no model to evaluate");
+  auto reader = open_data(recipe, recipe.text("eval.split"));
+  auto plan = make_plan(recipe, recipe.eval_augment(), *reader);
+  auto strategy = make_strategy(recipe, *reader, plan->output());
+  return {recipe, std::move(reader), std::move(plan), std::move(strategy)};
+}
 
-  const auto reader = open_data(recipe, recipe.text("eval.split"));
-  const auto plan = make_plan(recipe, recipe.eval_augment(), *reader);
-  const auto strategy = make_strategy(recipe, *reader, plan->output());
+/// A run that goes on removes old checkpoints: where the weights are gone before they are read,
+/// those that are the newest by then are taken.
+Evaluated load(const EvalArguments& arguments) {
+  constexpr int kTries = 5;
+  for (int i = 1;; ++i) {
+    std::filesystem::path weights;
+    try {
+      weights = find_weights(arguments.what);
+      return load(arguments, weights);
+    } catch (const DataError&) {
+      std::error_code error;
+      if (i == kTries || std::filesystem::exists(weights, error)) throw;
+    }
+  }
+}
+
+Exit evaluate(const EvalArguments& arguments) {
+  const auto [recipe, reader, plan, strategy] = load(arguments);
   LoaderOptions options = eval_loader_options(recipe, *reader, emulated_storage(recipe));
   options.stop = &interrupted();
   Loader loader(reader, plan, options);

@@ -189,6 +189,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   // All that can be refused is refused now, before the training and before a folder is touched.
   check_batch(options, reader->info());
   check_schedule(training, reader->info().count);
+  if (!resume && !arguments.run.empty() && (rank.rank == 0 || !is_ddp(recipe)))
+    RunDirectory::check(run_path(arguments, recipe, rank.rank));
   std::shared_ptr<const Reader> eval_reader;
   std::shared_ptr<const Plan> eval_plan;
   if (!is_simulated(recipe)) {

@@ -37,9 +37,10 @@ class Streams : public ProgramTest {
     EXPECT_EQ(summary(name)["epochs"], 3);
     EXPECT_EQ(parse_json_lines(read_file(in(name) / "metrics.jsonl")).size(), 3u);
     EXPECT_EQ(lines_of(read_file(in(name) / "steps.csv")).size(), 31u);
-    for (const auto& entry : fs::recursive_directory_iterator(in(name)))
-      if (entry.is_regular_file())
-        EXPECT_EQ(read_file(entry.path()).find("epoch 1/"), std::string::npos) << entry.path();
+    for (const auto& entry : fs::recursive_directory_iterator(in(name))) {
+      if (!entry.is_regular_file()) continue;
+      EXPECT_EQ(read_file(entry.path()).find("epoch 1/"), std::string::npos) << entry.path();
+    }
   }
   Arguments three_epochs(const std::string& name) {
     return simulated(name, {"train.epochs=3", "--verbose", "train.log_every=1"});

@@ -23,8 +23,9 @@ TEST(OutputRule, OneFileWrites) {
       ++seen;
       std::ifstream in(file);
       for (std::string line; std::getline(in, line);)
-        for (const char* call : {"fmt::print(", "std::cout", "std::cerr", "std::clog",
-                                 "std::printf(", "fprintf(", "puts(", "perror("})
+        for (const char* call :
+             {"fmt::print(", "std::cout", "std::cerr", "std::clog", "std::printf(", "fprintf(",
+              "std::puts(", "std::fputs(", "perror("})
           EXPECT_EQ(line.find(call), std::string::npos) << file << " writes by itself: " << line;
     }
   }
