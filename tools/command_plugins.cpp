@@ -61,7 +61,7 @@ Exit check(const PluginsArguments& arguments) {
     if (verbosity().json) return;
     print("{:7}  {:32}  {}\n", word(line.state),
           line.unit.empty() ? line.check : line.unit + ": " + line.check, line.detail);
-    std::fflush(stdout);
+    flush_output();
   });
   if (verbosity().json) {
     Json json{{"command", "plugins check"},

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <sstream>
 #include <string>
@@ -126,7 +125,7 @@ int main(int argc, char** argv) {
   } catch (...) {
     exit = explain(std::current_exception());
   }
-  std::fflush(stdout);  // what there is beside an error
+  flush_output();  // what there is beside an error
   // Tearing down LibTorch and thread pools would cost time that no record shows.
   _exit(static_cast<int>(exit));
 }

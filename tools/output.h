@@ -14,6 +14,10 @@ namespace millrace {
 /// of ours gets its number. First thing in main().
 void open_standard_streams();
 
+/// From now on results alone go to stdout. What other code in this process writes there, a plugin
+/// for example, goes to stderr.
+void keep_stdout_for_results();
+
 /// Writes results to stdout, made printable. A failure is remembered for finish_output().
 void write_output(std::string_view text);
 /// The same, formatted.
@@ -23,6 +27,9 @@ void print(fmt::format_string<Values...> format, Values&&... values) {
 }
 /// Writes remarks to stderr as they are; what cannot be written is dropped.
 void write_error(std::string_view text);
+
+/// Sends out what waits to be written; a failure is remembered.
+void flush_output();
 
 /// Throws RunError where some of the results could not be written.
 void finish_output();

@@ -98,6 +98,27 @@ TEST_F(PluginCrashes, ExceptionsOfCreateAndDestroy) {
   EXPECT_TRUE(names(uncaught, {"pixel 'defect' threw an exception: not even once"}));
 }
 
+TEST_F(PluginCrashes, WhatAPluginPrintsIsNoResult) {
+  const std::string loaded = "loaded, says the plugin\n", applied = "applied, says the plugin\n";
+  for (const Arguments& command : {bench(with("prints") + Arguments{"--json"}),
+                                   simulated("run", with("prints") + Arguments{"--json"})}) {
+    const Result result = run(command);
+    ASSERT_TRUE(succeeded(result));
+    EXPECT_EQ(parse_json(result.out)["plugins"].back()["id"], "defect");
+    EXPECT_EQ(count_of(result.err, loaded), 1u);
+    EXPECT_GE(count_of(result.err, applied), 200u);
+  }
+  // The results of ranks and of runs that a sweep starts go where they went.
+  const Result ranks = run(Arguments{"launch", "-n", "1", "--"} +
+                           simulated("ranks", with("prints") + Arguments{"--json"}));
+  ASSERT_TRUE(succeeded(ranks));
+  EXPECT_TRUE(parse_json(ranks.out).contains("images_per_s"));
+  // Results that are lost are told as ever.
+  RunOptions full;
+  full.stdout_to = "/dev/full";
+  EXPECT_EQ(run(bench(with("prints") + Arguments{"--json"}), full).exit_code, 1);
+}
+
 TEST_F(PluginCrashes, FilesThatAreNoPluginsAreRefusedBeforeTheyAreLoaded) {
   const auto refuses = [&](const std::string& file, const std::string& reason) {
     EXPECT_TRUE(

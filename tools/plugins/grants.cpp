@@ -11,6 +11,7 @@
 #include "pipeline/error.h"
 #include "pipeline/readers/files.h"
 #include "tools/console.h"
+#include "tools/output.h"
 #include "tools/plugins/trust.h"
 
 namespace millrace {
@@ -111,6 +112,7 @@ void load(const std::string& file, const std::string& reason) {
     require_unshared(file);
     say(fmt::format("loading plugin {}: {}", printable(file), reason));
   }
+  keep_stdout_for_results();
   add_plugin(file);
 }
 
