@@ -11,6 +11,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "pipeline/error.h"
 #include "strategies/control_loop.h"
@@ -19,6 +20,10 @@ namespace millrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Seconds in which a connection that rank 0 has closed is tried again.
+constexpr double kMostDrops = 5;
+constexpr std::chrono::milliseconds kPause{20};
 
 Clock::time_point after(double seconds) {
   return Clock::now() +
@@ -32,16 +37,30 @@ Hello hello_of(const ControlOptions& options) {
           static_cast<std::uint32_t>(options.rank), static_cast<std::uint64_t>(getpid()), host};
 }
 
-/// Rank 0's answer, or its reason for none.
-Message answer_of(const Fd& server, MessageReader& reader, Clock::time_point deadline) {
+/// The connection is closed before an answer: rank 0 does that to the oldest of too many strangers.
+struct Dropped : ProtocolError {
+  Dropped() : ProtocolError("it closes the connection") {}
+};
+
+[[noreturn]] void throw_socket_error() {
+  if (errno == ECONNRESET || errno == EPIPE) throw Dropped();
+  throw ProtocolError(std::strerror(errno));
+}
+
+/// Rank 0's answer to a hello.
+Message ask(const Fd& server, const std::string& hello, MessageReader& reader,
+            Clock::time_point deadline) {
+  if (send(server.get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(hello.size()))
+    throw_socket_error();
   for (;;) {
     if (auto message = reader.next()) return *message;
     char buffer[1024];
     if (!wait_readable(server, deadline)) throw ProtocolError("no answer");
     const ssize_t n = recv(server.get(), buffer, sizeof buffer, 0);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (n < 0) throw ProtocolError(std::strerror(errno));
-    if (n == 0) throw ProtocolError("it has closed the connection");
+    if (n < 0) throw_socket_error();
+    if (n == 0) throw Dropped();
     reader.add({buffer, static_cast<std::size_t>(n)});
   }
 }
@@ -75,19 +94,28 @@ std::unique_ptr<ControlChannel> ControlChannel::connect(ControlOptions options,
                                                         double patience_s) {
   std::unique_ptr<ControlChannel> channel(new ControlChannel(std::move(options)));
   const Clock::time_point deadline = after(patience_s);
-  Fd server = connect_to(host, port, deadline);
+  const Clock::time_point dropped_until = std::min(deadline, after(kMostDrops));
+  const std::string hello = encode(hello_of(channel->options_));
+  Fd server;
   MessageReader reader;
   Message answer;
-  try {
-    const std::string hello = encode(hello_of(channel->options_));
-    if (send(server.get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(hello.size()))
-      throw ProtocolError(std::strerror(errno));
-    answer = answer_of(server, reader, deadline);
-  } catch (const ProtocolError& error) {
-    throw RunError(fmt::format("what listens at {}, port {} does not answer as rank 0 would: {}",
-                               host, port, error.what()),
-                   "are all ranks of the same version, and is it this run's port?");
+  const auto wrong = [&](const ProtocolError& error) {
+    return RunError(fmt::format("what listens at {}, port {} does not answer as rank 0 would: {}",
+                                host, port, error.what()),
+                    "are all ranks of the same version, and is it this run's port?");
+  };
+  for (;;) {
+    server = connect_to(host, port, deadline);
+    reader = {};
+    try {
+      answer = ask(server, hello, reader, deadline);
+      break;
+    } catch (const Dropped& error) {
+      if (Clock::now() >= dropped_until) throw wrong(error);
+    } catch (const ProtocolError& error) {
+      throw wrong(error);
+    }
+    std::this_thread::sleep_for(kPause);
   }
   if (const auto* refused = std::get_if<Refused>(&answer))
     throw UsageError(fmt::format("rank 0 at {}, port {} refuses rank {}: {}", host, port,

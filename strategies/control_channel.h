@@ -8,6 +8,10 @@
 // - a rank without progress that is in no collective, while another one waits in a collective, both
 //   for 3/4 of the time-out (its trainer thread is stuck);
 // - a goodbye with a reason (an error of its own).
+//
+// An interrupt of one rank is one of all: heartbeats carry it. Before every rank has begun its
+// first step all leave at once. Later the trainers agree on a last step, and the ranks beat four
+// times a second: when one is not heard of for 1.25 s, or closes its connection, the others leave.
 // Time in which this process itself stood still is not held against the others.
 #pragma once
 
@@ -33,9 +37,13 @@ struct ControlOptions {
   int world = 1;
   double timeout_s = 60;  ///< train.timeout: within it all ranks have left
   std::uint64_t key = 0;  ///< the same for all ranks of a run, so that runs don't get mixed up
+  /// Set when a signal asks this process to stop, and by the channel when another rank was asked;
+  /// looked at ten times a second. Null: interrupts are not the channel's business.
+  std::atomic<bool>* interrupted = nullptr;
   /// Called once, on the background thread, when another rank has failed, or when the others have
-  /// given up this one. Meant to print one line and _exit(1). It must not touch the channel.
-  std::function<void(const FailureReport&)> on_failure;
+  /// given up this one, or for an interrupt that no checkpoint can follow. Meant to print one line
+  /// and _exit(). It must not touch the channel.
+  std::function<void(const FailureReport&)> on_failure = nullptr;
 };
 
 /// How a rank leaves.

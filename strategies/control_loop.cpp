@@ -15,8 +15,13 @@ using namespace std::chrono_literals;
 
 constexpr auto kLeaving = 1000ms;
 constexpr auto kAsking = 1500ms;
-constexpr std::size_t kMostStrangers = 256;
+/// Connections that have not said hello. Few, for each costs a descriptor of this process.
+constexpr std::size_t kMostStrangers = 64;
+/// Taken in before those that are there are read: a rank's hello comes with its connection.
+constexpr int kMostAccepted = 16;
 constexpr std::size_t kMostAtOnce = 65536;  ///< bytes read of one connection before the next
+constexpr auto kLook = 100ms;               ///< at the interrupt flag
+constexpr auto kInterruptedInterval = 250ms;
 
 std::chrono::steady_clock::duration seconds(double s) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -64,6 +69,8 @@ void ControlLoop::run() {
   while (phase_ != Phase::over) {
     wait();
     take_orders();
+    if (!interrupted_ && options_.interrupted != nullptr && options_.interrupted->load())
+      interrupt();
     if (listener_) accept_new();
     for (Connection& one : connections_)
       if (one.fd) receive(one);
@@ -84,6 +91,8 @@ void ControlLoop::wait() {
   } else if (phase_ == Phase::asking) {
     wake = std::min(next_beat_, until_);
   }
+  if (phase_ == Phase::watching && !interrupted_ && options_.interrupted != nullptr)
+    wake = std::min(wake, now_ + kLook);
   wake = std::max(wake, now_);
   std::vector<pollfd> fds{{state_.wake.get(), POLLIN, 0}};
   if (listener_ && listening_) fds.push_back({listener_.get(), POLLIN, 0});
@@ -93,7 +102,19 @@ void ControlLoop::wait() {
   const auto most = std::chrono::ceil<std::chrono::milliseconds>(wake - Clock::now());
   poll(fds.data(), fds.size(), static_cast<int>(std::max<std::int64_t>(0, most.count())));
   now_ = Clock::now();
-  if (now_ - wake > interval_) forgive(now_ - wake);
+  if (now_ - wake > interval()) forgive(now_ - wake);
+}
+
+ControlLoop::Clock::duration ControlLoop::interval() const {
+  return interrupted_ ? std::min<Clock::duration>(interval_, kInterruptedInterval) : interval_;
+}
+
+/// From now on this rank tells of it, and gives the others some time to answer.
+void ControlLoop::interrupt() {
+  interrupted_ = true;
+  if (options_.interrupted != nullptr) options_.interrupted->store(true);
+  for (Connection& one : connections_) one.heard = now_;
+  next_beat_ = now_;
 }
 
 /// This process was stopped, or got no core: what the others have sent lies unread.
@@ -133,14 +154,21 @@ void ControlLoop::take_orders() {
 
 void ControlLoop::accept_new() {
   listening_ = true;
-  while (Fd fd = accept_from(listener_)) {
-    const auto strangers = std::count_if(connections_.begin(), connections_.end(),
-                                         [](const Connection& one) { return one.rank < 0; });
-    if (static_cast<std::size_t>(strangers) < kMostStrangers)
-      connections_.push_back({std::move(fd), {}, {}, -1, now_});
+  listening_ = true;
+  const auto stranger = [](const Connection& one) { return one.rank < 0; };
+  for (int i = 0; i < kMostAccepted; ++i) {
+    Fd fd = accept_from(listener_);
+    if (!fd) {
+      // Without a free descriptor the one that waits would wake poll() again and again.
+      listening_ = errno == EAGAIN || errno == EWOULDBLOCK;
+      return;
+    }
+    const auto strangers = std::count_if(connections_.begin(), connections_.end(), stranger);
+    // The one that has been silent for longest makes room; new ones stand at the end.
+    if (static_cast<std::size_t>(strangers) >= kMostStrangers)
+      connections_.erase(std::find_if(connections_.begin(), connections_.end(), stranger));
+    connections_.push_back({std::move(fd), {}, {}, -1, now_});
   }
-  // Without a free descriptor the one that waits would wake poll() again and again.
-  if (errno != EAGAIN && errno != EWOULDBLOCK) listening_ = false;
 }
 
 void ControlLoop::receive(Connection& from) {
@@ -177,6 +205,7 @@ void ControlLoop::handle(Connection& from, const Message& message) {
   Member& member = members_[static_cast<std::size_t>(from.rank)];
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
     note(*beat, member);
+    if (beat->interrupted && !interrupted_) interrupt();
   } else if (const auto* goodbye = std::get_if<Goodbye>(&message)) {
     member.step = goodbye->step;
     member.presence = Member::Presence::left;
@@ -227,12 +256,14 @@ void ControlLoop::greet(Connection& from, const Hello& hello) {
   member.since = now_;
   const Member& self = members_[0];
   from.out += encode(Welcome{self.pid, self.host});
+  if (verdict_) from.out += encode(*verdict_);  // it has come too late to hear it with the others
   publish_missing();
 }
 
 void ControlLoop::note(const Heartbeat& beat, Member& member) {
   member.step = beat.step;
   member.in_collective = beat.in_collective;
+  member.interrupted = beat.interrupted;
   if (beat.stamp != member.stamp) member.since = now_;
   member.stamp = beat.stamp;
 }
@@ -246,7 +277,8 @@ void ControlLoop::lost(Connection& connection, bool garbled) {
   }
   const Member& member = members_[static_cast<std::size_t>(connection.rank)];
   if (phase_ != Phase::watching || member.presence == Member::Presence::left) return;
-  FailureReport report = report_on(connection.rank, FailureKind::died);
+  FailureReport report =
+      report_on(connection.rank, interrupted_ ? FailureKind::interrupted : FailureKind::died);
   if (garbled) {
     report.kind = FailureKind::ended;
     report.reason = "it sends what no rank of this version would";
@@ -255,10 +287,10 @@ void ControlLoop::lost(Connection& connection, bool garbled) {
 }
 
 void ControlLoop::beat() {
-  next_beat_ = now_ + interval_;
+  next_beat_ = now_ + interval();
   const std::uint64_t position = state_.position.load(std::memory_order_relaxed);
   const Heartbeat beat{position >> 1, state_.stamp.load(std::memory_order_relaxed),
-                       (position & 1) != 0};
+                       (position & 1) != 0, interrupted_};
   note(beat, members_[static_cast<std::size_t>(options_.rank)]);
   // A peer that does not read gets no second one.
   for (Connection& one : connections_)

@@ -40,7 +40,8 @@ class ControlLoop {
     std::uint64_t step = 0;
     std::uint64_t stamp = 0;
     bool in_collective = false;
-    Time since;  ///< of the last progress
+    bool interrupted = false;  ///< knows that the run is to end
+    Time since;                ///< of the last progress
   };
   enum class Phase {
     watching,
@@ -53,6 +54,8 @@ class ControlLoop {
   bool serves() const { return options_.rank == 0; }
   void wait();
   void forgive(Clock::duration stood_still);
+  /// Between two heartbeats.
+  Clock::duration interval() const;
   void take_orders();
   void accept_new();
   void receive(Connection& from);
@@ -64,6 +67,8 @@ class ControlLoop {
   void judge();
   void judge_silence();
   void judge_progress();
+  void judge_interrupt();
+  void interrupt();
   void suspect(FailureReport report);
   void decide(const FailureReport& report);
   void conclude(const FailureReport& report);
@@ -82,6 +87,7 @@ class ControlLoop {
   Time now_, next_beat_, until_;
   bool listening_ = true;  ///< false for a while after accept() has failed
   Phase phase_ = Phase::watching;
+  bool interrupted_ = false;  ///< this rank's state, which its heartbeats carry
   Leave ordered_ = Leave::no;
   std::optional<FailureReport> suspect_;  ///< an error that may only follow from another failure
   Time suspect_until_;

@@ -8,7 +8,7 @@ namespace millrace {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4343524d;  // "MRCC"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kPrefix = 2;      ///< bytes of a message's length
 constexpr std::size_t kLongest = 4096;  ///< of a message, without them
 
@@ -43,6 +43,11 @@ class Parser {
     for (std::size_t i = 0; i < bytes.size(); ++i)
       value |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
     return static_cast<Integer>(value);
+  }
+  bool flag() {
+    const auto value = number<std::uint8_t>();
+    if (value > 1) throw ProtocolError("a flag is neither 0 nor 1");
+    return value == 1;
   }
   /// What would move a terminal's cursor becomes a space.
   std::string text() {
@@ -103,14 +108,15 @@ void write(Writer&, const AllHere&) {}
 void read(Parser&, AllHere&) {}
 
 void write(Writer& out, const Heartbeat& m) {
-  out.number(m.step).number(m.stamp).number(static_cast<std::uint8_t>(m.in_collective));
+  out.number(m.step).number(m.stamp);
+  out.number(static_cast<std::uint8_t>(m.in_collective));
+  out.number(static_cast<std::uint8_t>(m.interrupted));
 }
 void read(Parser& in, Heartbeat& m) {
   m.step = in.number<std::uint64_t>();
   m.stamp = in.number<std::uint64_t>();
-  const auto flag = in.number<std::uint8_t>();
-  if (flag > 1) throw ProtocolError("a flag is neither 0 nor 1");
-  m.in_collective = flag == 1;
+  m.in_collective = in.flag();
+  m.interrupted = in.flag();
 }
 
 void write(Writer& out, const Goodbye& m) { out.number(m.step).text(m.reason); }
@@ -126,7 +132,7 @@ void write(Writer& out, const FailureReport& m) {
 }
 void read(Parser& in, FailureReport& m) {
   const auto kind = in.number<std::uint8_t>();
-  if (kind > static_cast<std::uint8_t>(FailureKind::ended))
+  if (kind > static_cast<std::uint8_t>(FailureKind::interrupted))
     throw ProtocolError("a failure of no known kind");
   m.kind = static_cast<FailureKind>(kind);
   const auto rank = in.number<std::uint32_t>();

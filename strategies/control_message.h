@@ -41,6 +41,7 @@ struct Heartbeat {
   std::uint64_t step = 0;
   std::uint64_t stamp = 0;  ///< changes with every sign of progress
   bool in_collective = false;
+  bool interrupted = false;  ///< a signal has asked the sender, or one it has heard from, to stop
   bool operator==(const Heartbeat&) const = default;
 };
 struct Goodbye {

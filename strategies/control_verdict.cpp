@@ -9,27 +9,33 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Whoever connects has to say hello by then.
-constexpr auto kGreeting = 10s;
+constexpr auto kGreeting = 2s;
 /// A rank whose peer is killed sees its collectives fail at the same moment and says so: its error
 /// is believed only if no death is heard of for so long.
 constexpr auto kDoubt = 300ms;
 /// For the others to read the verdict, before rank 0's own end cuts the connections.
 constexpr auto kTelling = 250ms;
+/// After an interrupt: a rank that is stopped or gone is not waited for. With kTelling, all leave
+/// within 2 s of the signal.
+constexpr auto kAnswer = 1250ms;
 
 }  // namespace
 
 void ControlLoop::judge() {
   judge_silence();
   if (serves() && phase_ == Phase::watching) judge_progress();
+  if (serves() && phase_ == Phase::watching && interrupted_) judge_interrupt();
   if (suspect_ && phase_ == Phase::watching && now_ >= suspect_until_) decide(*suspect_);
 }
 
 void ControlLoop::judge_silence() {
+  const Clock::duration limit = interrupted_ ? std::min<Clock::duration>(limit_, kAnswer) : limit_;
   for (Connection& one : connections_) {
     if (one.rank < 0 && one.fd && now_ - one.heard > kGreeting) one.fd.close();
-    if (one.rank < 0 || phase_ != Phase::watching || now_ - one.heard <= limit_) continue;
+    if (one.rank < 0 || phase_ != Phase::watching || now_ - one.heard <= limit) continue;
     if (members_[static_cast<std::size_t>(one.rank)].presence != Member::Presence::here) continue;
-    FailureReport report = report_on(one.rank, FailureKind::silent);
+    FailureReport report =
+        report_on(one.rank, interrupted_ ? FailureKind::interrupted : FailureKind::silent);
     report.idle_s = std::chrono::duration<double>(now_ - one.heard).count();
     decide(report);
   }
@@ -59,11 +65,23 @@ void ControlLoop::judge_progress() {
   decide(report);
 }
 
+/// Before the first step nothing is worth a wait; a rank that has begun it says so in its answer.
+void ControlLoop::judge_interrupt() {
+  for (int rank = 0; rank < options_.world; ++rank) {
+    const Member& one = members_[static_cast<std::size_t>(rank)];
+    const bool starts = one.presence == Member::Presence::here && one.interrupted && one.step == 0;
+    if (!starts && one.presence != Member::Presence::missing) continue;
+    FailureReport report = report_on(rank, FailureKind::interrupted);
+    report.step = 0;
+    return decide(report);
+  }
+}
+
 FailureReport ControlLoop::report_on(int rank, FailureKind kind) const {
   const Member& member = members_[static_cast<std::size_t>(rank)];
   std::uint64_t step = member.step;
   // Ranks take their steps together: this one's own is nearer than what a heartbeat said.
-  if (kind == FailureKind::died || kind == FailureKind::silent)
+  if (kind != FailureKind::stuck && kind != FailureKind::ended)
     step = std::max(step, state_.position.load(std::memory_order_relaxed) >> 1);
   return {kind, rank, member.pid, member.host, step, 0, {}};
 }

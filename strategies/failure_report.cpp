@@ -15,6 +15,10 @@ std::string FailureReport::text() const {
     case FailureKind::stuck:
       return fmt::format("{} is stuck at step {}: no progress for {:.1f} s, and others wait for it",
                          who, step, idle_s);
+    case FailureKind::interrupted:
+      if (step == 0) return "interrupted before the first step";
+      return fmt::format("interrupted at step {}, but {} did not answer: no checkpoint was made",
+                         step, who);
     case FailureKind::ended:
       break;
   }
@@ -31,6 +35,9 @@ std::string FailureReport::hint() const {
     case FailureKind::stuck:
       return "a read or a device that never answers? where a step may take so long, raise "
              "train.timeout";
+    case FailureKind::interrupted:
+      return step == 0 ? ""
+                       : "the last checkpoint holds: go on with millrace train --resume --run DIR";
     case FailureKind::ended:
       break;
   }

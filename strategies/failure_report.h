@@ -7,10 +7,12 @@
 namespace millrace {
 
 enum class FailureKind : std::uint8_t {
-  died,    ///< its connection closed without a goodbye: killed, or crashed
-  silent,  ///< no heartbeat: stopped, or its host or network is gone
-  stuck,   ///< its trainer thread makes no progress while others wait for it in a collective
-  ended,   ///< by an error of its own, which is `reason`
+  died,         ///< its connection closed without a goodbye: killed, or crashed
+  silent,       ///< no heartbeat: stopped, or its host or network is gone
+  stuck,        ///< its trainer thread makes no progress while others wait for it in a collective
+  ended,        ///< by an error of its own, which is `reason`
+  interrupted,  ///< a signal came, and no checkpoint can be agreed on: before the first step there
+                ///< is none to make, later this rank did not answer
 };
 
 struct FailureReport {
@@ -24,7 +26,7 @@ struct FailureReport {
 
   /// One line: "rank 1 (host, pid 123) ended at step 120: images/7.jpg: cannot be decoded".
   std::string text() const;
-  /// What to do about it.
+  /// What to do about it; empty where nothing is to be done.
   std::string hint() const;
 
   bool operator==(const FailureReport&) const = default;

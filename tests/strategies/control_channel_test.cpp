@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -27,12 +30,13 @@ constexpr auto kPatience = 20s;  // for what must happen, on a machine that is b
 class Rank {
  public:
   Rank(int rank, int world, int port = 0, std::uint64_t key = 0) {
-    const ControlOptions options{rank, world, kTimeout, key, [this](const FailureReport& report) {
-                                   const std::lock_guard lock(mutex_);
-                                   report_ = report;
-                                   at_ = Clock::now();
-                                   told_.notify_all();
-                                 }};
+    const ControlOptions options{
+        rank, world, kTimeout, key, &interrupted, [this](const FailureReport& report) {
+          const std::lock_guard lock(mutex_);
+          report_ = report;
+          at_ = Clock::now();
+          told_.notify_all();
+        }};
     channel = rank == 0 ? ControlChannel::serve(options, "127.0.0.1")
                         : ControlChannel::connect(options, "127.0.0.1", port, 20);
   }
@@ -42,6 +46,8 @@ class Rank {
     return report_;
   }
   Clock::time_point at() const { return at_; }
+
+  std::atomic<bool> interrupted{false};  ///< as a signal sets it
 
  private:
   std::mutex mutex_;
@@ -110,7 +116,7 @@ TEST(Control, AMissingRankIsNamed) {
 }
 
 TEST(Control, RankZeroThatIsNotThereIsSaid) {
-  const ControlOptions options{1, 2, kTimeout, 0, {}};
+  const ControlOptions options{1, 2, kTimeout, 0};
   int port = 0;
   {
     const Fd free = listen_on("127.0.0.1");
@@ -125,7 +131,7 @@ TEST(Control, RankZeroThatIsNotThereIsSaid) {
         << error.what();
   }
   EXPECT_THROW(ControlChannel::connect(options, "no.such.host.invalid", 1, 0.3), RunError);
-  EXPECT_THROW(ControlChannel::serve({0, 2, kTimeout, 0, {}}, "192.0.2.1"), RunError);
+  EXPECT_THROW(ControlChannel::serve({0, 2, kTimeout, 0}, "192.0.2.1"), RunError);
 }
 
 TEST(Control, WhoDoesNotBelongIsRefused) {
@@ -174,6 +180,89 @@ TEST(Control, StrangersDoNoHarm) {
   zero.channel->goodbye();
 }
 
+TEST(Control, SilentStrangersDoNotHoldUpAStart) {
+  // More than are kept at a time; the ranks come after all of them.
+  Rank zero(0, 4);
+  const int port = zero.channel->port();
+  const auto deadline = Clock::now() + kPatience;
+  std::vector<Fd> silent;
+  for (int i = 0; i < 300; ++i) silent.push_back(connect_to("127.0.0.1", port, deadline));
+  const auto begin = Clock::now();
+  std::vector<std::unique_ptr<Rank>> others;
+  for (int rank = 1; rank < 4; ++rank) others.push_back(std::make_unique<Rank>(rank, 4, port));
+  zero.channel->wait_for_ranks(20);
+  EXPECT_LT(Clock::now() - begin, 10s);
+  // Most were sent away to make room, the rest because they have said nothing.
+  const auto closed = [&] {
+    return std::count_if(silent.begin(), silent.end(), [](const Fd& one) {
+      char byte = 0;
+      const ssize_t n = recv(one.get(), &byte, 1, MSG_DONTWAIT);
+      return n == 0 || (n < 0 && errno == ECONNRESET);
+    });
+  };
+  EXPECT_GE(closed(), 200);
+  while (closed() < 300 && Clock::now() < deadline) std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(closed(), 300);
+  for (auto& rank : others) rank->channel->goodbye();
+  zero.channel->goodbye();
+  EXPECT_FALSE(zero.report(0s));
+}
+
+TEST(Control, AnInterruptBeforeTheFirstStepEndsAllAtOnce) {
+  for (const int asked : {0, 2}) {
+    auto ranks = meet(3);
+    ranks[1]->channel->progress(1, true);  // it waits for the others, which still make ready
+    const auto before = Clock::now();
+    ranks[static_cast<std::size_t>(asked)]->interrupted = true;
+    for (auto& rank : ranks) {
+      ASSERT_TRUE(rank->report());
+      EXPECT_EQ(rank->report()->kind, FailureKind::interrupted);
+      EXPECT_EQ(rank->report()->text(), "interrupted before the first step");
+      EXPECT_TRUE(rank->interrupted) << "all ranks know";
+    }
+    EXPECT_LT(ranks[0]->at() - before, 6s);
+  }
+}
+
+TEST(Control, AnInterruptWhileRanksAreMissingEndsThoseThatAreThere) {
+  Rank zero(0, 3);
+  Rank two(2, 3, zero.channel->port());
+  zero.interrupted = true;
+  for (Rank* one : {&zero, &two}) {
+    ASSERT_TRUE(one->report());
+    EXPECT_EQ(one->report()->text(), "interrupted before the first step");
+  }
+}
+
+TEST(Control, AnInterruptOfRanksAtWorkIsTheirs) {
+  // They are to agree on a last step; the channel only tells all of them.
+  auto ranks = meet(3);
+  for (auto& rank : ranks) rank->channel->progress(5, false);
+  ranks[1]->channel->progress(5, true);
+  ranks[2]->interrupted = true;
+  const auto deadline = Clock::now() + kPatience;
+  for (auto& rank : ranks)
+    while (!rank->interrupted && Clock::now() < deadline) std::this_thread::sleep_for(10ms);
+  for (auto& rank : ranks) EXPECT_TRUE(rank->interrupted);
+  for (std::uint64_t step = 6; step < 30; ++step) {  // of 100 ms: longer than an answer may take
+    for (auto& rank : ranks) rank->channel->progress(step, false);
+    ASSERT_FALSE(ranks[0]->report(100ms)) << ranks[0]->report()->text();
+  }
+  for (auto& rank : ranks) rank->channel->goodbye();
+  for (auto& rank : ranks) EXPECT_FALSE(rank->report(0s));
+}
+
+TEST(Control, ARankThatLeavesAfterAnInterruptIsNoFailure) {
+  // A second signal has ended it.
+  auto ranks = meet(3);
+  for (auto& rank : ranks) rank->channel->progress(5, false);
+  for (auto& rank : ranks) rank->interrupted = true;
+  std::this_thread::sleep_for(500ms);
+  ranks[1]->channel.reset();
+  for (const int rank : {0, 2})
+    expect_named(*ranks[static_cast<std::size_t>(rank)], 1, FailureKind::interrupted);
+}
+
 TEST(Control, AStrangerIsNotTakenForRankZero) {
   const Fd listener = listen_on("127.0.0.1");
   std::thread stranger([&] {
@@ -182,7 +271,7 @@ TEST(Control, AStrangerIsNotTakenForRankZero) {
     const std::string words = "HTTP/1.1 400 Bad Request\r\n\r\n";
     static_cast<void>(!send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL));
   });
-  EXPECT_THROW(ControlChannel::connect({1, 2, kTimeout, 0, {}}, "127.0.0.1", port_of(listener), 20),
+  EXPECT_THROW(ControlChannel::connect({1, 2, kTimeout, 0}, "127.0.0.1", port_of(listener), 20),
                RunError);
   stranger.join();
 }
@@ -295,10 +384,10 @@ TEST(Control, ARankThatIsDoneButWaitedForIsNamed) {
 }
 
 TEST(Control, OptionsWithoutSenseAreRefused) {
-  EXPECT_THROW(ControlChannel::serve({0, 0, 1, 0, {}}), UsageError);
-  EXPECT_THROW(ControlChannel::serve({2, 2, 1, 0, {}}), UsageError);
-  EXPECT_THROW(ControlChannel::serve({0, 2, 0, 0, {}}), UsageError);
-  EXPECT_THROW(ControlChannel::serve({0, 2, std::nan(""), 0, {}}), UsageError);
+  EXPECT_THROW(ControlChannel::serve({0, 0, 1, 0}), UsageError);
+  EXPECT_THROW(ControlChannel::serve({2, 2, 1, 0}), UsageError);
+  EXPECT_THROW(ControlChannel::serve({0, 2, 0, 0}), UsageError);
+  EXPECT_THROW(ControlChannel::serve({0, 2, std::nan(""), 0}), UsageError);
 }
 
 TEST(Control, ComesAndGoesAHundredTimes) {

@@ -14,9 +14,11 @@ const Message kAll[] = {
     Refused{"it counts 4 ranks"},
     AllHere{},
     Heartbeat{120, 5, true},
+    Heartbeat{120, 5, false, true},
     Goodbye{9, ""},
     Goodbye{9, "a reason"},
     FailureReport{FailureKind::stuck, 1, 2, "host", 3, 4.5, "why"},
+    FailureReport{FailureKind::interrupted, 1, 2, "host", 3, 0, {}},
 };
 
 TEST(ControlMessage, IsReadAsItWasWritten) {

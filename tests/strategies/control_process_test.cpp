@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -31,10 +32,13 @@ void write_line(int fd, const std::string& line) {
 [[noreturn]] void be_rank(int rank, int world, int port, int out, int fails_at) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
-    const ControlOptions options{rank, world, kTimeout, 42, [out](const FailureReport& report) {
-                                   write_line(out, report.text());
-                                   _exit(1);
-                                 }};
+    static std::atomic<bool> interrupted{false};
+    signal(SIGTERM, [](int) { interrupted = true; });
+    const ControlOptions options{
+        rank, world, kTimeout, 42, &interrupted, [out](const FailureReport& report) {
+          write_line(out, report.text());
+          _exit(report.kind == FailureKind::interrupted ? 130 : 1);
+        }};
     const auto channel = rank == 0 ? ControlChannel::serve(options, "127.0.0.1")
                                    : ControlChannel::connect(options, "127.0.0.1", port, 30);
     if (rank == 0) write_line(out, "port " + std::to_string(channel->port()));
@@ -171,6 +175,25 @@ TEST_P(Victim, ErrorIsToldToTheOthers) {
     EXPECT_NE(line.find("ended at step 49: bad sample 7"), std::string::npos) << line;
     EXPECT_TRUE(line.starts_with("rank " + std::to_string(GetParam()) + " (")) << line;
   }
+}
+
+TEST_P(Victim, AnInterruptDoesNotWaitForAStoppedRank) {
+  Ranks ranks(3);
+  std::this_thread::sleep_for(500ms);
+  kill(ranks.pid(GetParam()), SIGSTOP);
+  const auto begin = Clock::now();
+  kill(ranks.pid(GetParam() == 1 ? 2 : 1), SIGTERM);
+  // It is rank 0 that tells the others.
+  if (GetParam() == 0) kill(ranks.pid(2), SIGTERM);
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == GetParam()) continue;
+    EXPECT_EQ(ranks.end_of(rank), 130);
+    const std::string line = ranks.line_of(rank);
+    EXPECT_TRUE(line.starts_with("interrupted at step ")) << line;
+    EXPECT_NE(line.find("but rank " + std::to_string(GetParam()) + " ("), std::string::npos)
+        << line;
+  }
+  EXPECT_LT(seconds_since(begin), kMargin) << "2 s on a machine that is free";
 }
 
 TEST(ControlProcess, AShortStopIsForgiven) {
