@@ -30,8 +30,8 @@ void add(Evaluation& sum, const torch::Tensor& device_logits, const torch::Tenso
 }
 
 torch::Tensor to_tensor(const Evaluation& sum) {
-  std::vector<double> values{static_cast<double>(sum.images), sum.loss_sum,
-                             static_cast<double>(sum.top5)};
+  std::vector<double> values{static_cast<double>(sum.images), static_cast<double>(sum.failed),
+                             sum.loss_sum, static_cast<double>(sum.top5)};
   for (const auto& row : sum.confusion)
     for (const std::uint64_t count : row) values.push_back(static_cast<double>(count));
   return torch::tensor(values, torch::kDouble);
@@ -41,6 +41,7 @@ Evaluation from_tensor(const torch::Tensor& values, int classes) {
   const double* value = values.const_data_ptr<double>();
   Evaluation sum = empty_evaluation(classes);
   sum.images = static_cast<std::uint64_t>(*value++);
+  sum.failed = static_cast<std::uint64_t>(*value++);
   sum.loss_sum = *value++;
   sum.top5 = static_cast<std::uint64_t>(*value++);
   for (auto& row : sum.confusion)

@@ -19,8 +19,9 @@ namespace millrace {
 /// Exact sums over an evaluation (no padding, nothing dropped).
 struct Evaluation {
   std::uint64_t images = 0;
-  double loss_sum = 0;     ///< of the samples' cross-entropies, in nats
-  std::uint64_t top5 = 0;  ///< samples whose label is among the 5 largest logits
+  std::uint64_t failed = 0;  ///< samples that could not be loaded; they are not in `images`
+  double loss_sum = 0;       ///< of the samples' cross-entropies, in nats
+  std::uint64_t top5 = 0;    ///< samples whose label is among the 5 largest logits
   std::vector<std::vector<std::uint64_t>> confusion;  ///< [label][prediction]
 };
 
@@ -89,7 +90,9 @@ class Strategy {
   /// The end of the work with it: on several ranks, the others then know that this one has not
   /// died, and why it goes: `reason` is its error, empty for a good end.
   virtual void end(const std::string& reason) { static_cast<void>(reason); }
-  /// Runs the model over every batch of `loader`. Empty where there is no model.
+  /// Runs the model over every batch of `loader`; where one of the ranks has been asked to stop,
+  /// over those that its loader still gave: images + failed is then less than there are samples, on
+  /// every rank. Empty where there is no model.
   virtual std::optional<Evaluation> evaluate(Loader& loader) = 0;
   /// Writes model.safetensors and all else that the next step depends on into a checkpoint's
   /// folder. To be called on every rank; the first of them writes. Throws RunError when a file

@@ -348,6 +348,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
       add(sum, model_->forward(normalization_(pixels)), labels_of(batch, all));
     }
     model_->train();
+    sum.failed = loader.stats().failed;
     torch::Tensor sums = to_tensor(sum);
     add_up(sums);
     sum = from_tensor(sums, options_.classes);

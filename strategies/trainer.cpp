@@ -283,7 +283,7 @@ std::optional<Evaluation> Trainer::evaluate() {
   const std::unique_ptr<Loader> loader = make_eval_loader_();
   if (loader == nullptr) return std::nullopt;
   auto evaluation = strategy_.evaluate(*loader);
-  if (evaluation && evaluation->images + loader->stats().failed < loader->samples_per_epoch()) {
+  if (evaluation && evaluation->images + evaluation->failed < loader->samples_per_epoch()) {
     result_.interrupted = true;  // cut short: not a result
     evaluation.reset();
   }

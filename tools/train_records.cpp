@@ -218,6 +218,7 @@ void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
                   {"host", s["host"]},
                   {"pid", getpid()},
                   {"images", s["rank_images"]},
+                  {"failed", s["failed"]},
                   {"load_s", s["load_s"]},
                   {"update_s", s["update_s"]},
                   {"blame", s["blame"]},
@@ -227,6 +228,9 @@ void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
                   {"parameters_hash", s["parameters_hash"]}};
   Json ranks = Json::array();
   for (const std::string& text : strategy.gather(to_text(mine))) ranks.push_back(Json::parse(text));
+  std::uint64_t failed = 0;
+  for (const Json& one : ranks) failed += one["failed"].get<std::uint64_t>();
+  s["failed"] = failed;
   for (const char* key : {"load_s", "update_s"}) {
     double sum = 0;
     double most = 0;
@@ -280,7 +284,8 @@ std::string closing_table(const Json& s) {
   text += s["verdict"].get<std::string>() + "\n";
   if (s["failed"].get<std::uint64_t>() > 0)
     text +=
-        fmt::format("{} samples failed: see quarantine.jsonl\n", s["failed"].get<std::uint64_t>());
+        fmt::format("{} samples failed: see quarantine.jsonl{}\n", s["failed"].get<std::uint64_t>(),
+                    s.contains("ranks") ? " and the other ranks' quarantine.rankR.jsonl" : "");
   if (s["top1"].is_number()) {
     text +=
         fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n", number_in(s, "test_loss"),
