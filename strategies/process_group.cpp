@@ -1,6 +1,8 @@
 #include "strategies/process_group.h"
 
 #include <c10/util/Logging.h>
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "pipeline/error.h"
+#include "strategies/socket.h"
 
 namespace millrace {
 namespace {
@@ -26,6 +29,25 @@ std::string place_of(const RankInfo& info) {
   return info.master_addr + ":" + std::to_string(info.master_port);
 }
 
+/// What the store is to listen with, where all ranks are on this host; else none.
+Fd listener_of(const RankInfo& info) {
+  if (info.store_fd >= 0) {
+    Fd given(info.store_fd);
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (getsockopt(given.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0 ||
+        port_of(given) != info.master_port) {
+      given.release();  // whoever's it is
+      throw UsageError(std::string(kStoreVariable) + " names no socket that listens at port " +
+                           std::to_string(info.master_port),
+                       std::string("unset it: `millrace launch` sets it for rank 0"));
+    }
+    fcntl(given.get(), F_SETFD, FD_CLOEXEC);
+    return given;
+  }
+  return info.on_loopback() ? listen_on(info.master_addr, info.master_port) : Fd();
+}
+
 c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::seconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(info.master_port);
@@ -33,16 +55,22 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
   options.numWorkers = static_cast<std::size_t>(info.world);
   options.waitWorkers = false;  // meet() says who is missing
   options.timeout = timeout;
+  const auto cannot_serve = [&](const std::string& why) {
+    return RunError("rank 0 cannot serve the rendezvous at " + place_of(info) + ": " + why,
+                    "another program may have the port: set MASTER_PORT to a free one, or use "
+                    "`millrace launch`, which finds one");
+  };
   try {
+    // By itself it would listen at every address of the host, and let anyone in.
+    Fd listener = options.isServer ? listener_of(info) : Fd();
+    if (listener) options.masterListenFd = listener.release();
     auto store = c10::make_intrusive<c10d::TCPStore>(info.master_addr, options);
     store->setTimeout(timeout);
     return store;
+  } catch (const RunError& error) {
+    throw cannot_serve(error.what());
   } catch (const c10::Error& error) {
-    if (options.isServer)
-      throw RunError(
-          "rank 0 cannot serve the rendezvous at " + place_of(info) + ": " + first_line(error),
-          "another program may have the port: set MASTER_PORT to a free one, or use "
-          "`millrace launch`, which finds one");
+    if (options.isServer) throw cannot_serve(first_line(error));
     throw RunError("rank " + std::to_string(info.rank) + " cannot reach rank 0 at " +
                        place_of(info) + " within " + std::to_string(timeout.count()) +
                        " s: " + first_line(error),

@@ -40,6 +40,18 @@ class Environment {
           fmt::format("{} sets it; unset {} for a run without a launcher", launcher_, name));
     return number;
   }
+  std::optional<std::uint64_t> key(const char* name) const {
+    const auto value = text(name);
+    if (!value) return std::nullopt;
+    std::uint64_t key = 0;
+    const auto [end, error] =
+        std::from_chars(value->data(), value->data() + value->size(), key, 16);
+    if (error == std::errc() && end == value->data() + value->size() && value->size() == 16)
+      return key;
+    // What it says is a secret, also where it is wrong.
+    throw UsageError(fmt::format("{} is not a key of 16 hexadecimal digits", name),
+                     fmt::format("unset {}: `millrace launch` draws one for each run", name));
+  }
   int required(const char* name, std::int64_t least, std::int64_t most) const {
     if (const auto value = number(name, least, most)) return static_cast<int>(*value);
     throw missing(name);
@@ -107,6 +119,9 @@ RankInfo from_torchrun(const Environment& env) {
   check_at_most("LOCAL_WORLD_SIZE", info.local_world, "WORLD_SIZE", info.world);
   const std::string agent = env.text("TORCHELASTIC_USE_AGENT_STORE").value_or("False");
   info.agent_store = agent == "True" || agent == "true" || agent == "1";
+  info.key = env.key(kKeyVariable);
+  constexpr int kMostDescriptors = 1 << 20;
+  info.store_fd = static_cast<int>(env.number(kStoreVariable, 3, kMostDescriptors).value_or(-1));
   return info;
 }
 
@@ -232,6 +247,8 @@ RankInfo from_slurm(const Environment& env) {
 }
 
 }  // namespace
+
+bool RankInfo::on_loopback() const { return local_world == world && is_loopback(master_addr); }
 
 std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup) {
   const Environment torchrun(lookup, "torchrun"), open_mpi(lookup, "Open MPI"),

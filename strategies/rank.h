@@ -1,6 +1,7 @@
 // Which rank this process is, as the launcher that started it says in the environment.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,7 +16,12 @@ struct RankInfo {
   std::string master_addr = "127.0.0.1";  ///< where rank 0 can be reached
   int master_port = 0;                    ///< of the rendezvous (torch's TCPStore)
   bool agent_store = false;               ///< torchrun's agent serves the store already
-  std::string launcher;                   ///< "torchrun", "slurm", "openmpi", "pmi"
+  std::string launcher = {};              ///< "torchrun", "slurm", "openmpi", "pmi"
+  std::optional<std::uint64_t> key = {};  ///< kKeyVariable: what ranks show each other
+  int store_fd = -1;                      ///< kStoreVariable, of rank 0; -1: none
+
+  /// All ranks are on this host and meet at a loopback address.
+  bool on_loopback() const;
 };
 
 /// As getenv(): the variable's value or null.
@@ -23,14 +29,19 @@ using EnvironmentLookup = std::function<const char*(const char* name)>;
 
 /// torch's default, where a launcher names no port.
 inline constexpr int kDefaultMasterPort = 29500;
+/// What `millrace launch` says beside torchrun's variables. The key: 16 hexadecimal digits, drawn
+/// for this run, without which nobody gets onto the control channel. The store: a descriptor that
+/// listens at MASTER_ADDR and MASTER_PORT.
+inline constexpr const char* kKeyVariable = "MILLRACE_KEY";
+inline constexpr const char* kStoreVariable = "MILLRACE_STORE_FD";
 /// Of a Slurm job without MASTER_PORT: kSlurmPorts + SLURM_JOB_ID mod 20000, which lies below the
 /// ports that Linux gives out by itself.
 inline constexpr int kSlurmPorts = 12000;
 
 /// Empty: no launcher has started this process. The first that fits counts:
 /// - torchrun and `millrace launch`: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
-///   MASTER_PORT, TORCHELASTIC_USE_AGENT_STORE. By hand, with MASTER_ADDR a loopback address, the
-///   LOCAL_ ones may be left out: all ranks are local then.
+///   MASTER_PORT, TORCHELASTIC_USE_AGENT_STORE, MILLRACE_KEY, MILLRACE_STORE_FD. By hand, with
+///   MASTER_ADDR a loopback address, the LOCAL_ ones may be left out: all ranks are local then.
 /// - Open MPI: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE. MASTER_ADDR must be given
 ///   unless all ranks are local; MASTER_PORT defaults to 29500.
 /// - Slurm: SLURM_PROCID, SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_LOCALID,

@@ -88,14 +88,17 @@ void Fd::close() {
   fd_ = -1;
 }
 
-Fd listen_on(const std::string& address) {
+Fd listen_on(const std::string& address, int port) {
   std::string why;
-  const Addresses all = addresses_of(address, 0, why);
+  const Addresses all = addresses_of(address, port, why);
   for (const int family : {AF_INET6, AF_INET}) {  // a socket of IPv6 takes both, where there is one
     for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
       if (one->ai_family != family) continue;
       Fd fd = socket_for(*one);
       const int off = 0;
+      const int on = 1;
+      // A port of the caller's choice may still be held by connections of the run before.
+      if (fd && port != 0) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
       if (fd && family == AF_INET6)
         setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
       if (fd && bind(fd.get(), one->ai_addr, one->ai_addrlen) == 0 &&
@@ -104,9 +107,9 @@ Fd listen_on(const std::string& address) {
       why = std::strerror(errno);
     }
   }
-  throw RunError(
-      fmt::format("cannot listen at {}: {}", address.empty() ? "any address" : address, why),
-      "ranks watch each other over TCP: is the address one of this host's?");
+  throw RunError(fmt::format("cannot listen at {}{}: {}", address.empty() ? "any address" : address,
+                             port == 0 ? "" : fmt::format(", port {}", port), why),
+                 "ranks watch each other over TCP: is the address one of this host's?");
 }
 
 int port_of(const Fd& socket) {

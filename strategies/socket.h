@@ -24,15 +24,17 @@ class Fd {
 
   void close();
   int get() const { return fd_; }
+  /// Its owner is somebody else from now on.
+  int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:
   int fd_ = -1;
 };
 
-/// Listens at `address` (empty: at all of the host's) on a port that the kernel chooses. Throws
-/// RunError.
-Fd listen_on(const std::string& address);
+/// Listens at `address` (empty: at all of the host's), on a port that the kernel chooses where it
+/// is 0. Throws RunError.
+Fd listen_on(const std::string& address, int port = 0);
 /// The port that a socket is bound to.
 int port_of(const Fd& socket);
 /// The next connection that waits; none: an empty one.

@@ -72,6 +72,32 @@ TEST(Rank, Torchrun) {
       << "torchrun inside of srun";
 }
 
+TEST(Rank, TheLaunchersKeyAndStore) {
+  const auto info = rank_of(
+      kTorchrun + Variables{{"MILLRACE_KEY", "00000000deadbeef"}, {"MILLRACE_STORE_FD", "7"}});
+  EXPECT_EQ(info->key, 0xDEADBEEFu);
+  EXPECT_EQ(info->store_fd, 7);
+  EXPECT_FALSE(rank_of(kTorchrun)->key);
+  EXPECT_EQ(rank_of(kTorchrun)->store_fd, -1);
+  for (const char* key : {"5ec4e7", "00000000deadbeef0", "00000000deadbeeg", "-000000deadbeef0"}) {
+    const std::string text = refusal(kTorchrun + Variables{{"MILLRACE_KEY", key}});
+    EXPECT_NE(text.find("MILLRACE_KEY"), std::string::npos) << text;
+    EXPECT_EQ(text.find(key), std::string::npos) << "it may be a secret: " << text;
+  }
+  expect_refused(kTorchrun + Variables{{"MILLRACE_STORE_FD", "0"}}, {"MILLRACE_STORE_FD=0"});
+}
+
+TEST(Rank, OnLoopbackAreRanksOfOneHostThatMeetThere) {
+  RankInfo info{.world = 2, .local_world = 2, .master_addr = "127.0.0.1"};
+  EXPECT_TRUE(info.on_loopback());
+  info.master_addr = "host-a";
+  EXPECT_FALSE(info.on_loopback()) << "others may be meant to reach it";
+  info.master_addr = "localhost";
+  EXPECT_TRUE(info.on_loopback());
+  info.world = 4;
+  EXPECT_FALSE(info.on_loopback());
+}
+
 TEST(Rank, ByHandOnOneHost) {
   const auto info = rank_of(
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}});
