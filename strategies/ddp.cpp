@@ -1,7 +1,5 @@
 #include "strategies/ddp.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -11,7 +9,6 @@
 #include "models/batch_norm.h"
 #include "models/weights.h"
 #include "pipeline/error.h"
-#include "pipeline/printable.h"
 #include "strategies/batch_tensors.h"
 #include "strategies/trainer.h"
 
@@ -56,32 +53,36 @@ class RankStatistics final : public StatisticsReducer {
   const Peers& peers_;
 };
 
-/// The line that a rank leaves with when another one has failed.
-[[noreturn]] void leave(const FailureReport& report) {
-  const auto line = [](const std::string& words) { return printable(abridged(words)) + "\n"; };
-  const std::string text = "millrace: " + line(report.text()) + "  hint: " + line(report.hint());
-  static_cast<void>(::write(STDERR_FILENO, text.data(), text.size()));
-  _exit(static_cast<int>(Exit::failed));
-}
-
 std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions& options) {
   ControlOptions control{.rank = peers.rank(),
                          .world = peers.world(),
                          .timeout_s = options.timeout,
-                         .key = 0,
-                         .on_failure = leave};
+                         .key = options.rank.key.value_or(0),
+                         .interrupted = options.hooks.interrupted};
+  control.on_failure = [leave = options.hooks.leave](const FailureReport& report) {
+    const bool interrupted = report.kind == FailureKind::interrupted;
+    leave(Error(interrupted ? Exit::interrupted : Exit::failed, report.text(), report.hint()));
+  };
+  // Without a key from the launcher the store, which anyone can read, has to carry one: it then
+  // only keeps runs apart.
+  const bool store_carries_key = !options.rank.key;
   std::unique_ptr<ControlChannel> channel;
   if (peers.rank() == 0) {
     std::random_device random;
-    control.key = static_cast<std::uint64_t>(random()) << 32 | random();
-    channel = ControlChannel::serve(control);
-    peers.tell(std::to_string(channel->port()) + " " + std::to_string(control.key));
+    if (store_carries_key) control.key = static_cast<std::uint64_t>(random()) << 32 | random();
+    channel = ControlChannel::serve(
+        control, options.rank.on_loopback() ? options.rank.master_addr : std::string());
+    peers.tell(std::to_string(channel->port()) + " " +
+               std::to_string(store_carries_key ? control.key : 0));
   } else {
     std::istringstream words(peers.tell({}));
     int port = 0;
-    words >> port >> control.key;
+    std::uint64_t key = 0;
+    words >> port >> key;
+    if (store_carries_key) control.key = key;
     channel = ControlChannel::connect(control, options.rank.master_addr, port, options.timeout);
   }
+  options.hooks.watched();
   channel->wait_for_ranks(options.timeout);
   return channel;
 }

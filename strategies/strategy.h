@@ -2,14 +2,17 @@
 // loop and its clock are tested without it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/options.h"
+#include "pipeline/error.h"
 #include "pipeline/loader.h"
 #include "pipeline/spans.h"
 #include "strategies/rank.h"
@@ -113,6 +116,18 @@ class Strategy {
   virtual std::string device() const = 0;
 };
 
+/// What a strategy of several ranks needs of the program that it runs in.
+struct RankHooks {
+  /// A signal asks this process to stop; the strategy sets it where another rank was asked.
+  std::atomic<bool>* interrupted = nullptr;
+  /// Called once the ranks watch each other: from then on the strategy sees to interrupts, also
+  /// while this rank waits for another one.
+  std::function<void()> watched = [] {};
+  /// Ends the process, on a background thread: another rank has failed, or an interrupt ends the
+  /// run where no step can be completed.
+  std::function<void(const Error&)> leave;
+};
+
 /// Everything a strategy with a model needs to know. Plain data: crosses into the LibTorch library.
 struct StrategyOptions {
   std::string strategy = "single";  ///< single, data_parallel, ddp
@@ -142,6 +157,7 @@ struct StrategyOptions {
   int replicas = 1;                    ///< data_parallel
   bool sync_batchnorm = false;
   RankInfo rank;         ///< ddp
+  RankHooks hooks;       ///< ddp
   double timeout = 300;  ///< ddp: seconds after which a silent rank counts as lost
   /// Of the batches whose forward and backward pass are captured as a CUDA graph; 0: none are. For
   /// `single` on a CUDA device.

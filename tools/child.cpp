@@ -69,7 +69,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   argv.push_back(nullptr);
 
   const pid_t self = getpid();
-  const pid_t pid = fork();
+  const pid_t pid = fork_for_program();
   if (pid < 0) throw RunError(fmt::format("a process cannot be started: {}", std::strerror(errno)));
   if (pid == 0) become(argv, log, self);
   setpgid(pid, pid);

@@ -143,6 +143,12 @@ bool ended_before(Resume& resume, const TrainOptions& training, const LoaderOpti
       options.drop_last ? in_epoch * static_cast<std::uint64_t>(options.batch) : samples);
 }
 
+/// What a rank ends with that the others, or an interrupt, do not let go on.
+[[noreturn]] void leave(const Error& error) {
+  print_error(error);
+  _exit(static_cast<int>(error.exit()));
+}
+
 Exit say_finished(const std::filesystem::path& run, int rank) {
   if (rank > 0) return Exit::done;
   say(
@@ -159,6 +165,7 @@ Exit say_finished(const std::filesystem::path& run, int rank) {
 }
 
 Exit train(const TrainArguments& arguments, const ProgramStart& start) {
+  LeaveOnInterrupt beginning;
   SpanClock spans(start.ticks);
   const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
@@ -198,10 +205,14 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     eval_plan = make_plan(recipe, recipe.eval_augment(), *eval_reader);
     check_evaluation(*reader, *eval_reader, plan->output(), eval_plan->output());
   }
-  const std::unique_ptr<Strategy> strategy = make_strategy(recipe, *reader, plan->output(), rank);
+  const RankHooks hooks{
+      .interrupted = &interrupted(), .watched = [&beginning] { beginning.end(); }, .leave = leave};
+  const std::unique_ptr<Strategy> strategy =
+      make_strategy(recipe, *reader, plan->output(), rank, hooks);
 
   if (resume && resume->checkpoint()) strategy->restore(*resume->checkpoint());
 
+  beginning.end();  // there will be records to complete
   RunDirectory directory = open_directory(arguments, recipe, resume, rank, *strategy);
   // Ranks agree on where to stop, and a window of batches that share an optimiser step is
   // completed: the trainer sees to that.

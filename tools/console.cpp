@@ -1,5 +1,6 @@
 #include "tools/console.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -7,12 +8,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
+#include <string_view>
 
 #include "pipeline/printable.h"
 #include "tools/output.h"
 
 namespace millrace {
 namespace {
+
+constexpr std::string_view kName = "millrace: ";
 
 /// Characters on the screen, not bytes.
 std::size_t width_of(const std::string& text) {
@@ -28,11 +33,30 @@ Verbosity& verbosity() {
 }
 
 void print_error(const Error& error) {
-  const bool colour = isatty(STDERR_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  std::string text = fmt::format("{}millrace:{} {}\n", colour ? "\033[31m" : "",
-                                 colour ? "\033[0m" : "", printable(abridged(error.what())));
+  std::string text = fmt::format("{}{}\n", kName, printable(abridged(error.what())));
   if (!error.hint().empty()) text += fmt::format("  hint: {}\n", printable(abridged(error.hint())));
-  write_error(text);
+  const int to = error_descriptor();
+  if (to != STDERR_FILENO && write(to, text.data(), text.size()) > 0) return;
+  print_error_text(text);
+}
+
+void print_error_text(const std::string& text, const std::string& before) {
+  const bool colour = isatty(STDERR_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (colour && line.starts_with(kName)) line = "\033[31mmillrace:\033[0m" + line.substr(9);
+    write_error(before + line + "\n");
+  }
+}
+
+int error_descriptor() {
+  static const int descriptor = [] {
+    const char* const value = std::getenv(kErrorVariable);
+    const int given = value == nullptr ? -1 : std::atoi(value);
+    const bool open = given > STDERR_FILENO && fcntl(given, F_SETFD, FD_CLOEXEC) == 0;
+    return open ? given : STDERR_FILENO;
+  }();
+  return descriptor;
 }
 
 void say(const std::string& text) {

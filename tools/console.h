@@ -18,8 +18,15 @@ struct Verbosity {
 Verbosity& verbosity();
 
 /// One line, then the hint: "millrace: WHAT" and "  hint: WHAT TO DO". Both are made printable, and
-/// long values in them are shortened: here alone, so that errors may hold what they like.
+/// long values in them are shortened: here alone, so that errors may hold what they like. A rank of
+/// `millrace launch` tells its launcher, which says for all ranks what they have in common.
 void print_error(const Error& error);
+/// The same for lines that are ready, each with `before` in front of it.
+void print_error_text(const std::string& text, const std::string& before = {});
+/// Where errors go: the descriptor that kErrorVariable names in the environment of a launcher's
+/// rank, else stderr's.
+int error_descriptor();
+inline constexpr const char* kErrorVariable = "MILLRACE_ERROR_FD";
 /// A remark on stderr, unless -q.
 void say(const std::string& text);
 

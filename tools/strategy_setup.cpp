@@ -65,7 +65,8 @@ int threads_of(const Recipe& recipe, const RankInfo& rank) {
 }
 
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
-                                        const SampleSpec& sample, const RankInfo& rank) {
+                                        const SampleSpec& sample, const RankInfo& rank,
+                                        RankHooks hooks) {
   const int inflight = recipe.text("train.clock") == "async"
                            ? static_cast<int>(recipe.integer("train.inflight"))
                            : 0;
@@ -122,6 +123,7 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.replicas = static_cast<int>(recipe.integer("train.replicas"));
   options.sync_batchnorm = recipe.boolean("train.sync_batchnorm");
   options.rank = rank;
+  options.hooks = std::move(hooks);
   options.timeout = recipe.number("train.timeout");
   return make_torch_strategy(options);
 }

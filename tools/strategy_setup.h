@@ -16,8 +16,10 @@ bool is_simulated(const Recipe& recipe);
 bool is_on_cpu(const Recipe& recipe);
 /// train.threads, or what the host's cores leave each rank and replica beside its workers.
 int threads_of(const Recipe& recipe, const RankInfo& rank);
-/// Throws UsageError for a device that no name is known for, DeviceError for one that is missing.
+/// `hooks`: of train.strategy=ddp. Throws UsageError for a device that no name is known for,
+/// DeviceError for one that is missing.
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
-                                        const SampleSpec& sample, const RankInfo& rank = {});
+                                        const SampleSpec& sample, const RankInfo& rank = {},
+                                        RankHooks hooks = {});
 
 }  // namespace millrace

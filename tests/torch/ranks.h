@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
@@ -57,6 +58,10 @@ inline std::vector<Outcome> train_ranks(
                            .master_port = port,
                            .launcher = "threads"};
       own.strategy.timeout = 60;
+      own.strategy.hooks.leave = [](const Error& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        ::_exit(static_cast<int>(error.exit()));
+      };
       Ddp ddp(own.strategy);
       fill_by_name(ddp.model());
       if (adapt) adapt(own, ddp);
