@@ -8,6 +8,7 @@
 #include "tools/commands.h"
 #include "tools/console.h"
 #include "tools/local_launcher.h"
+#include "tools/rank_setup.h"
 
 namespace millrace {
 namespace {
@@ -31,6 +32,7 @@ Exit launch(int count, std::vector<std::string> arguments) {
   if (verbosity().quiet) arguments.push_back("--quiet");
   if (verbosity().verbose) arguments.push_back("--verbose");
   if (verbosity().json) arguments.push_back("--json");
+  allow_descriptors(count);
   return launch_ranks(count, arguments);
 }
 

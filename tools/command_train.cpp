@@ -178,6 +178,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   }
   if (rank.rank > 0 && is_ddp(recipe))
     verbosity() = {.quiet = true, .verbose = false, .json = false};
+  if (is_ddp(recipe)) allow_descriptors(rank.world);
   if (rank.world > 1 && arguments.hash)
     throw UsageError("--hash on several ranks: each sees its own part of the batches alone",
                      "use millrace bench --hash, or train.strategy=single");

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <string_view>
 
+#include "pipeline/printable.h"
 #include "tools/console.h"
+#include "tools/output.h"
 
 namespace millrace {
 namespace {
@@ -67,7 +69,7 @@ void RankLines::end_line() {
 }
 
 void RankLines::print_line() {
-  fmt::print(stderr, "{}{}\n", prefix_, line_);
+  write_error(prefix_ + printable_lines(line_) + "\n");
   line_.clear();
 }
 

@@ -1,7 +1,9 @@
 #include "tools/rank_setup.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "pipeline/error.h"
@@ -28,6 +30,22 @@ RankInfo rank_of(const Recipe& recipe) {
   throw UsageError(
       fmt::format("train.strategy={}, but {} ranks were started", strategy, info.world),
       "train.strategy=ddp shares the work among them; or start millrace train alone");
+}
+
+void allow_descriptors(int ranks) {
+  constexpr rlim_t kOfOne = 40;      // LibTorch's, the records' and a data set's
+  constexpr rlim_t kOfEachPeer = 6;  // rank 0 has most: store, control channel, Gloo
+  constexpr rlim_t kSpare = 64;      // connections of strangers, before they are sent away
+  const rlim_t least = kOfOne + kOfEachPeer * static_cast<rlim_t>(ranks - 1);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least + kSpare) return;
+  rlimit raised = limit;
+  raised.rlim_cur = std::min(limit.rlim_max, least + kSpare);
+  if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  if (limit.rlim_cur < least)
+    throw RunError(fmt::format("each of {} ranks takes up to {} open files, and the limit is {}",
+                               ranks, least, limit.rlim_cur),
+                   "raise it in this shell: ulimit -n 1024");
 }
 
 }  // namespace millrace

@@ -12,4 +12,8 @@ namespace millrace {
 /// that has none.
 RankInfo rank_of(const Recipe& recipe);
 
+/// Raises the limit of open files to what a run of so many ranks takes in each of them. Throws
+/// RunError where it cannot: c10d ends a process that runs out of descriptors by abort().
+void allow_descriptors(int ranks);
+
 }  // namespace millrace

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <thread>
 
 namespace millrace::program_test {
@@ -115,6 +116,11 @@ void Child::become(std::vector<char*> argv) {
     const rlimit limit{options_.most_file_bytes, options_.most_file_bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
   }
+  if (options_.most_files > 0) {
+    const rlimit limit{options_.most_files, options_.most_files};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0);
+  }
   // Fails where there is no need for it: for all but root.
   if (options_.obey_permissions) prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
   if (!options_.cwd.empty() && chdir(options_.cwd.c_str()) != 0) _exit(126);
@@ -201,6 +207,28 @@ Result Child::wait() {
 
 Result run(const Arguments& arguments, const RunOptions& options) {
   return Child(arguments, options).wait();
+}
+
+std::vector<std::string> listens_at(pid_t pid) {
+  std::set<std::string> sockets;  // "socket:[INODE]"
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", ignored))
+    sockets.insert(fs::read_symlink(entry.path(), ignored).string());
+  std::vector<std::string> addresses;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream in(table);
+    std::string line;
+    std::getline(in, line);  // the names of the columns
+    while (std::getline(in, line)) {
+      std::istringstream words(line);
+      std::string number, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+      words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
+          timeout >> inode;
+      const bool listens = state == "0A";
+      if (listens && sockets.count("socket:[" + inode + "]") > 0) addresses.push_back(local);
+    }
+  }
+  return addresses;
 }
 
 std::vector<pid_t> children_of(pid_t parent) {

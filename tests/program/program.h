@@ -25,6 +25,7 @@ struct RunOptions {
   bool close_stdout = false;               ///< else stdout_to
   bool close_stderr = false;               ///< else stderr_to
   std::uint64_t most_file_bytes = 0;       ///< RLIMIT_FSIZE; 0: none
+  std::uint64_t most_files = 0;            ///< RLIMIT_NOFILE, which it cannot raise; 0: none
   bool obey_permissions = false;           ///< root too
   std::string stdout_to;                   ///< a file that takes stdout; empty: kept in Result::out
   std::string stderr_to;                   ///< the same for stderr and Result::err
@@ -77,6 +78,10 @@ class Child {
 };
 
 Result run(const Arguments& arguments, const RunOptions& options = {});
+
+/// Addresses at which a process listens for TCP connections, as /proc writes them:
+/// "0100007F:1F90".
+std::vector<std::string> listens_at(pid_t pid);
 
 /// The process ids of a process's children, in the order in which they were started.
 std::vector<pid_t> children_of(pid_t parent);
