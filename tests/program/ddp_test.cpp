@@ -2,6 +2,7 @@
 // images, and end together when one of them dies.
 #include <csignal>
 
+#include "tests/program/datasets.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -71,6 +72,128 @@ TEST_F(Distributed, RanksAndReplicasFollowTheSingleRun) {
                                                "train.replicas=" + std::to_string(replicas)}))));
     expect_follows(name);
   }
+}
+
+TEST_F(Distributed, RanksOfOneHostListenOnLoopbackOnly) {
+  Child child(launched(2, "run", {"train.epochs=100000"}));
+  ASSERT_TRUE(child.says("epoch 2/"));
+  const auto ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  EXPECT_GE(listens_at(ranks[0]).size(), 3u) << "the store, the control channel, Gloo";
+  EXPECT_GE(listens_at(ranks[1]).size(), 1u) << "Gloo";
+  for (const pid_t rank : ranks)
+    for (const std::string& address : listens_at(rank))
+      EXPECT_TRUE(address.starts_with("0100007F:") ||
+                  address.starts_with("00000000000000000000000001000000:"))
+          << address;
+  EXPECT_EQ(listens_at(child.pid()).size(), 0u) << "the launcher";
+}
+
+TEST_F(Distributed, AnInterruptDoesNotWaitForRanksThatDoNotCome) {
+  // Of two ranks, one: rank 0 waits at the rendezvous, rank 1 for rank 0's store.
+  for (const char* rank : {"0", "1"}) {
+    RunOptions alone;
+    alone.env = {{"RANK", rank},
+                 {"WORLD_SIZE", "2"},
+                 {"MASTER_ADDR", "127.0.0.1"},
+                 {"MASTER_PORT", "29873"}};
+    Child child(training("run", {"train.strategy=ddp", "train.timeout=300"}), alone);
+    for (int i = 0; i < 300 && rank[0] == '0' && listens_at(child.pid()).empty(); ++i)
+      sleep_ms(100);
+    sleep_ms(rank[0] == '0' ? 500 : 3000);
+    const auto begin = std::chrono::steady_clock::now();
+    child.send(SIGTERM);
+    const Result result = child.wait();
+    EXPECT_EQ(result.exit_code, 130) << result.err;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
+    EXPECT_EQ(result.err, "millrace: interrupted before the first step\n");
+    EXPECT_FALSE(fs::exists(in("run")));
+  }
+}
+
+TEST_F(Distributed, AnInterruptDoesNotWaitForAStoppedRank) {
+  Child child(launched(3, "run", {"train.epochs=100000", "train.timeout=300"}));
+  ASSERT_TRUE(child.says("epoch 2/"));
+  const auto ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  kill(ranks[2], SIGSTOP);
+  sleep_ms(200);  // the others wait for it
+  const auto begin = std::chrono::steady_clock::now();
+  kill(ranks[1], SIGINT);  // the launcher's would wake the stopped one
+  const Result result = child.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(count_of(result.err, "rank 2 ("), 1u) << result.err;
+  EXPECT_NE(result.err.find("did not answer"), std::string::npos) << result.err;
+  EXPECT_FALSE(child.leaves_processes());
+}
+
+TEST_F(Distributed, AnInterruptCutsAnEvaluationShortOnAllRanks) {
+  Child child(launched(2, "run",
+                       {"train.epochs=2", "loader.batch=50", "train.log_every=1", "eval.every=1",
+                        "--verbose", "debug.evaluate_ms=2000"}));
+  ASSERT_TRUE(child.says("epoch 1 step 4/4"));  // the evaluation follows, two seconds late
+  const auto ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1], SIGINT);
+  const Result result = child.wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(count_of(result.err, "millrace: interrupted after step 4: "), 1u) << result.err;
+  EXPECT_TRUE(summary("run")["top1"].is_null());
+  ASSERT_TRUE(succeeded(run({"launch", "-n", "2", "--", "train", "--resume", "--run",
+                             in("run").string(), "debug.evaluate_ms=0"})));
+  const auto epochs = parse_json_lines(read_file(in("run") / "metrics.jsonl"));
+  ASSERT_EQ(epochs.size(), 2u);
+  for (const Json& epoch : epochs) EXPECT_TRUE(epoch["top1"].is_number()) << epoch;
+}
+
+TEST_F(Distributed, FailedSamplesOfAllRanksAreCounted) {
+  write_photos(in("photos"), 8, 32);
+  // Of both ranks' parts, in training as in evaluation.
+  for (const char* name : {"ape/10.jpg", "ape/13.jpg", "bee/12.jpg", "cat/15.jpg", "cat/16.jpg"})
+    cut(in("photos") / "train" / name, 0.5);
+  const Arguments photos{"train",
+                         "cifar10-lenet",
+                         "data.reader=folder",
+                         "data.path=" + in("photos").string(),
+                         "eval.split=train",
+                         "loader.on_error=skip",
+                         "loader.batch=6",
+                         "eval.batch=6",
+                         "loader.shuffle=none",
+                         "train.threads=1",
+                         "train.epochs=2"};
+  ASSERT_TRUE(succeeded(run(photos + Arguments{"--run", in("single").string()})));
+  const Json single = summary("single");
+  EXPECT_EQ(single["failed"], 2 * (5 + 5));
+  const Result result = run(Arguments{"launch", "-n", "2", "--"} + photos +
+                            Arguments{"train.strategy=ddp", "--run", in("ddp").string()});
+  ASSERT_TRUE(succeeded(result));
+  const Json s = summary("ddp");
+  EXPECT_EQ(s["failed"], single["failed"]);
+  EXPECT_EQ(s["images"], single["images"]);
+  EXPECT_FALSE(s["interrupted"]);
+  std::uint64_t failed = 0;
+  for (const Json& rank : s["ranks"]) {
+    EXPECT_GT(rank["failed"], 0) << "both ranks are to have some";
+    failed += rank["failed"].get<std::uint64_t>();
+  }
+  EXPECT_EQ(s["failed"], failed);
+}
+
+TEST_F(Distributed, AnErrorOfOneRankIsSaidOnceWithItsNumber) {
+  write_photos(in("photos"), 8, 32);
+  cut(in("photos") / "train" / "cat/15.jpg", 0.5);
+  const Result result =
+      run({"launch", "-n", "3", "--", "train", "cifar10-lenet", "data.reader=folder",
+           "data.path=" + in("photos").string(), "eval.split=train", "loader.batch=6",
+           "loader.shuffle=none", "train.threads=1", "train.epochs=1", "train.strategy=ddp",
+           "train.timeout=20", "--run", in("run").string()});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_EQ(count_of(result.err, "cat/15.jpg"), 1u) << result.err;
+  EXPECT_NE(result.err.find("] millrace: " + (in("photos") / "train" / "cat/15.jpg").string()),
+            std::string::npos)
+      << result.err;
 }
 
 TEST_F(Distributed, KilledRanksAreNamedByTheOthers) {

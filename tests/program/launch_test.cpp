@@ -116,12 +116,70 @@ TEST_F(Launch, CtrlCEndsAllRanksInOrder) {
     child.send_to_group(signal);  // as a terminal does: the ranks get it once, from the launcher
     const Result result = child.wait();
     EXPECT_EQ(result.exit_code, 130) << result.err;
-    EXPECT_EQ(count_of("\n" + result.err, "\nmillrace: interrupted after step"), 1u) << result.err;
+    // Each has records of its own, so each says so.
+    EXPECT_EQ(count_of(result.err, "[rank 0] millrace: interrupted after step"), 1u) << result.err;
     EXPECT_EQ(count_of(result.err, "[rank 1] millrace: interrupted after step"), 1u) << result.err;
     EXPECT_TRUE(summary(name)["interrupted"]);
     EXPECT_TRUE(summary(name + ".rank1")["interrupted"]);
     EXPECT_FALSE(child.leaves_processes());
   }
+}
+
+TEST_F(Launch, AStoppedRankGoesOnToEndWithTheOthers) {
+  Child child(endless(2, "run"));
+  ASSERT_TRUE(child.says("epoch 2/"));
+  ASSERT_TRUE(child.says("[rank 1] epoch 2/"));
+  const std::vector<pid_t> ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  kill(ranks[1], SIGSTOP);
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait().exit_code, 130);
+  EXPECT_TRUE(summary("run.rank1")["interrupted"]);
+  EXPECT_FALSE(child.leaves_processes());
+}
+
+TEST_F(Launch, ASignalAtAnyMomentOfAStartEndsAllRanks) {
+  // From before the ranks are the program to their first steps.
+  for (const int ms : {0, 1, 2, 5, 10, 20, 40, 80, 160}) {
+    Child child(endless(3, "run" + std::to_string(ms)));
+    while (child.running() && children_of(child.pid()).empty()) {
+    }
+    if (ms > 0) sleep_ms(ms);
+    child.send(SIGTERM);
+    const Result result = child.wait();
+    EXPECT_EQ(result.exit_code, 130) << ms << " ms: " << result.err;
+    EXPECT_FALSE(child.leaves_processes()) << ms << " ms";
+  }
+}
+
+TEST_F(Launch, TheKeyTravelsByEnvironment) {
+  Child child(endless(2, "run"));
+  ASSERT_TRUE(child.says("[rank 1] epoch 1/"));
+  const std::vector<pid_t> ranks = children_of(child.pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  std::string keys[2];
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string env = environment_of(ranks[rank]);
+    const auto at = env.find("\nMILLRACE_KEY=");
+    ASSERT_NE(at, std::string::npos);
+    keys[rank] = env.substr(at + 14, env.find('\n', at + 1) - at - 14);
+    EXPECT_EQ(keys[rank].size(), 16u);
+    const std::string words = read_file("/proc/" + std::to_string(ranks[rank]) + "/cmdline");
+    EXPECT_NE(words.find("mnist-lenet"), std::string::npos);
+    EXPECT_EQ(words.find(keys[rank]), std::string::npos);
+    EXPECT_EQ(env.find("\nMILLRACE_STORE_FD=") != std::string::npos, rank == 0);
+  }
+  EXPECT_EQ(keys[0], keys[1]);
+  Child another(endless(1, "another"));
+  ASSERT_TRUE(another.says("epoch 1/"));
+  EXPECT_EQ(environment_of(children_of(another.pid()).at(0)).find(keys[0]), std::string::npos);
+}
+
+TEST_F(Launch, TooFewDescriptorsAreRefused) {
+  RunOptions options;
+  options.most_files = 24;
+  EXPECT_TRUE(refused(run(launched(2, "run"), options), 1, {"open files", "24"}));
+  EXPECT_FALSE(fs::exists(in("run")));
 }
 
 TEST_F(Launch, ASchedulersSignalToEveryProcessIsOneSignal) {
@@ -185,6 +243,7 @@ TEST_F(Launch, TheFirstFailuresExitCodeIsItsOwn) {
   EXPECT_EQ(usage.exit_code, 2);
   EXPECT_NE(usage.err.find("did you mean loader.workers?"), std::string::npos) << usage.err;
   EXPECT_NE(usage.err.find("was the first to fail: exit code 2"), std::string::npos) << usage.err;
+  EXPECT_EQ(count_of(usage.err, "did you mean"), 1u) << "said once\n" << usage.err;
   const Result data = run(launched(2, "run", {"data.path=" + in("nothing").string()}));
   EXPECT_EQ(data.exit_code, 3) << data.err;
 }
