@@ -87,13 +87,26 @@ std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions
   return channel;
 }
 
+/// Throws UsageError, on every rank, where model.ops=auto has come to different ops on ranks whose
+/// hosts have different SIMD levels.
+void require_same_ops(Peers& peers, const StrategyOptions& options) {
+  const std::string mine = options.model_options.native_ops ? "native" : "torch";
+  const std::vector<std::string> all = peers.gather(mine);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& o) { return o != mine; });
+  if (other == all.end()) return;
+  throw UsageError("model.ops=auto is " + mine + " on rank " + std::to_string(peers.rank()) + ", " +
+                       *other + " on rank " + std::to_string(other - all.begin()) +
+                       ": their processors have different SIMD levels",
+                   "set model.ops=torch or model.ops=native");
+}
+
 }  // namespace
 
 Ddp::Ddp(const StrategyOptions& options)
     : TorchStrategy(options),
       peers_(options.rank, cuda() ? &*cuda() : nullptr,
              std::chrono::seconds(std::llround(options.timeout))),
-      control_(open_control(peers_, options)),
+      control_((require_same_ops(peers_, options), open_control(peers_, options))),
       arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
       blamed_(static_cast<std::size_t>(peers_.world())) {
   std::vector<torch::Tensor> all;

@@ -44,10 +44,6 @@ void ModelSteps::step() {
   for (torch::Tensor& parameter : model_->parameters()) parameter.mutable_grad().reset();
 }
 
-ModelSteps lenet_steps(bool native, std::uint64_t seed) {
-  return {"lenet5", {.channels = 1, .input = {28, 28}, .classes = 10}, native, seed};
-}
-
 torch::Tensor as_pixels(const torch::Tensor& planes) {
   if (planes.size(1) != 1) return planes;
   return planes.as_strided(planes.sizes(), {planes.size(2) * planes.size(3), 1, planes.size(3), 1});

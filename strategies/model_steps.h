@@ -28,9 +28,6 @@ class ModelSteps {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-/// The studies' LeNet-5 on 28x28 digits.
-ModelSteps lenet_steps(bool native, std::uint64_t seed);
-
 /// One plane is at once planes and pixels; strides that say so make LibTorch's ops take its faster
 /// way.
 torch::Tensor as_pixels(const torch::Tensor& planes);

@@ -110,10 +110,10 @@ Tensor batch_last(const Tensor& tensor) {
   return tensor.permute({1, 2, 3, 0}).contiguous().permute({3, 0, 1, 2});
 }
 
-/// A convolution of LeNet's, and with ReLU and pooling behind it.
+/// A convolution of a model's, and with ReLU and pooling behind it.
 struct Layer {
   const char* name;
-  std::int64_t in, out, side, padding;
+  std::int64_t in, out, side, kernel, padding;
   bool first;  ///< reads images, which want no gradient
 
   Side torchs(std::int64_t batch, bool pooled) const {
@@ -139,8 +139,9 @@ struct Layer {
             {}};
   }
   std::string text() const {
-    return std::string(name) + " " + std::to_string(in) + "->" + std::to_string(out) + " 5x5 of " +
-           std::to_string(side) + "x" + std::to_string(side);
+    return std::string(name) + " " + std::to_string(in) + "->" + std::to_string(out) + " " +
+           std::to_string(kernel) + "x" + std::to_string(kernel) + " of " + std::to_string(side) +
+           "x" + std::to_string(side);
   }
 
  private:
@@ -148,13 +149,19 @@ struct Layer {
     // Sums of these are exact, so both sides see the same ties in the poolings' windows.
     torch::manual_seed(1);
     const Tensor images = torch::randint(-4, 5, {batch, in, side, side}) / 4;
-    const Tensor weight = torch::randint(-16, 17, {out, in, 5, 5}) / 64;
+    const Tensor weight = torch::randint(-16, 17, {out, in, kernel, kernel}) / 64;
     const Tensor bias = torch::randint(-8, 9, {out}) / 16;
     return {first ? images : leaf(images), leaf(weight), leaf(bias)};
   }
 };
 
-constexpr Layer kLayers[] = {{"conv1", 1, 6, 28, 2, true}, {"conv2", 6, 16, 14, 0, false}};
+constexpr Layer kLayers[] = {{"conv1", 1, 6, 28, 5, 2, true}, {"conv2", 6, 16, 14, 5, 0, false}};
+/// One of each size that VGG and ResNet have on 32x32 images.
+constexpr Layer kCifarLayers[] = {{"vgg", 3, 64, 32, 3, 1, true},
+                                  {"vgg", 64, 64, 32, 3, 1, false},
+                                  {"vgg", 128, 128, 16, 3, 1, false},
+                                  {"vgg", 256, 256, 8, 3, 1, false},
+                                  {"vgg", 512, 512, 4, 3, 1, false}};
 
 OpTiming compare_pools(std::int64_t batch, std::int64_t channels, std::int64_t side, int rounds) {
   torch::manual_seed(2);
@@ -195,13 +202,23 @@ OpSeconds time_step(ModelSteps& model, const Tensor& images, const Tensor& label
   return seconds;
 }
 
-OpTiming compare_lenets(std::int64_t batch, int rounds) {
+/// A model as the studies use it.
+struct LeNetCase {
+  const char* model;
+  int channels, side;
+};
+
+constexpr LeNetCase kLeNets[] = {
+    {"lenet5", 1, 28}, {"lenet5_plain", 1, 28}, {"lenet5_cifar", 3, 32}};
+
+OpTiming compare_lenets(const LeNetCase& one, std::int64_t batch, int rounds) {
   torch::manual_seed(3);
-  const Tensor images = torch::randn({batch, 1, 28, 28});
+  const Tensor images = torch::randn({batch, one.channels, one.side, one.side});
   const Tensor labels = torch::randint(10, {batch}, torch::kLong);
-  ModelSteps torchs = lenet_steps(false, 4);
-  ModelSteps natives = lenet_steps(true, 4);
-  OpTiming timing{.name = "LeNet-5, one step", .torch = kNever, .native = kNever};
+  const ModelShape shape{.channels = one.channels, .input = {one.side, one.side}, .classes = 10};
+  ModelSteps torchs(one.model, shape, false, 4);
+  ModelSteps natives(one.model, shape, true, 4);
+  OpTiming timing{.name = std::string(one.model) + ", one step", .torch = kNever, .native = kNever};
   for (int i = 0; i < kComparedSteps + rounds; ++i) {
     double their_loss = 0;
     double our_loss = 0;
@@ -233,7 +250,12 @@ std::vector<OpTiming> bench_ops(const OpsBenchOptions& options) {
   for (const Layer& layer : kLayers)
     timings.push_back(compare(layer.text() + ", ReLU, pool", layer.torchs(options.batch, true),
                               layer.natives(options.batch, true), options.rounds));
-  timings.push_back(compare_lenets(options.batch, options.rounds));
+  for (const LeNetCase& one : kLeNets)
+    timings.push_back(compare_lenets(one, options.batch, options.rounds));
+  if (options.cifar)
+    for (const Layer& layer : kCifarLayers)
+      timings.push_back(compare(layer.text(), layer.torchs(options.batch, false),
+                                layer.natives(options.batch, false), options.rounds));
   return timings;
 }
 

@@ -11,6 +11,7 @@ namespace millrace {
 
 struct OpsBenchOptions {
   std::int64_t batch = 64;  ///< images
+  bool cifar = false;       ///< the 3x3 convolutions of VGG and ResNet on 32x32 images as well
   int threads = 1;
   int rounds = 50;  ///< both sides run once a round; the fastest one counts
 };
@@ -26,12 +27,12 @@ struct OpTiming {
   std::string name;                 ///< "conv1 1->6 5x5 of 28x28"
   OpSeconds torch;                  ///< channels_last where that is faster, as `single` runs it
   std::optional<OpSeconds> native;  ///< empty where model.ops=native calls LibTorch too
-  /// Largest difference between the two sides' results and gradients (for LeNet: losses of 20
+  /// Largest difference between the two sides' results and gradients (for LeNets: losses of 20
   /// steps), as a part of the largest number.
   double difference = 0;
 };
 
-/// linear, conv, pool, conv + ReLU + pool, and whole LeNet. Results are compared before anything is
+/// linear, conv, pool, conv + ReLU + pool, and a step of each whole LeNet. Results are compared before anything is
 /// timed: RunError where they differ by more than 1e-4.
 std::vector<OpTiming> bench_ops(const OpsBenchOptions& options);
 

@@ -85,6 +85,8 @@ void add_bench_ops(CLI::App& bench, Command& chosen) {
   command->add_option("--rounds", options->rounds, "repetitions; the fastest counts")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  command->add_flag("--cifar", options->cifar,
+                    "the 3x3 convolutions of VGG and ResNet on 32x32 images too (slow)");
   add_common(*command);
   command->callback(
       [options, &chosen] { chosen = [options](const ProgramStart&) { return run(*options); }; });

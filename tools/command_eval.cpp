@@ -48,7 +48,7 @@ Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weig
   texts.push_back("train.strategy=single");
   texts.push_back("train.clock=sync");
   for (const auto& text : arguments.overrides) texts.push_back(text);
-  const Recipe recipe = load_recipe(texts);
+  const Recipe recipe = with_ops(load_recipe(texts));
   if (is_simulated(recipe))
     throw UsageError("the run had a simulated device: there is no model to evaluate");
   auto reader = open_data(recipe, recipe.text("eval.split"));

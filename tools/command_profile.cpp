@@ -56,7 +56,7 @@ class Profile {
  public:
   explicit Profile(const Arguments& arguments)
       : arguments_(arguments),
-        recipe_(load_recipe(arguments.recipe)),
+        recipe_(with_ops(load_recipe(arguments.recipe))),
         simulated_(is_simulated(recipe_)),
         reader_(open_data(recipe_, recipe_.text("data.split"))),
         path_(arguments.run) {}
@@ -109,7 +109,7 @@ class Profile {
   Recipe recipe_with(const std::vector<std::string>& overrides) const {
     std::vector<std::string> all = arguments_.recipe;
     all.insert(all.end(), overrides.begin(), overrides.end());
-    return load_recipe(all);
+    return with_ops(load_recipe(all));
   }
 
   ChangeFacts facts() const {

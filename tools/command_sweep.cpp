@@ -15,6 +15,7 @@
 #include "tools/console.h"
 #include "tools/output.h"
 #include "tools/pipeline_setup.h"
+#include "tools/strategy_setup.h"
 #include "tools/sweep_runner.h"
 
 namespace millrace {
@@ -47,10 +48,20 @@ struct Arguments {
 struct Question {
   std::string recipe_name;
   SweepDesign design;
-  std::vector<Recipe> recipes;  ///< one a cell
+  std::vector<Recipe> recipes;  ///< one a cell, model.ops resolved
+  std::string ops;              ///< what model.ops=auto stands for
   SweepMetric metric;
   std::optional<std::uint64_t> repeats;  ///< empty: auto
 };
+
+/// What model.ops=auto stands for in all cells: our own ops where every one of them prefers those,
+/// so that cells differ in nothing that was not asked for.
+std::string shared_ops(const std::vector<Recipe>& recipes) {
+  const bool native = std::all_of(recipes.begin(), recipes.end(), [](const Recipe& recipe) {
+    return with_ops(recipe).text("model.ops") == "native" || recipe.text("model.ops") == "torch";
+  });
+  return native ? "native" : "torch";
+}
 
 /// The words that make `arguments` again: kept in the directory.
 Json to_json(const Arguments& arguments) {
@@ -143,10 +154,12 @@ std::optional<std::uint64_t> repeats_of(const std::string& text) {
   return repeats;
 }
 
-Question question_of(const Arguments& arguments) {
+/// `ops`: what model.ops=auto stands for in a sweep that is resumed; empty: in none yet.
+Question question_of(const Arguments& arguments, const std::string& ops) {
   Question question{.recipe_name = {},
                     .design = {},
                     .recipes = {},
+                    .ops = {},
                     .metric = sweep_metric(arguments.metric.value_or("images_per_s")),
                     .repeats = repeats_of(arguments.repeats.value_or("1"))};
   SweepWords words =
@@ -158,6 +171,9 @@ Question question_of(const Arguments& arguments) {
     if (!question.recipe_name.empty()) all.insert(all.begin(), question.recipe_name);
     question.recipes.push_back(load_recipe(all));
   }
+  question.ops = ops.empty() ? shared_ops(question.recipes) : ops;
+  for (Recipe& recipe : question.recipes)
+    if (recipe.text("model.ops") == "auto") recipe.set("model.ops=" + question.ops);
   return question;
 }
 
@@ -181,7 +197,8 @@ std::uint64_t after_pilot(const SweepRunner& runner, const Question& question, J
 
 Exit sweep(Arguments arguments) {
   const fs::path resumed = find_resumed(arguments);
-  const Question question = question_of(arguments);
+  const std::string ops = resumed.empty() ? "" : design_at(resumed)->value("ops", "torch");
+  const Question question = question_of(arguments, ops);
   const Recipe& first = question.recipes.front();
   {  // data sets that are not there are found before a directory is made
     SweepKeys keys;
@@ -202,7 +219,9 @@ Exit sweep(Arguments arguments) {
     lock.emplace(path);
   }
   lock->share_with_children();  // none of them is left to write where another sweep begins
-  write_file(path / kDesignFile, to_text(to_json(arguments), 2) + "\n");
+  Json words = to_json(arguments);
+  words["ops"] = question.ops;
+  write_file(path / kDesignFile, to_text(words, 2) + "\n");
 
   SweepRunner runner(path, question.design, question.recipe_name, question.recipes);
   std::uint64_t repeats = question.repeats.value_or(kRepeatsForVerdict);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
@@ -170,12 +171,13 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
   std::optional<Resume> resume = find_resume(arguments);
-  const Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
+  Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
   const RankInfo rank = rank_of(recipe);
   if (resume) {
     resume->take_up(rank.rank == 0 || !is_ddp(recipe));
-    resume->check(recipe);
+    recipe = resume->checked(std::move(recipe));
   }
+  recipe = with_ops(std::move(recipe), rank.world);
   if (rank.rank > 0 && is_ddp(recipe))
     verbosity() = {.quiet = true, .verbose = false, .json = false};
   if (is_ddp(recipe)) allow_descriptors(rank.world);

@@ -185,6 +185,11 @@ int first_workers(const Recipe& recipe) {
   return std::max(1, cores() / 2);
 }
 
+std::int64_t global_batch(const Recipe& recipe, int world) {
+  const std::int64_t per_rank = recipe.integer("loader.batch_per_rank");
+  return per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
+}
+
 LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage, int rank,
                              int world) {
   LoaderOptions options;
@@ -196,8 +201,7 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel>
                  : mode == "cached"  ? LoaderMode::cached
                                      : LoaderMode::normal;
   options.workers = first_workers(recipe);
-  const std::int64_t per_rank = recipe.integer("loader.batch_per_rank");
-  options.batch = per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
+  options.batch = global_batch(recipe, world);
   options.prefetch = static_cast<int>(recipe.integer("loader.prefetch"));
   options.shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
   options.drop_last = recipe.boolean("loader.drop_last");

@@ -44,6 +44,8 @@ bool has_auto_workers(const Recipe& recipe);
 /// loader.workers, or what a run begins with where that is to be found out: half of the cores.
 int first_workers(const Recipe& recipe);
 
+/// Samples that all of `world` ranks take together.
+std::int64_t global_batch(const Recipe& recipe, int world);
 /// [loader] and [data], seed included, for one of `world` ranks; io_threads is the number that will
 /// run, batch what all ranks take together.
 LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage,

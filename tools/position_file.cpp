@@ -8,6 +8,7 @@
 
 #include "pipeline/checksum.h"
 #include "pipeline/error.h"
+#include "pipeline/simd.h"
 #include "study/run_directory.h"
 #include "study/run_files.h"
 
@@ -60,7 +61,8 @@ void save_position(const Position& position, const fs::path& folder) {
             {"epoch_images", position.epoch_images},
             {"best_top1", position.best_top1},
             {"evaluation_due", position.evaluation_due},
-            {"train_loss", position.train_loss}};
+            {"train_loss", position.train_loss},
+            {"simd", name_of(simd_level())}};
   json[kFiles] = Json::object();
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.is_regular_file())
@@ -69,19 +71,21 @@ void save_position(const Position& position, const fs::path& folder) {
   write_file(folder / kName, to_text(json, 2) + "\n");
 }
 
-Position read_position(const fs::path& folder) {
+SavedPosition read_position(const fs::path& folder) {
   const Json json = document_in(folder);
   if (json.contains(kFiles))
     for (const auto& [name, expected] : json[kFiles].items())
       compare(folder / name, expected.is_string() ? expected.get<std::string>() : "");
   try {
-    return {.steps = json.at("steps"),
-            .images = json.at("images"),
-            .epoch_images = json.at("epoch_images"),
-            .best_top1 = json.at("best_top1"),
-            .evaluation_due = json.at("evaluation_due"),
-            .train_loss = json.at("train_loss").is_null() ? std::numeric_limits<double>::quiet_NaN()
-                                                          : json.at("train_loss").get<double>()};
+    const Position position{.steps = json.at("steps"),
+                            .images = json.at("images"),
+                            .epoch_images = json.at("epoch_images"),
+                            .best_top1 = json.at("best_top1"),
+                            .evaluation_due = json.at("evaluation_due"),
+                            .train_loss = json.at("train_loss").is_null()
+                                              ? std::numeric_limits<double>::quiet_NaN()
+                                              : json.at("train_loss").get<double>()};
+    return {position, json.value("simd", "")};
   } catch (const nlohmann::json::exception&) {
     damaged(folder / kName, "a key is missing, or of another kind");
   }

@@ -3,17 +3,23 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "strategies/trainer.h"
 
 namespace millrace {
+
+struct SavedPosition {
+  Position position;
+  std::string simd;  ///< level that the checkpoint was written at; empty: not recorded
+};
 
 /// Writes it last, when all other files are there. Throws RunError.
 void save_position(const Position& position, const std::filesystem::path& folder);
 
 /// Throws DataError, naming the file that is damaged or missing. A checkpoint from before there
 /// were checksums is taken as it is.
-Position read_position(const std::filesystem::path& folder);
+SavedPosition read_position(const std::filesystem::path& folder);
 
 /// Throws DataError where the checkpoint that `file` belongs to, if to any, has another checksum
 /// for it.

@@ -10,6 +10,7 @@
 
 #include "pipeline/error.h"
 #include "pipeline/recipe_file.h"
+#include "pipeline/simd.h"
 #include "strategies/checkpoint.h"
 #include "study/run_facts.h"
 #include "study/run_files.h"
@@ -103,7 +104,9 @@ void Resume::take_up(bool alone) {
   if (const fs::path folder = last_checkpoint(run_); !folder.empty()) {
     checkpoint_ = folder;
     try {
-      position_ = read_position(folder);
+      SavedPosition saved = read_position(folder);
+      position_ = saved.position;
+      simd_ = std::move(saved.simd);
     } catch (const DataError& error) {
       throw DataError(error.what(), way_back(run_, folder));
     }
@@ -117,9 +120,11 @@ bool Resume::nothing_at(const fs::path& run) {
   return !fs::is_regular_file(run / "config.toml", ignored);
 }
 
-void Resume::check(const Recipe& recipe) const {
+Recipe Resume::checked(Recipe recipe) const {
   const std::vector<std::string> own{(run_ / "config.toml").string()};
-  const Recipe before = load_recipe(own, Plugins::none);  // the run's own are loaded by now
+  // The run's own plugins are loaded by now.
+  const Recipe before = load_recipe(own, Plugins::none);
+  if (recipe.text("model.ops") == "auto") recipe.set("model.ops=" + before.text("model.ops"));
   std::string changed;
   for (const Param& key : recipe_keys())
     if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))
@@ -136,6 +141,7 @@ void Resume::check(const Recipe& recipe) const {
         fmt::format("--resume: another value than in {}: {}", own[0], changed.substr(2)),
         "leave out the recipe and those keys, or start a new run from the weights: "
         "model.weights=DIR/checkpoints/last/model.safetensors");
+  return recipe;
 }
 
 bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
@@ -149,6 +155,11 @@ bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
 }
 
 RunDirectory Resume::open(const Recipe& recipe) {
+  if (const auto here = name_of(simd_level()); !simd_.empty() && simd_ != here)
+    say(
+        fmt::format("warning: {} was written at SIMD level {}, this is {}: the last bits of the "
+                    "losses may differ from an uninterrupted run's",
+                    checkpoint_->string(), simd_, here));
   return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, position_.epoch_open(),
                               std::move(lock_).value());
 }

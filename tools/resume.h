@@ -26,8 +26,9 @@ class Resume {
   /// Finds the checkpoint. `alone`: locks the run first, as all do but the ranks beside rank 0.
   /// Throws UsageError where the run goes on, DataError for a checkpoint that is damaged.
   void take_up(bool alone);
-  /// Throws UsageError, naming the keys, where the recipe would not go on with the same training.
-  void check(const Recipe& recipe) const;
+  /// The recipe to go on with: its model.ops=auto is what the run has begun with. Throws
+  /// UsageError, naming the keys, where it would not go on with the same training.
+  Recipe checked(Recipe recipe) const;
   /// Empty where the run was ended before its first one: it then begins again.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
   const Position& position() const { return position_; }
@@ -35,7 +36,8 @@ class Resume {
   /// them all and finished. One that was killed between its last step and its summary evaluates
   /// once more.
   bool finished(std::uint64_t steps, std::uint64_t epoch_samples);
-  /// The run's directory, cut back to the checkpoint; once, and after take_up(true).
+  /// The run's directory, cut back to the checkpoint; once, and after take_up(true). Warns where
+  /// the checkpoint was written at another SIMD level.
   RunDirectory open(const Recipe& recipe);
 
  private:
@@ -44,6 +46,7 @@ class Resume {
   std::optional<RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
   Position position_;
+  std::string simd_;  ///< level that the checkpoint was written at; empty: not recorded
 };
 
 }  // namespace millrace

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "models/auto_ops.h"
 #include "pipeline/error.h"
 #include "pipeline/suggest.h"
 #include "strategies/simulated.h"
@@ -62,6 +63,21 @@ int threads_of(const Recipe& recipe, const RankInfo& rank) {
   const int left = cores() / rank.local_world - first_workers(recipe);
   const bool replicas = recipe.text("train.strategy") == "data_parallel";
   return std::max(1, left / (replicas ? static_cast<int>(recipe.integer("train.replicas")) : 1));
+}
+
+Recipe with_ops(Recipe recipe, int world) {
+  if (recipe.text("model.ops") != "auto") return recipe;
+  const bool replicas = recipe.text("train.strategy") == "data_parallel";
+  const std::int64_t shares = world * (replicas ? recipe.integer("train.replicas") : 1);
+  const std::int64_t batch = global_batch(recipe, world);
+  const OpsQuestion question{.model = recipe.text("model.name"),
+                             .samples = (batch + shares - 1) / shares,
+                             .device = recipe.text("train.device"),
+                             .amp = recipe.text("train.amp"),
+                             .channels_last = recipe.text("train.channels_last"),
+                             .simd = simd_level()};
+  recipe.set(prefers_native_ops(question) ? "model.ops=native" : "model.ops=torch");
+  return recipe;
 }
 
 std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,

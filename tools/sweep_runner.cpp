@@ -129,7 +129,8 @@ void SweepRunner::run_one(const SweepRun& run, std::size_t done, std::size_t all
   std::vector<std::string> child{"train"};
   if (!recipe_name_.empty()) child.push_back(recipe_name_);
   child.insert(child.end(), record.overrides.begin(), record.overrides.end());
-  child.insert(child.end(), {fmt::format("seed={}", identity.seed), "--run", folder.string()});
+  child.insert(child.end(), {"model.ops=" + recipes_[run.cell].text("model.ops"),
+                             fmt::format("seed={}", identity.seed), "--run", folder.string()});
   const MachineSample before = sample_machine();
   const double own = static_cast<double>(Clock::process_cpu_ns()) * 1e-9;
   const ChildResult result = run_child(child, log);

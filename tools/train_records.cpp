@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "pipeline/printable.h"
+#include "pipeline/simd.h"
 #include "study/bound.h"
 #include "study/run_directory.h"
 #include "tools/console.h"
@@ -144,6 +145,8 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
                   {"fingerprint", fmt::format("{:016x}", facts.dataset.fingerprint)}};
   s["plugins"] = plugins_json();
   s["model"] = facts.parameters > 0 ? Json(recipe.text("model.name")) : Json(nullptr);
+  s["ops"] = facts.parameters > 0 ? Json(recipe.text("model.ops")) : Json(nullptr);
+  s["simd"] = name_of(simd_level());
   s["params"] = facts.parameters;
   s["strategy"] = recipe.text("train.strategy");
   s["workers"] = facts.options.workers;

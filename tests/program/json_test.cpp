@@ -71,7 +71,7 @@ TEST_F(JsonOutput, BenchOpsPrintsBothSidesOfEachOp) {
   MILLRACE_NEEDS_TORCH();
   const Json json = document({"bench", "ops", "--batch", "5", "--rounds", "2"});
   expect_keys(json, {"torch", "batch", "threads", "rounds", "simd", "ops"});
-  EXPECT_EQ(json["ops"].size(), 8u);
+  EXPECT_EQ(json["ops"].size(), 10u);
   for (const Json& op : json["ops"]) {
     EXPECT_GT(op["torch"]["backward_s"], 0) << op;
     if (op["op"].get<std::string>().starts_with("linear")) continue;  // LibTorch's on both sides

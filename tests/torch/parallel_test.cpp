@@ -275,6 +275,36 @@ class FakeSum final : public DeviceSum {
   int& calls_;
 };
 
+TEST(Ddp, RanksWithOtherOpsAreRefused) {
+  test::prepare_environment();
+  const int port = test::free_port();
+  std::vector<std::string> said(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      StrategyOptions options = lenet_run(64).strategy;
+      options.strategy = "ddp";
+      options.model_options.native_ops = rank == 1;
+      options.rank = {.rank = rank,
+                      .world = 2,
+                      .local_rank = rank,
+                      .local_world = 2,
+                      .master_port = port,
+                      .launcher = "threads"};
+      options.timeout = 60;
+      try {
+        const Ddp ddp(options);
+      } catch (const UsageError& error) {
+        said[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(said[0].starts_with("model.ops=auto is torch on rank 0, native on rank 1"))
+      << said[0];
+  EXPECT_TRUE(said[1].starts_with("model.ops=auto is native on rank 1, torch on rank 0"))
+      << said[1];
+}
+
 TEST(DataParallel, GradientsSummedByDevicesHaveTheSameBits) {
   TrainingRun run = lenet_run(3 * 16 + 1, 16);  // the last batch leaves replicas without a sample
   run.training.epochs = 2;

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "models/weights.h"
 #include "pipeline/error.h"
 #include "tests/torch/formula.h"
+#include "tests/torch/native_grid.h"
 #include "tests/torch/temp_folder.h"
 
 // The library's doors, as strategies/torch_library.cpp finds them.
@@ -72,12 +74,16 @@ void step(Single& single, Batch batch, SpanClock& spans, double lr = 0.01) {
   single.step(std::move(batch), place, spans);
 }
 
-/// Number of the golden run, and whose ops.
-class GoldenLosses : public ::testing::TestWithParam<std::tuple<int, bool>> {};
+/// Number of the golden run, and whose ops: LibTorch's, or our own at a SIMD level.
+class GoldenLosses : public ::testing::TestWithParam<std::tuple<int, std::optional<Simd>>> {};
 
 TEST_P(GoldenLosses, FollowPyTorchs) {
   const auto all = golden();
-  const auto [index, native] = GetParam();
+  const auto [index, level] = GetParam();
+  const bool native = level.has_value();
+  const test::KeptLevel kept;
+  if (native && *level > simd_supported()) GTEST_SKIP() << "not on this processor";
+  if (native) set_simd_level(*level);
   const auto run = all["cases"][static_cast<std::size_t>(index)];
   StrategyOptions options = options_of(run);
   options.model_options.native_ops = native;
@@ -117,8 +123,17 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
   EXPECT_EQ(cells, all["samples"]);
 }
 
+std::string name_of_run(const ::testing::TestParamInfo<GoldenLosses::ParamType>& one) {
+  const auto [index, level] = one.param;
+  const std::string ops = level ? "native_" + std::string(name_of(*level)) : "torch";
+  return "run" + std::to_string(index) + "_" + ops;
+}
+
 INSTANTIATE_TEST_SUITE_P(Runs, GoldenLosses,
-                         ::testing::Combine(::testing::Range(0, 4), ::testing::Bool()));
+                         ::testing::Combine(::testing::Range(0, 4),
+                                            ::testing::Values(std::optional<Simd>(), Simd::scalar,
+                                                              Simd::avx2, Simd::avx512)),
+                         name_of_run);
 
 TEST(Single, EntersTheSpansOfAStepAndStaysInTheLast) {
   Single single(mnist_options());

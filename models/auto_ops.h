@@ -1,0 +1,53 @@
+// What model.ops=auto stands for: LibTorch's convolutions and poolings or our own, for a whole
+// model. A function of the recipe and the SIMD level alone, so that nothing is timed when a run
+// starts and all of its ranks come to the same. Free of LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "pipeline/simd.h"
+
+namespace millrace {
+
+/// What the choice depends on.
+struct OpsQuestion {
+  std::string_view model;           ///< model.name
+  std::int64_t samples = 0;         ///< a batch, of the rank or replica with the largest share
+  std::string_view device = "cpu";  ///< train.device
+  std::string_view amp = "off";     ///< train.amp
+  std::string_view channels_last = "auto";  ///< train.channels_last
+  Simd simd = Simd::scalar;
+};
+
+/// Our own ops from so many samples on: there and above they make the whole training step faster.
+struct NativeFrom {
+  std::string_view model;
+  Simd simd;
+  std::int64_t samples;
+};
+
+// Measured by `millrace bench ops` (docs/native-ops.md has all figures): the smallest power of two
+// from which the step with our own ops is faster by 1.3 or more.
+//                                      LibTorch's time / ours at a batch of 2, 4, 8, 16, 32
+inline constexpr NativeFrom kNativeFrom[] = {
+    {"lenet5", Simd::avx512, 8},         // 0.9, 1.2, 1.4, 2.7, 2.8
+    {"lenet5_plain", Simd::avx512, 4},   // 1.1, 1.4, 1.5, 2.3, 2.6
+    {"lenet5_cifar", Simd::avx512, 16},  // 0.5, 0.9, 1.0, 2.3, 2.6
+    {"lenet5", Simd::avx2, 4},           // 1.2, 1.5, 1.9, 2.4
+    {"lenet5_plain", Simd::avx2, 2},     // 1.3, 1.6, 1.9, 2.4
+    {"lenet5_cifar", Simd::avx2, 16},    // 0.6, 1.0, 1.3, 2.4
+};
+
+/// Whether the question's model is faster with our own ops. Under AMP they would stay f32, and
+/// channels_last is LibTorch's: both mean LibTorch's ops.
+constexpr bool prefers_native_ops(const OpsQuestion& question) {
+  if (question.device != "cpu" || question.amp != "off" || question.channels_last == "on")
+    return false;
+  for (const NativeFrom& row : kNativeFrom)
+    if (row.model == question.model && row.simd == question.simd)
+      return question.samples >= row.samples;
+  return false;
+}
+
+}  // namespace millrace

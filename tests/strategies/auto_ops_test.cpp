@@ -1,0 +1,54 @@
+// What model.ops=auto stands for: the committed table and what it never overrides.
+#include "models/auto_ops.h"
+
+#include <gtest/gtest.h>
+
+#include "models/names.h"
+
+namespace millrace {
+namespace {
+
+constexpr OpsQuestion kLeNet{.model = "lenet5", .samples = 64, .simd = Simd::avx2};
+
+TEST(AutoOps, LeNetsAreNativeWithVectorsOfEightOrMore) {
+  for (const char* model : {"lenet5", "lenet5_plain", "lenet5_cifar"})
+    for (const Simd level : {Simd::avx2, Simd::avx512}) {
+      OpsQuestion question = kLeNet;
+      question.model = model;
+      question.simd = level;
+      EXPECT_TRUE(prefers_native_ops(question)) << model << " " << name_of(level);
+    }
+}
+
+TEST(AutoOps, LibTorchsWhereOursAreSlowerOrAreNotThere) {
+  const auto changed = [](auto change) {
+    OpsQuestion question = kLeNet;
+    change(question);
+    return prefers_native_ops(question);
+  };
+  EXPECT_FALSE(changed([](OpsQuestion& q) { q.simd = Simd::scalar; }));
+  EXPECT_FALSE(changed([](OpsQuestion& q) { q.amp = "bf16"; }));
+  EXPECT_FALSE(changed([](OpsQuestion& q) { q.amp = "f16"; }));
+  EXPECT_FALSE(changed([](OpsQuestion& q) { q.channels_last = "on"; }));
+  EXPECT_TRUE(changed([](OpsQuestion& q) { q.channels_last = "off"; }));
+  EXPECT_FALSE(changed([](OpsQuestion& q) { q.device = "cuda:0"; }));
+  EXPECT_FALSE(changed([](OpsQuestion& q) { q.device = "simulated"; }));
+  for (const auto& model : kModelNames) {
+    if (std::string_view(model).starts_with("lenet5")) continue;
+    EXPECT_FALSE(changed([&](OpsQuestion& q) { q.model = model; })) << model;
+  }
+}
+
+TEST(AutoOps, FromTheTablesBatchOn) {
+  for (const NativeFrom& row : kNativeFrom) {
+    OpsQuestion question{.model = row.model, .samples = row.samples, .simd = row.simd};
+    EXPECT_TRUE(prefers_native_ops(question)) << row.model;
+    question.samples = 65536;
+    EXPECT_TRUE(prefers_native_ops(question)) << row.model;
+    question.samples = row.samples - 1;
+    EXPECT_FALSE(prefers_native_ops(question)) << row.model;
+  }
+}
+
+}  // namespace
+}  // namespace millrace
