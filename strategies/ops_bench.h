@@ -32,8 +32,8 @@ struct OpTiming {
   double difference = 0;
 };
 
-/// linear, conv, pool, conv + ReLU + pool, and a step of each whole LeNet. Results are compared before anything is
-/// timed: RunError where they differ by more than 1e-4.
+/// linear, conv, pool, conv + ReLU + pool, and a step of each whole LeNet. Results are compared
+/// before anything is timed: RunError where they differ by more than 1e-4.
 std::vector<OpTiming> bench_ops(const OpsBenchOptions& options);
 
 }  // namespace millrace
