@@ -21,12 +21,14 @@ def times(arguments, level):
     """Least microseconds by work and by who did it."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "times.json"
-        subprocess.run(
+        bench = subprocess.run(
             ["taskset", "-c", str(arguments.core), str(arguments.build / "kernel_bench"),
              f"--benchmark_filter=/(scalar|{level}|opencv.*)$", "--benchmark_min_time=0.01",
              f"--benchmark_repetitions={arguments.repetitions}", "--benchmark_enable_random_interleaving=true",
              f"--benchmark_out={out}"],
-            env={**os.environ, "OPENCV_CPU_DISABLE": CAP[level]}, stdout=subprocess.DEVNULL, check=True)
+            env={**os.environ, "OPENCV_CPU_DISABLE": CAP[level]}, capture_output=True, text=True)
+        if bench.returncode != 0:
+            sys.exit(f"error: kernel_bench: {(bench.stdout + bench.stderr).strip()}")
         result = json.loads(out.read_text())
     if level == "avx2" and result["context"]["opencv_avx512"] != "no":
         sys.exit("error: OpenCV uses AVX-512 whatever OPENCV_CPU_DISABLE says: not the same instructions")
@@ -49,9 +51,9 @@ def main():
     arguments = parser.parse_args()
     for level in arguments.levels:
         print(f"| work | scalar / {level} | OpenCV / {level} |\n| --- | --- | --- |")
-        for work, by in times(arguments, level).items():
+        for work, by in sorted(times(arguments, level).items()):
             peers = ", ".join(f"{by[who] / by[level]:.2f} {who.removeprefix('opencv').strip('_')}".strip()
-                              for who in by if who.startswith("opencv"))
+                              for who in sorted(by) if who.startswith("opencv"))
             print(f"| {work} | {by['scalar'] / by[level]:.1f} | {peers} |")
         print()
 

@@ -135,6 +135,41 @@ TEST(Simd, LargeSamplesAreTheSameToo) {
   }
 }
 
+/// A plane of 20x19 seen by outputs wider than what is computed at a time, from a corner of a frame
+/// whose columns do not fit 16 bits, and clamped as well as filled.
+TEST(Simd, SmallPlanesInWideOutputsAreTheSameToo) {
+  const Size small{20, 19};
+  Draw draw(stream({6, 0, 0}, 1));
+  const std::vector<std::uint8_t> pixels = random_pixels(20 * 19 * 3, draw);
+  ResampleScratch scratch;
+  for (const int width : {1, 7, 17, 511, 512, 513, 1301})
+    for (const int corner : {0, 32760, 40000, -40000})
+      for (const bool clamp : {false, true})
+        for (const int channels : {1, 3}) {
+          Pass pass;
+          pass.source = planar(pixels.data() - corner, small, channels);
+          pass.output = {width, 5};
+          pass.filter = Filter::nearest;
+          pass.border = clamp ? Border::clamp : Border::constant;
+          pass.inner.push_back({{corner, 0, corner + small.width, small.height}, {7, 8, 9}});
+          // The output's ends see 6 pixels beyond the plane's.
+          pass.map = {32.0 / width, 0.7, corner - 6.3, 0.001, 3.1, 1.2, 0, 0, 1};
+          const Store store(DType::u8, Layout::chw, channels, {0}, {1});
+          const auto output_at = [&](Simd level) {
+            const ForcedLevel forced(level);
+            std::vector<std::byte> out(static_cast<std::size_t>(width * 5 * channels) + 2 * kGuard,
+                                       kUntouched);
+            resample(pass, store, out.data() + kGuard, scratch);
+            return out;
+          };
+          const auto expected = output_at(Simd::scalar);
+          for (const Simd level : test::simd_levels())
+            EXPECT_TRUE(output_at(level) == expected)
+                << name_of(level) << ' ' << width << " from " << corner << (clamp ? ", clamp" : "")
+                << ", channels " << channels;
+        }
+}
+
 TEST(Simd, AnUnsupportedLevelIsRefused) {
   if (simd_supported() == Simd::avx512) GTEST_SKIP() << "this processor can do all levels";
   EXPECT_THROW(set_simd_level(Simd::avx512), UsageError);
