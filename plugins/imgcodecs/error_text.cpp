@@ -1,5 +1,6 @@
 #include "plugins/imgcodecs/error_text.h"
 
+#include <algorithm>
 #include <iostream>
 #include <streambuf>
 #include <string_view>
@@ -54,7 +55,8 @@ std::string ErrorText::reason() const {
   if (code != text.npos) text.remove_prefix(code + 2);
   constexpr std::size_t kMost = 120;
   text = text.substr(0, std::min(text.find('\n'), kMost));
-  return std::string(text.substr(0, text.find(" in function")));
+  text = text.substr(0, text.find("in function"));
+  return std::string(text.substr(0, text.find_last_not_of(' ') + 1));
 }
 
 }  // namespace imgcodecs
