@@ -13,7 +13,6 @@
 #include <string_view>
 
 #include "pipeline/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/mapped_guard.h"
 #include "pipeline/units/plugin_file.h"
 
@@ -107,7 +106,9 @@ void on_crash(int number, siginfo_t* info, void* context) {
   if (number == SIGBUS && replace_lost_page(info)) return;
   const auto signal = std::find_if(g_signals.begin(), g_signals.end(),
                                    [&](const Signal& s) { return s.number == number; });
-  if (is_inside()) tell("crashed: ", signal->name);
+  // What another process sends says nothing of the unit.
+  if (is_inside() && (info->si_code > 0 || info->si_pid == getpid()))
+    tell("crashed: ", signal->name);
   const struct sigaction& before = signal->before;
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(number, info, context);
@@ -185,7 +186,7 @@ std::string thrown_text() {
     std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
     const std::string_view text = error.what();
-    return ": " + printable(text.substr(0, text.find('\n')));
+    return ": " + std::string(text.substr(0, text.find('\n')));
   } catch (...) {  // no std::exception: there is nothing to read
     return "";
   }

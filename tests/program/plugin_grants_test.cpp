@@ -134,6 +134,14 @@ TEST_F(PluginGrants, TrustedFilesAreLoadedAsLongAsTheyStayTheSame) {
   EXPECT_TRUE(refused(start({"plugins", "distrust", plugin_.string()}), 2, {plugin_.string()}));
 }
 
+TEST_F(PluginGrants, NoneOfAListIsLoadedWhereOneIsRefused) {
+  const std::string both = plugin_.string() + ":" MILLRACE_TEST_PLUGINS "/odd_units.so";
+  ASSERT_TRUE(succeeded(start(simulated("run", {"plugins.path=" + both}))));
+  ASSERT_TRUE(succeeded(start({"plugins", "trust", plugin_.string()})));
+  EXPECT_TRUE(refused(start({"bench", config()}), 2, {"odd_units.so", "plugins.path=" + both}));
+  EXPECT_FALSE(was_loaded());
+}
+
 TEST_F(PluginGrants, DamagedListsTrustNothing) {
   make_run();
   ASSERT_TRUE(succeeded(start({"plugins", "trust", plugin_.string()})));

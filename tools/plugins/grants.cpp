@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "pipeline/error.h"
-#include "pipeline/readers/files.h"
 #include "tools/console.h"
 #include "tools/output.h"
 #include "tools/plugins/trust.h"
@@ -74,6 +74,7 @@ std::string environment_paths() {
 bool is_shipped(const std::string& file) {
   std::error_code error;
   const fs::path folder = fs::canonical(shipped_folder(), error);
+  if (error) return false;
   const fs::path resolved = fs::canonical(file, error);
   if (error) return false;
   const auto [end, place] =
@@ -91,7 +92,7 @@ std::string quoted(const std::string& word) {
   if (plain) return word;
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return printable(text + "'");
+  return text + "'";
 }
 
 /// Why `file` may be loaded; empty where nobody asked for it. `trust`: what the list says of it,
@@ -110,7 +111,7 @@ void load(const std::string& file, const std::string& reason) {
   if (loaded_plugin(file) != nullptr) return;
   if (!is_shipped(file)) {
     require_unshared(file);
-    say(fmt::format("loading plugin {}: {}", printable(file), reason));
+    say(fmt::format("loading plugin {}: {}", file, reason));
   }
   keep_stdout_for_results();
   add_plugin(file);
@@ -131,20 +132,21 @@ void grant_plugins(const std::vector<std::string>& arguments) {
 }
 
 void load_asked_plugins(const PluginsPath& path) {
+  std::vector<std::pair<std::string, std::string>> reasons;  // all are known before one is loaded
   for (const std::string& file : plugin_files(path.value, path.from)) {
+    if (loaded_plugin(file) != nullptr) continue;
     Trust trust = Trust::none;
-    const std::string reason = reason_for(file, &trust);
-    if (reason.empty())
-      throw UsageError(
-          fmt::format("{} names the plugin {}, which {}", printable(path.from), printable(file),
-                      trust == Trust::changed
-                          ? "has changed since it was trusted"
-                          : "neither this command line nor the environment asks for"),
-          fmt::format(
-              "it is native code; if you trust it, add {}, or run millrace plugins trust {}",
-              quoted(std::string(kKey) + path.value), quoted(file)));
-    load(file, reason);
+    reasons.emplace_back(file, reason_for(file, &trust));
+    if (!reasons.back().second.empty()) continue;
+    throw UsageError(
+        fmt::format("{} names the plugin {}, which {}", path.from, file,
+                    trust == Trust::changed
+                        ? "has changed since it was trusted"
+                        : "neither this command line nor the environment asks for"),
+        fmt::format("it is native code; if you trust it, add {}, or run millrace plugins trust {}",
+                    quoted(std::string(kKey) + path.value), quoted(file)));
   }
+  for (const auto& [file, reason] : reasons) load(file, reason);
 }
 
 std::string load_plugins_of_environment() {

@@ -14,6 +14,7 @@
 
 #include "pipeline/atomic_file.h"
 #include "pipeline/error.h"
+#include "pipeline/printable.h"
 #include "pipeline/readers/files.h"
 
 namespace millrace {
@@ -60,9 +61,9 @@ mode_t mode_of(const fs::path& path) {
 void require_unshared_as_written(const fs::path& path) {
   const auto refuse = [&](const fs::path& what, mode_t mode) {
     constexpr const char* kMove = "move the file to a folder of your own";
-    const std::string name = printable(what.string());
+    const std::string name = what.string();
     throw DataError(
-        fmt::format("{}: refused: everyone may write {}", printable(path.string()), name),
+        fmt::format("{}: refused: everyone may write {}", path.string(), name),
         // /tmp is meant to be so.
         (mode & S_ISVTX) != 0 ? kMove : fmt::format("chmod o-w '{}', or {}", name, kMove));
   };
