@@ -224,7 +224,9 @@ TEST_F(Resume, RecordsOfAnotherKindAreNamed) {
   ASSERT_TRUE(succeeded(run(eventful("run", {"train.steps=10"}))));
   const std::string lines = read_file(in("run") / "metrics.jsonl");
   for (const char* step : {R"("two")", "-1", "1.5", "[1]", "null"}) {
-    write_file(in("run") / "metrics.jsonl", R"({"epoch":1,"step":)" + (step + ("}\n" + lines)));
+    std::string changed = R"({"epoch":1,"step":)";
+    changed.append(step).append("}\n").append(lines);
+    write_file(in("run") / "metrics.jsonl", changed);
     EXPECT_TRUE(refused(run(resumed("run", {"train.steps=0"})), 3,
                         {"metrics.jsonl:1 is damaged", "step"}, false))
         << step;
