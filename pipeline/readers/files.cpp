@@ -17,11 +17,19 @@ Descriptor::~Descriptor() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
+void require_resources(std::string_view path, int error) {
+  if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) return;
+  throw RunError(fmt::format("{}: cannot be opened: {}", path, std::strerror(error)),
+                 error == EMFILE ? "allow more open files: ulimit -n"
+                                 : "other programs have what it takes: end some, or wait");
+}
+
 OpenFile open_regular(const char* path) {
   OpenFile file{Descriptor(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)), 0};
   struct stat status {};
   if (file.descriptor.get() < 0 || fstat(file.descriptor.get(), &status) != 0) {
     const int error = errno;
+    require_resources(path, error);
     throw DataError(fmt::format("{}: cannot be read: {}", path, std::strerror(error)),
                     error == ENOENT ? "the file was removed, or a link points nowhere"
                                     : "check the file's permissions and the disk");

@@ -35,6 +35,10 @@ struct OpenFile {
   std::uint64_t size = 0;  ///< bytes
 };
 
+/// Throws RunError where `error`, an errno, says that this process or machine has run out of
+/// something: then the data is not at fault, and no sample may be left out for it.
+void require_resources(std::string_view path, int error);
+
 /// Opens a regular file for reading. Throws DataError for anything else.
 OpenFile open_regular(const char* path);
 inline OpenFile open_regular(const std::string& path) { return open_regular(path.c_str()); }

@@ -30,9 +30,11 @@ class FolderReader final : public Reader {
       : files_(find_split(options.path, options.split), last_part(options.path)) {
     check(options);
     root_ = Descriptor(open(files_.root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (root_.get() < 0)
-      throw DataError(fmt::format("{}: cannot be opened: {}", files_.root(), std::strerror(errno)),
+    if (const int error = root_.get() < 0 ? errno : 0; error != 0) {
+      require_resources(files_.root(), error);
+      throw DataError(fmt::format("{}: cannot be opened: {}", files_.root(), std::strerror(error)),
                       "check the folder's permissions");
+    }
     info_.reader = "folder";
     info_.path = options.path;
     info_.split = options.split;

@@ -39,9 +39,11 @@ void for_each_entry(const std::string& path, const Visit& visit) {
       if (entry->d_name[0] != '.') visit(entry->d_name, dirfd(folder.get()), entry->d_type);
       errno = 0;
     }
-  if (errno != 0)
-    throw DataError(fmt::format("{}: cannot be listed: {}", path, std::strerror(errno)),
+  if (const int error = errno; error != 0) {
+    require_resources(path, error);
+    throw DataError(fmt::format("{}: cannot be listed: {}", path, std::strerror(error)),
                     "check the folder's permissions and the disk");
+  }
 }
 
 /// `type` says so at once, unless it is a link or the file system doesn't tell.
