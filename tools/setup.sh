@@ -231,13 +231,15 @@ set_up() {
 # --- configuring and building
 
 configure_and_build() {
-  cmake --preset "$1" >"$log" 2>&1 </dev/null || {
+  local preset=$1 folder=$2
+  shift 2
+  cmake --preset "$preset" >"$log" 2>&1 </dev/null || {
     cat "$log" >&2
-    stop "CMake could not configure the preset $1" "see the message above"
+    stop "CMake could not configure the preset $preset" "see the message above"
   }
   grep -E '^-- LibTorch' "$log" || true
-  "${launcher[@]}" cmake --build "$2" --parallel "$(nproc)" </dev/null
+  "${launcher[@]}" cmake --build "$folder" --parallel "$(nproc)" ${1:+--target "$@"} </dev/null
 }
 
-# build PRESET FOLDER
+# build PRESET FOLDER [TARGET...]: everything, or the targets alone.
 build() { step "build of preset $1 in $2" configure_and_build "$1" "$2"; }
