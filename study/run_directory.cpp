@@ -141,13 +141,14 @@ void cut_steps(const fs::path& file, std::uint64_t steps) {
   cut(file, end);
 }
 
-/// Keeps the lines up to the first whose "step" is `end` or later.
-void cut_lines(const fs::path& file, std::uint64_t end) {
+/// Keeps the lines up to the first whose "step" is `end` or later; how many those are.
+std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
   std::error_code missing;
-  if (!fs::exists(file, missing)) return;
+  if (!fs::exists(file, missing)) return 0;
   const std::string text = text_of(file);
   std::size_t kept = 0;
-  for (std::size_t number = 1; kept < text.size(); ++number) {
+  std::uint64_t number = 1;
+  for (; kept < text.size(); ++number) {
     const std::size_t newline = text.find('\n', kept);
     if (newline == std::string::npos) break;  // killed while it was written
     const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(kept),
@@ -164,6 +165,7 @@ void cut_lines(const fs::path& file, std::uint64_t end) {
     kept = newline + 1;
   }
   cut(file, kept);
+  return number - 1;
 }
 
 }  // namespace
@@ -224,7 +226,7 @@ RunDirectory RunDirectory::resume(fs::path path, const std::string& config_toml,
   remove_left_overs(directory.path_);
   cut_steps(directory.path_ / directory.steps_name_, step);
   cut_lines(directory.path_ / "metrics.jsonl", epoch_open ? step : step + 1);
-  cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
+  directory.quarantined_ = cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
   std::error_code error;
   fs::remove(directory.path_ / "summary.json", error);
   if (error) cannot_write(directory.path_ / "summary.json", error.value());
@@ -240,7 +242,7 @@ RunDirectory RunDirectory::of_rank(fs::path path, int rank, std::uint64_t step) 
   directory.quarantine_name_ = fmt::format("quarantine.rank{}.jsonl", rank);
   make_folder(directory.path_);  // another host's may be another disk
   cut_steps(directory.path_ / directory.steps_name_, step);
-  cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
+  directory.quarantined_ = cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
   directory.open_steps();
   return directory;
 }

@@ -41,6 +41,9 @@ class RunDirectory {
   /// Held until the directory is let go; not in of_rank()'s.
   std::optional<RunLock>& lock() { return lock_; }
 
+  /// Samples that had failed up to where the run was taken up.
+  std::uint64_t quarantined() const { return quarantined_; }
+
   /// A row of steps.csv.
   void step(const StepRecord& record);
   /// The row of a step that is not over, kept in steps.csv.open until step() is given the final
@@ -68,6 +71,7 @@ class RunDirectory {
 
   std::filesystem::path path_;
   std::filesystem::path moved_aside_;
+  std::uint64_t quarantined_ = 0;
   std::optional<RunLock> lock_;
   std::string steps_name_ = "steps.csv";
   std::string quarantine_name_ = "quarantine.jsonl";

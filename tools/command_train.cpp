@@ -222,7 +222,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   const std::atomic<bool>* const stop =
       !is_ddp(recipe) && training.accumulate == 1 ? &interrupted() : nullptr;
   options.stop = stop;
-  std::atomic<std::uint64_t> failed{0};
+  std::atomic<std::uint64_t> failed{directory.quarantined()};
   Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy, training.from,
                     rank.rank == 0 || !is_ddp(recipe));
   const auto quarantine_of = [&](const std::string& split) {

@@ -183,6 +183,7 @@ TEST_F(Resume, LinesOfLaterStepsGo) {
             "{\"step\":1,\"sample\":10}\n{\"step\":4,\"sample\":40}\n");
 
   RunDirectory directory = resume(4, /*epoch_open=*/true);  // its line is to be written again
+  EXPECT_EQ(directory.quarantined(), 2u) << "the failures of the whole run are counted";
   EXPECT_EQ(text(run_ / "metrics.jsonl"), "{\"epoch\":1,\"step\":2}\n");
   directory.epoch({{"epoch", 2}, {"step", 4}});
   directory.quarantine({{"step", 5}});
