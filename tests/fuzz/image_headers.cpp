@@ -29,9 +29,9 @@ Corpus corpus() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace imgcodecs;
   for (const ReadHeader read : {&png_header, &bmp_header, &webp_header, &tiff_header}) {
-    millrace_image_header header{};
+    Header header{};
     if (read(data, size, header) == nullptr)
-      millrace::fuzz::require(header.orientation <= 8, "an orientation is 0 to 8");
+      millrace::fuzz::require(header.image.orientation <= 8, "an orientation is 0 to 8");
   }
   return 0;
 }

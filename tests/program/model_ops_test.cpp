@@ -23,7 +23,11 @@ class ModelOps : public ProgramTest {
     EXPECT_EQ(summary(name)["simd"], simd);
     return ops_of(in(name));
   }
-  static RunOptions at(const std::string& simd) { return {.env = {{"MILLRACE_SIMD", simd}}}; }
+  static RunOptions at(const std::string& simd) {
+    RunOptions options;
+    options.env["MILLRACE_SIMD"] = simd;
+    return options;
+  }
   static std::string best() { return std::string(name_of(simd_supported())); }
 
  private:
