@@ -97,7 +97,8 @@ Tensor parse_tensor(const std::string& name, const Json& entry, std::span<const 
   if (dtype.is_string()) tensor.dtype = dtype.get<std::string>();
   std::uint64_t size = dtype_size(tensor.dtype);
   if (size == 0)
-    refuse(of + " has an unknown dtype " + (dtype.is_string() ? tensor.dtype : dtype.type_name()));
+    refuse(of + " has an unknown dtype " +
+           (dtype.is_string() ? '"' + tensor.dtype + '"' : dtype.type_name()));
   if (!shape.is_array()) refuse(of + " has a shape that is not a list");
   for (const Json& side : shape) {
     const std::uint64_t n = unsigned_number(side, "a side of " + of, refuse);

@@ -292,6 +292,8 @@ void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, W
   for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
     try {
       return one_sample(index, place, fetched, slot, worker, recorder, stop);
+    } catch (const RunError&) {  // this machine's fault, no sample's
+      throw;
     } catch (const Error& error) {  // bad data, or an image that the chain does not fit
       recorder.fail(reader_->info().encoded, fetched != nullptr);
       failure(index, place, slot, error);

@@ -257,7 +257,7 @@ TEST(BadTar, PathTricks) {
   }
   TarBuilder line_break;
   line_break.add("../a\nb.jpg", Bytes{1});
-  expect_refused(line_break.end(), {"'../a?b.jpg'"});
+  expect_refused(line_break.end(), {"'../a\\nb.jpg'"});
 }
 
 TEST(BadTar, LabelsThatAreNone) {

@@ -12,15 +12,15 @@ TEST(PlotText, StaysOnOneLine) { EXPECT_EQ(drawable("a\nb\tc\x7F\r"), "a b c\uFF
 
 TEST(PlotText, WhatIsNotUtf8IsReplaced) {
   EXPECT_EQ(drawable("gr\xC3\xB6\xC3\x9F"
-                      "e"),
+                     "e"),
             "größe");
   EXPECT_EQ(drawable("\xFF"), "\uFFFD");
   EXPECT_EQ(drawable("a\xC3"), "a\uFFFD") << "cut short";
   EXPECT_EQ(drawable("\uFFFE"), "\uFFFD") << "XML can't hold it";
   for (int first = 0; first < 256; ++first)
     for (int second = 0; second < 256; second += 7)
-      EXPECT_TRUE(is_utf8(
-          drawable(std::string{static_cast<char>(first), static_cast<char>(second), 'x'})));
+      EXPECT_TRUE(
+          is_utf8(drawable(std::string{static_cast<char>(first), static_cast<char>(second), 'x'})));
 }
 
 TEST(PlotText, LongTextEndsInAnEllipsis) {

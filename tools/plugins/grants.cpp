@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "pipeline/error.h"
+#include "pipeline/printable.h"
 #include "tools/console.h"
 #include "tools/output.h"
 #include "tools/plugins/trust.h"
@@ -111,7 +112,7 @@ void load(const std::string& file, const std::string& reason) {
   if (loaded_plugin(file) != nullptr) return;
   if (!is_shipped(file)) {
     require_unshared(file);
-    say(fmt::format("loading plugin {}: {}", file, reason));
+    say(fmt::format("loading plugin {}: {}", printable(file), reason));
   }
   keep_stdout_for_results();
   add_plugin(file);
