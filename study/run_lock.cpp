@@ -20,22 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Keeps a descriptor until it is wanted.
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
-
 /// Whether `path` still leads to the file: another process may have moved its folder away.
 bool is_at(int file, const fs::path& path) {
   struct stat held {};
@@ -67,7 +51,7 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
   const fs::path path = directory / kFile;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    File file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (file.get() < 0)
       throw RunError(fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno)),
                      "choose another place: --run DIR");
@@ -86,22 +70,11 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
     }
     if (!is_at(file.get(), path)) continue;
     sign(file.get());
-    file_ = file.release();
+    file_ = std::move(file);
     return;
   }
 }
 
-RunLock::~RunLock() {
-  if (file_ >= 0) ::close(file_);
-}
-
-RunLock::RunLock(RunLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-
-RunLock& RunLock::operator=(RunLock&& other) noexcept {
-  std::swap(file_, other.file_);
-  return *this;
-}
-
-void RunLock::share_with_children() { fcntl(file_, F_SETFD, 0); }
+void RunLock::share_with_children() { fcntl(file_.get(), F_SETFD, 0); }
 
 }  // namespace millrace

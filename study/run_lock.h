@@ -3,7 +3,8 @@
 
 #include <chrono>
 #include <filesystem>
-#include <string>
+
+#include "pipeline/readers/files.h"
 
 namespace millrace {
 
@@ -19,16 +20,13 @@ class RunLock {
   /// file system has no locks; RunError where the file cannot be made.
   explicit RunLock(const std::filesystem::path& directory,
                    std::chrono::milliseconds patience = std::chrono::seconds(2));
-  ~RunLock();
-  RunLock(RunLock&& other) noexcept;
-  RunLock& operator=(RunLock&& other) noexcept;
 
   /// Passes the lock on to processes that are started from now on: it is free again when the last
   /// of them has ended.
   void share_with_children();
 
  private:
-  int file_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace millrace

@@ -59,6 +59,16 @@ int error_descriptor() {
   return descriptor;
 }
 
+std::string shell_word(const std::string& text) {
+  if (!text.empty() &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_./-+=:,@%") == std::string::npos)
+    return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
 void say(const std::string& text) {
   if (!verbosity().quiet) write_error(printable_lines(abridged(text)) + "\n");
 }

@@ -27,6 +27,8 @@ void print_error_text(const std::string& text, const std::string& before = {});
 /// rank, else stderr's.
 int error_descriptor();
 inline constexpr const char* kErrorVariable = "MILLRACE_ERROR_FD";
+/// `text` as one word of a shell's command line, for commands that messages propose.
+std::string shell_word(const std::string& text);
 /// A remark on stderr, unless -q.
 void say(const std::string& text);
 

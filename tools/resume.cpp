@@ -54,16 +54,6 @@ bool is_free(std::string_view key) {
          std::find(kFree.begin(), kFree.end(), key) != kFree.end();
 }
 
-/// As a shell takes it for one word.
-std::string shell_word(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                             "_./-+=:,@%") == std::string::npos)
-    return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
 bool is_whole(const fs::path& checkpoint) {
   try {
     read_position(checkpoint);

@@ -83,19 +83,6 @@ bool is_shipped(const std::string& file) {
   return end == folder.end();
 }
 
-/// In a shell, one word.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "/._-+=:,@%";
-  const bool plain = std::all_of(word.begin(), word.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kPlain.find(c) != kPlain.npos;
-  });
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 /// Why `file` may be loaded; empty where nobody asked for it. `trust`: what the list says of it,
 /// where that was looked at.
 std::string reason_for(const std::string& file, Trust* trust) {
@@ -145,7 +132,7 @@ void load_asked_plugins(const PluginsPath& path) {
                         ? "has changed since it was trusted"
                         : "neither this command line nor the environment asks for"),
         fmt::format("it is native code; if you trust it, add {}, or run millrace plugins trust {}",
-                    quoted(std::string(kKey) + path.value), quoted(file)));
+                    shell_word(std::string(kKey) + path.value), shell_word(file)));
   }
   for (const auto& [file, reason] : reasons) load(file, reason);
 }
