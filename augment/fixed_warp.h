@@ -57,7 +57,7 @@ inline int fraction_bits(const Rect& rect) {
   return std::min(22, 30 - static_cast<int>(std::bit_width(static_cast<unsigned>(extent))));
 }
 
-/// The same for a frame with all of these bounds, of which there is one at least.
+/// Bits of fraction for a frame that holds all of `bounds`, which must not be empty.
 inline int fraction_bits(const Bounds& bounds) {
   Rect around = bounds[0].rect;
   for (const auto& [rect, fill] : bounds)

@@ -49,7 +49,7 @@ class Fold {
 
   /// The pass over a view of the whole source, of which `held` is in memory: at least region().
   Pass pass(const ImageView& source, const Rect& held) const;
-  /// The same where all of it is.
+  /// The pass over a view whose source is in memory as a whole.
   Pass pass(const ImageView& source) const {
     return pass(source, {0, 0, source.width, source.height});
   }

@@ -1,6 +1,6 @@
-// What model.ops=auto stands for: LibTorch's convolutions and poolings or our own, for a whole
-// model. A function of the recipe and the SIMD level alone, so that nothing is timed when a run
-// starts and all of its ranks come to the same. Free of LibTorch.
+// Resolves model.ops=auto to LibTorch's or our own convolutions and poolings, for a whole model.
+// The choice depends on the recipe and the SIMD level alone: nothing is timed when a run starts,
+// and all ranks agree. Free of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace millrace {
 
-/// What the choice depends on.
+/// Inputs of the choice.
 struct OpsQuestion {
   std::string_view model;           ///< model.name
   std::int64_t samples = 0;         ///< a batch, of the rank or replica with the largest share

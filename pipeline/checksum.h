@@ -9,7 +9,7 @@ namespace millrace {
 
 /// XXH3 (64 bits) of the bytes, as 16 hexadecimal digits.
 std::string checksum(std::string_view bytes);
-/// The same of a file. Throws DataError where it cannot be read.
+/// Returns the checksum of a file's content. Throws DataError if it cannot be read.
 std::string file_checksum(const std::filesystem::path& file);
 
 }  // namespace millrace

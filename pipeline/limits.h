@@ -1,4 +1,4 @@
-// What one image may ask for, whatever its file claims.
+// Limits on the size of one image, whatever its file claims.
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,8 @@ std::uint32_t code_point(std::string_view character) {
   return code;
 }
 
-/// What terminals obey: C0, C1 (0x9b alone begins a sequence), and the marks that turn the
-/// direction of what follows.
+/// Returns whether a terminal acts on the character: C0, C1 (0x9b alone begins a sequence), and
+/// the marks that change the writing direction.
 bool is_obeyed(std::uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
          (code >= 0x2066 && code <= 0x2069);

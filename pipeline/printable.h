@@ -12,7 +12,7 @@ namespace millrace {
 /// \u001b and the like, bytes that are not UTF-8 \x9b. Inside of JSON these are its own escapes, so
 /// that a document stays the same document.
 std::string printable(std::string_view text);
-/// The same for several lines: line ends and tabs stay.
+/// Like printable(), but keeps line ends and tabs.
 std::string printable_lines(std::string_view text);
 
 /// `text` with the middle of every word of more than 512 bytes left out, and its own middle where

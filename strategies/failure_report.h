@@ -26,7 +26,7 @@ struct FailureReport {
 
   /// One line: "rank 1 (host, pid 123) ended at step 120: images/7.jpg: cannot be decoded".
   std::string text() const;
-  /// What to do about it; empty where nothing is to be done.
+  /// Returns what the user can do about it, or an empty string.
   std::string hint() const;
 
   bool operator==(const FailureReport&) const = default;

@@ -29,7 +29,7 @@ std::string place_of(const RankInfo& info) {
   return info.master_addr + ":" + std::to_string(info.master_port);
 }
 
-/// What the store is to listen with, where all ranks are on this host; else none.
+/// Returns a loopback listener for the store where all ranks are on this host, else none.
 Fd listener_of(const RankInfo& info) {
   if (info.store_fd >= 0) {
     Fd given(info.store_fd);

@@ -48,7 +48,7 @@ class Environment {
         std::from_chars(value->data(), value->data() + value->size(), key, 16);
     if (error == std::errc() && end == value->data() + value->size() && value->size() == 16)
       return key;
-    // What it says is a secret, also where it is wrong.
+    // The value is a secret even if it is malformed, so the message leaves it out.
     throw UsageError(fmt::format("{} is not a key of 16 hexadecimal digits", name),
                      fmt::format("unset {}: `millrace launch` draws one for each run", name));
   }

@@ -29,9 +29,9 @@ using EnvironmentLookup = std::function<const char*(const char* name)>;
 
 /// torch's default, where a launcher names no port.
 inline constexpr int kDefaultMasterPort = 29500;
-/// What `millrace launch` says beside torchrun's variables. The key: 16 hexadecimal digits, drawn
-/// for this run, without which nobody gets onto the control channel. The store: a descriptor that
-/// listens at MASTER_ADDR and MASTER_PORT.
+/// Variables that `millrace launch` sets in addition to torchrun's. The key has 16 hexadecimal
+/// digits, is drawn for each run and admits a rank to the control channel. The store's value is a
+/// descriptor that listens at MASTER_ADDR and MASTER_PORT.
 inline constexpr const char* kKeyVariable = "MILLRACE_KEY";
 inline constexpr const char* kStoreVariable = "MILLRACE_STORE_FD";
 /// Of a Slurm job without MASTER_PORT: kSlurmPorts + SLURM_JOB_ID mod 20000, which lies below the

@@ -116,7 +116,7 @@ class Strategy {
   virtual std::string device() const = 0;
 };
 
-/// What a strategy of several ranks needs of the program that it runs in.
+/// Callbacks into the program for a strategy with several ranks.
 struct RankHooks {
   /// A signal asks this process to stop; the strategy sets it where another rank was asked.
   std::atomic<bool>* interrupted = nullptr;

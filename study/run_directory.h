@@ -31,8 +31,8 @@ class RunDirectory {
   static RunDirectory resume(std::filesystem::path path, const std::string& config_toml,
                              std::uint64_t step, bool epoch_open, RunLock lock);
 
-  /// What rank `rank` > 0 writes beside rank 0, whose run stands at `path` and who holds the lock:
-  /// steps.rankR.csv and quarantine.rankR.jsonl, cut back to `step`.
+  /// Opens the files of rank `rank` > 0, steps.rankR.csv and quarantine.rankR.jsonl, cut back to
+  /// `step`. Rank 0's run is at `path`; rank 0 holds the lock.
   static RunDirectory of_rank(std::filesystem::path path, int rank, std::uint64_t step);
 
   const std::filesystem::path& path() const { return path_; }

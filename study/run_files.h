@@ -11,8 +11,8 @@
 
 namespace millrace {
 
-/// What a stream holds, less what is nested deeper than any record of ours; discarded where it is
-/// no JSON.
+/// Parses a stream's JSON and drops what is nested deeper than any of our records. Returns a
+/// discarded value for malformed JSON.
 nlohmann::ordered_json parse_json(std::istream& in);
 
 /// Null where there is no such file; throws DataError where it holds no JSON object.

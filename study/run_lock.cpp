@@ -28,7 +28,7 @@ bool is_at(int file, const fs::path& path) {
          held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }
 
-/// What the holder has written about itself.
+/// Returns the text that the holder has written about itself.
 std::string holder(int file) {
   std::array<char, 300> text{};
   const ssize_t size = pread(file, text.data(), text.size(), 0);

@@ -125,7 +125,7 @@ Exit make(const PluginsArguments& arguments) {
   return Exit::done;
 }
 
-/// What the list holds now.
+/// Prints the trust list.
 Exit tell_trusted(const char* command, const TrustList& list) {
   Json json{
       {"command", command}, {"list", TrustList::place().string()}, {"trusted", Json::array()}};

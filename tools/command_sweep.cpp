@@ -54,8 +54,8 @@ struct Question {
   std::optional<std::uint64_t> repeats;  ///< empty: auto
 };
 
-/// What model.ops=auto stands for in all cells: our own ops where every one of them prefers those,
-/// so that cells differ in nothing that was not asked for.
+/// Resolves model.ops=auto once for all cells: native only if every cell prefers it, so that cells
+/// differ only in the swept keys.
 std::string shared_ops(const std::vector<Recipe>& recipes) {
   const bool native = std::all_of(recipes.begin(), recipes.end(), [](const Recipe& recipe) {
     return with_ops(recipe).text("model.ops") == "native" || recipe.text("model.ops") == "torch";

@@ -144,7 +144,7 @@ bool ended_before(Resume& resume, const TrainOptions& training, const LoaderOpti
       options.drop_last ? in_epoch * static_cast<std::uint64_t>(options.batch) : samples);
 }
 
-/// What a rank ends with that the others, or an interrupt, do not let go on.
+/// Ends a rank that another rank's failure or an interrupt stops.
 [[noreturn]] void leave(const Error& error) {
   print_error(error);
   _exit(static_cast<int>(error.exit()));

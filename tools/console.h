@@ -21,10 +21,10 @@ Verbosity& verbosity();
 /// long values in them are shortened: here alone, so that errors may hold what they like. A rank of
 /// `millrace launch` tells its launcher, which says for all ranks what they have in common.
 void print_error(const Error& error);
-/// The same for lines that are ready, each with `before` in front of it.
+/// Prints finished error lines, each preceded by `before`.
 void print_error_text(const std::string& text, const std::string& before = {});
-/// Where errors go: the descriptor that kErrorVariable names in the environment of a launcher's
-/// rank, else stderr's.
+/// Returns the descriptor that errors go to: the one that kErrorVariable names in the environment
+/// of a launcher's rank, else stderr's.
 int error_descriptor();
 inline constexpr const char* kErrorVariable = "MILLRACE_ERROR_FD";
 /// `text` as one word of a shell's command line, for commands that messages propose.

@@ -45,7 +45,7 @@ struct Rank {
   std::optional<int> status;  ///< of waitpid(), once it has ended
 };
 
-/// What a rank is started with.
+/// Arguments of a rank's process.
 struct Start {
   int rank = 0;
   int count = 1;

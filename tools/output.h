@@ -1,6 +1,6 @@
-// What the program writes to stdout and stderr. A stream that is full, closed or left by its reader
-// never ends a run: what people would read on the way is dropped, and results that are lost are
-// told at the end.
+// All output of the program to stdout and stderr. A stream that is full, closed or abandoned by its
+// reader never ends a run: progress and remarks are dropped, and lost results are reported at the
+// end.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ void keep_stdout_for_results();
 
 /// Writes results to stdout, made printable. A failure is remembered for finish_output().
 void write_output(std::string_view text);
-/// The same, formatted.
+/// Formats and writes results to stdout.
 template <class... Values>
 void print(fmt::format_string<Values...> format, Values&&... values) {
   write_output(fmt::format(format, std::forward<Values>(values)...));

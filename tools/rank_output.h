@@ -1,4 +1,4 @@
-// What the ranks of one host write, as their launcher passes it on.
+// Output of the ranks of one host, as their launcher prints it.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class RankPipe {
 
   /// -1 once it is at its end.
   int fd() const { return pipe_.get(); }
-  /// What has come since the last call.
+  /// Returns the bytes that arrived since the last call.
   std::string take();
 
  private:
@@ -35,7 +35,7 @@ class RankLines {
   int fd() const { return pipe_.fd(); }
   /// Passes on what there is.
   void pump();
-  /// What came without an end of line.
+  /// Prints an unfinished last line.
   void end_line();
 
  private:

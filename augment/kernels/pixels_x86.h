@@ -1,7 +1,7 @@
-// What the warp kernels need of each SIMD level: vectors of pixels as 32-bit lanes (red, green,
-// blue from the lowest byte on; gray in the lowest). The same names in namespaces avx2 and avx512;
-// what is written with them is compiled for both by each_level.h. All of it has internal linkage,
-// see targets.h.
+// Primitives of the warp kernels for each SIMD level: vectors of pixels as 32-bit lanes (red,
+// green, blue from the lowest byte on; gray in the lowest). Namespaces avx2 and avx512 use the same
+// names, so each_level.h can compile one source for both. Everything has internal linkage; see
+// targets.h.
 #pragma once
 
 #include <cstring>

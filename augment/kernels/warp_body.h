@@ -5,7 +5,8 @@ struct Positions {
   Vector u, v;
 };
 
-/// Where positions come from; kept by value, so that writing pixels can't seem to change them.
+/// Computes or loads positions. Holds copies, so that the compiler need not assume that writing
+/// pixels changes them.
 class Source {
  public:
   SIMD explicit Source(const WarpBlock& warp)
@@ -20,7 +21,7 @@ class Source {
         along_u_(OP(mullo_epi32)(count(), OP(set1_epi32)(static_cast<int>(u_x_)))),
         along_v_(OP(mullo_epi32)(count(), OP(set1_epi32)(static_cast<int>(v_x_)))) {}
 
-  /// Those of pixels (x, y) and on.
+  /// Positions of the kLanes pixels from (x, y) on.
   SIMD Positions at(int x, int y) const {
     if (stored_u_ != nullptr) return {load(stored_u_ + x), load(stored_v_ + x)};
     const auto i = static_cast<std::uint32_t>(x), j = static_cast<std::uint32_t>(y);
@@ -29,7 +30,7 @@ class Source {
     return {OP(add_epi32)(OP(set1_epi32)(u), along_u_), OP(add_epi32)(OP(set1_epi32)(v), along_v_)};
   }
 
-  /// Those of column x and on, which lie kLanes behind `before`.
+  /// Positions from column x on, kLanes pixels to the right of `before`.
   SIMD Positions next(const Positions& before, int x) const {
     if (stored_u_ != nullptr) return {load(stored_u_ + x), load(stored_v_ + x)};
     return {OP(add_epi32)(before.u, OP(set1_epi32)(static_cast<int>(kLanes * u_x_))),

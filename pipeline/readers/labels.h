@@ -12,8 +12,8 @@ namespace millrace {
 /// Labels must lie below this whatever a recipe says: names of classes are kept in memory.
 inline constexpr std::int64_t kMostClasses = 1 << 24;
 
-/// What labels of `count` samples must lie below where nobody says how many classes there are: one
-/// label may not make a set of millions of classes.
+/// Returns the exclusive upper bound for labels of `count` samples where the number of classes is
+/// not given, so that one wrong label cannot create millions of classes.
 std::int64_t most_classes(std::uint64_t count);
 
 /// A whole number from 0 on, blanks around it allowed.

@@ -106,7 +106,7 @@ void on_crash(int number, siginfo_t* info, void* context) {
   if (number == SIGBUS && replace_lost_page(info)) return;
   const auto signal = std::find_if(g_signals.begin(), g_signals.end(),
                                    [&](const Signal& s) { return s.number == number; });
-  // What another process sends says nothing of the unit.
+  // A signal from another process says nothing about the unit.
   if (is_inside() && (info->si_code > 0 || info->si_pid == getpid()))
     tell("crashed: ", signal->name);
   const struct sigaction& before = signal->before;

@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-/// What this thread is inside of. Plain memory, read by signal handlers.
+/// The unit or plugin whose code this thread runs. Plain memory, read by signal handlers.
 struct Inside {
   const millrace_unit* unit = nullptr;
   const char* loading = nullptr;  ///< a plugin's file, while its initialisers run

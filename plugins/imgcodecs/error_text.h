@@ -1,4 +1,4 @@
-// What OpenCV's codecs write to std::cerr about a file, kept for the error that names it.
+// Captures the text that OpenCV's codecs write to std::cerr, for the error that names the file.
 #pragma once
 
 #include <string>

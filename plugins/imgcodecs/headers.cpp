@@ -30,7 +30,7 @@ std::uint32_t little32(const std::uint8_t* p) { return little16(p) | little16(p 
 std::uint32_t big16(const std::uint8_t* p) { return p[1] | std::uint32_t{p[0]} << 8; }
 std::uint32_t big32(const std::uint8_t* p) { return big16(p + 2) | big16(p) << 16; }
 
-/// Of a TIFF directory, what bounds the picture's size.
+/// Tags of a TIFF directory that bound the picture's size.
 struct TiffTags {
   std::optional<std::uint32_t> width, height, bits, compression, photometric, orientation, samples,
       tile_width, tile_height;

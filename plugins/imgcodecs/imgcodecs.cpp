@@ -46,7 +46,7 @@ void* open(const void*) {
 
 void close(void*) {}
 
-/// What a format's header says, held against what its bytes can hold.
+/// Reads a format's header and rejects sizes that the file's bytes cannot hold.
 template <const Format& format>
 millrace_status header(void*, const std::uint8_t* bytes, std::size_t size,
                        millrace_image_header* out, millrace_call* call) {

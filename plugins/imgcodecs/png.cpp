@@ -21,7 +21,7 @@ struct Reading {
   png_longjmp(png, 1);
 }
 
-/// Of what leaves the pixels whole: odd colour profiles, damaged texts.
+/// Ignores warnings: they concern colour profiles and text chunks, not pixels.
 void on_warning(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep out, png_size_t size) {

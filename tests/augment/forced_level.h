@@ -18,7 +18,7 @@ class ForcedLevel {
   Simd before_;
 };
 
-/// Those that this processor can do.
+/// SIMD levels that this processor supports.
 inline std::vector<Simd> simd_levels() {
   std::vector<Simd> levels;
   for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512})

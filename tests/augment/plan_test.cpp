@@ -302,7 +302,7 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   const auto scratch = plan.make_scratch();
   WholeImage source(interleaved(pixels.data(), {9, 9}, 1));
   EXPECT_THROW(plan.run({}, source, out.data(), *scratch), UsageError);
-  // What an op cannot take is this image's fault: the chain was compiled for another.
+  // An image that an op rejects fails alone: the chain was compiled for another size.
   const Plan crop({spec("random_crop", {{"size", List{8}}})}, {{8, 8}, 1},
                   {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   WholeImage small(interleaved(pixels.data(), {7, 9}, 1));

@@ -1,5 +1,5 @@
-// What may end a process while a plugin is loaded or called: files cut short are refused before,
-// and a fault in a data file is not taken for the plugin's.
+// Faults that end a process while a plugin is loaded or called: truncated files are refused before
+// dlopen, and a fault in a data file is not blamed on the plugin.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -90,7 +90,7 @@ TEST_F(Distributed, RanksOfOneHostListenOnLoopbackOnly) {
 }
 
 TEST_F(Distributed, AnInterruptDoesNotWaitForRanksThatDoNotCome) {
-  // Of two ranks, one: rank 0 waits at the rendezvous, rank 1 for rank 0's store.
+  // Only one of two ranks is started: rank 0 waits at the rendezvous, rank 1 for rank 0's store.
   for (const char* rank : {"0", "1"}) {
     RunOptions alone;
     alone.env = {{"RANK", rank},
@@ -149,7 +149,7 @@ TEST_F(Distributed, AnInterruptCutsAnEvaluationShortOnAllRanks) {
 
 TEST_F(Distributed, FailedSamplesOfAllRanksAreCounted) {
   write_photos(in("photos"), 8, 32);
-  // Of both ranks' parts, in training as in evaluation.
+  // Damages samples of both ranks, in the training and in the evaluation set.
   for (const char* name : {"ape/10.jpg", "ape/13.jpg", "bee/12.jpg", "cat/15.jpg", "cat/16.jpg"})
     cut(in("photos") / "train" / name, 0.5);
   const Arguments photos{"train",

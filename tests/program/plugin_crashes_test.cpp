@@ -1,5 +1,5 @@
-// What a defective plugin does to a run is told with the plugin's name, whatever it is: a crash, an
-// exit(), an exception, a file that is none.
+// Every way in which a defective plugin can end a run is reported with the plugin's name: a crash,
+// an exit(), an exception, a file that is not a plugin.
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -86,7 +86,7 @@ TEST_F(PluginCrashes, ExceptionsOfCreateAndDestroy) {
   EXPECT_TRUE(refused(run(bench(with("create_throws"))), 3,
                       {test_plugin("defect_create_throws"), "defect: create() threw",
                        "create is not in the mood"}));
-  // What was done stays done; the program does not say that all was well.
+  // The results stay, but the exit code reports the failure.
   const Result late = run(bench(with("destroy_throws")));
   EXPECT_EQ(late.exit_code, 3) << late.err;
   EXPECT_TRUE(names(late, {test_plugin("defect_destroy_throws"), "defect: destroy() threw",

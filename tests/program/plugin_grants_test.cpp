@@ -200,7 +200,7 @@ TEST_F(PluginGrants, SweepAndLaunchPassThemOn) {
                         "augment+=defect"};
   EXPECT_TRUE(loaded(start(sweep + Arguments{word(), "--run", in("sweep").string()}),
                      "named on the command line"));
-  // What a sweep's directory holds is no more than a file.
+  // A sweep's own records grant nothing.
   const Arguments resume{"sweep", "--resume", "--run", in("sweep").string()};
   EXPECT_TRUE(not_asked_for(start(resume)));
   fs::remove_all(in("sweep/runs"));

@@ -138,7 +138,7 @@ TEST_F(Streams, EveryCommandTellsOfLostResults) {
 }
 
 TEST_F(Streams, NamesDoNothingToATerminal) {
-  // What clears a screen, sets a window's title, begins a line of its own, turns the writing.
+  // Clears the screen, sets the title, starts a line of its own, reverses the writing direction.
   const std::string evil = "\x1b[2J\x1b]0;owned\x07\nmillrace: all is well\xc2\x9b\xe2\x80\xae";
   write_photos(in("set"), 4);
   fs::rename(in("set/train/ape"), in("set/train") / evil);

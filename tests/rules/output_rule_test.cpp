@@ -1,5 +1,5 @@
-// Who writes to stdout and stderr: tools/output.cpp alone, because a stream that cannot be written
-// must end nothing, and what stands in a name must do nothing to a terminal.
+// Only tools/output.cpp writes to stdout and stderr: a stream that cannot be written must not end a
+// run, and a name must not control the terminal.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What model.ops=auto stands for: the committed table and what it never overrides.
+// model.ops=auto: the committed table, and the settings that it never overrides.
 #include "models/auto_ops.h"
 
 #include <gtest/gtest.h>

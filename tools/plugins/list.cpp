@@ -79,7 +79,7 @@ std::vector<PluginEntry> everything() {
   return plugins_in_use();
 }
 
-/// What a plugin says of itself, as it may stand in a line.
+/// Returns a plugin's own text, made safe for one line.
 std::string words_in(const Json& value) { return printable(value.get<std::string>()); }
 
 std::string place_of(const Json& plugin) {

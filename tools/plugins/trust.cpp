@@ -52,7 +52,7 @@ std::string key_of(const fs::path& file) {
   return (error ? fs::absolute(file).lexically_normal() : resolved).string();
 }
 
-/// Of `path`; 0 where it is not there: opening it says so.
+/// Returns the mode of `path`, or 0 if it does not exist: opening it then reports that.
 mode_t mode_of(const fs::path& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 ? status.st_mode : 0;

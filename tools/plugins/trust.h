@@ -8,7 +8,7 @@
 
 namespace millrace {
 
-/// What the list says of a file.
+/// Whether the list holds a file, with the same content.
 enum class Trust { none, changed, whole };
 
 class TrustList {
