@@ -3,11 +3,25 @@
 #include <algorithm>
 
 namespace millrace {
+namespace {
+
+/// Visits every count by class, in one order for writing and reading.
+template <class Sums, class Visit>
+void for_each_count(Sums& sum, const Visit& visit) {
+  for (auto& count : sum.samples) visit(count);
+  for (auto& count : sum.correct) visit(count);
+  for (auto& row : sum.confusion)
+    for (auto& count : row) visit(count);
+}
+
+}  // namespace
 
 Evaluation empty_evaluation(int classes) {
   const auto n = static_cast<std::size_t>(classes);
   Evaluation sum;
-  sum.confusion.assign(n, std::vector<std::uint64_t>(n));
+  sum.samples.resize(n);
+  sum.correct.resize(n);
+  if (n <= Evaluation::kMostConfused) sum.confusion.assign(n, std::vector<std::uint64_t>(n));
   return sum;
 }
 
@@ -22,7 +36,9 @@ void add(Evaluation& sum, const torch::Tensor& device_logits, const torch::Tenso
   const auto label = labels.accessor<std::int64_t, 1>();
   for (std::int64_t i = 0; i < logits.size(0); ++i) {
     const auto row = static_cast<std::size_t>(label[i]);
-    ++sum.confusion[row][static_cast<std::size_t>(predicted[i][0])];
+    ++sum.samples[row];
+    sum.correct[row] += predicted[i][0] == label[i];
+    if (!sum.confusion.empty()) ++sum.confusion[row][static_cast<std::size_t>(predicted[i][0])];
     for (std::int64_t k = 0; k < best.size(1); ++k) sum.top5 += predicted[i][k] == label[i];
   }
   sum.loss_sum += losses.item<double>();
@@ -32,8 +48,7 @@ void add(Evaluation& sum, const torch::Tensor& device_logits, const torch::Tenso
 torch::Tensor to_tensor(const Evaluation& sum) {
   std::vector<double> values{static_cast<double>(sum.images), static_cast<double>(sum.failed),
                              sum.loss_sum, static_cast<double>(sum.top5)};
-  for (const auto& row : sum.confusion)
-    for (const std::uint64_t count : row) values.push_back(static_cast<double>(count));
+  for_each_count(sum, [&](std::uint64_t count) { values.push_back(static_cast<double>(count)); });
   return torch::tensor(values, torch::kDouble);
 }
 
@@ -44,8 +59,7 @@ Evaluation from_tensor(const torch::Tensor& values, int classes) {
   sum.failed = static_cast<std::uint64_t>(*value++);
   sum.loss_sum = *value++;
   sum.top5 = static_cast<std::uint64_t>(*value++);
-  for (auto& row : sum.confusion)
-    for (std::uint64_t& count : row) count = static_cast<std::uint64_t>(*value++);
+  for_each_count(sum, [&](std::uint64_t& count) { count = static_cast<std::uint64_t>(*value++); });
   return sum;
 }
 

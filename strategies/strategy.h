@@ -25,7 +25,11 @@ struct Evaluation {
   std::uint64_t failed = 0;  ///< samples that could not be loaded; they are not in `images`
   double loss_sum = 0;       ///< of the samples' cross-entropies, in nats
   std::uint64_t top5 = 0;    ///< samples whose label is among the 5 largest logits
-  std::vector<std::vector<std::uint64_t>> confusion;  ///< [label][prediction]
+  std::vector<std::uint64_t> samples, correct;  ///< by label
+  /// [label][prediction]; empty for more than kMostConfused classes, as it grows with their square.
+  std::vector<std::vector<std::uint64_t>> confusion;
+
+  static constexpr std::size_t kMostConfused = 1024;
 };
 
 /// Seconds that other ranks have waited for one, by what it was longer in than they were.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace millrace {
@@ -21,9 +22,8 @@ void plant(double seconds) {
 
 double top1_of(const Evaluation& evaluation) {
   if (evaluation.images == 0) return std::numeric_limits<double>::quiet_NaN();
-  std::uint64_t correct = 0;
-  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i)
-    correct += evaluation.confusion[i][i];
+  const std::uint64_t correct =
+      std::accumulate(evaluation.correct.begin(), evaluation.correct.end(), std::uint64_t{0});
   return static_cast<double>(correct) / static_cast<double>(evaluation.images);
 }
 

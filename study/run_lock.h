@@ -4,7 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "pipeline/readers/files.h"
+#include "pipeline/descriptor.h"
 
 namespace millrace {
 

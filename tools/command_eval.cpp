@@ -89,7 +89,8 @@ Exit evaluate(const EvalArguments& arguments) {
                                     {"dataset", reader->info().path},
                                     {"split", reader->info().split}};
     document.update(json);
-    document["confusion"] = evaluation->confusion;
+    document["confusion"] = nullptr;
+    if (!evaluation->confusion.empty()) document["confusion"] = evaluation->confusion;
     document["parameters_hash"] = strategy->parameters_hash();
     print("{}\n", to_text(document, 2));
     return Exit::done;

@@ -68,12 +68,9 @@ Json to_json(const Evaluation& evaluation, const std::vector<std::string>& class
   json["top1"] = number(top1_of(evaluation));
   json["top5"] = number(part(evaluation.top5, evaluation.images));
   Json per_class = Json::object();
-  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) {
-    std::uint64_t total = 0;
-    for (const std::uint64_t count : evaluation.confusion[i]) total += count;
+  for (std::size_t i = 0; i < evaluation.samples.size(); ++i)
     per_class[i < classes.size() ? classes[i] : std::to_string(i)] =
-        number(part(evaluation.confusion[i][i], total));
-  }
+        number(part(evaluation.correct[i], evaluation.samples[i]));
   json["per_class"] = std::move(per_class);
   return json;
 }
@@ -180,7 +177,8 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   for (const char* key : {"test_loss", "top1", "top5", "per_class"})
     s[key] = evaluation.is_object() ? evaluation[key] : Json(nullptr);
   s["confusion"] = nullptr;
-  if (result.evaluation && result.evaluation->confusion.size() <= kMostClassesInConfusion)
+  if (result.evaluation && !result.evaluation->confusion.empty() &&
+      result.evaluation->confusion.size() <= kMostClassesInConfusion)
     s["confusion"] = result.evaluation->confusion;
   s["parameters_hash"] =
       facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);

@@ -13,10 +13,6 @@
 
 namespace millrace {
 
-Descriptor::~Descriptor() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
 void require_resources(std::string_view path, int error) {
   if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) return;
   throw RunError(fmt::format("{}: cannot be opened: {}", path, std::strerror(error)),

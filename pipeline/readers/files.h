@@ -7,28 +7,12 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <utility>
 
+#include "pipeline/descriptor.h"
 #include "pipeline/printable.h"
 #include "pipeline/reader.h"
 
 namespace millrace {
-
-/// An open file descriptor, closed at the end.
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 struct OpenFile {
   Descriptor descriptor;

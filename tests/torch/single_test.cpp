@@ -7,10 +7,12 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "models/weights.h"
 #include "pipeline/error.h"
+#include "strategies/trainer.h"
 #include "tests/torch/formula.h"
 #include "tests/torch/native_grid.h"
 #include "tests/torch/temp_folder.h"
@@ -117,7 +119,11 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
   std::uint64_t cells = 0;
   for (std::size_t label = 0; label < evaluation.confusion.size(); ++label) {
     top1 += evaluation.confusion[label][label];
-    for (const std::uint64_t cell : evaluation.confusion[label]) cells += cell;
+    EXPECT_EQ(evaluation.correct[label], evaluation.confusion[label][label]);
+    std::uint64_t row = 0;
+    for (const std::uint64_t cell : evaluation.confusion[label]) row += cell;
+    EXPECT_EQ(evaluation.samples[label], row);
+    cells += row;
   }
   EXPECT_EQ(top1, run["evaluation"]["top1"]);
   EXPECT_EQ(cells, all["samples"]);
@@ -189,6 +195,18 @@ TEST(Single, EvaluationChangesNoParameterAndWorksWithFewClasses) {
   EXPECT_EQ(evaluation.images, 33u);
   EXPECT_EQ(evaluation.top5, 33u);
   EXPECT_EQ(evaluation.confusion.size(), 3u);
+}
+
+TEST(Single, EvaluationTakesNoMemoryForTheSquareOfManyClasses) {
+  StrategyOptions options = mnist_options();
+  options.classes = 40'000;  // a matrix of 12.8 GB
+  Single single(options);
+  Loader loader = formula_loader(spec_of(options), 33, 16, 1, options.classes);
+  const Evaluation evaluation = single.evaluate(loader).value();
+  EXPECT_TRUE(evaluation.confusion.empty());
+  EXPECT_EQ(std::accumulate(evaluation.samples.begin(), evaluation.samples.end(), 0u), 33u);
+  EXPECT_EQ(evaluation.correct.size(), evaluation.samples.size());
+  EXPECT_GE(top1_of(evaluation), 0);
 }
 
 TEST(Single, TellsWhatItIs) {
