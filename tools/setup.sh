@@ -242,4 +242,4 @@ configure_and_build() {
 }
 
 # build PRESET FOLDER [TARGET...]: everything, or the targets alone.
-build() { step "build of preset $1 in $2" configure_and_build "$1" "$2"; }
+build() { step "build of preset $1 in $2" configure_and_build "$@"; }
