@@ -11,7 +11,7 @@
 //
 // An interrupt of one rank is one of all: heartbeats carry it. Before every rank has begun its
 // first step all leave at once. Later the trainers agree on a last step, and the ranks beat four
-// times a second: when one is not heard of for 1.25 s, or closes its connection, the others leave.
+// times per second: when one is not heard of for 1.25 s, or closes its connection, the others leave.
 // Time in which this process itself stood still is not held against the others.
 #pragma once
 
@@ -38,7 +38,7 @@ struct ControlOptions {
   double timeout_s = 60;  ///< train.timeout: within it all ranks have left
   std::uint64_t key = 0;  ///< the same for all ranks of a run, so that runs don't get mixed up
   /// Set when a signal asks this process to stop, and by the channel when another rank was asked;
-  /// looked at ten times a second. Null: interrupts are not the channel's business.
+  /// looked at ten times per second. Null: interrupts are not the channel's business.
   std::atomic<bool>* interrupted = nullptr;
   /// Called once, on the background thread, when another rank has failed, or when the others have
   /// given up this one, or for an interrupt that no checkpoint can follow. Meant to print one line
