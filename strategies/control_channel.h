@@ -11,8 +11,8 @@
 //
 // An interrupt of one rank is one of all: heartbeats carry it. Before every rank has begun its
 // first step all leave at once. Later the trainers agree on a last step, and the ranks beat four
-// times per second: when one is not heard of for 1.25 s, or closes its connection, the others leave.
-// Time in which this process itself stood still is not held against the others.
+// times per second: when one is not heard of for 1.25 s, or closes its connection, the others
+// leave. Time in which this process itself stood still is not held against the others.
 #pragma once
 
 #include <atomic>
