@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What each part of the pipeline's speed is worth: one thing changed at a time, in docs/ablations.md.
+"""What each part of the pipeline's speed is worth: one thing changed at a time, in docs/results/ablations.md.
 
-    python3 bench/ablations.py --data DIR --out docs/ablations.md
+    python3 bench/ablations.py --data DIR --out docs/results/ablations.md
     python3 bench/ablations.py --only fused,grain --rounds 3
 
 DIR is what bench/peers/prepare.py makes: mnist/, cifar-bin/, cifar-jpeg/, imagenet/. Without it digits

@@ -27,7 +27,7 @@ struct NativeFrom {
   std::int64_t samples;
 };
 
-// Measured by `millrace bench ops` (docs/native-ops.md has all figures): the smallest power of two
+// Measured by `millrace bench ops` (docs/reference/native-ops.md has all figures): the smallest power of two
 // from which the step with our own ops is faster by 1.3 or more.
 //                                      LibTorch's time / ours at a batch of 2, 4, 8, 16, 32
 inline constexpr NativeFrom kNativeFrom[] = {

@@ -76,7 +76,7 @@ MILLRACE_AVX512 inline Vector in_turn(Vector even, Vector odd) {
 }
 
 /// Four bytes from each place. Lanes are loaded one by one, for 4 bytes about as fast as a gather,
-/// for 8 it takes a third less (docs/kernels.md).
+/// for 8 it takes a third less (docs/explanation/kernels.md).
 MILLRACE_AVX512 inline Vector load_lanes(const std::uint8_t* from, const std::int32_t* offsets) {
   int lane[16];
   for (int k = 0; k < 16; ++k) std::memcpy(&lane[k], from + offsets[k], 4);

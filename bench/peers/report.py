@@ -1,4 +1,4 @@
-"""The Markdown of docs/peers.md from what table.py measured."""
+"""The Markdown of docs/results/peers.md from what table.py measured."""
 import os
 import platform
 import statistics
@@ -11,7 +11,7 @@ from workloads import GOALS, OVERHEAD_GOALS, SCALING_GOALS, WORKS
 INTRODUCTION = """# Beside other loaders
 
 The same work by millrace and by other loaders, on the CPU, without a model. Made by one command;
-[bench/peers](../bench/peers/README.md) says how, what each peer does and where its work differs.
+[bench/peers](../../bench/peers/README.md) says how, what each peer does and where its work differs.
 
 - All of them on one core, taking turns: the other, millrace, the other, millrace, then the other way round.
 - Images a CPU-second: user and system time of the whole process tree, of a long run less a short one, so that

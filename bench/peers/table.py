@@ -2,7 +2,7 @@
 """millrace beside other loaders: one run, taking turns, one core, images a CPU-second. Writes a Markdown table.
 
     python3 bench/peers/table.py --data DIR --install            the peers into DIR/environments, the data into DIR
-    python3 bench/peers/table.py --data DIR --out docs/peers.md  all workloads, about half an hour
+    python3 bench/peers/table.py --data DIR --out docs/results/peers.md  all workloads, about half an hour
     python3 bench/peers/table.py --data DIR --workloads w1,w4 --peers torchvision,dali --quick
 
 Build first: cmake -S . -B build && ninja -C build millrace decode_alone warp_alone copy_alone

@@ -13,7 +13,7 @@ std::string text(const Pair& pair) { return std::to_string(pair.h) + "x" + std::
 
 [[noreturn]] void refuse(const char* op, const std::string& what) {
   throw UsageError(std::string("native ") + op + ": " + what,
-                   "docs/native-ops.md lists what is supported; model.ops=torch takes the rest");
+                   "docs/reference/native-ops.md lists what is supported; model.ops=torch takes the rest");
 }
 
 bool positive(const Pair& pair) { return pair.h > 0 && pair.w > 0; }

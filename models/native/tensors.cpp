@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn]] void refuse(const char* op, const std::string& what) {
   throw UsageError(std::string("native ") + op + ": " + what,
-                   "docs/native-ops.md lists what is supported; model.ops=torch takes the rest");
+                   "docs/reference/native-ops.md lists what is supported; model.ops=torch takes the rest");
 }
 
 Pair pair_of(const char* op, at::IntArrayRef values) {

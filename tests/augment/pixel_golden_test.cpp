@@ -53,7 +53,7 @@ struct Difference {
   }
 };
 
-/// Levels by which an op may differ (docs/augmentations.md says the same).
+/// Levels by which an op may differ (docs/reference/augmentations.md says the same).
 int tolerance(const std::string& unit) { return unit == "gaussian_blur" ? 1 : 0; }
 
 TEST(PixelGolden, FollowsTorchvision) {
