@@ -27,8 +27,8 @@ struct NativeFrom {
   std::int64_t samples;
 };
 
-// Measured by `millrace bench ops` (docs/reference/native-ops.md has all figures): the smallest power of two
-// from which the step with our own ops is faster by 1.3 or more.
+// Measured by `millrace bench ops` (docs/reference/native-ops.md has all figures): the smallest
+// power of two from which the step with our own ops is faster by 1.3 or more.
 //                                      LibTorch's time / ours at a batch of 2, 4, 8, 16, 32
 inline constexpr NativeFrom kNativeFrom[] = {
     {"lenet5", Simd::avx512, 8},         // 0.9, 1.2, 1.4, 2.7, 2.8

@@ -105,9 +105,10 @@ std::list<std::vector<Param>>& all_keys() {
       Param::integer("model.classes", 0, 0, kMostClasses,
                      "labels lie below this; 0: as the data says"),
       Param::text("model.weights", "", "safetensors file to start from"),
-      Param::choice("model.ops", "auto", {"auto", "torch", "native"},
-                    "whose convolutions and poolings: LibTorch's, our own (docs/reference/native-ops.md), or "
-                    "those that a table says are faster"),
+      Param::choice(
+          "model.ops", "auto", {"auto", "torch", "native"},
+          "whose convolutions and poolings: LibTorch's, our own (docs/reference/native-ops.md), or "
+          "those that a table says are faster"),
 
       Param::choice("train.strategy", "single", {"single", "data_parallel", "ddp"},
                     "how devices share a step"),

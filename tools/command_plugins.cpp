@@ -89,7 +89,8 @@ Exit check(const PluginsArguments& arguments) {
         fmt::format("{}: {} of {} checks failed, first {}{}: {}", options.file, report.failed(),
                     report.lines.size(), first->unit.empty() ? "" : first->unit + ": ",
                     first->check, first->detail),
-        "the plugin's author has to mend it; docs/reference/plugins.md says what each check asks for");
+        "the plugin's author has to mend it; docs/reference/plugins.md says what each check asks "
+        "for");
   }
   if (!verbosity().json)
     print("{}: nothing wrong in {} checks{}\n", options.file, report.lines.size(),

@@ -12,8 +12,9 @@ namespace {
 std::string text(const Pair& pair) { return std::to_string(pair.h) + "x" + std::to_string(pair.w); }
 
 [[noreturn]] void refuse(const char* op, const std::string& what) {
-  throw UsageError(std::string("native ") + op + ": " + what,
-                   "docs/reference/native-ops.md lists what is supported; model.ops=torch takes the rest");
+  throw UsageError(
+      std::string("native ") + op + ": " + what,
+      "docs/reference/native-ops.md lists what is supported; model.ops=torch takes the rest");
 }
 
 bool positive(const Pair& pair) { return pair.h > 0 && pair.w > 0; }

@@ -8,8 +8,9 @@ namespace millrace::native {
 namespace {
 
 [[noreturn]] void refuse(const char* op, const std::string& what) {
-  throw UsageError(std::string("native ") + op + ": " + what,
-                   "docs/reference/native-ops.md lists what is supported; model.ops=torch takes the rest");
+  throw UsageError(
+      std::string("native ") + op + ": " + what,
+      "docs/reference/native-ops.md lists what is supported; model.ops=torch takes the rest");
 }
 
 Pair pair_of(const char* op, at::IntArrayRef values) {
