@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each part of the pipeline's speed is worth: one thing changed at a time, in docs/results/ablations.md.
+"""Measures the effect of each optimisation of the pipeline, one setting at a time; writes docs/ablations.md.
 
     python3 bench/ablations.py --data DIR --out docs/results/ablations.md
     python3 bench/ablations.py --only fused,grain --rounds 3
@@ -106,11 +106,11 @@ def make(program, *words):
 
 
 def fused(sets):
-    """Fused against stepwise: `resample`
+    """Fusing geometric operations: `resample`
 
-Geometric ops that follow each other become one pass over the pixels (`once`), or each is a pass of its own
-(`stepwise`). Flips, crops and one warp give the same bytes either way; a reduction stays a pass of its own before a
-warp. Two warps do not give the same bytes, since `stepwise` rounds and blurs twice."""
+Consecutive geometric augmentations become one pass over the pixels (`once`), or each is a pass of its own (`stepwise`).
+Flips, crops and a single warp give the same bytes either way; a reduction stays a separate pass before a warp. Two
+warps give different bytes, because `stepwise` rounds and blurs twice."""
     def group(title, recipe, path, ops, differs=(), *keys):
         return Group(title, recipe, (f"data.path={path}", *keys, *(f"augment+={op}" for op in ops)),
                      variants("resample", "once", "stepwise"), differs=differs)
@@ -127,18 +127,18 @@ warp. Two warps do not give the same bytes, since `stepwise` rounds and blurs tw
 
 
 def region(sets):
-    """Decoding only what is looked at: `decode.region`
+    """Decoding only the region that is read: `decode.region`
 
-The first pass's window goes to the decoder. The same bytes."""
+The decoder gets the window that the first pass reads, and skips the rest. Same bytes."""
     yield Group("Photos: random_resized_crop to 224, hflip", "imagenet-rrc", (f"data.path={sets.photos}",),
                 variants("decode.region", "off", "on"))
 
 
 def scale(sets):
-    """Shrinking by the decoder: `decode.scale`
+    """Downscaling in the decoder: `decode.scale`
 
-A JPEG that is shrunk by two or more anyway may be decoded at 1/2, 1/4 or 1/8: approximate, so not the default. Crops
-to 224 of pictures of 500 x 375 seldom shrink that far; crops to 64 often do."""
+With `dct`, a JPEG that is reduced by a factor of two or more is decoded at 1/2, 1/4 or 1/8. The result is approximate,
+so this is not the default. Crops to 224 of images of 500 x 375 seldom shrink that far; crops to 64 often do."""
     for side in (224, 64):
         yield Group(f"Photos: random_resized_crop to {side}, hflip", "imagenet-rrc",
                     (f"data.path={sets.photos}", f"augment.random_resized_crop.size={side}"),
@@ -146,10 +146,10 @@ to 224 of pictures of 500 x 375 seldom shrink that far; crops to 64 often do."""
 
 
 def grain(sets):
-    """Work unit: `loader.grain`
+    """Samples per work unit: `loader.grain`
 
-Samples that a worker takes at a time; 0 chooses from measured cost. Small units cost messages, large ones leave other
-workers without work (which CPU time does not show). The same bytes."""
+The number of samples that a worker takes at a time; 0 chooses it from the measured cost. Small units cost messages.
+Large ones leave other workers idle, which CPU time does not show. Same bytes."""
     for threads in (1, 2):
         for title, recipe, path in (("MNIST's bytes, batch 64", "overhead", sets.mnist),
                                     ("MNIST, random affine, batch 64", "mnist-lenet", sets.mnist),
@@ -159,9 +159,9 @@ workers without work (which CPU time does not show). The same bytes."""
 
 
 def simd(sets):
-    """Instructions: `MILLRACE_SIMD`
+    """SIMD level: `MILLRACE_SIMD`
 
-Our kernels only; libjpeg-turbo chooses its own. The same bytes."""
+This affects millrace's kernels only; libjpeg-turbo chooses its own level. Same bytes."""
     for title, recipe, keys in (
             ("W1: MNIST, random affine", "mnist-lenet", (f"data.path={sets.mnist}",)),
             ("W2: CIFAR-10 arrays, padded crop, flip", "cifar10-crop-flip", (f"data.path={sets.cifar}",)),
@@ -171,10 +171,10 @@ Our kernels only; libjpeg-turbo chooses its own. The same bytes."""
 
 
 def cache(sets):
-    """Where bytes come from: `data.cache` and `data.reader`
+    """Storage format and cache: `data.reader` and `data.cache`
 
-Small JPEGs as files or in one archive that `millrace data pack` made of them, from the system's page cache or from our
-own memory. The same bytes."""
+Small JPEGs as files or in one archive made by `millrace data pack`, from the system's page cache (`os`) or from the
+process's own memory (`ram`). Same bytes."""
     packed = sets.packed()
     yield Group("JPEGs of the test split, padded crop to 32, flip, batch 64", "cifar10-crop-flip",
                 ("data.split=test", "loader.batch=64"),
@@ -184,9 +184,10 @@ own memory. The same bytes."""
 
 
 def workers(sets):
-    """Workers: `loader.workers`
+    """Number of workers: `loader.workers`
 
-Two cores for all of them; 0 works on the thread that asks for batches. Images a second of wall time. The same bytes."""
+All variants have two cores. With 0 workers, the thread that requests a batch makes it. Images per second of wall time.
+Same bytes."""
     yield Group("W4: photos, random_resized_crop to 224, flip", "imagenet-rrc", (f"data.path={sets.photos}",),
                 variants("loader.workers", 0, 1, 2), workers=None, cores=2, unit="wall")
 
@@ -237,7 +238,7 @@ class Bench:
             if not least <= mean <= most:
                 raise Failed(f"{variant.name}: {mean:.3f} levels away in the mean, not within {least:g} to {most:g}")
             large = sum(count for difference, count in counts.items() if abs(difference) > 8) / len(levels)
-            variant.remark = f"levels differ by {mean:.2f} in the mean; {100 * large:.1f}% of them by more than 8"
+            variant.remark = f"levels differ by {mean:.2f} on average; {100 * large:.1f}% of them by more than 8"
 
     def levels(self, group, variant):
         with tempfile.TemporaryDirectory() as folder:
@@ -263,7 +264,7 @@ class Bench:
             print(f"  round {k + 1} of {rounds}", file=sys.stderr, flush=True)
 
 
-UNITS = {"rate": "images a CPU-second", "batch": "µs of CPU a batch", "wall": "images a second"}
+UNITS = {"rate": "images per CPU-second", "batch": "µs of CPU per batch", "wall": "images per second"}
 
 
 def table(group):
@@ -277,13 +278,19 @@ def table(group):
         yield f"| {variant.name} | {middle(variant.results, number)} | {ratio} |" + f" {variant.remark} |" * remarks
 
 
-INTRODUCTION = """# Ablations: what each part is worth
+INTRODUCTION = """# Ablations: the effect of each optimisation
 
-One thing changed at a time, `millrace bench` with it and without it, made by one command. Variants take turns, every
-turn a new process, the next round in the opposite order. A cell is the median over the rounds, smallest and largest in
-brackets; a ratio is of two turns of one round. CPU time is user and system time of the process, of a long run less one
-of a single epoch; one worker shares one core with the thread that takes the batches. Files are in the page cache.
-Batches are compared before anything is timed: a variant that must not change them has the same hash of an epoch.
+This page lists how much each part of the pipeline contributes to its speed. Every table compares variants of one
+setting under `millrace bench`. One command makes the whole page.
+
+- Variants take turns. Every turn is a new process, and every other round runs in the opposite order.
+- A cell is the median over the rounds, with the smallest and the largest value in brackets. A ratio compares two turns
+  of one round.
+- CPU time is user and system time of the process: a long run minus a run of one epoch. With one worker, the worker and
+  the thread that takes the batches share one core.
+- Files are in the page cache.
+- Before anything is timed, the batches are compared. "Same bytes" means that an epoch has the same hash with every
+  variant.
 """
 
 
@@ -292,7 +299,7 @@ def markdown(blocks, arguments, machine, origin):
     *lines, _, _ = machine.lines(arguments.rounds, arguments.window, False, "", origin, {})
     yield from lines
     if os.getloadavg()[0] > 2 * os.cpu_count():
-        yield "- Other programs kept the machine busy: trust neither images a second nor small differences"
+        yield "- Other programs kept the machine busy: do not trust images per second or small differences"
     options = "" if arguments.only == list(ABLATIONS) else f" --only {','.join(arguments.only)}"
     yield f"- `python3 bench/ablations.py{' --data DIR' * bool(arguments.data)}{options} --rounds {arguments.rounds}`"
     for ablation, groups in blocks:
@@ -315,7 +322,7 @@ def parse_arguments():
     parser.add_argument("--data", help="folder of prepared data; without it data are generated")
     parser.add_argument("--only", type=names, default=list(ABLATIONS), help=",".join(ABLATIONS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--window", type=float, default=0.3, help="CPU seconds that are timed a turn")
+    parser.add_argument("--window", type=float, default=0.3, help="CPU seconds that are timed per turn")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="folder of millrace")
     parser.add_argument("--out", help="write the tables here, not to standard output")
     arguments = parser.parse_args()

@@ -46,9 +46,9 @@ class Machine:
                  for environment, found in sorted(versions.items())]
         yield f"- Machine: {os.cpu_count()} x {_cpu()}, {memory:.0f} GiB, {os_name}, Linux {platform.release()}"
         yield (f"- {time.strftime('%Y-%m-%d', time.gmtime())}, millrace at {self.commit}, {rounds} rounds, "
-               f"{window:g} CPU seconds a window" + (", a quick run: only to see that it works" if quick else ""))
+               f"{window:g} CPU seconds per window" + (", a quick run with short windows" if quick else ""))
         yield f"- Data: {origin}"
-        yield (f"- Load average when it began and when it ended {self.load}; {self.stolen:.1f} s of CPU time stolen by the host in "
+        yield (f"- Load average at the start and at the end {self.load}; {self.stolen:.1f} s of CPU time stolen by the host in "
                f"{self.seconds:.0f} s")
         yield "- Versions: " + "; ".join(named or ["no peers"])
         yield f"- `{command}`"
