@@ -4,22 +4,24 @@ import platform
 import statistics
 import subprocess
 import sys
+import textwrap
 import time
 
 from workloads import GOALS, OVERHEAD_GOALS, SCALING_GOALS, WORKS
 
-INTRODUCTION = """# Beside other loaders
+INTRODUCTION = """# Comparison with other data loaders
 
-The same work by millrace and by other loaders, on the CPU, without a model. Made by one command;
-[bench/peers](../../bench/peers/README.md) says how, what each peer does and where its work differs.
+This page compares millrace with other loaders on the same work, on the CPU and without a model. One command makes the
+page. [bench/peers](../bench/peers/README.md) describes the method, what each peer does and where its work differs.
 
-- All of them on one core, taking turns: the other, millrace, the other, millrace, then the other way round.
-- Images a CPU-second: user and system time of the whole process tree, of a long run less a short one, so that
-  starting up cancels out (a peer's in one process, whose imports alone vary by more than a window; ours and the
-  yardsticks in two). Every turn is a new process. Files are in the page cache. Results are compared before
-  anything is timed.
-- "millrace is" is the ratio of the two in one turn: median of the rounds, smallest and largest in brackets.
-- Memory is the largest process's peak resident set over the long run. It counts what a peer imports.
+- All loaders run on one core and take turns: the peer, millrace, the peer, millrace, then in the opposite order.
+- Images per CPU-second use the user and system time of the whole process tree: a long run minus a short one, so that
+  start-up cancels out. Every turn is a new process. A peer's two runs share one process, because its imports alone vary
+  by more than a measuring window; millrace's and the yardsticks' are two processes.
+- Files are in the page cache. Results are compared before anything is timed.
+- "Speed-up" is millrace's rate over the row's in the same turn: the median over the rounds, with the smallest and the
+  largest value in brackets.
+- Memory is the peak resident set of the largest process in the long run. It includes what a peer imports.
 """
 
 
@@ -50,8 +52,12 @@ class Machine:
         yield f"- Data: {origin}"
         yield (f"- Load average at the start and at the end {self.load}; {self.stolen:.1f} s of CPU time stolen by the host in "
                f"{self.seconds:.0f} s")
-        yield "- Versions: " + "; ".join(named or ["no peers"])
-        yield f"- `{command}`"
+        yield _wrapped("- Versions: " + "; ".join(named or ["no peers"]))
+        yield _wrapped(f"- `{command}`")
+
+
+def _wrapped(item):
+    return textwrap.fill(item, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _stolen():
@@ -82,7 +88,7 @@ def times(value):
 
 
 def speed_rows(entries):
-    yield "| | images a CPU-second | millrace is | MB | remarks |\n| --- | --- | --- | --- | --- |"
+    yield "| | images per CPU-second | speed-up | MB | remarks |\n| --- | --- | --- | --- | --- |"
     for entry in entries:
         if not entry.rates:
             yield f"| {entry.name} | failed | | | {entry.failure} |"
@@ -95,7 +101,7 @@ def speed_rows(entries):
 def overhead_rows(entries):
     copy = [us for entry in entries if entry.kind == "yardstick" for us in entry.batch_us]
     bare = statistics.median(copy) if copy else 0.0
-    yield (f"The copy itself takes {bare:.2f} µs a batch.\n\n| | µs of CPU a batch | beyond the copy | MB | remarks |\n"
+    yield (f"The copy itself takes {bare:.2f} µs per batch.\n\n| | µs of CPU per batch | beyond the copy | MB | remarks |\n"
            "| --- | --- | --- | --- | --- |")
     for entry in entries:
         if entry.kind == "yardstick" and entry.rates:
@@ -119,7 +125,7 @@ def goal_rows(results, scaling):
         found = {entry.name: entry for entry in results[goal.work]}
         ours = found[goal.ours].rates
         if goal.of is None:
-            yield goal.work, f"{goal.ours}, images a CPU-second", f"{goal.least:,}", ours, goal.least, number
+            yield goal.work, f"{goal.ours}, images per CPU-second", f"{goal.least:,}", ours, goal.least, number
         else:
             other = found[goal.of]
             # Those two take their turns together, or else once in each round.
@@ -139,7 +145,7 @@ def ceilings(results, scaling):
         for entry in results["w6"]:
             if entry.name in OVERHEAD_GOALS and copy:
                 beyond = [us - statistics.median(copy) for us in entry.batch_us]
-                yield "w6", f"{entry.name}, µs of CPU a batch beyond the copy", OVERHEAD_GOALS[entry.name], beyond
+                yield "w6", f"{entry.name}, µs of CPU per batch beyond the copy", OVERHEAD_GOALS[entry.name], beyond
     if scaling and not scaling["failure"]:
         yield "w4", "peak resident MB with two workers", SCALING_GOALS["memory"], [scaling["memory"] / 1e6]
 
@@ -190,7 +196,7 @@ def markdown(table, results, scaling, machine):
     for name, entries in results.items():
         parts += ["", f"## {WORKS[name].title}", "", *(overhead_rows if name == "w6" else speed_rows)(entries)]
     if scaling:
-        parts += ["", "## W4 with two workers", "", "Images a second of wall time, both cores.", "", *scaling_rows(scaling)]
+        parts += ["", "## W4 with two workers", "", "Images per second of wall time on both cores.", "", *scaling_rows(scaling)]
     if rows := goals(results, scaling):
         parts += ["", "## Goals", "", *rows]
     return "\n".join(parts) + "\n"

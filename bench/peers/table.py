@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""millrace beside other loaders: one run, taking turns, one core, images a CPU-second. Writes a Markdown table.
+"""millrace beside other loaders: one run, taking turns, one core, images per CPU-second. Writes a Markdown table.
 
     python3 bench/peers/table.py --data DIR --install            the peers into DIR/environments, the data into DIR
     python3 bench/peers/table.py --data DIR --out docs/results/peers.md  all workloads, about half an hour

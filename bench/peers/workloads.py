@@ -77,7 +77,7 @@ PEERS = (
     Peer("torchvision", "torchvision", "pil", ("w1", "w2", "w3", "w4")),
     Peer("torchvision on Pillow-SIMD", "pillow-simd", "pil", ("w4",), environment="simd"),
     Peer("torchvision v2 on tensors", "torchvision", "tensors", ("w2", "w3", "w4")),
-    Peer("torch, grid_sample a batch", "torchvision", "grid_sample", ("w1",)),
+    Peer("torch, grid_sample per batch", "torchvision", "grid_sample", ("w1",)),
     Peer("DataLoader", "torchvision", "nothing", ("w6",)),
     Peer("DataLoader, 1 worker", "torchvision", "nothing", ("w6",), against="millrace, 1 worker",
          options={"workers": 1}),
@@ -126,7 +126,7 @@ GOALS = (
     Goal("w3", "millrace, tar", 0.85, "libjpeg-turbo's decode alone"),
     Goal("w4", "millrace", 1.2, "libjpeg-turbo's decode alone"),
 )
-# Microseconds of CPU a batch beyond the copy.
+# Microseconds of CPU per batch beyond the copy.
 OVERHEAD_GOALS = {"millrace": 10, "millrace, 1 worker": 30}
 # Two workers on W4: share of two plain decode threads' gain, resident MB.
 SCALING_GOALS = {"share": 0.9, "memory": 150}
