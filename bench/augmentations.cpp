@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "augment/kernels/kernels.h"
-#include "pipeline/buffer.h"
-#include "pipeline/rng.h"
-#include "pipeline/simd.h"
-#include "pipeline/units/registry.h"
-#include "pipeline/units/unit.h"
+#include "millrace/buffer.h"
+#include "base/rng.h"
+#include "base/simd.h"
+#include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
 
 namespace {
 

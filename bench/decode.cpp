@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/decoder.h"
-#include "pipeline/limits.h"
-#include "pipeline/rng.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/limits.h"
+#include "base/rng.h"
 
 namespace {
 

@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "augment/random_affine.h"
-#include "augment/resample.h"
-#include "pipeline/buffer.h"
-#include "pipeline/rng.h"
-#include "pipeline/simd.h"
+#include "augment/ops/random_affine.h"
+#include "augment/plan/resample.h"
+#include "millrace/buffer.h"
+#include "base/rng.h"
+#include "base/simd.h"
 
 namespace {
 

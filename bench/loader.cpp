@@ -3,7 +3,7 @@
 // machine's moods meet all of them alike; medians and quartiles of the differences are printed.
 //
 //   build/loader_bench [rounds]
-#include "pipeline/loader.h"
+#include "millrace/loader.h"
 
 #include <fmt/format.h>
 
@@ -12,10 +12,10 @@
 #include <cstring>
 #include <vector>
 
-#include "augment/plan.h"
-#include "pipeline/clock.h"
-#include "pipeline/units/registry.h"
-#include "study/blame.h"
+#include "augment/plan/plan.h"
+#include "base/clock.h"
+#include "plugins/host/registry.h"
+#include "study/analysis/wait_breakdown.h"
 
 namespace {
 
@@ -99,7 +99,7 @@ double loader_us(const std::shared_ptr<const Reader>& reader,
   std::uint64_t batches = 0;
   {
     Loader loader(reader, plan, options);
-    Blame blame;
+    WaitBreakdown blame;
     while (Batch batch = loader.next()) {
       ++batches;
       if (options.record) {

@@ -5,10 +5,10 @@ if(NOT MILLRACE_CHART_JS)
   message(FATAL_ERROR "Chart.js is missing, which reports are drawn with: install libjs-chart.js, or "
                       "give -DMILLRACE_CHART_JS=FOLDER/chart.min.js (version 3)")
 endif()
-set(text "// Made by the build from study/page/ and Chart.js.\n#include \"study/report_page.h\"\n\n")
-string(APPEND text "namespace millrace {\n\n")
-foreach(part "kReportCss ${CMAKE_SOURCE_DIR}/study/page/report.css"
-             "kReportJs ${CMAKE_SOURCE_DIR}/study/page/report.js" "kChartJs ${MILLRACE_CHART_JS}")
+set(text "// Made by the build from study/report/page/ and Chart.js.\n#include \"study/report/report_page.h\"\n\n")
+string(APPEND text "namespace millrace::study {\n\n")
+foreach(part "kReportCss ${CMAKE_SOURCE_DIR}/study/report/page/report.css"
+             "kReportJs ${CMAKE_SOURCE_DIR}/study/report/page/report.js" "kChartJs ${MILLRACE_CHART_JS}")
   string(REGEX MATCH "^([^ ]+) (.+)$" part "${part}")
   set(name ${CMAKE_MATCH_1})
   set(file ${CMAKE_MATCH_2})
@@ -19,5 +19,5 @@ foreach(part "kReportCss ${CMAKE_SOURCE_DIR}/study/page/report.css"
   endif()
   string(APPEND text "const std::string_view ${name} = R\"page(${content})page\";\n\n")
 endforeach()
-string(APPEND text "}  // namespace millrace\n")
+string(APPEND text "}  // namespace millrace::study\n")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/study/report_page.cpp CONTENT "@text@" @ONLY)

@@ -17,14 +17,7 @@ endif()
 install(DIRECTORY plugins/examples/ DESTINATION share/millrace/examples/plugins)
 install(DIRECTORY docs/examples/load_batches DESTINATION share/millrace/examples)
 
-# Headers, but those of single formats, and those that need a library which users need not have.
-install(DIRECTORY plugins pipeline augment DESTINATION include/millrace
-  FILES_MATCHING PATTERN *.h PATTERN *.hpp
-  PATTERN imgcodecs EXCLUDE PATTERN examples EXCLUDE PATTERN templates EXCLUDE
-  PATTERN pipeline/readers EXCLUDE PATTERN pipeline/decoders EXCLUDE
-  PATTERN arena_cpu.h EXCLUDE PATTERN parallelism.h EXCLUDE)
-install(FILES ${MILLRACE_INCLUDE}/millrace/millrace.h ${MILLRACE_INCLUDE}/millrace/millrace.hpp
-  DESTINATION include/millrace)
+install(DIRECTORY include/millrace DESTINATION include)
 
 # The same file twice, with other places in it.
 set(MILLRACE_PACKAGE_INCLUDE ${MILLRACE_INCLUDE})

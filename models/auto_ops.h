@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "pipeline/simd.h"
+#include "base/simd.h"
 
 namespace millrace {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

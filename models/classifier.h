@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-#include "pipeline/image.h"
+#include "millrace/image.h"
 
 namespace millrace {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

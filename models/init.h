@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "pipeline/image.h"
+#include "millrace/image.h"
 
 namespace millrace {
 

@@ -1,7 +1,7 @@
 #include "models/ops.h"
 
 #include "models/native/ops.h"
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

@@ -11,9 +11,9 @@
 #include "models/resnet.h"
 #include "models/simple.h"
 #include "models/vgg.h"
-#include "pipeline/error.h"
-#include "pipeline/param.h"
-#include "pipeline/suggest.h"
+#include "millrace/error.h"
+#include "millrace/param.h"
+#include "base/suggest.h"
 
 namespace millrace {
 namespace {

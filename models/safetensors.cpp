@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "pipeline/atomic_file.h"
-#include "pipeline/error.h"
+#include "base/atomic_file.h"
+#include "millrace/error.h"
 
 namespace millrace::safetensors {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "models/safetensors.h"
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

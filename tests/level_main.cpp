@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "pipeline/simd.h"
+#include "base/simd.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/suggest.h"
-#include "pipeline/units/unit.h"
-#include "tools/commands.h"
-#include "tools/console.h"
-#include "tools/interrupt.h"
-#include "tools/output.h"
+#include "base/suggest.h"
+#include "plugins/host/unit.h"
+#include "tools/commands/commands.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/output.h"
 #include "tools/plugins/grants.h"
-#include "tools/uncaught.h"
+#include "tools/terminal/uncaught.h"
 #include "tools/version.h"
 
 namespace {

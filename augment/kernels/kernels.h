@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "augment/kernels/canvas.h"
-#include "augment/pass.h"
-#include "pipeline/simd.h"
+#include "augment/plan/pass.h"
+#include "base/simd.h"
 
 namespace millrace {
 

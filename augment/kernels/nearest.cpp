@@ -115,10 +115,10 @@ MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes
   const __m256i right = all(in.x1 - 1 - in.x0), bottom = all(in.y1 - 1 - in.y0);
   const __m256i pixel = all(warp.pixel), row = all(warp.row);
   const __m256i first = all(in.x0 * warp.pixel + in.y0 * warp.row - planes.lowest);
-  constexpr int kMost = 512;
-  std::uint16_t offsets[kMost + 16];
-  const int width = std::min(rect.x1 - rect.x0, kMost);
-  const int height = width == canvas.row ? kMost / width : 1;  // rows without a gap between them
+  constexpr int kMax = 512;
+  std::uint16_t offsets[kMax + 16];
+  const int width = std::min(rect.x1 - rect.x0, kMax);
+  const int height = width == canvas.row ? kMax / width : 1;  // rows without a gap between them
   for (int y0 = rect.y0; y0 < rect.y1; y0 += height) {
     for (int x0 = rect.x0; x0 < rect.x1; x0 += width) {
       const int n = std::min(width, rect.x1 - x0);

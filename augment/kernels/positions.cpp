@@ -4,7 +4,7 @@
 
 #include "augment/kernels/kernels.h"
 #include "augment/kernels/targets.h"
-#include "plugins/math.hpp"
+#include "millrace/math.hpp"
 
 namespace millrace {
 namespace {

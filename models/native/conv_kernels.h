@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "models/native/geometry.h"
-#include "pipeline/simd.h"
+#include "base/simd.h"
 
 namespace millrace::native {
 

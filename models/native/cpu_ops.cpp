@@ -6,7 +6,7 @@
 #include "models/native/conv.h"
 #include "models/native/pool.h"
 #include "models/native/tensors.h"
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace::native {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace::native {
 namespace {

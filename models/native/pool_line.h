@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "pipeline/simd.h"
+#include "base/simd.h"
 
 namespace millrace::native {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace::native {
 namespace {

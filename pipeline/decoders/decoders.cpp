@@ -6,11 +6,11 @@
 #include <new>
 #include <string_view>
 
-#include "pipeline/decoder.h"
+#include "pipeline/decoders/decoder.h"
 #include "pipeline/decoders/turn.h"
-#include "pipeline/error.h"
-#include "pipeline/limits.h"
-#include "pipeline/units/registry.h"
+#include "millrace/error.h"
+#include "millrace/limits.h"
+#include "plugins/host/registry.h"
 
 namespace millrace {
 namespace {
@@ -104,9 +104,9 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
     throw DataError(fmt::format("{}: {}x{} is {} pixels, more than data.max_pixels={}", unit.name,
                                 header.width, header.height, pixels, max_pixels),
                     "raise data.max_pixels if such images are meant to be there");
-  if (std::max(header.width, header.height) > std::uint32_t{kMostSide})
+  if (std::max(header.width, header.height) > std::uint32_t{kMaxImageSide})
     throw DataError(fmt::format("{}: {}x{}: sides of more than {} pixels are not resampled",
-                                unit.name, header.width, header.height, kMostSide),
+                                unit.name, header.width, header.height, kMaxImageSide),
                     "cut it up or shrink it");
   bytes_ = bytes;
   image_ = {};

@@ -15,11 +15,11 @@
 #include <jpeglib.h>
 // clang-format on
 
-#include "pipeline/buffer.h"
+#include "millrace/buffer.h"
 #include "pipeline/decoders/cmyk.h"
-#include "pipeline/units/builtin.h"
-#include "plugins/exif.hpp"
-#include "plugins/millrace.hpp"
+#include "plugins/host/builtin.h"
+#include "millrace/exif.hpp"
+#include "millrace/millrace.hpp"
 
 namespace millrace {
 namespace {
@@ -333,9 +333,7 @@ constexpr millrace_unit unit() {
 constexpr millrace_unit kJpeg = unit();
 constexpr const millrace_unit* kUnits[] = {&kJpeg};
 
-}  // namespace
-
-const millrace_plugin_table kBuiltInDecoders{MILLRACE_MAGIC,
+constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
                                              MILLRACE_ABI_MAJOR,
                                              MILLRACE_ABI_MINOR,
                                              sizeof(millrace_plugin_table),
@@ -345,4 +343,7 @@ const millrace_plugin_table kBuiltInDecoders{MILLRACE_MAGIC,
                                              kUnits,
                                              std::size(kUnits)};
 
+const BuiltIn kRegistered{kTable};
+
+}  // namespace
 }  // namespace millrace

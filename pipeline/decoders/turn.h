@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "pipeline/image.h"
+#include "millrace/image.h"
 
 namespace millrace {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"

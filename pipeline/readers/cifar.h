@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/mapped_file.h"
 
 namespace millrace {

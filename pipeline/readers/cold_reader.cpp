@@ -10,7 +10,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
 namespace millrace {

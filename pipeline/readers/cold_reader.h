@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 
 namespace millrace {
 

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/descriptor.h"
-#include "pipeline/printable.h"
-#include "pipeline/reader.h"
+#include "base/descriptor.h"
+#include "base/printable.h"
+#include "millrace/reader.h"
 
 namespace millrace {
 

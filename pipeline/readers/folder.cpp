@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/folder_listing.h"
 

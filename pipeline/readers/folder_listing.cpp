@@ -13,16 +13,16 @@
 #include <memory>
 #include <utility>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/split.h"
-#include "pipeline/units/registry.h"
+#include "plugins/host/registry.h"
 
 namespace millrace {
 namespace {
 
-constexpr int kMostDepth = 16;
+constexpr int kMaxDepth = 16;
 constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
 
 struct CloseFolder {
@@ -123,8 +123,8 @@ FolderListing::FolderListing(std::string root, std::string lone_class) : root_(s
 }
 
 void FolderListing::add_files(const std::string& folder, const std::string& inner, int depth) {
-  if (depth > kMostDepth)
-    throw DataError(fmt::format("{}: folders nested more than {} deep", folder, kMostDepth),
+  if (depth > kMaxDepth)
+    throw DataError(fmt::format("{}: folders nested more than {} deep", folder, kMaxDepth),
                     "a link may lead back to a folder above it: remove it");
   std::vector<std::string> below;
   for_each_entry(folder, [&](const char* name, int descriptor, unsigned char type) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/mapped_file.h"
 
 namespace millrace {

@@ -19,9 +19,9 @@ std::optional<std::int64_t> parse_label(std::string_view text) {
   return value;
 }
 
-std::int64_t most_classes(std::uint64_t count) {
+std::int64_t max_classes(std::uint64_t count) {
   constexpr std::uint64_t kAlways = 65'536;  // a small part of a large set keeps its labels
-  return std::min(kMostClasses, static_cast<std::int64_t>(std::max(kAlways, count)));
+  return std::min(kMaxClasses, static_cast<std::int64_t>(std::max(kAlways, count)));
 }
 
 std::vector<std::string> numbered_classes(std::int64_t count) {

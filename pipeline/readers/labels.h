@@ -10,11 +10,11 @@
 namespace millrace {
 
 /// Labels must lie below this whatever a recipe says: names of classes are kept in memory.
-inline constexpr std::int64_t kMostClasses = 1 << 24;
+inline constexpr std::int64_t kMaxClasses = 1 << 24;
 
 /// Returns the exclusive upper bound for labels of `count` samples where the number of classes is
 /// not given, so that one wrong label cannot create millions of classes.
-std::int64_t most_classes(std::uint64_t count);
+std::int64_t max_classes(std::uint64_t count);
 
 /// A whole number from 0 on, blanks around it allowed.
 std::optional<std::int64_t> parse_label(std::string_view text);

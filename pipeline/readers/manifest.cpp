@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
@@ -109,8 +109,8 @@ class ManifestReader final : public Reader {
           numbers_ = numbers_ && number.has_value();
         }
       if (numbers_) {
-        most_ = classes != 0 ? classes : most_classes(rows);
-        classes_ = numbered_classes(classes != 0 ? classes : std::min(largest + 1, most_));
+        max_ = classes != 0 ? classes : max_classes(rows);
+        classes_ = numbered_classes(classes != 0 ? classes : std::min(largest + 1, max_));
         return;
       }
       for (const Manifest& manifest : manifests)
@@ -118,13 +118,13 @@ class ManifestReader final : public Reader {
           if (classes_.empty() || classes_.back() != row.label) classes_.push_back(row.label);
       std::sort(classes_.begin(), classes_.end());
       classes_.erase(std::unique(classes_.begin(), classes_.end()), classes_.end());
-      most_ = static_cast<std::int64_t>(classes_.size());
-      if (classes != 0 && most_ > classes)
+      max_ = static_cast<std::int64_t>(classes_.size());
+      if (classes != 0 && max_ > classes)
         throw DataError(
             fmt::format("{}: {} class names where {} classes are set; '{}' is the first too many",
-                        manifests.front().file, most_, classes,
+                        manifests.front().file, max_, classes,
                         printable(classes_[static_cast<std::size_t>(classes)])),
-            fmt::format("set model.classes={}", most_));
+            fmt::format("set model.classes={}", max_));
     }
 
     const std::vector<std::string>& classes() const { return classes_; }
@@ -133,18 +133,18 @@ class ManifestReader final : public Reader {
           numbers_
               ? *parse_label(row.label)
               : std::lower_bound(classes_.begin(), classes_.end(), row.label) - classes_.begin();
-      if (label >= most_)
+      if (label >= max_)
         throw DataError(
-            fmt::format("{}:{}: label {} is not below {} classes", file, row.line, label, most_),
-            label < kMostClasses
+            fmt::format("{}:{}: label {} is not below {} classes", file, row.line, label, max_),
+            label < kMaxClasses
                 ? fmt::format("set model.classes={} if that is what the set holds", label + 1)
-                : fmt::format("labels count classes from 0, and lie below {}", kMostClasses));
+                : fmt::format("labels count classes from 0, and lie below {}", kMaxClasses));
       return static_cast<std::int32_t>(label);
     }
 
    private:
     bool numbers_ = true;
-    std::int64_t most_ = 0;
+    std::int64_t max_ = 0;
     std::vector<std::string> classes_;
   };
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
 namespace millrace {

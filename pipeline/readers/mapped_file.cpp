@@ -12,8 +12,8 @@
 #include <new>
 #include <utility>
 
-#include "pipeline/buffer.h"
-#include "pipeline/error.h"
+#include "millrace/buffer.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
 namespace millrace {

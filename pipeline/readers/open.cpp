@@ -4,8 +4,8 @@
 #include <array>
 #include <string_view>
 
-#include "pipeline/error.h"
-#include "pipeline/reader.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/cifar.h"
 #include "pipeline/readers/cold_reader.h"
 #include "pipeline/readers/folder.h"
@@ -15,8 +15,8 @@
 #include "pipeline/readers/ram_reader.h"
 #include "pipeline/readers/synthetic.h"
 #include "pipeline/readers/tar.h"
-#include "pipeline/suggest.h"
-#include "pipeline/units/registry.h"
+#include "base/suggest.h"
+#include "plugins/host/registry.h"
 
 namespace millrace {
 namespace {

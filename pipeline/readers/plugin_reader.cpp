@@ -5,9 +5,9 @@
 #include <array>
 #include <cstring>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/fingerprint.h"
-#include "pipeline/units/unit.h"
+#include "plugins/host/unit.h"
 
 namespace millrace {
 namespace {
@@ -93,14 +93,14 @@ class PluginReader final : public Reader {
   }
 
   void check(const millrace_dataset& set, const DataOptions& options) const {
-    constexpr int kMostSide = 32'768;
+    constexpr int kMaxImageSide = 32'768;
     if (set.count == 0) refuse("no samples");
     if (set.class_count > 0 && set.classes == nullptr)
       refuse(fmt::format("{} classes announced, none given", set.class_count));
     if (!info_.encoded && (info_.channels != 1 && info_.channels != 3))
       refuse(fmt::format("images of {} channels: 1 or 3 are possible", info_.channels));
     if (!info_.encoded && (info_.size.width < 1 || info_.size.height < 1 ||
-                           info_.size.width > kMostSide || info_.size.height > kMostSide))
+                           info_.size.width > kMaxImageSide || info_.size.height > kMaxImageSide))
       refuse(fmt::format("images of {}x{} pixels", info_.size.width, info_.size.height));
     if (options.classes > 0 && set.class_count > static_cast<std::size_t>(options.classes))
       throw DataError(fmt::format("{}: {} classes, but labels must lie below {}", info_.path,

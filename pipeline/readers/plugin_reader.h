@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "pipeline/reader.h"
-#include "plugins/millrace.h"
+#include "millrace/reader.h"
+#include "millrace/millrace.h"
 
 namespace millrace {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/buffer.h"
-#include "pipeline/error.h"
+#include "millrace/buffer.h"
+#include "millrace/error.h"
 #include "pipeline/readers/mapped_guard.h"
 
 namespace millrace {

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 
 namespace millrace {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "pipeline/buffer.h"
-#include "pipeline/error.h"
+#include "millrace/buffer.h"
+#include "millrace/error.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
-#include "pipeline/rng.h"
+#include "base/rng.h"
 
 namespace millrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
@@ -140,7 +140,7 @@ class TarReader final : public Reader {
         std::max_element(samples_.begin(), samples_.end(),
                          [](const Entry& a, const Entry& b) { return a.label < b.label; });
     const std::int64_t most =
-        options.classes != 0 ? options.classes : most_classes(samples_.size());
+        options.classes != 0 ? options.classes : max_classes(samples_.size());
     if (largest->label >= most) {
       const auto bad = [&](const Entry& sample) { return sample.label >= most; };
       const auto first = std::find_if(samples_.begin(), samples_.end(), bad);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 
 namespace millrace {
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <string_view>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/split.h"
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
 namespace millrace {
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostNames = 1'000'000;
+constexpr std::size_t kMaxNames = 1'000'000;
 
 std::optional<std::uint64_t> number_of(std::string_view digits) {
   std::uint64_t value = 0;
@@ -31,7 +31,7 @@ std::vector<std::string> alternatives(const std::string& text, const std::string
   if (const std::size_t dots = text.find(".."); dots != std::string::npos) {
     const auto first = number_of(std::string_view(text).substr(0, dots));
     const auto last = number_of(std::string_view(text).substr(dots + 2));
-    if (!first || !last || *last < *first || *last - *first >= kMostNames)
+    if (!first || !last || *last < *first || *last - *first >= kMaxNames)
       throw DataError(fmt::format("{}: {{{}}} is not a range of numbers", pattern, text),
                       "write {000..003}, the smaller number first");
     std::vector<std::string> numbers;
@@ -126,7 +126,7 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
       continue;
     }
     const auto words = alternatives(text.substr(open + 1, close - open - 1), pattern);
-    if (left.size() + done.size() + words.size() > kMostNames)
+    if (left.size() + done.size() + words.size() > kMaxNames)
       throw DataError(fmt::format("{}: over a million names", pattern), "use fewer archives");
     for (auto word = words.rbegin(); word != words.rend(); ++word)
       left.push_back(text.substr(0, open) + *word + text.substr(close + 1));

@@ -8,7 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/folder_listing.h"
@@ -19,7 +19,7 @@ namespace millrace {
 namespace {
 
 /// Longest .cls or .json that is looked into.
-constexpr std::uint64_t kMostLabelBytes = 1 << 24;
+constexpr std::uint64_t kMaxLabelBytes = 1 << 24;
 
 struct NameParts {
   std::string_view folder;  ///< without the '/' behind it
@@ -132,7 +132,7 @@ class Indexer {
   }
 
   void add_label(const TarMember& member, const std::string& ending) {
-    if (member.size > kMostLabelBytes)
+    if (member.size > kMaxLabelBytes)
       fail(member.start,
            fmt::format("'{}': {} bytes is too long for a label", printable(member.name),
                        member.size),
@@ -152,10 +152,10 @@ class Indexer {
       label = label_in(member, text);
       if (!label) return;
     }
-    if (*label >= kMostClasses)
+    if (*label >= kMaxClasses)
       fail(member.start,
            fmt::format("'{}': label {} is not below {}", printable(member.name), *label,
-                       kMostClasses),
+                       kMaxClasses),
            "labels count classes from 0");
     if (group_.label >= 0 && group_.label != *label)
       fail(member.start,

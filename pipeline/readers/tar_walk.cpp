@@ -8,7 +8,7 @@
 #include <numeric>
 #include <optional>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
 namespace millrace {
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kFetchAgain = "fetch or make the archive again; `tar tf FILE` lists it";
 /// Longest extended header that is taken: a path has 4096 bytes at most, pax may add a few fields.
-constexpr std::uint64_t kMostExtended = 1 << 20;
+constexpr std::uint64_t kMaxExtended = 1 << 20;
 
 /// Fields of a header block.
 struct Field {
@@ -224,7 +224,7 @@ bool TarWalk::next(TarMember& member) {
     const auto type = static_cast<char>(block[kType]);
     std::uint64_t size = number(kSize.of(block), at, "size");
     if (type == 'L' || type == 'K' || type == 'x' || type == 'g') {
-      if (size > kMostExtended)
+      if (size > kMaxExtended)
         fail(at, fmt::format("an extended header of {} bytes", size), kFetchAgain);
       const auto record = contents(at, size);
       if (type == 'L') extended.name = std::string(text_of(record));

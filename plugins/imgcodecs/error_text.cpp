@@ -53,8 +53,8 @@ std::string ErrorText::reason() const {
   text.remove_prefix(start + kStart.size());
   const std::size_t code = text.find(") ");
   if (code != text.npos) text.remove_prefix(code + 2);
-  constexpr std::size_t kMost = 120;
-  text = text.substr(0, std::min(text.find('\n'), kMost));
+  constexpr std::size_t kMax = 120;
+  text = text.substr(0, std::min(text.find('\n'), kMax));
   text = text.substr(0, text.find("in function"));
   return std::string(text.substr(0, text.find_last_not_of(' ') + 1));
 }

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "plugins/exif.hpp"
+#include "millrace/exif.hpp"
 
 namespace imgcodecs {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::uint64_t kDeflate = 1032;
 /// as many bytes as deflate would.
 void allow_plain(Header& header) {
   header.most = std::uint64_t{1} << 22;
-  header.most_per_byte = kDeflate;
+  header.max_per_byte = kDeflate;
 }
 
 std::uint32_t little16(const std::uint8_t* p) { return p[0] | std::uint32_t{p[1]} << 8; }
@@ -72,22 +72,22 @@ struct TiffTags {
     constexpr std::uint64_t kLzw = 1400, kPackBits = 64;
     switch (compression.value_or(1)) {
       case 1:  // none
-        header.most_per_byte = std::max<std::uint64_t>(1, 8 / a_pixel);
+        header.max_per_byte = std::max<std::uint64_t>(1, 8 / a_pixel);
         break;
       case 2:  // fax: a row takes at least a bit
       case 3:
       case 4:
-        header.most_per_byte = 8 * std::uint64_t{*width};
+        header.max_per_byte = 8 * std::uint64_t{*width};
         break;
       case 5:
-        header.most_per_byte = std::max<std::uint64_t>(1, kLzw * 8 / a_pixel);
+        header.max_per_byte = std::max<std::uint64_t>(1, kLzw * 8 / a_pixel);
         break;
       case 8:  // deflate, and its older number
       case 32946:
-        header.most_per_byte = std::max<std::uint64_t>(1, kDeflate * 8 / a_pixel);
+        header.max_per_byte = std::max<std::uint64_t>(1, kDeflate * 8 / a_pixel);
         break;
       case 32773:
-        header.most_per_byte = std::max<std::uint64_t>(1, kPackBits * 8 / a_pixel);
+        header.max_per_byte = std::max<std::uint64_t>(1, kPackBits * 8 / a_pixel);
         break;
       default:
         allow_plain(header);
@@ -144,7 +144,7 @@ const char* png_header(const std::uint8_t* bytes, std::size_t size, Header& head
                   png_orientation(bytes, size)};
   const unsigned samples =
       ((type & kColour) && !(type & kPalette) ? 3u : 1u) + ((type & kAlpha) ? 1u : 0u);
-  header.most_per_byte = kDeflate * 8 / std::max(1u, depth * samples);
+  header.max_per_byte = kDeflate * 8 / std::max(1u, depth * samples);
   return nullptr;
 }
 
@@ -166,7 +166,7 @@ const char* bmp_header(const std::uint8_t* bytes, std::size_t size, Header& head
   }
   constexpr std::uint32_t kRle8 = 1, kRle4 = 2;
   if (compression == kRle8 || compression == kRle4) {
-    header.most_per_byte = 128;  // runs of 255 in two bytes
+    header.max_per_byte = 128;  // runs of 255 in two bytes
     return nullptr;
   }
   const std::uint64_t row = (header.image.width * bits + 31) / 32 * 4;
@@ -182,7 +182,7 @@ const char* webp_header(const std::uint8_t* bytes, std::size_t size, Header& hea
   if (is_at(chunk, "VP8 ")) {
     if (body[3] != 0x9d || body[4] != 0x01 || body[5] != 0x2a) return "its first frame is damaged";
     header.image = {little16(body + 6) & 0x3fff, little16(body + 8) & 0x3fff, 3};
-    header.most_per_byte = 1024;  // the modes of a block of 16x16 take more than 2 bits
+    header.max_per_byte = 1024;  // the modes of a block of 16x16 take more than 2 bits
   } else if (is_at(chunk, "VP8L")) {
     if (body[0] != 0x2f) return "its lossless stream is damaged";
     const std::uint32_t sides = little32(body + 1);

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "plugins/millrace.h"
+#include "millrace/millrace.h"
 
 namespace imgcodecs {
 
@@ -14,7 +14,7 @@ struct Header {
   millrace_image_header image;
   /// Most pixels that a file of this kind can hold: so many, and so many per byte.
   std::uint64_t most = 0;
-  std::uint64_t most_per_byte = 0;
+  std::uint64_t max_per_byte = 0;
 };
 
 /// Null on success, else what is wrong. None reads beyond `size`.

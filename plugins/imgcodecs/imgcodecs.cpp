@@ -14,7 +14,7 @@
 #include "plugins/imgcodecs/error_text.h"
 #include "plugins/imgcodecs/headers.h"
 #include "plugins/imgcodecs/png.h"
-#include "plugins/millrace.hpp"
+#include "millrace/millrace.hpp"
 
 namespace imgcodecs {
 namespace {
@@ -57,7 +57,7 @@ millrace_status header(void*, const std::uint8_t* bytes, std::size_t size,
   }
   *out = header.image;
   const std::uint64_t pixels = std::uint64_t{out->width} * out->height;
-  if (pixels <= header.most || (pixels - header.most) / header.most_per_byte <= size)
+  if (pixels <= header.most || (pixels - header.most) / header.max_per_byte <= size)
     return MILLRACE_OK;
   std::snprintf(call->error, call->error_size,
                 "%s: %ux%u pixels in %zu bytes: it was cut short, or its header is damaged",

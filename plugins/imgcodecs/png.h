@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "plugins/millrace.h"
+#include "millrace/millrace.h"
 
 namespace imgcodecs {
 

@@ -1,6 +1,6 @@
 // NCCL's sum over the devices of this process, through LibTorch's communicators. Like all of this
 // module it has never run on the machines of the project's CI.
-#include "strategies/device_sum.h"
+#include "strategies/torch/device_sum.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/cuda/nccl.h>

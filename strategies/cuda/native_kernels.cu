@@ -9,10 +9,10 @@ namespace millrace::native {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMostBlocks = 1 << 20;  // longer work goes round in the kernels
+constexpr std::int64_t kMaxBlocks = 1 << 20;  // longer work goes round in the kernels
 
 int blocks_for(std::int64_t elements) {
-  return static_cast<int>(std::min((elements + kThreads - 1) / kThreads, kMostBlocks));
+  return static_cast<int>(std::min((elements + kThreads - 1) / kThreads, kMaxBlocks));
 }
 
 __device__ std::int64_t first_index() {
@@ -108,7 +108,7 @@ template <class T>
 cudaError_t launch_conv_weight_gradient(const ConvGeometry& g, const T* input, const T* gradient,
                                         T* weight, cudaStream_t stream) {
   const std::int64_t count = g.weights();
-  conv_weight_kernel<<<static_cast<int>(std::min(count, kMostBlocks)), kThreads, 0, stream>>>(
+  conv_weight_kernel<<<static_cast<int>(std::min(count, kMaxBlocks)), kThreads, 0, stream>>>(
       g, count, input, gradient, weight);
   return cudaGetLastError();
 }
@@ -116,7 +116,7 @@ cudaError_t launch_conv_weight_gradient(const ConvGeometry& g, const T* input, c
 template <class T>
 cudaError_t launch_conv_bias_gradient(const ConvGeometry& g, const T* gradient, T* bias,
                                       cudaStream_t stream) {
-  conv_bias_kernel<<<static_cast<int>(std::min(g.out, kMostBlocks)), kThreads, 0, stream>>>(
+  conv_bias_kernel<<<static_cast<int>(std::min(g.out, kMaxBlocks)), kThreads, 0, stream>>>(
       g, gradient, bias);
   return cudaGetLastError();
 }

@@ -4,9 +4,9 @@
 #include <bit>
 #include <cmath>
 
-#include "augment/elements.h"
-#include "augment/store.h"
-#include "pipeline/simd.h"
+#include "augment/ops/elements.h"
+#include "augment/plan/store.h"
+#include "base/simd.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "augment/random_affine.h"
+#include "augment/ops/random_affine.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "augment/distributions.h"
-#include "augment/level_noise.h"
+#include "augment/ops/distributions.h"
+#include "augment/ops/level_noise.h"
 #include "tests/augment/one_unit.h"
 
 namespace millrace {

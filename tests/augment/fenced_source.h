@@ -13,9 +13,9 @@
 #include <new>
 #include <string>
 
-#include "pipeline/buffer.h"
+#include "millrace/buffer.h"
 #include "pipeline/decoders/turn.h"
-#include "pipeline/transform.h"
+#include "millrace/transform.h"
 
 namespace millrace::test {
 
@@ -24,7 +24,7 @@ namespace millrace::test {
 class FencedMemory {
  public:
   explicit FencedMemory(std::size_t most = std::size_t{1} << 22)
-      : most_(whole_pages(most)), reserved_(3 * most_) {
+      : max_(whole_pages(most)), reserved_(3 * max_) {
     void* memory =
         mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -37,9 +37,9 @@ class FencedMemory {
   /// `size` bytes that hold `level`: the first one behind a fence, or the last one before one.
   std::uint8_t* piece(std::size_t size, bool at_front, std::uint8_t level) {
     const std::size_t pages = whole_pages(size);
-    if (pages > most_) throw std::bad_alloc();
-    std::uint8_t* begin = memory_ + most_;
-    mprotect(begin, most_, PROT_NONE);
+    if (pages > max_) throw std::bad_alloc();
+    std::uint8_t* begin = memory_ + max_;
+    mprotect(begin, max_, PROT_NONE);
     if (mprotect(begin, pages, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
     std::memset(begin, level, pages);
     return at_front ? begin : begin + (pages - size);
@@ -51,7 +51,7 @@ class FencedMemory {
     return (size + page - 1) / page * page;
   }
 
-  std::size_t most_, reserved_;
+  std::size_t max_, reserved_;
   std::uint8_t* memory_;
 };
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "pipeline/simd.h"
+#include "base/simd.h"
 
 namespace millrace::test {
 

@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "augment/fold.h"
-#include "augment/plan.h"
-#include "augment/random_perspective.h"
-#include "augment/resample.h"
-#include "pipeline/buffer.h"
-#include "pipeline/error.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/fold.h"
+#include "augment/plan/plan.h"
+#include "augment/ops/random_perspective.h"
+#include "augment/plan/resample.h"
+#include "millrace/buffer.h"
+#include "millrace/error.h"
+#include "plugins/host/registry.h"
 
 namespace millrace {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "augment/fold.h"
-#include "augment/random_affine.h"
-#include "augment/resample.h"
+#include "augment/plan/fold.h"
+#include "augment/ops/random_affine.h"
+#include "augment/plan/resample.h"
 
 namespace millrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/math.hpp"
+#include "millrace/math.hpp"
 
 #include <gtest/gtest.h>
 

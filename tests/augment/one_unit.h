@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline/rng.h"
-#include "pipeline/units/registry.h"
-#include "pipeline/units/unit.h"
+#include "base/rng.h"
+#include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
 
 namespace millrace {
 

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "augment/displace.h"
-#include "augment/plan.h"
-#include "pipeline/buffer.h"
+#include "augment/ops/displace.h"
+#include "augment/plan/plan.h"
+#include "millrace/buffer.h"
 #include "tests/augment/one_unit.h"
 
 namespace millrace {

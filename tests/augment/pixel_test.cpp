@@ -2,10 +2,10 @@
 // outside the image, no heap allocation, any size, gray images.
 #include <gtest/gtest.h>
 
-#include "augment/bulk_bits.h"
-#include "augment/displace.h"
-#include "augment/smooth.h"
-#include "pipeline/simd.h"
+#include "augment/ops/bulk_bits.h"
+#include "augment/ops/displace.h"
+#include "augment/ops/smooth.h"
+#include "base/simd.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 

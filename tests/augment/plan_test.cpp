@@ -1,5 +1,5 @@
 // Chains as they are run: folded against one op after the other, index moves bit for bit.
-#include "augment/plan.h"
+#include "augment/plan/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +7,11 @@
 #include <cstring>
 #include <set>
 
-#include "augment/fold.h"
-#include "augment/resample.h"
-#include "pipeline/buffer.h"
-#include "pipeline/error.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/fold.h"
+#include "augment/plan/resample.h"
+#include "millrace/buffer.h"
+#include "millrace/error.h"
+#include "plugins/host/registry.h"
 
 namespace millrace {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "augment/plan.h"
-#include "pipeline/rng.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/plan.h"
+#include "base/rng.h"
+#include "plugins/host/registry.h"
 #include "tests/augment/forced_level.h"
 
 namespace millrace::test {

@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "augment/random_affine.h"
-#include "augment/resample.h"
-#include "pipeline/buffer.h"
-#include "pipeline/rng.h"
+#include "augment/ops/random_affine.h"
+#include "augment/plan/resample.h"
+#include "millrace/buffer.h"
+#include "base/rng.h"
 
 namespace millrace {
 

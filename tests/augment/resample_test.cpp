@@ -1,6 +1,6 @@
 // What a pass means, pixel by pixel and in double precision, held against the kernels; the
 // antialiased reduction also against Pillow's and torchvision's (tests/golden/make_resize.py).
-#include "augment/resample.h"
+#include "augment/plan/resample.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "pipeline/simd.h"
+#include "base/simd.h"
 #include "tests/augment/random_pass.h"
 #include "tests/pipeline/allocations.h"
 

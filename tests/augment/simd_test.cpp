@@ -1,13 +1,13 @@
 // Every SIMD level gives the bytes of the scalar one (contract C1), for random passes into every
 // element type and layout, and writes nothing else.
-#include "pipeline/simd.h"
+#include "base/simd.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "tests/augment/forced_level.h"
 #include "tests/augment/random_pass.h"
 

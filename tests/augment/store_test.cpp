@@ -1,5 +1,5 @@
 // Elements of the batch: rounding of 16-bit types, tables in front, layouts.
-#include "augment/store.h"
+#include "augment/plan/store.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "augment/resample.h"
+#include "augment/plan/resample.h"
 
 namespace millrace {
 namespace {

@@ -2,7 +2,7 @@
 // bytes of the scalar level on images that were decoded whole (contract C1).
 #include <gtest/gtest.h>
 
-#include "pipeline/decoder.h"
+#include "pipeline/decoders/decoder.h"
 #include "tests/augment/fenced_source.h"
 #include "tests/augment/random_chain.h"
 #include "tests/data/jpeg_forms.h"

@@ -1,5 +1,5 @@
 // Decoders: pixels, limits, and damage that must be an error and never grey.
-#include "pipeline/decoder.h"
+#include "pipeline/decoders/decoder.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "tests/data/jpeg_forms.h"
 #include "tools/data/jpeg_writer.h"
 

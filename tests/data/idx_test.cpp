@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <thread>
 
-#include "pipeline/decoder.h"
+#include "pipeline/decoders/decoder.h"
 #include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"
 

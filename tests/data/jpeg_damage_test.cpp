@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <fstream>
 
-#include "pipeline/decoder.h"
-#include "pipeline/limits.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/limits.h"
 #include "tests/data/jpeg_forms.h"
 
 namespace millrace {

@@ -8,8 +8,8 @@
 #include <jpeglib.h>
 // clang-format on
 
-#include "pipeline/image.h"
-#include "pipeline/rng.h"
+#include "millrace/image.h"
+#include "base/rng.h"
 #include "tests/data/support.h"
 
 namespace millrace::test {

@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "augment/plan.h"
-#include "pipeline/loader.h"
-#include "pipeline/memory_budget.h"
+#include "augment/plan/plan.h"
+#include "millrace/loader.h"
+#include "pipeline/loader/memory_budget.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tests/pipeline/allocations.h"
@@ -275,19 +275,19 @@ class Large final : public Transform {
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override {
     const int now = inside_.fetch_add(1) + 1;
-    for (int most = most_.load(); most < now && !most_.compare_exchange_weak(most, now);)
+    for (int most = max_.load(); most < now && !max_.compare_exchange_weak(most, now);)
       ;
     while (blocked.load()) std::this_thread::yield();
     plan_->run(key, source, out, scratch);
     inside_.fetch_sub(1);
   }
-  int most() const { return most_.load(); }
+  int most() const { return max_.load(); }
   int inside() const { return inside_.load(); }
   mutable std::atomic<bool> blocked{false};
 
  private:
   std::shared_ptr<const Plan> plan_;
-  mutable std::atomic<int> inside_{0}, most_{0};
+  mutable std::atomic<int> inside_{0}, max_{0};
 };
 
 TEST(Loading, ABudgetDelaysAndChangesNothing) {

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "tests/data/support.h"
 #include "tools/data/make_digits.h"
 #include "tools/data/make_objects.h"

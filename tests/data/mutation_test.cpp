@@ -2,12 +2,12 @@
 // throws DataError. Worth its time under AddressSanitizer.
 #include <gtest/gtest.h>
 
-#include "pipeline/decoder.h"
-#include "pipeline/reader.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/manifest_rows.h"
 #include "pipeline/readers/tar_index.h"
-#include "pipeline/rng.h"
-#include "plugins/exif.hpp"
+#include "base/rng.h"
+#include "millrace/exif.hpp"
 #include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"

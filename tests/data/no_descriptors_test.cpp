@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "augment/plan.h"
-#include "pipeline/error.h"
-#include "pipeline/loader.h"
+#include "augment/plan/plan.h"
+#include "millrace/error.h"
+#include "millrace/loader.h"
 #include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 #include "tools/data/jpeg_writer.h"

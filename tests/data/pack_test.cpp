@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tools/data/detect.h"

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "pipeline/loader.h"
-#include "pipeline/reader.h"
+#include "millrace/loader.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "pipeline/decoder.h"
+#include "pipeline/decoders/decoder.h"
 #include "tests/data/jpeg_forms.h"
 
 namespace millrace {

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/error.h"
-#include "pipeline/reader.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
 
 namespace millrace::test {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/split.h"
 #include "pipeline/readers/tar_files.h"
 #include "pipeline/readers/tar_index.h"

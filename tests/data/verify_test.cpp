@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 #include "tests/data/support.h"
 #include "tools/data/make_photos.h"
 

@@ -1,5 +1,5 @@
 // EXIF's orientation from a TIFF structure.
-#include "plugins/exif.hpp"
+#include "millrace/exif.hpp"
 
 #include <cstdio>
 

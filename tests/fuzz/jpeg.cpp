@@ -3,14 +3,14 @@
 // decoder's memory.
 #include <algorithm>
 
-#include "pipeline/decoder.h"
+#include "pipeline/decoders/decoder.h"
 #include "tests/data/jpeg_forms.h"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {
 namespace {
 
-constexpr std::uint64_t kMostPixels = 20'000;
+constexpr std::uint64_t kPixelLimit = 20'000;
 
 /// A sound image and its pixels, to see whether the decoder is still well.
 struct Sound {
@@ -22,7 +22,7 @@ struct Sound {
     return decoded(scratch);
   }
   Bytes decoded(DecodeScratch& scratch) const {
-    return test::pixels_of(scratch.decode(file, 3, kMostPixels));
+    return test::pixels_of(scratch.decode(file, 3, kPixelLimit));
   }
 };
 
@@ -33,7 +33,7 @@ void draw_span(int side, Draw& draw, std::int32_t& begin, std::int32_t& end) {
 }
 
 void decode_part(DecodeScratch& scratch, std::span<const std::uint8_t> bytes) {
-  const EncodedImage image = scratch.open(bytes, kMostPixels);
+  const EncodedImage image = scratch.open(bytes, kPixelLimit);
   require(image.size.width > 0 && image.size.height > 0, "an image has pixels");
   Draw draw(stream({1, 0, bytes.size()},
                    op_id({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));

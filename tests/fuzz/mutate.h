@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "pipeline/rng.h"
+#include "base/rng.h"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {
@@ -14,13 +14,13 @@ class Mutator {
  public:
   /// `most`: no input becomes longer.
   Mutator(const std::vector<std::string>& tokens, std::size_t most)
-      : tokens_(tokens), most_(most) {}
+      : tokens_(tokens), max_(most) {}
 
   Bytes operator()(const std::vector<Bytes>& pool, Draw& draw) const {
     Bytes bytes = pool[draw.integer(static_cast<std::uint32_t>(pool.size()))];
     for (std::uint32_t changes = 1u << draw.integer(4); changes > 0; --changes)
       change(bytes, pool, draw);
-    if (bytes.size() > most_) bytes.resize(most_);
+    if (bytes.size() > max_) bytes.resize(max_);
     return bytes;
   }
 
@@ -59,7 +59,7 @@ class Mutator {
         break;
       case 6: {  // once or more often again
         const Bytes part(here, end);
-        for (std::uint32_t times = 1u << draw.integer(4); times > 0 && bytes.size() < most_;
+        for (std::uint32_t times = 1u << draw.integer(4); times > 0 && bytes.size() < max_;
              --times)
           bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), part.begin(), part.end());
         break;
@@ -108,7 +108,7 @@ class Mutator {
   }
 
   const std::vector<std::string>& tokens_;
-  std::size_t most_;
+  std::size_t max_;
 };
 
 }  // namespace millrace::fuzz

@@ -6,10 +6,10 @@
 #include <deque>
 #include <memory>
 
-#include "pipeline/rng.h"
-#include "pipeline/units/plugin_file.h"
-#include "pipeline/units/unit.h"
-#include "plugins/millrace.hpp"
+#include "base/rng.h"
+#include "plugins/host/plugin_file.h"
+#include "plugins/host/unit.h"
+#include "millrace/millrace.hpp"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {

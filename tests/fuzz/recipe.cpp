@@ -1,14 +1,14 @@
 // Recipes: TOML, then a line "---", then an override a line. What is accepted is written, loads
 // again and is then the same; its augmentations are made, with the ops inside their parameters.
-#include "pipeline/recipe.h"
+#include "millrace/recipe.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <system_error>
 
-#include "pipeline/units/registry.h"
-#include "pipeline/units/unit.h"
+#include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {

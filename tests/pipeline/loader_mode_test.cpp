@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
-#include "augment/plan.h"
-#include "pipeline/loader.h"
+#include "augment/plan/plan.h"
+#include "millrace/loader.h"
 #include "tests/pipeline/numbered.h"
 
 namespace millrace {

@@ -1,6 +1,6 @@
 // The loader's contracts: C1 (same batches whatever the workers), C2 (slots), C3 (no allocation a
 // sample), C4 (errors), C5 (stopping), and that n workers are n threads.
-#include "pipeline/loader.h"
+#include "millrace/loader.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 #include <set>
 #include <thread>
 
-#include "augment/plan.h"
-#include "pipeline/error.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/plan.h"
+#include "millrace/error.h"
+#include "plugins/host/registry.h"
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/numbered.h"
 
@@ -168,9 +168,9 @@ TEST(Loader, DropLastLeavesOutTheShortBatch) {
 }
 
 /// Every read waits until `threads` of them wait at once, and notes who came.
-class Meeting final : public Numbered {
+class ReplicaBarrier final : public Numbered {
  public:
-  Meeting(std::uint64_t count, int threads) : Numbered(count), wanted_(threads) {}
+  ReplicaBarrier(std::uint64_t count, int threads) : Numbered(count), wanted_(threads) {}
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     std::unique_lock lock(mutex_);
     seen_.insert(std::this_thread::get_id());
@@ -195,7 +195,7 @@ class Meeting final : public Numbered {
 
 TEST(Loader, NWorkersAreNThreadsAtOnce) {
   for (int workers = 1; workers <= 4; ++workers) {
-    const auto reader = std::make_shared<Meeting>(64, workers);
+    const auto reader = std::make_shared<ReplicaBarrier>(64, workers);
     LoaderOptions options = options_of(workers, 4);
     options.grain = 1;
     take_all(reader, options);
@@ -206,7 +206,7 @@ TEST(Loader, NWorkersAreNThreadsAtOnce) {
 }
 
 TEST(Loader, NoWorkersMeansTheCallersThread) {
-  const auto reader = std::make_shared<Meeting>(16, 1);
+  const auto reader = std::make_shared<ReplicaBarrier>(16, 1);
   take_all(reader, options_of(0));
   EXPECT_TRUE(reader->saw(std::this_thread::get_id()));
   EXPECT_EQ(reader->threads(), 1u);
@@ -243,7 +243,7 @@ TEST(Loader, TwoLoadersHaveTheirWorkersEach) {
   const auto idle = std::make_shared<Numbered>(64);
   Loader other(idle, plan_of(*idle), options_of(1));
   ASSERT_TRUE(other.next());
-  const auto reader = std::make_shared<Meeting>(64, 4);
+  const auto reader = std::make_shared<ReplicaBarrier>(64, 4);
   LoaderOptions options = options_of(4, 4);
   options.grain = 1;
   take_all(reader, options);

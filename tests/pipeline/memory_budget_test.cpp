@@ -1,6 +1,6 @@
 // The budget for large samples: it never gives out more than there is, keeps the order, always
 // comes to an end and lets go of those that wait.
-#include "pipeline/memory_budget.h"
+#include "pipeline/loader/memory_budget.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "pipeline/rng.h"
+#include "base/rng.h"
 
 namespace millrace {
 namespace {

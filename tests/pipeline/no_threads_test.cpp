@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <fstream>
 
-#include "augment/plan.h"
-#include "pipeline/error.h"
-#include "pipeline/loader.h"
+#include "augment/plan/plan.h"
+#include "millrace/error.h"
+#include "millrace/loader.h"
 #include "tests/pipeline/numbered.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

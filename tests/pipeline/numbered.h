@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/reader.h"
+#include "millrace/reader.h"
 
 namespace millrace {
 

@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "pipeline/error.h"
-#include "pipeline/units/plugin_file.h"
-#include "plugins/millrace.hpp"
+#include "millrace/error.h"
+#include "plugins/host/plugin_file.h"
+#include "millrace/millrace.hpp"
 
 namespace millrace {
 namespace {

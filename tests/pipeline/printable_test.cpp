@@ -1,10 +1,10 @@
-#include "pipeline/printable.h"
+#include "base/printable.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "pipeline/utf8.h"
+#include "base/utf8.h"
 
 namespace millrace {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "augment/plan.h"
-#include "pipeline/error.h"
-#include "pipeline/loader.h"
-#include "pipeline/rank_slice.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/plan.h"
+#include "millrace/error.h"
+#include "millrace/loader.h"
+#include "pipeline/loader/rank_slice.h"
+#include "plugins/host/registry.h"
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/numbered.h"
 

@@ -1,4 +1,4 @@
-#include "pipeline/recipe.h"
+#include "millrace/recipe.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "pipeline/error.h"
-#include "pipeline/toml_depth.h"
+#include "millrace/error.h"
+#include "pipeline/recipe/toml_depth.h"
 
 namespace millrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "pipeline/rng.h"
+#include "base/rng.h"
 
 #include <gtest/gtest.h>
 

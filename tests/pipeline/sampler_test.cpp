@@ -1,4 +1,4 @@
-#include "pipeline/sampler.h"
+#include "pipeline/loader/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

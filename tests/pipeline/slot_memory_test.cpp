@@ -1,16 +1,16 @@
 // Slots in memory that a device's strategy brings: all of a batch lies in it, and it is given back
 // when the last batch is.
-#include "pipeline/slot_memory.h"
+#include "pipeline/loader/slot_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <map>
 
-#include "augment/plan.h"
-#include "pipeline/error.h"
-#include "pipeline/loader.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/plan.h"
+#include "millrace/error.h"
+#include "millrace/loader.h"
+#include "plugins/host/registry.h"
 #include "tests/pipeline/numbered.h"
 
 namespace millrace {

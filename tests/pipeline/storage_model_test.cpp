@@ -1,11 +1,11 @@
 // The emulated disk: deadlines by arithmetic.
-#include "pipeline/storage_model.h"
+#include "pipeline/readers/storage_model.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "pipeline/clock.h"
+#include "base/clock.h"
 
 namespace millrace {
 namespace {

@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "augment/plan.h"
-#include "pipeline/clock.h"
-#include "pipeline/loader.h"
-#include "pipeline/storage_model.h"
+#include "augment/plan/plan.h"
+#include "base/clock.h"
+#include "millrace/loader.h"
+#include "pipeline/readers/storage_model.h"
 
 namespace millrace {
 namespace {

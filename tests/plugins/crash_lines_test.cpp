@@ -7,10 +7,10 @@
 #include <fstream>
 #include <iterator>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/mapped_guard.h"
-#include "pipeline/units/inside.h"
-#include "pipeline/units/plugin_file.h"
+#include "plugins/host/inside.h"
+#include "plugins/host/plugin_file.h"
 #include "tests/plugins/support.h"
 
 namespace millrace {

@@ -3,11 +3,11 @@
 
 #include <cmath>
 
-#include "augment/plan.h"
-#include "pipeline/decoder.h"
-#include "pipeline/error.h"
-#include "pipeline/reader.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/plan.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
+#include "plugins/host/registry.h"
 #include "tests/plugins/support.h"
 
 namespace millrace {

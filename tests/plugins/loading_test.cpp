@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <functional>
 
-#include "pipeline/error.h"
-#include "pipeline/reader.h"
-#include "pipeline/recipe.h"
-#include "pipeline/recipe_file.h"
-#include "pipeline/units/registry.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
+#include "millrace/recipe.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "plugins/host/registry.h"
 #include "tests/plugins/support.h"
 
 namespace millrace {

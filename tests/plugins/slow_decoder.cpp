@@ -3,7 +3,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "plugins/millrace.hpp"
+#include "millrace/millrace.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // `plugins check` finds nothing wrong in what is shipped and in what `plugins new` starts from.
 #include <gtest/gtest.h>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "tests/plugins/support.h"
 #include "tools/plugins/check.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace plugin_test;
 
-void expect_sound(const CheckOptions& options, std::size_t least, std::size_t most_skipped = 0) {
+void expect_sound(const CheckOptions& options, std::size_t least, std::size_t max_skipped = 0) {
   const CheckReport report = check_plugin(options);
   std::size_t skipped = 0;
   for (const CheckLine& line : report.lines) {
@@ -19,7 +19,7 @@ void expect_sound(const CheckOptions& options, std::size_t least, std::size_t mo
     skipped += line.state == CheckLine::State::skipped;
   }
   EXPECT_GE(report.lines.size(), least);
-  EXPECT_EQ(skipped, most_skipped) << options.file;
+  EXPECT_EQ(skipped, max_skipped) << options.file;
   if (skipped == 0) {
     ASSERT_FALSE(report.costs.empty());
     EXPECT_GT(report.costs.front().ns, 0);

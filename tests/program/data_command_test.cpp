@@ -52,7 +52,7 @@ TEST_F(DataCommand, AnotherSetIsNotWrittenOver) {
 
 TEST_F(DataCommand, FullDiskLeavesNoPartialSet) {
   RunOptions options;
-  options.most_file_bytes = 50'000;
+  options.max_file_bytes = 50'000;
   EXPECT_TRUE(refused(run(digits("set"), options), 1, {in("set").string()}));
   EXPECT_FALSE(fs::exists(in("set") / kTrainImages));
   EXPECT_TRUE(no_temporaries(in("")));

@@ -19,7 +19,7 @@ class FullDisk : public ProgramTest {
  protected:
   static RunOptions limited() {
     RunOptions options;
-    options.most_file_bytes = kRoom;
+    options.max_file_bytes = kRoom;
     return options;
   }
   /// No checkpoint of this run, whole or in part.

@@ -177,7 +177,7 @@ TEST_F(Launch, TheKeyTravelsByEnvironment) {
 
 TEST_F(Launch, TooFewDescriptorsAreRefused) {
   RunOptions options;
-  options.most_files = 24;
+  options.max_files = 24;
   EXPECT_TRUE(refused(run(launched(2, "run"), options), 1, {"open files", "24"}));
   EXPECT_FALSE(fs::exists(in("run")));
 }

@@ -1,6 +1,6 @@
 // model.ops=auto: resolved before the first step, kept in config.toml, the same for whoever goes on
 // with a run or takes part in it.
-#include "pipeline/simd.h"
+#include "base/simd.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {

@@ -26,7 +26,7 @@ double sum_of(const Json& parts) {
   return sum;
 }
 
-TEST_F(Profiling, BlameAddsUpToLoad) {
+TEST_F(Profiling, TheBreakdownAddsUpToLoad) {
   for (const char* workers : {"loader.workers=0", "loader.workers=2"}) {
     ASSERT_TRUE(succeeded(run(simulated("run", {workers, "train.epochs=2"}))));
     const Json s = summary("run");

@@ -112,12 +112,12 @@ void Child::become(std::vector<char*> argv) {
   if (options_.close_stdin) close(STDIN_FILENO);
   if (options_.close_stdout) close(STDOUT_FILENO);
   if (options_.close_stderr) close(STDERR_FILENO);
-  if (options_.most_file_bytes > 0) {
-    const rlimit limit{options_.most_file_bytes, options_.most_file_bytes};
+  if (options_.max_file_bytes > 0) {
+    const rlimit limit{options_.max_file_bytes, options_.max_file_bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
   }
-  if (options_.most_files > 0) {
-    const rlimit limit{options_.most_files, options_.most_files};
+  if (options_.max_files > 0) {
+    const rlimit limit{options_.max_files, options_.max_files};
     setrlimit(RLIMIT_NOFILE, &limit);
     prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0);
   }

@@ -111,7 +111,7 @@ TEST_F(Storage, PackReportsAndRefuses) {
   EXPECT_TRUE(refused(run(pack), 1, {in("tar").string(), "--force"}));
   EXPECT_TRUE(succeeded(run(pack + Arguments{"--force"})));
   RunOptions options;
-  options.most_file_bytes = 20'000;
+  options.max_file_bytes = 20'000;
   const Arguments elsewhere{"data", "pack", in("photos").string(), in("full").string()};
   EXPECT_TRUE(refused(run(elsewhere, options), 1, {in("full").string()}));
   EXPECT_TRUE(fs::is_empty(in("full")));

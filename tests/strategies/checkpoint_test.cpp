@@ -1,6 +1,6 @@
 // Checkpoints' folders: they appear whole, `last` and `best` point at the right ones, old ones go,
 // and whatever a kill leaves behind, the newest whole one is found.
-#include "strategies/checkpoint.h"
+#include "strategies/trainer/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

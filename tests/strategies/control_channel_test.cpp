@@ -1,6 +1,6 @@
 // Ranks that watch each other: who is named when one dies, stops, hangs or ends by an error. Ranks
 // are threads' channels here; control_process_test.cpp kills and stops processes.
-#include "strategies/control_channel.h"
+#include "strategies/control/control_channel.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@
 #include <mutex>
 #include <thread>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

@@ -1,9 +1,9 @@
 // The control channel's bytes: what is written is read, and nothing else is taken for a message.
-#include "strategies/control_message.h"
+#include "strategies/control/control_message.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/rng.h"
+#include "base/rng.h"
 
 namespace millrace {
 namespace {
@@ -47,7 +47,7 @@ TEST(ControlMessage, TextsAreCutAndHarmless) {
   const auto message = reader.next();
   ASSERT_TRUE(message);
   const std::string& text = std::get<Goodbye>(*message).reason;
-  EXPECT_EQ(text.size(), kMostText);
+  EXPECT_EQ(text.size(), kMaxText);
   EXPECT_EQ(text.substr(0, 9), " [2Jred x");
 }
 

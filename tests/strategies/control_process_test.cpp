@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "strategies/control_channel.h"
+#include "strategies/control/control_channel.h"
 
 namespace millrace {
 namespace {

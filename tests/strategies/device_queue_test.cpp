@@ -4,9 +4,9 @@
 
 #include <numeric>
 
-#include "pipeline/error.h"
-#include "strategies/held_batches.h"
-#include "strategies/step_queue.h"
+#include "millrace/error.h"
+#include "strategies/trainer/held_batches.h"
+#include "strategies/trainer/step_queue.h"
 #include "tests/strategies/simulated_run.h"
 
 namespace millrace {
@@ -92,7 +92,7 @@ class FakeMark final : public DeviceMark {
   bool& reached_;
 };
 
-TEST(HeldBatches, GoBackOnceTheDeviceHasReadThem) {
+TEST(InFlightBatches, GoBackOnceTheDeviceHasReadThem) {
   const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
                                            OutputOptions{}, Resample::once);
   LoaderOptions options;
@@ -105,7 +105,7 @@ TEST(HeldBatches, GoBackOnceTheDeviceHasReadThem) {
   ASSERT_EQ(loader.slots(), 3u);
   SpanClock spans(Clock::now());
   spans.enter(Span::log);
-  HeldBatches held;
+  InFlightBatches held;
   bool reached[3][2] = {};
   const auto hold = [&](int i) {
     std::vector<std::unique_ptr<DeviceMark>> marks;

@@ -1,5 +1,5 @@
 // Out of device memory: the batch that would fit, from what smaller ones take.
-#include "strategies/memory_fit.h"
+#include "strategies/trainer/memory_fit.h"
 
 #include <gtest/gtest.h>
 

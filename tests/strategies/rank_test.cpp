@@ -1,11 +1,11 @@
 // What launchers say in the environment, and how it is told when they contradict themselves.
-#include "strategies/rank.h"
+#include "strategies/control/rank.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

@@ -1,6 +1,6 @@
 // Threads of replicas: every one runs each round on its own thread, in step, and failures come out
 // in the replicas' order once all have ended.
-#include "strategies/replica_threads.h"
+#include "strategies/trainer/replica_threads.h"
 
 #include <gtest/gtest.h>
 

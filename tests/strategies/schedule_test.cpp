@@ -1,13 +1,13 @@
 // Learning rates: torch.optim.lr_scheduler's, step by step (tests/golden/make_schedule.py), and
 // what is refused.
-#include "strategies/schedule.h"
+#include "strategies/trainer/schedule.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

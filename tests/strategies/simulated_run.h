@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "augment/plan.h"
-#include "strategies/simulated.h"
-#include "strategies/trainer.h"
+#include "augment/plan/plan.h"
+#include "strategies/trainer/simulated.h"
+#include "strategies/trainer/trainer.h"
 
 namespace millrace {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "strategies/control_channel.h"
+#include "strategies/control/control_channel.h"
 #include "tests/strategies/simulated_run.h"
 
 namespace millrace {

@@ -1,5 +1,5 @@
 // Utilisation through NVML: a library of that name, the driver's or none.
-#include "strategies/utilization.h"
+#include "strategies/trainer/utilization.h"
 
 #include <gtest/gtest.h>
 

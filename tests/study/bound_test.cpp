@@ -1,5 +1,5 @@
 // The verdict as arithmetic: which figures lead to which word and which sentence.
-#include "study/bound.h"
+#include "study/analysis/bound.h"
 
 #include <gtest/gtest.h>
 

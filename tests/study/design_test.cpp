@@ -1,11 +1,11 @@
 // The designs of a sweep: which combinations, in which order.
-#include "study/design.h"
+#include "study/sweep/design.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

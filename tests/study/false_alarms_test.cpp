@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "study/design.h"
-#include "study/statistics.h"
+#include "study/sweep/design.h"
+#include "study/analysis/statistics.h"
 
 namespace millrace {
 namespace {
@@ -127,16 +127,16 @@ TEST_P(FalseAlarms, OfTheBootstrap) {
 }
 
 TEST_P(FalseAlarms, WhenAPilotChoosesTheRepeats) {
-  constexpr std::uint64_t kMost = 30;
+  constexpr std::uint64_t kMax = 30;
   for (const double margin : {0.04, 0.06, 0.08}) {  // with the noise above, from 5 to the most
     const auto chosen = [&](std::span<const std::vector<double>> rows) {
       const std::vector<std::vector<double>> pilot{
           {rows[0].begin(), rows[0].begin() + kRepeatsForVerdict}};
-      return static_cast<std::size_t>(choose_repeats(pilot, margin, kMost).repeats);
+      return static_cast<std::size_t>(choose_repeats(pilot, margin, kMax).repeats);
     };
     const std::string what = "2 rows, repeats by a pilot for " + std::to_string(margin);
     expect_few(what.c_str(),
-               false_alarms(GetParam().model, 2, chosen, kMost, kConfidenceAfterPilot));
+               false_alarms(GetParam().model, 2, chosen, kMax, kConfidenceAfterPilot));
   }
 }
 

@@ -1,5 +1,5 @@
 // What the machine did beside the runs: read from a /proc of the test's own, and judged.
-#include "study/interference.h"
+#include "study/analysis/interference.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

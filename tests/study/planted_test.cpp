@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "augment/plan.h"
-#include "pipeline/units/registry.h"
+#include "augment/plan/plan.h"
+#include "plugins/host/registry.h"
 #include "tests/pipeline/numbered.h"
-#include "tests/study/blamed_run.h"
+#include "tests/study/explained_run.h"
 
 namespace millrace {
 namespace {
@@ -111,7 +111,7 @@ struct Planted {
   int slots = 4;  ///< batches under way at a time
 };
 
-BlamedRun run(const Planted& planted) {
+ExplainedRun run(const Planted& planted) {
   LoaderOptions options;
   options.workers = planted.workers;
   options.io_threads = planted.io_threads;
@@ -120,13 +120,13 @@ BlamedRun run(const Planted& planted) {
   options.held = 0;
   options.epochs = 2;
   if (planted.storage.limited()) options.storage = std::make_shared<StorageModel>(planted.storage);
-  return blamed_run(std::make_shared<SlowReader>(planted.read),
+  return explained_run(std::make_shared<SlowReader>(planted.read),
                     std::make_shared<SlowTransform>(planted.augment), options, planted.update_ms);
 }
 
 /// The stage has at least 90% of all that other programs have not taken (what they took is cores),
 /// and of `planted` seconds nothing is lost.
-void expect_named(const BlamedRun& run, Part stage, double planted, const std::string& what) {
+void expect_named(const ExplainedRun& run, Part stage, double planted, const std::string& what) {
   const double whole = run.load() - run[Part::cores] - run[Part::handover];
   EXPECT_GE(run[stage], 0.9 * whole) << what << to_json(run.blame.seconds());
   EXPECT_GE(run[stage] + run[Part::cores], 0.9 * planted) << what << to_json(run.blame.seconds());
@@ -159,7 +159,7 @@ TEST(Planted, ASlowDecoderIsNamed) {
       options.batch = kBatch;
       options.prefetch = 3;
       options.epochs = 2;
-      const BlamedRun found = blamed_run(std::make_shared<SlowImages>(kind, 20),
+      const ExplainedRun found = explained_run(std::make_shared<SlowImages>(kind, 20),
                                          std::make_shared<SlowTransform>(nullptr), options, 0);
       expect_named(found, Part::decode, 2 * kSamples * 2e-3,
                    (kind == Cost::sleeping ? "sleeping, workers=" : "spinning, workers=") +
@@ -175,7 +175,7 @@ TEST(Planted, SeveralWorkersShareIt) {
     // With one batch at a time there is none to stand behind.
     expect_named(run({.augment = &augment, .workers = workers, .slots = 1}), Part::augment, 0,
                  std::to_string(workers) + " workers, one slot");
-    const BlamedRun found = run({.augment = &augment, .workers = workers});
+    const ExplainedRun found = run({.augment = &augment, .workers = workers});
     // Workers take up units in no fixed order: all of them may be at a later batch's while the
     // awaited batch's stand behind these, which is queue. In whose stage that is the verdict says.
     const double whole = found.load() - found[Part::cores] - found[Part::handover];
@@ -191,7 +191,7 @@ TEST(Planted, SlowStorageIsNamed) {
   // 30 bytes a sample; a disk of 15 kB/s takes 2 ms for each.
   for (const auto& [workers, io_threads] : {std::pair(0, 0), std::pair(1, 0), std::pair(2, 4)}) {
     const std::string what = std::to_string(workers) + " workers, " + std::to_string(io_threads);
-    const BlamedRun found =
+    const ExplainedRun found =
         run({.storage = {15e3, 0, 0}, .workers = workers, .io_threads = io_threads});
     expect_named(found, Part::storage, 2 * kSamples * 2e-3 - 0.05, what);
     EXPECT_EQ(found.calm_verdict().bound, Bottleneck::storage) << found.calm_verdict().sentence;
@@ -201,7 +201,7 @@ TEST(Planted, SlowStorageIsNamed) {
 TEST(Planted, ALimitThatIsNotReachedIsNotNamed) {
   // The disk could deliver a sample in 0.2 ms, and the device take one in 0.1.
   const Cost augment(Cost::sleeping, 4);
-  const BlamedRun found = run({.augment = &augment,
+  const ExplainedRun found = run({.augment = &augment,
                                .storage = {150e3, 0, 0},
                                .workers = 2,
                                .io_threads = 4,
@@ -212,7 +212,7 @@ TEST(Planted, ALimitThatIsNotReachedIsNotNamed) {
 
 TEST(Planted, AFastLoaderLeavesTheDevice) {
   const Cost augment(Cost::sleeping, 0.5);
-  const BlamedRun found = run({.augment = &augment,
+  const ExplainedRun found = run({.augment = &augment,
                                .storage = {150e3, 0, 0},
                                .workers = 2,
                                .io_threads = 4,
@@ -225,7 +225,7 @@ TEST(Planted, BothSidesOfACrossing) {
   // faster or slower. On a busy machine a sleeper wakes late, so what it took is measured.
   for (const double ms : {4 / 1.3, 4 * 1.3}) {
     const Cost augment(Cost::sleeping, ms);
-    const BlamedRun found =
+    const ExplainedRun found =
         run({.augment = &augment, .storage = {15e3, 0, 0}, .workers = 2, .io_threads = 4});
     const double each = found.stats.augment.wall_s / (2 * kSamples) / 2;
     if (each > 2e-3 / 1.2 && each < 2e-3 * 1.2) continue;  // too busy: neither side
@@ -237,7 +237,7 @@ TEST(Planted, BothSidesOfACrossing) {
 TEST(Planted, WithoutACoreItIsNobodysWork) {
   // Six workers that compute share what cores there are.
   const Cost augment(Cost::spinning, 2);
-  const BlamedRun found = run({.augment = &augment, .workers = 6});
+  const ExplainedRun found = run({.augment = &augment, .workers = 6});
   const std::int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
   if (cores > 3) GTEST_SKIP() << "made for at most 3 cores";
   EXPECT_GT(found[Part::cores], found[Part::augment]);

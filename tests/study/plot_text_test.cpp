@@ -1,9 +1,9 @@
 // Names from data become text in a plot and nothing else.
-#include "study/plot_text.h"
+#include "study/report/plot_text.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/utf8.h"
+#include "base/utf8.h"
 
 namespace millrace {
 namespace {

@@ -1,12 +1,12 @@
 // The replay against closed forms, and against what must hold for any configuration.
-#include "study/replay.h"
+#include "study/analysis/replay.h"
 
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 #include <random>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

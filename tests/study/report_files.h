@@ -9,8 +9,8 @@
 #include <fstream>
 #include <string>
 
-#include "pipeline/spans.h"
-#include "study/report.h"
+#include "pipeline/loader/spans.h"
+#include "study/report/report.h"
 
 namespace millrace::report_test {
 

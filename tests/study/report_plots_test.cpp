@@ -1,5 +1,5 @@
 // Figures as gnuplot's scripts, and what gnuplot makes of them where it is installed.
-#include "study/report_plots.h"
+#include "study/report/report_plots.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,9 +16,9 @@
 #include <tuple>
 #include <vector>
 
-#include "pipeline/decoder.h"
-#include "pipeline/error.h"
-#include "study/plot_script.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/error.h"
+#include "study/report/plot_script.h"
 
 namespace millrace {
 namespace {

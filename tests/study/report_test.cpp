@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "pipeline/error.h"
-#include "pipeline/recipe_values.h"
-#include "study/config_table.h"
-#include "study/report_escape.h"
-#include "study/report_html.h"
-#include "study/report_text.h"
-#include "study/run_directory.h"
+#include "millrace/error.h"
+#include "pipeline/recipe/recipe_values.h"
+#include "study/records/config_table.h"
+#include "study/report/report_escape.h"
+#include "study/report/report_html.h"
+#include "study/report/report_text.h"
+#include "study/records/run_directory.h"
 
 namespace millrace {
 namespace {

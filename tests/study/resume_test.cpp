@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "pipeline/error.h"
-#include "study/run_directory.h"
+#include "millrace/error.h"
+#include "study/records/run_directory.h"
 
 namespace millrace {
 namespace {

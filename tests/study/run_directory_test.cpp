@@ -1,4 +1,4 @@
-#include "study/run_directory.h"
+#include "study/records/run_directory.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -14,9 +14,9 @@
 #include <sstream>
 #include <thread>
 
-#include "pipeline/atomic_file.h"
-#include "pipeline/error.h"
-#include "strategies/checkpoint.h"
+#include "base/atomic_file.h"
+#include "millrace/error.h"
+#include "strategies/trainer/checkpoint.h"
 
 namespace millrace {
 namespace {

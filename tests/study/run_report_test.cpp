@@ -1,5 +1,5 @@
 // Reports on directories as runs leave them: whole, half written, damaged.
-#include "study/run_report.h"
+#include "study/report/run_report.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "pipeline/error.h"
-#include "study/comparison_report.h"
-#include "study/model_figures.h"
-#include "study/step_table.h"
-#include "study/sweep_files.h"
-#include "study/sweep_report.h"
-#include "study/what_if_report.h"
+#include "millrace/error.h"
+#include "study/report/comparison_report.h"
+#include "study/report/model_figures.h"
+#include "study/records/step_table.h"
+#include "study/sweep/sweep_files.h"
+#include "study/report/sweep_report.h"
+#include "study/report/what_if_report.h"
 #include "tests/study/report_files.h"
 
 namespace millrace::report_test {

@@ -1,5 +1,5 @@
 // Intervals, critical values and verdicts against scipy, statsmodels, simulation and by hand.
-#include "study/statistics.h"
+#include "study/analysis/statistics.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "study/dunnett.h"
+#include "study/analysis/dunnett.h"
 
 namespace millrace {
 namespace {

@@ -1,6 +1,6 @@
 // Records of runs and the index over them: what finished, what is the same run, and that the index
 // can always be made again.
-#include "study/sweep_index.h"
+#include "study/sweep/sweep_index.h"
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

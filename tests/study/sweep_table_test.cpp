@@ -1,12 +1,12 @@
 // From runs to the table: means, intervals, ratios, verdicts, warnings.
-#include "study/sweep_table.h"
+#include "study/sweep/sweep_table.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

@@ -1,5 +1,5 @@
 // Event files are the bytes that TensorBoard's own writer makes (tests/golden/make_tensorboard.py).
-#include "study/tensorboard.h"
+#include "study/records/tensorboard.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <sstream>
 #include <vector>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

@@ -1,6 +1,6 @@
 // The exported timeline as a viewer would read it: it parses, slices nest, steps cover the run, and
 // every work unit's arrow leads to the step that took its batch.
-#include "study/trace.h"
+#include "study/records/trace.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "augment/plan.h"
+#include "augment/plan/plan.h"
 #include "tests/pipeline/numbered.h"
-#include "tests/study/blamed_run.h"
+#include "tests/study/explained_run.h"
 
 namespace millrace {
 namespace {
@@ -117,14 +117,14 @@ class TraceTest : public testing::Test {
     options.batch = 16;
     options.epochs = 2;
     Timeline timeline(Clock::now(), Clock::steady_ns(), capacity);
-    run_ = blamed_run(std::make_shared<Numbered>(100), plan(), options, 0.3, &timeline);
+    run_ = explained_run(std::make_shared<Numbered>(100), plan(), options, 0.3, &timeline);
     write_trace(timeline, {"test", "device"}, file_);
     left_out_ = timeline.left_out();
     return Trace(file_);
   }
 
   std::filesystem::path file_;
-  BlamedRun run_;
+  ExplainedRun run_;
   std::uint64_t left_out_ = 0;
 };
 

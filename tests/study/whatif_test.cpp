@@ -1,12 +1,12 @@
 // Ceilings, the bound, the list of changes, the score and the advice: arithmetic on a replay.
-#include "study/whatif.h"
+#include "study/analysis/whatif.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "study/ceilings.h"
+#include "study/analysis/ceilings.h"
 
 namespace millrace {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "strategies/single.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/formula.h"
 #include "tests/torch/model_formula.h"
 
@@ -38,7 +38,7 @@ Loader loader_of(std::int64_t batch, std::uint64_t epochs) {
 
 double step(Single& single, Batch batch, double lr) {
   SpanClock spans(Clock::now());
-  const StepPlace place{.window_samples = batch.count(), .lr = lr};
+  const StepContext place{.window_samples = batch.count(), .lr = lr};
   single.step(std::move(batch), place, spans);
   return single.take_finished().at(0).loss.value();
 }

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "models/registry.h"
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {
@@ -17,26 +17,26 @@ namespace {
 using torch::Tensor;
 
 /// Sums over threads: each adds its part, all wait, each copies the sum.
-class Meeting {
+class ReplicaBarrier {
  public:
-  explicit Meeting(int threads) : barrier_(threads), parts_(static_cast<std::size_t>(threads)) {}
+  explicit ReplicaBarrier(int threads) : barrier_(threads), parts_(static_cast<std::size_t>(threads)) {}
 
   class Seat : public StatisticsReducer {
    public:
-    Seat(Meeting& meeting, std::size_t rank) : meeting_(meeting), rank_(rank) {}
+    Seat(ReplicaBarrier& meeting, std::size_t rank) : replica_barrier_(meeting), rank_(rank) {}
     void all_reduce(Tensor& sums) override {
       ++calls;
-      meeting_.parts_[rank_] = sums.clone();
-      meeting_.barrier_.arrive_and_wait();
+      replica_barrier_.parts_[rank_] = sums.clone();
+      replica_barrier_.barrier_.arrive_and_wait();
       Tensor total = torch::zeros_like(sums);
-      for (const Tensor& part : meeting_.parts_) total += part;
-      meeting_.barrier_.arrive_and_wait();
+      for (const Tensor& part : replica_barrier_.parts_) total += part;
+      replica_barrier_.barrier_.arrive_and_wait();
       sums.copy_(total);
     }
     int calls = 0;
 
    private:
-    Meeting& meeting_;
+    ReplicaBarrier& replica_barrier_;
     std::size_t rank_;
   };
 
@@ -93,7 +93,7 @@ TEST_P(Together, AgreesWithOneBatchNormOverAllSamples) {
     whole_outputs.back().backward(upstream);
   }
 
-  Meeting meeting(static_cast<int>(split.size()));
+  ReplicaBarrier meeting(static_cast<int>(split.size()));
   const std::vector<Tensor> input_parts = images.split_with_sizes(split);
   const std::vector<Tensor> upstream_parts = upstream.split_with_sizes(split);
   std::vector<BatchNorm> norms;
@@ -102,7 +102,7 @@ TEST_P(Together, AgreesWithOneBatchNormOverAllSamples) {
   for (std::size_t rank = 0; rank < split.size(); ++rank) {
     norms.emplace_back(5);
     set(norms.back());
-    norms.back()->set_reducer(std::make_shared<Meeting::Seat>(meeting, rank));
+    norms.back()->set_reducer(std::make_shared<ReplicaBarrier::Seat>(meeting, rank));
     inputs[rank] = input_parts[rank].clone().requires_grad_();
   }
   run_threads(split.size(), [&](std::size_t rank) {
@@ -172,9 +172,9 @@ TEST(BatchNorm, AloneItIsLibTorchsBitForBit) {
 
 TEST(BatchNorm, HalfPrecisionImagesKeepTheirTypeAndAreSummedInDouble) {
   torch::manual_seed(5);
-  Meeting meeting(1);
+  ReplicaBarrier meeting(1);
   BatchNorm norm(3), exact(3);
-  norm->set_reducer(std::make_shared<Meeting::Seat>(meeting, 0));
+  norm->set_reducer(std::make_shared<ReplicaBarrier::Seat>(meeting, 0));
   Tensor images = (torch::randn({4, 3, 6, 6}) + 4).to(torch::kBFloat16).requires_grad_();
   const Tensor out = norm(images);
   EXPECT_EQ(out.scalar_type(), torch::kBFloat16);
@@ -189,15 +189,15 @@ TEST(BatchNorm, OneValueAChannelHasNoVariance) {
   BatchNorm norm(4);
   EXPECT_THROW(norm(torch::randn({1, 4, 1, 1})), RunError);
   EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 0);
-  Meeting meeting(1);
-  norm->set_reducer(std::make_shared<Meeting::Seat>(meeting, 0));
+  ReplicaBarrier meeting(1);
+  norm->set_reducer(std::make_shared<ReplicaBarrier::Seat>(meeting, 0));
   EXPECT_THROW(norm(torch::randn({1, 4, 1, 1})), RunError);
   EXPECT_TRUE(torch::equal(norm->running_var, torch::ones(4)));
 }
 
 TEST(BatchNorm, EvaluationReducesNothingAndTheReducerCanBeTakenAway) {
-  Meeting meeting(1);
-  const auto seat = std::make_shared<Meeting::Seat>(meeting, 0);
+  ReplicaBarrier meeting(1);
+  const auto seat = std::make_shared<ReplicaBarrier::Seat>(meeting, 0);
   const auto model = make_model("resnet18", {3, {8, 8}, 10});
   EXPECT_EQ(set_statistics_reducer(*model, seat), 20u);
   const torch::NoGradGuard no_grad;
@@ -231,12 +231,12 @@ TEST(BatchNorm, AWholeModelOnThreeThreadsIsTheModelOnOne) {
   const auto whole = make();
   loss_of(*whole, images, labels).backward();
 
-  Meeting meeting(3);
+  ReplicaBarrier meeting(3);
   std::vector<std::shared_ptr<Classifier>> replicas;
-  std::vector<std::shared_ptr<Meeting::Seat>> seats;
+  std::vector<std::shared_ptr<ReplicaBarrier::Seat>> seats;
   for (std::size_t rank = 0; rank < 3; ++rank) {
     replicas.push_back(make());
-    seats.push_back(std::make_shared<Meeting::Seat>(meeting, rank));
+    seats.push_back(std::make_shared<ReplicaBarrier::Seat>(meeting, rank));
     set_statistics_reducer(*replicas.back(), seats.back());
   }
   run_threads(3, [&](std::size_t rank) {

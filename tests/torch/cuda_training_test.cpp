@@ -1,9 +1,9 @@
 // Training on a CUDA device follows the CPU's. Without a device everything here is skipped.
 #include <gtest/gtest.h>
 
-#include "pipeline/error.h"
-#include "strategies/data_parallel.h"
-#include "strategies/single.h"
+#include "millrace/error.h"
+#include "strategies/torch/data_parallel.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace {

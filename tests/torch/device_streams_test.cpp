@@ -1,11 +1,11 @@
 // Steps by the async clock, and copies beside them, on a device that is only told of: the CPU, with
 // marks that are reached when the test says so.
-#include "strategies/device_streams.h"
+#include "strategies/torch/device_streams.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/error.h"
-#include "strategies/single.h"
+#include "millrace/error.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/fake_device.h"
 #include "tests/torch/training_run.h"
 

@@ -1,10 +1,10 @@
 // Settings that only a CUDA device acts on, as far as they can be told without one.
-#include "strategies/device.h"
+#include "strategies/torch/device.h"
 
 #include <gtest/gtest.h>
 
-#include "pipeline/error.h"
-#include "strategies/single.h"
+#include "millrace/error.h"
+#include "strategies/torch/single.h"
 
 namespace millrace {
 namespace {

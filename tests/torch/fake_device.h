@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "strategies/device_graph.h"
-#include "strategies/device_streams.h"
+#include "strategies/torch/device_graph.h"
+#include "strategies/torch/device_streams.h"
 
 namespace millrace::test {
 
@@ -21,7 +21,7 @@ struct Told {
   int copies = 0;
   int joins = 0;
   int open = 0;  ///< marks of work that nobody has waited for
-  int most_open = 0;
+  int max_open = 0;
   int clocks = 0;
   int asides = 0;
   int captures = 0;
@@ -32,7 +32,7 @@ struct Told {
 class FakeMark final : public DeviceMark {
  public:
   FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(Clock::now()) {
-    if (!reached_) told_.most_open = std::max(told_.most_open, ++told_.open);
+    if (!reached_) told_.max_open = std::max(told_.max_open, ++told_.open);
   }
   bool reached() override { return reached_; }
   void wait() override {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/loader.h"
+#include "millrace/loader.h"
 
 namespace millrace::test {
 

@@ -1,4 +1,4 @@
-// Gloo's code is LibTorch's alone: our names for its types (strategies/gloo) have neither layout
+// Gloo's code is LibTorch's alone: our names for its types (strategies/torch/gloo) have neither layout
 // nor functions, so nothing of Gloo may be in our library, where it would take the place of the
 // real one.
 #include <gtest/gtest.h>

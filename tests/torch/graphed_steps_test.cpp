@@ -1,6 +1,6 @@
 // train.cuda_graphs, as far as it can be told without CUDA: which steps are captured and replayed,
 // and that the run's numbers are the same bits. The graph is the CPU's stand-in.
-#include "strategies/graphed_steps.h"
+#include "strategies/torch/graphed_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <span>
 
 #include "models/safetensors.h"
-#include "pipeline/error.h"
-#include "strategies/single.h"
+#include "millrace/error.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/fake_device.h"
 #include "tests/torch/temp_folder.h"
 #include "tests/torch/training_run.h"

@@ -7,8 +7,8 @@
 #include "models/dropout.h"
 #include "models/names.h"
 #include "models/registry.h"
-#include "pipeline/error.h"
-#include "pipeline/recipe.h"
+#include "millrace/error.h"
+#include "millrace/recipe.h"
 
 namespace millrace {
 namespace {

@@ -2,7 +2,7 @@
 // numerical gradients, one answer on any number of threads, clear refusals.
 #include <gtest/gtest.h>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "tests/torch/gradcheck.h"
 #include "tests/torch/native_grid.h"
 

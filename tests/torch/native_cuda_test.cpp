@@ -1,8 +1,8 @@
 // The native ops' CUDA kernels against the CPU's ops. Without a GPU everything here is skipped.
 #include <gtest/gtest.h>
 
-#include "pipeline/error.h"
-#include "strategies/cuda_library.h"
+#include "millrace/error.h"
+#include "strategies/torch/cuda_library.h"
 #include "tests/torch/native_grid.h"
 
 namespace millrace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/native/ops.h"
-#include "pipeline/simd.h"
+#include "base/simd.h"
 
 namespace millrace::test {
 

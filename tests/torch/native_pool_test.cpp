@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "tests/torch/gradcheck.h"
 #include "tests/torch/native_grid.h"
 

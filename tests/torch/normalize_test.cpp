@@ -1,12 +1,12 @@
 // output.normalize=device: the same numbers as the loader's own store, wherever they are made.
-#include "strategies/normalize.h"
+#include "strategies/torch/normalize.h"
 
 #include <gtest/gtest.h>
 
-#include "augment/plan.h"
-#include "strategies/batch_tensors.h"
-#include "strategies/data_parallel.h"
-#include "strategies/single.h"
+#include "augment/plan/plan.h"
+#include "strategies/torch/batch_tensors.h"
+#include "strategies/torch/data_parallel.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/ranks.h"
 
 namespace millrace {

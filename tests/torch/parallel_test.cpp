@@ -7,10 +7,10 @@
 #include <limits>
 #include <thread>
 
-#include "pipeline/error.h"
-#include "strategies/data_parallel.h"
-#include "strategies/gradient_sum.h"
-#include "strategies/single.h"
+#include "millrace/error.h"
+#include "strategies/torch/data_parallel.h"
+#include "strategies/torch/gradient_sum.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/ranks.h"
 #include "tests/torch/temp_folder.h"
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "strategies/ddp.h"
+#include "strategies/torch/ddp.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace::test {

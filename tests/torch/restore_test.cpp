@@ -6,9 +6,9 @@
 #include <fstream>
 #include <optional>
 
-#include "pipeline/error.h"
-#include "strategies/data_parallel.h"
-#include "strategies/single.h"
+#include "millrace/error.h"
+#include "strategies/torch/data_parallel.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/ranks.h"
 #include "tests/torch/temp_folder.h"
 

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <random>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "tests/torch/temp_folder.h"
 
 namespace millrace::safetensors {

@@ -1,5 +1,5 @@
 // The single strategy: its losses are PyTorch's (contract L1), its sums exact, its refusals clear.
-#include "strategies/single.h"
+#include "strategies/torch/single.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 #include <optional>
 
 #include "models/weights.h"
-#include "pipeline/error.h"
-#include "strategies/trainer.h"
+#include "millrace/error.h"
+#include "strategies/trainer/trainer.h"
 #include "tests/torch/formula.h"
 #include "tests/torch/native_grid.h"
 #include "tests/torch/temp_folder.h"
 
-// The library's doors, as strategies/torch_library.cpp finds them.
+// The library's doors, as strategies/trainer/torch_library.cpp finds them.
 extern "C" millrace::Strategy* millrace_make_strategy(const millrace::StrategyOptions* options);
 extern "C" const char* millrace_torch_version();
 
@@ -72,7 +72,7 @@ StrategyOptions mnist_options() {
 
 /// An optimiser step of its own for every batch.
 void step(Single& single, Batch batch, SpanClock& spans, double lr = 0.01) {
-  const StepPlace place{.window_samples = batch.global_count(), .lr = lr};
+  const StepContext place{.window_samples = batch.global_count(), .lr = lr};
   single.step(std::move(batch), place, spans);
 }
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "strategies/single.h"
+#include "strategies/torch/single.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace {

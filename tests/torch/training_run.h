@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "strategies/torch_strategy.h"
-#include "strategies/trainer.h"
+#include "strategies/torch/torch_strategy.h"
+#include "strategies/trainer/trainer.h"
 #include "tests/torch/formula.h"
 #include "tests/torch/model_formula.h"
 

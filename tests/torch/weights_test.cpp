@@ -5,7 +5,7 @@
 
 #include "models/registry.h"
 #include "models/safetensors.h"
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "tests/torch/temp_folder.h"
 
 namespace millrace {

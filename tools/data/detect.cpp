@@ -1,6 +1,6 @@
 #include "tools/data/detect.h"
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/cifar.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/idx.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "pipeline/rng.h"
+#include "base/rng.h"
 
 namespace millrace {
 

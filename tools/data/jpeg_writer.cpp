@@ -9,7 +9,7 @@
 #include <jpeglib.h>
 // clang-format on
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "pipeline/image.h"
+#include "millrace/image.h"
 
 namespace millrace {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "pipeline/error.h"
-#include "pipeline/rng.h"
+#include "millrace/error.h"
+#include "base/rng.h"
 #include "tools/data/digit_drawing.h"
 #include "tools/data/output_file.h"
 #include "tools/data/output_folder.h"

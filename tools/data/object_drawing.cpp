@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/math.hpp"
+#include "millrace/math.hpp"
 
 namespace millrace {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "plugins/millrace.hpp"
+#include "millrace/millrace.hpp"
 
 namespace millrace {
 

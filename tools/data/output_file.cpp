@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/mapped_file.h"
 

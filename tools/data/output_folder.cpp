@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "tools/data/output_file.h"
 
 namespace millrace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
-#include "pipeline/error.h"
-#include "pipeline/reader.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
 #include "pipeline/readers/split.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "pipeline/image.h"
-#include "pipeline/rng.h"
+#include "millrace/image.h"
+#include "base/rng.h"
 
 namespace millrace {
 

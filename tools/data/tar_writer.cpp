@@ -10,7 +10,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <utility>
 
-#include "pipeline/decoder.h"
-#include "pipeline/error.h"
-#include "pipeline/reader.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
 #include "pipeline/readers/cifar.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/folder_listing.h"

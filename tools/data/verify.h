@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/image.h"
-#include "pipeline/limits.h"
+#include "millrace/image.h"
+#include "millrace/limits.h"
 #include "tools/data/parallel.h"
 
 namespace millrace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "pipeline/error.h"
-#include "pipeline/simd.h"
+#include "millrace/error.h"
+#include "base/simd.h"
 #include "tools/inspect/sheet.h"
 
 namespace millrace {

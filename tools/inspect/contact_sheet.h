@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tools/inspect/inspection.h"
-#include "tools/pipeline_setup.h"
+#include "tools/training/pipeline_setup.h"
 
 namespace millrace {
 

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "pipeline/error.h"
-#include "pipeline/sampler.h"
+#include "millrace/error.h"
+#include "pipeline/loader/sampler.h"
 #include "tools/inspect/sample_pixels.h"
-#include "tools/pipeline_setup.h"
+#include "tools/training/pipeline_setup.h"
 
 namespace millrace {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "augment/plan.h"
-#include "pipeline/reader.h"
-#include "pipeline/recipe.h"
+#include "augment/plan/plan.h"
+#include "millrace/reader.h"
+#include "millrace/recipe.h"
 
 namespace millrace {
 

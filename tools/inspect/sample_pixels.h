@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "pipeline/decoder.h"
-#include "pipeline/reader.h"
-#include "pipeline/transform.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/reader.h"
+#include "millrace/transform.h"
 
 namespace millrace {
 

@@ -15,10 +15,10 @@
 #include <chrono>
 #include <cstring>
 
-#include "pipeline/error.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
-#include "pipeline/units/inside.h"
-#include "pipeline/units/registry.h"
+#include "plugins/host/inside.h"
+#include "plugins/host/registry.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace {

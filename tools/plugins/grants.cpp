@@ -9,10 +9,10 @@
 #include <string_view>
 #include <utility>
 
-#include "pipeline/error.h"
-#include "pipeline/printable.h"
-#include "tools/console.h"
-#include "tools/output.h"
+#include "millrace/error.h"
+#include "base/printable.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/output.h"
 #include "tools/plugins/trust.h"
 
 namespace millrace {

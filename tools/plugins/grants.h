@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/recipe_file.h"
-#include "pipeline/units/registry.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "plugins/host/registry.h"
 
 namespace millrace {
 

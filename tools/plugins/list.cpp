@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "pipeline/error.h"
-#include "pipeline/printable.h"
-#include "pipeline/reader.h"
-#include "pipeline/suggest.h"
-#include "pipeline/units/plugin_file.h"
-#include "pipeline/units/unit.h"
-#include "study/run_directory.h"
+#include "millrace/error.h"
+#include "base/printable.h"
+#include "millrace/reader.h"
+#include "base/suggest.h"
+#include "plugins/host/plugin_file.h"
+#include "plugins/host/unit.h"
+#include "study/records/run_directory.h"
 
 namespace millrace {
 namespace {

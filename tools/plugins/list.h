@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "pipeline/units/registry.h"
+#include "plugins/host/registry.h"
 
 namespace millrace {
 

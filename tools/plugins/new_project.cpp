@@ -9,8 +9,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "pipeline/error.h"
-#include "pipeline/suggest.h"
+#include "millrace/error.h"
+#include "base/suggest.h"
 #include "tools/plugins/templates.h"
 
 namespace millrace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/units/unit.h"
-#include "plugins/millrace.hpp"
+#include "plugins/host/unit.h"
+#include "millrace/millrace.hpp"
 #include "tools/plugins/check.h"
 #include "tools/plugins/guarded.h"
 

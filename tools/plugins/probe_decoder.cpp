@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "pipeline/readers/mapped_file.h"
-#include "pipeline/rng.h"
+#include "base/rng.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace {
@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 24;  ///< of damaged images that are tried
+constexpr std::uint64_t kPixelLimit = std::uint64_t{1} << 24;  ///< of damaged images that are tried
 
 std::uint8_t noise(std::uint64_t seed, std::uint64_t at) {
   return static_cast<std::uint8_t>(mix64(seed << 32 ^ at) >> 56);
@@ -102,7 +102,7 @@ Outcome try_bytes(const millrace_unit& unit, const Context& context, const Bytes
   millrace_image_header header{};
   Outcome outcome = read_header(unit, context, *memory, header);
   const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
-  if (outcome.status != MILLRACE_OK || pixels == 0 || pixels > kMostPixels) return outcome;
+  if (outcome.status != MILLRACE_OK || pixels == 0 || pixels > kPixelLimit) return outcome;
   return decode(unit, context, *memory, whole(header, channels), placement);
 }
 

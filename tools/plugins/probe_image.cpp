@@ -5,14 +5,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "pipeline/rng.h"
+#include "base/rng.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace {
 namespace {
 
 constexpr Size kSizes[] = {{1, 1}, {3, 5}, {17, 13}, {224, 224}};
-constexpr std::int64_t kMostPixels = std::int64_t{1} << 24;  ///< of a filter's output that is tried
+constexpr std::int64_t kPixelLimit = std::int64_t{1} << 24;  ///< of a filter's output that is tried
 
 using Shared = std::shared_ptr<const Unit>;
 
@@ -187,7 +187,7 @@ Outcome run_filter(const Unit& unit, const Input& input, const Placement& placem
   Calling calling(unit, input, placement);
   Outcome outcome;
   const Size output = output_size(unit, functions, input, calling, outcome);
-  if (outcome.status != MILLRACE_OK || std::int64_t{output.width} * output.height > kMostPixels)
+  if (outcome.status != MILLRACE_OK || std::int64_t{output.width} * output.height > kPixelLimit)
     return outcome;
   if (functions.scratch != nullptr)
     calling.lend_scratch(functions.scratch(unit.self(), input.size, input.channels), placement);

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "pipeline/buffer.h"
+#include "millrace/buffer.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace {

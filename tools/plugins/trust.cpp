@@ -12,9 +12,9 @@
 #include <memory>
 #include <span>
 
-#include "pipeline/atomic_file.h"
-#include "pipeline/error.h"
-#include "pipeline/printable.h"
+#include "base/atomic_file.h"
+#include "millrace/error.h"
+#include "base/printable.h"
 #include "pipeline/readers/files.h"
 
 namespace millrace {

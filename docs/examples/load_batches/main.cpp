@@ -1,7 +1,6 @@
 // Batches of a data set, without the program and without LibTorch.
-#include <millrace/augment/plan.h>
-#include <millrace/pipeline/loader.h>
-#include <millrace/pipeline/units/registry.h>
+#include <millrace/loader.h>
+#include <millrace/plan.h>
 
 #include <cstdio>
 
@@ -13,8 +12,7 @@ int main(int argc, char** argv) try {
   Recipe recipe(op_declarations());
   recipe.set("augment+=random_affine{degrees=15}");
   const Source source{reader->info().size, reader->info().channels};
-  const auto plan =
-      std::make_shared<Plan>(recipe.augment(), source, OutputOptions{}, Resample::once);
+  const auto plan = compile_plan(recipe.augment(), source);
   Loader loader(reader, plan, {.workers = 2, .batch = 64});
   while (const Batch batch = loader.next())  // count() samples of 32-bit floats, at batch.data()
     std::printf("batch %d: %d samples, first label %d\n", static_cast<int>(batch.index()),

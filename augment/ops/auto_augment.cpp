@@ -1,0 +1,237 @@
+// rand_augment (Cubuk et al., 2020) and trivial_augment (Mueller and Hutter, 2021): one or more of
+// 14 operations, drawn uniformly, with torchvision's RandAugment's and TrivialAugmentWide's
+// strengths. Every operation at every strength that can be drawn is a child made in advance.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "augment/ops/builtin.h"
+
+namespace millrace {
+namespace {
+
+enum Op {
+  kIdentity,
+  kShearX,
+  kShearY,
+  kTranslateX,
+  kTranslateY,
+  kRotate,
+  kBrightness,
+  kColor,
+  kContrast,
+  kSharpness,
+  kPosterize,
+  kSolarize,
+  kAutocontrast,
+  kEqualize,
+  kOps
+};
+constexpr const char* kNames[kOps] = {"identity",     "shear_x",   "shear_y",    "translate_x",
+                                      "translate_y",  "rotate",    "brightness", "saturation",
+                                      "contrast",     "sharpness", "posterize",  "solarize",
+                                      "autocontrast", "equalize"};
+constexpr bool has_strength(int op) {
+  return op != kIdentity && op != kAutocontrast && op != kEqualize;
+}
+constexpr bool is_signed(int op) { return op >= kShearX && op <= kSharpness; }
+
+/// What operations do at strength 1.
+struct Space {
+  double shear;      ///< tangent of the angle
+  double translate;  ///< pixels, or a part of the side
+  bool translates_part;
+  double rotate;   ///< degrees
+  double enhance;  ///< factors from 1 - this to 1 + this
+  double bits;     ///< dropped by posterize
+};
+constexpr Space kRandSpace{0.3, 150.0 / 331.0, true, 30, 0.9, 4};
+constexpr Space kTrivialSpace{0.99, 32, false, 135, 0.99, 6};
+
+/// The amount of an operation at a strength, negative for the other sign.
+double amount_of(int op, const Space& space, double strength) {
+  switch (op) {
+    case kShearX:
+    case kShearY:
+      return strength * space.shear;
+    case kTranslateX:
+    case kTranslateY:
+      return strength * space.translate;
+    case kRotate:
+      return strength * space.rotate;
+    case kBrightness:
+    case kColor:
+    case kContrast:
+    case kSharpness:
+      return 1 + strength * space.enhance;
+    case kPosterize:
+      return round_half_even(8 - strength * space.bits);
+    case kSolarize:
+      return 255 * (1 - strength);
+    default:
+      return 0;
+  }
+}
+
+/// The angle whose tangent is `x`, by bisection.
+double atan_degrees(double x) {
+  double low = -89, high = 89;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    const SinCos at = sincos_degrees(middle);
+    (at.sin < x * at.cos ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+/// The unit that does it, as in a recipe; `how` is what all warps have in common.
+std::string unit_of(int op, const Space& space, double amount, const std::string& how) {
+  const auto along = [](bool x, double value) {
+    return x ? fmt::format("[{},0]", value) : fmt::format("[0,{}]", value);
+  };
+  switch (op) {
+    case kShearX:
+    case kShearY:
+      return fmt::format("affine{{center=[0,0],shear={},{}}}",
+                         along(op == kShearX, atan_degrees(amount)), how);
+    case kTranslateX:
+    case kTranslateY:
+      if (space.translates_part)
+        return fmt::format("affine{{translate_part={},{}}}", along(op == kTranslateX, amount), how);
+      // Cut off to whole pixels; what misses one by rounding counts as it.
+      return fmt::format(
+          "affine{{translate={},{}}}",
+          along(op == kTranslateX, static_cast<int>(amount + (amount < 0 ? -1e-6 : 1e-6))), how);
+    case kRotate:  // torchvision's rotate turns the other way round than its affine
+      return fmt::format("affine{{degrees={},{}}}", -amount, how);
+    case kSharpness:
+      return fmt::format("sharpness{{p=1,sharpness_factor={}}}", amount);
+    case kPosterize:
+      return fmt::format("posterize{{p=1,bits={}}}", amount);
+    case kSolarize:
+      return fmt::format("solarize{{p=1,threshold={}}}", amount);
+    case kAutocontrast:
+    case kEqualize:
+      return fmt::format("{}{{p=1}}", kNames[op]);
+    default:
+      return fmt::format("{}{{factor={}}}", kNames[op], amount);
+  }
+}
+
+/// The operations at each of some strengths, with either sign: places among a unit's children.
+class Operations {
+ public:
+  Operations(const Space& space, const std::vector<double>& strengths, const Values& values,
+             Children& children) {
+    const Numbers fill = values.numbers("fill");
+    const std::string how = fmt::format("interpolation={},fill=[{}]", values.text("interpolation"),
+                                        fmt::join(fill.at, fill.at + fill.count, ","));
+    std::map<std::string, std::uint32_t> places;  // posterize is the same at many strengths
+    for (const double strength : strengths)
+      for (int op = 0; op < kOps; ++op)
+        for (const int sign : {1, -1}) {
+          const double amount = amount_of(op, space, is_signed(op) ? sign * strength : strength);
+          std::uint32_t place = 0;
+          if (op != kIdentity) {
+            const auto [at, is_new] = places.try_emplace(unit_of(op, space, amount, how), 0);
+            if (is_new) at->second = children.add(at->first);
+            place = at->second;
+          }
+          entries_.push_back({place, amount});
+        }
+  }
+
+  /// Draws an operation, its strength as bin() says, then its sign, as far as it has them.
+  template <class Bin>
+  void choose(Chosen& chosen, Call& call, const Bin& bin) const {
+    const int op = static_cast<int>(call.integer(kOps));
+    const int strength = has_strength(op) ? bin() : 0;
+    const int sign = is_signed(op) && call.chance(0.5) ? 1 : 0;
+    const Entry& entry = entries_[static_cast<std::size_t>((strength * kOps + op) * 2 + sign)];
+    call.report(kNames[op], entry.amount);
+    if (op != kIdentity) chosen.add(entry.place);
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t place;
+    double amount;
+  };
+  std::vector<Entry> entries_;  ///< [strength][op][sign]
+};
+
+/// 0 to 1 in `bins` steps.
+std::vector<double> all_strengths(const Values& values) {
+  const std::int64_t bins = values.integer("num_magnitude_bins");
+  std::vector<double> strengths;
+  for (std::int64_t bin = 0; bin < bins; ++bin)
+    strengths.push_back(static_cast<double>(bin) / static_cast<double>(bins - 1));
+  return strengths;
+}
+
+std::vector<double> one_strength(const Values& values) {
+  const std::vector<double> all = all_strengths(values);
+  const auto magnitude = static_cast<std::size_t>(values.integer("magnitude"));
+  if (magnitude >= all.size())
+    throw BadUse(
+        "magnitude " + std::to_string(magnitude) + " of " + std::to_string(all.size()) + " bins",
+        "magnitudes go from 0 to num_magnitude_bins - 1");
+  return {all[magnitude]};
+}
+
+constexpr Parameter kInterpolation =
+    choice("interpolation", "nearest", "nearest|bilinear", "how positions are read");
+
+class RandAugment {
+ public:
+  static constexpr const char* kName = "rand_augment";
+  static constexpr const char* kHelp = "num_ops of 14 operations, each at the same strength";
+  static constexpr Parameter kParams[] = {
+      integer("num_ops", "2", 0, MILLRACE_MOST_CHOSEN, "how many are applied, one after the other"),
+      integer("magnitude", "9", 0, 255, "strength, 0 to num_magnitude_bins - 1"),
+      integer("num_magnitude_bins", "31", 2, 256, "how many strengths there are"), kInterpolation,
+      fill_param()};
+
+  RandAugment(const Values& values, Children& children)
+      : count_(static_cast<int>(values.integer("num_ops"))),
+        operations_(kRandSpace, one_strength(values), values, children) {}
+
+  void choose(Chosen& chosen, Call& call) const {
+    for (int i = 0; i < count_; ++i) operations_.choose(chosen, call, [] { return 0; });
+  }
+
+ private:
+  int count_;
+  Operations operations_;
+};
+
+class TrivialAugment {
+ public:
+  static constexpr const char* kName = "trivial_augment";
+  static constexpr const char* kHelp = "one of 14 operations at a random strength";
+  static constexpr Parameter kParams[] = {
+      integer("num_magnitude_bins", "31", 2, 256, "how many strengths there are"), kInterpolation,
+      fill_param()};
+
+  TrivialAugment(const Values& values, Children& children)
+      : bins_(static_cast<std::uint32_t>(values.integer("num_magnitude_bins"))),
+        operations_(kTrivialSpace, all_strengths(values), values, children) {}
+
+  void choose(Chosen& chosen, Call& call) const {
+    operations_.choose(chosen, call, [&] { return static_cast<int>(call.integer(bins_)); });
+  }
+
+ private:
+  std::uint32_t bins_;
+  Operations operations_;
+};
+
+}  // namespace
+
+const millrace_unit kRandAugment = kUnit<RandAugment>;
+const millrace_unit kTrivialAugment = kUnit<TrivialAugment>;
+
+}  // namespace millrace

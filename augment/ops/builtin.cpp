@@ -1,0 +1,59 @@
+// The table of the built-in augmentations. A new one is named here and in builtin.h.
+#include "augment/ops/builtin.h"
+
+#include <iterator>
+
+#include "plugins/host/builtin.h"
+
+namespace millrace {
+namespace {
+
+constexpr const millrace_unit* kUnits[] = {&kAffine,
+                                           &kAutocontrast,
+                                           &kBrightness,
+                                           &kCenterCrop,
+                                           &kColorJitter,
+                                           &kContrast,
+                                           &kCrop,
+                                           &kCutmix,
+                                           &kElastic,
+                                           &kEqualize,
+                                           &kGaussianBlur,
+                                           &kGaussianNoise,
+                                           &kGrayscale,
+                                           &kHflip,
+                                           &kHue,
+                                           &kInvert,
+                                           &kMixup,
+                                           &kPad,
+                                           &kPosterize,
+                                           &kRandAugment,
+                                           &kRandomAffine,
+                                           &kRandomApply,
+                                           &kRandomCrop,
+                                           &kRandomErasing,
+                                           &kRandomPerspective,
+                                           &kRandomResizedCrop,
+                                           &kRandomRotation,
+                                           &kResize,
+                                           &kSaturation,
+                                           &kSharpness,
+                                           &kSolarize,
+                                           &kTrivialAugment,
+                                           &kVflip};
+
+// The version counts up when a batch's bytes change for the same recipe.
+constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
+                                                  MILLRACE_ABI_MAJOR,
+                                                  MILLRACE_ABI_MINOR,
+                                                  sizeof(millrace_plugin_table),
+                                                  "augmentations",
+                                                  "2.0",
+                                                  "MIT",
+                                                  kUnits,
+                                                  std::size(kUnits)};
+
+const BuiltIn kRegistered{kTable};
+
+}  // namespace
+}  // namespace millrace

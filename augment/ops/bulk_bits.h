@@ -1,0 +1,72 @@
+// Random bits by the row: a stream of its own for one call, keyed by two of the call's draws. Its
+// words are Philox blocks side by side, which vectorise; the call's own generator makes one at a
+// time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "augment/plan/wide.h"
+#include "millrace/millrace.hpp"
+
+namespace millrace {
+
+class BulkBits {
+ public:
+  explicit BulkBits(Draw& draw) : key0_(draw.bits()), key1_(draw.bits()) {}
+
+  /// The next words, at least one and at most `most`; `count` says how many.
+  const std::uint32_t* take(std::size_t most, std::size_t& count) {
+    if (used_ == kWords) refill();
+    count = most < kWords - used_ ? most : kWords - used_;
+    const std::uint32_t* words = words_ + used_;
+    used_ += count;
+    return words;
+  }
+
+  /// Blocks are made this many side by side: their first words come first, then their second ones.
+  static constexpr std::size_t kLanes = 64;
+
+ private:
+  static constexpr std::size_t kWords = 4 * kLanes;
+
+  void refill() {
+    wide(
+        [](std::uint32_t* __restrict to, std::uint32_t first, std::uint32_t key_0,
+           std::uint32_t key_1) MILLRACE_WIDE {
+          std::uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+          for (std::uint32_t i = 0; i < kLanes; ++i) {
+            c0[i] = c1[i] = c2[i] = 0;
+            c3[i] = first + i;
+          }
+          for (int round = 0; round < 10; ++round) {  // as in millrace_rng_bits()
+            for (std::uint32_t i = 0; i < kLanes; ++i) {
+              const std::uint64_t a = std::uint64_t{0xD2511F53} * c0[i];
+              const std::uint64_t b = std::uint64_t{0xCD9E8D57} * c2[i];
+              c0[i] = static_cast<std::uint32_t>(b >> 32) ^ c1[i] ^ key_0;
+              c1[i] = static_cast<std::uint32_t>(b);
+              c2[i] = static_cast<std::uint32_t>(a >> 32) ^ c3[i] ^ key_1;
+              c3[i] = static_cast<std::uint32_t>(a);
+            }
+            key_0 += 0x9E3779B9;
+            key_1 += 0xBB67AE85;
+          }
+          for (std::uint32_t i = 0; i < kLanes; ++i) {
+            to[i] = c0[i];
+            to[kLanes + i] = c1[i];
+            to[2 * kLanes + i] = c2[i];
+            to[3 * kLanes + i] = c3[i];
+          }
+        },
+        words_, next_, key0_, key1_);
+    next_ += kLanes;
+    used_ = 0;
+  }
+
+  alignas(64) std::uint32_t words_[kWords];
+  std::size_t used_ = kWords;
+  std::uint32_t key0_, key1_;
+  std::uint32_t next_ = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,110 @@
+// crop, center_crop and pad: windows at fixed places (torchvision's functional.crop, CenterCrop and
+// Pad).
+#include <algorithm>
+
+#include "augment/ops/builtin.h"
+#include "augment/ops/geometry.h"
+
+namespace millrace {
+namespace {
+
+class Crop {
+ public:
+  static constexpr const char* kName = "crop";
+  static constexpr const char* kHelp = "cut out a window at a fixed place";
+  static constexpr Parameter kParams[] = {
+      integer("top", "0", -65535, 65535, "pixels from the upper edge; negative: pad"),
+      integer("left", "0", -65535, 65535, "pixels from the left edge; negative: pad"),
+      integer("height", "32", 1, 65535, "of the window, in pixels"),
+      integer("width", "32", 1, 65535, "of the window, in pixels"), fill_param()};
+
+  explicit Crop(const Values& values)
+      : x_(static_cast<int>(values.integer("left"))),
+        y_(static_cast<int>(values.integer("top"))),
+        size_{static_cast<int>(values.integer("width")),
+              static_cast<int>(values.integer("height"))} {
+    values.fill(fill_);
+  }
+  Size output(Size) const { return size_; }
+  Warp warp(Size input) const { return cropped(input, x_, y_, size_, fill_); }
+
+ private:
+  int x_, y_;
+  Size size_;
+  std::uint8_t fill_[4];
+};
+
+class CenterCrop {
+ public:
+  static constexpr const char* kName = "center_crop";
+  static constexpr const char* kHelp = "cut out the middle; smaller images are padded";
+  static constexpr Parameter kParams[] = {
+      integers("size", "[224]", lengths(1, 2), 1, 65535, "pixels: a side, or [height, width]"),
+      fill_param()};
+
+  explicit CenterCrop(const Values& values) : size_(to_size(values.numbers("size"))) {
+    values.fill(fill_);
+  }
+  Size output(Size) const { return size_; }
+  Warp warp(Size input) const {
+    return cropped(input, start(input.width, size_.width), start(input.height, size_.height), size_,
+                   fill_);
+  }
+
+ private:
+  /// Of a smaller image the odd pixel of padding goes behind it; of a larger one half a pixel is
+  /// rounded to even.
+  static int start(int have, int want) {
+    if (have < want) return -((want - have) / 2);
+    return static_cast<int>(round_half_even((have - want) / 2.0));
+  }
+  Size size_;
+  std::uint8_t fill_[4];
+};
+
+class Pad {
+ public:
+  static constexpr const char* kName = "pad";
+  static constexpr const char* kHelp = "add pixels around the image";
+  static constexpr Parameter kParams[] = {
+      integers("padding", "[0]", lengths(1, 2, 4), 0, 65535,
+               "pixels: all sides, [x, y] or [left, top, right, bottom]"),
+      choice("padding_mode", "constant", "constant|edge|reflect|symmetric",
+             "constant: fill; edge: the outermost pixel; reflect, symmetric: mirrored without, "
+             "with the outermost pixel twice"),
+      fill_param()};
+
+  explicit Pad(const Values& values)
+      : sides_(to_sides(values.numbers("padding"))), mode_(values.text("padding_mode")) {
+    values.fill(fill_);
+  }
+  Size output(Size input) const {
+    const int most = std::max(std::max(sides_.left, sides_.right) - input.width,
+                              std::max(sides_.top, sides_.bottom) - input.height);
+    if ((mode_ == "reflect" && most >= 0) || (mode_ == "symmetric" && most > 0))
+      throw BadUse("an image of " + to_text(input) + " is too small to mirror that much of it",
+                   "lower augment.pad.padding, or set padding_mode=edge");
+    return {input.width + sides_.left + sides_.right, input.height + sides_.top + sides_.bottom};
+  }
+  Warp warp(Size input) const {
+    Warp warp = cropped(input, -sides_.left, -sides_.top, output(input), fill_);
+    warp.set_border(mode_ == "edge"        ? Border::clamp
+                    : mode_ == "reflect"   ? Border::reflect
+                    : mode_ == "symmetric" ? Border::symmetric
+                                           : Border::constant);
+    return warp;
+  }
+
+ private:
+  Sides sides_;
+  std::string mode_;
+  std::uint8_t fill_[4];
+};
+
+}  // namespace
+
+const millrace_unit kCrop = kUnit<Crop>;
+const millrace_unit kCenterCrop = kUnit<CenterCrop>;
+const millrace_unit kPad = kUnit<Pad>;
+
+}  // namespace millrace

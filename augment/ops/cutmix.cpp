@@ -1,0 +1,69 @@
+// cutmix (Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
+// Features", 2019): neighbours of a batch swap a box, and labels are mixed by its area
+// (torchvision's CutMix: the same box; both of a pair get a part of the other).
+#include <algorithm>
+#include <cmath>
+
+#include "augment/ops/builtin.h"
+#include "augment/ops/distributions.h"
+#include "augment/ops/elements.h"
+#include "augment/ops/mix.h"
+
+namespace millrace {
+namespace {
+
+struct Cutmix {
+  static constexpr const char* kName = "cutmix";
+  static constexpr const char* kHelp = "swap a box between neighbours of a batch, mix their labels";
+  static constexpr Parameter kParams[] = {
+      number("alpha", "1", 1e-3, 1000, "1 - area of the box is drawn from Beta(alpha, alpha)")};
+
+  explicit Cutmix(const Values& values) : alpha(values.number("alpha")) {}
+
+  void pair(const Pair& pair, Call& call) const {
+    const millrace_sample& sample = pair.sample;
+    const double part = beta_deviate(alpha, alpha, call);
+    const int x = static_cast<int>(call.integer(static_cast<std::uint32_t>(sample.size.width)));
+    const int y = static_cast<int>(call.integer(static_cast<std::uint32_t>(sample.size.height)));
+    const double half = 0.5 * std::sqrt(1 - part);
+    const int half_width = static_cast<int>(half * sample.size.width);
+    const int half_height = static_cast<int>(half * sample.size.height);
+    const Rect box{std::max(x - half_width, 0), std::max(y - half_height, 0),
+                   std::min(x + half_width, sample.size.width),
+                   std::min(y + half_height, sample.size.height)};
+    const double area = static_cast<double>(box.x1 - box.x0) * (box.y1 - box.y0);
+    const double own = 1 - area / (static_cast<double>(sample.size.width) * sample.size.height);
+    call.report("lambda", own);
+    call.report("x", box.x0);
+    call.report("y", box.y0);
+    call.report("width", box.x1 - box.x0);
+    call.report("height", box.y1 - box.y0);
+    with_element(sample.dtype, [&](auto element) {
+      using Element = decltype(element);
+      swap_box(static_cast<Element*>(pair.first), static_cast<Element*>(pair.second), sample, box);
+    });
+    mix_labels(pair, own);
+  }
+
+  template <class Element>
+  static void swap_box(Element* first, Element* second, const millrace_sample& sample,
+                       const Rect& box) {
+    const bool planar = sample.layout == MILLRACE_CHW;
+    const int pixel = planar ? 1 : sample.channels;
+    for (int plane = 0; plane < (planar ? sample.channels : 1); ++plane)
+      for (int y = box.y0; y < box.y1; ++y) {
+        const std::ptrdiff_t row =
+            (static_cast<std::ptrdiff_t>(plane) * sample.size.height + y) * sample.size.width;
+        std::swap_ranges(first + (row + box.x0) * pixel, first + (row + box.x1) * pixel,
+                         second + (row + box.x0) * pixel);
+      }
+  }
+
+  double alpha;
+};
+
+}  // namespace
+
+const millrace_unit kCutmix = kUnit<Cutmix>;
+
+}  // namespace millrace

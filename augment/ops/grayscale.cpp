@@ -1,0 +1,26 @@
+// grayscale: RGB images become gray, with as many channels as before, with probability p
+// (torchvision's RandomGrayscale; p = 1 is its Grayscale).
+#include "augment/ops/builtin.h"
+#include "augment/ops/color.h"
+#include "augment/ops/probability.h"
+
+namespace millrace {
+namespace {
+
+struct Grayscale {
+  static constexpr const char* kName = "grayscale";
+  static constexpr const char* kHelp = "make RGB gray, keeping three channels, with probability p";
+  static constexpr Parameter kParams[] = {p_param("0.1")};
+
+  explicit Grayscale(const Values& values) : p(values.number("p")) {}
+  void apply(Image image, Call& call) const {
+    if (is_applied(call, p)) to_gray(image);
+  }
+  double p;
+};
+
+}  // namespace
+
+const millrace_unit kGrayscale = kUnit<Grayscale>;
+
+}  // namespace millrace

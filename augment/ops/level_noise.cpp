@@ -1,0 +1,60 @@
+#include "augment/ops/level_noise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "millrace/math.hpp"
+
+namespace millrace {
+
+LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range) {
+  constexpr std::size_t kColumns = 512;
+  // Interval of the real numbers that become `level`.
+  const auto low_end = [&](int level) {
+    if (rounding == Rounding::nearest) return level - 0.5;
+    return static_cast<double>(level > 0 ? level : level - 1);
+  };
+  const auto high_end = [&](int level) {
+    if (rounding == Rounding::nearest) return level + 0.5;
+    return static_cast<double>(level < 0 ? level : level + 1);
+  };
+  std::array<double, kColumns> share{};
+  const auto add = [&](int level, double p) {
+    const int kept = range == Range::clip ? std::clamp(level, -255, 255) : level & 255;
+    share[static_cast<std::size_t>(kept + kZero)] += p * kColumns;
+  };
+  if (sigma <= 0) {
+    add(static_cast<int>(rounding == Rounding::nearest ? round_half_even(mean) : mean), 1);
+  } else {
+    const int reach = 256 + static_cast<int>(std::abs(mean) + 9 * sigma);
+    for (int level = -reach; level <= reach; ++level)
+      add(level, normal_cdf((high_end(level) - mean) / sigma) -
+                     normal_cdf((low_end(level) - mean) / sigma));
+  }
+  // Columns with too little give the rest of their room to one with too much (Vose, "A Linear
+  // Algorithm for Generating Random Numbers with a Given Distribution", 1991).
+  std::array<std::size_t, kColumns> poor{}, rich{};
+  std::size_t poor_count = 0, rich_count = 0;
+  for (std::size_t i = 0; i < kColumns; ++i)
+    (share[i] < 1 ? poor[poor_count++] : rich[rich_count++]) = i;
+  const auto set = [&](std::size_t column, double own, std::size_t other) {
+    const double part = std::min(round_half_even(own * 0x1p23), 0x1p23 - 1);
+    entries_[column] = static_cast<std::uint32_t>(part) << 9 | static_cast<std::uint32_t>(other);
+  };
+  while (poor_count > 0 && rich_count > 0) {
+    const std::size_t little = poor[--poor_count];
+    const std::size_t much = rich[rich_count - 1];
+    set(little, share[little], much);
+    share[much] -= 1 - share[little];
+    if (share[much] < 1) {
+      --rich_count;
+      poor[poor_count++] = much;
+    }
+  }
+  // What is left is full but for rounding.
+  for (std::size_t i = 0; i < rich_count; ++i) set(rich[i], 1, rich[i]);
+  for (std::size_t i = 0; i < poor_count; ++i) set(poor[i], 1, poor[i]);
+}
+
+}  // namespace millrace

@@ -1,0 +1,158 @@
+#include "augment/ops/smooth.h"
+
+#include "augment/plan/wide.h"
+
+namespace millrace {
+namespace {
+
+/// 1.5 * 2^23 pushes the fraction out of the mantissa: to nearest, halves to even.
+constexpr float kRound = 12582912.0f;
+
+constexpr std::size_t aligned(std::size_t floats) { return (floats + 15) / 16 * 16; }
+
+/// As many elements as stay in a register; anywhere in a row.
+constexpr std::ptrdiff_t kVector = 8;
+using Vector [[gnu::vector_size(kVector * sizeof(float)), gnu::aligned(4), gnu::may_alias]] = float;
+
+/// out[i] = w0 middle[i] + sum over j of w_j (before(j)[i] + behind(j)[i]).
+template <class Before, class Behind>
+MILLRACE_WIDE inline void add_up(const float* middle, const Before& before, const Behind& behind,
+                                 const float* weights, int radius, std::ptrdiff_t count,
+                                 float* out) {
+  std::ptrdiff_t i = 0;
+  for (; i + kVector <= count; i += kVector) {
+    Vector sum = *reinterpret_cast<const Vector*>(middle + i) * weights[0];
+    for (int j = 1; j <= radius; ++j)
+      sum += (*reinterpret_cast<const Vector*>(before(j) + i) +
+              *reinterpret_cast<const Vector*>(behind(j) + i)) *
+             weights[j];
+    *reinterpret_cast<Vector*>(out + i) = sum;
+  }
+  for (; i < count; ++i) {
+    float sum = middle[i] * weights[0];
+    for (int j = 1; j <= radius; ++j) sum += (before(j)[i] + behind(j)[i]) * weights[j];
+    out[i] = sum;
+  }
+}
+
+/// Along a row whose ends are mirrored.
+void smooth_row(const float* in, const SmoothingWeights& weights, std::ptrdiff_t step,
+                std::size_t count, float* out) {
+  wide(
+      [](const float* from, const float* w, int radius, std::ptrdiff_t by, std::ptrdiff_t n,
+         float* to) MILLRACE_WIDE {
+        add_up(
+            from, [&](int j) MILLRACE_WIDE { return from - j * by; },
+            [&](int j) MILLRACE_WIDE { return from + j * by; }, w, radius, n, to);
+      },
+      in, weights.at, weights.radius, step, static_cast<std::ptrdiff_t>(count), out);
+}
+
+/// Across rows; rows[radius] is the middle one.
+void smooth_column(const float* const* rows, const SmoothingWeights& weights, std::size_t count,
+                   float* out) {
+  wide(
+      [](const float* const* from, const float* w, int radius, std::ptrdiff_t n, float* to)
+          MILLRACE_WIDE {
+            add_up(
+                from[radius], [&](int j) MILLRACE_WIDE { return from[radius - j]; },
+                [&](int j) MILLRACE_WIDE { return from[radius + j]; }, w, radius, n, to);
+          },
+      rows, weights.at, weights.radius, static_cast<std::ptrdiff_t>(count), out);
+}
+
+/// Adds what lies left and right of a row's `width` pixels: `row` points behind the left border.
+void mirror_ends(const SmoothingPlan& plan, float* row) {
+  const auto step = static_cast<std::ptrdiff_t>(plan.step);
+  for (int j = 1; j <= plan.x.radius; ++j)
+    for (std::ptrdiff_t c = 0; c < step; ++c) {
+      row[-j * step + c] = row[mirrored(-j, plan.width) * step + c];
+      const int right = plan.width - 1 + j;
+      row[right * step + c] = row[mirrored(right, plan.width) * step + c];
+    }
+}
+
+void load(const std::uint8_t* levels, std::size_t count, float* out) {
+  wide(
+      [](const std::uint8_t* __restrict in, std::size_t n, float* __restrict to) MILLRACE_WIDE {
+        for (std::size_t i = 0; i < n; ++i) to[i] = in[i];
+      },
+      levels, count, out);
+}
+void load(const float* elements, std::size_t count, float* out) {
+  std::copy(elements, elements + count, out);
+}
+
+void store(const float* row, std::size_t count, std::uint8_t* levels) {
+  wide(
+      [](const float* __restrict in, std::size_t n, std::uint8_t* __restrict to) MILLRACE_WIDE {
+        // Weights are positive and sum up to 1: nothing leaves 0..255 by more than rounding.
+        for (std::size_t i = 0; i < n; ++i)
+          to[i] = static_cast<std::uint8_t>(static_cast<int>((in[i] + kRound) - kRound));
+      },
+      row, count, levels);
+}
+void store(const float* row, std::size_t count, float* elements) {
+  std::copy(row, row + count, elements);
+}
+
+/// A row is smoothed along x when it is first needed and kept as long as it is; the image's row may
+/// be overwritten once it has been read, which is before its own output row is written.
+template <class Element>
+void smooth_rows(const SmoothingPlan& plan, Element* data, std::ptrdiff_t row, void* scratch) {
+  const std::size_t count = plan.row();
+  const int kept = plan.kept();
+  const std::size_t border =
+      static_cast<std::size_t>(plan.x.radius) * static_cast<std::size_t>(plan.step);
+  auto* padded = static_cast<float*>(scratch) + aligned(border);
+  float* out = static_cast<float*>(scratch) + aligned(border) + aligned(count + border);
+  float* ring = out + aligned(count);
+  const auto** rows =
+      reinterpret_cast<const float**>(ring + static_cast<std::size_t>(kept) * aligned(count));
+  int ready = 0;
+  for (int y = 0; y < plan.height; ++y) {
+    for (; ready < plan.height && ready <= y + plan.y.radius; ++ready) {
+      load(data + ready * row, count, padded);
+      mirror_ends(plan, padded);
+      smooth_row(padded, plan.x, plan.step, count,
+                 ring + static_cast<std::size_t>(ready % kept) * aligned(count));
+    }
+    for (int j = -plan.y.radius; j <= plan.y.radius; ++j)
+      rows[j + plan.y.radius] =
+          ring + static_cast<std::size_t>(mirrored(y + j, plan.height) % kept) * aligned(count);
+    smooth_column(rows, plan.y, count, out);
+    store(out, count, data + y * row);
+  }
+}
+
+}  // namespace
+
+SmoothingWeights gaussian_weights(int radius, double sigma, float* room) {
+  double sum = 0;
+  const auto weight = [&](int j) {
+    const double exponent = -0.5 * (j / sigma) * (j / sigma);
+    return exponent > -700 ? exponential(exponent) : 0.0;
+  };
+  for (int j = 1; j <= radius; ++j) sum += 2 * weight(j);
+  sum += 1;
+  for (int j = 0; j <= radius; ++j) room[j] = static_cast<float>(weight(j) / sum);
+  return {radius, room};
+}
+
+std::size_t SmoothingPlan::scratch() const {
+  const std::size_t border = static_cast<std::size_t>(x.radius) * static_cast<std::size_t>(step);
+  const std::size_t floats = aligned(border) + aligned(row() + border) + aligned(row()) +
+                             static_cast<std::size_t>(kept()) * aligned(row());
+  return floats * sizeof(float) + (2 * static_cast<std::size_t>(y.radius) + 1) * sizeof(void*);
+}
+
+void smooth(const SmoothingPlan& plan, std::uint8_t* levels, std::ptrdiff_t row_bytes,
+            void* scratch) {
+  smooth_rows(plan, levels, row_bytes, scratch);
+}
+
+void smooth(const SmoothingPlan& plan, float* elements, void* scratch) {
+  smooth_rows(plan, elements, static_cast<std::ptrdiff_t>(plan.row()), scratch);
+}
+
+}  // namespace millrace

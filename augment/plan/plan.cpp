@@ -1,0 +1,138 @@
+#include "augment/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include "augment/plan/runner.h"
+#include "base/rng.h"
+#include "millrace/limits.h"
+#include "plugins/host/registry.h"
+
+namespace millrace {
+namespace {
+
+void check_side(Size size) {
+  if (size.width <= kMaxImageSide && size.height <= kMaxImageSide) return;
+  throw DataError(fmt::format("an image of {}x{}: sides of more than {} pixels are not resampled",
+                              size.width, size.height, kMaxImageSide),
+                  "cut it up or shrink it");
+}
+
+/// Whether images of any size become ones of the same.
+bool has_fixed_output(const Unit& unit, millrace_call& call) {
+  try {
+    return output_of(unit, {2000, 1000}, call) == output_of(unit, {3000, 4000}, call);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Parameters of [output] that don't fit the number of channels.
+const OutputOptions& checked_output(const OutputOptions& output, const Source& source) {
+  const auto count = static_cast<std::size_t>(source.channels);
+  for (const auto* values : {&output.mean, &output.std})
+    if (values->size() != 1 && values->size() != count)
+      throw UsageError(fmt::format("output.{} has {} numbers for images of {} channel{}",
+                                   values == &output.mean ? "mean" : "std", values->size(), count,
+                                   count == 1 ? "" : "s"),
+                       "give one number, or one a channel");
+  return output;
+}
+
+}  // namespace
+
+Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputOptions& output,
+           const PlanOptions& options, int classes)
+    : store_(output.dtype, output.layout, source.channels, checked_output(output, source).mean,
+             output.std),
+      options_(options),
+      classes_(classes) {
+  Size size = source.size;
+  CallContext context;
+  bool at_full_size = true;  // so far, all images keep a size that follows from their own
+  for (const OpSpec& spec : chain) {
+    if (!spec.enabled) continue;
+    Op op{op_id(spec.id), spec.id,
+          std::make_unique<Unit>(augmentation(spec.op), spec.params, "", "", output.mean,
+                                 output.std)};
+    if (op.unit->table().batch != nullptr) {
+      mixers_.push_back(std::move(op));
+      continue;
+    }
+    if (!mixers_.empty())
+      throw UsageError(fmt::format("{} stands behind {}, which works on whole batches", spec.id,
+                                   mixers_.back().name),
+                       "put ops on batches at the end of the chain");
+    try {
+      size = output_of(*op.unit, size, context.call);
+    } catch (const UsageError& error) {
+      throw Misfit(error.what(), error.hint());
+    }
+    // Two buffers take turns; ops that are folded need neither.
+    const bool folds = op.unit->table().geometric != nullptr ||
+                       (op.unit->table().pixel != nullptr && op.unit->table().pixel->levels);
+    if (at_full_size && (!folds || (options_.resample == Resample::stepwise && !ops_.empty())))
+      full_copies_ = 2;
+    at_full_size = at_full_size && !has_fixed_output(*op.unit, context.call);
+    ops_.push_back(std::move(op));
+  }
+  if (!mixers_.empty() && classes_ < 1)
+    throw UsageError(fmt::format("{} mixes labels, and nothing says how many classes there are",
+                                 mixers_.front().name),
+                     "set model.classes");
+  spec_ = {size, source.channels, output.dtype, output.layout};
+}
+
+std::unique_ptr<Transform::Scratch> Plan::make_scratch() const {
+  return std::make_unique<PlanScratch>();
+}
+
+void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch) const {
+  run(key, source, out, scratch, nullptr);
+}
+
+void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
+               Trace* trace) const {
+  const Size size = source.size();
+  check_side(size);
+  Runner runner(key, source, spec_.channels, options_, static_cast<PlanScratch&>(scratch), trace);
+  try {
+    for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
+    if (runner.output() == spec_.size) return runner.finish(spec_, store_, out);
+  } catch (const UsageError& error) {
+    // The chain was compiled for another image, so what does not fit is this one.
+    throw DataError(error.what(), error.hint());
+  }
+  throw UsageError(
+      fmt::format("an image of {}x{} leads to a sample of {}x{}, but the batch holds samples of "
+                  "{}x{}",
+                  size.width, size.height, runner.output().width, runner.output().height,
+                  spec_.size.width, spec_.size.height),
+      "end the chain in an op of fixed size, for example augment+=resize{size=[32,32]} or "
+      "augment+=random_crop{size=32,pad_if_needed=true}");
+}
+
+std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain, const Source& source,
+                                              const OutputOptions& output,
+                                              const PlanOptions& options, int classes) {
+  return std::make_shared<Plan>(chain, source, output, options, classes);
+}
+
+void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
+               float* second_labels, Scratch& scratch) const {
+  millrace_call& call = static_cast<PlanScratch&>(scratch).context.call;
+  const millrace_sample sample{sizeof sample,
+                               spec_.size,
+                               spec_.channels,
+                               static_cast<std::int32_t>(spec_.dtype),
+                               static_cast<std::int32_t>(spec_.layout),
+                               classes_};
+  for (const Op& op : mixers_) {
+    call.rng = stream(key, op.id);
+    checked_call(op.unit->table(), call, [&] {
+      return op.unit->table().batch->pair(op.unit->self(), &sample, first, second, first_labels,
+                                          second_labels, &call);
+    });
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,72 @@
+// How much CPU time a TBB arena's threads spend, work and idle spinning alike.
+#pragma once
+
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_scheduler_observer.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <ctime>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "pipeline/loader/handover.h"
+
+namespace millrace {
+
+/// CPU time that the arena's threads spend while they belong to it, work and spinning alike.
+class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
+ public:
+  explicit ArenaCpu(oneapi::tbb::task_arena& arena) : task_scheduler_observer(arena) {
+    hand_over(this);
+    arena.initialize();  // observe() would, and an observer that fails in there cannot be destroyed
+    observe(true);
+  }
+  ~ArenaCpu() override {
+    observe(false);
+    const std::lock_guard lock(mutex_);  // behind the last callback
+  }
+  void on_scheduler_entry(bool) override {
+    taken_over(this);
+    const std::lock_guard lock(mutex_);
+    clockid_t clock{};
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return;
+    const auto free = std::find_if(entries_.begin(), entries_.end(),
+                                   [](const Entry& entry) { return !entry.inside; });
+    Entry& entry = free == entries_.end() ? entries_.emplace_back() : *free;
+    entry = {std::this_thread::get_id(), clock, Clock::thread_cpu_ns(), true};
+  }
+  void on_scheduler_exit(bool) override {
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_) {
+      if (!entry.inside || entry.thread != std::this_thread::get_id()) continue;
+      left_ns_ += Clock::thread_cpu_ns() - entry.entry_ns;
+      entry.inside = false;
+    }
+  }
+  double seconds() const {
+    const std::lock_guard lock(mutex_);
+    std::int64_t ns = left_ns_;
+    for (const Entry& entry : entries_) {
+      timespec time{};
+      if (!entry.inside || clock_gettime(entry.clock, &time) != 0) continue;
+      ns += std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec - entry.entry_ns;
+    }
+    return static_cast<double>(ns) * 1e-9;
+  }
+
+ private:
+  struct Entry {
+    std::thread::id thread;
+    clockid_t clock;
+    std::int64_t entry_ns;
+    bool inside;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;  ///< used again: threads come and go with every lull
+  std::int64_t left_ns_ = 0;
+};
+
+}  // namespace millrace

@@ -1,0 +1,167 @@
+#include "millrace/loader.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "millrace/error.h"
+#include "pipeline/loader/loader_core.h"
+
+namespace millrace {
+namespace {
+
+StageTotals operator+(const StageTotals& a, const StageTotals& b) {
+  return {a.calls + b.calls, a.wall_s + b.wall_s, a.cpu_s + b.cpu_s, a.bytes + b.bytes};
+}
+
+/// Of two loaders one after the other on the same reader, whose own counts `a` has in full.
+LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
+  a.read = a.read + b.read;
+  a.decode = a.decode + b.decode;
+  a.augment = a.augment + b.augment;
+  a.machinery_cpu_s += b.machinery_cpu_s;
+  a.busy_s += b.busy_s;
+  a.core_wait_s += b.core_wait_s;
+  a.failed += b.failed;
+  return a;
+}
+
+/// Keeps what a thread may still touch, or what nobody can wait for.
+void leave_behind(std::shared_ptr<LoaderCore> core) {
+  static auto* left_behind = new std::vector<std::shared_ptr<LoaderCore>>;
+  left_behind->push_back(std::move(core));
+}
+
+/// The destructor waits for the graph's tasks, which never run where no thread could be started.
+void start(const std::shared_ptr<LoaderCore>& core, int workers) try {
+  core->start();
+} catch (const std::bad_alloc&) {
+  leave_behind(core);
+  throw;
+} catch (const std::exception& error) {
+  core->interrupt();  // for those that were
+  leave_behind(core);
+  throw RunError(fmt::format("{} worker{} cannot be started: {}", workers, workers == 1 ? "" : "s",
+                             error.what()),
+                 "allow more threads or memory (ulimit -u, ulimit -v, the container's limits), or "
+                 "lower loader.workers and loader.io_threads");
+}
+
+}  // namespace
+
+Shuffle Shuffle::parse(const std::string& text) {
+  if (text == "global") return {Kind::global, 0};
+  if (text == "none") return {Kind::none, 0};
+  const std::string prefix = "window:";
+  if (text.starts_with(prefix)) {
+    Shuffle shuffle{Kind::window, 0};
+    const char* end = text.data() + text.size();
+    const auto [stop, status] = std::from_chars(text.data() + prefix.size(), end, shuffle.window);
+    if (status == std::errc() && stop == end && shuffle.window > 0) return shuffle;
+  }
+  throw UsageError("loader.shuffle=" + text + " is not an order of samples",
+                   "use global, none or window:N with N samples a window");
+}
+
+std::uint64_t batches_per_epoch(const LoaderOptions& options, std::uint64_t samples) {
+  const auto batch = static_cast<std::uint64_t>(options.batch);
+  return options.drop_last ? samples / batch : (samples + batch - 1) / batch;
+}
+
+void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
+  if (options.rank < 0 || options.rank >= options.world)
+    throw UsageError(fmt::format("rank {} of {} ranks: they count from 0 to {}", options.rank,
+                                 options.world, options.world - 1));
+  const std::uint64_t largest = working_bytes(options.max_pixels, 3);
+  if (dataset.encoded && largest > options.max_bytes)
+    throw UsageError(
+        fmt::format("loader.max_bytes={} is too little for one image of data.max_pixels={} pixels, "
+                    "which takes {} bytes while it is decoded",
+                    options.max_bytes, options.max_pixels, largest),
+        fmt::format("set loader.max_bytes={}, or data.max_pixels={}", largest,
+                    options.max_bytes / working_bytes(1, 3)));
+  if (static_cast<std::uint64_t>(options.batch) <= dataset.count) return;
+  throw UsageError(fmt::format("a batch of {} is larger than the data set: {} has {} {} samples",
+                               options.batch, dataset.path, dataset.count, dataset.split),
+                   fmt::format("set loader.batch to at most {}", dataset.count));
+}
+
+Batch::Batch(std::shared_ptr<LoaderCore> core, std::size_t slot)
+    : core_(std::move(core)), slot_(slot) {}
+Batch::Batch(Batch&& other) noexcept
+    : core_(std::exchange(other.core_, nullptr)), slot_(other.slot_) {}
+Batch& Batch::operator=(Batch&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  core_ = std::exchange(other.core_, nullptr);
+  slot_ = other.slot_;
+  return *this;
+}
+Batch::~Batch() { release(); }
+void Batch::release() {
+  if (core_ != nullptr) std::exchange(core_, nullptr)->free_slot(slot_);
+}
+const std::byte* Batch::data() const {
+  return reinterpret_cast<const std::byte*>(core_->slot(slot_).samples);
+}
+std::size_t Batch::bytes() const {
+  return static_cast<std::size_t>(count()) * core_->stages().transform().output().bytes();
+}
+const std::int64_t* Batch::labels() const { return core_->slot(slot_).labels.data(); }
+const float* Batch::probabilities() const {
+  return classes() > 0 ? core_->slot(slot_).probabilities.data() : nullptr;
+}
+int Batch::classes() const { return core_->stages().transform().soft_classes(); }
+std::int64_t Batch::count() const { return core_->slot(slot_).valid; }
+std::int64_t Batch::global_count() const { return core_->slot(slot_).ticket.global; }
+std::uint32_t Batch::epoch() const { return core_->slot(slot_).ticket.epoch; }
+std::uint64_t Batch::index() const { return core_->slot(slot_).ticket.index; }
+BatchHistory Batch::history() const { return core_->history(slot_); }
+
+Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
+               LoaderOptions options)
+    : reader_(std::move(reader)),
+      transform_(std::move(transform)),
+      options_(std::move(options)),
+      core_(std::make_shared<LoaderCore>(reader_, transform_, options_)) {
+  start(core_, options_.workers);
+}
+Loader::~Loader() {
+  if (!core_->stop()) leave_behind(core_);  // a worker is blocked in the kernel
+}
+Batch Loader::next() {
+  const auto slot = core_->next();
+  return slot ? Batch(core_, *slot) : Batch();
+}
+void Loader::restart(int workers, std::shared_ptr<LoaderTracks> timeline) {
+  LoaderOptions options = options_;
+  options.workers = workers;
+  options.io_threads = workers > 0 ? options_.io_threads : 0;
+  options.timeline = std::move(timeline);
+  options.first_batch = core_->consumed();
+  if (core_->ended()) return;
+  const LoaderStats so_far = stats();
+  if (!core_->stop()) return;
+  past_ = so_far;
+  options_ = std::move(options);
+  auto next = std::make_shared<LoaderCore>(reader_, transform_, options_);
+  start(next, options_.workers);
+  const std::lock_guard lock(swapping_);
+  core_.swap(next);
+}
+int Loader::workers() const { return options_.workers; }
+void Loader::interrupt() {
+  const std::lock_guard lock(swapping_);
+  core_->interrupt();
+}
+std::uint64_t Loader::batches_per_epoch() const { return core_->batches_per_epoch(); }
+std::uint64_t Loader::samples_per_epoch() const { return core_->samples_per_epoch(); }
+std::size_t Loader::slots() const { return core_->slots(); }
+std::size_t Loader::slot_bytes() const { return core_->slot_bytes(); }
+LoaderStats Loader::stats() const { return core_->stats() + past_; }
+const SampleSpec& Loader::output() const { return core_->stages().transform().output(); }
+
+}  // namespace millrace

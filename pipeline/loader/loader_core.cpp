@@ -1,0 +1,378 @@
+#include "pipeline/loader/loader_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "pipeline/loader/core_watch.h"
+#include "millrace/error.h"
+#include "pipeline/loader/loader_graph.h"
+#include "pipeline/loader/noise.h"
+
+namespace millrace {
+namespace {
+
+/// Work units are cut so that one takes about this long: the graph's cost, some µs a unit, is then
+/// small, and a batch still spreads over the workers.
+constexpr std::int64_t kUnitNs = 200'000;
+/// How long the destructor waits for workers before it leaves a blocked one behind.
+constexpr auto kPatience = std::chrono::seconds(2);
+/// A caller that gets a core when it is woken has its batch within this time.
+constexpr double kPromptWake = 50e-6;
+/// Asking how long the caller has waited for cores takes about 1 µs: an answer holds this long.
+constexpr double kFresh = 1e-3;
+
+}  // namespace
+
+LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
+                       std::shared_ptr<const Transform> transform, LoaderOptions options)
+    : options_(std::move(options)),
+      stages_(std::move(reader), std::move(transform), options_),
+      slots_(
+          static_cast<std::size_t>((options_.workers > 0 ? options_.prefetch : 1) + options_.held)),
+      workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
+  check_batch(options_, stages_.reader().info());
+  const std::uint64_t count = stages_.reader().info().count;
+  batches_per_epoch_ = millrace::batches_per_epoch(options_, count);
+  max_ = 1;
+  for (const std::uint64_t index : {std::uint64_t{0}, batches_per_epoch_ - 1})
+    max_ = std::max(max_, slice_of(global_count(index)).count);
+  end_ = batches_per_epoch_ * options_.epochs;
+  if (options_.first_batch > end_)
+    throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
+                                 options_.first_batch, end_, options_.epochs));
+  made_end_ = end_;
+  if (options_.mode == LoaderMode::cached)
+    made_end_ = std::min(end_, options_.first_batch + slots_.size());
+  if (options_.mode == LoaderMode::synthetic) made_end_ = options_.first_batch;
+  issued_ = freed_ = options_.first_batch;
+  consumed_ = options_.first_batch;
+  const auto most = static_cast<std::size_t>(max_);
+  for (Slot& slot : slots_) {
+    slot.reserve(options_.memory, most, stages_.transform().output().bytes(),
+                 static_cast<std::size_t>(stages_.transform().soft_classes()));
+    slot.units.reserve(most);
+    if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
+    // Room for all but the rare large sample, so that few buffers have to grow.
+    const DatasetInfo& info = stages_.reader().info();
+    for (Fetched& fetched : slot.fetched)
+      if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
+  }
+  for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
+  if (options_.mode == LoaderMode::synthetic)
+    for (std::size_t i = 0; i < slots_.size(); ++i)
+      fill_with_noise(slots_[i], i, most, stages_.transform(), stages_.reader().info());
+}
+
+LoaderCore::~LoaderCore() = default;
+
+void LoaderCore::start() {
+  if (options_.workers == 0 || options_.mode == LoaderMode::synthetic) return;
+  graph_ = std::make_unique<Graph>(*this);
+  hand_over(&begun_);
+  graph_->source->activate();
+}
+
+bool LoaderCore::stop() {
+  interrupt();
+  if (graph_ == nullptr) return true;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const bool read = graph_->stop_reading(deadline);
+  graph_->graph->cancel();
+  if (!read) return false;
+  while (busy_.load() > 0) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  {
+    // A batch given back from now on must not reach for the graph.
+    const std::lock_guard lock(freeing_);
+    graph_->graph->wait_for_all();
+    taken_over(&ended_);
+    graph_.reset();
+  }
+  return true;
+}
+
+void LoaderCore::interrupt() {
+  stop_.store(true);
+  stages_.interrupt();
+  ready_event_.ring_all(slots_);
+}
+
+std::int64_t LoaderCore::global_count(std::uint64_t index) const {
+  const auto batch = static_cast<std::uint64_t>(options_.batch);
+  return static_cast<std::int64_t>(std::min(batch, stages_.reader().info().count - index * batch));
+}
+
+Slice LoaderCore::slice_of(std::int64_t global) const {
+  const bool pairs = stages_.transform().soft_classes() > 0;  // mixup and its like
+  return rank_slice(global, options_.rank, options_.world, pairs);
+}
+
+BatchId LoaderCore::ticket(std::uint64_t ordinal) const {
+  BatchId ticket;
+  ticket.ordinal = ordinal;
+  ticket.epoch = static_cast<std::uint32_t>(ordinal / batches_per_epoch_);
+  ticket.index = ordinal % batches_per_epoch_;
+  ticket.global = global_count(ticket.index);
+  const Slice slice = slice_of(ticket.global);
+  ticket.first = ticket.index * static_cast<std::uint64_t>(options_.batch) +
+                 static_cast<std::uint64_t>(slice.first);
+  ticket.count = slice.count;
+  return ticket;
+}
+
+void LoaderCore::open_slot(std::uint64_t ordinal) {
+  Slot& slot = slots_[ordinal % slots_.size()];
+  slot.ticket = ticket(ordinal);
+  const std::int64_t count = slot.ticket.count;
+  const bool whole = options_.workers == 0;
+  slot.grain = whole ? std::max<std::int64_t>(1, count) : unit(count);
+  slot.units.assign(static_cast<std::size_t>(whole ? 1 : (count + slot.grain - 1) / slot.grain),
+                    {});
+  slot.failed.clear();
+  slot.failures.clear();
+  slot.error = nullptr;
+  slot.error_place = -1;
+  if (options_.record) slot.opened = Clock::now();
+  slot.ready.store(0, std::memory_order_relaxed);
+  slot.freed.store(0, std::memory_order_relaxed);
+  slot.missing.store(slot.ticket.count, std::memory_order_release);
+}
+
+Worker& LoaderCore::lease() {
+  // As many as there are threads, so one is always free.
+  for (;;) {
+    for (Worker& worker : workers_) {
+      if (!worker.leased.load(std::memory_order_relaxed) &&
+          !worker.leased.exchange(true, std::memory_order_acquire))
+        return worker;
+    }
+  }
+}
+
+std::int64_t LoaderCore::unit(std::int64_t count) const {
+  if (options_.grain > 0) return options_.grain;
+  const std::int64_t workers = options_.workers;
+  // Too few batches are open to keep every worker busy with whole ones.
+  const std::int64_t least_runs = (workers + options_.prefetch - 1) / options_.prefetch;
+  const std::int64_t grain = (count + least_runs - 1) / least_runs;
+  const std::int64_t cost = stages_.cost_ns();
+  if (cost == 0) return std::max<std::int64_t>(1, (count + workers - 1) / workers);
+  return std::max<std::int64_t>(1, std::min(grain, kUnitNs / cost));
+}
+
+void LoaderCore::finish(Slot& slot, Worker& worker) {
+  try {
+    stages_.finish(slot, worker);
+  } catch (...) {
+    Stages::note_error(slot, 0, std::current_exception());
+  }
+}
+
+void LoaderCore::work(const SampleRange& run) {
+  busy_.fetch_add(1);  // before the look at stop_: stop() looks the other way round
+  if (!stop_.load()) {
+    Slot& slot = slots_[run.slot];
+    static_cast<void>(slot.missing.load(std::memory_order_acquire));  // see what open_slot() wrote
+    static_cast<void>(slot.fetched_runs.load(std::memory_order_acquire));  // and the I/O threads
+    Worker& worker = lease();
+    try {
+      stages_.work(run, slot, worker, stop_);
+    } catch (...) {  // whatever it is, next() throws it: the graph would only lose it
+      Stages::note_error(slot, run.first, std::current_exception());
+    }
+    note_unit(slot, run, worker);
+    // A run that was left in the middle must not complete its batch.
+    if (!stop_.load() &&
+        slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
+      finish(slot, worker);
+      if (options_.record) slot.made = Clock::now();
+      ready_event_.ring(slot.ready);
+    }
+    worker.leased.store(false, std::memory_order_release);
+  }
+  busy_.fetch_sub(1);
+}
+
+std::optional<std::size_t> LoaderCore::next() {
+  if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) interrupt();
+  if (consumed_ >= end_ || stop_.load(std::memory_order_relaxed)) return std::nullopt;
+  const Clock::Ticks asked = options_.record ? Clock::now() : 0;
+  {
+    const std::lock_guard lock(freeing_);
+    if (freed_ + slots_.size() <= consumed_)  // the slot that comes next is still out
+      throw RunError(
+          fmt::format("next(): the caller holds the batch of {} before, and there are {} "
+                      "slots",
+                      slots_.size(), slots_.size()),
+          options_.workers > 0 ? "give older batches back first, or raise loader.prefetch"
+                               : "give older batches back first");
+  }
+  const std::size_t index = consumed_ % slots_.size();
+  Slot& slot = slots_[index];
+  slot.core_wait = 0;
+  if (consumed_ >= made_end_) {
+    hand_out_again(consumed_);
+  } else if (!(options_.workers == 0 ? make_inline(consumed_) : wait_for(slot))) {
+    return std::nullopt;
+  }
+  try {
+    stages_.report(slot);
+    if (slot.error != nullptr) std::rethrow_exception(slot.error);
+  } catch (...) {
+    interrupt();
+    throw;
+  }
+  ++consumed_;
+  if (options_.record) {
+    slot.asked = asked;
+    slot.got = Clock::now();
+    if (options_.timeline != nullptr) trace(slot);
+  }
+  return index;
+}
+
+/// A batch whose samples are in its slot from an earlier one.
+void LoaderCore::hand_out_again(std::uint64_t ordinal) {
+  Slot& slot = slots_[ordinal % slots_.size()];
+  // Of the samples that were made, the first are as good as others.
+  slot.kept = std::max(slot.kept, slot.valid);
+  open_slot(ordinal);
+  slot.units.clear();
+  slot.valid = std::min(slot.ticket.count, slot.kept);
+  slot.made = slot.opened;
+}
+
+bool LoaderCore::make_inline(std::uint64_t ordinal) {
+  const std::size_t index = ordinal % slots_.size();
+  Slot& slot = slots_[index];
+  open_slot(ordinal);
+  const SampleRange run{index, 0, slot.ticket.count, 0};
+  stages_.work(run, slot, workers_[0], stop_);
+  note_unit(slot, run, workers_[0]);
+  if (stop_.load(std::memory_order_relaxed)) return false;
+  finish(slot, workers_[0]);
+  if (options_.record) slot.made = Clock::now();
+  return true;
+}
+
+bool LoaderCore::wait_for(Slot& slot) {
+  const bool sleeps = options_.record && slot.ready.load(std::memory_order_relaxed) != 1;
+  if (const Clock::Ticks now = Clock::now(); sleeps && now - core_read_at_ > Clock::ticks(kFresh)) {
+    core_read_at_ = now;
+    core_wait_ns_ = SchedulerWait::mine().core_wait_ns();
+  }
+  ready_event_.wait(slot.ready, stop_, options_.stop);
+  if (slot.ready.load(std::memory_order_acquire) != 1) return false;
+  slot.ready.store(0, std::memory_order_relaxed);
+  if (const Clock::Ticks now = Clock::now();
+      sleeps && now - slot.made > Clock::ticks(kPromptWake)) {
+    const std::int64_t before = std::exchange(core_wait_ns_, SchedulerWait::mine().core_wait_ns());
+    slot.core_wait = Clock::ticks(static_cast<double>(core_wait_ns_ - before) * 1e-9);
+    core_read_at_ = now;
+  }
+  return true;
+}
+
+void LoaderCore::note_unit(Slot& slot, const SampleRange& run, const Worker& worker) const {
+  if (!options_.record) return;
+  UnitHistory& unit = slot.units[run.unit];
+  unit.first = static_cast<std::uint32_t>(run.first);
+  unit.count = static_cast<std::uint32_t>(run.count);
+  unit.worker = static_cast<std::uint32_t>(&worker - workers_.data());
+  if (options_.timeline != nullptr)
+    options_.timeline->worker(unit.worker).add({slot.ticket.ordinal, unit});
+}
+
+void LoaderCore::trace(const Slot& slot) const {
+  const BatchId& ticket = slot.ticket;
+  options_.timeline->batches().add(
+      {ticket.ordinal, ticket.epoch, ticket.index, slot.asked, slot.opened, slot.made, slot.got});
+}
+
+BatchHistory LoaderCore::history(std::size_t index) const {
+  const Slot& slot = slots_[index];
+  const BatchId& ticket = slot.ticket;
+  if (!options_.record) return {};
+  return {.ordinal = ticket.ordinal,
+          .epoch = ticket.epoch,
+          .index = ticket.index,
+          .first = ticket.ordinal == options_.first_batch,
+          .made_inline = options_.workers == 0,
+          .asked = slot.asked,
+          .opened = slot.opened,
+          .ready = slot.made,
+          .got = slot.got,
+          .core_wait = slot.core_wait,
+          .units = slot.units};
+}
+
+void LoaderCore::free_slot(std::size_t index) {
+  slots_[index].freed.store(1, std::memory_order_release);
+  // The limiter counts slots, and the next ordinal needs a certain one: it hears of slots in order.
+  const std::lock_guard lock(freeing_);
+  while (freed_ < consumed_ && slots_[freed_ % slots_.size()].freed.load() == 1) {
+    ++freed_;
+    if (graph_ != nullptr && freed_ <= made_end_ && !stop_.load(std::memory_order_relaxed))
+      graph_->limiter->decrementer().try_put(flow::continue_msg());
+  }
+}
+
+std::uint64_t LoaderCore::samples_per_epoch() const {
+  const std::uint64_t count = stages_.reader().info().count;
+  return options_.drop_last ? batches_per_epoch_ * static_cast<std::uint64_t>(options_.batch)
+                            : count;
+}
+
+std::size_t LoaderCore::slot_bytes() const {
+  std::size_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.memory.size();
+  return bytes;
+}
+
+LoaderStats LoaderCore::stats() const {
+  LoaderStats stats;
+  StageTotals* totals[kStageCount] = {&stats.read, &stats.decode, &stats.augment};
+  const double rate = Clock::seconds_per_tick();
+  double stages_cpu = 0;
+  for (const Worker& worker : workers_) {
+    for (std::size_t i = 0; i < kStageCount; ++i) {
+      const StageRecord& record = worker.records[i];
+      const double wall = static_cast<double>(record.ticks.get()) * rate;
+      // CPU time a call, from the runs that took it; reading that clock counts for nothing.
+      const auto calls = static_cast<double>(record.calls.get());
+      const auto sampled = static_cast<double>(record.sampled_calls.get());
+      const double cpu =
+          sampled > 0 ? static_cast<double>(record.sampled_cpu_ns.get()) * 1e-9 * calls / sampled
+                      : wall;
+      totals[i]->calls += record.calls.get();
+      totals[i]->bytes += record.bytes.get();
+      totals[i]->wall_s += wall;
+      totals[i]->cpu_s += std::min(wall, cpu);
+      stages_cpu += std::min(wall, cpu);
+    }
+  }
+  if (graph_ != nullptr) stats.machinery_cpu_s = std::max(0.0, graph_->cpu.seconds() - stages_cpu);
+  if (graph_ != nullptr && graph_->io) {
+    const StageTotals read = graph_->io->totals();
+    stats.read.calls += read.calls;
+    stats.read.bytes += read.bytes;
+    stats.read.wall_s += read.wall_s;
+    stats.read.cpu_s += read.cpu_s;
+    stats.io_threads = options_.io_threads;
+  }
+  for (const Worker& worker : workers_) {
+    stats.busy_s += Clock::seconds(worker.busy_ticks.get());
+    stats.core_wait_s += Clock::seconds(worker.core_wait_ticks.get());
+  }
+  stats.cold = stages_.reader().cold();
+  stats.failed = stages_.failed();
+  return stats;
+}
+
+}  // namespace millrace

@@ -1,0 +1,444 @@
+#include "pipeline/loader/stages.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pipeline/loader/core_watch.h"
+#include "millrace/error.h"
+#include "millrace/limits.h"
+#include "pipeline/readers/mapped_guard.h"
+
+namespace millrace {
+namespace {
+
+/// Every so many runs the thread's CPU clock is read too; it costs twenty times a tick.
+constexpr std::uint64_t kCpuSampling = 32;
+constexpr int kReplaceAttempts = 8;
+
+/// Samples lie anywhere in the data set, so the processor cannot guess the next one: it is told
+/// this many samples ahead.
+constexpr std::size_t kAhead = 3;
+
+void prefetch(std::span<const std::uint8_t> bytes) {
+  constexpr std::size_t kCacheLine = 64;
+  constexpr std::size_t kMax = 4096;  // of a large one the processor guesses the rest
+  for (std::size_t at = 0; at < std::min(bytes.size(), kMax); at += kCacheLine)
+    __builtin_prefetch(bytes.data() + at);
+}
+
+/// Pixels that are there already, as the data set says they lie.
+ImageView view_of(const DatasetInfo& info, const Sample& sample) {
+  const std::uint8_t* pixels = sample.bytes.data();
+  return info.planar ? planar(pixels, info.size, info.channels)
+                     : interleaved(pixels, info.size, info.channels);
+}
+
+/// Brings the pages of mapped bytes into memory.
+void touch(std::span<const std::uint8_t> bytes) {
+  constexpr std::size_t kPage = 4096;
+  for (std::size_t at = 0; at < bytes.size(); at += kPage)
+    static_cast<void>(*static_cast<const volatile std::uint8_t*>(&bytes[at]));
+  if (!bytes.empty()) static_cast<void>(*static_cast<const volatile std::uint8_t*>(&bytes.back()));
+}
+
+}  // namespace
+
+/// Adds up a run's stages on the stack and enters them in the worker's records at its end.
+struct Stages::Recorder {
+  Recorder(Worker& of, UnitHistory& history, bool is_on) : worker(of), unit(history), on(is_on) {
+    if (!on) return;
+    last = Clock::now();
+    unit.begin = last;
+    unit.begin_wait = SchedulerWait::mine().begin(last);
+    sampled = worker.runs % kCpuSampling == 0;
+    if (sampled) cpu = Clock::thread_cpu_ns();
+  }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  ~Recorder() {
+    if (!on) return;
+    for (std::size_t i = 0; i < kStageCount; ++i) {
+      worker.records[i].calls += sums[i].calls;
+      worker.records[i].ticks += sums[i].ticks;
+      worker.records[i].bytes += sums[i].bytes;
+      unit.stages[i] = sums[i].ticks;
+      unit.bytes[i] = sums[i].bytes;
+      if (!sampled) continue;
+      worker.records[i].sampled_calls += sums[i].calls;
+      worker.records[i].sampled_cpu_ns += sums[i].cpu_ns;
+    }
+    unit.end = last;
+    const SchedulerWait::Found found = SchedulerWait::mine().end(unit.begin, unit.end);
+    unit.core_wait = found.core_wait;
+    unit.cpu_ns = found.cpu_ns;
+    // Reading has a stage of its own, which may sleep as it likes.
+    if (found.faulted)
+      unit.fault_wait = std::max<Clock::Ticks>(
+          0, found.blocked - unit.stages[static_cast<std::size_t>(Stage::read)]);
+    worker.busy_ticks += unit.end - unit.begin;
+    worker.core_wait_ticks += unit.core_wait;
+    ++worker.runs;
+  }
+  /// What has passed since the last call belongs to `stage`.
+  void end(Stage stage, std::uint64_t calls, std::uint64_t bytes) {
+    if (!on) return;
+    const Clock::Ticks now = Clock::now();
+    Sum& sum = sums[static_cast<std::size_t>(stage)];
+    sum.ticks += now - last;
+    sum.calls += calls;
+    sum.bytes += bytes;
+    last = now;
+    ended = stage;
+    if (!sampled) return;  // a stage that waits for storage takes less CPU time than wall time
+    const std::int64_t cpu_now = Clock::thread_cpu_ns();
+    sum.cpu_ns += cpu_now - cpu;
+    cpu = cpu_now;
+  }
+
+  /// The same where a sample was given up on the way.
+  void fail(bool encoded, bool fetched) {
+    const bool reading = ended == Stage::augment && !fetched;
+    end(reading ? Stage::read : encoded ? Stage::decode : Stage::augment, 0, 0);
+    ended = Stage::augment;
+  }
+
+  Worker& worker;
+  UnitHistory& unit;
+  bool on;
+  bool sampled = false;
+  std::int64_t cpu = 0;
+  Clock::Ticks last = 0;
+  Stage ended = Stage::augment;  ///< what a sample went through last
+  struct Sum {
+    std::uint64_t calls = 0;
+    Clock::Ticks ticks = 0;
+    std::uint64_t bytes = 0;
+    std::int64_t cpu_ns = 0;
+  };
+  Sum sums[kStageCount];
+};
+
+/// An encoded image, of which only what is asked for gets decoded.
+class Stages::Decoding final : public PixelSource {
+ public:
+  Decoding(DecodeScratch& decode, int channels, Recorder& recorder)
+      : decode_(decode), channels_(channels), recorder_(recorder) {}
+  Size size() const override { return decode_.image().size; }
+  std::uint32_t scales() const override { return decode_.image().scales; }
+  bool serves_regions() const override { return true; }
+  ImageView pixels(const Rect& region, int scale) override {
+    recorder_.end(Stage::augment, 0, 0);  // planning
+    const ImageView view = decode_.decode(channels_, region, scale);
+    recorder_.end(Stage::decode, 1,
+                  static_cast<std::uint64_t>(region.x1 - region.x0) *
+                      static_cast<std::uint64_t>(region.y1 - region.y0) *
+                      static_cast<std::uint64_t>(channels_));
+    return view;
+  }
+
+ private:
+  DecodeScratch& decode_;
+  int channels_;
+  Recorder& recorder_;
+};
+
+/// A large sample's part of the memory of all workers, as long as it is worked on. What has grown
+/// with it is given back first.
+class Stages::Claim {
+ public:
+  Claim(MemoryBudget& memory, std::uint64_t bytes, MemoryBudget::Place place, Worker& worker)
+      : memory_(memory), worker_(worker), counted_(bytes > MemoryBudget::kSmall) {
+    if (counted_) held_ = memory_.acquire(bytes, place);
+  }
+  ~Claim() {
+    if (held_ == 0) return;
+    worker_.decode.trim(MemoryBudget::kSmall);
+    worker_.transform->trim(MemoryBudget::kSmall);
+    memory_.release(held_);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  /// Whether the sample may be worked on; else the loader was stopped.
+  bool granted() const { return !counted_ || held_ > 0; }
+
+ private:
+  MemoryBudget& memory_;
+  Worker& worker_;
+  const bool counted_;
+  std::uint64_t held_ = 0;
+};
+
+Stages::Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
+               const LoaderOptions& options)
+    : reader_(std::move(reader)),
+      transform_(std::move(transform)),
+      options_(options),
+      memory_(options.max_bytes, static_cast<std::size_t>(std::max(1, options.workers))) {}
+
+std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
+  return reinterpret_cast<std::byte*>(slot.samples) +
+         static_cast<std::size_t>(place) * transform_->output().bytes();
+}
+
+Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
+                    const std::atomic<bool>& stop) const {
+  if (options_.storage == nullptr) return reader_->read(index, scratch);
+  const std::int64_t begin = Clock::steady_ns();
+  const Sample sample = reader_->read(index, scratch);
+  if (!sample.held) options_.storage->serve(begin, sample.bytes.size(), lane, stop);
+  return sample;
+}
+
+void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
+                   const std::atomic<bool>& stop) const {
+  const Clock::Ticks begin = Clock::now();
+  if (options_.record) SchedulerWait::mine().begin(begin);
+  const BatchId& ticket = slot.ticket;
+  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, ticket.epoch);
+  Fetched& fetched = slot.fetched[static_cast<std::size_t>(place)];
+  fetched.error = nullptr;
+  try {
+    const std::uint64_t index = sampler(ticket.first + static_cast<std::uint64_t>(place));
+    const std::uint64_t faults = mapped_faults();
+    fetched.sample = read(index, fetched.bytes, reading.lane, stop);
+    if (reader_->info().in_place) touch(fetched.sample.bytes);
+    if (mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
+  } catch (...) {  // the worker handles it, in its place
+    fetched.error = std::current_exception();
+  }
+  if (!options_.record) return;
+  const Clock::Ticks end = Clock::now();
+  const std::uint64_t bytes = fetched.error == nullptr ? fetched.sample.bytes.size() : 0;
+  reading.record.calls += 1;
+  reading.record.bytes += bytes;
+  reading.record.ticks += end - begin;
+  reading.busy = end - begin;
+  reading.core_wait = SchedulerWait::mine().end(begin, end).core_wait;
+  if (reading.track != nullptr)
+    reading.track->add({ticket.ordinal, static_cast<std::uint64_t>(place), begin, end, bytes});
+}
+
+void Stages::work(const SampleRange& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop) {
+  const std::int64_t begin = Clock::steady_ns();
+  {
+    Recorder recorder(worker, slot.units[run.unit], options_.record);
+    const DatasetInfo& info = reader_->info();
+    bool each = info.encoded || !info.in_place || !slot.fetched.empty() || mapped_faults() != 0;
+    if (!each) {
+      const bool done = work_in_place(run, slot, worker, recorder, stop);
+      // A sample failed, or a file was cut short: one by one shows which, and handles it.
+      each = !done || mapped_faults() != 0;
+    }
+    if (each) work_each(run, slot, worker, recorder, stop);
+  }
+  if (run.count > 0)
+    cost_.store((Clock::steady_ns() - begin) / run.count + 1, std::memory_order_relaxed);
+}
+
+/// Pixels that need no scratch: all of a run's are looked up first, so that they are on their way
+/// from memory when they are needed. False: a sample failed, and the run is not done.
+bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
+                           const std::atomic<bool>& stop) {
+  const BatchId& ticket = slot.ticket;
+  const DatasetInfo& info = reader_->info();
+  const auto count = static_cast<std::size_t>(run.count);
+  if (worker.samples.size() < count) {
+    worker.samples.resize(count);
+    worker.indices.resize(count);
+  }
+  const Sampler sampler(info.count, options_.shuffle, options_.seed, ticket.epoch);
+  for (std::size_t i = 0; i < count; ++i) {
+    worker.indices[i] = sampler(ticket.first + static_cast<std::uint64_t>(run.first) + i);
+    worker.samples[i] = read(worker.indices[i], worker.bytes, worker.lane, stop);
+    if (i < kAhead) prefetch(worker.samples[i].bytes);
+  }
+  const std::size_t sample_bytes = count > 0 ? worker.samples[0].bytes.size() : 0;
+  recorder.end(Stage::read, count, count * sample_bytes);
+
+  for (std::size_t i = 0; i < count; ++i) {
+    if (stop.load(std::memory_order_relaxed)) break;
+    const Sample& sample = worker.samples[i];
+    if (i + kAhead < count) prefetch(worker.samples[i + kAhead].bytes);
+    const std::int64_t place = run.first + static_cast<std::int64_t>(i);
+    slot.labels[static_cast<std::size_t>(place)] = sample.label;
+    WholeImage image(view_of(info, sample));
+    try {
+      transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image,
+                      place_of(slot, place), *worker.transform);
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  recorder.end(Stage::augment, count, count * transform_->output().bytes());
+  return true;
+}
+
+void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
+                       const std::atomic<bool>& stop) {
+  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, slot.ticket.epoch);
+  for (std::int64_t place = run.first; place < run.first + run.count; ++place)
+    one_place(sampler, place, slot, worker, recorder, stop);
+}
+
+/// The sample of one place, or what on_error puts there where it fails.
+void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, Worker& worker,
+                       Recorder& recorder, const std::atomic<bool>& stop) {
+  const BatchId& ticket = slot.ticket;
+  const std::uint64_t position = ticket.first + static_cast<std::uint64_t>(place);
+  std::uint64_t index = sampler(position);
+  Draw other(stream({options_.seed, ticket.epoch, position}, op_id("replace")));
+  const Fetched* fetched =
+      slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
+  for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
+    try {
+      return one_sample(index, place, fetched, slot, worker, recorder, stop);
+    } catch (const RunError&) {  // this machine's fault, no sample's
+      throw;
+    } catch (const Error& error) {  // bad data, or an image that the chain does not fit
+      recorder.fail(reader_->info().encoded, fetched != nullptr);
+      failure(index, place, slot, error);
+      if (options_.on_error == OnError::fail) return;
+      if (options_.on_error == OnError::skip || attempt == kReplaceAttempts)
+        return leave_out(place, slot);
+      index = other.integer(static_cast<std::uint32_t>(reader_->info().count));
+      fetched = nullptr;
+    }
+  }
+}
+
+/// `fetched`: the sample as an I/O thread has read it, or null: it is read here.
+void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
+                        Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
+  const std::uint64_t faults = mapped_faults();
+  Sample sample;
+  if (fetched != nullptr && (faults == 0 || !reader_->info().in_place)) {
+    if (fetched->error != nullptr) std::rethrow_exception(fetched->error);
+    sample = fetched->sample;
+  } else {
+    sample = read(index, worker.bytes, worker.lane, stop);
+    recorder.end(Stage::read, 1, sample.bytes.size());
+  }
+  slot.labels[static_cast<std::size_t>(place)] = sample.label;
+  try {
+    transform(index, sample, place, slot, worker, recorder);
+  } catch (const DataError&) {
+    if (mapped_faults() == faults) throw;
+  }
+  // Pages of a mapped file were gone: what was read may be zeros. From now on readers ask the file.
+  if (mapped_faults() != faults) one_sample(index, place, nullptr, slot, worker, recorder, stop);
+}
+
+void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
+                       Worker& worker, Recorder& recorder) {
+  const SampleKey key{options_.seed, slot.ticket.epoch, index};
+  std::byte* out = place_of(slot, place);
+  if (reader_->info().encoded) {
+    const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
+    recorder.end(Stage::decode, 0, 0);
+    const int channels = transform_->output().channels;
+    const auto pixels =
+        static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
+    const Claim claim(memory_, working_bytes(pixels, channels, transform_->full_copies()),
+                      {slot.ticket.ordinal, place}, worker);
+    if (!claim.granted()) return;
+    Decoding image(worker.decode, channels, recorder);
+    transform_->run(key, image, out, *worker.transform);
+  } else {
+    WholeImage image(view_of(reader_->info(), sample));
+    transform_->run(key, image, out, *worker.transform);
+  }
+  recorder.end(Stage::augment, 1, transform_->output().bytes());
+}
+
+void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error) {
+  const std::string name = reader_->name(index);
+  {
+    const std::lock_guard lock(slot.failing);
+    slot.failures.push_back({place, index, name, error.what()});
+  }
+  if (options_.on_error != OnError::fail) return;
+  std::string hint = error.hint().empty() ? "mend or remove it" : error.hint();
+  if (hint.find("loader.on_error") == std::string::npos)
+    hint += "; or go on without such samples: loader.on_error=skip";
+  const std::string what = name + ": " + error.what();
+  note_error(slot, place,
+             error.exit() == Exit::data ? std::make_exception_ptr(DataError(what, hint))
+                                        : std::make_exception_ptr(Error(error.exit(), what, hint)));
+}
+
+void Stages::report(Slot& slot) {
+  // A place's attempts are in order already.
+  std::stable_sort(slot.failures.begin(), slot.failures.end(),
+                   [](const Failed& a, const Failed& b) { return a.place < b.place; });
+  failed_.fetch_add(slot.failures.size(), std::memory_order_relaxed);
+  if (!options_.quarantine) return;
+  for (Failed& one : slot.failures)
+    options_.quarantine({slot.ticket.epoch,
+                         slot.ticket.first + static_cast<std::uint64_t>(one.place), one.sample,
+                         std::move(one.name), std::move(one.reason)});
+}
+
+void Stages::note_error(Slot& slot, std::int64_t place, std::exception_ptr error) {
+  // The earliest place counts, so that the message doesn't depend on the workers.
+  const std::lock_guard lock(slot.failing);
+  if (slot.error_place >= 0 && slot.error_place <= place) return;
+  slot.error_place = place;
+  slot.error = std::move(error);
+}
+
+void Stages::leave_out(std::int64_t place, Slot& slot) {
+  const std::lock_guard lock(slot.failing);
+  slot.failed.push_back(place);
+}
+
+/// Pairs are neighbours in the batch as it was meant to be, so that a failed sample changes no
+/// other pair: its partner stays as it is, and so does an odd last one.
+void Stages::mix(Slot& slot, Worker& worker) const {
+  const auto classes = static_cast<std::size_t>(transform_->soft_classes());
+  const auto count = static_cast<std::size_t>(slot.ticket.count);
+  const auto is_there = [&](std::size_t place) {
+    return !std::binary_search(slot.failed.begin(), slot.failed.end(),
+                               static_cast<std::int64_t>(place));
+  };
+  float* rows = slot.probabilities.data();
+  std::fill_n(rows, count * classes, 0.0f);
+  for (std::size_t place = 0; place < count; ++place)
+    if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
+  for (std::size_t first = 0; first + 1 < count; first += 2) {
+    if (!is_there(first) || !is_there(first + 1)) continue;
+    const auto place = static_cast<std::int64_t>(first);
+    transform_->mix({options_.seed, slot.ticket.epoch, slot.ticket.first + first},
+                    place_of(slot, place), place_of(slot, place + 1), rows + first * classes,
+                    rows + (first + 1) * classes, *worker.transform);
+  }
+}
+
+void Stages::finish(Slot& slot, Worker& worker) const {
+  slot.valid = slot.ticket.count;
+  std::sort(slot.failed.begin(), slot.failed.end());
+  const auto classes = static_cast<std::size_t>(transform_->soft_classes());
+  if (classes > 0 && slot.error == nullptr) mix(slot, worker);
+  if (slot.failed.empty()) return;
+  const std::size_t bytes = transform_->output().bytes();
+  std::uint8_t* memory = slot.samples;
+  std::size_t kept = 0;
+  std::size_t next_failed = 0;
+  for (std::size_t place = 0; place < static_cast<std::size_t>(slot.ticket.count); ++place) {
+    if (next_failed < slot.failed.size() &&
+        static_cast<std::size_t>(slot.failed[next_failed]) == place) {
+      ++next_failed;
+      continue;
+    }
+    if (kept != place) {
+      std::memcpy(memory + kept * bytes, memory + place * bytes, bytes);
+      slot.labels[kept] = slot.labels[place];
+      std::copy_n(slot.probabilities.begin() + static_cast<std::ptrdiff_t>(place * classes),
+                  classes,
+                  slot.probabilities.begin() + static_cast<std::ptrdiff_t>(kept * classes));
+    }
+    ++kept;
+  }
+  slot.valid = static_cast<std::int64_t>(kept);
+}
+
+}  // namespace millrace

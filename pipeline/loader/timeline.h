@@ -1,0 +1,156 @@
+// The records behind a trace of a run: who did what, when. Off unless asked for; a track then has a
+// buffer of its own with one writer, so that nothing on the way waits for anything.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/clock.h"
+#include "pipeline/loader/history.h"
+
+namespace millrace {
+
+/// Records of one track, in the order in which they ended. One thread at a time writes, any may
+/// read meanwhile. Memory is bounded: when it is full, later records are counted and left out.
+template <class Record>
+class Track {
+ public:
+  explicit Track(std::size_t capacity)
+      : capacity_(capacity),
+        records_(static_cast<Record*>(std::malloc(capacity * sizeof(Record)))) {
+    static_assert(std::is_trivially_copyable_v<Record> && std::is_trivially_destructible_v<Record>);
+    if (records_ == nullptr) throw std::bad_alloc();  // pages are taken as they are written
+  }
+
+  void add(const Record& record) {
+    const std::size_t size = size_.load(std::memory_order_relaxed);
+    if (size == capacity_) {
+      left_out_.store(left_out_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      return;
+    }
+    new (records_.get() + size) Record(record);
+    size_.store(size + 1, std::memory_order_release);
+  }
+  std::span<const Record> records() const {
+    return {records_.get(), size_.load(std::memory_order_acquire)};
+  }
+  std::uint64_t left_out() const { return left_out_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::size_t capacity_;
+  std::unique_ptr<Record, Free> records_;
+  std::atomic<std::size_t> size_{0};
+  std::atomic<std::uint64_t> left_out_{0};
+};
+
+/// A worker's unit of one batch.
+struct UnitRecord {
+  std::uint64_t batch = 0;  ///< ordinal
+  UnitHistory unit;
+};
+
+/// An I/O thread's read of one sample.
+struct FetchRecord {
+  std::uint64_t batch = 0;
+  std::uint64_t place = 0;  ///< in the batch
+  Clock::Ticks begin = 0, end = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A batch handed over by next().
+struct BatchRecord {
+  std::uint64_t batch = 0;
+  std::uint32_t epoch = 0;
+  std::uint64_t index = 0;
+  Clock::Ticks asked = 0, opened = 0, ready = 0, got = 0;
+};
+
+/// A span of the trainer's thread (pipeline/loader/spans.h).
+struct SpanRecord {
+  int span = 0;
+  Clock::Ticks begin = 0, end = 0;
+};
+
+/// A step that the device worked on, on the host's clock.
+struct DeviceRecord {
+  std::uint64_t step = 0;  ///< counted over the run, from 1
+  Clock::Ticks begin = 0, end = 0;
+};
+
+/// A request to the emulated storage; Clock::steady_ns().
+struct RequestRecord {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// What one loader (the training's, the evaluation's) writes. A loader that follows another of the
+/// same shape goes on in the same tracks.
+class LoaderTracks {
+ public:
+  /// `workers` 0: the caller's thread makes the batches, and is worker 0. Throws std::bad_alloc.
+  LoaderTracks(std::string name, int workers, int io_threads, std::size_t capacity);
+
+  const std::string& name() const { return name_; }
+  bool made_inline() const { return made_inline_; }
+  Track<UnitRecord>& worker(std::size_t i) { return *workers_[i]; }
+  Track<FetchRecord>& io(std::size_t i) { return *io_[i]; }
+  Track<BatchRecord>& batches() { return batches_; }
+  std::span<const std::unique_ptr<Track<UnitRecord>>> workers() const { return workers_; }
+  std::span<const std::unique_ptr<Track<FetchRecord>>> io_threads() const { return io_; }
+  const Track<BatchRecord>& batches() const { return batches_; }
+
+ private:
+  std::string name_;
+  bool made_inline_;
+  std::vector<std::unique_ptr<Track<UnitRecord>>> workers_;
+  std::vector<std::unique_ptr<Track<FetchRecord>>> io_;
+  Track<BatchRecord> batches_;
+};
+
+/// All tracks of a process.
+class Timeline {
+ public:
+  /// `capacity`: most records a track; at 128 Ki a worker's track takes 22 MB when it is full, and
+  /// lasts for half a minute of units of 200 µs.
+  /// Seconds count from `ticks` and `ns`: one moment on both clocks.
+  Timeline(Clock::Ticks ticks, std::int64_t ns, std::size_t capacity = std::size_t{1} << 17);
+
+  /// Makes a loader's tracks, for LoaderOptions::timeline. Not while loaders run.
+  std::shared_ptr<LoaderTracks> add_loader(std::string name, int workers, int io_threads);
+
+  Track<SpanRecord>& trainer() { return trainer_; }
+  Track<DeviceRecord>& device() { return device_; }
+  Track<RequestRecord>& storage() { return *storage_; }
+  /// For StorageModel::record_to().
+  std::shared_ptr<Track<RequestRecord>> shared_storage() { return storage_; }
+
+  const Track<SpanRecord>& trainer() const { return trainer_; }
+  const Track<DeviceRecord>& device() const { return device_; }
+  const Track<RequestRecord>& storage() const { return *storage_; }
+  std::span<const std::shared_ptr<LoaderTracks>> loaders() const { return loaders_; }
+  std::uint64_t left_out() const;
+
+  Clock::Ticks origin_ticks() const { return origin_ticks_; }
+  std::int64_t origin_ns() const { return origin_ns_; }
+
+ private:
+  std::size_t capacity_;
+  Clock::Ticks origin_ticks_;
+  std::int64_t origin_ns_;
+  Track<SpanRecord> trainer_;
+  Track<DeviceRecord> device_;
+  std::shared_ptr<Track<RequestRecord>> storage_;
+  std::vector<std::shared_ptr<LoaderTracks>> loaders_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,332 @@
+#include "strategies/control/control_loop.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace millrace {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLeaving = 1000ms;
+constexpr auto kAsking = 1500ms;
+/// Connections that have not said hello. Few, for each costs a descriptor of this process.
+constexpr std::size_t kMaxStrangers = 64;
+/// Taken in before those that are there are read: a rank's hello comes with its connection.
+constexpr int kMaxAccepted = 16;
+constexpr std::size_t kMaxAtOnce = 65536;  ///< bytes read of one connection before the next
+constexpr auto kLook = 100ms;               ///< at the interrupt flag
+constexpr auto kInterruptedInterval = 250ms;
+
+std::chrono::steady_clock::duration seconds(double s) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(s));
+}
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state, Fd listener)
+    : options_(options),
+      state_(state),
+      interval_(seconds(std::min(options.timeout_s / 10, 1.0))),
+      limit_(seconds(options.timeout_s * 0.75)),
+      listener_(std::move(listener)),
+      members_(static_cast<std::size_t>(options.world)),
+      now_(Clock::now()),
+      next_beat_(now_) {
+  Member& self = members_[static_cast<std::size_t>(options.rank)];
+  self.presence = Member::Presence::here;
+  self.pid = static_cast<std::uint64_t>(getpid());
+  self.host = host_name();
+  self.since = now_;
+}
+
+ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state, Fd server,
+                         MessageReader reader, const Welcome& welcome)
+    : ControlLoop(options, state, Fd()) {
+  Member& zero = members_[0];
+  zero.presence = Member::Presence::here;
+  zero.pid = welcome.pid;
+  zero.host = welcome.host;
+  zero.since = now_;
+  connections_.push_back({std::move(server), std::move(reader), {}, 0, now_});
+}
+
+void ControlLoop::run() {
+  publish_missing();
+  for (Connection& one : connections_) receive(one);  // what came with the welcome
+  while (phase_ != Phase::over) {
+    wait();
+    take_orders();
+    if (!interrupted_ && options_.interrupted != nullptr && options_.interrupted->load())
+      interrupt();
+    if (listener_) accept_new();
+    for (Connection& one : connections_)
+      if (one.fd) receive(one);
+    if (phase_ == Phase::watching || phase_ == Phase::asking) {
+      if (now_ >= next_beat_) beat();
+      judge();
+    }
+    for (Connection& one : connections_) flush(one);
+    std::erase_if(connections_, [](const Connection& one) { return !one.fd; });
+    end_phase();
+  }
+}
+
+void ControlLoop::wait() {
+  Time wake = until_;
+  if (phase_ == Phase::watching) {
+    wake = suspect_ ? std::min(next_beat_, suspect_until_) : next_beat_;
+  } else if (phase_ == Phase::asking) {
+    wake = std::min(next_beat_, until_);
+  }
+  if (phase_ == Phase::watching && !interrupted_ && options_.interrupted != nullptr)
+    wake = std::min(wake, now_ + kLook);
+  wake = std::max(wake, now_);
+  std::vector<pollfd> fds{{state_.wake.get(), POLLIN, 0}};
+  if (listener_ && listening_) fds.push_back({listener_.get(), POLLIN, 0});
+  for (const Connection& one : connections_)
+    fds.push_back(
+        {one.fd.get(), static_cast<short>(one.out.empty() ? POLLIN : POLLIN | POLLOUT), 0});
+  const auto most = std::chrono::ceil<std::chrono::milliseconds>(wake - Clock::now());
+  poll(fds.data(), fds.size(), static_cast<int>(std::max<std::int64_t>(0, most.count())));
+  now_ = Clock::now();
+  if (now_ - wake > interval()) forgive(now_ - wake);
+}
+
+ControlLoop::Clock::duration ControlLoop::interval() const {
+  return interrupted_ ? std::min<Clock::duration>(interval_, kInterruptedInterval) : interval_;
+}
+
+/// From now on this rank tells of it, and gives the others some time to answer.
+void ControlLoop::interrupt() {
+  interrupted_ = true;
+  if (options_.interrupted != nullptr) options_.interrupted->store(true);
+  for (Connection& one : connections_) one.heard = now_;
+  next_beat_ = now_;
+}
+
+/// This process was stopped, or got no core: what the others have sent lies unread.
+void ControlLoop::forgive(Clock::duration stood_still) {
+  for (Connection& one : connections_) one.heard += stood_still;
+  for (Member& one : members_) one.since += stood_still;
+}
+
+void ControlLoop::take_orders() {
+  std::uint64_t count = 0;
+  if (read(state_.wake.get(), &count, sizeof count) != sizeof count) return;
+  Goodbye goodbye{state_.position.load(std::memory_order_relaxed) >> 1, {}};
+  {
+    const std::lock_guard lock(state_.mutex);
+    ordered_ = state_.order;
+    goodbye.reason = state_.reason;
+  }
+  if (phase_ != Phase::watching) return;  // a failure comes first
+  if (ordered_ == Leave::silently) phase_ = Phase::over;
+  if (ordered_ == Leave::done) {
+    say(goodbye);
+    phase_ = Phase::leaving;
+    until_ = now_ + kLeaving;
+  }
+  if (ordered_ != Leave::failed) return;
+  members_[static_cast<std::size_t>(options_.rank)].step = goodbye.step;
+  if (serves()) {
+    FailureReport report = report_on(0, FailureKind::ended);
+    report.reason = goodbye.reason;
+    suspect(std::move(report));
+  } else {
+    say(goodbye);
+    phase_ = Phase::asking;
+    until_ = now_ + kAsking;
+  }
+}
+
+void ControlLoop::accept_new() {
+  listening_ = true;
+  listening_ = true;
+  const auto stranger = [](const Connection& one) { return one.rank < 0; };
+  for (int i = 0; i < kMaxAccepted; ++i) {
+    Fd fd = accept_from(listener_);
+    if (!fd) {
+      // Without a free descriptor the one that waits would wake poll() again and again.
+      listening_ = errno == EAGAIN || errno == EWOULDBLOCK;
+      return;
+    }
+    const auto strangers = std::count_if(connections_.begin(), connections_.end(), stranger);
+    // The one that has been silent for longest makes room; new ones stand at the end.
+    if (static_cast<std::size_t>(strangers) >= kMaxStrangers)
+      connections_.erase(std::find_if(connections_.begin(), connections_.end(), stranger));
+    connections_.push_back({std::move(fd), {}, {}, -1, now_});
+  }
+}
+
+void ControlLoop::receive(Connection& from) {
+  char buffer[4096];
+  bool closed = false;
+  for (std::size_t taken = 0; taken < kMaxAtOnce;) {
+    const ssize_t n = recv(from.fd.get(), buffer, sizeof buffer, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    closed = n <= 0;
+    if (closed) break;
+    from.reader.add({buffer, static_cast<std::size_t>(n)});
+    taken += static_cast<std::size_t>(n);
+  }
+  bool garbled = false;
+  try {
+    // Also of a closed connection: its last words say why.
+    while (const std::optional<Message> message = from.reader.next()) handle(from, *message);
+  } catch (const ProtocolError&) {
+    garbled = true;
+  }
+  if (from.fd && (closed || garbled)) lost(from, garbled);
+}
+
+void ControlLoop::handle(Connection& from, const Message& message) {
+  from.heard = now_;
+  if (from.rank < 0) {
+    const auto* hello = std::get_if<Hello>(&message);
+    if (hello == nullptr) throw ProtocolError("the first message is no hello");
+    greet(from, *hello);
+    return;
+  }
+  if (phase_ != Phase::watching && phase_ != Phase::asking) return;
+  Member& member = members_[static_cast<std::size_t>(from.rank)];
+  if (const auto* beat = std::get_if<Heartbeat>(&message)) {
+    note(*beat, member);
+    if (beat->interrupted && !interrupted_) interrupt();
+  } else if (const auto* goodbye = std::get_if<Goodbye>(&message)) {
+    member.step = goodbye->step;
+    member.presence = Member::Presence::left;
+    if (!goodbye->reason.empty()) {
+      FailureReport report = report_on(from.rank, FailureKind::ended);
+      report.reason = goodbye->reason;
+      suspect(std::move(report));
+    } else if (!serves()) {
+      phase_ = Phase::over;
+    }
+  } else if (const auto* report = std::get_if<FailureReport>(&message)) {
+    // Rank 0 tells of anyone; the others only that they have given up rank 0.
+    if (report->rank >= options_.world || (serves() && report->rank != 0))
+      throw ProtocolError("a failure of a rank that is none of the sender's business");
+    serves() ? decide(*report) : conclude(*report);
+  } else if (std::holds_alternative<AllHere>(message) && !serves()) {
+    const std::lock_guard lock(state_.mutex);
+    state_.all_here = true;
+    state_.changed.notify_all();
+  } else {
+    throw ProtocolError("a message out of place");
+  }
+}
+
+void ControlLoop::greet(Connection& from, const Hello& hello) {
+  std::string refusal;
+  if (hello.key != options_.key) {
+    refusal = "it belongs to another run";
+  } else if (hello.world != static_cast<std::uint32_t>(options_.world)) {
+    refusal = fmt::format("it counts {} ranks, rank 0 counts {}", hello.world, options_.world);
+  } else if (hello.rank == 0 || hello.rank >= hello.world) {
+    refusal = fmt::format("the others are ranks 1 to {}", options_.world - 1);
+  } else if (const Member& there = members_[hello.rank];
+             there.presence != Member::Presence::missing) {
+    refusal = fmt::format("it is there already, on {} as pid {}", there.host, there.pid);
+  }
+  if (!refusal.empty()) {
+    from.out += encode(Refused{refusal});
+    flush(from);
+    from.fd.close();
+    return;
+  }
+  from.rank = static_cast<int>(hello.rank);
+  Member& member = members_[hello.rank];
+  member.presence = Member::Presence::here;
+  member.pid = hello.pid;
+  member.host = hello.host;
+  member.since = now_;
+  const Member& self = members_[0];
+  from.out += encode(Welcome{self.pid, self.host});
+  if (verdict_) from.out += encode(*verdict_);  // it has come too late to hear it with the others
+  publish_missing();
+}
+
+void ControlLoop::note(const Heartbeat& beat, Member& member) {
+  member.step = beat.step;
+  member.in_collective = beat.in_collective;
+  member.interrupted = beat.interrupted;
+  if (beat.stamp != member.stamp) member.since = now_;
+  member.stamp = beat.stamp;
+}
+
+void ControlLoop::lost(Connection& connection, bool garbled) {
+  connection.fd.close();
+  if (connection.rank < 0) return;  // a stranger
+  if (phase_ == Phase::asking) {
+    phase_ = Phase::over;  // rank 0 has ended as well, by what this rank will print
+    return;
+  }
+  const Member& member = members_[static_cast<std::size_t>(connection.rank)];
+  if (phase_ != Phase::watching || member.presence == Member::Presence::left) return;
+  FailureReport report =
+      report_on(connection.rank, interrupted_ ? FailureKind::interrupted : FailureKind::died);
+  if (garbled) {
+    report.kind = FailureKind::ended;
+    report.reason = "it sends what no rank of this version would";
+  }
+  decide(report);
+}
+
+void ControlLoop::beat() {
+  next_beat_ = now_ + interval();
+  const std::uint64_t position = state_.position.load(std::memory_order_relaxed);
+  const Heartbeat beat{position >> 1, state_.stamp.load(std::memory_order_relaxed),
+                       (position & 1) != 0, interrupted_};
+  note(beat, members_[static_cast<std::size_t>(options_.rank)]);
+  // A peer that does not read gets no second one.
+  for (Connection& one : connections_)
+    if (one.rank >= 0 && one.out.empty()) one.out += encode(beat);
+}
+
+void ControlLoop::say(const Message& message) {
+  const std::string bytes = encode(message);
+  for (Connection& one : connections_)
+    if (one.rank >= 0 && one.fd) one.out += bytes;
+}
+
+void ControlLoop::flush(Connection& to) {
+  while (to.fd && !to.out.empty()) {
+    const ssize_t n = send(to.fd.get(), to.out.data(), to.out.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (n < 0) {
+      to.out.clear();  // what it has sent before it closed is still to be read
+      return;
+    }
+    to.out.erase(0, static_cast<std::size_t>(n));
+  }
+}
+
+void ControlLoop::publish_missing() {
+  std::vector<int> missing;
+  for (int rank = 1; serves() && rank < options_.world; ++rank)
+    if (members_[static_cast<std::size_t>(rank)].presence == Member::Presence::missing)
+      missing.push_back(rank);
+  const bool all_here = serves() && missing.empty();
+  if (all_here) say(AllHere{});
+  const std::lock_guard lock(state_.mutex);
+  state_.missing = std::move(missing);
+  state_.all_here = all_here;
+  state_.changed.notify_all();
+}
+
+}  // namespace millrace

@@ -1,0 +1,137 @@
+// The verdict of a control channel: who has failed, and what follows from that.
+#include <algorithm>
+
+#include "strategies/control/control_loop.h"
+
+namespace millrace {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Whoever connects has to say hello by then.
+constexpr auto kGreeting = 2s;
+/// A rank whose peer is killed sees its collectives fail at the same moment and says so: its error
+/// is believed only if no death is heard of for so long.
+constexpr auto kDoubt = 300ms;
+/// For the others to read the verdict, before rank 0's own end cuts the connections.
+constexpr auto kTelling = 250ms;
+/// After an interrupt: a rank that is stopped or gone is not waited for. With kTelling, all leave
+/// within 2 s of the signal.
+constexpr auto kAnswer = 1250ms;
+
+}  // namespace
+
+void ControlLoop::judge() {
+  judge_silence();
+  if (serves() && phase_ == Phase::watching) judge_progress();
+  if (serves() && phase_ == Phase::watching && interrupted_) judge_interrupt();
+  if (suspect_ && phase_ == Phase::watching && now_ >= suspect_until_) decide(*suspect_);
+}
+
+void ControlLoop::judge_silence() {
+  const Clock::duration limit = interrupted_ ? std::min<Clock::duration>(limit_, kAnswer) : limit_;
+  for (Connection& one : connections_) {
+    if (one.rank < 0 && one.fd && now_ - one.heard > kGreeting) one.fd.close();
+    if (one.rank < 0 || phase_ != Phase::watching || now_ - one.heard <= limit) continue;
+    if (members_[static_cast<std::size_t>(one.rank)].presence != Member::Presence::here) continue;
+    FailureReport report =
+        report_on(one.rank, interrupted_ ? FailureKind::interrupted : FailureKind::silent);
+    report.idle_s = std::chrono::duration<double>(now_ - one.heard).count();
+    decide(report);
+  }
+}
+
+void ControlLoop::judge_progress() {
+  const auto idle = [&](const Member& one) { return now_ - one.since > limit_; };
+  const bool waited_for = std::any_of(members_.begin(), members_.end(), [&](const Member& one) {
+    return one.presence == Member::Presence::here && one.in_collective && idle(one);
+  });
+  if (!waited_for) return;
+  int latest = -1;  // the one furthest behind
+  for (int rank = 0; rank < options_.world; ++rank) {
+    const Member& one = members_[static_cast<std::size_t>(rank)];
+    const bool stuck = one.presence == Member::Presence::here && !one.in_collective && idle(one);
+    if (!stuck && one.presence != Member::Presence::left) continue;
+    if (latest < 0 || one.step < members_[static_cast<std::size_t>(latest)].step) latest = rank;
+  }
+  if (latest < 0) return;
+  const Member& one = members_[static_cast<std::size_t>(latest)];
+  FailureReport report = report_on(latest, FailureKind::stuck);
+  report.idle_s = std::chrono::duration<double>(now_ - one.since).count();
+  if (one.presence == Member::Presence::left) {
+    report.kind = FailureKind::ended;
+    report.reason = "it was done, but others wait for it in a collective";
+  }
+  decide(report);
+}
+
+/// Before the first step nothing is worth a wait; a rank that has begun it says so in its answer.
+void ControlLoop::judge_interrupt() {
+  for (int rank = 0; rank < options_.world; ++rank) {
+    const Member& one = members_[static_cast<std::size_t>(rank)];
+    const bool starts = one.presence == Member::Presence::here && one.interrupted && one.step == 0;
+    if (!starts && one.presence != Member::Presence::missing) continue;
+    FailureReport report = report_on(rank, FailureKind::interrupted);
+    report.step = 0;
+    return decide(report);
+  }
+}
+
+FailureReport ControlLoop::report_on(int rank, FailureKind kind) const {
+  const Member& member = members_[static_cast<std::size_t>(rank)];
+  std::uint64_t step = member.step;
+  // Ranks take their steps together: this one's own is nearer than what a heartbeat said.
+  if (kind != FailureKind::stuck && kind != FailureKind::ended)
+    step = std::max(step, state_.position.load(std::memory_order_relaxed) >> 1);
+  return {kind, rank, member.pid, member.host, step, 0, {}};
+}
+
+void ControlLoop::suspect(FailureReport report) {
+  if (!serves()) {  // rank 0 has had its doubts already
+    decide(report);
+    return;
+  }
+  if (suspect_) return;
+  suspect_ = std::move(report);
+  suspect_until_ = now_ + kDoubt;
+}
+
+void ControlLoop::decide(const FailureReport& report) {
+  if (verdict_) return;
+  verdict_ = report;
+  say(report);
+  phase_ = Phase::telling;
+  until_ = now_ + kTelling;
+  if (!serves()) {  // only rank 0 could be told, and it is what has failed
+    for (Connection& one : connections_) flush(one);
+    conclude(report);
+  }
+}
+
+void ControlLoop::conclude(const FailureReport& report) {
+  phase_ = Phase::over;
+  {
+    const std::lock_guard lock(state_.mutex);
+    state_.failure = report;
+    state_.changed.notify_all();
+  }
+  const bool own_error = ordered_ == Leave::failed && report.rank == options_.rank;
+  if (!own_error && options_.on_failure) options_.on_failure(report);
+}
+
+void ControlLoop::end_phase() {
+  const bool late = now_ >= until_;
+  if (phase_ == Phase::telling) {
+    const bool read = std::none_of(connections_.begin(), connections_.end(),
+                                   [](const Connection& one) { return one.rank >= 0; });
+    if (late || read) conclude(*verdict_);
+  } else if (phase_ == Phase::leaving) {
+    const bool sent = std::all_of(connections_.begin(), connections_.end(),
+                                  [](const Connection& one) { return one.out.empty(); });
+    if (late || sent) phase_ = Phase::over;
+  } else if (phase_ == Phase::asking && late) {
+    phase_ = Phase::over;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,45 @@
+#include "strategies/torch/batch_tensors.h"
+
+#include "millrace/error.h"
+
+namespace millrace {
+
+Slice whole(const Batch& batch) { return {0, batch.count()}; }
+
+// Torch has no view of constant memory; nothing writes through those below.
+
+torch::Tensor images_of(const Batch& batch, Slice slice, const StrategyOptions& options) {
+  const std::int64_t channels = options.channels;
+  const std::int64_t height = options.input.height;
+  const std::int64_t width = options.input.width;
+  const std::int64_t sample =
+      channels * height * width * static_cast<std::int64_t>(size_of(options.dtype));
+  if (static_cast<std::int64_t>(batch.bytes()) != batch.count() * sample)
+    throw UsageError("model.name=" + options.model + " was built for " + std::to_string(channels) +
+                         "x" + std::to_string(height) + "x" + std::to_string(width) + " " +
+                         std::string(name_of(options.dtype)) + " samples of " +
+                         std::to_string(sample) + " bytes, the batch has " +
+                         std::to_string(batch.bytes()) + " bytes for " +
+                         std::to_string(batch.count()) + " samples",
+                     "training and evaluation must end in the same size");
+  auto* const pixels = const_cast<std::byte*>(batch.data() + slice.first * sample);
+  const torch::Tensor planes =
+      torch::from_blob(pixels, {slice.count, channels, height, width},
+                       options.dtype == DType::u8 ? torch::kByte : torch::kFloat);
+  if (channels != 1) return planes;
+  // One plane is at once planes and pixels; strides that say so keep the first pooling fast.
+  return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
+}
+
+torch::Tensor labels_of(const Batch& batch, Slice slice) {
+  return torch::from_blob(const_cast<std::int64_t*>(batch.labels() + slice.first), {slice.count},
+                          torch::kLong);
+}
+
+torch::Tensor targets_of(const Batch& batch, Slice slice) {
+  if (batch.classes() == 0) return labels_of(batch, slice);
+  return torch::from_blob(const_cast<float*>(batch.probabilities() + slice.first * batch.classes()),
+                          {slice.count, batch.classes()}, torch::kFloat);
+}
+
+}  // namespace millrace

@@ -1,0 +1,186 @@
+#include "strategies/torch/data_parallel.h"
+
+#include <barrier>
+
+#include "models/batch_norm.h"
+#include "millrace/error.h"
+#include "pipeline/loader/rank_slice.h"
+#include "strategies/torch/batch_tensors.h"
+#include "strategies/torch/gradient_sum.h"
+
+namespace millrace {
+namespace {
+
+const StrategyOptions& checked(const StrategyOptions& options) {
+  if (options.replicas < 2)
+    throw UsageError("train.strategy=data_parallel with train.replicas=" +
+                         std::to_string(options.replicas) + ": there is nothing to share",
+                     "set train.replicas=2 or more, or train.strategy=single");
+  if (options.device != "cpu" && options.device != "cuda")
+    throw UsageError("train.strategy=data_parallel with train.device=" + options.device +
+                         ": replicas take a device each, from the first one on",
+                     "use train.device=cuda, or CUDA_VISIBLE_DEVICES to choose devices");
+  return options;
+}
+
+}  // namespace
+
+class DataParallel::ReplicaBarrier {
+ public:
+  explicit ReplicaBarrier(int count) : sums_(static_cast<std::size_t>(count)), barrier_(count) {}
+
+  void all_reduce(int replica, torch::Tensor& sums) {
+    sums_[static_cast<std::size_t>(replica)] = sums.clone();
+    barrier_.arrive_and_wait();
+    sums.zero_();
+    for (const torch::Tensor& other : sums_)
+      if (other.defined()) sums.add_(other.to(sums.device()));
+    barrier_.arrive_and_wait();
+  }
+  /// For a replica that cannot go on: the others must not wait for it.
+  void leave(int replica) {
+    sums_[static_cast<std::size_t>(replica)].reset();
+    barrier_.arrive_and_drop();
+  }
+
+ private:
+  std::vector<torch::Tensor> sums_;
+  std::barrier<> barrier_;
+};
+
+class DataParallel::Statistics final : public StatisticsReducer {
+ public:
+  Statistics(std::shared_ptr<ReplicaBarrier> meeting, int replica)
+      : replica_barrier_(std::move(meeting)), replica_(replica) {}
+  void all_reduce(torch::Tensor& sums) override { replica_barrier_->all_reduce(replica_, sums); }
+
+ private:
+  std::shared_ptr<ReplicaBarrier> replica_barrier_;
+  int replica_;
+};
+
+DataParallel::DataParallel(const StrategyOptions& options, bool separate,
+                           std::unique_ptr<DeviceSum> sum)
+    : TorchStrategy(checked(options)),
+      separate_(separate || !torch_device().is_cpu()),
+      threads_(options.replicas),
+      sum_(std::move(sum)) {
+  if (sum_ == nullptr && cuda()) sum_ = cuda()->make_sum(options.replicas);
+  const auto parameters = model().parameters();
+  for (int replica = 1; replica < options.replicas; ++replica) {
+    torch::Device device = torch_device();
+    if (!device.is_cpu()) device.set_index(static_cast<c10::DeviceIndex>(replica));
+    others_.push_back({device, make_replica(device), make_device_streams(device),
+                       Normalization(options, device)});
+    if (separate_) continue;
+    const auto own = others_.back().model->parameters();
+    for (std::size_t i = 0; i < own.size(); ++i)
+      torch::Tensor(own[i]).set_data(parameters[i].detach());
+  }
+  if (options.sync_batchnorm) {
+    replica_barrier_ = std::make_shared<ReplicaBarrier>(threads_.count());
+    for (int replica = 0; replica < threads_.count(); ++replica)
+      set_statistics_reducer(replica_of(replica), std::make_shared<Statistics>(replica_barrier_, replica));
+  }
+  const int threads = options.threads;
+  threads_.run(
+      [threads](int replica) {
+        if (replica > 0) torch::set_num_threads(threads);
+      },
+      {});
+}
+
+DataParallel::~DataParallel() = default;
+
+Classifier& DataParallel::replica_of(int replica) {
+  return replica == 0 ? model() : *others_[static_cast<std::size_t>(replica - 1)].model;
+}
+
+std::string DataParallel::device() const {
+  return std::to_string(threads_.count()) + " replicas, each " + TorchStrategy::device();
+}
+
+void DataParallel::send_weights() {
+  const torch::NoGradGuard no_grad;
+  const auto weights = model().parameters();
+  for (const Replica& other : others_)
+    at::_foreach_copy_(other.model->parameters(), weights, /*non_blocking=*/true);
+}
+
+std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
+  std::vector<Samples> parts;
+  std::vector<std::unique_ptr<DeviceMark>> copied;
+  for (int replica = 0; replica < threads_.count(); ++replica) {
+    // Mixed samples are so already: cuts need not lie at even places.
+    const Slice slice = rank_slice(batch.count(), replica, threads_.count(), /*pairs=*/false);
+    Samples part{images_of(batch, slice, options()), targets_of(batch, slice)};
+    DeviceStreams* const streams =
+        replica == 0 ? this->streams()
+                     : others_[static_cast<std::size_t>(replica - 1)].streams.get();
+    if (streams != nullptr) {
+      part = {streams->copy(part.images), streams->copy(part.targets)};
+      copied.push_back(streams->join());
+    }
+    parts.push_back(part);
+  }
+  if (!copied.empty()) hold(std::move(batch), std::move(copied));
+  return parts;
+}
+
+void DataParallel::add_gradients() {
+  const auto gradients_of = [](Classifier& replica) {
+    std::vector<torch::Tensor> gradients;
+    for (const torch::Tensor& parameter : replica.parameters())
+      if (parameter.requires_grad()) gradients.push_back(parameter.grad());
+    return gradients;
+  };
+  std::vector<std::vector<torch::Tensor>> all;
+  for (int replica = 0; replica < threads_.count(); ++replica)
+    all.push_back(gradients_of(replica_of(replica)));
+  if (sum_ != nullptr)
+    sum_gradients(all, *sum_);
+  else
+    for (std::size_t i = 1; i < all.size(); ++i) at::_foreach_add_(all[0], all[i]);
+  for (const Replica& other : others_)
+    for (torch::Tensor& parameter : other.model->parameters()) parameter.mutable_grad().reset();
+}
+
+TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& place,
+                                            SpanClock& spans) {
+  if (batch.count() == 0) return {};
+  spans.enter(Span::h2d);
+  if (separate_ && place.opens) send_weights();
+  const std::vector<Samples> parts = scatter(batch);
+  std::vector<Loss> losses(parts.size());
+  threads_.run(
+      [&](int replica) {
+        const auto i = static_cast<std::size_t>(replica);
+        try {
+          const torch::Tensor images = replica == 0 ? normalized(parts[i].images)
+                                                    : others_[i - 1].normalize(parts[i].images);
+          losses[i] = learn(replica_of(replica), images, parts[i].targets, place, replica,
+                            replica == 0 ? &spans : nullptr);
+        } catch (...) {
+          if (replica_barrier_) replica_barrier_->leave(replica);
+          throw;
+        }
+      },
+      [&] { spans.enter(Span::peer_wait); });
+
+  spans.enter(Span::backward);
+  const torch::NoGradGuard no_grad;
+  // In double, as the single strategy's sum is where the host is the device.
+  const auto sum_of = [&](const Loss& loss) {
+    return loss.value.to(torch_device(), torch::kDouble) * loss.divisor;
+  };
+  torch::Tensor sum = sum_of(losses[0]);
+  std::int64_t samples = losses[0].samples;
+  add_gradients();
+  for (std::size_t i = 0; i < others_.size(); ++i) {
+    sum += sum_of(losses[i + 1]);
+    samples += losses[i + 1].samples;
+  }
+  return {sum, 1, samples};
+}
+
+}  // namespace millrace

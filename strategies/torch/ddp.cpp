@@ -1,0 +1,240 @@
+#include "strategies/torch/ddp.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <sstream>
+
+#include "models/batch_norm.h"
+#include "models/weights.h"
+#include "millrace/error.h"
+#include "strategies/torch/batch_tensors.h"
+#include "strategies/trainer/trainer.h"
+
+namespace millrace {
+namespace {
+
+/// What a rank tells on its arrival.
+enum Column : std::int64_t { kSamples, kStop, kBusy, kLoad, kUpdate, kOther, kColumns };
+
+/// PyTorch's: a small first bucket, so that the first sum starts early, then 25 MiB.
+constexpr std::int64_t kFirstBucket = c10d::kDefaultFirstBucketBytes;
+constexpr std::int64_t kBucket = c10d::kDefaultBucketBytesCap;
+
+/// The buckets in the order in which backward fills them. They stay as they are: PyTorch rearranges
+/// them after the first step, which would make a resumed run's sums differ in their last bits.
+std::vector<std::vector<std::size_t>> buckets_of(const std::vector<torch::Tensor>& parameters) {
+  const std::vector<torch::Tensor> reversed(parameters.rbegin(), parameters.rend());
+  std::vector<std::int64_t> places(parameters.size());
+  std::iota(places.rbegin(), places.rend(), 0);
+  return std::get<0>(c10d::compute_bucket_assignment_by_size(
+      reversed, {static_cast<std::size_t>(kFirstBucket), static_cast<std::size_t>(kBucket)}, {},
+      places));
+}
+
+/// Sums a bucket. The Reducer by itself takes the mean, which it rounds in one way at the first
+/// step (x * (1/N)) and in another one later (x / N): a resumed run would differ in its last bits.
+class SumHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    std::vector<torch::Tensor> tensors{bucket.getBufferRef()};
+    return state_->allreduce(tensors)->getFuture();
+  }
+};
+
+class RankStatistics final : public StatisticsReducer {
+ public:
+  explicit RankStatistics(const Peers& peers) : peers_(peers) {}
+  void all_reduce(torch::Tensor& sums) override { peers_.sum(sums); }
+
+ private:
+  const Peers& peers_;
+};
+
+std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions& options) {
+  ControlOptions control{.rank = peers.rank(),
+                         .world = peers.world(),
+                         .timeout_s = options.timeout,
+                         .key = options.rank.key.value_or(0),
+                         .interrupted = options.hooks.interrupted};
+  control.on_failure = [leave = options.hooks.leave](const FailureReport& report) {
+    const bool interrupted = report.kind == FailureKind::interrupted;
+    leave(Error(interrupted ? Exit::interrupted : Exit::failed, report.text(), report.hint()));
+  };
+  // Without a key from the launcher the store, which anyone can read, has to carry one: it then
+  // only keeps runs apart.
+  const bool store_carries_key = !options.rank.key;
+  std::unique_ptr<ControlChannel> channel;
+  if (peers.rank() == 0) {
+    std::random_device random;
+    if (store_carries_key) control.key = static_cast<std::uint64_t>(random()) << 32 | random();
+    channel = ControlChannel::serve(
+        control, options.rank.on_loopback() ? options.rank.master_addr : std::string());
+    peers.tell(std::to_string(channel->port()) + " " +
+               std::to_string(store_carries_key ? control.key : 0));
+  } else {
+    std::istringstream words(peers.tell({}));
+    int port = 0;
+    std::uint64_t key = 0;
+    words >> port >> key;
+    if (store_carries_key) control.key = key;
+    channel = ControlChannel::connect(control, options.rank.master_addr, port, options.timeout);
+  }
+  options.hooks.watched();
+  channel->wait_for_ranks(options.timeout);
+  return channel;
+}
+
+/// Throws UsageError, on every rank, where model.ops=auto has come to different ops on ranks whose
+/// hosts have different SIMD levels.
+void require_same_ops(Peers& peers, const StrategyOptions& options) {
+  const std::string mine = options.model_options.native_ops ? "native" : "torch";
+  const std::vector<std::string> all = peers.gather(mine);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& o) { return o != mine; });
+  if (other == all.end()) return;
+  throw UsageError("model.ops=auto is " + mine + " on rank " + std::to_string(peers.rank()) + ", " +
+                       *other + " on rank " + std::to_string(other - all.begin()) +
+                       ": their processors have different SIMD levels",
+                   "set model.ops=torch or model.ops=native");
+}
+
+}  // namespace
+
+Ddp::Ddp(const StrategyOptions& options)
+    : TorchStrategy(options),
+      peers_(options.rank, cuda() ? &*cuda() : nullptr,
+             std::chrono::seconds(std::llround(options.timeout))),
+      control_((require_same_ops(peers_, options), open_control(peers_, options))),
+      arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
+      blamed_(static_cast<std::size_t>(peers_.world())) {
+  std::vector<torch::Tensor> all;
+  for (const auto& [name, tensor] : state_of(model())) all.push_back(tensor.detach());
+  peers_.broadcast(all);
+  if (options.sync_batchnorm)
+    set_statistics_reducer(model(), std::make_shared<RankStatistics>(peers_));
+  std::vector<torch::Tensor> parameters;
+  std::unordered_map<std::size_t, std::string> names;
+  for (const auto& parameter : model().named_parameters()) {
+    if (!parameter.value().requires_grad()) continue;
+    names[parameters.size()] = parameter.key();
+    parameters.push_back(parameter.value());
+  }
+  constexpr bool kFindUnused = false;
+  constexpr bool kGradientsAreViews = true;
+  reducer_ = std::make_unique<c10d::Reducer>(
+      parameters, buckets_of(parameters), peers_.group(),
+      std::vector<bool>(parameters.size(), false), kBucket, kFindUnused, kGradientsAreViews, names,
+      kFirstBucket, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::vector<std::int64_t>{});
+  reducer_->register_comm_hook(std::make_unique<SumHook>(peers_.group()));
+}
+
+Ddp::~Ddp() = default;
+
+void Ddp::end(const std::string& reason) {
+  if (!reason.empty()) return control_->fail(reason);
+  torch::Tensor last = torch::zeros({1});
+  sum(last);  // rank 0's goodbye ends the watch: it must not come before the others are done
+  control_->goodbye();
+}
+
+/// Waits for the other ranks, which the channel is to know.
+void Ddp::sum(torch::Tensor& values) const {
+  control_->progress(step_, /*in_collective=*/true);
+  peers_.sum(values);
+  control_->progress(step_, /*in_collective=*/false);
+}
+
+bool Ddp::stopping(bool) const { return stop_agreed_; }
+
+std::vector<std::string> Ddp::gather(const std::string& mine) { return peers_.gather(mine); }
+
+std::string Ddp::device() const {
+  return std::to_string(peers_.world()) + " ranks, each " + TorchStrategy::device();
+}
+
+void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
+  spans.enter(Span::peer_wait);
+  const Clock::Ticks now = spans.since();
+  const double busy = since_ == 0 ? 0 : Clock::seconds(now - since_);
+  arrivals_.zero_();
+  auto cell = arrivals_.accessor<double, 2>();
+  cell[peers_.rank()][kSamples] = static_cast<double>(samples);
+  cell[peers_.rank()][kStop] = stop ? 1 : 0;
+  cell[peers_.rank()][kBusy] = busy;
+  SpanTicks since = difference(spans.ticks(), ticks_since_);
+  since[static_cast<std::size_t>(Span::peer_wait)] = 0;
+  const SpanSeconds mine(since);
+  cell[peers_.rank()][kLoad] = mine.load;
+  cell[peers_.rank()][kUpdate] = mine.update;
+  cell[peers_.rank()][kOther] = mine.other;
+  ticks_since_ = spans.ticks();
+  sum(arrivals_);
+  since_ = Clock::now();
+
+  samples_ = 0;
+  std::int64_t last = 0;
+  for (std::int64_t rank = 0; rank < peers_.world(); ++rank) {
+    samples_ += cell[rank][kSamples];
+    stop_agreed_ = stop_agreed_ || cell[rank][kStop] > 0;
+    if (cell[rank][kBusy] > cell[last][kBusy]) last = rank;
+  }
+  // All left the step before together, so whoever was busy for longest is whom the others await.
+  const auto kinds = [&](std::int64_t rank) {
+    return BlamedWait{cell[rank][kLoad], cell[rank][kUpdate], cell[rank][kOther]};
+  };
+  for (std::int64_t rank = 0; rank < peers_.world(); ++rank)
+    blame_wait(cell[last][kBusy] - cell[rank][kBusy], kinds(last), kinds(rank),
+               blamed_[static_cast<std::size_t>(last)]);
+}
+
+TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place, SpanClock& spans) {
+  step_ = place.step + 1;
+  arrive(batch.count(), place.stop, spans);
+  spans.enter(Span::h2d);
+  const Samples samples = take(batch);
+  if (place.updates) {  // else the gradients stay here for now
+    reducer_->prepare_for_forward();
+    reducer_->prepare_for_backward({});
+  }
+  // A rank without samples joins the sum all the same.
+  control_->progress(step_, /*in_collective=*/place.updates);
+  Loss loss = learn(model(), samples.images, samples.targets, place, rank(), &spans);
+  if (torch_device().is_cpu()) return loss;
+  // Summed on the device: nobody waits for it before the optimiser's step.
+  torch::Tensor sum = loss.value * loss.divisor;
+  peers_.sum(sum);
+  return {sum, 1, loss.samples};
+}
+
+void Ddp::add_up(Totals& totals, SpanClock& spans) {
+  totals.samples = samples_;
+  if (!torch_device().is_cpu()) return;
+  spans.enter(Span::peer_wait);
+  torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
+  sum(loss);
+  totals.loss = loss.item<double>();
+}
+
+void Ddp::add_up(torch::Tensor& sums) { sum(sums); }
+
+void Ddp::alive() { control_->progress(step_, /*in_collective=*/false); }
+
+void Ddp::share_buffers() {
+  std::vector<torch::Tensor> buffers;
+  for (const torch::Tensor& buffer : model().buffers()) buffers.push_back(buffer);
+  control_->progress(step_, /*in_collective=*/true);
+  peers_.broadcast(buffers);
+  control_->progress(step_, /*in_collective=*/false);
+}
+
+void Ddp::clear_gradients() {
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& parameter : model().parameters())
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  at::_foreach_zero_(gradients);  // views of the reducer's buckets: they must stay
+}
+
+}  // namespace millrace

@@ -1,0 +1,56 @@
+// Distributed data parallel: one process a rank, each with a slice of every batch; gradients are
+// summed while backward still runs, by c10d's Reducer, the engine of PyTorch's own
+// DistributedDataParallel (Li et al., "PyTorch Distributed", 2020).
+#pragma once
+
+#include <memory>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <vector>
+
+#include "strategies/control/control_channel.h"
+#include "strategies/torch/process_group.h"
+#include "strategies/torch/torch_strategy.h"
+
+namespace millrace {
+
+class Ddp final : public TorchStrategy {
+ public:
+  /// Meets the other ranks; throws what Peers does. All start from rank 0's weights.
+  explicit Ddp(const StrategyOptions& options);
+  ~Ddp() override;
+
+  bool stopping(bool asked) const override;
+  void end(const std::string& reason) override;
+  std::vector<std::string> gather(const std::string& mine) override;
+  std::vector<BlamedWait> blamed_waits() const override { return blamed_; }
+  std::string device() const override;
+
+ protected:
+  Loss gradients(Batch& batch, const StepContext& place, SpanClock& spans) override;
+  void add_up(Totals& totals, SpanClock& spans) override;
+  void add_up(torch::Tensor& sums) override;
+  void alive() override;
+  void share_buffers() override;
+  void clear_gradients() override;
+  int rank() const override { return peers_.rank(); }
+
+ private:
+  /// Tells all ranks of this one's arrival at a step and hears of theirs: how many samples they
+  /// have, whether one was asked to stop, which was late.
+  void arrive(std::int64_t samples, bool stop, SpanClock& spans);
+
+  void sum(torch::Tensor& values) const;
+
+  Peers peers_;
+  std::unique_ptr<ControlChannel> control_;
+  std::uint64_t step_ = 0;
+  std::unique_ptr<c10d::Reducer> reducer_;
+  torch::Tensor arrivals_;  ///< world x kColumns, f64
+  double samples_ = 0;      ///< of the step, on all ranks
+  bool stop_agreed_ = false;
+  Clock::Ticks since_ = 0;          ///< when all had arrived at the step before
+  SpanTicks ticks_since_{};         ///< of the spans, then
+  std::vector<BlamedWait> blamed_;  ///< what the others have waited for a rank
+};
+
+}  // namespace millrace

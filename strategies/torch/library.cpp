@@ -1,0 +1,16 @@
+// The library's doors, found by dlsym (strategies/trainer/torch_library.h).
+#include <torch/version.h>
+
+#include "strategies/torch/data_parallel.h"
+#include "strategies/torch/ddp.h"
+#include "strategies/torch/single.h"
+
+/// Throws what the strategies' constructors throw.
+extern "C" millrace::Strategy* millrace_make_strategy(const millrace::StrategyOptions* options) {
+  if (options->strategy == "ddp") return new millrace::Ddp(*options);
+  if (options->strategy == "data_parallel") return new millrace::DataParallel(*options);
+  return new millrace::Single(*options);
+}
+
+/// LibTorch's version, "2.11.0".
+extern "C" const char* millrace_torch_version() { return TORCH_VERSION; }

@@ -1,0 +1,127 @@
+#include "strategies/torch/optimizer.h"
+
+#include "millrace/error.h"
+
+namespace millrace {
+namespace {
+
+std::vector<torch::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<torch::Tensor> tensors;
+  tensors.reserve(named.size());
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+std::vector<torch::Tensor> gradients_of(const std::vector<torch::Tensor>& parameters) {
+  std::vector<torch::Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (const torch::Tensor& parameter : parameters) gradients.push_back(parameter.grad());
+  return gradients;
+}
+
+std::optional<torch::Tensor> where_defined(const torch::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+/// Appends `tensors` under "KIND/PARAMETER".
+void append(NamedTensors& state, const std::string& kind, const NamedTensors& parameters,
+            const std::vector<torch::Tensor>& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    state.emplace_back(kind + "/" + parameters[i].first, tensors[i]);
+}
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const StrategyOptions& options, NamedTensors parameters)
+      : named_(std::move(parameters)), parameters_(tensors_of(named_)), options_(options) {
+    if (options_.nesterov && options_.momentum <= 0)
+      throw UsageError("train.nesterov=true needs a momentum",
+                       "set train.momentum, to 0.9 for example, or train.nesterov=false");
+    if (options_.momentum == 0) return;
+    for (const torch::Tensor& parameter : parameters_)
+      momenta_.push_back(torch::zeros_like(parameter));
+  }
+
+  void step(double lr, const torch::Tensor& found_inf) override {
+    constexpr double kDampening = 0;
+    constexpr bool kMaximize = false;
+    constexpr bool kFirst = false;  // without dampening, momenta of 0 are as good as none
+    at::_fused_sgd_(parameters_, gradients_of(parameters_), momenta_, options_.weight_decay,
+                    options_.momentum, lr, kDampening, options_.nesterov, kMaximize, kFirst,
+                    /*grad_scale=*/{}, where_defined(found_inf));
+  }
+
+  NamedTensors state() override {
+    NamedTensors state;
+    append(state, "momentum", named_, momenta_);
+    return state;
+  }
+
+ private:
+  NamedTensors named_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> momenta_;  ///< empty without momentum
+  StrategyOptions options_;
+};
+
+class Adam final : public Optimizer {
+ public:
+  Adam(const StrategyOptions& options, NamedTensors parameters)
+      : named_(std::move(parameters)),
+        parameters_(tensors_of(named_)),
+        options_(options),
+        decoupled_(options.optimizer == "adamw") {
+    if (options_.nesterov)
+      throw UsageError("train.nesterov=true goes with train.optimizer=sgd alone",
+                       "set train.nesterov=false");
+    for (const torch::Tensor& parameter : parameters_) {
+      means_.push_back(torch::zeros_like(parameter));
+      squares_.push_back(torch::zeros_like(parameter));
+      steps_.push_back(torch::zeros({}, parameter.options().dtype(torch::kFloat32)));
+    }
+  }
+
+  void step(double lr, const torch::Tensor& found_inf) override {
+    constexpr bool kAmsgrad = false;
+    constexpr bool kMaximize = false;
+    at::_foreach_add_(steps_, 1);
+    const auto apply = [&](const auto& fused) {
+      fused(parameters_, gradients_of(parameters_), means_, squares_, std::vector<torch::Tensor>{},
+            steps_, lr, options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+            kAmsgrad, kMaximize, /*grad_scale=*/std::nullopt, where_defined(found_inf));
+    };
+    if (decoupled_)
+      apply([](auto&&... all) { at::_fused_adamw_(all...); });
+    else
+      apply([](auto&&... all) { at::_fused_adam_(all...); });
+    if (!found_inf.defined()) return;
+    for (torch::Tensor& steps : steps_) steps.sub_(found_inf);  // a step that was not taken
+  }
+
+  NamedTensors state() override {
+    NamedTensors state;
+    append(state, "exp_avg", named_, means_);
+    append(state, "exp_avg_sq", named_, squares_);
+    append(state, "step", named_, steps_);
+    return state;
+  }
+
+ private:
+  NamedTensors named_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> means_, squares_, steps_;
+  StrategyOptions options_;
+  bool decoupled_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const StrategyOptions& options, NamedTensors parameters) {
+  if (options.optimizer == "sgd") return std::make_unique<Sgd>(options, std::move(parameters));
+  if (options.optimizer == "adam" || options.optimizer == "adamw")
+    return std::make_unique<Adam>(options, std::move(parameters));
+  throw UsageError("train.optimizer=" + options.optimizer + ": there is no such optimizer",
+                   "use sgd, adam or adamw");
+}
+
+}  // namespace millrace

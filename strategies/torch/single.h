@@ -1,0 +1,26 @@
+// Training on one device.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "strategies/torch/device_graph.h"
+#include "strategies/torch/graphed_steps.h"
+#include "strategies/torch/torch_strategy.h"
+
+namespace millrace {
+
+class Single final : public TorchStrategy {
+ public:
+  /// `streams`, `graph`: in place of the device's own, for tests.
+  explicit Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams = nullptr,
+                  std::unique_ptr<DeviceGraph> graph = nullptr);
+
+ protected:
+  Loss gradients(Batch& batch, const StepContext& place, SpanClock& spans) override;
+
+ private:
+  std::optional<GraphedSteps> graphed_;  ///< where options.graph_samples asks for it
+};
+
+}  // namespace millrace

@@ -1,0 +1,409 @@
+#include "strategies/torch/torch_strategy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "models/dropout.h"
+#include "models/registry.h"
+#include "models/weights.h"
+#include "millrace/error.h"
+#include "strategies/torch/batch_tensors.h"
+#include "strategies/torch/device.h"
+#include "strategies/torch/device_memory.h"
+#include "strategies/torch/evaluation.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kAverages = "ema.safetensors";
+constexpr const char* kState = "training.safetensors";
+
+/// Torch's errors carry a stack trace; a user wants the one line that says what went wrong.
+template <class Work>
+auto in_our_words(const char* doing, const Work& work) {
+  try {
+    return work();
+  } catch (const c10::OutOfMemoryError&) {
+    throw RunError(std::string("out of device memory in the ") + doing,
+                   "make loader.batch or eval.batch smaller");
+  } catch (const c10::Error& error) {
+    std::string what = error.what_without_backtrace();
+    throw RunError(std::string("LibTorch failed in the ") + doing + ": " +
+                   what.substr(0, what.find('\n')));
+  }
+}
+
+/// A seed for one step on one rank, so that a resumed run draws as the first one did (splitmix64's
+/// finaliser over the three).
+std::uint64_t step_seed(std::uint64_t seed, std::uint64_t step, int rank) {
+  std::uint64_t x = seed + 0x9e3779b97f4a7c15u * (step + 1) +
+                    0xd1b54a32d192ed03u * static_cast<std::uint64_t>(rank + 1);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+NamedTensors trainable(const torch::nn::Module& model) {
+  NamedTensors named;
+  for (const auto& parameter : model.named_parameters())
+    if (parameter.value().requires_grad()) named.emplace_back(parameter.key(), parameter.value());
+  return named;
+}
+
+/// Scales gradients so that all of them together are no longer than `limit`
+/// (torch.nn.utils.clip_grad_norm_, norm 2).
+void clip(const std::vector<torch::Tensor>& gradients, double limit) {
+  const torch::Tensor norm = torch::stack(at::_foreach_norm(gradients, 2)).norm();
+  const torch::Tensor factor = (limit / (norm + 1e-6)).clamp_max(1);
+  at::_foreach_mul_(gradients, factor);
+}
+
+void check(const StrategyOptions& options) {
+  if (options.dtype != (options.normalize ? DType::u8 : DType::f32))
+    throw UsageError("model.name=" + options.model + " takes f32, the batches are " +
+                         std::string(name_of(options.dtype)),
+                     "set output.dtype=f32; output.normalize=device sends u8 and makes f32 of it");
+}
+
+}  // namespace
+
+TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
+    : options_((check(options), options)),
+      cuda_(load_cuda(options)),
+      device_(millrace::torch_device(options.device)),
+      normalization_(options_, device_),
+      model_([&] {
+        if (device_.is_cpu())
+          keep_freed_memory();
+        else
+          allow_tf32(options_.tf32);
+        torch::set_num_threads(options_.threads);
+        torch::manual_seed(options_.seed);
+        auto model = make_replica(device_);
+        if (!options_.weights.empty()) load_weights(*model, options_.weights);
+        return model;
+      }()),
+      parameters_(model_->parameters()),
+      optimizer_(make_optimizer(options_, trainable(*model_))),
+      scaler_(options_.amp == "f16", device_),
+      ema_(*model_, options_.ema),
+      train_loss_(torch::zeros({2}, torch::kDouble)),
+      streams_(streams ? std::move(streams) : make_device_streams(device_)),
+      queue_(options_.inflight) {
+  if (streams_) streams_->set_clock();
+}
+
+std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) const {
+  auto model = make_model(options_.model, {options_.channels, options_.input, options_.classes},
+                          options_.model_options);
+  model->to(device);
+  if (wants_channels_last(options_, device)) prefer_channels_last(*model);
+  model->train();
+  return model;
+}
+
+TorchStrategy::Samples TorchStrategy::take(Batch& batch) {
+  Samples samples = send(batch);
+  samples.images = normalization_(samples.images);
+  return samples;
+}
+
+TorchStrategy::Samples TorchStrategy::send(Batch& batch) {
+  const Slice all = whole(batch);
+  torch::Tensor pixels = images_of(batch, all, options_);
+  torch::Tensor targets = targets_of(batch, all);
+  if (streams_) {
+    pixels = streams_->copy(pixels);
+    targets = streams_->copy(targets);
+    std::vector<std::unique_ptr<DeviceMark>> copied;
+    copied.push_back(streams_->join());
+    hold(std::move(batch), std::move(copied));
+  }
+  return {pixels, targets};
+}
+
+void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied) {
+  held_.hold(std::move(batch), std::move(copied));
+  begun_ = streams_->mark();
+}
+
+std::string TorchStrategy::memory_hint(std::int64_t samples) {
+  const std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
+  if (options_.graph_samples > 0)  // a graph's memory is its own: eager steps tell nothing of it
+    return "make loader.batch smaller, or set train.cuda_graphs=off, which needs less";
+  if (options_.strategy != "single" || device_.is_cpu()) return smaller;
+  clear_gradients();
+  const std::unique_ptr<DeviceMemory> memory = make_device_memory(device_);
+  const auto fit = find_samples_that_fit(samples, *memory, [&](std::int64_t count) {
+    const auto on = torch::TensorOptions(device_);
+    learn(*model_,
+          torch::zeros({count, options_.channels, options_.input.height, options_.input.width}, on),
+          torch::zeros({count}, on.dtype(torch::kLong)), {.window_samples = count},
+          /*replica=*/0, /*spans=*/nullptr);
+    clear_gradients();
+  });
+  if (!fit) return smaller;
+  return "by what smaller batches take, loader.batch=" +
+         std::to_string(std::min(*fit, samples - 1)) +
+         " would fit; train.accumulate keeps a larger one's effect";
+}
+
+TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
+                                         const torch::Tensor& targets, const StepContext& place,
+                                         int replica, SpanClock* spans) const {
+  seed_draws(model, images.device(), place, replica);
+  return loss_of(pass(model, images, targets, place.window_samples, spans), images.size(0), place);
+}
+
+void TorchStrategy::seed_draws(Classifier& model, torch::Device device, const StepContext& place,
+                               int replica) const {
+  const std::uint64_t seed = step_seed(options_.seed, place.step, replica);
+  if (model.is_training()) seed_dropout(model, seed);
+  if (!device.is_cpu())  // each replica's device has a generator of its own
+    at::Generator(at::globalContext().defaultGenerator(device)).set_current_seed(seed);
+}
+
+TorchStrategy::Loss TorchStrategy::loss_of(const torch::Tensor& value, std::int64_t samples,
+                                           const StepContext& place) {
+  const bool mean = samples == place.window_samples;
+  return {value, mean ? static_cast<double>(samples) : 1, samples};
+}
+
+torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images,
+                                  const torch::Tensor& targets, std::int64_t window_samples,
+                                  SpanClock* spans) const {
+  const c10::DeviceGuard guard(images.device());
+  if (spans != nullptr) spans->enter(Span::forward);
+  const std::int64_t samples = images.size(0);
+  const bool mean = samples == window_samples;
+  torch::Tensor loss;
+  {
+    const Autocast autocast(options_.amp, device_);
+    const torch::Tensor logits = model.forward(images).to(torch::kFloat32);
+    constexpr std::int64_t kIgnoreIndex = -100;
+    loss = samples == 0 ? logits.sum()
+                        : at::cross_entropy_loss(logits, targets, /*weight=*/{},
+                                                 mean ? at::Reduction::Mean : at::Reduction::Sum,
+                                                 kIgnoreIndex, options_.label_smoothing);
+  }
+  if (spans != nullptr) spans->enter(Span::backward);
+  const torch::Tensor weighted = mean ? loss : loss * (1 / static_cast<double>(window_samples));
+  scaler_.scaled(weighted).backward();
+  return loss.detach();
+}
+
+/// A step that the device has been given: its loss comes by a copy of its own.
+class TorchStrategy::DeviceStep final : public QueuedStep {
+ public:
+  DeviceStep(TorchStrategy& strategy, std::uint64_t step, const Loss& loss, const Totals& totals)
+      : strategy_(strategy), step_(step), divisor_(loss.divisor), totals_(totals) {
+    DeviceStreams& streams = *strategy.streams_;
+    if (loss.value.defined()) {
+      loss_ = streams.host_number();
+      loss_.copy_(loss.value, /*non_blocking=*/true);
+    }
+    begin_ = std::move(strategy.begun_);
+    if (!begin_) begin_ = streams.mark();  // there were no samples
+    end_ = streams.mark();
+  }
+  bool done() override { return end_->reached(); }
+  FinishedStep finish() override {
+    end_->wait();
+    FinishedStep finished{.step = step_, .loss = {}, .begin = 0, .end = 0};
+    finished.begin = strategy_.streams_->time_of(std::move(begin_));
+    finished.end = strategy_.streams_->time_of(std::move(end_));
+    if (loss_.defined()) totals_.loss = loss_.item<float>() * divisor_;
+    finished.loss = strategy_.read_loss(step_, totals_);
+    return finished;
+  }
+
+ private:
+  TorchStrategy& strategy_;
+  std::uint64_t step_;
+  torch::Tensor loss_;  ///< on the host
+  double divisor_;
+  Totals totals_;
+  std::unique_ptr<DeviceMark> begin_, end_;
+};
+
+void TorchStrategy::step(Batch batch, const StepContext& place, SpanClock& spans) {
+  const std::int64_t samples = batch.count();
+  bool fits = true;
+  in_our_words("training step", [&] {
+    try {
+      step_in(std::move(batch), place, spans);
+    } catch (const c10::OutOfMemoryError&) {
+      fits = false;  // what the step held is freed before others are tried
+    }
+  });
+  if (!fits)
+    throw RunError(
+        "out of device memory in a training step of " + std::to_string(samples) + " samples",
+        memory_hint(samples));
+}
+
+void TorchStrategy::step_in(Batch batch, const StepContext& place, SpanClock& spans) {
+  if (streams_) queue_.make_room(spans);
+  const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
+  at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
+
+  const Loss loss = gradients(batch, place, spans);
+  batch.release();
+  Totals totals{.samples = static_cast<double>(loss.samples),
+                .asked_to_stop = place.stop ? 1.0 : 0.0};
+  if (!streams_ && loss.value.defined()) totals.loss = loss.value.item<double>() * loss.divisor;
+  add_up(totals, spans);
+  last_samples_ = static_cast<std::int64_t>(totals.samples);
+  if (place.opens) window_seen_ = 0;
+  window_seen_ += totals.samples;
+  if (!streams_)  // before it can do harm
+    finished_.push_back({.step = place.step, .loss = read_loss(place.step, totals)});
+
+  if (place.updates) {
+    spans.enter(Span::step);
+    update(place);
+  }
+  if (streams_) queue_.push(std::make_unique<DeviceStep>(*this, place.step, loss, totals), spans);
+}
+
+std::vector<FinishedStep> TorchStrategy::take_finished() {
+  if (streams_) return in_our_words("training step", [&] { return queue_.take(); });
+  return std::exchange(finished_, {});
+}
+
+void TorchStrategy::drain(SpanClock& spans) {
+  if (!streams_) return;
+  in_our_words("training step", [&] {
+    queue_.drain(spans);
+    held_.keep_at_most(0, spans);
+    streams_->set_clock();
+  });
+}
+
+std::optional<double> TorchStrategy::read_loss(std::uint64_t step, const Totals& totals) {
+  if (totals.samples == 0) return std::nullopt;
+  const double loss = totals.loss / totals.samples;
+  if (!std::isfinite(loss))
+    throw RunError("the loss is " + std::string(std::isnan(loss) ? "NaN" : "infinite") +
+                       " at step " + std::to_string(step + 1),
+                   "lower train.lr, or set train.clip or train.warmup; the last checkpoint is from "
+                   "before");
+  double* const sums = train_loss_.mutable_data_ptr<double>();  // indexing takes microseconds
+  sums[0] += totals.loss;
+  sums[1] += totals.samples;
+  return loss;
+}
+
+void TorchStrategy::update(const StepContext& place) {
+  const torch::NoGradGuard no_grad;
+  const auto wanted = static_cast<double>(place.window_samples);
+  if (window_seen_ > 0) {  // else every sample of the window has failed
+    std::vector<torch::Tensor> gradients;
+    for (const torch::Tensor& parameter : parameters_)
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    const torch::Tensor found_inf = scaler_.unscale(gradients);
+    if (window_seen_ != wanted) at::_foreach_mul_(gradients, wanted / window_seen_);
+    if (options_.clip > 0) clip(gradients, options_.clip);
+    optimizer_->step(place.lr, found_inf);
+    scaler_.update(found_inf);
+    if (ema_) ema_.update();
+  }
+  clear_gradients();
+}
+
+void TorchStrategy::clear_gradients() {
+  // Dropped, so that the next backward writes instead of adds.
+  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+double TorchStrategy::take_train_loss() {
+  const double samples = train_loss_[1].item<double>();
+  if (samples == 0) return std::numeric_limits<double>::quiet_NaN();
+  const double mean = train_loss_[0].item<double>() / samples;
+  train_loss_.zero_();
+  return mean;
+}
+
+std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
+  Evaluation sum = empty_evaluation(options_.classes);
+  in_our_words("evaluation", [&] {
+    const torch::NoGradGuard no_grad;
+    share_buffers();
+    std::optional<EmaInPlace> averages;
+    if (ema_) averages.emplace(ema_);
+    model_->eval();
+    while (const Batch batch = loader.next()) {
+      alive();
+      if (batch.count() == 0) continue;
+      const Slice all = whole(batch);
+      const Autocast autocast(options_.amp, device_);
+      torch::Tensor pixels = images_of(batch, all, options_);
+      if (streams_) {  // labels stay here; reading the answers waits for all of it
+        pixels = streams_->copy(pixels);
+        streams_->join();
+      }
+      add(sum, model_->forward(normalization_(pixels)), labels_of(batch, all));
+    }
+    model_->train();
+    sum.failed = loader.stats().failed;
+    torch::Tensor sums = to_tensor(sum);
+    add_up(sums);
+    sum = from_tensor(sums, options_.classes);
+  });
+  return sum;
+}
+
+NamedTensors TorchStrategy::training_state() {
+  NamedTensors all = optimizer_->state();
+  for (auto& named : scaler_.state()) all.push_back(std::move(named));
+  for (auto& named : ema_.count()) all.push_back(std::move(named));
+  all.emplace_back("train_loss", train_loss_);
+  return all;
+}
+
+void TorchStrategy::save(const std::filesystem::path& folder) {
+  share_buffers();
+  // What other ranks have recorded up to here is on disk before the checkpoint counts.
+  torch::Tensor arrivals = torch::zeros({1});
+  add_up(arrivals);
+  if (rank() != 0) return;
+  save_weights(*model_, folder / kWeights);
+  save_tensors(training_state(), folder / kState);
+  if (ema_) save_tensors(ema_.state(), folder / kAverages);
+}
+
+void TorchStrategy::restore(const std::filesystem::path& folder) {
+  const char* const hint = "resume with the keys that the run was started with";
+  load_weights(*model_, folder / kWeights);
+  load_tensors(training_state(), folder / kState, "the run", hint);
+  if (ema_) load_tensors(ema_.state(), folder / kAverages, "the run", hint);
+}
+
+std::string TorchStrategy::parameters_hash() {
+  share_buffers();
+  return hash_weights(*model_);
+}
+
+std::uint64_t TorchStrategy::parameter_count() const {
+  std::uint64_t count = 0;
+  for (const torch::Tensor& parameter : parameters_)
+    if (parameter.requires_grad()) count += static_cast<std::uint64_t>(parameter.numel());
+  return count;
+}
+
+std::shared_ptr<SlotMemory> TorchStrategy::slot_memory() {
+  return cuda_ ? cuda_->pinned_memory() : nullptr;
+}
+
+std::uint64_t TorchStrategy::peak_device_bytes() { return cuda_ ? cuda_->peak_bytes() : 0; }
+
+std::string TorchStrategy::device() const {
+  if (cuda_) return cuda_->device_name();
+  return "cpu (" + std::to_string(options_.threads) +
+         (options_.threads == 1 ? " thread)" : " threads)");
+}
+
+}  // namespace millrace

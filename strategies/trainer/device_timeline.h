@@ -1,0 +1,50 @@
+// A device's time beside the host's (contract T2): every moment of a run is either work on a step
+// or a gap, and a gap is told apart by what the trainer thread was doing. Free of LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+
+#include "pipeline/loader/spans.h"
+
+namespace millrace {
+
+/// From the run's begin; busy and all gaps add up to it, to the tick.
+struct DeviceTime {
+  Clock::Ticks busy = 0;  ///< in steps, from a step's first work to its last
+  SpanTicks gaps{};       ///< by the host's span; an evaluation's work counts as its gap
+
+  /// The batch was not ready.
+  Clock::Ticks gap_load() const {
+    return gaps[static_cast<std::size_t>(Span::first_batch)] +
+           gaps[static_cast<std::size_t>(Span::load)];
+  }
+  Clock::Ticks gap_other() const;
+};
+
+class DeviceTimeline {
+ public:
+  /// Follows the host's spans through `spans`, from the begin of the current one on.
+  explicit DeviceTimeline(SpanClock& spans);
+  ~DeviceTimeline() { spans_.log_to(nullptr); }
+  DeviceTimeline(const DeviceTimeline&) = delete;
+  DeviceTimeline& operator=(const DeviceTimeline&) = delete;
+
+  /// A step that the device worked on from `begin` to `end`, on the host's clock; steps come in
+  /// their order. What overlaps the step before is that one's.
+  void step(Clock::Ticks begin, Clock::Ticks end);
+  /// All of it up to `end`, when the device has no step left.
+  DeviceTime until(Clock::Ticks end);
+
+ private:
+  void gap(Clock::Ticks end);
+  /// Forgets what the host did before `at_`.
+  void forget();
+
+  SpanClock& spans_;
+  std::deque<SpanClock::Entry> host_;
+  Clock::Ticks at_;  ///< accounted for up to here
+  DeviceTime time_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,33 @@
+// Batches that a device still reads: their slots go back to the loader once it has copied them.
+// Free of LibTorch.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "millrace/loader.h"
+#include "pipeline/loader/spans.h"
+#include "strategies/trainer/device_mark.h"
+
+namespace millrace {
+
+class InFlightBatches {
+ public:
+  /// Keeps `batch` until all of `until` are reached.
+  void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until);
+  /// Gives back, in their order, what the device has read; where more than `most` are left, waits
+  /// for the oldest of them in device_wait.
+  void keep_at_most(std::size_t most, SpanClock& spans);
+  std::size_t count() const { return held_.size(); }
+
+ private:
+  struct Held {
+    Batch batch;
+    std::vector<std::unique_ptr<DeviceMark>> until;
+  };
+  std::deque<Held> held_;  ///< oldest first
+};
+
+}  // namespace millrace

@@ -1,0 +1,36 @@
+#include "strategies/trainer/step_queue.h"
+
+#include <utility>
+
+namespace millrace {
+
+void StepQueue::finish_oldest() {
+  const std::unique_ptr<QueuedStep> step = std::move(queued_.front());
+  queued_.pop_front();
+  finished_.push_back(step->finish());
+}
+
+void StepQueue::shrink_to(std::size_t most, SpanClock& spans) {
+  while (!queued_.empty() && queued_.front()->done()) finish_oldest();
+  if (queued_.size() <= most) return;
+  spans.enter(Span::device_wait);
+  while (queued_.size() > most) finish_oldest();
+}
+
+void StepQueue::make_room(SpanClock& spans) {
+  if (max_ > 0) shrink_to(max_ - 1, spans);
+}
+
+void StepQueue::push(std::unique_ptr<QueuedStep> step, SpanClock& spans) {
+  queued_.push_back(std::move(step));
+  if (max_ == 0) drain(spans);
+}
+
+void StepQueue::drain(SpanClock& spans) { shrink_to(0, spans); }
+
+std::vector<FinishedStep> StepQueue::take() {
+  while (!queued_.empty() && queued_.front()->done()) finish_oldest();
+  return std::exchange(finished_, {});
+}
+
+}  // namespace millrace

@@ -1,0 +1,58 @@
+#include "strategies/trainer/torch_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "millrace/error.h"
+
+namespace millrace {
+namespace {
+
+/// Found through the program's RUNPATH; never closed.
+void* library() {
+  static void* const handle = [] {
+    // Read when libgomp is loaded: its threads then sleep between parallel regions instead of
+    // spinning on cores that loader workers could use.
+    setenv("OMP_WAIT_POLICY", "passive", 0);
+    // What c10d remarks on the way to an error, we say in a line of our own.
+    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
+    void* opened = dlopen("libmillrace_torch.so", RTLD_NOW | RTLD_GLOBAL);
+    if (opened == nullptr) {
+      const char* reason = dlerror();
+      throw DeviceError(std::string("LibTorch cannot be loaded: ") +
+                            (reason != nullptr ? reason : "libmillrace_torch.so is not there"),
+                        "configure with MILLRACE_TORCH=ON (bash tools/quickstart does), or use "
+                        "train.device=simulated");
+    }
+    return opened;
+  }();
+  return handle;
+}
+
+template <class Function>
+Function* function(const char* name) {
+  void* symbol = dlsym(library(), name);
+  if (symbol == nullptr)
+    throw DeviceError(std::string("libmillrace_torch.so has no ") + name,
+                      "it belongs to another build: build all targets again");
+  return reinterpret_cast<Function*>(symbol);
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options) {
+  return std::unique_ptr<Strategy>(
+      function<Strategy*(const StrategyOptions*)>("millrace_make_strategy")(&options));
+}
+
+std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options) {
+  std::vector<OpTiming> timings;
+  function<void(const OpsBenchOptions*, std::vector<OpTiming>*)>("millrace_bench_ops")(&options,
+                                                                                       &timings);
+  return timings;
+}
+
+std::string torch_version() { return function<const char*()>("millrace_torch_version")(); }
+
+}  // namespace millrace

@@ -1,0 +1,127 @@
+#include "study/analysis/bound.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+namespace millrace {
+namespace {
+
+constexpr double kLoadThatBinds = 0.1;  ///< of load + update
+constexpr std::size_t kBounds = 6;
+constexpr std::array<std::string_view, kBounds> kBoundNames{"device",  "storage", "decode",
+                                                            "augment", "cores",   "overhead"};
+
+double& at(std::array<double, kBounds>& of, Bottleneck bound) {
+  return of[static_cast<std::size_t>(bound)];
+}
+
+/// Load by what would have to be faster.
+std::array<double, kBounds> by_bound(const BoundFigures& figures) {
+  const auto part = [&](Part one) { return figures.load[static_cast<std::size_t>(one)]; };
+  std::array<double, kBounds> parts{};
+  at(parts, Bottleneck::storage) = part(Part::storage);
+  at(parts, Bottleneck::decode) = part(Part::decode);
+  at(parts, Bottleneck::augment) = part(Part::augment);
+  at(parts, Bottleneck::cores) = part(Part::cores);
+  at(parts, Bottleneck::overhead) =
+      part(Part::startup) + part(Part::epoch_boundary) + part(Part::handover);
+
+  const double queue = part(Part::queue);
+  const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
+  const double wall = (load + figures.update_s) * std::max(1, figures.workers);
+  const double working =
+      figures.decode_s + figures.augment_s + (figures.io_threads > 0 ? 0 : figures.read_s);
+  const double used = wall > 0 && working > 0 ? std::min(1.0, figures.busy_s / wall) : 0;
+  const double waiting = figures.busy_s > 0 ? figures.core_wait_s / figures.busy_s : 0;
+  const double on_stages = working > 0 ? queue * used * (1 - waiting) / working : 0;
+  if (figures.io_threads == 0) at(parts, Bottleneck::storage) += on_stages * figures.read_s;
+  at(parts, Bottleneck::decode) += on_stages * figures.decode_s;
+  at(parts, Bottleneck::augment) += on_stages * figures.augment_s;
+  at(parts, Bottleneck::cores) += queue * used * waiting;
+  at(parts, Bottleneck::overhead) += queue * (1 - used);
+  return parts;
+}
+
+std::string percent(double part) {
+  return part < 0.0995 ? fmt::format("{:.1f}%", 100 * part) : fmt::format("{:.0f}%", 100 * part);
+}
+
+std::string workers_text(const BoundFigures& figures, double needed) {
+  if (needed <= 0) return "";
+  if (figures.workers == 0)
+    return fmt::format("; load and update take turns: {:.1f} workers needed, you have none",
+                       needed);
+  return fmt::format("; {:.1f} workers needed, you have {}", needed, figures.workers);
+}
+
+std::string storage_text(const BoundFigures& figures, double load) {
+  if (figures.update_s <= 0 || figures.read_bytes == 0) return "";
+  const auto megabytes = static_cast<double>(figures.read_bytes) * 1e-6;
+  return fmt::format("; {:.1f} MB/s are read, {:.1f} needed", megabytes / (load + figures.update_s),
+                     megabytes / figures.update_s);
+}
+
+}  // namespace
+
+std::string_view name_of(Bottleneck bound) { return kBoundNames[static_cast<std::size_t>(bound)]; }
+
+BoundFigures bound_figures(const WaitBreakdown& blame, const LoaderStats& loader,
+                           const LoaderOptions& options, int cores, double update_s,
+                           std::uint64_t images) {
+  return {.load = blame.steady_seconds(),
+          .update_s = update_s,
+          .images = images,
+          .workers = options.workers,
+          .io_threads = options.io_threads,
+          .cores = cores,
+          .read_s = loader.read.wall_s,
+          .decode_s = loader.decode.wall_s,
+          .augment_s = loader.augment.wall_s,
+          .busy_s = loader.busy_s,
+          .core_wait_s = loader.core_wait_s,
+          .read_bytes = loader.read.bytes};
+}
+
+BoundVerdict judge(const BoundFigures& figures) {
+  BoundVerdict verdict;
+  const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
+  const double all = load + figures.update_s;
+  verdict.load_share = all > 0 ? load / all : 0;
+  if (figures.update_s > 0)
+    verdict.workers_needed = std::max(0.0, figures.busy_s - figures.core_wait_s) / figures.update_s;
+
+  const bool overlaps = figures.workers > 0;
+  if (verdict.load_share < (overlaps ? kLoadThatBinds : 0.5)) {
+    verdict.share = 1 - verdict.load_share;
+    verdict.sentence =
+        fmt::format("device-bound: load is {} of the step", percent(verdict.load_share)) +
+        workers_text(figures, verdict.workers_needed);
+    return verdict;
+  }
+  const auto parts = by_bound(figures);
+  const auto largest = std::max_element(parts.begin(), parts.end());
+  verdict.bound = static_cast<Bottleneck>(largest - parts.begin());
+  verdict.share = *largest / load;
+  verdict.sentence =
+      fmt::format("{}-bound: {} of load", name_of(verdict.bound), percent(verdict.share));
+  if (verdict.bound == Bottleneck::storage) {
+    verdict.sentence += storage_text(figures, load);
+  } else if (verdict.bound == Bottleneck::cores) {
+    const int threads = figures.workers + 1;  // with the trainer's
+    verdict.sentence +=
+        fmt::format("; {} {} {} {}{}", threads, threads == 1 ? "thread on" : "threads on",
+                    figures.cores, figures.cores == 1 ? "core" : "cores",
+                    threads <= figures.cores ? ", which other programs take" : "");
+  } else if (verdict.bound != Bottleneck::overhead) {
+    verdict.sentence += workers_text(figures, verdict.workers_needed);
+  } else {
+    verdict.sentence += "; a batch is too little work, or the run too short";
+  }
+  return verdict;
+}
+
+}  // namespace millrace

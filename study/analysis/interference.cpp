@@ -1,0 +1,146 @@
+#include "study/analysis/interference.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+/// From where on noise is worth a line: what moves a comparison of a few percent.
+constexpr double kSteal = 0.01;
+constexpr double kOthers = 0.05;
+constexpr double kFrequency = 0.05;
+constexpr double kOutlier = 14.826;  ///< MADs: ten standard deviations of a normal distribution
+
+double mean_mhz(const std::string& root) {
+  double sum = 0;
+  int cores = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root + "/sys/devices/system/cpu", error)) {
+    double khz = 0;
+    if (std::ifstream(entry.path() / "cpufreq/scaling_cur_freq") >> khz) {
+      sum += khz / 1000;
+      ++cores;
+    }
+  }
+  if (cores > 0) return sum / cores;
+  std::ifstream in(root + "/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const auto colon = line.find(':');
+    if (!line.starts_with("cpu MHz") || colon == std::string::npos) continue;
+    sum += std::strtod(line.c_str() + colon + 1, nullptr);
+    ++cores;
+  }
+  return cores > 0 ? sum / cores : kNaN;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/// "3 of 20 runs, at most 4.1%", or nothing.
+std::string how_often(std::span<const Noise> runs, double Noise::*part, double from) {
+  std::size_t count = 0;
+  double most = 0;
+  for (const Noise& run : runs) {
+    if (!(run.*part >= from)) continue;
+    ++count;
+    most = std::max(most, run.*part);
+  }
+  return count == 0 ? ""
+                    : fmt::format("{} of {} runs, at most {:.1f}%", count, runs.size(), 100 * most);
+}
+
+}  // namespace
+
+MachineSample sample_machine(const std::string& root) {
+  MachineSample sample{kNaN, kNaN, kNaN, kNaN, mean_mhz(root)};
+  std::ifstream stat(root + "/proc/stat");
+  std::string line;
+  std::getline(stat, line);
+  std::istringstream words(line);
+  std::string name;
+  double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+  if (words >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal) {
+    const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+    sample.busy_s = (user + nice + system + irq + softirq) / ticks;
+    sample.steal_s = steal / ticks;
+    sample.total_s = sample.busy_s + sample.steal_s + (idle + iowait) / ticks;
+  }
+  double load = 0;
+  if (std::ifstream(root + "/proc/loadavg") >> load) sample.load_average = load;
+  return sample;
+}
+
+Noise noise_between(const MachineSample& begin, const MachineSample& end, double own_cpu_s) {
+  const double total = end.total_s - begin.total_s;
+  Noise noise{kNaN, kNaN, begin.load_average, begin.mhz, end.mhz};
+  if (!(total > 0)) return noise;
+  noise.steal = std::clamp((end.steal_s - begin.steal_s) / total, 0.0, 1.0);
+  noise.others = std::clamp((end.busy_s - begin.busy_s - own_cpu_s) / total, 0.0, 1.0);
+  return noise;
+}
+
+nlohmann::ordered_json to_json(const Noise& noise) {
+  return {{"steal", noise.steal},
+          {"others", noise.others},
+          {"load_average", noise.load_average},
+          {"mhz_begin", noise.mhz_begin},
+          {"mhz_end", noise.mhz_end}};
+}
+
+Noise noise_from(const nlohmann::ordered_json& json) {
+  const auto number = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json[key].is_number() ? json[key].get<double>()
+                                                                           : kNaN;
+  };
+  return {number("steal"), number("others"), number("load_average"), number("mhz_begin"),
+          number("mhz_end")};
+}
+
+std::vector<std::string> noise_warnings(std::span<const Noise> runs) {
+  std::vector<std::string> warnings;
+  if (const auto text = how_often(runs, &Noise::steal, kSteal); !text.empty())
+    warnings.push_back("the host gave CPU time to other machines (steal) during " + text);
+  if (const auto text = how_often(runs, &Noise::others, kOthers); !text.empty())
+    warnings.push_back("other programs used the CPU during " + text + " of all cores");
+  double slowest = std::numeric_limits<double>::infinity(), fastest = 0;
+  for (const Noise& run : runs) {
+    for (const double mhz : {run.mhz_begin, run.mhz_end}) {
+      if (!(mhz > 0)) continue;
+      slowest = std::min(slowest, mhz);
+      fastest = std::max(fastest, mhz);
+    }
+  }
+  if (fastest > slowest * (1 + kFrequency))
+    warnings.push_back(
+        fmt::format("the cores' clock changed between {:.0f} and {:.0f} MHz", slowest, fastest));
+  return warnings;
+}
+
+std::vector<bool> outliers(std::span<const double> values) {
+  std::vector<bool> found(values.size(), false);
+  if (values.size() < 3) return found;
+  const double middle = median({values.begin(), values.end()});
+  std::vector<double> distances;
+  for (const double value : values) distances.push_back(std::abs(value - middle));
+  const double spread = median(distances);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    found[i] = spread > 0 && distances[i] > kOutlier * spread;
+  return found;
+}
+
+}  // namespace millrace

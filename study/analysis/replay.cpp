@@ -1,0 +1,448 @@
+#include "study/analysis/replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "millrace/error.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+/// Less than a cycle: what rounding leaves of a demand.
+constexpr double kNothing = 1e-12;
+/// As the loader cuts its units (pipeline/loader/loader.cpp).
+constexpr double kUnitS = 200e-6;
+
+enum class Work { stage, update, host };
+
+/// Takes its turn on the cores, sleeps, or has nothing to do.
+struct Thread {
+  enum class State { idle, running, asleep };
+  State state = State::idle;
+  bool ended = false;  ///< has just become idle
+  Work work = Work::host;
+  double left = 0;        ///< running: CPU time
+  double until = kNever;  ///< asleep
+
+  void run(Work what, double demand) {
+    state = State::running;
+    work = what;
+    left = demand;
+  }
+  void sleep(double end) {
+    state = State::asleep;
+    until = end;
+  }
+  bool idle() const { return state == State::idle; }
+};
+
+/// Samples [first, first + count) of one batch.
+struct Unit {
+  std::uint64_t ordinal = 0;
+  std::int64_t first = 0, count = 0;
+  std::int64_t claimed = 0, read = 0;  ///< by I/O threads
+};
+
+/// The emulated disk's arithmetic (StorageModel::finish_ns) on the replay's time.
+class Disk {
+ public:
+  Disk(const ReplayStorage& options, int ranks) : options_(options), ranks_(ranks) {}
+  double finish(double now, double bytes) {
+    double time = now;
+    if (options_.requests_per_s > 0) {
+      const double request = ranks_ / options_.requests_per_s;
+      time = next_request_ = std::max(time, next_request_) + request;
+      requests_busy_ += request;
+    }
+    time += options_.latency_s;
+    if (options_.bytes_per_s > 0) {
+      const double transfer = ranks_ * bytes / options_.bytes_per_s;
+      time = bus_free_ = std::max(time, bus_free_) + transfer;
+      bus_busy_ += transfer;
+    }
+    return time;
+  }
+  double busy() const { return std::max(requests_busy_, bus_busy_); }
+
+ private:
+  const ReplayStorage options_;
+  const double ranks_;
+  double next_request_ = 0, bus_free_ = 0;
+  double requests_busy_ = 0, bus_busy_ = 0;
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const ReplayInput& input);
+  ReplayOutput run();
+
+ private:
+  /// A worker or an I/O thread, or the trainer as its own worker.
+  struct Hand {
+    Thread thread;
+    Unit* unit = nullptr;
+    std::int64_t place = 0;  ///< in the batch, of the sample under way
+    enum class At { reading, waiting, working } at = At::reading;
+    double begin = 0;  ///< of the read
+    double unit_begin = 0;
+  };
+  struct Batch {
+    std::int64_t missing = 0;
+  };
+  enum class At { making, blocked, waking, taking, update, host };
+
+  std::int64_t count_of(std::uint64_t ordinal) const;
+  std::size_t pick(std::uint64_t ordinal, std::int64_t place, std::size_t of) const;
+  double demand(std::uint64_t ordinal, std::int64_t place) const;
+  std::int64_t unit_size(std::int64_t count) const;
+  bool reads_wait() const { return in_.storage.limited() && !in_.bytes.empty(); }
+  double deadline(const Hand& hand);
+
+  void open_batches();
+  void hand_out();
+  void advance();
+  void begin_unit(Hand& hand, Unit* unit);
+  void begin_sample(Hand& hand);
+  /// False once the unit is done.
+  bool next_phase(Hand& hand);
+  void worker_ended(Hand& worker);
+  void reader_ended(Hand& reader);
+  void trainer_ended();
+  void begin_load();
+  void take();
+  void begin_update();
+  void end_update();
+  void end_step();
+  template <class Visit>
+  void each_thread(const Visit& visit);
+
+  const ReplayInput& in_;
+  const std::uint64_t batches_per_epoch_;
+  const std::uint64_t slots_;
+  const std::uint64_t total_;  ///< steps
+  Disk disk_;
+  double now_ = 0;
+
+  Hand trainer_;
+  std::vector<Thread> helpers_;  ///< further threads of an update on the CPU
+  std::vector<Hand> workers_, readers_;
+  std::deque<Unit> units_;  ///< all there have been: the queues below point here
+  std::deque<Unit*> to_read_, to_work_;
+  std::vector<std::int64_t> missing_;  ///< samples, by slot
+  std::uint64_t issued_ = 0, freed_ = 0;
+  double cost_ = 0;  ///< wall time a sample of the last unit
+
+  At at_ = At::blocked;
+  std::uint64_t step_ = 0;
+  double span_begin_ = 0;
+  double counted_from_ = 0;
+  double load_ = 0, update_ = 0, other_ = 0;
+  double cpu_busy_ = 0, workers_busy_ = 0, device_busy_ = 0, disk_before_ = 0;
+  std::int64_t images_ = 0;
+};
+
+Simulation::Simulation(const ReplayInput& input)
+    : in_(input),
+      batches_per_epoch_(std::max<std::uint64_t>(
+          1, (input.samples + (input.drop_last ? 0 : static_cast<std::uint64_t>(input.batch) - 1)) /
+                 static_cast<std::uint64_t>(input.batch))),
+      slots_(static_cast<std::uint64_t>(input.prefetch) + 1),
+      total_(input.warm_up + input.steps),
+      disk_(input.storage, input.ranks) {
+  workers_.resize(static_cast<std::size_t>(input.workers));
+  if (input.workers > 0) readers_.resize(static_cast<std::size_t>(input.io_threads));
+  helpers_.resize(static_cast<std::size_t>(std::max(1, input.update_threads) - 1));
+  missing_.resize(slots_);
+}
+
+std::int64_t Simulation::count_of(std::uint64_t ordinal) const {
+  const auto batch = static_cast<std::uint64_t>(in_.batch);
+  return static_cast<std::int64_t>(
+      std::min(batch, in_.samples - ordinal % batches_per_epoch_ * batch));
+}
+
+/// Each epoch goes through a list in another order, and once through all of it where the list is as
+/// long as the epoch: strides by a prime.
+std::size_t Simulation::pick(std::uint64_t ordinal, std::int64_t place, std::size_t of) const {
+  const std::uint64_t position =
+      ordinal % batches_per_epoch_ * static_cast<std::uint64_t>(in_.batch) +
+      static_cast<std::uint64_t>(place);
+  return static_cast<std::size_t>((position * 7919 + ordinal / batches_per_epoch_ * 104'729) % of);
+}
+
+double Simulation::demand(std::uint64_t ordinal, std::int64_t place) const {
+  const double weight =
+      in_.weights.empty() ? 1 : in_.weights[pick(ordinal, place, in_.weights.size())];
+  return in_.sample_s * weight + (place == 0 ? in_.batch_s : 0);
+}
+
+std::int64_t Simulation::unit_size(std::int64_t count) const {
+  if (in_.grain > 0) return in_.grain;
+  const std::int64_t workers = in_.workers;
+  const std::int64_t least = (workers + in_.prefetch - 1) / in_.prefetch;
+  const std::int64_t grain = (count + least - 1) / least;
+  if (cost_ <= 0) return std::max<std::int64_t>(1, (count + workers - 1) / workers);
+  return std::max<std::int64_t>(1, std::min(grain, static_cast<std::int64_t>(kUnitS / cost_)));
+}
+
+void Simulation::open_batches() {
+  if (workers_.empty()) return;
+  for (; issued_ < freed_ + slots_; ++issued_) {
+    const std::int64_t count = count_of(issued_);
+    missing_[issued_ % slots_] = count;
+    const std::int64_t size = unit_size(count);
+    for (std::int64_t first = 0; first < count; first += size) {
+      units_.push_back({issued_, first, std::min(size, count - first), 0, 0});
+      (readers_.empty() ? to_work_ : to_read_).push_back(&units_.back());
+    }
+  }
+}
+
+void Simulation::hand_out() {
+  for (Hand& reader : readers_) {
+    if (!reader.thread.idle() || to_read_.empty()) continue;
+    Unit* unit = to_read_.front();
+    reader.unit = unit;
+    reader.place = unit->first + unit->claimed++;
+    if (unit->claimed == unit->count) to_read_.pop_front();
+    begin_sample(reader);
+  }
+  for (Hand& worker : workers_) {
+    if (!worker.thread.idle() || to_work_.empty()) continue;
+    begin_unit(worker, to_work_.front());
+    to_work_.pop_front();
+  }
+}
+
+double Simulation::deadline(const Hand& hand) {
+  const double bytes = in_.bytes[pick(hand.unit->ordinal, hand.place, in_.bytes.size())];
+  return disk_.finish(hand.begin, bytes);
+}
+
+void Simulation::begin_unit(Hand& hand, Unit* unit) {
+  hand.unit = unit;
+  hand.place = unit->first;
+  hand.unit_begin = now_;
+  begin_sample(hand);
+}
+
+void Simulation::begin_sample(Hand& hand) {
+  hand.begin = now_;
+  const bool read_already = !readers_.empty() && hand.unit->read == hand.unit->count;
+  if (!reads_wait() || read_already) {  // nothing to wait for: the whole unit at once
+    hand.at = Hand::At::working;
+    double cpu = read_already ? 0 : in_.read_s;
+    if (!readers_.empty() && !read_already) {
+      hand.thread.run(Work::stage, cpu);
+      return;
+    }
+    cpu *= static_cast<double>(hand.unit->count);
+    for (std::int64_t i = 0; i < hand.unit->count; ++i)
+      cpu += demand(hand.unit->ordinal, hand.unit->first + i);
+    hand.place = hand.unit->first + hand.unit->count - 1;
+    hand.thread.run(Work::stage, cpu);
+    return;
+  }
+  hand.at = Hand::At::reading;
+  hand.thread.run(Work::stage, in_.read_s);
+}
+
+bool Simulation::next_phase(Hand& hand) {
+  switch (hand.at) {
+    case Hand::At::reading:
+      hand.at = Hand::At::waiting;
+      hand.thread.sleep(std::max(now_, deadline(hand)));
+      return true;
+    case Hand::At::waiting:
+      hand.at = Hand::At::working;
+      hand.thread.run(Work::stage, demand(hand.unit->ordinal, hand.place));
+      return true;
+    case Hand::At::working:
+      if (++hand.place == hand.unit->first + hand.unit->count) return false;
+      begin_sample(hand);
+      return true;
+  }
+  return false;
+}
+
+void Simulation::worker_ended(Hand& worker) {
+  if (next_phase(worker)) return;
+  cost_ = (now_ - worker.unit_begin) / static_cast<double>(worker.unit->count);
+  missing_[worker.unit->ordinal % slots_] -= worker.unit->count;
+}
+
+void Simulation::reader_ended(Hand& reader) {
+  if (reader.at == Hand::At::reading) {
+    next_phase(reader);
+    return;
+  }
+  if (++reader.unit->read == reader.unit->count) to_work_.push_back(reader.unit);
+}
+
+void Simulation::begin_load() {
+  span_begin_ = now_;
+  if (workers_.empty()) {
+    at_ = At::making;
+    units_.assign(1, {step_, 0, count_of(step_), 0, 0});
+    begin_unit(trainer_, &units_.back());
+    return;
+  }
+  at_ = At::blocked;
+}
+
+void Simulation::take() {
+  at_ = At::taking;
+  trainer_.thread.run(Work::host, in_.take_s);
+}
+
+void Simulation::begin_update() {
+  load_ += now_ - span_begin_;
+  span_begin_ = now_;
+  at_ = At::update;
+  if (in_.frees_early) freed_ = step_ + 1;
+  if (in_.update_threads == 0) {
+    trainer_.thread.sleep(now_ + in_.update_s);
+    return;
+  }
+  trainer_.thread.run(Work::update, in_.update_s);
+  for (Thread& helper : helpers_) helper.run(Work::update, in_.update_s);
+}
+
+void Simulation::end_update() {
+  update_ += now_ - span_begin_;
+  span_begin_ = now_;
+  freed_ = step_ + 1;
+  images_ += count_of(step_);
+  at_ = At::host;
+  trainer_.thread.run(Work::host, in_.host_s);
+}
+
+void Simulation::end_step() {
+  other_ += now_ - span_begin_;
+  if (++step_ == in_.warm_up) {
+    load_ = update_ = other_ = cpu_busy_ = workers_busy_ = device_busy_ = 0;
+    images_ = 0;
+    counted_from_ = now_;
+    disk_before_ = disk_.busy();
+  }
+  begin_load();
+}
+
+void Simulation::trainer_ended() {
+  switch (at_) {
+    case At::making:
+      if (!next_phase(trainer_)) begin_update();
+      return;
+    case At::blocked:
+      return;
+    case At::waking:
+      take();
+      return;
+    case At::taking:
+      begin_update();
+      return;
+    case At::update:
+      for (const Thread& helper : helpers_)
+        if (!helper.idle()) return;
+      if (trainer_.thread.idle()) end_update();
+      return;
+    case At::host:
+      end_step();
+      return;
+  }
+}
+
+template <class Visit>
+void Simulation::each_thread(const Visit& visit) {
+  visit(trainer_.thread);
+  for (Thread& helper : helpers_) visit(helper);
+  for (Hand& reader : readers_) visit(reader.thread);
+  for (Hand& worker : workers_) visit(worker.thread);
+}
+
+void Simulation::advance() {
+  int running = 0;
+  each_thread([&](const Thread& thread) { running += thread.state == Thread::State::running; });
+  running *= in_.ranks;
+  const int busy = std::min(running, in_.cores);
+  const double share = running > 0 ? static_cast<double>(busy) / running : 1;
+  const double crowd =
+      in_.cores > 1 && busy > 1 ? static_cast<double>(busy - 1) / (in_.cores - 1) : 0;
+  const auto rate = [&](const Thread& thread) {
+    const double most = thread.work == Work::stage    ? in_.crowding_stage
+                        : thread.work == Work::update ? in_.crowding_update
+                                                      : 1;
+    return share / (1 + (most - 1) * crowd);
+  };
+  double passed = kNever;
+  each_thread([&](const Thread& thread) {
+    if (thread.state == Thread::State::running)
+      passed = std::min(passed, thread.left / rate(thread));
+    if (thread.state == Thread::State::asleep) passed = std::min(passed, thread.until - now_);
+  });
+  passed = std::max(0.0, passed);
+  now_ += passed;
+  cpu_busy_ += busy * passed;
+  for (const Hand& worker : workers_)
+    if (!worker.thread.idle()) workers_busy_ += passed;
+  if (at_ == At::update) device_busy_ += passed;
+  each_thread([&](Thread& thread) {
+    if (thread.state == Thread::State::running) {
+      thread.left -= passed * rate(thread);
+      thread.ended = thread.left <= kNothing;
+    } else if (thread.state == Thread::State::asleep) {
+      thread.ended = thread.until <= now_ + kNothing;
+    }
+    if (thread.ended) thread.state = Thread::State::idle;
+  });
+}
+
+ReplayOutput Simulation::run() {
+  begin_load();
+  while (step_ < total_) {
+    open_batches();
+    if (at_ == At::blocked && issued_ > step_ && missing_[step_ % slots_] == 0) {
+      if (now_ > span_begin_) {  // it slept
+        at_ = At::waking;
+        trainer_.thread.sleep(now_ + in_.wake_s);
+      } else {
+        take();
+      }
+    }
+    hand_out();
+    advance();
+    bool trainer = std::exchange(trainer_.thread.ended, false);
+    for (Thread& helper : helpers_) trainer |= std::exchange(helper.ended, false);
+    for (Hand& reader : readers_)
+      if (std::exchange(reader.thread.ended, false)) reader_ended(reader);
+    for (Hand& worker : workers_)
+      if (std::exchange(worker.thread.ended, false)) worker_ended(worker);
+    if (trainer) trainer_ended();
+  }
+  const auto steps = static_cast<double>(in_.steps);
+  const double wall = std::max(now_ - counted_from_, kNothing);
+  return {.images_per_s =
+              in_.ranks * static_cast<double>(images_) / std::max(load_ + update_, kNothing),
+          .load_s = load_ / steps,
+          .update_s = update_ / steps,
+          .other_s = other_ / steps,
+          .cores_busy = cpu_busy_ / (wall * in_.cores),
+          .workers_busy =
+              workers_.empty() ? 0 : workers_busy_ / (wall * static_cast<double>(in_.workers)),
+          .device_busy = device_busy_ / wall,
+          .storage_busy = (disk_.busy() - disk_before_) / wall};
+}
+
+}  // namespace
+
+ReplayOutput replay(const ReplayInput& input) {
+  if (input.cores < 1 || input.workers < 0 || input.prefetch < 1 || input.batch < 1 ||
+      input.samples < (input.drop_last ? static_cast<std::uint64_t>(input.batch) : 1) ||
+      input.steps < 1 || input.ranks < 1)
+    throw UsageError("a replay needs cores, samples, a batch, room for one ahead, and steps");
+  return Simulation(input).run();
+}
+
+}  // namespace millrace

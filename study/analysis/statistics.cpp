@@ -1,0 +1,234 @@
+#include "study/analysis/statistics.h"
+
+#include <algorithm>
+#include <boost/math/distributions/chi_squared.hpp>
+#include <boost/math/distributions/non_central_t.hpp>
+#include <boost/math/distributions/students_t.hpp>
+#include <boost/math/tools/toms748_solve.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "base/rng.h"
+#include "study/analysis/dunnett.h"
+
+namespace millrace {
+namespace {
+
+namespace bm = boost::math;
+
+constexpr double kEquivalence = 0.90;  ///< two one-sided tests of 5% each
+constexpr double kPower = 0.80;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Moments {
+  double mean = 0;
+  double deviation = 0;  ///< of one value, n - 1
+};
+
+Moments moments_of(std::span<const double> values) {
+  const auto n = static_cast<double>(values.size());
+  Moments m;
+  for (const double value : values) m.mean += value / n;
+  for (const double value : values) m.deviation += (value - m.mean) * (value - m.mean);
+  m.deviation = values.size() > 1 ? std::sqrt(m.deviation / (n - 1)) : 0;
+  return m;
+}
+
+double t_critical(std::size_t count, double confidence) {
+  return bm::quantile(bm::students_t(static_cast<double>(count) - 1), (1 + confidence) / 2);
+}
+
+double critical_of(const std::vector<double>& values, double confidence, int resamples) {
+  return values.size() < kRepeatsForBootstrap
+             ? t_critical(values.size(), confidence)
+             : bootstrap_critical(std::span(&values, 1), confidence, resamples);
+}
+
+/// The effect, in standard errors of the mean, that is found with a probability of kPower.
+double detectable_errors(double critical, std::size_t count) {
+  const double freedom = static_cast<double>(count) - 1;
+  const auto excess = [&](double errors) {
+    const bm::non_central_t t(freedom, errors);
+    return bm::cdf(bm::complement(t, critical)) + bm::cdf(t, -critical) - kPower;
+  };
+  double high = critical + 1;
+  while (excess(high) < 0) high *= 2;
+  std::uintmax_t steps = 50;
+  constexpr int kBits = 40;
+  const auto [left, right] =
+      bm::tools::toms748_solve(excess, 0.0, high, bm::tools::eps_tolerance<double>(kBits), steps);
+  return (left + right) / 2;
+}
+
+/// The same for a study that is yet to be made.
+double planned_errors(std::size_t rows, std::uint64_t repeats) {
+  // Simulated studies ask for the same ones thousands of times.
+  static std::mutex mutex;
+  static std::map<std::pair<std::size_t, std::uint64_t>, double> known;
+  const std::lock_guard lock(mutex);
+  const auto [place, fresh] = known.try_emplace({rows, repeats}, 0);
+  if (fresh)
+    place->second =
+        detectable_errors(dunnett_critical(rows, repeats, kConfidenceAfterPilot), repeats);
+  return place->second;
+}
+
+Interval exponential(const Interval& of) {
+  return {std::exp(of.mean), std::exp(of.low), std::exp(of.high)};
+}
+
+}  // namespace
+
+Interval interval_at(std::span<const double> values, double critical) {
+  const Moments m = moments_of(values);
+  if (values.size() < 2) return {m.mean, kNaN, kNaN};
+  const double half =
+      m.deviation > 0 ? critical * m.deviation / std::sqrt(static_cast<double>(values.size())) : 0;
+  return {m.mean, m.mean - half, m.mean + half};
+}
+
+Interval t_interval(std::span<const double> values, double confidence) {
+  return interval_at(values, values.size() < 2 ? kNaN : t_critical(values.size(), confidence));
+}
+
+double bootstrap_critical(std::span<const std::vector<double>> rows, double confidence,
+                          int resamples) {
+  const std::size_t count = rows[0].size();
+  const auto n = static_cast<double>(count);
+  std::vector<Moments> moments;
+  for (const auto& row : rows) moments.push_back(moments_of(row));
+  std::vector<double> largest(static_cast<std::size_t>(resamples));
+  std::vector<std::uint32_t> drawn(count);
+  std::uint64_t counter = 0;
+  for (double& most : largest) {
+    for (auto& block : drawn)
+      block = static_cast<std::uint32_t>(((mix64(counter++) >> 32) * count) >> 32);
+    most = 0;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      double sum = 0, squares = 0;
+      for (const auto block : drawn) {
+        const double value = rows[r][block] - moments[r].mean;
+        sum += value;
+        squares += value * value;
+      }
+      if (sum == 0) continue;
+      const double variance = (squares - sum * sum / n) / (n - 1);
+      // Resamples of one block over and over have no variance: whatever they say lies outside.
+      const bool none = variance <= 1e-20 * squares;
+      most = std::max(most, none ? std::numeric_limits<double>::infinity()
+                                 : std::abs(sum) / std::sqrt(n * variance));
+    }
+  }
+  const auto rank = std::min<std::size_t>(
+      static_cast<std::size_t>(std::ceil(confidence * (resamples + 1))) - 1, largest.size() - 1);
+  std::nth_element(largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(rank),
+                   largest.end());
+  return largest[rank];
+}
+
+Interval figure_interval(std::span<const double> values, bool logarithmic) {
+  std::vector<double> scaled(values.begin(), values.end());
+  logarithmic =
+      logarithmic && std::all_of(scaled.begin(), scaled.end(), [](double v) { return v > 0; });
+  if (logarithmic)
+    for (double& value : scaled) value = std::log(value);
+  const double critical = scaled.size() < 2 ? kNaN : critical_of(scaled, kConfidence, kResamples);
+  const Interval interval = interval_at(scaled, critical);
+  return logarithmic ? exponential(interval) : interval;
+}
+
+double smallest_detectable(double critical, double deviation, std::size_t count) {
+  if (deviation == 0) return 0;
+  if (!std::isfinite(critical)) return kNaN;
+  return detectable_errors(critical, count) * deviation / std::sqrt(static_cast<double>(count));
+}
+
+double detectable_ratio(const Comparison& comparison) {
+  return std::exp(
+      smallest_detectable(comparison.critical, comparison.deviation, comparison.blocks));
+}
+
+std::string name_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::none:
+      return "-";
+    case Verdict::faster:
+      return "faster";
+    case Verdict::slower:
+      return "slower";
+    case Verdict::equivalent:
+      return "equivalent";
+    case Verdict::inconclusive:
+      return "inconclusive";
+  }
+  return "-";
+}
+
+std::vector<double> log_ratios(std::span<const double> cell, std::span<const double> reference) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(cell.size(), reference.size()); ++i)
+    ratios.push_back(cell[i] > 0 && reference[i] > 0 ? std::log(cell[i] / reference[i]) : kNaN);
+  return ratios;
+}
+
+std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
+                                const CompareOptions& options) {
+  std::vector<Comparison> results;
+  if (rows.empty()) return results;
+  const std::size_t count = rows[0].size();
+  const double critical = count < 2 ? kNaN
+                          : count < kRepeatsForBootstrap
+                              ? dunnett_critical(rows.size(), count, options.confidence)
+                              : bootstrap_critical(rows, options.confidence, options.resamples);
+  const double margin = std::log1p(options.margin);
+  for (const auto& row : rows) {
+    Comparison result;
+    const Interval simultaneous = interval_at(row, critical);
+    const double own = count < 2 ? kNaN : critical_of(row, kEquivalence, options.resamples);
+    const Interval equivalence = interval_at(row, own);
+    result.ratio = exponential(simultaneous);
+    result.equivalence = exponential(equivalence);
+    result.critical = critical;
+    result.deviation = moments_of(row).deviation;
+    result.blocks = count;
+    if (count >= kRepeatsForVerdict && std::isfinite(simultaneous.mean)) {
+      if (equivalence.low > -margin && equivalence.high < margin)
+        result.verdict = Verdict::equivalent;
+      else if (simultaneous.low > 0 || simultaneous.high < 0)
+        result.verdict =
+            (simultaneous.low > 0) == options.more_is_faster ? Verdict::faster : Verdict::slower;
+      else
+        result.verdict = Verdict::inconclusive;
+    }
+    results.push_back(result);
+  }
+  return results;
+}
+
+RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double margin,
+                            std::uint64_t most) {
+  if (rows.empty()) return {kRepeatsForVerdict, true, 1};
+  double deviation = 0;
+  for (const auto& row : rows) deviation = std::max(deviation, moments_of(row).deviation);
+  const double freedom = static_cast<double>(rows[0].size()) - 1;
+  deviation *= std::sqrt(freedom / bm::quantile(bm::chi_squared(freedom), 1 - kPower));
+  const auto detectable = [&](std::uint64_t repeats) {
+    return deviation / std::sqrt(static_cast<double>(repeats)) *
+           planned_errors(rows.size(), repeats);
+  };
+  const double wanted = std::log1p(margin);
+  std::uint64_t low = kRepeatsForVerdict - 1,
+                high = std::max<std::uint64_t>(most, kRepeatsForVerdict);
+  const double best = detectable(high);
+  if (!(best <= wanted)) return {high, false, std::exp(best)};
+  while (high - low > 1) {  // it falls with the repeats
+    const std::uint64_t middle = (low + high) / 2;
+    (detectable(middle) <= wanted ? high : low) = middle;
+  }
+  return {high, true, std::exp(detectable(high))};
+}
+
+}  // namespace millrace

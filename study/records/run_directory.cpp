@@ -1,0 +1,311 @@
+#include "study/records/run_directory.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "base/atomic_file.h"
+#include "millrace/error.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void cannot_write(const fs::path& file, int error) {
+  throw RunError(fmt::format("{} cannot be written: {}", file.string(), std::strerror(error)),
+                 error == ENOSPC || error == EDQUOT
+                     ? "make room, or put the run elsewhere: --run DIR"
+                     : "choose another place: --run DIR");
+}
+
+/// Whether a folder holds no more than what a run leaves that was killed before its first record.
+bool is_unused(const fs::path& path) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (const std::string name = entry.path().filename().string();
+        name != RunLock::kFile && !name.starts_with("config.toml.tmp-"))
+      return false;
+  return true;
+}
+
+void refuse_what_is_no_run(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return;
+  if (!fs::is_directory(path, error))
+    throw UsageError(fmt::format("--run {}: there is a file of that name", path.string()),
+                     "choose another directory");
+  if (!fs::exists(path / "config.toml", error) && !fs::exists(path / "sweep.json", error) &&
+      !is_unused(path))
+    throw UsageError(
+        fmt::format("--run {}: the folder holds something that is not a run", path.string()),
+        "choose another directory, or empty it");
+}
+
+/// Moves the run at `path` to path.1, path.2 ...; returns where it went.
+fs::path move_aside(const fs::path& path) {
+  std::error_code error;
+  for (int n = 1;; ++n) {
+    fs::path to = path;
+    to += fmt::format(".{}", n);
+    if (fs::exists(to, error)) continue;
+    fs::rename(path, to, error);
+    if (error) cannot_write(path, error.value());
+    return to;
+  }
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) cannot_write(path, error.value());
+}
+
+/// Removes what writers that were killed have left; the caller holds the lock.
+void remove_left_overs(const fs::path& run) {
+  remove_stale_temporaries(run);
+  const fs::path checkpoints = run / "checkpoints";
+  remove_stale_temporaries(checkpoints);
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error))
+    if (entry.path().extension() == ".tmp") fs::remove_all(entry.path(), error);
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void cut(const fs::path& file, std::size_t bytes) {
+  std::error_code error;
+  fs::resize_file(file, bytes, error);
+  if (error) cannot_write(file, error.value());
+}
+
+std::string row_of(const StepRecord& record) {
+  const SpanSeconds seconds(record.ticks);
+  fmt::memory_buffer row;
+  auto out = std::back_inserter(row);
+  fmt::format_to(out, "{},{},{:.9f},{:.9f},{:.9f},{},", record.epoch, record.step, seconds.load,
+                 seconds.update, seconds.other, record.images);
+  if (record.loss) fmt::format_to(out, "{:.9g}", *record.loss);
+  for (const double span : seconds.each) fmt::format_to(out, ",{:.9f}", span);
+  row.push_back('\n');
+  return fmt::to_string(row);
+}
+
+/// Where the row of a step waits that is not over.
+fs::path open_row(fs::path steps) { return steps += ".open"; }
+
+/// Where the row of `step` ends that begins at `begin`; npos if there is none.
+std::size_t end_of_row(const std::string& text, std::size_t begin, std::uint64_t step) {
+  const std::size_t comma = text.find(',', begin);
+  const std::string wanted = std::to_string(step) + ",";
+  if (comma == std::string::npos || text.compare(comma + 1, wanted.size(), wanted) != 0)
+    return std::string::npos;
+  const std::size_t newline = text.find('\n', comma);
+  return newline == std::string::npos ? newline : newline + 1;
+}
+
+/// Keeps the rows of the first `steps` steps, each of which must be there; the last one may be
+/// waiting beside the file.
+void cut_steps(const fs::path& file, std::uint64_t steps) {
+  std::error_code missing;
+  if (steps == 0 && !fs::exists(file, missing)) return;
+  if (steps == 0) return cut(file, 0);  // the header is written again
+  std::string text = text_of(file);
+  const std::size_t header = text.find('\n');
+  std::size_t end = header == std::string::npos ? text.size() : header + 1;
+  for (std::uint64_t step = 1; step <= steps; ++step) {
+    std::size_t next = end_of_row(text, end, step);
+    if (next == std::string::npos && step == steps && header != std::string::npos) {
+      text.resize(end);
+      text += text_of(open_row(file));
+      next = end_of_row(text, end, step);
+      if (next != std::string::npos) write_file(file, text);
+    }
+    if (next == std::string::npos)
+      throw DataError(fmt::format("{}: the row of step {} is missing, the checkpoint is of step {}",
+                                  file.string(), step, steps),
+                      "the file was changed since; start a new run from the checkpoint's weights: "
+                      "model.weights=FILE");
+    end = next;
+  }
+  cut(file, end);
+}
+
+/// Keeps the lines up to the first whose "step" is `end` or later; how many those are.
+std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
+  std::error_code missing;
+  if (!fs::exists(file, missing)) return 0;
+  const std::string text = text_of(file);
+  std::size_t kept = 0;
+  std::uint64_t number = 1;
+  for (; kept < text.size(); ++number) {
+    const std::size_t newline = text.find('\n', kept);
+    if (newline == std::string::npos) break;  // killed while it was written
+    const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(kept),
+                                            text.begin() + static_cast<std::ptrdiff_t>(newline),
+                                            nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) break;
+    const auto step = line.find("step");
+    if (step != line.end() && !step->is_number_unsigned())
+      throw DataError(
+          fmt::format("{}:{} is damaged: \"step\" is not a whole number", file.string(), number),
+          "the file was changed since the run wrote it: take it from a copy, or take "
+          "that line out");
+    if (step != line.end() && step->get<std::uint64_t>() >= end) break;
+    kept = newline + 1;
+  }
+  cut(file, kept);
+  return number - 1;
+}
+
+}  // namespace
+
+void write_file(const fs::path& file, const std::string& text) {
+  AtomicFile whole(file);
+  whole.write(std::as_bytes(std::span(text)));
+  whole.commit();
+}
+
+std::string to_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+fs::path make_run_folder(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  const std::string base = fmt::format("runs/{}-{}", name, stamp);
+  make_folder("runs");
+  std::error_code error;
+  fs::path path = base;
+  for (int n = 2; !fs::create_directory(path, error); ++n) {
+    if (error) cannot_write(path, error.value());
+    path = fmt::format("{}-{}", base, n);
+  }
+  return path;
+}
+
+RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path_(std::move(path)) {
+  while (path_.has_relative_path() && !path_.has_filename()) path_ = path_.parent_path();
+  refuse_what_is_no_run(path_);
+  make_folder(path_);
+  lock_.emplace(path_);
+  remove_left_overs(path_);
+  if (!is_unused(path_)) {
+    moved_aside_ = move_aside(path_);
+    make_folder(path_);
+    // The earlier run's lock is held until the new one is: nobody gets in between.
+    lock_ = RunLock(path_);
+  }
+  write_file(path_ / "config.toml", config_toml);
+}
+
+void RunDirectory::check(const fs::path& path) {
+  refuse_what_is_no_run(path);
+  std::error_code error;
+  if (fs::exists(path / RunLock::kFile, error)) RunLock{path};
+}
+
+RunDirectory RunDirectory::resume(fs::path path, const std::string& config_toml, std::uint64_t step,
+                                  bool epoch_open, RunLock lock) {
+  RunDirectory directory;
+  directory.path_ = std::move(path);
+  directory.lock_ = std::move(lock);
+  remove_left_overs(directory.path_);
+  cut_steps(directory.path_ / directory.steps_name_, step);
+  cut_lines(directory.path_ / "metrics.jsonl", epoch_open ? step : step + 1);
+  directory.quarantined_ = cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
+  std::error_code error;
+  fs::remove(directory.path_ / "summary.json", error);
+  if (error) cannot_write(directory.path_ / "summary.json", error.value());
+  write_file(directory.path_ / "config.toml", config_toml);
+  directory.open_steps();
+  return directory;
+}
+
+RunDirectory RunDirectory::of_rank(fs::path path, int rank, std::uint64_t step) {
+  RunDirectory directory;
+  directory.path_ = std::move(path);
+  directory.steps_name_ = fmt::format("steps.rank{}.csv", rank);
+  directory.quarantine_name_ = fmt::format("quarantine.rank{}.jsonl", rank);
+  make_folder(directory.path_);  // another host's may be another disk
+  cut_steps(directory.path_ / directory.steps_name_, step);
+  directory.quarantined_ = cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
+  directory.open_steps();
+  return directory;
+}
+
+RunDirectory::File RunDirectory::open(const std::string& name) const {
+  const fs::path file = path_ / name;
+  File opened(std::fopen(file.c_str(), "ae"));
+  if (opened == nullptr) cannot_write(file, errno);
+  return opened;
+}
+
+void RunDirectory::write(File& file, const std::string& name, const std::string& text, bool flush) {
+  errno = 0;
+  const bool good = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
+                    (!flush || std::fflush(file.get()) == 0);
+  if (!good) cannot_write(path_ / name, errno);
+}
+
+void RunDirectory::open_steps() {
+  if (steps_ != nullptr) return;
+  steps_ = open(steps_name_);
+  if (fs::file_size(path_ / steps_name_) > 0) return;
+  std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
+  // The optimiser's span shares its name with the step's number: two columns must not.
+  for (const auto name : kSpanNames) header += fmt::format(",{}", name == "step" ? "step_s" : name);
+  write(steps_, steps_name_, header + "\n", false);
+}
+
+void RunDirectory::step(const StepRecord& record) {
+  open_steps();
+  const auto now = std::chrono::steady_clock::now();
+  const bool flush = now - flushed_ > std::chrono::seconds(1);
+  if (flush) flushed_ = now;
+  write(steps_, steps_name_, row_of(record), flush);
+}
+
+void RunDirectory::open_step(const StepRecord& record) {
+  open_steps();
+  errno = 0;
+  if (std::fflush(steps_.get()) != 0 || fdatasync(fileno(steps_.get())) != 0)
+    cannot_write(path_ / steps_name_, errno);
+  write_file(open_row(path_ / steps_name_), row_of(record));
+}
+
+void RunDirectory::epoch(const nlohmann::ordered_json& line) {
+  if (metrics_ == nullptr) metrics_ = open("metrics.jsonl");
+  write(metrics_, "metrics.jsonl", to_text(line) + "\n", true);
+}
+
+void RunDirectory::quarantine(const nlohmann::ordered_json& line) {
+  const std::lock_guard lock(*quarantining_);
+  if (quarantine_ == nullptr) quarantine_ = open(quarantine_name_);
+  write(quarantine_, quarantine_name_, to_text(line) + "\n", true);
+}
+
+void RunDirectory::close() {
+  open_steps();  // a run without a step has a table without a row
+  write(steps_, steps_name_, "", true);
+  steps_.reset();
+}
+
+void RunDirectory::summary(const nlohmann::ordered_json& summary) {
+  write_file(path_ / "summary.json", to_text(summary, 2) + "\n");
+}
+
+}  // namespace millrace

@@ -1,0 +1,76 @@
+#include "study/records/run_files.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "millrace/error.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// Leaves out what is nested deeper than any record of ours: whatever walks a document calls itself
+/// for every level.
+bool is_near(int depth, Json::parse_event_t, Json&) {
+  constexpr int kDeepest = 64;
+  return depth <= kDeepest;
+}
+
+const Json* find(const Json& json, std::initializer_list<const char*> keys) {
+  const Json* at = &json;
+  for (const char* key : keys) {
+    if (!at->is_object()) return nullptr;
+    const auto found = at->find(key);
+    if (found == at->end()) return nullptr;
+    at = &*found;
+  }
+  return at;
+}
+
+}  // namespace
+
+Json parse_json(std::istream& in) { return Json::parse(in, is_near, /*allow_exceptions=*/false); }
+
+Json read_json(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return nullptr;
+  Json json = parse_json(in);
+  if (!json.is_object())
+    throw DataError(fmt::format("{} is damaged: it holds no JSON object", file.string()),
+                    "a report is made without it: move it away");
+  return json;
+}
+
+std::vector<Json> read_json_lines(const fs::path& file, bool& cut) {
+  std::vector<Json> lines;
+  std::ifstream in(file, std::ios::binary);
+  for (std::string line; std::getline(in, line);) {
+    if (in.eof()) {  // no newline at its end: the writer was killed, or is still at it
+      cut = true;
+      break;
+    }
+    lines.push_back(Json::parse(line, is_near, /*allow_exceptions=*/false));
+    if (!lines.back().is_object())
+      throw DataError(fmt::format("{}:{} is damaged: no JSON object", file.string(), lines.size()),
+                      "a report is made without that line: take it out");
+  }
+  return lines;
+}
+
+double number_at(const Json& json, std::initializer_list<const char*> keys) {
+  const Json* at = find(json, keys);
+  return at != nullptr && at->is_number() ? at->get<double>() : NAN;
+}
+
+std::string text_at(const Json& json, std::initializer_list<const char*> keys) {
+  const Json* at = find(json, keys);
+  if (at == nullptr || at->is_null() || at->is_structured()) return "";
+  return at->is_string() ? at->get<std::string>() : at->dump();
+}
+
+}  // namespace millrace

@@ -1,0 +1,255 @@
+#include "study/records/trace.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "pipeline/loader/spans.h"
+
+namespace millrace {
+namespace {
+
+// Tracks, from the top.
+constexpr int kTrainer = 1;
+constexpr int kDevice = 2;
+constexpr int kStorage = 3;
+constexpr int kFirstLoader = 100;
+constexpr int kLoaderStride = 1000;  ///< more threads than a loader can have
+constexpr int kFirstIo = 300;
+
+constexpr std::array<std::string_view, kStageCount> kStageNames{"read", "decode", "augment"};
+
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+class Writer {
+ public:
+  Writer(const Timeline& timeline, const TraceOptions& options, const std::filesystem::path& file)
+      : timeline_(timeline), options_(options), file_(file), pid_(getpid()) {}
+
+  void write() {
+    put(R"({{"displayTimeUnit":"ms","otherData":{{"left_out_records":{}}},"traceEvents":[)"
+        "\n",
+        timeline_.left_out());
+    put(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", pid_,
+        quoted(options_.process));
+    first_ = false;
+    timeline_.trainer().records().empty() ? caller() : trainer();
+    storage();
+    int base = kFirstLoader;
+    for (const auto& loader : timeline_.loaders()) {
+      workers(*loader, base);
+      io_threads(*loader, base + kFirstIo);
+      base += kLoaderStride;
+    }
+    put("\n]}}\n");
+    flush(0);
+    file_.commit();
+  }
+
+ private:
+  using Ticks = Clock::Ticks;
+
+  template <class... Arguments>
+  void put(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+    fmt::format_to(std::back_inserter(text_), text, std::forward<Arguments>(arguments)...);
+  }
+  /// A comma, and now and then the file.
+  void next() {
+    if (!first_) put(",\n");
+    first_ = false;
+    flush(1 << 20);
+  }
+  void flush(std::size_t from) {
+    if (text_.size() < from) return;
+    file_.write(std::as_bytes(std::span(text_.data(), text_.size())));
+    text_.clear();
+  }
+
+  /// ns from the origin: whole ones, so that what lies inside of something still does when written.
+  std::int64_t ns(Ticks ticks) const {
+    return std::llround(Clock::seconds(ticks - timeline_.origin_ticks()) * 1e9);
+  }
+  static double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+  void name(int track, const std::string& text) {
+    next();
+    put(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}},)"
+        "\n",
+        pid_, track, quoted(text));
+    put(R"({{"name":"thread_sort_index","ph":"M","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
+        pid_, track, track);
+  }
+  void slice(int track, std::string_view text, std::int64_t begin, std::int64_t end,
+             const std::string& arguments = "") {
+    next();
+    put(R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})", text, pid_,
+        track, us(begin), us(end - begin),
+        arguments.empty() ? "" : fmt::format(R"(,"args":{{{}}})", arguments));
+  }
+  void flow(char phase, std::uint64_t id, int track, std::int64_t at) {
+    next();
+    put(R"({{"name":"batch","cat":"flow","ph":"{}",{}"id":{},"pid":{},"tid":{},"ts":{:.3f}}})",
+        phase, phase == 'f' ? R"("bp":"e",)" : "", id, pid_, track, us(at));
+  }
+
+  /// Steps with their spans inside; what belongs to none (setup, teardown) beside them.
+  void trainer() {
+    name(kTrainer, "trainer");
+    if (!options_.device.empty()) name(kDevice, options_.device);
+    for (const DeviceRecord& step : timeline_.device().records())
+      slice(kDevice, "update " + std::to_string(step.step), ns(step.begin), ns(step.end));
+    const auto batches = train_batches();
+    std::size_t taken = 0;
+    const auto spans = timeline_.trainer().records();
+    for (std::size_t i = 0; i < spans.size();) {
+      const bool step = taken < batches.size() && serves(spans[i], batches[taken]);
+      std::size_t end = i + 1;
+      if (step) {
+        while (end < spans.size() && !ends_step(spans[end])) ++end;
+        const BatchRecord& batch = batches[taken];
+        slice(kTrainer, fmt::format("step {}", batch.batch + 1), ns(spans[i].begin),
+              ns(spans[end - 1].end),
+              fmt::format(R"("epoch":{},"batch":{})", batch.epoch + 1, batch.index));
+        ++taken;
+      }
+      for (std::size_t j = i; j < end; ++j) span(spans[j]);
+      if (step) remember_step(batches[taken - 1], spans.subspan(i, end - i));
+      i = end;
+    }
+  }
+  static bool serves(const SpanRecord& span, const BatchRecord& batch) {
+    return is_load(static_cast<Span>(span.span)) && span.begin <= batch.asked &&
+           batch.got <= span.end;
+  }
+  static bool ends_step(const SpanRecord& span) {
+    const auto which = static_cast<Span>(span.span);
+    return is_load(which) || which == Span::teardown;
+  }
+  void span(const SpanRecord& span) {
+    slice(kTrainer, kSpanNames[static_cast<std::size_t>(span.span)], ns(span.begin), ns(span.end));
+  }
+  /// Arrows end in the middle of the longest span that works with the batch.
+  void remember_step(const BatchRecord& batch, std::span<const SpanRecord> spans) {
+    const SpanRecord* target = nullptr;
+    for (const SpanRecord& one : spans) {
+      if (!is_update(static_cast<Span>(one.span)) || one.begin < batch.got) continue;
+      if (target == nullptr || target->end - target->begin < one.end - one.begin) target = &one;
+    }
+    if (target != nullptr) arrivals_[batch.batch] = (ns(target->begin) + ns(target->end)) / 2;
+  }
+
+  /// Without a trainer: waits for batches, and what is done with them.
+  void caller() {
+    name(kTrainer, "caller");
+    const auto batches = train_batches();
+    for (std::size_t i = 0; i < batches.size(); ++i) {
+      const BatchRecord& batch = batches[i];
+      const std::int64_t got = ns(batch.got);
+      const std::int64_t end = i + 1 < batches.size() ? ns(batches[i + 1].asked) : got + 1000;
+      slice(kTrainer, "wait", ns(batch.asked), got);
+      slice(kTrainer, fmt::format("batch {}", batch.batch), got, end,
+            fmt::format(R"("epoch":{},"batch":{})", batch.epoch + 1, batch.index));
+      arrivals_[batch.batch] = (got + end) / 2;
+    }
+  }
+
+  /// Requests to the emulated disk overlap, so they are no track's slices but a group of their own.
+  void storage() {
+    const auto requests = timeline_.storage().records();
+    if (requests.empty()) return;
+    name(kStorage, "emulated storage");
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const RequestRecord& request = requests[i];
+      const std::int64_t begin = request.begin_ns - timeline_.origin_ns();
+      const std::int64_t end = request.end_ns - timeline_.origin_ns();
+      for (const char phase : {'b', 'e'}) {
+        next();
+        put(R"({{"name":"request","cat":"storage","ph":"{}","id":{},"pid":{},"tid":{},"ts":{:.3f})",
+            phase, i, pid_, kStorage, us(phase == 'b' ? begin : end));
+        if (phase == 'b') put(R"(,"args":{{"bytes":{}}})", request.bytes);
+        put("}}");
+      }
+    }
+  }
+
+  void io_threads(const LoaderTracks& loader, int base) {
+    int track = base;
+    for (const auto& thread : loader.io_threads()) {
+      name(track, fmt::format("{} I/O thread {}", loader.name(), track - base));
+      for (const FetchRecord& fetch : thread->records())
+        slice(track, "read", ns(fetch.begin), ns(fetch.end),
+              fmt::format(R"("batch":{},"place":{},"bytes":{})", fetch.batch, fetch.place,
+                          fetch.bytes));
+      ++track;
+    }
+  }
+
+  void workers(const LoaderTracks& loader, int base) {
+    int track = base;
+    const bool training = !timeline_.loaders().empty() && timeline_.loaders()[0].get() == &loader;
+    for (const auto& worker : loader.workers()) {
+      if (!loader.made_inline())
+        name(track, fmt::format("{} worker {}", loader.name(), track - base));
+      for (const UnitRecord& record : worker->records())
+        unit(record, loader.made_inline() ? kTrainer : track, training);
+      ++track;
+    }
+  }
+  void unit(const UnitRecord& record, int track, bool training) {
+    const UnitHistory& unit = record.unit;
+    const std::int64_t begin = ns(unit.begin);
+    const std::int64_t end = ns(unit.end);
+    std::string arguments =
+        fmt::format(R"("first":{},"samples":{},"worker":{},"core_wait_us":{:.3f})", unit.first,
+                    unit.count, unit.worker, Clock::seconds(unit.core_wait) * 1e6);
+    if (unit.cpu_ns >= 0) arguments += fmt::format(R"(,"cpu_us":{:.3f})", us(unit.cpu_ns));
+    slice(track, fmt::format("batch {}", record.batch), begin, end, arguments);
+    // Samples take turns in the stages; their sums are shown one after the other.
+    Ticks at = unit.begin;
+    for (std::size_t i = 0; i < kStageCount; ++i) {
+      if (unit.stages[i] == 0) continue;
+      const std::int64_t from = ns(at);
+      at += unit.stages[i];
+      slice(track, kStageNames[i], from, std::min(ns(at), end),
+            fmt::format(R"("samples":{},"bytes":{})", unit.count, unit.bytes[i]));
+    }
+    const auto arrival = training ? arrivals_.find(record.batch) : arrivals_.end();
+    if (arrival == arrivals_.end()) return;
+    flow('s', ++flows_, track, std::max(begin, end - 1));
+    flow('f', flows_, kTrainer, arrival->second);
+  }
+
+  std::span<const BatchRecord> train_batches() const {
+    if (timeline_.loaders().empty()) return {};
+    return std::as_const(*timeline_.loaders()[0]).batches().records();
+  }
+
+  const Timeline& timeline_;
+  const TraceOptions& options_;
+  AtomicFile file_;
+  int pid_;
+  bool first_ = true;
+  fmt::memory_buffer text_;
+  std::map<std::uint64_t, std::int64_t> arrivals_;  ///< by batch: where its arrows end
+  std::uint64_t flows_ = 0;
+};
+
+}  // namespace
+
+void write_trace(const Timeline& timeline, const TraceOptions& options,
+                 const std::filesystem::path& file) {
+  Writer(timeline, options, file).write();
+}
+
+}  // namespace millrace

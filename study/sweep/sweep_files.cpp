@@ -1,0 +1,134 @@
+#include "study/sweep/sweep_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "millrace/error.h"
+#include "study/records/run_files.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// What was asked, by design.json.
+struct Asked {
+  SweepWords words;
+  SweepMetric metric;
+};
+
+Asked asked_at(const fs::path& path) {
+  const fs::path file = path / "design.json";
+  const Json json = read_json(file);
+  try {
+    return {read_words(json.at("recipe"), json.at("cells"), json.at("design")),
+            sweep_metric(json.value("metric", std::string("images_per_s")))};
+  } catch (const nlohmann::json::exception&) {
+    throw DataError(
+        fmt::format("{} {}", file.string(), json.is_null() ? "is missing" : "is damaged"),
+        "millrace sweep --resume --run DIR, with its words, writes it again");
+  } catch (const UsageError& error) {
+    throw DataError(fmt::format("{} is damaged: {}", file.string(), error.what()), error.hint());
+  }
+}
+
+SweepRecord record_of(const Json& json, std::uint64_t repeat) {
+  SweepRecord record;
+  record.name = text_at(json, {"run"});
+  record.repeat = repeat;
+  record.finished = true;
+  for (const FigureName& one : kFigures) record.figures.*one.figure = number_at(json, {one.name});
+  record.noise = noise_from(json.is_object() ? json.value("noise", Json()) : Json());
+  return record;
+}
+
+/// The same arithmetic as the sweep's own, on the same figures.
+SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
+  const auto damaged = [&](const std::string& what) {
+    return DataError(fmt::format("{} is damaged: {}", file.string(), what),
+                     "millrace sweep --resume --run DIR writes it again");
+  };
+  if (!json.contains("cells") || !json["cells"].is_array()) throw damaged("it has no cells");
+  std::vector<std::vector<SweepRecord>> runs;
+  for (const Json& cell : json["cells"]) {
+    runs.emplace_back();
+    if (!cell.is_object() || !cell.contains("runs") || !cell["runs"].is_array())
+      throw damaged("a cell has no runs");
+    for (const Json& run : cell["runs"]) runs.back().push_back(record_of(run, runs.back().size()));
+    if (runs.back().size() != runs.front().size()) throw damaged("cells differ in their runs");
+  }
+  if (runs.size() != asked.words.design.cells.size())
+    throw damaged("it has other combinations than design.json");
+  const double margin = number_at(json, {"margin"});
+  SweepTable table = sweep_table(std::move(asked.words.design), std::move(runs), asked.metric,
+                                 std::isfinite(margin) ? margin : 0.03,
+                                 json.contains("auto") ? kConfidenceAfterPilot : kConfidence);
+  // Blocks that were cut are known to the sweep only.
+  table.warnings.clear();
+  if (json.contains("warnings") && json["warnings"].is_array())
+    for (const Json& warning : json["warnings"])
+      if (warning.is_string()) table.warnings.push_back(warning.get<std::string>());
+  return table;
+}
+
+/// All records of runs/, by name.
+std::vector<SweepRecord> records_in(const fs::path& runs) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(runs, error))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  std::vector<SweepRecord> records;
+  for (const std::string& name : names) records.push_back(read_record(runs, name));
+  return records;
+}
+
+/// The repeats in which every cell has finished.
+std::vector<std::vector<SweepRecord>> whole_blocks(const SweepDesign& design,
+                                                   const std::vector<SweepRecord>& records) {
+  std::uint64_t repeats = 0;
+  for (const SweepRecord& record : records) repeats = std::max(repeats, record.repeat + 1);
+  std::vector<std::vector<SweepRecord>> runs(design.cells.size());
+  for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
+    std::vector<const SweepRecord*> block;
+    for (const SweepCell& cell : design.cells)
+      for (const SweepRecord& record : records)
+        if (record.repeat == repeat && record.overrides == cell.overrides &&
+            std::find(block.begin(), block.end(), &record) == block.end()) {
+          block.push_back(&record);
+          break;
+        }
+    if (block.size() != design.cells.size()) continue;
+    for (std::size_t i = 0; i < block.size(); ++i) runs[i].push_back(*block[i]);
+  }
+  return runs;
+}
+
+}  // namespace
+
+SweepFiles read_sweep(const fs::path& path) {
+  SweepFiles sweep;
+  Asked asked = asked_at(path);
+  sweep.recipe = asked.words.recipe;
+  const Json json = read_json(path / "sweep.json");
+  if (json.is_object()) {
+    sweep.finished = true;
+    sweep.table = table_of(path / "sweep.json", json, std::move(asked));
+    return sweep;
+  }
+  std::vector<SweepRecord> all = records_in(path / "runs");
+  sweep.begun = all.size();
+  for (SweepRecord& record : all)
+    if (record.finished && record.binary == all.back().binary)
+      sweep.runs.push_back(std::move(record));
+  auto blocks = whole_blocks(asked.words.design, sweep.runs);
+  if (!blocks.empty() && !blocks[0].empty())
+    sweep.table = sweep_table(std::move(asked.words.design), std::move(blocks), asked.metric, 0.03);
+  return sweep;
+}
+
+}  // namespace millrace

@@ -1,0 +1,86 @@
+// A training run on a simulated device whose waits are blamed: what the tests of blame and of the
+// timeline look at.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "millrace/loader.h"
+#include "strategies/trainer/simulated.h"
+#include "strategies/trainer/trainer.h"
+#include "study/analysis/wait_breakdown.h"
+#include "study/analysis/bound.h"
+
+namespace millrace {
+
+struct ExplainedRun {
+  WaitBreakdown blame;
+  SpanTicks spans{};
+  LoaderStats stats;
+  LoaderOptions options;
+  std::uint64_t images = 0;
+
+  double load() const { return Clock::seconds(load_of(spans)); }
+  double operator[](Part part) const { return blame.seconds()[static_cast<std::size_t>(part)]; }
+  /// As if no other program had run: without waiting for cores and for being woken.
+  BoundVerdict calm_verdict() const {
+    PartSeconds load = blame.steady_seconds();
+    for (const Part part : {Part::cores, Part::handover}) load[static_cast<std::size_t>(part)] = 0;
+    return judge({.load = load,
+                  .update_s = SpanSeconds(spans).update,
+                  .images = images,
+                  .workers = options.workers,
+                  .io_threads = options.io_threads,
+                  .cores = 2,
+                  .read_s = stats.read.wall_s,
+                  .decode_s = stats.decode.wall_s,
+                  .augment_s = stats.augment.wall_s,
+                  .busy_s = stats.busy_s - stats.core_wait_s,
+                  .read_bytes = stats.read.bytes});
+  }
+};
+
+class BreakdownObserver final : public TrainObserver {
+ public:
+  explicit BreakdownObserver(WaitBreakdown& blame) : breakdown_(blame) {}
+  void batch(const Batch& batch, Clock::Ticks load) override { breakdown_.add(batch.history(), load); }
+
+ private:
+  WaitBreakdown& breakdown_;
+};
+
+/// `timeline`, if any, gets the trainer's, the loader's and the storage's records.
+inline ExplainedRun explained_run(std::shared_ptr<const Reader> reader,
+                            std::shared_ptr<const Transform> transform, LoaderOptions options,
+                            double update_ms, Timeline* timeline = nullptr) {
+  static const std::atomic<bool> never{false};
+  ExplainedRun run;
+  if (timeline != nullptr) {
+    options.timeline = timeline->add_loader("train", options.workers, options.io_threads);
+    if (options.storage != nullptr) options.storage->record_to(timeline->shared_storage());
+  }
+  run.options = options;
+  BreakdownObserver observer(run.blame);
+  const auto strategy = make_simulated(update_ms);
+  SpanClock spans(Clock::now());
+  if (timeline != nullptr) spans.record_to(&timeline->trainer());
+  Loader loader(std::move(reader), std::move(transform), options);
+  TrainOptions training;
+  training.epochs = options.epochs;
+  training.batch = options.batch;
+  if (timeline != nullptr) training.device_track = &timeline->device();
+  Trainer trainer(
+      loader, *strategy, observer, spans, training, [] { return nullptr; }, never);
+  trainer.run();
+  spans.enter(Span::teardown);
+  trainer.close();
+  run.images = trainer.result().images;
+  run.spans = spans.ticks();
+  run.stats = loader.stats();
+  run.blame.complete(load_of(run.spans));
+  return run;
+}
+
+}  // namespace millrace

@@ -1,0 +1,180 @@
+// millrace doctor: what this machine and this build offer, and what is in the way.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <oneapi/tbb/version.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "millrace/buffer.h"
+#include "base/simd.h"
+#include "study/records/run_directory.h"
+#include "tools/commands/commands.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/output.h"
+#include "tools/version.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string first_value(const char* file, const std::string& key) {
+  std::ifstream in(file);
+  std::string line;
+  while (std::getline(in, line)) {
+    if (!line.starts_with(key)) continue;
+    const auto colon = line.find(':');
+    const auto start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "unknown";
+}
+
+std::string simd() {
+#if defined(__x86_64__)
+  std::string names = "sse2";
+  if (__builtin_cpu_supports("avx2") != 0) names += ", avx2";
+  if (__builtin_cpu_supports("avx512bw") != 0) names += ", avx512";
+  return names;
+#else
+  return "none that is used";
+#endif
+}
+
+/// Asks the driver itself, so that no CUDA library needs to be there.
+Json cuda() {
+  Json json;
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return {{"devices", 0}, {"why", "no NVIDIA driver (libcuda.so.1)"}};
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+  const auto name = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetName"));
+  int devices = 0;
+  if (init == nullptr || count == nullptr || name == nullptr || init(0) != 0 ||
+      count(&devices) != 0)
+    return {{"devices", 0}, {"why", "the NVIDIA driver finds no device"}};
+  json["devices"] = devices;
+  json["names"] = Json::array();
+  for (int i = 0; i < devices; ++i) {
+    char text[128] = "";
+    name(text, sizeof text, i);
+    json["names"].push_back(text);
+  }
+  return json;
+}
+
+/// Reads a file that was just written: through the page cache, and past it. MB/s.
+Json storage(const std::string& folder) {
+  constexpr std::size_t kBytes = 64 << 20;
+  const std::string file = folder + "/.millrace-doctor.tmp";
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return {{"path", folder}, {"why", "cannot write there"}};
+  ::unlink(file.c_str());
+  Buffer buffer;
+  std::uint8_t* bytes = buffer.reserve(1 << 20);
+  std::memset(bytes, 0x5A, 1 << 20);
+  const auto timed = [&](auto&& io) {
+    const std::int64_t begin = Clock::steady_ns();
+    for (std::size_t at = 0; at < kBytes; at += 1 << 20)
+      if (io(static_cast<off_t>(at)) != 1 << 20) return 0.0;
+    return static_cast<double>(kBytes) / 1e6 /
+           (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
+  };
+  Json json{{"path", folder}};
+  const double write = timed([&](off_t at) { return pwrite(fd, bytes, 1 << 20, at); });
+  fsync(fd);
+  const double cached = timed([&](off_t at) { return pread(fd, bytes, 1 << 20, at); });
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  const double cold = timed([&](off_t at) { return pread(fd, bytes, 1 << 20, at); });
+  ::close(fd);
+  if (write == 0) return {{"path", folder}, {"why", "disk full"}};
+  json["cached_mb_per_s"] = cached;
+  json["uncached_mb_per_s"] = cold;
+  return json;
+}
+
+Exit doctor(const std::string& folder) {
+  cpu_set_t set;
+  const int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  utsname system{};
+  uname(&system);
+  Json json;
+  json["command"] = "doctor";
+  json["version"] = kVersion;
+  json["git"] = kGit;
+  json["build"] = fmt::format("{}, {}", kBuildType, kCompiler);
+  json["system"] = fmt::format("{} {}", system.sysname, system.release);
+  json["cpu"] = first_value("/proc/cpuinfo", "model name");
+  json["cores"] = {{"usable", usable}, {"online", sysconf(_SC_NPROCESSORS_ONLN)}};
+  json["simd"] = simd();
+  json["kernels"] = name_of(simd_level());  // what MILLRACE_SIMD and the processor make of it
+  json["memory"] = {{"total", first_value("/proc/meminfo", "MemTotal")},
+                    {"available", first_value("/proc/meminfo", "MemAvailable")},
+                    {"page_cache", first_value("/proc/meminfo", "Cached")}};
+  json["tbb"] = fmt::format("{} (built with {}.{})", TBB_runtime_version(), TBB_VERSION_MAJOR,
+                            TBB_VERSION_MINOR);
+  const bool has_torch = std::string(kTorch).size() > 0;
+  json["libtorch"] = has_torch ? Json(kTorch) : Json("not in this build (MILLRACE_TORCH=OFF)");
+  json["cuda"] = cuda();
+  json["storage"] = storage(folder);
+  const double tick = Clock::seconds_per_tick();
+  json["clock_ns_a_tick"] = tick * 1e9;
+  if (verbosity().json) {
+    print("{}\n", to_text(json, 2));
+    return Exit::done;
+  }
+  std::vector<std::vector<std::string>> rows;
+  const auto add = [&](const std::string& name, const std::string& text) {
+    rows.push_back({name + ":  " + text});
+  };
+  add("millrace", fmt::format("{} ({}), {}", kVersion, kGit, json["build"].get<std::string>()));
+  add("system", json["system"]);
+  add("cpu", fmt::format("{}, {} of {} cores usable, {}", json["cpu"].get<std::string>(), usable,
+                         json["cores"]["online"].get<long>(), simd()));
+  add("kernels", json["kernels"].get<std::string>());
+  add("memory", fmt::format("{} in all, {} available, page cache {}",
+                            json["memory"]["total"].get<std::string>(),
+                            json["memory"]["available"].get<std::string>(),
+                            json["memory"]["page_cache"].get<std::string>()));
+  add("oneTBB", json["tbb"]);
+  add("LibTorch", json["libtorch"]);
+  const Json& devices = json["cuda"];
+  add("CUDA", devices.contains("why")
+                  ? "none: " + devices["why"].get<std::string>()
+                  : fmt::format("{} device(s): {}", devices["devices"].get<int>(),
+                                devices["names"].dump()));
+  const Json& disk = json["storage"];
+  add("storage", disk.contains("why")
+                     ? fmt::format("{}: {}", folder, disk["why"].get<std::string>())
+                     : fmt::format("{}: {} MB/s from the page cache, {} MB/s past it", folder,
+                                   with_commas(disk["cached_mb_per_s"]),
+                                   with_commas(disk["uncached_mb_per_s"])));
+  add("clock", fmt::format("{:.4f} ns a tick", tick * 1e9));
+  print("{}", to_table(rows));
+  return Exit::done;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Command& chosen) {
+  auto* command =
+      app.add_subcommand("doctor", "cores, SIMD, LibTorch, CUDA, page cache, storage speed");
+  auto folder = std::make_shared<std::string>(".");
+  command->add_option("--storage", *folder, "folder whose storage is measured (default: here)");
+  add_common(*command);
+  command->footer("Example:\n  millrace doctor --storage data");
+  command->callback(
+      [folder, &chosen] { chosen = [folder](const ProgramStart&) { return doctor(*folder); }; });
+}
+
+}  // namespace millrace

@@ -1,0 +1,127 @@
+// millrace eval: what a trained model can do.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "strategies/trainer/checkpoint.h"
+#include "study/records/run_directory.h"
+#include "tools/commands/commands.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/output.h"
+#include "tools/training/pipeline_setup.h"
+#include "tools/training/position_file.h"
+#include "tools/training/strategy_setup.h"
+#include "tools/training/train_records.h"
+
+namespace millrace {
+namespace {
+
+struct EvalArguments {
+  std::string what;
+  std::vector<std::string> overrides;
+};
+
+std::string confusion_table(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+  std::vector<std::vector<std::string>> rows{{"label \\ predicted"}};
+  for (const auto& name : classes) rows[0].push_back(name);
+  for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) {
+    rows.push_back({classes[i]});
+    for (const std::uint64_t count : evaluation.confusion[i])
+      rows.back().push_back(std::to_string(count));
+  }
+  return to_table(rows);
+}
+
+/// A model with what it is evaluated on.
+struct Evaluated {
+  Recipe recipe;
+  std::shared_ptr<const Reader> reader;
+  std::shared_ptr<const Plan> plan;
+  std::unique_ptr<Strategy> strategy;
+};
+
+Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weights) {
+  check_checksum(weights);
+  std::vector<std::string> texts{find_config(arguments.what).string()};
+  texts.push_back("model.weights=" + weights.string());
+  texts.push_back("train.strategy=single");
+  texts.push_back("train.clock=sync");
+  for (const auto& text : arguments.overrides) texts.push_back(text);
+  const Recipe recipe = with_ops(load_recipe(texts));
+  if (is_simulated(recipe))
+    throw UsageError("the run had a simulated device: there is no model to evaluate");
+  auto reader = open_data(recipe, recipe.text("eval.split"));
+  auto plan = make_plan(recipe, recipe.eval_augment(), *reader);
+  auto strategy = make_strategy(recipe, *reader, plan->output());
+  return {recipe, std::move(reader), std::move(plan), std::move(strategy)};
+}
+
+/// A run that goes on removes old checkpoints: where the weights are gone before they are read,
+/// those that are the newest by then are taken.
+Evaluated load(const EvalArguments& arguments) {
+  constexpr int kTries = 5;
+  for (int i = 1;; ++i) {
+    std::filesystem::path weights;
+    try {
+      weights = find_weights(arguments.what);
+      return load(arguments, weights);
+    } catch (const DataError&) {
+      std::error_code error;
+      if (i == kTries || std::filesystem::exists(weights, error)) throw;
+    }
+  }
+}
+
+Exit evaluate(const EvalArguments& arguments) {
+  const auto [recipe, reader, plan, strategy] = load(arguments);
+  LoaderOptions options = eval_loader_options(recipe, *reader, emulated_storage(recipe));
+  options.stop = &interrupted();
+  Loader loader(reader, plan, options);
+  const auto evaluation = strategy->evaluate(loader);
+  if (interrupted()) throw Error(Exit::interrupted, "interrupted: nothing to report");
+
+  const auto& classes = reader->info().classes;
+  auto json = to_json(*evaluation, classes);
+  if (verbosity().json) {
+    nlohmann::ordered_json document{{"command", "eval"},
+                                    {"weights", recipe.text("model.weights")},
+                                    {"dataset", reader->info().path},
+                                    {"split", reader->info().split}};
+    document.update(json);
+    document["confusion"] = nullptr;
+    if (!evaluation->confusion.empty()) document["confusion"] = evaluation->confusion;
+    document["parameters_hash"] = strategy->parameters_hash();
+    print("{}\n", to_text(document, 2));
+    return Exit::done;
+  }
+  print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
+        recipe.text("model.weights"), with_commas(static_cast<double>(evaluation->images)),
+        reader->info().split, reader->info().path, number_in(json, "test_loss"),
+        100 * number_in(json, "top1"), 100 * number_in(json, "top5"));
+  std::vector<std::vector<std::string>> rows{{"class", "accuracy"}};
+  for (const auto& [name, accuracy] : json["per_class"].items())
+    rows.push_back(
+        {name, accuracy.is_number() ? fmt::format("{:.2f}%", 100 * accuracy.get<double>()) : "-"});
+  print("{}", to_table(rows));
+  if (classes.size() <= 20) print("\n{}", confusion_table(*evaluation, classes));
+  return Exit::done;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Command& chosen) {
+  auto* command = app.add_subcommand("eval", "top-1, top-5, loss, per-class accuracy, confusion");
+  auto arguments = std::make_shared<EvalArguments>();
+  command
+      ->add_option("what", arguments->what, "RUN directory, checkpoint folder or .safetensors file")
+      ->required();
+  command->add_option("overrides", arguments->overrides, "key=value changes to the run's recipe");
+  add_common(*command);
+  command->footer("Example:\n  millrace eval runs/real data.path=data/digits");
+  command->callback([arguments, &chosen] {
+    chosen = [arguments](const ProgramStart&) { return evaluate(*arguments); };
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,227 @@
+// millrace plugins: what units there are, what is wrong with a plugin, and a start for a new one.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "plugins/host/plugin_file.h"
+#include "plugins/host/registry.h"
+#include "study/records/run_directory.h"
+#include "tools/commands/commands.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/output.h"
+#include "tools/training/pipeline_setup.h"
+#include "tools/plugins/check.h"
+#include "tools/plugins/grants.h"
+#include "tools/plugins/list.h"
+#include "tools/plugins/new_project.h"
+#include "tools/plugins/trust.h"
+
+namespace millrace {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct PluginsArguments {
+  std::vector<std::string> recipe;  ///< for plugins.path
+  std::vector<std::string> files;   ///< to trust
+  std::string subject;              ///< a unit, a file, or a new plugin's name
+  std::string kind = "geometric";
+  std::string folder = ".";
+  CheckOptions check;
+};
+
+Exit list(const PluginsArguments& arguments) {
+  load_recipe(arguments.recipe);
+  const Json json = list_json();
+  print("{}", verbosity().json ? to_text(json, 2) + "\n" : list_text(json));
+  return Exit::done;
+}
+
+Exit info(const PluginsArguments& arguments) {
+  load_recipe(arguments.recipe);
+  const std::string& of = arguments.subject;
+  const Json json = of.ends_with(".so") ? info_json(load_named_plugin(of)) : info_json(of);
+  print("{}", verbosity().json ? to_text(json, 2) + "\n" : info_text(json));
+  return Exit::done;
+}
+
+Exit check(const PluginsArguments& arguments) {
+  using State = CheckLine::State;
+  constexpr std::array kWords{"ok", "failed", "skipped"};
+  const auto word = [&](State state) { return kWords[static_cast<std::size_t>(state)]; };
+  CheckOptions options = arguments.check;
+  options.file = arguments.subject;
+  options.stop = &interrupted();
+  require_unshared(options.file);
+  const CheckReport report = check_plugin(options, [&](const CheckLine& line) {
+    if (verbosity().json) return;
+    print("{:7}  {:32}  {}\n", word(line.state),
+          line.unit.empty() ? line.check : line.unit + ": " + line.check, line.detail);
+    flush_output();
+  });
+  if (verbosity().json) {
+    Json json{{"command", "plugins check"},
+              {"file", options.file},
+              {"sound", report.failed() == 0},
+              {"checks", Json::array()},
+              {"cost", Json::array()}};
+    for (const CheckLine& line : report.lines)
+      json["checks"].push_back({{"unit", line.unit.empty() ? Json(nullptr) : Json(line.unit)},
+                                {"check", line.check},
+                                {"state", word(line.state)},
+                                {"detail", line.detail}});
+    for (const CheckCost& cost : report.costs)
+      json["cost"].push_back({{"unit", cost.unit}, {"of", cost.of}, {"ns", cost.ns}});
+    print("{}\n", to_text(json, 2));
+  }
+  const auto skipped =
+      std::count_if(report.lines.begin(), report.lines.end(),
+                    [](const CheckLine& line) { return line.state == State::skipped; });
+  if (report.failed() > 0) {
+    const auto first =
+        std::find_if(report.lines.begin(), report.lines.end(),
+                     [](const CheckLine& line) { return line.state == State::failed; });
+    throw DataError(
+        fmt::format("{}: {} of {} checks failed, first {}{}: {}", options.file, report.failed(),
+                    report.lines.size(), first->unit.empty() ? "" : first->unit + ": ",
+                    first->check, first->detail),
+        "the plugin's author has to mend it; docs/reference/plugins.md says what each check asks "
+        "for");
+  }
+  if (!verbosity().json)
+    print("{}: nothing wrong in {} checks{}\n", options.file, report.lines.size(),
+          skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
+  return Exit::done;
+}
+
+Exit make(const PluginsArguments& arguments) {
+  load_recipe({});
+  for (const PluginEntry& plugin : plugins())
+    for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
+      if (arguments.subject == plugin.table->units[i]->name)
+        throw UsageError(fmt::format("plugins new: there is a unit {} already, in {}",
+                                     arguments.subject, plugin.table->id),
+                         "choose another name: a plugin may not take one that is there");
+  const std::string folder =
+      write_project(arguments.subject, arguments.kind, arguments.folder).string();
+  if (verbosity().json) {
+    print("{}\n", to_text(Json{{"command", "plugins new"},
+                               {"name", arguments.subject},
+                               {"kind", arguments.kind},
+                               {"folder", folder}},
+                          2));
+    return Exit::done;
+  }
+  print(
+      "{0}: a {1} plugin. Next:\n"
+      "  cmake -S {0} -B {0}/build -Dmillrace_DIR=BUILD   (millrace's build folder, or where it is "
+      "installed: PREFIX/lib/cmake/millrace)\n"
+      "  cmake --build {0}/build && ctest --test-dir {0}/build\n"
+      "  millrace plugins list plugins.path={0}/build\n",
+      folder, arguments.kind);
+  return Exit::done;
+}
+
+/// Prints the trust list.
+Exit tell_trusted(const char* command, const TrustList& list) {
+  Json json{
+      {"command", command}, {"list", TrustList::place().string()}, {"trusted", Json::array()}};
+  for (const TrustList::Entry& entry : list.entries())
+    json["trusted"].push_back({{"file", entry.path}, {"sha256", entry.hash}});
+  if (verbosity().json) {
+    print("{}\n", to_text(json, 2));
+    return Exit::done;
+  }
+  for (const TrustList::Entry& entry : list.entries()) print("{}  {}\n", entry.hash, entry.path);
+  say(fmt::format("{}: {} trusted", TrustList::place().string(), list.entries().size()));
+  return Exit::done;
+}
+
+Exit trust(const PluginsArguments& arguments) {
+  TrustList list;
+  for (const std::string& file : arguments.files) {
+    check_plugin_file(file);
+    require_unshared(file);
+    list.add(file);
+  }
+  if (!arguments.files.empty()) list.save();
+  return tell_trusted("plugins trust", list);
+}
+
+Exit distrust(const PluginsArguments& arguments) {
+  TrustList list;
+  for (const std::string& file : arguments.files)
+    if (!list.remove(file))
+      throw UsageError(fmt::format("plugins distrust: {} is not in the list", file),
+                       "millrace plugins trust, without a file, shows the list");
+  list.save();
+  return tell_trusted("plugins distrust", list);
+}
+
+}  // namespace
+
+void add_plugins(CLI::App& app, Command& chosen) {
+  auto* command = app.add_subcommand("plugins", "list, explain, check or begin plugins");
+  command->require_subcommand(0, 1);  // none: main() says so, after it has looked at the options
+  command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
+  add_common(*command);
+
+  const auto add = [&](const std::string& name, const std::string& help, auto run) {
+    auto* sub = command->add_subcommand(name, help);
+    auto arguments = std::make_shared<PluginsArguments>();
+    add_common(*sub);
+    sub->callback([arguments, run, &chosen] {
+      chosen = [arguments, run](const ProgramStart&) { return run(*arguments); };
+    });
+    return std::pair(sub, arguments);
+  };
+
+  auto [list_command, list_arguments] =
+      add("list", "all units: kind, name, plugin, version, help", list);
+  list_command->add_option("recipe", list_arguments->recipe, "[RECIPE] [plugins.path=DIR:...]");
+  list_command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
+
+  auto [info_command, info_arguments] =
+      add("info", "what a unit or a plugin takes: parameters, types, ranges, defaults", info);
+  info_command->add_option("unit", info_arguments->subject, "a unit's name, or FILE.so")
+      ->required();
+  info_command->add_option("recipe", info_arguments->recipe, "[RECIPE] [plugins.path=DIR:...]");
+  info_command->footer("Example:\n  millrace plugins info random_affine");
+
+  auto [check_command, check_arguments] =
+      add("check", "try a plugin out, in a process of its own", check);
+  CheckOptions& options = check_arguments->check;
+  check_command->add_option("file", check_arguments->subject, "the plugin: FILE.so")->required();
+  check_command->add_option("--sample", options.sample, "an image for its decoders");
+  check_command->add_option("--path", options.path, "a data set for its readers");
+  check_command->add_option("--split", options.split, "of that data set (train)");
+  check_command->add_option("--timeout", options.timeout_s, "seconds for one check (10)")
+      ->check(CLI::PositiveNumber);
+  check_command->add_flag("--cost", options.cost, "measure the cost longer, and at more sizes");
+  check_command->footer(
+      "Example:\n  millrace plugins check build/lib/plugins/examples/qoi.so --sample a.qoi");
+
+  auto [trust_command, trust_arguments] =
+      add("trust", "let recipes load these plugins as they are now; without FILE: show the list",
+          trust);
+  trust_command->add_option("file", trust_arguments->files, "FILE.so ...");
+  trust_command->footer("Example:\n  millrace plugins trust my_op/build/my_op.so");
+
+  auto [distrust_command, distrust_arguments] =
+      add("distrust", "take plugins out of the list of trusted ones", distrust);
+  distrust_command->add_option("file", distrust_arguments->files, "FILE.so ...")->required();
+  distrust_command->footer("Example:\n  millrace plugins distrust my_op/build/my_op.so");
+
+  auto [new_command, new_arguments] = add("new", "write a plugin's project, ready to build", make);
+  new_command->add_option("name", new_arguments->subject, "of the unit and the plugin")->required();
+  new_command->add_option("--kind", new_arguments->kind,
+                          fmt::format("{} (geometric)", fmt::join(project_kinds(), ", ")));
+  new_command->add_option("--dir", new_arguments->folder, "folder to write NAME/ in (here)");
+  new_command->footer("Example:\n  millrace plugins new my_op --kind pixel");
+}
+
+}  // namespace millrace

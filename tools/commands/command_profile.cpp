@@ -1,0 +1,365 @@
+// millrace profile: where the time goes, what would change it, and whether that was true.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <random>
+
+#include "study/records/run_directory.h"
+#include "tools/commands/commands.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/output.h"
+#include "tools/training/pipeline_setup.h"
+#include "tools/commands/profile_model.h"
+#include "tools/commands/profile_report.h"
+#include "tools/commands/profile_runs.h"
+#include "tools/training/rank_setup.h"
+#include "tools/training/strategy_setup.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::vector<std::string> recipe;
+  std::vector<std::string> changes;
+  std::string run;
+  std::string trace;
+  bool verify = false;
+  bool given = false;
+  int blocks = 3;
+  double seconds = 1;
+};
+
+/// A change that was checked: its recipe loads, its chain compiles.
+struct Candidate {
+  Change change;
+  Recipe recipe;
+  RunLength length{};
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+class Profile {
+ public:
+  explicit Profile(const Arguments& arguments)
+      : arguments_(arguments),
+        recipe_(with_ops(load_recipe(arguments.recipe))),
+        simulated_(is_simulated(recipe_)),
+        reader_(open_data(recipe_, recipe_.text("data.split"))),
+        path_(arguments.run) {}
+
+  Exit run() {
+    if (arguments_.given && arguments_.changes.empty())
+      throw UsageError("--given without a --change: nothing to predict",
+                       "name one: --change loader.workers=1");
+    if (!arguments_.trace.empty() && !arguments_.trace.ends_with(".json"))
+      throw UsageError(fmt::format("--trace {}: a trace is a .json file", arguments_.trace),
+                       "give --trace FILE.json");
+    if (has_auto_workers(recipe_))
+      throw UsageError("profile: loader.workers=auto changes within the run",
+                       "give a number; the profile's advice says which one is enough");
+    if (recipe_.text("train.strategy") != "single")
+      throw UsageError("profile: the model knows one device, train.strategy=single",
+                       "leave train.strategy out; what N ranks would do is part of the table");
+    pin_threads();
+    RunDirectory directory(path_.empty() ? make_run_folder("profile-" + recipe_.name()) : path_,
+                           recipe_.to_toml());
+    path_ = directory.path();
+    if (!directory.moved_aside().empty())
+      say(fmt::format("{} held an earlier profile: it is now {}", path_.string(),
+                      directory.moved_aside().string()));
+    model_.emplace(recipe_, reader_);
+    list_candidates();
+    calibrate();
+    predict();
+    const fs::path predictions = path_ / "predictions.json";
+    write_file(predictions, to_text(predictions_json(report_), 2) + "\n");
+    if (arguments_.verify) verify();
+    directory.summary(profile_json(report_));
+    if (verbosity().json) {
+      print("{}\n", to_text(profile_json(report_), 2));
+    } else {
+      print("{}records: {}\n", profile_text(report_), path_.string());
+    }
+    return Exit::done;
+  }
+
+ private:
+  /// LibTorch's threads follow the workers unless they are set: a change of the workers would be
+  /// two changes.
+  void pin_threads() {
+    if (simulated_) return;
+    threads_ = threads_of(recipe_, rank_of(recipe_));
+    fixed_.push_back(fmt::format("train.threads={}", threads_));
+  }
+
+  Recipe recipe_with(const std::vector<std::string>& overrides) const {
+    std::vector<std::string> all = arguments_.recipe;
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return with_ops(load_recipe(all));
+  }
+
+  ChangeFacts facts() const {
+    const LoaderOptions options = loader_options(recipe_, emulated_storage(recipe_));
+    ChangeFacts facts;
+    facts.cores = cores();
+    facts.workers = options.workers;
+    facts.prefetch = options.prefetch;
+    facts.io_threads = options.io_threads;
+    facts.batch = options.batch;
+    facts.samples = static_cast<std::int64_t>(reader_->info().count);
+    facts.simulated = simulated_;
+    facts.update_ms = recipe_.number("simulated.update_ms");
+    facts.encoded = reader_->info().encoded;
+    facts.bandwidth = recipe_.number("data.storage.bandwidth");
+    facts.latency = recipe_.number("data.storage.latency");
+    facts.iops = recipe_.number("data.storage.iops");
+    for (const OpSpec& op : recipe_.augment()) {
+      if (!op.enabled) continue;
+      const std::string without = "augment." + op.id + ".enabled=false";
+      try {  // some batches tell whether what is left gives samples of one size
+        LoaderProbe(recipe_with({without}), reader_).measure(0, 0);
+        facts.without_op.push_back(without);
+      } catch (const Error& error) {
+        if (error.exit() != Exit::usage) throw;
+      }
+    }
+    return facts;
+  }
+
+  void list_candidates() {
+    auto changes = arguments_.given ? std::vector<Change>() : list_changes(facts());
+    for (const std::string& text : arguments_.changes)
+      changes.push_back({.overrides = words_of(text)});
+    for (Change& change : changes) {
+      Recipe recipe = recipe_with(change.overrides);
+      model_->add(recipe);
+      candidates_.push_back({std::move(change), std::move(recipe)});
+    }
+  }
+
+  std::uint64_t batches_per_epoch(const Recipe& recipe) const {
+    const LoaderOptions options = loader_options(recipe, nullptr);
+    const auto batch = static_cast<std::uint64_t>(options.batch);
+    const std::uint64_t samples = reader_->info().count + (options.drop_last ? 0 : batch - 1);
+    return std::max<std::uint64_t>(1, samples / batch);
+  }
+
+  RunLength length_for(const Recipe& recipe, double step_s) const {
+    return run_length(step_s, arguments_.seconds,
+                      static_cast<int>(recipe.integer("loader.prefetch")),
+                      batches_per_epoch(recipe));
+  }
+
+  RunFigures run_child(const std::string& name, std::vector<std::string> overrides,
+                       const RunLength& length) {
+    overrides.insert(overrides.end(), fixed_.begin(), fixed_.end());
+    const RunFigures figures = runs_->run(name, overrides, length);
+    report_.others = std::max(report_.others, figures.others);
+    return figures;
+  }
+
+  void calibrate() {
+    constexpr double kProbeSeconds = 0.3;
+    constexpr int kRounds = 5;
+    constexpr int kBaselines = 3;
+    runs_.emplace(arguments_.recipe, path_ / "runs");
+    say(fmt::format("{}: {} changes; probing the loader alone", recipe_.name(),
+                    candidates_.size()));
+    model_->probe(kProbeSeconds, kRounds);
+
+    double step_guess = recipe_.number("simulated.update_ms") * 1e-3;
+    if (!simulated_) {
+      model_->set_device(is_on_cpu(recipe_) ? threads_ : 0);
+      step_guess = 0.02;  // of the first run only, which is short
+      for (const std::int64_t batch : batches_tried()) {
+        say(fmt::format("the device alone, batch {}", batch));
+        const std::vector<std::string> alone{"loader.workers=0",
+                                             fmt::format("loader.batch={}", batch)};
+        RunFigures figures = run_child("device", alone, {.warm_up = 20, .steps = 40});
+        const double step = figures.update_s + figures.load_s;
+        figures = run_child("device", alone,
+                            {.warm_up = 20,
+                             .steps = std::max<std::uint64_t>(
+                                 40, static_cast<std::uint64_t>(arguments_.seconds / step))});
+        model_->set_update(batch, figures.update_s);
+      }
+      step_guess = replay(model_->input(recipe_)).update_s;
+    }
+    say("the baseline");
+    const ReplayOutput guess = replay(model_->input(recipe_));
+    std::vector<std::string> traced;
+    if (!arguments_.trace.empty()) traced = {"--trace", arguments_.trace};
+    std::vector<double> rates, steps, updates, logs, reads;
+    for (int i = 0; i < kBaselines; ++i) {
+      const RunFigures baseline =
+          run_child("baseline", i == 0 ? traced : std::vector<std::string>(),
+                    length_for(recipe_, std::max(step_guess, guess.load_s + guess.update_s)));
+      rates.push_back(baseline.images_per_s);
+      steps.push_back(baseline.step_s);
+      updates.push_back(baseline.update_s);
+      logs.push_back(baseline.log_s);
+      reads.push_back(baseline.summary["loader_cpu_s"].value("read", 0.0) /
+                      std::max(1.0, baseline.summary.value("images", 0.0)));
+      if (i == 0) report_.summary = baseline.summary;
+    }
+    model_->set_host(middle_of(logs), middle_of(reads));
+    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, middle_of(updates));
+    model_->limit_take(middle_of(steps) - model_->input(recipe_).update_s);
+    report_.baseline = middle_of(rates);
+  }
+
+  std::vector<std::int64_t> batches_tried() const {
+    std::vector<std::int64_t> all{loader_options(recipe_, nullptr).batch};
+    for (const Candidate& one : candidates_)
+      all.push_back(loader_options(one.recipe, nullptr).batch);
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }
+
+  void predict() {
+    ReplayInput in = model_->input(recipe_);
+    const ReplayOutput first = replay(in);
+    base_length_ = length_for(recipe_, first.load_s + first.update_s);
+    in.warm_up = base_length_.warm_up;
+    in.steps = std::min<std::uint64_t>(base_length_.steps, kMaxSteps);
+    const ReplayOutput base = replay(in);
+    report_.replayed = base;
+    for (Candidate& one : candidates_) {
+      ReplayInput with = model_->input(one.recipe, one.change);
+      const ReplayOutput guess = replay(with);
+      one.length = length_for(one.recipe, guess.load_s + guess.update_s);
+      with.warm_up = one.length.warm_up;
+      with.steps = std::min<std::uint64_t>(one.length.steps, kMaxSteps);
+      report_.outcomes.push_back(
+          {one.change, replay(with).images_per_s / base.images_per_s, std::nullopt});
+    }
+    for (const int ranks : {2, 4}) {
+      if (arguments_.given) break;
+      ReplayInput with = in;
+      with.ranks = ranks;
+      Change change;
+      change.assumed = {fmt::format("ranks={}", ranks)};
+      report_.outcomes.push_back(
+          {change, replay(with).images_per_s / base.images_per_s, std::nullopt});
+    }
+    const StageDemand& stages = model_->stages(recipe_);
+    report_.recipe = recipe_.name();
+    report_.stages = stages;
+    report_.ceilings = ceilings(in, stages);
+    report_.bound = lowest_ceiling(in, stages);
+    report_.advice = advise(in, 2 * in.cores, model_->demand(recipe_).inline_s);
+    report_.workers = in.workers;
+    report_.prefetch = in.prefetch;
+    report_.crowding_stage = model_->crowding_stage();
+    report_.crowding_update = model_->crowding_update();
+    report_.wake_s = model_->wake_s();
+    report_.take_s = model_->take_s();
+    report_.spread = model_->spread();
+  }
+
+  void verify() {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < candidates_.size(); ++i)
+      if (candidates_[i].change.runnable()) order.push_back(i);
+    constexpr std::size_t kBaseline = SIZE_MAX;
+    order.push_back(kBaseline);
+    std::vector<std::vector<double>> ratios(candidates_.size());
+    std::vector<double> baselines;
+    std::mt19937_64 shuffle(static_cast<std::uint64_t>(recipe_.integer("seed")));
+    ProgressLine line;
+    int done = 0;
+    const int all = arguments_.blocks * static_cast<int>(order.size());
+    for (int block = 0; block < arguments_.blocks; ++block) {
+      for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[shuffle() % i]);
+      double baseline = 0;
+      std::vector<double> rates(candidates_.size());
+      say(fmt::format("block {} of {}: {} runs", block + 1, arguments_.blocks, order.size()));
+      for (const std::size_t i : order) {
+        const bool is_base = i == kBaseline;
+        const std::string name = is_base ? "baseline" : candidates_[i].change.text();
+        if (line.due()) line.show(done, all, name);
+        const RunFigures figures =
+            is_base ? run_child(name, {}, base_length_)
+                    : run_child(name, candidates_[i].change.overrides, candidates_[i].length);
+        (is_base ? baseline : rates[i]) = figures.images_per_s;
+        ++done;
+      }
+      line.clear();
+      baselines.push_back(baseline);
+      for (std::size_t i = 0; i < candidates_.size(); ++i)
+        if (rates[i] > 0) ratios[i].push_back(rates[i] / baseline);
+    }
+    for (std::size_t i = 0; i < candidates_.size(); ++i)
+      if (!ratios[i].empty()) report_.outcomes[i].measured = middle_of(ratios[i]);
+    report_.verified_baseline = middle_of(baselines);
+    report_.score = score_of(report_.outcomes);
+  }
+
+  /// More make a prediction no better.
+  static constexpr std::uint64_t kMaxSteps = 400;
+
+  const Arguments& arguments_;
+  const Recipe recipe_;
+  const bool simulated_;
+  const std::shared_ptr<const Reader> reader_;
+  fs::path path_;
+  int threads_ = 0;
+  std::vector<std::string> fixed_;  ///< overrides of every run
+  std::optional<ProfileModel> model_;
+  std::optional<ChildRuns> runs_;
+  std::vector<Candidate> candidates_;
+  RunLength base_length_;
+  ProfileReport report_;
+};
+
+}  // namespace
+
+void add_profile(CLI::App& app, Command& chosen) {
+  auto* command = app.add_subcommand("profile", "where the time goes, what would change it");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("recipe", arguments->recipe,
+                      "[RECIPE] [key=value ...]: a TOML file or a shipped recipe's name, then "
+                      "changes to it");
+  command->add_flag("--verify", arguments->verify,
+                    "run the changes that this machine can run, after writing the predictions");
+  command
+      ->add_option("--change", arguments->changes,
+                   "\"key=value key=value\": predict this change too (may be repeated)")
+      ->allow_extra_args(false);
+  command->add_flag("--given", arguments->given, "only the changes that --change names");
+  command->add_option("--trace", arguments->trace,
+                      "write the baseline's timeline for ui.perfetto.dev to FILE.json");
+  command
+      ->add_option("--blocks", arguments->blocks,
+                   "of --verify: each runs the baseline and every change once")
+      ->check(CLI::Range(1, 1000));
+  command
+      ->add_option("--seconds", arguments->seconds, "about as long as each run's part that counts")
+      ->check(CLI::Range(0.05, 3600.0));
+  command->add_option("--run", arguments->run,
+                      "directory (default: runs/profile-RECIPE-DATE-TIME)");
+  add_common(*command);
+  command->footer(
+      "Example:\n  millrace profile mnist-lenet data.path=data/digits train.device=simulated "
+      "simulated.update_ms=0.2 --verify");
+  command->callback([arguments, &chosen] {
+    chosen = [arguments](const ProgramStart&) { return Profile(*arguments).run(); };
+  });
+}
+
+}  // namespace millrace

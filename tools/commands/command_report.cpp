@@ -1,0 +1,117 @@
+// millrace report: tables and plots from the records of a run, a profile or a sweep.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "study/report/report_html.h"
+#include "study/report/report_plots.h"
+#include "study/report/report_text.h"
+#include "study/records/run_directory.h"
+#include "tools/commands/commands.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/output.h"
+#include "tools/commands/report_input.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportArguments {
+  std::vector<std::string> paths;
+  std::string html;
+  bool markdown = false;
+  bool csv = false;
+  std::string plots;
+
+  /// Where files go that have no name of their own: into the run; beside nothing in particular
+  /// where there are several.
+  fs::path folder() const { return paths.size() == 1 ? fs::path(paths[0]) : fs::path("."); }
+};
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  if (folder.empty() || fs::create_directories(folder, error) || !error) return;
+  throw RunError(fmt::format("{} cannot be made: {}", folder.string(), error.message()),
+                 "write elsewhere: --html FILE");
+}
+
+/// One file a figure and a table.
+std::size_t write_csv(const Report& report, const fs::path& folder) {
+  make_folder(folder);
+  for (const Figure& figure : report.figures)
+    write_file(folder / (figure.id + ".csv"), to_csv(figure));
+  for (const ReportTable& table : report.tables)
+    write_file(folder / (table.id + ".csv"), to_csv(table));
+  return report.figures.size() + report.tables.size();
+}
+
+Exit report(const ReportArguments& arguments) {
+  if (arguments.markdown && verbosity().json)
+    throw UsageError("--md and --json both want stdout", "ask for one of them at a time");
+  const Report report = make_report(arguments.paths);
+  const bool others =
+      arguments.markdown || arguments.csv || !arguments.plots.empty() || verbosity().json;
+  const auto tell = [&](const std::string& text) {
+    if (arguments.markdown || verbosity().json)
+      say(text);
+    else
+      print("{}\n", text);
+  };
+  if (!arguments.plots.empty()) {
+    write_plots(report.figures, arguments.plots);
+    tell(fmt::format("{}: {} figures as SVG and PNG, with what gnuplot made them from",
+                     arguments.plots, report.figures.size()));
+  }
+  if (!arguments.html.empty() || !others) {
+    const fs::path file =
+        arguments.html.empty() ? arguments.folder() / "report.html" : fs::path(arguments.html);
+    make_folder(file.parent_path());
+    write_file(file, to_html(report));
+    if (!others && !report.verdict.empty()) print("{}\n", report.verdict);
+    tell(fmt::format("{}: {} figures, {} tables, {} pictures; any browser opens it", file.string(),
+                     report.figures.size(), report.tables.size(), report.images.size()));
+  }
+  if (arguments.csv) {
+    const fs::path folder = arguments.folder() / "report";
+    tell(fmt::format("{}: {} CSV files", folder.string(), write_csv(report, folder)));
+  }
+  if (arguments.markdown) print("{}", to_markdown(report));
+  if (verbosity().json) {
+    nlohmann::ordered_json json{{"command", "report"}};
+    json.update(to_json(report));
+    print("{}\n", to_text(json, 2));
+  }
+  return Exit::done;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Command& chosen) {
+  auto* command = app.add_subcommand("report", "tables and plots from the records");
+  auto arguments = std::make_shared<ReportArguments>();
+  command
+      ->add_option("path", arguments->paths,
+                   "a run's, a profile's or a sweep's directory; several runs are compared")
+      ->required();
+  command->add_option("--html", arguments->html,
+                      "write the page there (without options: DIR/report.html)");
+  command->add_flag("--md", arguments->markdown, "print Markdown");
+  command->add_flag("--csv", arguments->csv,
+                    "write each figure's and table's numbers to DIR/report/NAME.csv");
+  command
+      ->add_option("--plots", arguments->plots,
+                   "draw each figure for a paper, by gnuplot: DIR/NAME.svg and DIR/NAME.png")
+      ->type_name("DIR");
+  add_common(*command);
+  command->footer(
+      "Example:\n  millrace report runs/first                  writes runs/first/report.html\n"
+      "  millrace report runs/first runs/second --md compares two runs");
+  command->callback([arguments, &chosen] {
+    chosen = [arguments](const ProgramStart&) { return report(*arguments); };
+  });
+}
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+// The commands: each adds its subcommand to the program and returns an exit code when it runs.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "base/clock.h"
+#include "millrace/error.h"
+
+namespace millrace {
+
+/// When main() began, on both clocks.
+struct ProgramStart {
+  Clock::Ticks ticks;
+  std::int64_t ns;
+};
+
+using Command = std::function<Exit(const ProgramStart&)>;
+
+/// Each declares its options on `app` and leaves what to do in `chosen` when it is the one called.
+void add_train(CLI::App& app, Command& chosen);
+void add_eval(CLI::App& app, Command& chosen);
+void add_bench(CLI::App& app, Command& chosen);
+/// `ops`, below bench.
+void add_bench_ops(CLI::App& bench, Command& chosen);
+void add_inspect(CLI::App& app, Command& chosen);
+void add_profile(CLI::App& app, Command& chosen);
+void add_sweep(CLI::App& app, Command& chosen);
+void add_report(CLI::App& app, Command& chosen);
+void add_data(CLI::App& app, Command& chosen);
+void add_plugins(CLI::App& app, Command& chosen);
+void add_launch(CLI::App& app, Command& chosen);
+void add_doctor(CLI::App& app, Command& chosen);
+
+/// -q, -v and --json, which every command takes.
+void add_common(CLI::App& command);
+
+}  // namespace millrace

@@ -1,0 +1,149 @@
+#include "tools/commands/report_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "millrace/error.h"
+#include "pipeline/recipe/recipe_values.h"
+#include "study/report/comparison_report.h"
+#include "study/records/config_table.h"
+#include "study/report/run_report.h"
+#include "study/report/sweep_report.h"
+#include "study/report/what_if_report.h"
+#include "tools/inspect/contact_sheet.h"
+#include "tools/training/pipeline_setup.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPictures = 12;
+constexpr int kColumns = 4;
+
+enum class Kind { run, profile, sweep };
+
+bool has(const fs::path& path, const char* name) {
+  std::error_code error;
+  return fs::exists(path / name, error);
+}
+
+/// The newest run, profile or sweep right below `path`.
+fs::path newest_below(const fs::path& path) {
+  fs::path newest;
+  fs::file_time_type when;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const auto written = fs::last_write_time(entry.path() / "config.toml", error);
+    if (error || (!newest.empty() && written <= when)) continue;
+    newest = entry.path();
+    when = written;
+  }
+  return newest;
+}
+
+Kind kind_of(const fs::path& path) {
+  std::error_code error;
+  const std::string example = "give a run's, a profile's or a sweep's directory: ";
+  if (!fs::exists(path, error))
+    throw UsageError(fmt::format("{} is not there", path.string()), example + "runs/NAME");
+  if (!fs::is_directory(path, error))
+    throw UsageError(fmt::format("{} is no directory", path.string()),
+                     example + path.parent_path().string());
+  if (has(path, "sweep.json") || has(path, "design.json")) return Kind::sweep;
+  if (has(path, "predictions.json")) return Kind::profile;
+  if (has(path, "config.toml")) return Kind::run;
+  const fs::path newest = newest_below(path);
+  throw UsageError(fmt::format("{} is not a run: it has no config.toml", path.string()),
+                   example + (newest.empty() ? "runs/NAME" : newest.string()));
+}
+
+std::string value_of(const ConfigValues& values, const std::string& key) {
+  for (const auto& [name, value] : values)
+    if (name == key) return value;
+  return "";
+}
+
+/// What the run's recipe says that the shipped one does not.
+void add_configuration(const fs::path& run, Report& report) {
+  const auto values = config_at(run / "config.toml");
+  std::string name = value_of(values, "recipe");
+  if (name.size() >= 2) name = name.substr(1, name.size() - 2);
+  std::string other = name;
+  std::string shipped;
+  try {
+    shipped = load_recipe(name.empty() || name == "custom" ? std::vector<std::string>()
+                                                           : std::vector<std::string>{name},
+                          Plugins::none)
+                  .to_toml();
+  } catch (const Error& error) {
+    report.notes.push_back(
+        fmt::format("the recipe is compared with the defaults: {}", error.what()));
+    other = "custom";
+    shipped = load_recipe({}, Plugins::none).to_toml();
+  }
+  ConfigValues known = recipe_values(shipped, other);
+  // What older runs don't say of is no difference; an op that was taken out is one.
+  std::erase_if(known, [&](const auto& one) {
+    return one.first.find("augment.") == std::string::npos && value_of(values, one.first).empty();
+  });
+  ReportTable table = config_table(
+      {{other == "custom" || other.empty() ? "default" : "recipe " + other, std::move(known)},
+       {"this run", values}});
+  table.title = "Configuration";
+  table.caption = table.rows.empty() ? "As " + table.header[1] + " has it." : "Where it differs.";
+  report.tables.push_back(std::move(table));
+}
+
+/// What the model saw first. A report is made without it, too.
+void add_pictures(const fs::path& run, Report& report) {
+  try {
+    // A report shows records, perhaps a stranger's: it never runs code that they name.
+    const std::string plugins = value_of(config_at(run / "config.toml"), "plugins.path");
+    ContactSheet sheet = contact_sheet({(run / "config.toml").string(), "data.cache=os"}, 0, false,
+                                       kPictures, kColumns, Plugins::none);
+    report.images.push_back(
+        {.id = "samples",
+         .title = "What the model sees",
+         .caption =
+             fmt::format("The first {} samples of the first epoch, as the pipeline makes them "
+                         "before it normalises, and the draws that made them.",
+                         sheet.samples.size()),
+         .png = std::move(sheet.png)});
+    if (plugins != "\"\"" && !plugins.empty())
+      report.notes.push_back(fmt::format(
+          "a report loads no plugins: the pictures of samples are made without {}", plugins));
+  } catch (const std::exception& error) {
+    report.notes.push_back(fmt::format("no pictures of samples: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+Report make_report(const std::vector<std::string>& paths) {
+  std::vector<fs::path> folders;
+  std::vector<Kind> kinds;
+  for (const std::string& path : paths) {
+    folders.push_back(fs::absolute(path).lexically_normal());
+    if (!folders.back().has_filename()) folders.back() = folders.back().parent_path();
+    kinds.push_back(kind_of(path));
+  }
+  if (folders.size() > 1) {
+    const auto sweep = std::find(kinds.begin(), kinds.end(), Kind::sweep);
+    if (sweep != kinds.end())
+      throw UsageError(fmt::format("{} is a sweep: it is not compared with others",
+                                   paths[static_cast<std::size_t>(sweep - kinds.begin())]),
+                       "give it alone; or runs, which are compared");
+    return comparison_report(folders);
+  }
+  const fs::path& path = folders[0];
+  Report report = kinds[0] == Kind::sweep     ? sweep_report(path)
+                  : kinds[0] == Kind::profile ? profile_report(path)
+                                              : run_report(path);
+  add_configuration(path, report);
+  add_pictures(path, report);
+  return report;
+}
+
+}  // namespace millrace

@@ -1,0 +1,141 @@
+#include "tools/terminal/console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+#include <string_view>
+
+#include "base/printable.h"
+#include "tools/terminal/output.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kName = "millrace: ";
+
+/// Characters on the screen, not bytes.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+Verbosity& verbosity() {
+  static Verbosity one;
+  return one;
+}
+
+void print_error(const Error& error) {
+  std::string text = fmt::format("{}{}\n", kName, printable(abridged(error.what())));
+  if (!error.hint().empty()) text += fmt::format("  hint: {}\n", printable(abridged(error.hint())));
+  const int to = error_descriptor();
+  if (to != STDERR_FILENO && write(to, text.data(), text.size()) > 0) return;
+  print_error_text(text);
+}
+
+void print_error_text(const std::string& text, const std::string& before) {
+  const bool colour = isatty(STDERR_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (colour && line.starts_with(kName)) line = "\033[31mmillrace:\033[0m" + line.substr(9);
+    write_error(before + line + "\n");
+  }
+}
+
+int error_descriptor() {
+  static const int descriptor = [] {
+    const char* const value = std::getenv(kErrorVariable);
+    const int given = value == nullptr ? -1 : std::atoi(value);
+    const bool open = given > STDERR_FILENO && fcntl(given, F_SETFD, FD_CLOEXEC) == 0;
+    return open ? given : STDERR_FILENO;
+  }();
+  return descriptor;
+}
+
+std::string shell_word(const std::string& text) {
+  if (!text.empty() &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_./-+=:,@%") == std::string::npos)
+    return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+void say(const std::string& text) {
+  if (!verbosity().quiet) write_error(printable_lines(abridged(text)) + "\n");
+}
+
+ProgressLine::ProgressLine() : on_(isatty(STDERR_FILENO) != 0 && !verbosity().quiet) {}
+ProgressLine::~ProgressLine() { clear(); }
+
+bool ProgressLine::due() {
+  if (!on_) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_ < std::chrono::milliseconds(100)) return false;
+  last_ = now;
+  return true;
+}
+
+void ProgressLine::show(double done, double total, const std::string& text) {
+  winsize size{};
+  ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+  const std::size_t columns = size.ws_col > 20 ? size.ws_col : 80;
+  std::string line = "[";
+  constexpr int kCells = 24;
+  for (int cell = 0; cell < kCells; ++cell) line += cell * total < done * kCells ? '=' : ' ';
+  line += "] " + printable(text);
+  if (line.size() > columns - 1) line.resize(columns - 1);
+  write_error(fmt::format("\r{}\033[K", line));
+  shown_ = true;
+}
+
+void ProgressLine::clear() {
+  if (!shown_) return;
+  write_error("\r\033[K");
+  shown_ = false;
+}
+
+std::string to_table(std::vector<std::vector<std::string>> rows) {
+  std::vector<std::size_t> widths;
+  for (auto& row : rows)
+    for (std::string& cell : row) cell = printable(cell);
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (i == 0) {
+        line += fmt::format("{:<{}}", row[i], widths[i]);
+      } else {
+        line += fmt::format("  {:>{}}", row[i], widths[i]);
+      }
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string with_commas(double value) {
+  const std::string digits = fmt::format("{:.0f}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool group_ends = i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0;
+    if (group_ends) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,77 @@
+#include "tools/terminal/interrupt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "millrace/error.h"
+#include "tools/terminal/console.h"
+
+namespace millrace {
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+std::atomic<bool> g_leave{false};
+int g_errors = STDERR_FILENO;
+constexpr const char* kBeforeFirstStep = "interrupted before the first step";
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
+
+/// What a launcher or sweep passes on may come beside what a scheduler sends to every process of a
+/// job: once from each is still the first signal.
+void on_signal(int, siginfo_t* info, void*) {
+  static volatile std::sig_atomic_t from_parent = 0, from_others = 0;
+  volatile std::sig_atomic_t& count =
+      info->si_code <= 0 && info->si_pid == getppid() ? from_parent : from_others;
+  g_interrupted.store(true);
+  if (g_leave.load()) {
+    static_cast<void>(!write(g_errors, "millrace: ", 10));
+    static_cast<void>(!write(g_errors, kBeforeFirstStep, std::strlen(kBeforeFirstStep)));
+    static_cast<void>(!write(g_errors, "\n", 1));
+    _exit(static_cast<int>(Exit::interrupted));
+  }
+  if (count != 0) _exit(130);
+  count = 1;
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  g_errors = error_descriptor();
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaddset(&action.sa_mask, SIGINT);  // one at a time
+  sigaddset(&action.sa_mask, SIGTERM);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(), not the end
+}
+
+std::atomic<bool>& interrupted() { return g_interrupted; }
+
+LeaveOnInterrupt::LeaveOnInterrupt() {
+  g_leave.store(true);
+  if (interrupted()) throw Error(Exit::interrupted, kBeforeFirstStep);
+}
+
+void LeaveOnInterrupt::end() { g_leave.store(false); }
+
+pid_t fork_for_program() {
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, &before);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    std::signal(SIGINT, SIG_DFL);
+    std::signal(SIGTERM, SIG_DFL);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return pid;
+}
+
+}  // namespace millrace

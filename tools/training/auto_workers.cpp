@@ -1,0 +1,101 @@
+#include "tools/training/auto_workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "pipeline/readers/storage_model.h"
+#include "study/analysis/whatif.h"
+#include "tools/terminal/console.h"
+
+namespace millrace {
+namespace {
+
+/// Enough for medians: so many steps and so long; and not later than this, with a few steps.
+constexpr std::size_t kSteps = 24;
+constexpr double kSeconds = 0.5;
+constexpr std::size_t kFewSteps = 5;
+constexpr double kLatest = 3;
+
+}  // namespace
+
+AutoWorkers::AutoWorkers(TrainObserver& next, Loader& loader, AutoWorkersFacts facts, Tracks tracks)
+    : next_(next),
+      loader_(loader),
+      facts_(std::move(facts)),
+      tracks_(std::move(tracks)),
+      begin_ns_(Clock::steady_ns()) {}
+
+void AutoWorkers::step(const StepRecord& record) {
+  next_.step(record);
+  if (chosen_ >= 0) return;
+  const SpanSeconds seconds(record.ticks);
+  updates_.push_back(seconds.update);
+  hosts_.push_back(seconds.each[static_cast<std::size_t>(Span::log)]);
+  const double passed = static_cast<double>(Clock::steady_ns() - begin_ns_) * 1e-9;
+  const bool enough = updates_.size() >= kSteps && passed >= kSeconds;
+  if (enough || (updates_.size() >= kFewSteps && passed >= kLatest)) decide();
+}
+
+ReplayInput AutoWorkers::measured() const {
+  const LoaderStats stats = loader_.stats();
+  const LoaderOptions& options = facts_.options;
+  const auto samples = static_cast<double>(std::max<std::uint64_t>(1, stats.augment.calls));
+  const auto reads = static_cast<double>(std::max<std::uint64_t>(1, stats.read.calls));
+  ReplayInput in;
+  in.cores = facts_.cores;
+  in.workers = loader_.workers();
+  in.io_threads = options.io_threads;
+  in.prefetch = options.prefetch;
+  in.batch = std::max<std::int64_t>(1, options.batch / options.world);
+  in.samples = std::max(facts_.samples / static_cast<std::uint64_t>(options.world),
+                        static_cast<std::uint64_t>(in.batch));
+  in.drop_last = options.drop_last;
+  in.grain = options.grain;
+  in.sample_s = (stats.decode.cpu_s + stats.augment.cpu_s) / samples;
+  in.read_s = stats.read.cpu_s / reads;
+  in.update_s = middle_of(updates_);
+  in.update_threads = facts_.device_threads;
+  in.frees_early = facts_.device_threads == 0;
+  in.host_s = middle_of(hosts_);
+  const double wait = (stats.read.wall_s - stats.read.cpu_s) / reads;
+  if (options.storage != nullptr) {
+    const StorageOptions& limits = options.storage->options();
+    in.bytes = {static_cast<double>(stats.read.bytes) / reads};
+    in.storage = {limits.bytes_per_s, limits.latency_s, limits.requests_per_s};
+  } else if (wait > in.sample_s / 10) {  // a real storage is only known by what it took
+    in.bytes = {1};
+    in.storage.latency_s = wait;
+  }
+  in.warm_up = 16;
+  in.steps = 48;
+  return in;
+}
+
+void AutoWorkers::decide() {
+  const ReplayInput in = measured();
+  // More workers than cores only help where they wait for a storage that nobody else waits for.
+  const bool waits = in.storage.limited() && in.io_threads == 0;
+  const Advice advice =
+      advise(in, std::min(waits ? 4 * in.cores : in.cores, 32), in.sample_s, 0.95);
+  const int first = loader_.workers();
+  chosen_ = std::max(1, advice.workers);  // without workers the device would have to wait
+  why_ = fmt::format(
+      "a sample takes {:.3g} ms of CPU time, a batch of {} an update of {:.3g} ms: {} of at most "
+      "{} images/s on {} cores",
+      1e3 * (in.sample_s + in.read_s), in.batch, 1e3 * in.update_s,
+      with_commas(advice.images_per_s), with_commas(advice.best_images_per_s), in.cores);
+  say(fmt::format("loader.workers=auto: {} (until step {}: {}); {}", chosen_, updates_.size(),
+                  first, why_));
+  if (chosen_ != first) loader_.restart(chosen_, tracks_(chosen_));
+}
+
+nlohmann::ordered_json AutoWorkers::record() const {
+  return {
+      {"first", facts_.options.workers},
+      {"chosen", chosen_ < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(chosen_)},
+      {"after_steps", chosen_ < 0 ? 0 : updates_.size()},
+      {"why", why_}};
+}
+
+}  // namespace millrace

@@ -1,0 +1,253 @@
+#include "tools/training/pipeline_setup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "pipeline/readers/storage_model.h"
+#include "pipeline/decoders/decoder.h"
+#include "millrace/error.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "plugins/host/registry.h"
+#include "tools/terminal/console.h"
+#include "tools/plugins/grants.h"
+#include "tools/training/strategy_setup.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of the checkout that was built, or under an installation's prefix.
+std::vector<fs::path> recipe_folders() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {folder / "../share/millrace/recipes", MILLRACE_RECIPES};
+}
+
+/// output.normalize=device: what cannot be left to it.
+void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
+  const std::string& dtype = recipe.text("output.dtype");
+  if (dtype != "f32")
+    throw UsageError(
+        fmt::format("output.normalize=device with output.dtype={}: the device makes f32 of levels",
+                    dtype),
+        "leave output.dtype at f32, or set output.normalize=loader");
+  for (const OpSpec& spec : chain) {
+    // CutMix moves pixels; what blends them would have its result rounded to levels.
+    if (!spec.enabled || spec.op == "cutmix" || augmentation(spec.op).batch == nullptr) continue;
+    throw UsageError(
+        fmt::format("output.normalize=device with {}: mixed values would be rounded to levels",
+                    spec.id),
+        "set output.normalize=loader, or leave the op out");
+  }
+}
+
+}  // namespace
+
+Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
+  std::string recipe;
+  std::vector<std::string> overrides;
+  for (const auto& argument : arguments) {
+    if (is_override(argument)) {
+      overrides.push_back(argument);
+    } else if (recipe.empty()) {
+      recipe = argument;
+    } else {
+      throw UsageError(fmt::format("two recipes: {} and {}", recipe, argument),
+                       "one recipe, then changes to it as key=value");
+    }
+  }
+  // Plugins declare augmentations and keys, so they come before anything is checked.
+  const auto folders = recipe_folders();
+  const PluginsPath path = plugins_path(recipe, overrides, folders);
+  if (plugins == Plugins::none) {
+    try {
+      return Recipe::load(op_declarations(), recipe, overrides, folders);
+    } catch (const UsageError& error) {
+      if (path.value.empty()) throw;
+      throw UsageError(fmt::format("{} (plugins are not loaded here)", error.what()), error.hint());
+    }
+  }
+  load_asked_plugins(path);
+  if (const std::string more = load_plugins_of_environment(); !more.empty()) {
+    // config.toml repeats the run, whatever the environment says then.
+    const bool there = path.value == more || path.value.ends_with(":" + more);
+    overrides.push_back("plugins.path=" + (there                ? path.value
+                                           : path.value.empty() ? more
+                                                                : path.value + ":" + more));
+  }
+  return Recipe::load(op_declarations(), recipe, overrides, folders);
+}
+
+nlohmann::ordered_json plugins_json() {
+  auto all = nlohmann::ordered_json::array();
+  for (const PluginEntry& plugin : plugins_in_use())
+    all.push_back({{"id", plugin.table->id},
+                   {"version", plugin.table->version},
+                   {"file", plugin.file.empty() ? nlohmann::ordered_json(nullptr)
+                                                : nlohmann::ordered_json(plugin.file)}});
+  return all;
+}
+
+std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
+                                        std::size_t classes) {
+  DataOptions options;
+  options.reader = recipe.text("data.reader");
+  options.path = recipe.text("data.path");
+  options.split = split;
+  options.classes =
+      classes > 0 ? static_cast<int>(classes) : static_cast<int>(recipe.integer("model.classes"));
+  const std::string& cache = recipe.text("data.cache");
+  options.cache = cache == "ram" ? Cache::ram : cache == "cold" ? Cache::cold : Cache::os;
+  options.synthetic = {static_cast<std::uint64_t>(recipe.integer("data.synthetic.count")),
+                       {static_cast<int>(recipe.integer("data.synthetic.width")),
+                        static_cast<int>(recipe.integer("data.synthetic.height"))},
+                       static_cast<int>(recipe.integer("data.synthetic.channels")),
+                       static_cast<int>(recipe.integer("data.synthetic.classes"))};
+  options.warn = [](const std::string& text) { say("warning: " + text); };
+  for (const millrace_unit* unit : plugin_readers()) {
+    if (unit->name != options.reader) continue;
+    for (const Param& param : to_declaration(*unit).params)
+      options.parameters[param.name] = recipe.at("data." + options.reader + "." + param.name);
+  }
+  if (options.path.empty() && options.reader != "synthetic")
+    throw UsageError(
+        "data.path is not set",
+        "data.path=DIR; `millrace data make digits data/digits` makes a set to start with");
+  auto reader = open_reader(options);
+  if (options.cache == Cache::ram)
+    say(fmt::format("data.cache=ram: up to {:.1f} MB of {} are kept in memory",
+                    static_cast<double>(reader->info().bytes) / 1e6, split));
+  return reader;
+}
+
+std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
+                                      const Reader& reader) {
+  const DatasetInfo& info = reader.info();
+  OutputOptions output;
+  for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
+    if (name_of(dtype) == recipe.text("output.dtype")) output.dtype = dtype;
+  if (recipe.text("output.normalize") == "device") {
+    check_levels(recipe, chain);
+    output.dtype = DType::u8;
+  }
+  output.layout = recipe.text("output.layout") == "hwc" ? Layout::hwc : Layout::chw;
+  output.mean = recipe.numbers("output.mean");
+  output.std = recipe.numbers("output.std");
+  PlanOptions options;
+  options.resample = recipe.text("resample") == "stepwise" ? Resample::stepwise : Resample::once;
+  options.region = recipe.text("decode.region") == "on";
+  options.dct = recipe.text("decode.scale") == "dct";
+  const auto named = static_cast<int>(recipe.integer("model.classes"));
+  const int classes = named > 0 ? named : static_cast<int>(info.classes.size());
+  if (!info.encoded)
+    return std::make_shared<Plan>(chain, Source{info.size, info.channels}, output, options,
+                                  classes);
+  // The first image stands for all: where on_error lets samples fail, the first that fits.
+  Buffer bytes;
+  DecodeScratch decode;
+  const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
+  const bool may_fail = recipe.text("loader.on_error") != "fail";
+  for (std::uint64_t i = 0;; ++i) {
+    try {
+      const Size size = decode.open(reader.read(i, bytes).bytes, most).size;
+      return std::make_shared<Plan>(chain, Source{size, 3}, output, options, classes);
+    } catch (const Misfit& error) {
+      if (may_fail && i + 1 < info.count) continue;
+      const std::string what = reader.name(i) + ": " + error.what();
+      if (may_fail) throw UsageError(what, error.hint());  // not one image fits
+      throw DataError(what, error.hint());
+    } catch (const DataError& error) {
+      if (may_fail && i + 1 < info.count) continue;
+      throw DataError(reader.name(i) + ": " + error.what(),
+                      may_fail ? "not one image can be decoded: is this the right folder?"
+                               : "mend or remove it, or go on without such samples: "
+                                 "loader.on_error=skip");
+    }
+  }
+}
+
+std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe) {
+  const StorageOptions options{recipe.number("data.storage.bandwidth") * 1e6,
+                               recipe.number("data.storage.latency") * 1e-3,
+                               recipe.number("data.storage.iops")};
+  return options.limited() ? std::make_shared<StorageModel>(options) : nullptr;
+}
+
+bool has_auto_workers(const Recipe& recipe) {
+  return std::holds_alternative<std::string>(recipe.at("loader.workers"));
+}
+
+int first_workers(const Recipe& recipe) {
+  if (!has_auto_workers(recipe)) return static_cast<int>(recipe.integer("loader.workers"));
+  return std::max(1, cores() / 2);
+}
+
+std::int64_t global_batch(const Recipe& recipe, int world) {
+  const std::int64_t per_rank = recipe.integer("loader.batch_per_rank");
+  return per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
+}
+
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage, int rank,
+                             int world) {
+  LoaderOptions options;
+  options.rank = rank;
+  options.world = world;
+  check_mode(recipe);
+  const std::string& mode = recipe.text("loader.mode");
+  options.mode = mode == "synthetic" ? LoaderMode::synthetic
+                 : mode == "cached"  ? LoaderMode::cached
+                                     : LoaderMode::normal;
+  options.workers = first_workers(recipe);
+  options.batch = global_batch(recipe, world);
+  options.prefetch = static_cast<int>(recipe.integer("loader.prefetch"));
+  options.shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
+  options.drop_last = recipe.boolean("loader.drop_last");
+  const std::string& on_error = recipe.text("loader.on_error");
+  options.on_error = on_error == "skip"      ? OnError::skip
+                     : on_error == "replace" ? OnError::replace
+                                             : OnError::fail;
+  options.grain = static_cast<int>(recipe.integer("loader.grain"));
+  options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
+  options.max_pixels = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
+  options.max_bytes = static_cast<std::uint64_t>(recipe.integer("loader.max_bytes"));
+  constexpr int kIoThreads = 4;
+  options.io_threads = static_cast<int>(recipe.integer("loader.io_threads"));
+  if (options.io_threads < 0)
+    options.io_threads = storage != nullptr || recipe.text("data.cache") == "cold" ? kIoThreads : 0;
+  if (options.workers == 0) options.io_threads = 0;
+  options.storage = std::move(storage);
+  return options;
+}
+
+void check_mode(const Recipe& recipe) {
+  const std::string& mode = recipe.text("loader.mode");
+  if (mode == "normal") return;
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(fmt::format("loader.mode={} with {}: nothing is read", mode, what),
+                     fmt::format("leave out {}, or use loader.mode=normal", what));
+  };
+  if (recipe.text("data.cache") != "os") refuse("data.cache=" + recipe.text("data.cache"));
+  for (const char* key : {"data.storage.bandwidth", "data.storage.latency", "data.storage.iops"})
+    if (recipe.number(key) > 0) refuse(key);
+}
+
+LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
+                                  std::shared_ptr<StorageModel> storage, int rank, int world) {
+  LoaderOptions options = loader_options(recipe, std::move(storage), rank, world);
+  options.batch =
+      std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
+  // Another sample in a failed one's place would be counted twice.
+  if (options.on_error == OnError::replace) options.on_error = OnError::skip;
+  options.mode = LoaderMode::normal;  // accuracy is of the data, whatever was trained on
+  options.shuffle = {Shuffle::Kind::none, 0};
+  options.drop_last = false;
+  options.epochs = 1;
+  options.first_batch = 0;
+  return options;
+}
+
+}  // namespace millrace

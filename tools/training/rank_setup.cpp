@@ -1,0 +1,51 @@
+#include "tools/training/rank_setup.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "millrace/error.h"
+#include "tools/training/strategy_setup.h"
+
+namespace millrace {
+
+RankInfo rank_of(const Recipe& recipe) {
+  const EnvironmentLookup lookup = [](const char* name) { return std::getenv(name); };
+  const std::string& strategy = recipe.text("train.strategy");
+  if (strategy == "ddp") {
+    if (is_simulated(recipe))
+      throw UsageError("train.strategy=ddp with train.device=simulated: there is nothing to share",
+                       "use train.device=cpu, or train.strategy=single");
+    if (const auto rank = rank_from_environment(lookup)) return *rank;
+    throw UsageError("train.strategy=ddp, but nothing has started this process as one of several",
+                     "try: millrace launch -n 2 -- train ... (or torchrun, srun, mpirun)");
+  }
+  // A job's environment stands in every process of it: only what a launcher sets for each rank
+  // tells of ranks that nobody has asked for.
+  if (lookup("RANK") == nullptr || lookup("WORLD_SIZE") == nullptr) return {};
+  RankInfo info = rank_from_environment(lookup).value_or(RankInfo{});
+  if (info.world == 1 || is_simulated(recipe)) return info;
+  throw UsageError(
+      fmt::format("train.strategy={}, but {} ranks were started", strategy, info.world),
+      "train.strategy=ddp shares the work among them; or start millrace train alone");
+}
+
+void allow_descriptors(int ranks) {
+  constexpr rlim_t kOfOne = 40;      // LibTorch's, the records' and a data set's
+  constexpr rlim_t kOfEachPeer = 6;  // rank 0 has most: store, control channel, Gloo
+  constexpr rlim_t kSpare = 64;      // connections of strangers, before they are sent away
+  const rlim_t least = kOfOne + kOfEachPeer * static_cast<rlim_t>(ranks - 1);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least + kSpare) return;
+  rlimit raised = limit;
+  raised.rlim_cur = std::min(limit.rlim_max, least + kSpare);
+  if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  if (limit.rlim_cur < least)
+    throw RunError(fmt::format("each of {} ranks takes up to {} open files, and the limit is {}",
+                               ranks, least, limit.rlim_cur),
+                   "raise it in this shell: ulimit -n 1024");
+}
+
+}  // namespace millrace

@@ -1,0 +1,117 @@
+#include "tools/training/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "strategies/trainer/checkpoint.h"
+#include "tools/training/position_file.h"
+#include "tools/training/train_records.h"
+
+namespace millrace {
+
+Recorder::Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
+                   bool hash, Strategy& strategy, const Position& from, bool first_rank)
+    : directory_(directory),
+      recipe_(recipe),
+      dataset_(dataset),
+      strategy_(strategy),
+      steps_(from.steps),
+      first_rank_(first_rank) {
+  if (hash) hash_.emplace();
+  // The line of an open epoch, at the last step, is written anew.
+  if (first_rank && recipe.boolean("train.tensorboard"))
+    events_.emplace(directory.path(), from.epoch_open() ? from.steps : from.steps + 1);
+}
+
+void Recorder::batch(const Batch& batch, Clock::Ticks load) {
+  breakdown_.add(batch.history(), load);
+  if (hash_) hash_->add(batch);
+}
+
+const WaitBreakdown& Recorder::blame(const SpanTicks& spans) {
+  breakdown_.complete(load_of(spans));
+  return breakdown_;
+}
+
+void Recorder::progress(const TrainProgress& now) {
+  steps_ = now.step;
+  const auto every = static_cast<std::uint64_t>(recipe_.integer("train.log_every"));
+  if (verbosity().verbose && every > 0 && now.step % every == 0) {
+    line_.clear();
+    say(fmt::format("epoch {} step {}/{}{}", now.epoch, now.step_in_epoch, now.steps_in_epoch,
+                    now.loss ? fmt::format(" loss {:.4f}", *now.loss) : ""));
+  }
+  if (!line_.due()) return;
+  const SpanSeconds seconds(*now.ticks);
+  const double busy = seconds.load + seconds.update;
+  const double passed = busy - busy_before_;
+  const double rate = passed > 0 ? static_cast<double>(now.images) / passed : 0;
+  const double left = rate > 0 ? passed / static_cast<double>(now.step_in_epoch) *
+                                     static_cast<double>(now.steps_in_epoch - now.step_in_epoch)
+                               : 0;
+  line_.show(
+      static_cast<double>(now.step_in_epoch), static_cast<double>(now.steps_in_epoch),
+      fmt::format("epoch {}/{} step {}/{}  {} images/s{}  load {:.0f}%  {:.0f} s left", now.epoch,
+                  recipe_.integer("train.epochs"), now.step_in_epoch, now.steps_in_epoch,
+                  with_commas(rate), now.loss ? fmt::format("  loss {:.4f}", *now.loss) : "",
+                  busy > 0 ? 100 * seconds.load / busy : 0, left));
+}
+
+void Recorder::step(const StepRecord& record) {
+  directory_.step(record);
+  if (!events_ || !record.loss) return;
+  const Scalar loss{"train/step_loss", *record.loss};
+  events_->scalars(record.step, {&loss, 1});
+}
+
+void Recorder::epoch(const EpochRecord& record) {
+  epochs_load_ += load_of(record.ticks);
+  breakdown_.complete(epochs_load_);
+  const PartSeconds parts = seconds_since(breakdown_, std::exchange(blamed_before_, breakdown_.ticks()));
+  if (!first_rank_) return;
+  line_.clear();
+  auto line = epoch_line(record, dataset_);
+  line["blame"] = to_json(parts);
+  line["step"] = steps_;
+  directory_.epoch(line);
+  if (events_) {
+    events_->scalars(steps_, epoch_scalars(line));
+    events_->flush();
+  }
+  const SpanSeconds seconds(record.ticks);
+  busy_before_ += seconds.load + seconds.update;
+  const double busy = std::max(seconds.load + seconds.update, 1e-12);
+  std::string text = fmt::format(
+      "epoch {}/{}  {:.2f} s  load {:.3f} s ({:.1f}%)  update {:.3f} s  {} images/s", record.epoch,
+      recipe_.integer("train.epochs"), seconds.total(), seconds.load, 100 * seconds.load / busy,
+      seconds.update, with_commas(static_cast<double>(record.new_images) / busy));
+  if (line["train_loss"].is_number())
+    text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
+  if (line.contains("top1"))
+    text += fmt::format("  test loss {:.4f}  top-1 {:.2f}%", number_in(line, "test_loss"),
+                        100 * number_in(line, "top1"));
+  say(text);
+}
+
+void Recorder::close() {
+  if (events_) events_->flush();
+  directory_.close();
+}
+
+void Recorder::checkpoint(const Position& position, const StepRecord& open, bool best) {
+  if (strategy_.parameter_count() == 0) return;
+  directory_.open_step(open);
+  if (!first_rank_) return strategy_.save({});
+  if (events_) events_->flush();
+  const CheckpointOptions options{
+      .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
+  write_checkpoint(directory_.path(), position.steps, options,
+                   [&](const std::filesystem::path& folder) {
+                     strategy_.save(folder);
+                     save_position(position, folder);
+                   });
+}
+
+}  // namespace millrace

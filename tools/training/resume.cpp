@@ -1,0 +1,157 @@
+#include "tools/training/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "millrace/error.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "base/simd.h"
+#include "strategies/trainer/checkpoint.h"
+#include "study/report/run_facts.h"
+#include "study/records/run_files.h"
+#include "tools/terminal/console.h"
+#include "tools/training/pipeline_setup.h"
+#include "tools/training/position_file.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Keys that say how the work is done, where, or for how long; every other one changes the result.
+constexpr std::array kFree{"data.path",
+                           "data.cache",
+                           "data.storage.bandwidth",
+                           "data.storage.latency",
+                           "data.storage.iops",
+                           "loader.workers",
+                           "loader.prefetch",
+                           "loader.io_threads",
+                           "loader.grain",
+                           "train.epochs",
+                           "train.steps",
+                           "train.threads",
+                           "train.clock",
+                           "train.inflight",
+                           "train.cuda_graphs",
+                           "train.log_every",
+                           "train.tensorboard",
+                           "train.timeout",
+                           "train.checkpoint_every",
+                           "train.checkpoint_keep",
+                           "eval.every",
+                           "eval.batch",
+                           "plugins.path",
+                           "model.weights"};
+
+bool is_free(std::string_view key) {
+  return key.starts_with("debug.") || key.starts_with("bench.") ||
+         std::find(kFree.begin(), kFree.end(), key) != kFree.end();
+}
+
+bool is_whole(const fs::path& checkpoint) {
+  try {
+    read_position(checkpoint);
+    return true;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+/// How to go on where the last checkpoint is damaged: the commands, or what else there is to do.
+std::string way_back(const fs::path& run, const fs::path& bad) {
+  std::string removed = " " + shell_word(bad.string());
+  for (const fs::path& one : checkpoints_of(run)) {
+    if (one == bad) continue;
+    if (is_whole(one))
+      return fmt::format("{} is whole: rm -r{} && millrace train --resume --run {} goes on from it",
+                         one.filename().string(), removed, shell_word(run.string()));
+    removed += " " + shell_word(one.string());
+  }
+  return "no other checkpoint is whole: start the run again, without --resume";
+}
+
+}  // namespace
+
+Resume::Resume(fs::path run, std::vector<std::string> texts)
+    : run_(std::move(run)), texts_(std::move(texts)) {
+  if (run_.empty())
+    throw UsageError("--resume: which run?", "name its directory: --run DIR --resume");
+  if (nothing_at(run_))
+    throw UsageError(fmt::format("--resume: {} is not a run's directory", run_.string()),
+                     "start the run without --resume first, or give a recipe too");
+  if (texts_.empty() || is_override(texts_[0]))
+    texts_.insert(texts_.begin(), (run_ / "config.toml").string());
+}
+
+void Resume::take_up(bool alone) {
+  if (alone) lock_.emplace(run_);
+  if (const fs::path folder = last_checkpoint(run_); !folder.empty()) {
+    checkpoint_ = folder;
+    try {
+      SavedPosition saved = read_position(folder);
+      position_ = saved.position;
+      simd_ = std::move(saved.simd);
+    } catch (const DataError& error) {
+      throw DataError(error.what(), way_back(run_, folder));
+    }
+  } else {
+    say(fmt::format("{} has no checkpoint yet: the run begins again", run_.string()));
+  }
+}
+
+bool Resume::nothing_at(const fs::path& run) {
+  std::error_code ignored;
+  return !fs::is_regular_file(run / "config.toml", ignored);
+}
+
+Recipe Resume::checked(Recipe recipe) const {
+  const std::vector<std::string> own{(run_ / "config.toml").string()};
+  // The run's own plugins are loaded by now.
+  const Recipe before = load_recipe(own, Plugins::none);
+  if (recipe.text("model.ops") == "auto") recipe.set("model.ops=" + before.text("model.ops"));
+  std::string changed;
+  for (const Param& key : recipe_keys())
+    if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))
+      changed += fmt::format(", {}", key.name);
+  // These schedules are functions of how far the run has come of all its epochs.
+  const std::string& schedule = before.text("train.schedule");
+  if ((schedule == "cosine" || schedule == "onecycle") &&
+      recipe.integer("train.epochs") != before.integer("train.epochs"))
+    changed += fmt::format(", train.epochs (train.schedule={})", schedule);
+  if (recipe.augment() != before.augment()) changed += ", [[augment]]";
+  if (recipe.eval_augment() != before.eval_augment()) changed += ", [[eval.augment]]";
+  if (!changed.empty())
+    throw UsageError(
+        fmt::format("--resume: another value than in {}: {}", own[0], changed.substr(2)),
+        "leave out the recipe and those keys, or start a new run from the weights: "
+        "model.weights=DIR/checkpoints/last/model.safetensors");
+  return recipe;
+}
+
+bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
+  if (position_.steps < steps || position_.steps == 0) return false;
+  if (state_of(read_json(run_ / "summary.json")) == "finished") return true;
+  if (!position_.epoch_open()) {
+    position_.evaluation_due = true;
+    position_.epoch_images = epoch_samples;
+  }
+  return false;
+}
+
+RunDirectory Resume::open(const Recipe& recipe) {
+  if (const auto here = name_of(simd_level()); !simd_.empty() && simd_ != here)
+    say(
+        fmt::format("warning: {} was written at SIMD level {}, this is {}: the last bits of the "
+                    "losses may differ from an uninterrupted run's",
+                    checkpoint_->string(), simd_, here));
+  return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, position_.epoch_open(),
+                              std::move(lock_).value());
+}
+
+}  // namespace millrace
