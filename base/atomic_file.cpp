@@ -12,7 +12,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::base {
 namespace {
 
 constexpr std::string_view kMark = ".tmp-";  ///< then the writer's pid
@@ -82,4 +82,4 @@ void remove_stale_temporaries(const std::filesystem::path& folder) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace millrace {
+namespace millrace::base {
 
 /// Writes to a temporary name in the same folder; commit() fsyncs and renames. Without commit(),
 /// nothing is left behind, but by a process that is killed. Every failure is a RunError with the
@@ -32,4 +32,4 @@ class AtomicFile {
 /// Removes the temporary files in `folder` whose writers were killed: those that nobody has locked.
 void remove_stale_temporaries(const std::filesystem::path& folder);
 
-}  // namespace millrace
+}  // namespace millrace::base

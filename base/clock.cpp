@@ -4,7 +4,7 @@
 #include <cpuid.h>
 #endif
 
-namespace millrace {
+namespace millrace::base {
 namespace {
 
 bool tsc_is_invariant() {
@@ -60,4 +60,4 @@ double Clock::seconds_per_tick() {
   return rate;
 }
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -9,7 +9,7 @@
 #include <x86intrin.h>
 #endif
 
-namespace millrace {
+namespace millrace::base {
 
 class Clock {
  public:
@@ -47,4 +47,4 @@ class Clock {
   static double measured_rate();
 };
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace millrace {
+namespace millrace::base {
 
 /// An open file descriptor, closed at the end.
 class Descriptor {
@@ -25,4 +25,4 @@ class Descriptor {
   int descriptor_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-namespace millrace {
+namespace millrace::base {
 
 /// Asks for `workers` threads more, process-wide, for as long as it lives.
 class Parallelism {
@@ -38,4 +38,4 @@ class Parallelism {
   int workers_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 
-namespace millrace {
+namespace millrace::base {
 namespace {
 
 /// Bytes of the character that begins at `at`; 0 where none does.
@@ -84,4 +84,4 @@ std::string abridged(std::string_view text) {
   return out.size() > kText ? ends_of(out, kText / 2, kText / 4) : out;
 }
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::base {
 
 /// `text` on one line, without anything that a terminal obeys: line ends, tabs and carriage returns
 /// become \n, \t and \r, other control characters and the marks that turn the direction of writing
@@ -20,4 +20,4 @@ std::string printable_lines(std::string_view text);
 /// leaves UTF-8.
 std::string abridged(std::string_view text);
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -1,6 +1,7 @@
 // Counter-based random numbers: a draw is a function of (seed; epoch, sample, op, index) and of
 // nothing else, so any worker can make any sample's draws in any order (contract C1). The generator
-// itself is part of the plugin interface (include/millrace/millrace.h); this is how its key is made.
+// itself is part of the plugin interface (include/millrace/millrace.h); this is how its key is
+// made.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 #include "millrace/transform.h"
 
-namespace millrace {
+namespace millrace::base {
 
 /// 64-bit finaliser of splitmix64: spreads every input bit over the whole word.
 constexpr std::uint64_t mix64(std::uint64_t x) {
@@ -35,4 +36,4 @@ constexpr millrace_rng stream(const SampleKey& key, std::uint32_t op) {
           4};
 }
 
-}  // namespace millrace
+}  // namespace millrace::base

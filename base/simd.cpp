@@ -8,7 +8,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::base {
 namespace {
 
 constexpr Simd kLevels[] = {Simd::scalar, Simd::avx2, Simd::avx512};
@@ -76,4 +76,4 @@ void set_simd_level(Simd level) {
   level_in_force().store(level, std::memory_order_relaxed);
 }
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::base {
 
 enum class Simd : std::uint8_t {
   scalar,  ///< what the compiler may use everywhere
@@ -27,4 +27,4 @@ Simd simd_level();
 /// processor can't.
 void set_simd_level(Simd level);
 
-}  // namespace millrace
+}  // namespace millrace::base

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::base {
 
 /// Number of insertions, deletions, substitutions and swaps of neighbours between two words.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -43,4 +43,4 @@ std::string nearest(std::string_view name, const Names& candidates) {
   return best;
 }
 
-}  // namespace millrace
+}  // namespace millrace::base

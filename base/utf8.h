@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::base {
 
 /// Well-formed in the sense of the Unicode Standard, table 3-7: no overlong forms, no surrogates,
 /// nothing above U+10FFFF.
@@ -28,4 +28,4 @@ constexpr bool is_utf8(std::string_view text) {
   return true;
 }
 
-}  // namespace millrace
+}  // namespace millrace::base

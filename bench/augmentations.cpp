@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "augment/kernels/kernels.h"
-#include "millrace/buffer.h"
 #include "base/rng.h"
 #include "base/simd.h"
+#include "millrace/buffer.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 
@@ -55,14 +55,14 @@ class Work {
     Recipe recipe(op_declarations());
     recipe.set("augment+=" + text);
     const OpSpec& spec = recipe.augment().front();
-    unit_ = std::make_unique<Unit>(augmentation(spec.op), spec.params);
+    unit_ = std::make_unique<plugins::Unit>(plugins::augmentation(spec.op), spec.params);
     const millrace_unit& table = unit_->table();
     const auto scratch = table.pixel != nullptr    ? table.pixel->scratch
                          : table.filter != nullptr ? table.filter->scratch
                                                    : nullptr;
     if (scratch != nullptr)
       context_.call.scratch = scratch_.reserve(scratch(unit_->self(), kSize, 3));
-    Draw draw(stream({1, 0, 0}, op_id("picture")));
+    Draw draw(base::stream({1, 0, 0}, base::op_id("picture")));
     // Smooth with some noise, as photographs are.
     for (std::size_t i = 0; i < kBytes; ++i)
       original_[i] =
@@ -79,24 +79,25 @@ class Work {
   void run(std::uint64_t sample) {
     const millrace_unit& table = unit_->table();
     millrace_call& call = context_.call;
-    call.rng = stream({1, 0, sample}, op_id(table.name));
+    call.rng = base::stream({1, 0, sample}, base::op_id(table.name));
     const auto image = [](std::vector<std::uint8_t>& bytes) {
       return Image{bytes.data(), kSize.width, kSize.height, 3, kSize.width * 3};
     };
     if (is_table()) {
-      checked_call(table, call,
-                   [&] { return table.pixel->levels(unit_->self(), levels_, 3, &call); });
+      plugins::checked_call(table, call,
+                            [&] { return table.pixel->levels(unit_->self(), levels_, 3, &call); });
     } else if (table.pixel != nullptr) {
       std::memcpy(result_.data(), original_.data(), kBytes);
       const Image target = image(result_);
-      checked_call(table, call, [&] { return table.pixel->apply(unit_->self(), &target, &call); });
+      plugins::checked_call(table, call,
+                            [&] { return table.pixel->apply(unit_->self(), &target, &call); });
     } else if (table.filter != nullptr) {
       const Image from = image(original_), to = image(result_);
-      checked_call(table, call,
-                   [&] { return table.filter->apply(unit_->self(), &from, &to, &call); });
+      plugins::checked_call(table, call,
+                            [&] { return table.filter->apply(unit_->self(), &from, &to, &call); });
     } else {
       const millrace_sample form{sizeof form, kSize, 3, MILLRACE_F32, MILLRACE_CHW, 1000};
-      checked_call(table, call, [&] {
+      plugins::checked_call(table, call, [&] {
         return table.batch->pair(unit_->self(), &form, batch_.data(), batch_.data() + kBytes,
                                  labels_.data(), labels_.data() + 1000, &call);
       });
@@ -107,8 +108,8 @@ class Work {
   const std::vector<std::uint8_t>& result() const { return result_; }
 
  private:
-  std::unique_ptr<Unit> unit_;
-  CallContext context_;
+  std::unique_ptr<plugins::Unit> unit_;
+  plugins::CallContext context_;
   Buffer scratch_;
   std::vector<std::uint8_t> original_ = std::vector<std::uint8_t>(kBytes + kTailSlack);
   std::vector<std::uint8_t> result_ = std::vector<std::uint8_t>(kBytes + kTailSlack);
@@ -118,14 +119,15 @@ class Work {
 
 void check(const char* text) {
   std::vector<std::uint8_t> expected;
-  for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512}) {
-    if (level > simd_supported()) continue;
-    set_simd_level(level);
+  for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512}) {
+    if (level > base::simd_supported()) continue;
+    base::set_simd_level(level);
     Work work(text);
     work.run(0);
     if (expected.empty()) expected = work.result();
     if (work.result() == expected) continue;
-    std::printf("%s: other bytes at SIMD level %s\n", text, std::string(name_of(level)).c_str());
+    std::printf("%s: other bytes at SIMD level %s\n", text,
+                std::string(base::name_of(level)).c_str());
     std::exit(1);
   }
 }
@@ -143,9 +145,9 @@ void time_unit(benchmark::State& state, const char* text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Simd level = simd_level();
+  const base::Simd level = base::simd_level();
   for (const char* text : kUnits) check(text);
-  set_simd_level(level);
+  base::set_simd_level(level);
   for (const char* text : kUnits) benchmark::RegisterBenchmark(text, time_unit, text);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/decoders/decoder.h"
-#include "millrace/limits.h"
 #include "base/rng.h"
+#include "millrace/limits.h"
+#include "pipeline/decoders/decoder.h"
 
 namespace {
 
@@ -145,7 +145,7 @@ class Check {
         }
   }
 
-  DecodeScratch ours_;
+  pipeline::DecodeScratch ours_;
   bool same_ = true;
   Error errors_[4];
 };
@@ -161,12 +161,12 @@ int main(int argc, char** argv) {
   const auto files = read_files(argv[1], argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 2000);
 
   Turbo turbo;
-  DecodeScratch ours;
+  pipeline::DecodeScratch ours;
   std::vector<Size> sizes;
   double pixels = 0;
   Check check;
   for (const Bytes& file : files) {
-    Draw draw(stream({1, 0, sizes.size()}, op_id("check")));
+    Draw draw(base::stream({1, 0, sizes.size()}, base::op_id("check")));
     const Size size = ours.open(file, kMaxPixels).stored;
     sizes.push_back(size);
     pixels += static_cast<double>(size.width) * size.height;
@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < files.size(); ++i) {
       const Bytes& file = files[i];
       const Size size = sizes[i];
-      Draw draw(stream({1, static_cast<std::uint32_t>(round), i}, op_id("window")));
+      Draw draw(base::stream({1, static_cast<std::uint32_t>(round), i}, base::op_id("window")));
       const Rect window = random_window(size, draw);
       for (int turn = 0; turn < kVariants; ++turn) {
         const int variant = (turn + round) % kVariants;

@@ -17,9 +17,9 @@
 
 #include "augment/ops/random_affine.h"
 #include "augment/plan/resample.h"
-#include "millrace/buffer.h"
 #include "base/rng.h"
 #include "base/simd.h"
+#include "millrace/buffer.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ struct Images {
   Images(Size s, int c, std::size_t n)
       : size(s), channels(c), count(n), pixels(n * bytes() + kTailSlack) {
     // Smooth with some noise, so that filters of other makers can be compared.
-    Draw draw(stream({1, 0, 0}, op_id("bench")));
+    Draw draw(base::stream({1, 0, 0}, base::op_id("bench")));
     for (std::size_t i = 0; i < n * bytes(); ++i) {
       const auto p = static_cast<int>(i % bytes()) / channels;
       const double x = p % size.width, y = p / size.width;
@@ -60,22 +60,22 @@ struct Work {
 
 /// A pass for image `i` through a store.
 Work ours(const std::string& name, DType dtype, Layout layout, Size size, int channels,
-          const std::function<Pass(std::size_t)>& pass) {
+          const std::function<augment::Pass(std::size_t)>& pass) {
   const std::vector<double> mean =
       channels == 1 ? std::vector{0.1307} : std::vector{0.485, 0.456, 0.406};
   const std::vector<double> std =
       channels == 1 ? std::vector{0.3081} : std::vector{0.229, 0.224, 0.225};
-  const Store store(dtype, layout, channels, mean, std);
+  const augment::Store store(dtype, layout, channels, mean, std);
   return {name, dtype,
           static_cast<std::size_t>(size.width * size.height * channels) * size_of(dtype),
           [store, pass](std::size_t i, std::byte* out) {
-            static ResampleScratch scratch;
-            resample(pass(i), store, out, scratch);
+            static augment::ResampleScratch scratch;
+            augment::resample(pass(i), store, out, scratch);
           }};
 }
 
-Pass pass_of(const ImageView& source, Size output, Filter filter) {
-  Pass pass;
+augment::Pass pass_of(const ImageView& source, Size output, augment::Filter filter) {
+  augment::Pass pass;
   pass.source = source;
   pass.output = output;
   pass.filter = filter;
@@ -89,14 +89,14 @@ class Turns {
  public:
   Turns(Size size, double degrees) {
     for (std::uint64_t i = 0; i < 512; ++i) {
-      Draw draw(stream({1, 0, i}, op_id("turn")));
-      const AffineParameters p{draw.uniform(-degrees, degrees),
-                               std::floor(draw.uniform(-2, 3)),
-                               std::floor(draw.uniform(-2, 3)),
-                               draw.uniform(0.8, 1.2),
-                               0,
-                               0};
-      maps_.push_back(inverse_affine(p, size.width * 0.5, size.height * 0.5));
+      Draw draw(base::stream({1, 0, i}, base::op_id("turn")));
+      const augment::AffineParameters p{draw.uniform(-degrees, degrees),
+                                        std::floor(draw.uniform(-2, 3)),
+                                        std::floor(draw.uniform(-2, 3)),
+                                        draw.uniform(0.8, 1.2),
+                                        0,
+                                        0};
+      maps_.push_back(augment::inverse_affine(p, size.width * 0.5, size.height * 0.5));
     }
   }
   const std::array<double, 6>& operator[](std::size_t i) const { return maps_[i % 512]; }
@@ -105,8 +105,10 @@ class Turns {
   std::vector<std::array<double, 6>> maps_;
 };
 
-Pass turned(const Images& images, const Turns& turns, std::size_t i, Filter filter) {
-  Pass pass = pass_of(interleaved(images.at(i), images.size, images.channels), images.size, filter);
+augment::Pass turned(const Images& images, const Turns& turns, std::size_t i,
+                     augment::Filter filter) {
+  augment::Pass pass =
+      pass_of(interleaved(images.at(i), images.size, images.channels), images.size, filter);
   const auto& m = turns[i];
   pass.map = {m[0], m[1], m[2], m[3], m[4], m[5], 0, 0, 1};
   return pass;
@@ -122,13 +124,15 @@ const Images kLargePhotos({3000, 2000}, 3, 1);
 const Images kViews({224, 224}, 3, 8);
 const Turns kDigitTurns({28, 28}, 15), kViewTurns({224, 224}, 30), kSlightTurns({224, 224}, 5);
 
-Pass digit(std::size_t i, Filter filter) { return turned(kDigits, kDigitTurns, i, filter); }
+augment::Pass digit(std::size_t i, augment::Filter filter) {
+  return turned(kDigits, kDigitTurns, i, filter);
+}
 
 /// A window of 32x32 of the image padded by 4, every second one mirrored.
-Pass padded_crop(std::size_t i, bool planes) {
+augment::Pass padded_crop(std::size_t i, bool planes) {
   const ImageView image =
       planes ? planar(kThumbs.at(i), {32, 32}, 3) : interleaved(kThumbs.at(i), {32, 32}, 3);
-  Pass pass = pass_of(image, {32, 32}, Filter::none);
+  augment::Pass pass = pass_of(image, {32, 32}, augment::Filter::none);
   const int dx = static_cast<int>(i * 7 % 9) - 4, dy = static_cast<int>(i * 5 / 9 % 9) - 4;
   Rect& r = pass.inner[0].rect;
   r = {-dx, -dy, 32 - dx, 32 - dy};
@@ -140,30 +144,31 @@ Pass padded_crop(std::size_t i, bool planes) {
   return pass;
 }
 
-Pass photo(std::size_t i) {
-  Pass pass = pass_of(interleaved(kPhotos.at(i), kPhotos.size, 3), {224, 224}, Filter::reduce);
+augment::Pass photo(std::size_t i) {
+  augment::Pass pass =
+      pass_of(interleaved(kPhotos.at(i), kPhotos.size, 3), {224, 224}, augment::Filter::reduce);
   pass.map = {380 / 224.0, 0, 0, 0, 330 / 224.0, 0, 0, 0, 1};
   pass.move.xx = -1;
   pass.move.x0 = 223;
   return pass;
 }
 
-Pass large_photo(std::size_t i) {
-  Pass pass =
-      pass_of(interleaved(kLargePhotos.at(i), kLargePhotos.size, 3), {224, 224}, Filter::reduce);
+augment::Pass large_photo(std::size_t i) {
+  augment::Pass pass = pass_of(interleaved(kLargePhotos.at(i), kLargePhotos.size, 3), {224, 224},
+                               augment::Filter::reduce);
   pass.map = {3000 / 224.0, 0, 0, 0, 2000 / 224.0, 0, 0, 0, 1};
   return pass;
 }
 
-Pass plain(std::size_t i) {
-  Pass pass;
+augment::Pass plain(std::size_t i) {
+  augment::Pass pass;
   pass.source = interleaved(kViews.at(i), {224, 224}, 3);
   pass.output = {224, 224};
   return pass;
 }
 
-Pass perspective(std::size_t i) {
-  Pass pass = turned(kViews, kSlightTurns, i, Filter::bilinear);
+augment::Pass perspective(std::size_t i) {
+  augment::Pass pass = turned(kViews, kSlightTurns, i, augment::Filter::bilinear);
   pass.map[6] = 0.0004;
   pass.map[7] = -0.0003;
   return pass;
@@ -175,9 +180,9 @@ std::vector<Work> our_work() {
   const Size digits{28, 28}, thumbs{32, 32}, views{224, 224};
   return {
       ours("28x28_affine_nearest_f32", f32, chw, digits, 1,
-           [](std::size_t i) { return digit(i, Filter::nearest); }),
+           [](std::size_t i) { return digit(i, augment::Filter::nearest); }),
       ours("28x28_affine_bilinear_f32", f32, chw, digits, 1,
-           [](std::size_t i) { return digit(i, Filter::bilinear); }),
+           [](std::size_t i) { return digit(i, augment::Filter::bilinear); }),
       ours("32x32x3_planar_crop_flip_f32", f32, chw, thumbs, 3,
            [](std::size_t i) { return padded_crop(i, true); }),
       ours("32x32x3_rgb_crop_flip_f32", f32, chw, thumbs, 3,
@@ -189,9 +194,9 @@ std::vector<Work> our_work() {
       ours("224x224x3_store_f32_hwc", f32, hwc, views, 3, plain),
       ours("224x224x3_store_f16", f16, chw, views, 3, plain),
       ours("224x224x3_rotate_nearest_f32", f32, chw, views, 3,
-           [](std::size_t i) { return turned(kViews, kViewTurns, i, Filter::nearest); }),
+           [](std::size_t i) { return turned(kViews, kViewTurns, i, augment::Filter::nearest); }),
       ours("224x224x3_rotate_bilinear_f32", f32, chw, views, 3,
-           [](std::size_t i) { return turned(kViews, kViewTurns, i, Filter::bilinear); }),
+           [](std::size_t i) { return turned(kViews, kViewTurns, i, augment::Filter::bilinear); }),
       ours("224x224x3_perspective_bilinear_f32", f32, chw, views, 3, perspective),
   };
 }
@@ -278,13 +283,14 @@ std::vector<Work> opencv_work() {
 void check_levels(const Work& work) {
   std::vector<std::byte> scalar(work.out_bytes), other(work.out_bytes);
   for (std::size_t i = 0; i < 10; ++i) {
-    set_simd_level(Simd::scalar);
+    base::set_simd_level(base::Simd::scalar);
     work.run(i, scalar.data());
-    for (const Simd level : {Simd::avx2, Simd::avx512}) {
-      if (level > simd_supported()) continue;
-      set_simd_level(level);
+    for (const base::Simd level : {base::Simd::avx2, base::Simd::avx512}) {
+      if (level > base::simd_supported()) continue;
+      base::set_simd_level(level);
       work.run(i, other.data());
-      if (other != scalar) fail(work.name, "other bytes at level " + std::string(name_of(level)));
+      if (other != scalar)
+        fail(work.name, "other bytes at level " + std::string(base::name_of(level)));
     }
   }
 }
@@ -311,9 +317,9 @@ void check_close(const Work& mine, const Work& theirs) {
   if (levels > 3) fail(theirs.name, "too far: the two do not do the same work");
 }
 
-void register_timing(const std::string& name, const Work& work, Simd level) {
+void register_timing(const std::string& name, const Work& work, base::Simd level) {
   benchmark::RegisterBenchmark(name.c_str(), [work, level](benchmark::State& state) {
-    set_simd_level(level);
+    base::set_simd_level(level);
     // A few places to write to, as the slots of a loader.
     constexpr std::size_t kPlaces = 8;
     const std::size_t place = (work.out_bytes + 63) / 64 * 64;
@@ -337,12 +343,12 @@ int main(int argc, char** argv) {
     check_levels(work);
     for (const Work& peer : peers)
       if (peer.name.starts_with(work.name + "/")) check_close(work, peer);
-    for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512})
-      if (level <= simd_supported())
-        register_timing(work.name + "/" + std::string(name_of(level)), work, level);
+    for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512})
+      if (level <= base::simd_supported())
+        register_timing(work.name + "/" + std::string(base::name_of(level)), work, level);
     for (const Work& peer : peers)
       if (peer.name.starts_with(work.name + "/"))
-        register_timing(peer.name, peer, simd_supported());
+        register_timing(peer.name, peer, base::simd_supported());
   }
   // OPENCV_CPU_DISABLE takes them away.
   benchmark::AddCustomContext("opencv_avx512",

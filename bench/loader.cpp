@@ -66,7 +66,7 @@ double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check)
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
     const Sampler sampler(kImages, {}, 0, static_cast<std::uint32_t>(epoch));
     for (std::uint64_t i = 0; i < kImages; ++i) order[i] = sampler(i);
-    const std::int64_t begin = Clock::process_cpu_ns();
+    const std::int64_t begin = base::Clock::process_cpu_ns();
     for (std::uint64_t i = 0; i < kImages; ++i) {
       const Sample sample = images.read(order[i], none);
       std::uint8_t* place = &slots[(i % (5 * kBatch)) * kPixels];
@@ -74,36 +74,37 @@ double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check)
       labels[i % kBatch] = sample.label;
       check += place[5] + static_cast<std::uint64_t>(labels[i % kBatch]);
     }
-    seconds += static_cast<double>(Clock::process_cpu_ns() - begin) * 1e-9;
+    seconds += static_cast<double>(base::Clock::process_cpu_ns() - begin) * 1e-9;
   }
   return 1e6 * seconds / (static_cast<double>(kImages) / kBatch * static_cast<double>(epochs));
 }
 
 /// An affine warp, some µs an image: units are then as long as they are meant to be.
-std::shared_ptr<const Plan> warping() {
+std::shared_ptr<const augment::Plan> warping() {
   std::vector<OpSpec> chain;
   for (const auto& declared : op_declarations()) {
     if (declared.name != "random_affine") continue;
     chain.push_back({declared.name, declared.name, true, Params(declared.params)});
     chain.back().params.set("degrees", std::vector<double>{15});
   }
-  return std::make_shared<const Plan>(chain, Source{{28, 28}, 1}, OutputOptions{}, Resample::once);
+  return std::make_shared<const augment::Plan>(chain, Source{{28, 28}, 1}, OutputOptions{},
+                                               Resample::once);
 }
 
 /// CPU time of the whole process a batch, through the loader; its waits are blamed where it
 /// records.
 double loader_us(const std::shared_ptr<const Reader>& reader,
-                 const std::shared_ptr<const Plan>& plan, const LoaderOptions& options,
+                 const std::shared_ptr<const augment::Plan>& plan, const LoaderOptions& options,
                  std::uint64_t& check) {
-  const std::int64_t begin = Clock::process_cpu_ns();
+  const std::int64_t begin = base::Clock::process_cpu_ns();
   std::uint64_t batches = 0;
   {
     Loader loader(reader, plan, options);
-    WaitBreakdown blame;
+    study::WaitBreakdown blame;
     while (Batch batch = loader.next()) {
       ++batches;
       if (options.record) {
-        const BatchHistory history = batch.history();
+        const pipeline::BatchHistory history = batch.history();
         blame.add(history, history.got - history.asked);
       }
       if (plan->output().dtype != DType::u8) continue;
@@ -113,7 +114,8 @@ double loader_us(const std::shared_ptr<const Reader>& reader,
                  static_cast<std::uint64_t>(batch.labels()[i]);
     }
   }
-  return 1e-3 * static_cast<double>(Clock::process_cpu_ns() - begin) / static_cast<double>(batches);
+  return 1e-3 * static_cast<double>(base::Clock::process_cpu_ns() - begin) /
+         static_cast<double>(batches);
 }
 
 std::string quartiles(std::vector<double> values) {
@@ -129,9 +131,9 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(4, std::atoi(argv[1])) : 20;
   constexpr std::uint64_t kEpochs = 4;
   const auto images = std::make_shared<const Images>();
-  const auto plain =
-      std::make_shared<const Plan>(std::vector<OpSpec>{}, Source{{28, 28}, 1},
-                                   OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const auto plain = std::make_shared<const augment::Plan>(
+      std::vector<OpSpec>{}, Source{{28, 28}, 1}, OutputOptions{DType::u8, Layout::chw, {0}, {1}},
+      Resample::once);
   const auto warped = warping();
   std::vector<double> copies, beyond[3], recording[2], on_warps[2], warps[2];
   for (int round = 0; round < rounds; ++round) {
@@ -150,7 +152,8 @@ int main(int argc, char** argv) {
   }
   // In an order in which a drift falls out of the difference, after a run that doesn't count: idle
   // threads of the variant before may still spin.
-  const auto pair = [&](const std::shared_ptr<const Plan>& plan, int workers, double& off_us) {
+  const auto pair = [&](const std::shared_ptr<const augment::Plan>& plan, int workers,
+                        double& off_us) {
     std::uint64_t check = 0;
     double sum[2] = {};
     loader_us(images, plan, options_of(workers, false), check);

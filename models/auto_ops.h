@@ -8,7 +8,7 @@
 
 #include "base/simd.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// Inputs of the choice.
 struct OpsQuestion {
@@ -17,13 +17,13 @@ struct OpsQuestion {
   std::string_view device = "cpu";  ///< train.device
   std::string_view amp = "off";     ///< train.amp
   std::string_view channels_last = "auto";  ///< train.channels_last
-  Simd simd = Simd::scalar;
+  base::Simd simd = base::Simd::scalar;
 };
 
 /// Our own ops from so many samples on: there and above they make the whole training step faster.
 struct NativeFrom {
   std::string_view model;
-  Simd simd;
+  base::Simd simd;
   std::int64_t samples;
 };
 
@@ -31,12 +31,12 @@ struct NativeFrom {
 // power of two from which the step with our own ops is faster by 1.3 or more.
 //                                      LibTorch's time / ours at a batch of 2, 4, 8, 16, 32
 inline constexpr NativeFrom kNativeFrom[] = {
-    {"lenet5", Simd::avx512, 8},         // 0.9, 1.2, 1.4, 2.7, 2.8
-    {"lenet5_plain", Simd::avx512, 4},   // 1.1, 1.4, 1.5, 2.3, 2.6
-    {"lenet5_cifar", Simd::avx512, 16},  // 0.5, 0.9, 1.0, 2.3, 2.6
-    {"lenet5", Simd::avx2, 4},           // 1.2, 1.5, 1.9, 2.4
-    {"lenet5_plain", Simd::avx2, 2},     // 1.3, 1.6, 1.9, 2.4
-    {"lenet5_cifar", Simd::avx2, 16},    // 0.6, 1.0, 1.3, 2.4
+    {"lenet5", base::Simd::avx512, 8},         // 0.9, 1.2, 1.4, 2.7, 2.8
+    {"lenet5_plain", base::Simd::avx512, 4},   // 1.1, 1.4, 1.5, 2.3, 2.6
+    {"lenet5_cifar", base::Simd::avx512, 16},  // 0.5, 0.9, 1.0, 2.3, 2.6
+    {"lenet5", base::Simd::avx2, 4},           // 1.2, 1.5, 1.9, 2.4
+    {"lenet5_plain", base::Simd::avx2, 2},     // 1.3, 1.6, 1.9, 2.4
+    {"lenet5_cifar", base::Simd::avx2, 16},    // 0.6, 1.0, 1.3, 2.4
 };
 
 /// Whether the question's model is faster with our own ops. Under AMP they would stay f32, and
@@ -50,4 +50,4 @@ constexpr bool prefers_native_ops(const OpsQuestion& question) {
   return false;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using torch::Tensor;
@@ -141,4 +141,4 @@ std::size_t set_statistics_reducer(torch::nn::Module& model,
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 
 #include <memory>
 
-namespace millrace {
+namespace millrace::train {
 
 /// Adds up over all replicas or ranks.
 class StatisticsReducer {
@@ -52,4 +52,4 @@ TORCH_MODULE(BatchNorm);
 std::size_t set_statistics_reducer(torch::nn::Module& model,
                                    const std::shared_ptr<StatisticsReducer>& reducer);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 
 #include "millrace/image.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// What a model is built for.
 struct ModelShape {
@@ -21,4 +21,4 @@ class Classifier : public torch::nn::Module {
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

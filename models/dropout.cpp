@@ -1,6 +1,6 @@
 #include "models/dropout.h"
 
-namespace millrace {
+namespace millrace::train {
 
 torch::Tensor DropoutImpl::forward(const torch::Tensor& input) {
   if (!is_training() || p_ == 0) return input;
@@ -19,4 +19,4 @@ void seed_dropout(torch::nn::Module& model, std::uint64_t seed) {
       dropout->seed(seed += 0x9e3779b97f4a7c15u);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::train {
 
 /// torch::nn::Dropout's arithmetic: in training, each value is 0 with probability p, else divided
 /// by 1 - p.
@@ -26,4 +26,4 @@ TORCH_MODULE(Dropout);
 /// Seeds every dropout of a model, each differently.
 void seed_dropout(torch::nn::Module& model, std::uint64_t seed);
 
-}  // namespace millrace
+}  // namespace millrace::train

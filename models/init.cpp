@@ -5,7 +5,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// Calls `set(weight, bias)` for every layer of one kind, in the order in which Python's modules()
@@ -61,4 +61,4 @@ void require_side(std::string_view model, Size input, int least) {
                    "enlarge them with a resize in [[augment]]");
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

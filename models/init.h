@@ -7,7 +7,7 @@
 
 #include "millrace/image.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// torchvision's: convolutions normal with He's deviation over fan-out (He et al., "Delving deep
 /// into rectifiers", 2015), their biases 0. Batch norms are left at 1 and 0, linear layers as they
@@ -24,4 +24,4 @@ void initialise(torch::nn::Module& model, std::string_view init);
 /// Throws UsageError, naming `model`, for images with a side below `least` pixels.
 void require_side(std::string_view model, Size input, int least);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 
 #include "models/init.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr int kPool = 2;
@@ -61,4 +61,4 @@ torch::Tensor LeNet::forward(const torch::Tensor& images) {
   return fc3_(x);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

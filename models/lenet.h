@@ -8,7 +8,7 @@
 #include "models/classifier.h"
 #include "models/ops.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// The convolutions of a variant: side of the square kernels, zero padding of the first and second.
 struct LeNetVariant {
@@ -36,4 +36,4 @@ class LeNet : public Classifier {
   torch::nn::Linear fc1_{nullptr}, fc2_{nullptr}, fc3_{nullptr};
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

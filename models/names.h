@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::train {
 
 inline constexpr std::array<std::string_view, 14> kModelNames{
     "lenet5",        // 5x5 convolutions, the first padded
@@ -24,4 +24,4 @@ inline constexpr std::array<std::string_view, 14> kModelNames{
     "resnet50",  // study S3
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -1,9 +1,9 @@
 #include "models/ops.h"
 
-#include "models/native/ops.h"
 #include "millrace/error.h"
+#include "models/native/ops.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// What the native ops take of a layer; padding of numbers, with zeros.
@@ -52,4 +52,4 @@ torch::Tensor Ops::conv_relu_pool(const torch::Tensor& images, torch::nn::Conv2d
   return max_pool2d(torch::relu(conv2d(images, conv)), kPool);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -3,7 +3,7 @@
 
 #include <torch/torch.h>
 
-namespace millrace {
+namespace millrace::train {
 
 /// Takes layers of LibTorch for their parameters, so names and initial weights are the same.
 class Ops {
@@ -20,4 +20,4 @@ class Ops {
   bool native_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace millrace {
+namespace millrace::train {
 
 struct ModelOptions {
   /// What a ResNet's stem and a VGG's head are made for: imagenet (as in torchvision) or cifar
@@ -16,4 +16,4 @@ struct ModelOptions {
   bool native_ops = false;  ///< our own convolutions and poolings (models/ops.h); LeNets alone
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

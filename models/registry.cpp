@@ -4,6 +4,9 @@
 #include <functional>
 #include <map>
 
+#include "base/suggest.h"
+#include "millrace/error.h"
+#include "millrace/param.h"
 #include "models/dropout.h"
 #include "models/init.h"
 #include "models/lenet.h"
@@ -11,11 +14,8 @@
 #include "models/resnet.h"
 #include "models/simple.h"
 #include "models/vgg.h"
-#include "millrace/error.h"
-#include "millrace/param.h"
-#include "base/suggest.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using Maker = std::function<std::shared_ptr<Classifier>(const ModelShape&, const ModelOptions&)>;
@@ -117,7 +117,7 @@ std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape
   const auto found = entries().find(name);
   if (found == entries().end())
     throw UsageError("model.name=" + name + ": there is no such model",
-                     "did you mean " + nearest(name, kModelNames) + "?");
+                     "did you mean " + base::nearest(name, kModelNames) + "?");
   if (shape.channels < 1 || shape.classes < 1)
     throw UsageError("model.name=" + name + " takes at least 1 channel and 1 class, not " +
                      std::to_string(shape.channels) + " and " + std::to_string(shape.classes));
@@ -135,4 +135,4 @@ std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape
   return model;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

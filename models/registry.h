@@ -9,7 +9,7 @@
 #include "models/classifier.h"
 #include "models/options.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// Every name that make_model() takes.
 std::vector<std::string> registered_models();
@@ -20,4 +20,4 @@ std::vector<std::string> registered_models();
 std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape& shape,
                                        const ModelOptions& options = {});
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 
 #include "models/init.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 namespace nn = torch::nn;
@@ -98,4 +98,4 @@ torch::Tensor ResNet::forward(const torch::Tensor& images) {
   return fc_(torch::flatten(torch::adaptive_avg_pool2d(x, {1, 1}), 1));
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "models/batch_norm.h"
 #include "models/classifier.h"
 
-namespace millrace {
+namespace millrace::train {
 
 struct ResNetVariant {
   bool bottleneck;            ///< blocks of 1x1, 3x3, 1x1 convolutions instead of two 3x3
@@ -41,4 +41,4 @@ class ResNet : public Classifier {
   torch::nn::Linear fc_{nullptr};
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -12,7 +12,7 @@
 #include "base/atomic_file.h"
 #include "millrace/error.h"
 
-namespace millrace::safetensors {
+namespace millrace::train::safetensors {
 namespace {
 
 using Json = nlohmann::json;
@@ -212,11 +212,11 @@ void write(const std::filesystem::path& path, std::vector<Tensor> tensors,
   for (std::size_t i = 0; i < kLengthBytes; ++i)
     length[i] = static_cast<std::byte>(text.size() >> (8 * i));
 
-  AtomicFile file(path);
+  base::AtomicFile file(path);
   file.write(length);
   file.write(std::as_bytes(std::span(text)));
   for (const Tensor& tensor : tensors) file.write(tensor.bytes);
   file.commit();
 }
 
-}  // namespace millrace::safetensors
+}  // namespace millrace::train::safetensors

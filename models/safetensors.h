@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace::safetensors {
+namespace millrace::train::safetensors {
 
 /// One tensor, row-major, little-endian. The bytes belong to someone else.
 struct Tensor {
@@ -51,4 +51,4 @@ class File {
 void write(const std::filesystem::path& path, std::vector<Tensor> tensors,
            const Metadata& metadata = {});
 
-}  // namespace millrace::safetensors
+}  // namespace millrace::train::safetensors

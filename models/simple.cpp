@@ -1,7 +1,7 @@
 // Layers of the small models.
 #include "models/simple.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr int kHidden = 128;
@@ -42,4 +42,4 @@ torch::Tensor SimpleConv::forward(const torch::Tensor& images) {
   return fc2_(torch::relu(fc1_(torch::flatten(maps, 1))));
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,7 +4,7 @@
 
 #include "models/classifier.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// fc(pixels→classes).
 class LinearModel : public Classifier {
@@ -37,4 +37,4 @@ class SimpleConv : public Classifier {
   torch::nn::Linear fc1_{nullptr}, fc2_{nullptr};
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

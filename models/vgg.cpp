@@ -7,7 +7,7 @@
 #include "models/dropout.h"
 #include "models/init.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 namespace nn = torch::nn;
@@ -86,4 +86,4 @@ torch::Tensor Vgg::forward(const torch::Tensor& images) {
   return classifier_->forward(torch::flatten(maps, 1));
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

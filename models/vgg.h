@@ -6,7 +6,7 @@
 
 #include "models/classifier.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// The linear layers behind the five blocks.
 enum class VggHead {
@@ -36,4 +36,4 @@ class Vgg : public Classifier {
   torch::nn::Sequential features_, classifier_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "models/safetensors.h"
 #include "millrace/error.h"
+#include "models/safetensors.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// Names of what models hold, in the format's words.
@@ -132,4 +132,4 @@ std::string hash_weights(const torch::nn::Module& module) {
   return text.data();
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

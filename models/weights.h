@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
@@ -33,4 +33,4 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& file);
 /// 16 hex digits.
 std::string hash_weights(const torch::nn::Module& module);
 
-}  // namespace millrace
+}  // namespace millrace::train

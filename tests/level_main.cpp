@@ -11,9 +11,10 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   constexpr int kSkipped = 77;
   const char* asked = std::getenv("MILLRACE_SIMD");
-  for (const millrace::Simd level : {millrace::Simd::avx2, millrace::Simd::avx512})
-    if (asked != nullptr && millrace::name_of(level) == asked &&
-        level > millrace::simd_supported()) {
+  for (const millrace::base::Simd level :
+       {millrace::base::Simd::avx2, millrace::base::Simd::avx512})
+    if (asked != nullptr && millrace::base::name_of(level) == asked &&
+        level > millrace::base::simd_supported()) {
       std::printf("skipped: this processor lacks %s\n", asked);
       return kSkipped;
     }

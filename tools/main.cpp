@@ -12,16 +12,17 @@
 #include "base/suggest.h"
 #include "plugins/host/unit.h"
 #include "tools/commands/commands.h"
+#include "tools/plugins/grants.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
-#include "tools/plugins/grants.h"
 #include "tools/terminal/uncaught.h"
 #include "tools/version.h"
 
-namespace {
-
 using namespace millrace;
+using namespace millrace::tools;
+
+namespace {
 
 std::vector<std::string> names_in(const CLI::App& command) {
   std::vector<std::string> names;
@@ -41,7 +42,7 @@ std::vector<std::string> names_in(const CLI::App& command) {
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);
   throw UsageError(
       fmt::format("{} does not know {}", command->get_name(), extra),
-      fmt::format("did you mean {}? {} --help lists what there is", nearest(extra, names),
+      fmt::format("did you mean {}? {} --help lists what there is", base::nearest(extra, names),
                   command == &app ? "millrace" : "millrace " + command->get_name()));
 }
 
@@ -105,7 +106,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
 
 }  // namespace
 
-void millrace::add_common(CLI::App& command) {
+void millrace::tools::add_common(CLI::App& command) {
   command.add_flag("-q,--quiet", verbosity().quiet, "errors only on stderr");
   command.add_flag("-v,--verbose", verbosity().verbose, "the loss every train.log_every steps");
   command.add_flag("--json", verbosity().json, "one JSON document on stdout, nothing else there");
@@ -113,15 +114,15 @@ void millrace::add_common(CLI::App& command) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
-  const ProgramStart start{Clock::now(), Clock::steady_ns()};
+  const ProgramStart start{base::Clock::now(), base::Clock::steady_ns()};
   catch_interrupts();
   explain_uncaught();
-  tell_crashes();  // it asks first: what a plugin threw is told with its name
+  plugins::tell_crashes();  // it asks first: what a plugin threw is told with its name
   Exit exit = Exit::failed;
   try {
     exit = run(argc, argv, start);
     if (exit == Exit::done) finish_output();
-    throw_late_exception();
+    plugins::throw_late_exception();
   } catch (...) {
     exit = explain(std::current_exception());
   }

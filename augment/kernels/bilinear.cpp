@@ -6,7 +6,7 @@
 #include "augment/kernels/pixels_x86.h"
 #include "augment/kernels/warp_positions.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kWeightBits = 11;
@@ -104,19 +104,19 @@ inline constexpr PairOrders kApart = pair_orders(0, 4);     ///< pixels of 4 byt
 #endif
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #define MILLRACE_BODY "augment/kernels/bilinear_body.h"
 #include "augment/kernels/each_level.h"
 
-namespace millrace {
+namespace millrace::augment {
 
-void add_bilinear_kernels([[maybe_unused]] Simd level, Kernels& table) {
+void add_bilinear_kernels([[maybe_unused]] base::Simd level, Kernels& table) {
   table.bilinear = bilinear;
 #if MILLRACE_X86
-  if (level == Simd::avx2) table.bilinear = avx2::bilinear;
-  if (level == Simd::avx512) table.bilinear = avx512::bilinear;
+  if (level == base::Simd::avx2) table.bilinear = avx2::bilinear;
+  if (level == base::Simd::avx512) table.bilinear = avx512::bilinear;
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

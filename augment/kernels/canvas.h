@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Rows [top, ...) of the output, in output coordinates; planar, interleaved or one channel.
 struct Canvas {
@@ -22,4 +22,4 @@ struct Canvas {
   bool interleaved() const { return channels == 1 || channel == 1; }
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -5,7 +5,7 @@
 
 #if MILLRACE_X86
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 namespace avx2 {
@@ -31,6 +31,6 @@ namespace avx512 {
 }  // namespace avx512
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif

@@ -1,12 +1,12 @@
 #include "augment/kernels/kernels.h"
 
-namespace millrace {
+namespace millrace::augment {
 
-const Kernels& kernels(Simd level) {
+const Kernels& kernels(base::Simd level) {
   static const std::array<Kernels, 3> tables = [] {
     std::array<Kernels, 3> all{};
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto each = static_cast<Simd>(i);
+      const auto each = static_cast<base::Simd>(i);
       add_move_kernels(each, all[i]);
       add_position_kernels(each, all[i]);
       add_nearest_kernels(each, all[i]);
@@ -20,4 +20,4 @@ const Kernels& kernels(Simd level) {
   return tables[static_cast<std::size_t>(level)];
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -11,7 +11,7 @@
 #include "augment/plan/pass.h"
 #include "base/simd.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// 8-bit level to 8-bit level; aligned for vector loads.
 struct alignas(64) LevelTable : std::array<std::uint8_t, 256> {};
@@ -164,17 +164,17 @@ struct Kernels {
 };
 
 /// Those of one level, which the processor must be able to do.
-const Kernels& kernels(Simd level);
+const Kernels& kernels(base::Simd level);
 /// Those of simd_level().
-inline const Kernels& kernels() { return kernels(simd_level()); }
+inline const Kernels& kernels() { return kernels(base::simd_level()); }
 
 // How the families of kernels put themselves into the table.
-void add_move_kernels(Simd level, Kernels& table);
-void add_position_kernels(Simd level, Kernels& table);
-void add_nearest_kernels(Simd level, Kernels& table);
-void add_bilinear_kernels(Simd level, Kernels& table);
-void add_reduce_rows_kernels(Simd level, Kernels& table);
-void add_reduce_pixels_kernels(Simd level, Kernels& table);
-void add_lookup_kernels(Simd level, Kernels& table);
+void add_move_kernels(base::Simd level, Kernels& table);
+void add_position_kernels(base::Simd level, Kernels& table);
+void add_nearest_kernels(base::Simd level, Kernels& table);
+void add_bilinear_kernels(base::Simd level, Kernels& table);
+void add_reduce_rows_kernels(base::Simd level, Kernels& table);
+void add_reduce_pixels_kernels(base::Simd level, Kernels& table);
+void add_lookup_kernels(base::Simd level, Kernels& table);
 
-}  // namespace millrace
+}  // namespace millrace::augment

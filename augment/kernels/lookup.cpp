@@ -5,7 +5,7 @@
 #include "augment/kernels/kernels.h"
 #include "augment/kernels/targets.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 template <class Element, int kPeriod, bool kLevels>
@@ -267,13 +267,13 @@ void copy_levels_512(const std::uint8_t* in, std::size_t n, const Lookup& lookup
 
 }  // namespace
 
-void add_lookup_kernels([[maybe_unused]] Simd level, Kernels& table) {
+void add_lookup_kernels([[maybe_unused]] base::Simd level, Kernels& table) {
   table.lookup8 = copy_levels;
   table.lookup16 = look_up<std::uint16_t>;
   table.lookup32 = look_up<std::uint32_t>;
 #if MILLRACE_X86
-  if (level == Simd::avx2) table.lookup32 = look_up_f32_avx2;
-  if (level == Simd::avx512) {
+  if (level == base::Simd::avx2) table.lookup32 = look_up_f32_avx2;
+  if (level == base::Simd::avx512) {
     table.lookup8 = copy_levels_512;
     table.lookup16 = look_up_512<2>;
     table.lookup32 = look_up_512<4>;
@@ -281,4 +281,4 @@ void add_lookup_kernels([[maybe_unused]] Simd level, Kernels& table) {
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -4,7 +4,7 @@
 #include "augment/kernels/kernels.h"
 #include "augment/kernels/targets.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 void fill(std::uint8_t* out, std::ptrdiff_t row, int bytes, int rows, std::uint8_t level) {
@@ -281,19 +281,19 @@ MILLRACE_AVX512 void join_512(const Block& b, std::ptrdiff_t plane, bool reverse
 
 }  // namespace
 
-void add_move_kernels([[maybe_unused]] Simd level, Kernels& table) {
+void add_move_kernels([[maybe_unused]] base::Simd level, Kernels& table) {
   table.fill = fill;
   table.copy = copy;
   table.reverse = reverse;
   table.split = split;
   table.join = join;
 #if MILLRACE_X86
-  if (level == Simd::avx2) {
+  if (level == base::Simd::avx2) {
     table.reverse = reverse_avx2;
     table.split = split_avx2;
     table.join = join_avx2;
   }
-  if (level == Simd::avx512) {
+  if (level == base::Simd::avx512) {
     table.fill = fill_512;
     table.copy = copy_512;
     table.reverse = reverse_512;
@@ -303,4 +303,4 @@ void add_move_kernels([[maybe_unused]] Simd level, Kernels& table) {
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -5,7 +5,7 @@
 #include "augment/kernels/pixels_x86.h"
 #include "augment/kernels/warp_positions.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 template <int kChannels>
@@ -35,12 +35,12 @@ void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #define MILLRACE_BODY "augment/kernels/nearest_body.h"
 #include "augment/kernels/each_level.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 #if MILLRACE_X86
@@ -261,12 +261,12 @@ MILLRACE_AVX512 void nearest_512(const WarpBlock& warp, const Rect& rect, const 
 
 }  // namespace
 
-void add_nearest_kernels([[maybe_unused]] Simd level, Kernels& table) {
+void add_nearest_kernels([[maybe_unused]] base::Simd level, Kernels& table) {
   table.nearest = nearest;
 #if MILLRACE_X86
-  if (level == Simd::avx2) table.nearest = nearest_avx2;
-  if (level == Simd::avx512) table.nearest = nearest_512;
+  if (level == base::Simd::avx2) table.nearest = nearest_avx2;
+  if (level == base::Simd::avx512) table.nearest = nearest_512;
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

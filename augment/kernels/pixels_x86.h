@@ -11,7 +11,7 @@
 
 #if MILLRACE_X86
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// Where the channels of a source pixel lie.
@@ -199,6 +199,6 @@ MILLRACE_AVX2 inline void put(const Canvas& canvas, int x, int y, int n, Vector 
 }  // namespace avx2
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment
 
 #endif

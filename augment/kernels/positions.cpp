@@ -6,7 +6,7 @@
 #include "augment/kernels/targets.h"
 #include "millrace/math.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr double kFar = 1 << 30;
@@ -122,12 +122,12 @@ MILLRACE_AVX512 void project_512(const Projection& p, int y, int begin, int end,
 
 }  // namespace
 
-void add_position_kernels([[maybe_unused]] Simd level, Kernels& table) {
+void add_position_kernels([[maybe_unused]] base::Simd level, Kernels& table) {
   table.project = project;
 #if MILLRACE_X86
-  if (level == Simd::avx2) table.project = project_avx2;
-  if (level == Simd::avx512) table.project = project_512;
+  if (level == base::Simd::avx2) table.project = project_avx2;
+  if (level == base::Simd::avx512) table.project = project_512;
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

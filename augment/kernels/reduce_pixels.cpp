@@ -5,7 +5,7 @@
 #include "augment/kernels/kernels.h"
 #include "augment/kernels/targets.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kDrop = kTapBits + kRowBits;
@@ -247,19 +247,19 @@ void reduce_pixels_512(const std::int16_t* in, const Taps& taps, const Windows& 
 
 }  // namespace
 
-void add_reduce_pixels_kernels([[maybe_unused]] Simd level, Kernels& table) {
+void add_reduce_pixels_kernels([[maybe_unused]] base::Simd level, Kernels& table) {
   table.reduce_pixels = reduce_pixels;
   table.prepare_windows = no_windows;
 #if MILLRACE_X86
-  if (level == Simd::avx2) {
+  if (level == base::Simd::avx2) {
     table.reduce_pixels = reduce_pixels_avx2;
     table.prepare_windows = prepare_pairs;
   }
-  if (level == Simd::avx512) {
+  if (level == base::Simd::avx512) {
     table.reduce_pixels = reduce_pixels_512;
     table.prepare_windows = prepare_windows;
   }
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -2,7 +2,7 @@
 #include "augment/kernels/kernels.h"
 #include "augment/kernels/targets.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kDrop = kTapBits - kRowBits;
@@ -89,12 +89,12 @@ MILLRACE_AVX512 void reduce_rows_512(const std::uint8_t* in, std::ptrdiff_t row,
 
 }  // namespace
 
-void add_reduce_rows_kernels([[maybe_unused]] Simd level, Kernels& table) {
+void add_reduce_rows_kernels([[maybe_unused]] base::Simd level, Kernels& table) {
   table.reduce_rows = reduce_rows;
 #if MILLRACE_X86
-  if (level == Simd::avx2) table.reduce_rows = reduce_rows_avx2;
-  if (level == Simd::avx512) table.reduce_rows = reduce_rows_512;
+  if (level == base::Simd::avx2) table.reduce_rows = reduce_rows_avx2;
+  if (level == base::Simd::avx512) table.reduce_rows = reduce_rows_512;
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

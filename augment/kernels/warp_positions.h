@@ -5,7 +5,7 @@
 
 #include "augment/kernels/kernels.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// The positions along one output row.
 class RowPositions {
@@ -47,4 +47,4 @@ inline const std::uint8_t* tap(const WarpBlock& warp, int i, int j, std::ptrdiff
          static_cast<std::ptrdiff_t>(i) * warp.pixel;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

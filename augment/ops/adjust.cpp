@@ -3,7 +3,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/color.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr Parameter factor_param(const char* help) { return number("factor", "1", 0, 1000, help); }
@@ -64,4 +64,4 @@ const millrace_unit kContrast = kUnit<Contrast>;
 const millrace_unit kSaturation = kUnit<Saturation>;
 const millrace_unit kHue = kUnit<Hue>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

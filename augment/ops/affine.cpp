@@ -5,7 +5,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/random_affine.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class Affine {
@@ -69,4 +69,4 @@ class Affine {
 
 const millrace_unit kAffine = kUnit<Affine>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

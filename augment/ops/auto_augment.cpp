@@ -10,34 +10,34 @@
 
 #include "augment/ops/builtin.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
-enum Op {
-  kIdentity,
-  kShearX,
-  kShearY,
-  kTranslateX,
-  kTranslateY,
-  kRotate,
-  kBrightness,
-  kColor,
-  kContrast,
-  kSharpness,
-  kPosterize,
-  kSolarize,
-  kAutocontrast,
-  kEqualize,
-  kOps
+enum Op : int {
+  kOpIdentity,
+  kOpShearX,
+  kOpShearY,
+  kOpTranslateX,
+  kOpTranslateY,
+  kOpRotate,
+  kOpBrightness,
+  kOpColor,
+  kOpContrast,
+  kOpSharpness,
+  kOpPosterize,
+  kOpSolarize,
+  kOpAutocontrast,
+  kOpEqualize,
+  kOpCount
 };
-constexpr const char* kNames[kOps] = {"identity",     "shear_x",   "shear_y",    "translate_x",
+constexpr const char* kNames[kOpCount] = {"identity",     "shear_x",   "shear_y",    "translate_x",
                                       "translate_y",  "rotate",    "brightness", "saturation",
                                       "contrast",     "sharpness", "posterize",  "solarize",
                                       "autocontrast", "equalize"};
 constexpr bool has_strength(int op) {
-  return op != kIdentity && op != kAutocontrast && op != kEqualize;
+  return op != kOpIdentity && op != kOpAutocontrast && op != kOpEqualize;
 }
-constexpr bool is_signed(int op) { return op >= kShearX && op <= kSharpness; }
+constexpr bool is_signed(int op) { return op >= kOpShearX && op <= kOpSharpness; }
 
 /// What operations do at strength 1.
 struct Space {
@@ -54,22 +54,22 @@ constexpr Space kTrivialSpace{0.99, 32, false, 135, 0.99, 6};
 /// The amount of an operation at a strength, negative for the other sign.
 double amount_of(int op, const Space& space, double strength) {
   switch (op) {
-    case kShearX:
-    case kShearY:
+    case kOpShearX:
+    case kOpShearY:
       return strength * space.shear;
-    case kTranslateX:
-    case kTranslateY:
+    case kOpTranslateX:
+    case kOpTranslateY:
       return strength * space.translate;
-    case kRotate:
+    case kOpRotate:
       return strength * space.rotate;
-    case kBrightness:
-    case kColor:
-    case kContrast:
-    case kSharpness:
+    case kOpBrightness:
+    case kOpColor:
+    case kOpContrast:
+    case kOpSharpness:
       return 1 + strength * space.enhance;
-    case kPosterize:
+    case kOpPosterize:
       return round_half_even(8 - strength * space.bits);
-    case kSolarize:
+    case kOpSolarize:
       return 255 * (1 - strength);
     default:
       return 0;
@@ -93,28 +93,28 @@ std::string unit_of(int op, const Space& space, double amount, const std::string
     return x ? fmt::format("[{},0]", value) : fmt::format("[0,{}]", value);
   };
   switch (op) {
-    case kShearX:
-    case kShearY:
+    case kOpShearX:
+    case kOpShearY:
       return fmt::format("affine{{center=[0,0],shear={},{}}}",
-                         along(op == kShearX, atan_degrees(amount)), how);
-    case kTranslateX:
-    case kTranslateY:
+                         along(op == kOpShearX, atan_degrees(amount)), how);
+    case kOpTranslateX:
+    case kOpTranslateY:
       if (space.translates_part)
-        return fmt::format("affine{{translate_part={},{}}}", along(op == kTranslateX, amount), how);
+        return fmt::format("affine{{translate_part={},{}}}", along(op == kOpTranslateX, amount), how);
       // Cut off to whole pixels; what misses one by rounding counts as it.
       return fmt::format(
           "affine{{translate={},{}}}",
-          along(op == kTranslateX, static_cast<int>(amount + (amount < 0 ? -1e-6 : 1e-6))), how);
-    case kRotate:  // torchvision's rotate turns the other way round than its affine
+          along(op == kOpTranslateX, static_cast<int>(amount + (amount < 0 ? -1e-6 : 1e-6))), how);
+    case kOpRotate:  // torchvision's rotate turns the other way round than its affine
       return fmt::format("affine{{degrees={},{}}}", -amount, how);
-    case kSharpness:
+    case kOpSharpness:
       return fmt::format("sharpness{{p=1,sharpness_factor={}}}", amount);
-    case kPosterize:
+    case kOpPosterize:
       return fmt::format("posterize{{p=1,bits={}}}", amount);
-    case kSolarize:
+    case kOpSolarize:
       return fmt::format("solarize{{p=1,threshold={}}}", amount);
-    case kAutocontrast:
-    case kEqualize:
+    case kOpAutocontrast:
+    case kOpEqualize:
       return fmt::format("{}{{p=1}}", kNames[op]);
     default:
       return fmt::format("{}{{factor={}}}", kNames[op], amount);
@@ -131,11 +131,11 @@ class Operations {
                                         fmt::join(fill.at, fill.at + fill.count, ","));
     std::map<std::string, std::uint32_t> places;  // posterize is the same at many strengths
     for (const double strength : strengths)
-      for (int op = 0; op < kOps; ++op)
+      for (int op = 0; op < kOpCount; ++op)
         for (const int sign : {1, -1}) {
           const double amount = amount_of(op, space, is_signed(op) ? sign * strength : strength);
           std::uint32_t place = 0;
-          if (op != kIdentity) {
+          if (op != kOpIdentity) {
             const auto [at, is_new] = places.try_emplace(unit_of(op, space, amount, how), 0);
             if (is_new) at->second = children.add(at->first);
             place = at->second;
@@ -147,12 +147,12 @@ class Operations {
   /// Draws an operation, its strength as bin() says, then its sign, as far as it has them.
   template <class Bin>
   void choose(Chosen& chosen, Call& call, const Bin& bin) const {
-    const int op = static_cast<int>(call.integer(kOps));
+    const int op = static_cast<int>(call.integer(kOpCount));
     const int strength = has_strength(op) ? bin() : 0;
     const int sign = is_signed(op) && call.chance(0.5) ? 1 : 0;
-    const Entry& entry = entries_[static_cast<std::size_t>((strength * kOps + op) * 2 + sign)];
+    const Entry& entry = entries_[static_cast<std::size_t>((strength * kOpCount + op) * 2 + sign)];
     call.report(kNames[op], entry.amount);
-    if (op != kIdentity) chosen.add(entry.place);
+    if (op != kOpIdentity) chosen.add(entry.place);
   }
 
  private:
@@ -234,4 +234,4 @@ class TrivialAugment {
 const millrace_unit kRandAugment = kUnit<RandAugment>;
 const millrace_unit kTrivialAugment = kUnit<TrivialAugment>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -4,7 +4,7 @@
 
 #include "augment/plan/fold.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// The index in [low, high) that `i` shows.
@@ -40,4 +40,4 @@ bool shows_no_fill(const millrace_warp& warp) {
          seen.y1 >= warp.output.height;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

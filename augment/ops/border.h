@@ -6,7 +6,7 @@
 #include "millrace/image.h"
 #include "millrace/millrace.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Carries out an index move whose border is not a colour; `to` is interleaved, as large as
 /// warp.output.
@@ -15,4 +15,4 @@ void copy_with_border(const ImageView& from, const millrace_warp& warp, std::uin
 /// The warp moves pixels and none of its output comes from outside the window.
 bool shows_no_fill(const millrace_warp& warp);
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -5,7 +5,7 @@
 
 #include "plugins/host/builtin.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr const millrace_unit* kUnits[] = {&kAffine,
@@ -44,16 +44,16 @@ constexpr const millrace_unit* kUnits[] = {&kAffine,
 
 // The version counts up when a batch's bytes change for the same recipe.
 constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
-                                                  MILLRACE_ABI_MAJOR,
-                                                  MILLRACE_ABI_MINOR,
-                                                  sizeof(millrace_plugin_table),
-                                                  "augmentations",
-                                                  "2.0",
-                                                  "MIT",
-                                                  kUnits,
-                                                  std::size(kUnits)};
+                                       MILLRACE_ABI_MAJOR,
+                                       MILLRACE_ABI_MINOR,
+                                       sizeof(millrace_plugin_table),
+                                       "augmentations",
+                                       "2.0",
+                                       "MIT",
+                                       kUnits,
+                                       std::size(kUnits)};
 
-const BuiltIn kRegistered{kTable};
+const plugins::BuiltIn kRegistered{kTable};
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

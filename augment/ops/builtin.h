@@ -4,7 +4,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 extern const millrace_unit kAffine;
 extern const millrace_unit kAutocontrast;
@@ -40,4 +40,4 @@ extern const millrace_unit kSolarize;
 extern const millrace_unit kTrivialAugment;
 extern const millrace_unit kVflip;
 
-}  // namespace millrace
+}  // namespace millrace::augment

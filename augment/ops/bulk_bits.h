@@ -9,7 +9,7 @@
 #include "augment/plan/wide.h"
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 class BulkBits {
  public:
@@ -69,4 +69,4 @@ class BulkBits {
   std::uint32_t next_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

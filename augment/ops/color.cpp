@@ -4,7 +4,7 @@
 
 #include "augment/ops/pixels.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// Whole levels, what lies outside 0..255 at its ends.
@@ -178,4 +178,4 @@ void to_gray(const Image& image) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

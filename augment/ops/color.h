@@ -6,7 +6,7 @@
 #include "augment/kernels/kernels.h"
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// What level * factor becomes.
 void brightness_table(float factor, LevelTable& table);
@@ -22,4 +22,4 @@ void adjust_hue(const Image& image, double turn);
 /// All channels become 0.2989 R + 0.587 G + 0.114 B.
 void to_gray(const Image& image);
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -6,7 +6,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/color.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr Parameter factors(const char* name) {
@@ -76,4 +76,4 @@ class ColorJitter {
 
 const millrace_unit kColorJitter = kUnit<ColorJitter>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

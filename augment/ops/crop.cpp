@@ -5,7 +5,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/geometry.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class Crop {
@@ -107,4 +107,4 @@ const millrace_unit kCrop = kUnit<Crop>;
 const millrace_unit kCenterCrop = kUnit<CenterCrop>;
 const millrace_unit kPad = kUnit<Pad>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

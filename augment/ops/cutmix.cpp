@@ -9,7 +9,7 @@
 #include "augment/ops/elements.h"
 #include "augment/ops/mix.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 struct Cutmix {
@@ -66,4 +66,4 @@ struct Cutmix {
 
 const millrace_unit kCutmix = kUnit<Cutmix>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

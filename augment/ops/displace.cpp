@@ -4,7 +4,7 @@
 
 #include "augment/plan/wide.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kBits = 11;
@@ -101,4 +101,4 @@ void displace(const ConstImage& from, const Displacement& by, Interpolation inte
     }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -6,7 +6,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct Displacement {
   const float* x;  ///< pixels to the right, width * height of them, row after row
@@ -19,4 +19,4 @@ struct Displacement {
 void displace(const ConstImage& from, const Displacement& by, Interpolation interpolation,
               const std::uint8_t (&fill)[4], const Image& to);
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -5,7 +5,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Normal(0, 1) (Box and Muller, "A Note on the Generation of Random Normal Deviates", 1958).
 inline double normal_deviate(Draw& draw) {
@@ -43,4 +43,4 @@ inline double beta_deviate(double a, double b, Draw& draw) {
   return odds < -700 ? 1.0 : 1 / (1 + exponential(odds));
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

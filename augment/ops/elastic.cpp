@@ -7,7 +7,7 @@
 #include "augment/ops/displace.h"
 #include "augment/ops/smooth.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class Elastic {
@@ -103,4 +103,4 @@ class Elastic {
 
 const millrace_unit kElastic = kUnit<Elastic>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

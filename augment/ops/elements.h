@@ -8,7 +8,7 @@
 #include "augment/plan/wide.h"
 #include "millrace/millrace.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Half precision of the IEEE as its bits.
 struct F16 {
@@ -79,4 +79,4 @@ void with_element(std::int32_t dtype, const Body& body) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

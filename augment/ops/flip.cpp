@@ -2,7 +2,7 @@
 // RandomVerticalFlip).
 #include "augment/ops/builtin.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class Flip {
@@ -49,4 +49,4 @@ struct Vflip : Flip {
 const millrace_unit kHflip = kUnit<Hflip>;
 const millrace_unit kVflip = kUnit<Vflip>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

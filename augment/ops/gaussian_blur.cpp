@@ -2,7 +2,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/smooth.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class GaussianBlur {
@@ -57,4 +57,4 @@ class GaussianBlur {
 
 const millrace_unit kGaussianBlur = kUnit<GaussianBlur>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

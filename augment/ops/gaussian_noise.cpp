@@ -7,7 +7,7 @@
 #include "augment/ops/level_noise.h"
 #include "augment/ops/pixels.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class GaussianNoise {
@@ -56,4 +56,4 @@ class GaussianNoise {
 
 const millrace_unit kGaussianNoise = kUnit<GaussianNoise>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

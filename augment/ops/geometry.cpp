@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::augment {
 
 std::string to_text(Size size) {
   return std::to_string(size.width) + "x" + std::to_string(size.height);
@@ -40,4 +40,4 @@ Warp resized(Size input, double x, double y, double width, double height, Size o
   return warp;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -5,7 +5,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// "640x480".
 std::string to_text(Size size);
@@ -29,4 +29,4 @@ Warp cropped(Size input, int x, int y, Size size, const std::uint8_t (&fill)[4])
 Warp resized(Size input, double x, double y, double width, double height, Size output,
              Interpolation interpolation, bool antialias);
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -4,7 +4,7 @@
 #include "augment/ops/color.h"
 #include "augment/ops/probability.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 struct Grayscale {
@@ -23,4 +23,4 @@ struct Grayscale {
 
 const millrace_unit kGrayscale = kUnit<Grayscale>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -7,7 +7,7 @@
 #include "augment/ops/pixels.h"
 #include "augment/ops/probability.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr std::size_t kLanes = 96;  // a whole number of pixels, and of vectors
@@ -140,4 +140,4 @@ struct Equalize {
 const millrace_unit kAutocontrast = kUnit<Autocontrast>;
 const millrace_unit kEqualize = kUnit<Equalize>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

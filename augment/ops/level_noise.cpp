@@ -6,7 +6,7 @@
 
 #include "millrace/math.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range) {
   constexpr std::size_t kColumns = 512;
@@ -57,4 +57,4 @@ LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range
   for (std::size_t i = 0; i < poor_count; ++i) set(poor[i], 1, poor[i]);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -9,7 +9,7 @@
 
 #include "augment/plan/wide.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 class LevelNoise {
  public:
@@ -35,4 +35,4 @@ class LevelNoise {
   std::array<std::uint32_t, 512> entries_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

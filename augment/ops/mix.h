@@ -5,7 +5,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Two neighbours' labels: `part` of the own, the rest of the other's.
 inline void mix_labels(const Pair& pair, double part) {
@@ -17,4 +17,4 @@ inline void mix_labels(const Pair& pair, double part) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

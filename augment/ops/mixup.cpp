@@ -6,7 +6,7 @@
 #include "augment/ops/elements.h"
 #include "augment/ops/mix.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 template <class Element>
@@ -52,4 +52,4 @@ struct Mixup {
 
 const millrace_unit kMixup = kUnit<Mixup>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

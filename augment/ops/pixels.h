@@ -10,7 +10,7 @@
 #include "millrace/buffer.h"
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 inline std::size_t row_bytes(const Image& image) {
   return static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.channels);
@@ -82,7 +82,7 @@ inline void apply_levels(const Image& image, const LevelTable* tables) {
   const LevelTable &first = tables[0], &second = tables[rgb ? 1 : 0], &third = tables[rgb ? 2 : 0];
   each_row(image, [&](std::uint8_t* row, std::size_t bytes) {
     std::size_t i = 0;
-    if (simd_level() == Simd::avx512 && bytes > kTailSlack) {
+    if (base::simd_level() == base::Simd::avx512 && bytes > kTailSlack) {
       // The kernel may read past what it is asked for; nothing says that there is anything.
       i = (bytes - kTailSlack) / 3 * 3;
       kernels().lookup8(row, i, {nullptr, tables, image.channels},
@@ -97,4 +97,4 @@ inline void apply_levels(const Image& image, const LevelTable* tables) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

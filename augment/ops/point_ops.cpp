@@ -3,7 +3,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/probability.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// All channels get the same table: old level to new.
@@ -65,4 +65,4 @@ const millrace_unit kInvert = kUnit<Invert>;
 const millrace_unit kPosterize = kUnit<Posterize>;
 const millrace_unit kSolarize = kUnit<Solarize>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -3,7 +3,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 constexpr Parameter p_param(const char* fallback) {
   return number("p", fallback, 0, 1, "probability that a sample is changed");
@@ -16,4 +16,4 @@ inline bool is_applied(Call& call, double p) {
   return applied;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -4,7 +4,7 @@
 
 #include "augment/ops/builtin.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 std::array<double, 6> inverse_affine(const AffineParameters& p, double cx, double cy) {
   // Forward linear part RSS = rotation(degrees) * shear_y * shear_x * scale:
@@ -116,4 +116,4 @@ class RandomAffine {
 
 const millrace_unit kRandomAffine = kUnit<RandomAffine>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -3,7 +3,7 @@
 
 #include <array>
 
-namespace millrace {
+namespace millrace::augment {
 
 struct AffineParameters {
   double degrees = 0;                       ///< clockwise on the screen, as torchvision.s affine
@@ -16,4 +16,4 @@ struct AffineParameters {
 /// translate * centre * rotate-and-scale * shear * centre^-1, as torchvision composes it.
 std::array<double, 6> inverse_affine(const AffineParameters& p, double center_x, double center_y);
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -6,7 +6,7 @@
 
 #include "augment/ops/builtin.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// "a{x=[1,2]};b" at its semicolons outside braces and brackets, without the blanks around.
@@ -63,4 +63,4 @@ class RandomApply {
 
 const millrace_unit kRandomApply = kUnit<RandomApply>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -6,7 +6,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/geometry.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class RandomCrop {
@@ -63,4 +63,4 @@ class RandomCrop {
 
 const millrace_unit kRandomCrop = kUnit<RandomCrop>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -11,7 +11,7 @@
 #include "augment/ops/level_noise.h"
 #include "augment/ops/probability.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class RandomErasing {
@@ -123,4 +123,4 @@ class RandomErasing {
 
 const millrace_unit kRandomErasing = kUnit<RandomErasing>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -9,7 +9,7 @@
 
 #include "augment/ops/builtin.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 std::array<double, 9> perspective_map(const Corners& from, const Corners& to) {
   // to -> from: u (g x + h y + 1) = a x + b y + c, v alike; eight equations, eight unknowns.
@@ -94,4 +94,4 @@ class RandomPerspective {
 
 const millrace_unit kRandomPerspective = kUnit<RandomPerspective>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -5,7 +5,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/random_affine.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 class RandomRotation {
@@ -61,4 +61,4 @@ class RandomRotation {
 
 const millrace_unit kRandomRotation = kUnit<RandomRotation>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

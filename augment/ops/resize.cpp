@@ -6,7 +6,7 @@
 #include "augment/ops/builtin.h"
 #include "augment/ops/geometry.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr Parameter kInterpolation =
@@ -136,4 +136,4 @@ class RandomResizedCrop {
 const millrace_unit kResize = kUnit<Resize>;
 const millrace_unit kRandomResizedCrop = kUnit<RandomResizedCrop>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

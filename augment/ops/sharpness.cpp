@@ -6,7 +6,7 @@
 #include "augment/ops/pixels.h"
 #include "augment/ops/probability.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// Inner pixels of a row, `step` bytes each, from the original rows above, at and below it.
@@ -67,4 +67,4 @@ struct Sharpness {
 
 const millrace_unit kSharpness = kUnit<Sharpness>;
 
-}  // namespace millrace
+}  // namespace millrace::augment

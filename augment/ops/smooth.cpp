@@ -2,7 +2,7 @@
 
 #include "augment/plan/wide.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// 1.5 * 2^23 pushes the fraction out of the mantissa: to nearest, halves to even.
@@ -155,4 +155,4 @@ void smooth(const SmoothingPlan& plan, float* elements, void* scratch) {
   smooth_rows(plan, elements, static_cast<std::ptrdiff_t>(plan.row()), scratch);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -8,7 +8,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Index of -n..2n and beyond, mirrored into 0..n-1.
 constexpr int mirrored(int i, int n) {
@@ -49,4 +49,4 @@ void smooth(const SmoothingPlan& plan, std::uint8_t* levels, std::ptrdiff_t row_
 /// Elements row after row in place.
 void smooth(const SmoothingPlan& plan, float* elements, void* scratch);
 
-}  // namespace millrace
+}  // namespace millrace::augment

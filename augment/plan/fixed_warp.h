@@ -8,7 +8,7 @@
 #include "augment/plan/pass.h"
 #include "millrace/math.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Half-open run of output columns.
 struct Span {
@@ -113,4 +113,4 @@ inline Point mapped(const std::array<double, 9>& m, const IndexMove& move, int x
   return {(m[0] * a + m[1] * b + m[2]) / w, (m[3] * a + m[4] * b + m[5]) / w};
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

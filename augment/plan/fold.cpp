@@ -7,7 +7,7 @@
 
 #include "augment/plan/fixed_warp.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Map = std::array<double, 9>;
@@ -320,4 +320,4 @@ Pass Fold::pass(const ImageView& source, const Rect& held) const {
   return pass;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

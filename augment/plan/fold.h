@@ -10,7 +10,7 @@
 #include "augment/plan/pass.h"
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// `first` after `next` seen from the output: x -> first(next(x)).
 IndexMove composed(const IndexMove& first, const IndexMove& next);
@@ -65,4 +65,4 @@ class Fold {
   Pass pass_;         ///< its source is filled in by pass()
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

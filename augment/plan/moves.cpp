@@ -1,6 +1,6 @@
 #include "augment/plan/moves.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 void move_pixels(const Kernels& kernels, const ImageView& view, const Rect& rect,
                  const Canvas& canvas) {
@@ -60,4 +60,4 @@ void paint(const Kernels& kernels, const Rect& rect, const Fill& fill, const Can
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -3,7 +3,7 @@
 
 #include "augment/kernels/kernels.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// canvas(x, y) = view(x, y) for the pixels of `rect`.
 void move_pixels(const Kernels& kernels, const ImageView& view, const Rect& rect,
@@ -12,4 +12,4 @@ void move_pixels(const Kernels& kernels, const ImageView& view, const Rect& rect
 /// `fill` in all pixels of `rect`.
 void paint(const Kernels& kernels, const Rect& rect, const Fill& fill, const Canvas& canvas);
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -10,7 +10,7 @@
 
 #include "millrace/image.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// An 8-bit colour for pixels that come from nowhere.
 using Fill = std::array<std::uint8_t, 4>;
@@ -116,9 +116,9 @@ struct Pass {
   Border border = Border::constant;  ///< clamp: `inner` holds one bound, its fill is not seen
   IndexMove move;
   std::array<double, 9> map{1, 0, 0, 0, 1, 0, 0, 0, 1};
-  Bounds outer;                      ///< in the output's frame, pixel indices
+  Bounds outer;                         ///< in the output's frame, pixel indices
   InlineVector<MappedBound, 4> middle;  ///< tested at the position of the output pixel's centre
-  Bounds inner;                      ///< in the source frame, pixel indices (of taps)
+  Bounds inner;                         ///< in the source frame, pixel indices (of taps)
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

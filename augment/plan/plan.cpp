@@ -7,7 +7,7 @@
 #include "millrace/limits.h"
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 void check_side(Size size) {
@@ -18,7 +18,7 @@ void check_side(Size size) {
 }
 
 /// Whether images of any size become ones of the same.
-bool has_fixed_output(const Unit& unit, millrace_call& call) {
+bool has_fixed_output(const plugins::Unit& unit, millrace_call& call) {
   try {
     return output_of(unit, {2000, 1000}, call) == output_of(unit, {3000, 4000}, call);
   } catch (const Error&) {
@@ -47,13 +47,13 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
       options_(options),
       classes_(classes) {
   Size size = source.size;
-  CallContext context;
+  plugins::CallContext context;
   bool at_full_size = true;  // so far, all images keep a size that follows from their own
   for (const OpSpec& spec : chain) {
     if (!spec.enabled) continue;
-    Op op{op_id(spec.id), spec.id,
-          std::make_unique<Unit>(augmentation(spec.op), spec.params, "", "", output.mean,
-                                 output.std)};
+    Op op{base::op_id(spec.id), spec.id,
+          std::make_unique<plugins::Unit>(plugins::augmentation(spec.op), spec.params, "", "",
+                                          output.mean, output.std)};
     if (op.unit->table().batch != nullptr) {
       mixers_.push_back(std::move(op));
       continue;
@@ -111,12 +111,6 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
       "augment+=random_crop{size=32,pad_if_needed=true}");
 }
 
-std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain, const Source& source,
-                                              const OutputOptions& output,
-                                              const PlanOptions& options, int classes) {
-  return std::make_shared<Plan>(chain, source, output, options, classes);
-}
-
 void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
                float* second_labels, Scratch& scratch) const {
   millrace_call& call = static_cast<PlanScratch&>(scratch).context.call;
@@ -127,12 +121,22 @@ void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float*
                                static_cast<std::int32_t>(spec_.layout),
                                classes_};
   for (const Op& op : mixers_) {
-    call.rng = stream(key, op.id);
-    checked_call(op.unit->table(), call, [&] {
+    call.rng = base::stream(key, op.id);
+    plugins::checked_call(op.unit->table(), call, [&] {
       return op.unit->table().batch->pair(op.unit->self(), &sample, first, second, first_labels,
                                           second_labels, &call);
     });
   }
+}
+
+}  // namespace millrace::augment
+
+namespace millrace {
+
+std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain,
+                                              const Source& source, const OutputOptions& output,
+                                              const PlanOptions& options, int classes) {
+  return std::make_shared<augment::Plan>(chain, source, output, options, classes);
 }
 
 }  // namespace millrace

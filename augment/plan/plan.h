@@ -11,7 +11,7 @@
 #include "millrace/plan.h"
 #include "plugins/host/unit.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// A chain that cannot take images of the source's size; others it may take.
 struct Misfit : UsageError {
@@ -42,7 +42,7 @@ class Plan final : public Transform {
   struct Op {
     std::uint32_t id;  ///< keys the draws
     std::string name;
-    std::unique_ptr<Unit> unit;
+    std::unique_ptr<plugins::Unit> unit;
   };
 
   std::vector<Op> ops_;
@@ -54,4 +54,4 @@ class Plan final : public Transform {
   int full_copies_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

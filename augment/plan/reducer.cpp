@@ -7,7 +7,7 @@
 #include "augment/plan/moves.h"
 #include "millrace/math.hpp"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// One axis: output i reads around the position scale * (i + 0.5) + offset of [low, high).
@@ -201,4 +201,4 @@ void Reducer::rows(int y0, int y1, const Canvas& canvas) const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

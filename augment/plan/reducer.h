@@ -6,7 +6,7 @@
 #include "augment/kernels/kernels.h"
 #include "augment/plan/resample.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 class Reducer {
  public:
@@ -30,4 +30,4 @@ class Reducer {
   std::uint8_t* levels_ = nullptr;  ///< a row of output that still has to change its layout
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

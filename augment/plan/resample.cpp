@@ -5,7 +5,7 @@
 
 #include "augment/plan/resampler.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// Levels between sampling and store: half of a first-level cache.
@@ -75,4 +75,4 @@ void resample(const Pass& pass, std::uint8_t* out, ResampleScratch& scratch,
            tables);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

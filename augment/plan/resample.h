@@ -9,7 +9,7 @@
 #include "augment/plan/store.h"
 #include "millrace/buffer.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Working memory of one thread: grows with the first samples and is kept.
 struct ResampleScratch {
@@ -33,4 +33,4 @@ void resample(const Pass& pass, const Store& store, std::byte* out, ResampleScra
 void resample(const Pass& pass, std::uint8_t* out, ResampleScratch& scratch,
               const LevelTable* tables = nullptr);
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -6,13 +6,13 @@
 #include "augment/plan/fixed_warp.h"
 #include "augment/plan/moves.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 bool is_empty(const Rect& r) { return r.x0 >= r.x1 || r.y0 >= r.y1; }
 
 /// An empty intersection lies at `a`'s upper left corner.
-Rect intersection(const Rect& a, const Rect& b) {
+Rect overlap(const Rect& a, const Rect& b) {
   const Rect both{std::max(a.x0, b.x0), std::max(a.y0, b.y0), std::min(a.x1, b.x1),
                   std::min(a.y1, b.y1)};
   return is_empty(both) ? Rect{a.x0, a.y0, a.x0, a.y0} : both;
@@ -20,7 +20,7 @@ Rect intersection(const Rect& a, const Rect& b) {
 
 /// The output pixels inside one more bound; those that fall out are painted.
 Rect narrowed(const Kernels& kernels, const Rect& rect, const Bound& bound, const Canvas& canvas) {
-  const Rect in = intersection(rect, bound.rect);
+  const Rect in = overlap(rect, bound.rect);
   if (in == rect) return in;
   paint(kernels, {rect.x0, rect.y0, rect.x1, in.y0}, bound.fill, canvas);
   paint(kernels, {rect.x0, in.y0, in.x0, in.y1}, bound.fill, canvas);
@@ -54,7 +54,7 @@ Resampler::Resampler(const Pass& pass, ResampleScratch& scratch)
     moved_ = pass.source;
     return;
   }
-  for (const Bound& bound : pass.outer) needed_ = intersection(needed_, bound.rect);
+  for (const Bound& bound : pass.outer) needed_ = overlap(needed_, bound.rect);
   if (is_empty(needed_)) return;
   if (pass.filter != Filter::reduce) {
     prepare_warp();
@@ -68,7 +68,7 @@ Resampler::Resampler(const Pass& pass, ResampleScratch& scratch)
 void Resampler::prepare_warp() {
   const ImageView& source = pass_.source;
   Rect inside = pass_.held;
-  for (const Bound& bound : pass_.inner) inside = intersection(inside, bound.rect);
+  for (const Bound& bound : pass_.inner) inside = overlap(inside, bound.rect);
   warp_.source = source.data;
   warp_.row = source.row;
   warp_.pixel = source.pixel;
@@ -77,7 +77,7 @@ void Resampler::prepare_warp() {
   warp_.inside = inside;
   warp_.clamp = pass_.border == Border::clamp;
   warp_.bits = fraction_bits(pass_.inner);
-  if (is_empty(inside) || !offsets_fit(source, inside)) kernels_ = &kernels(Simd::scalar);
+  if (is_empty(inside) || !offsets_fit(source, inside)) kernels_ = &kernels(base::Simd::scalar);
 
   stored_ = !is_affine(pass_.map);
   if (!stored_) {
@@ -201,4 +201,4 @@ void Resampler::paint_middle(const Rect& rect, const Canvas& canvas) const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

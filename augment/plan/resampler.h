@@ -7,7 +7,7 @@
 #include "augment/plan/reducer.h"
 #include "augment/plan/resample.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 class Resampler {
  public:
@@ -34,4 +34,4 @@ class Resampler {
   std::optional<Reducer> reducer_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

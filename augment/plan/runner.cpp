@@ -13,11 +13,11 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// A plugin's warp must not lead out of the image's memory.
-void check_warp(const Unit& unit, Size input, const millrace_warp& warp) {
+void check_warp(const plugins::Unit& unit, Size input, const millrace_warp& warp) {
   const Rect& w = warp.window;
   bool sound = w.x0 >= 0 && w.y0 >= 0 && w.x0 < w.x1 && w.y0 < w.y1 && w.x1 <= input.width &&
                w.y1 <= input.height;
@@ -57,12 +57,12 @@ void PlanScratch::trim(std::size_t most) {
     if (buffer->capacity() > most) *buffer = Buffer();
 }
 
-Size output_of(const Unit& unit, Size input, millrace_call& call) {
+Size output_of(const plugins::Unit& unit, Size input, millrace_call& call) {
   Size output = input;
   const auto ask = [&](const auto* functions) {
     if (functions->output == nullptr) return;
-    checked_call(unit.table(), call,
-                 [&] { return functions->output(unit.self(), input, &output, &call); });
+    plugins::checked_call(unit.table(), call,
+                          [&] { return functions->output(unit.self(), input, &output, &call); });
   };
   if (unit.table().geometric != nullptr) ask(unit.table().geometric);
   if (unit.table().filter != nullptr) ask(unit.table().filter);
@@ -85,11 +85,11 @@ Runner::Runner(const SampleKey& key, PixelSource& source, int channels, const Pl
       trace_(trace),
       call_(scratch.context.call),
       fold_(source.size()) {
-  if (trace_ != nullptr) since_ = Clock::steady_ns();
+  if (trace_ != nullptr) since_ = base::Clock::steady_ns();
 }
 
-void Runner::apply(const Unit& unit, std::uint32_t id, const std::string& name) {
-  call_.rng = stream(key_, id);
+void Runner::apply(const plugins::Unit& unit, std::uint32_t id, const std::string& name) {
+  call_.rng = base::stream(key_, id);
   const Listener listener{trace_, &name};
   if (trace_ != nullptr) {
     call_.host = const_cast<Listener*>(&listener);
@@ -108,12 +108,13 @@ void Runner::apply(const Unit& unit, std::uint32_t id, const std::string& name) 
   call_.report = nullptr;
 }
 
-void Runner::geometric(const Unit& unit, const std::string& name) {
+void Runner::geometric(const plugins::Unit& unit, const std::string& name) {
   const Size input = fold_.output();
   const Size output = output_of(unit, input, call_);  // throws where this image does not fit
   millrace_warp warp;
-  checked_call(unit.table(), call_,
-               [&] { return unit.table().geometric->warp(unit.self(), input, &warp, &call_); });
+  plugins::checked_call(unit.table(), call_, [&] {
+    return unit.table().geometric->warp(unit.self(), input, &warp, &call_);
+  });
   if (!(warp.output == output))
     throw DataError(
         fmt::format("{}: it announced an output of {}x{} and made one of {}x{}", unit.table().name,
@@ -141,10 +142,10 @@ void Runner::geometric(const Unit& unit, const std::string& name) {
   if (trace_ != nullptr) folded_.push_back(name);
 }
 
-void Runner::add_levels(const Unit& unit, const std::string& name) {
+void Runner::add_levels(const plugins::Unit& unit, const std::string& name) {
   LevelTable* fresh = has_tables_ ? scratch_.fresh : scratch_.tables;
   for (int c = 0; c < channels_; ++c) std::iota(fresh[c].begin(), fresh[c].end(), std::uint8_t{0});
-  checked_call(unit.table(), call_, [&] {
+  plugins::checked_call(unit.table(), call_, [&] {
     return unit.table().pixel->levels(unit.self(), reinterpret_cast<std::uint8_t(*)[256]>(fresh),
                                       channels_, &call_);
   });
@@ -155,17 +156,18 @@ void Runner::add_levels(const Unit& unit, const std::string& name) {
   if (trace_ != nullptr) folded_.push_back(name + " (levels)");
 }
 
-void Runner::pixel(const Unit& unit, const std::string& name) {
+void Runner::pixel(const plugins::Unit& unit, const std::string& name) {
   const millrace_pixel& functions = *unit.table().pixel;
   if (functions.levels != nullptr) return add_levels(unit, name);
   flush();
   const Image target = image();
   lend_scratch(unit, functions.scratch);
-  checked_call(unit.table(), call_, [&] { return functions.apply(unit.self(), &target, &call_); });
+  plugins::checked_call(unit.table(), call_,
+                        [&] { return functions.apply(unit.self(), &target, &call_); });
   note(name, fmt::format("{}x{} in place", target.width, target.height));
 }
 
-void Runner::filter(const Unit& unit, const std::string& name) {
+void Runner::filter(const plugins::Unit& unit, const std::string& name) {
   const millrace_filter& functions = *unit.table().filter;
   flush();
   const Size output = output_of(unit, fold_.output(), call_);
@@ -174,17 +176,18 @@ void Runner::filter(const Unit& unit, const std::string& name) {
   const Image to{pixels, output.width, output.height, channels_,
                  static_cast<std::ptrdiff_t>(output.width) * channels_};
   lend_scratch(unit, functions.scratch);
-  checked_call(unit.table(), call_,
-               [&] { return functions.apply(unit.self(), &from, &to, &call_); });
+  plugins::checked_call(unit.table(), call_,
+                        [&] { return functions.apply(unit.self(), &from, &to, &call_); });
   continue_with(pixels, output);
   note(name, fmt::format("{}x{}, a new image", output.width, output.height));
 }
 
-void Runner::choice(const Unit& unit, std::uint32_t id, const std::string& name) {
+void Runner::choice(const plugins::Unit& unit, std::uint32_t id, const std::string& name) {
   std::uint32_t chosen[MILLRACE_MOST_CHOSEN];
   std::size_t count = 0;
-  checked_call(unit.table(), call_,
-               [&] { return unit.table().choice->choose(unit.self(), chosen, &count, &call_); });
+  plugins::checked_call(unit.table(), call_, [&] {
+    return unit.table().choice->choose(unit.self(), chosen, &count, &call_);
+  });
   if (count > MILLRACE_MOST_CHOSEN)
     throw DataError(
         fmt::format("{}: it chose {} children, more than {}", name, count, MILLRACE_MOST_CHOSEN));
@@ -192,10 +195,10 @@ void Runner::choice(const Unit& unit, std::uint32_t id, const std::string& name)
     if (chosen[i] >= unit.children().size())
       throw DataError(
           fmt::format("{}: it chose child {} of {}", name, chosen[i], unit.children().size()));
-    const Unit& child = *unit.children()[chosen[i]];
+    const plugins::Unit& child = *unit.children()[chosen[i]];
     // A stream of its own, by the parent's and the place in this choice.
     const auto child_id =
-        static_cast<std::uint32_t>(mix64(std::uint64_t{id} << 32 | (i + 1)) >> 32);
+        static_cast<std::uint32_t>(base::mix64(std::uint64_t{id} << 32 | (i + 1)) >> 32);
     if (trace_ == nullptr) {
       apply(child, child_id, name);  // no text is put together for a sample that nobody watches
     } else {
@@ -263,9 +266,9 @@ Image Runner::image() const {
           static_cast<std::ptrdiff_t>(size.width) * channels_};
 }
 
-void Runner::lend_scratch(const Unit& unit,
+void Runner::lend_scratch(const plugins::Unit& unit,
                           std::size_t (*bytes)(const void*, millrace_size, std::int32_t)) {
-  const std::size_t size = bytes == nullptr ? 0 : guarded_call(unit.table(), [&] {
+  const std::size_t size = bytes == nullptr ? 0 : plugins::guarded_call(unit.table(), [&] {
     return bytes(unit.self(), fold_.output(), channels_);
   });
   call_.scratch = size > 0 ? scratch_.op.reserve(size) : nullptr;
@@ -274,10 +277,10 @@ void Runner::lend_scratch(const Unit& unit,
 
 void Runner::note(const std::string& what, const std::string& detail) {
   if (trace_ == nullptr) return;
-  const std::int64_t now = Clock::steady_ns();
+  const std::int64_t now = base::Clock::steady_ns();
   trace_->steps.push_back({what, std::move(folded_), detail, now - since_});
   folded_.clear();
-  since_ = Clock::steady_ns();
+  since_ = base::Clock::steady_ns();
 }
 
 void Runner::finish(const SampleSpec& spec, const Store& store, std::byte* out) {
@@ -289,4 +292,4 @@ void Runner::finish(const SampleSpec& spec, const Store& store, std::byte* out) 
                              spec.layout == Layout::chw ? "chw" : "hwc"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -11,7 +11,7 @@
 #include "augment/plan/resample.h"
 #include "millrace/buffer.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// One thread's working memory.
 struct PlanScratch final : Transform::Scratch {
@@ -20,14 +20,14 @@ struct PlanScratch final : Transform::Scratch {
   ResampleScratch resample;
   LevelTable tables[3];
   LevelTable fresh[3];
-  CallContext context;
+  plugins::CallContext context;
 
   void trim(std::size_t most) override;
 };
 
 /// The size that a unit makes of an image of this size, as far as it says so before it runs. Throws
 /// UsageError where the image does not fit the unit.
-Size output_of(const Unit& unit, Size input, millrace_call& call);
+Size output_of(const plugins::Unit& unit, Size input, millrace_call& call);
 
 class Runner {
  public:
@@ -35,18 +35,18 @@ class Runner {
          PlanScratch& scratch, Trace* trace);
 
   /// `id` keys the op's draws.
-  void apply(const Unit& unit, std::uint32_t id, const std::string& name);
+  void apply(const plugins::Unit& unit, std::uint32_t id, const std::string& name);
   /// The size that the ops so far have led to.
   Size output() const { return fold_.output(); }
   /// Writes the sample; output() must be the spec's size.
   void finish(const SampleSpec& spec, const Store& store, std::byte* out);
 
  private:
-  void geometric(const Unit& unit, const std::string& name);
-  void pixel(const Unit& unit, const std::string& name);
-  void filter(const Unit& unit, const std::string& name);
-  void choice(const Unit& unit, std::uint32_t id, const std::string& name);
-  void add_levels(const Unit& unit, const std::string& name);
+  void geometric(const plugins::Unit& unit, const std::string& name);
+  void pixel(const plugins::Unit& unit, const std::string& name);
+  void filter(const plugins::Unit& unit, const std::string& name);
+  void choice(const plugins::Unit& unit, std::uint32_t id, const std::string& name);
+  void add_levels(const plugins::Unit& unit, const std::string& name);
 
   /// What is folded so far becomes pixels of ours, and the next fold's source.
   void flush();
@@ -56,7 +56,7 @@ class Runner {
   void continue_with(std::uint8_t* pixels, Size size);
   Image image() const;
   /// As many bytes as the unit's `bytes` asks for; none where that is null.
-  void lend_scratch(const Unit& unit,
+  void lend_scratch(const plugins::Unit& unit,
                     std::size_t (*bytes)(const void*, millrace_size, std::int32_t));
   void note(const std::string& what, const std::string& detail);
 
@@ -78,4 +78,4 @@ class Runner {
   std::int64_t since_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// Bytes of a sample from which on it is written past the caches: a quarter of a usual second-level
@@ -44,7 +44,7 @@ Store::Store(DType dtype, Layout layout, int channels, const std::vector<double>
       same_(channels == 1 || (mean.size() == 1 && std.size() == 1)),
       levels_(static_cast<std::size_t>(channels)),
       elements_(static_cast<std::size_t>(channels)) {
-  simd_level();  // a wrong MILLRACE_SIMD is reported here, not by a worker
+  base::simd_level();  // a wrong MILLRACE_SIMD is reported here, not by a worker
   for (std::size_t c = 0; c < levels_.size(); ++c) {
     const auto m = static_cast<float>(mean[mean.size() == 1 ? 0 : c]);
     const auto s = static_cast<float>(std[std.size() == 1 ? 0 : c]);
@@ -98,4 +98,4 @@ void Store::rows(const std::uint8_t* tile, Size size, int y0, int y1, const Leve
             out + (c * plane + before) * element);
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -9,7 +9,7 @@
 #include "augment/kernels/kernels.h"
 #include "millrace/transform.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// How levels are converted and laid out.
 class Store {
@@ -47,4 +47,4 @@ class Store {
 std::uint16_t to_f16(float value);
 std::uint16_t to_bf16(float value);
 
-}  // namespace millrace
+}  // namespace millrace::augment

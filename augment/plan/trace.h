@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::augment {
 
 struct Trace {
   /// A value that an op drew.
@@ -26,4 +26,4 @@ struct Trace {
   std::vector<Step> steps;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -13,7 +13,7 @@
 ///   wide([](std::uint8_t* __restrict levels, int n) MILLRACE_WIDE { loops }, levels, n);
 #define MILLRACE_WIDE __attribute__((always_inline))
 
-namespace millrace {
+namespace millrace::augment {
 namespace detail {
 
 #if defined(__x86_64__)
@@ -46,9 +46,9 @@ inline bool has_fma() {
 template <class Body, class... Args>
 void wide(Body body, Args... args) {
 #if defined(__x86_64__)
-  const Simd level = detail::has_fma() ? simd_level() : Simd::scalar;
-  if (level == Simd::avx512) return detail::run_avx512(body, args...);
-  if (level == Simd::avx2) return detail::run_avx2(body, args...);
+  const base::Simd level = detail::has_fma() ? base::simd_level() : base::Simd::scalar;
+  if (level == base::Simd::avx512) return detail::run_avx512(body, args...);
+  if (level == base::Simd::avx2) return detail::run_avx2(body, args...);
 #endif
   body(args...);
 }
@@ -57,4 +57,4 @@ void wide(Body body, Args... args) {
 /// on machines with such an instruction; without one this calls the C library, which is slow.
 inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -15,13 +15,15 @@
 #include "millrace/reader.h"
 #include "millrace/transform.h"
 
-namespace millrace {
-
+namespace millrace::pipeline {
 struct BatchHistory;
 class LoaderCore;
 class LoaderTracks;
 class SlotMemory;
 class StorageModel;
+}  // namespace millrace::pipeline
+
+namespace millrace {
 
 /// `loader.on_error`: what becomes of a sample that cannot be read, decoded or augmented.
 enum class OnError {
@@ -57,14 +59,14 @@ struct Shuffle {
 
 struct LoaderOptions {
   LoaderMode mode = LoaderMode::normal;
-  int workers = 2;                     ///< threads; 0: batches are made inside next()
-  int io_threads = 0;                  ///< threads that read ahead of them; 0, or no workers: none
-  std::int64_t batch = 64;             ///< samples a batch, of all ranks together
-  int rank = 0;                        ///< takes its slice (rank_slice.h) of every batch
-  int world = 1;                       ///< ranks that share a batch
-  int prefetch = 4;                    ///< batches made ahead, in total
-  int held = 1;                        ///< batches that the caller holds at a time, besides those
-  std::shared_ptr<SlotMemory> memory;  ///< of the batches; null: the host's ordinary
+  int workers = 2;          ///< threads; 0: batches are made inside next()
+  int io_threads = 0;       ///< threads that read ahead of them; 0, or no workers: none
+  std::int64_t batch = 64;  ///< samples a batch, of all ranks together
+  int rank = 0;             ///< takes its slice (rank_slice.h) of every batch
+  int world = 1;            ///< ranks that share a batch
+  int prefetch = 4;         ///< batches made ahead, in total
+  int held = 1;             ///< batches that the caller holds at a time, besides those
+  std::shared_ptr<pipeline::SlotMemory> memory;  ///< of the batches; null: the host's ordinary
   Shuffle shuffle;
   bool drop_last = false;
   OnError on_error = OnError::fail;
@@ -75,9 +77,11 @@ struct LoaderOptions {
   std::uint64_t max_pixels = kMaxPixels;  ///< a larger image is refused before it is decoded
   /// All workers' memory for large samples: one that does not fit beside the others waits.
   std::uint64_t max_bytes = kMaxBytes;
-  bool record = true;                      ///< keep per-stage totals and Batch::history()
-  std::shared_ptr<LoaderTracks> timeline;  ///< written to as well; null: there is no timeline
-  std::shared_ptr<StorageModel> storage;   ///< an emulated disk; null: reads take what they take
+  bool record = true;  ///< keep per-stage totals and Batch::history()
+  std::shared_ptr<pipeline::LoaderTracks>
+      timeline;  ///< written to as well; null: there is no timeline
+  std::shared_ptr<pipeline::StorageModel>
+      storage;  ///< an emulated disk; null: reads take what they take
   /// Called by next() before it hands out a batch, for each of its samples that failed, in order.
   std::function<void(const Failure&)> quarantine;
   const std::atomic<bool>* stop = nullptr;  ///< once set, next() ends as after interrupt()
@@ -116,7 +120,7 @@ struct LoaderStats {
 class Batch {
  public:
   Batch() = default;
-  Batch(std::shared_ptr<LoaderCore> core, std::size_t slot);
+  Batch(std::shared_ptr<pipeline::LoaderCore> core, std::size_t slot);
   Batch(Batch&& other) noexcept;
   Batch& operator=(Batch&& other) noexcept;
   ~Batch();
@@ -145,10 +149,10 @@ class Batch {
   std::uint64_t index() const;
   /// How it came to be; its units hold as long as the batch. All zero without
   /// LoaderOptions::record.
-  BatchHistory history() const;
+  pipeline::BatchHistory history() const;
 
  private:
-  std::shared_ptr<LoaderCore> core_;
+  std::shared_ptr<pipeline::LoaderCore> core_;
   std::size_t slot_ = 0;
 };
 
@@ -170,7 +174,7 @@ class Loader {
   /// Goes on with the next batch on another number of workers. Batches that were made ahead are
   /// made again: the same ones (C1). `timeline`: tracks for as many workers, or null. Does nothing
   /// after the last batch, or where a worker is stuck. Belongs to the thread that calls next().
-  void restart(int workers, std::shared_ptr<LoaderTracks> timeline);
+  void restart(int workers, std::shared_ptr<pipeline::LoaderTracks> timeline);
   int workers() const;
   /// Makes a next() that waits, and every later one, return an empty Batch. Callable from any
   /// thread.
@@ -192,7 +196,7 @@ class Loader {
   LoaderOptions options_;
   LoaderStats past_;     ///< of cores before a restart()
   std::mutex swapping_;  ///< core_, between restart() and an interrupt() from elsewhere
-  std::shared_ptr<LoaderCore> core_;
+  std::shared_ptr<pipeline::LoaderCore> core_;
 };
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// The plan: a chain of augmentations compiled into the transform that a loader runs on every sample.
+// The plan: a chain of augmentations compiled into the transform that a loader runs on every
+// sample.
 #pragma once
 
 #include <memory>
@@ -38,8 +39,10 @@ struct PlanOptions {
 };
 
 /// Compiles `chain` for images like `source` (how ops fuse: docs/planning.md). `classes`: number of
-/// labels, for ops that mix them. Throws UsageError where the chain cannot be applied to the source.
-std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain, const Source& source,
+/// labels, for ops that mix them. Throws UsageError where the chain cannot be applied to the
+/// source.
+std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain,
+                                              const Source& source,
                                               const OutputOptions& output = {},
                                               const PlanOptions& options = {}, int classes = 0);
 

@@ -7,7 +7,7 @@
 #include "models/native/conv_pass.h"
 #include "models/native/conv_tables.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 /// Samples [first, first + used) in the lanes.
@@ -33,7 +33,7 @@ struct Cut {
 
 template <class T>
 Cut cut_of(const ConvPass& pass, std::int64_t batch, std::int64_t multiple = 1) {
-  const std::int64_t lanes = conv_kernels<T>(simd_level()).lanes;
+  const std::int64_t lanes = conv_kernels<T>(base::simd_level()).lanes;
   return {batch, lanes, pass.output.h / multiple * multiple,
           pass.band_rows(lanes * std::int64_t{sizeof(T)}, multiple)};
 }
@@ -80,7 +80,7 @@ template <class T>
 class OutputGradient {
  public:
   OutputGradient(const ConvGeometry& g, const View<const T>& view, const std::uint8_t* winners)
-      : kernels_(conv_kernels<T>(simd_level())),
+      : kernels_(conv_kernels<T>(base::simd_level())),
         view_(view),
         winners_(winners),
         channels_(g.out),
@@ -113,7 +113,7 @@ class OutputGradient {
 template <class T>
 void input_gradient(const ConvGeometry& g, const T* weight, const View<const T>& gradient,
                     const std::uint8_t* winners, const View<T>& input, const Parallel& parallel) {
-  const ConvKernels<T>& kernels = conv_kernels<T>(simd_level());
+  const ConvKernels<T>& kernels = conv_kernels<T>(base::simd_level());
   const ConvPass pass = input_pass(g);
   const Cut cut = cut_of<T>(pass, g.batch);
   const std::vector<T> weights = tile_turned(g, weight);
@@ -142,7 +142,7 @@ template <class T>
 void weight_gradient(const ConvGeometry& g, const View<const T>& input,
                      const View<const T>& gradient, const std::uint8_t* winners, T* weight, T* bias,
                      const Parallel& parallel) {
-  const ConvKernels<T>& kernels = conv_kernels<T>(simd_level());
+  const ConvKernels<T>& kernels = conv_kernels<T>(base::simd_level());
   const ConvPass pass = forward_pass(g);
   const Cut cut = cut_of<T>(pass, g.batch);
   const std::int64_t chunks = std::min(kChunks, cut.blocks());
@@ -202,7 +202,7 @@ void backward(const ConvGeometry& g, const View<const T>& input, const T* weight
 }  // namespace
 
 template <class T>
-const ConvKernels<T>& conv_kernels(Simd level) {
+const ConvKernels<T>& conv_kernels(base::Simd level) {
   constexpr bool single = sizeof(T) == sizeof(float);
   const auto choose = [](const auto& of_float, const auto& of_double) -> const ConvKernels<T>& {
     if constexpr (single)
@@ -211,8 +211,8 @@ const ConvKernels<T>& conv_kernels(Simd level) {
       return of_double;
   };
 #if defined(__x86_64__)
-  if (level == Simd::avx512) return choose(kAvx512Float, kAvx512Double);
-  if (level == Simd::avx2) return choose(kAvx2Float, kAvx2Double);
+  if (level == base::Simd::avx512) return choose(kAvx512Float, kAvx512Double);
+  if (level == base::Simd::avx2) return choose(kAvx2Float, kAvx2Double);
 #endif
   static_cast<void>(level);
   return choose(kScalarFloat, kScalarDouble);
@@ -221,7 +221,7 @@ const ConvKernels<T>& conv_kernels(Simd level) {
 template <class T>
 void conv_forward(const ConvGeometry& g, const View<const T>& input, const T* weight, const T* bias,
                   const View<T>& output, const Parallel& parallel) {
-  const ConvKernels<T>& kernels = conv_kernels<T>(simd_level());
+  const ConvKernels<T>& kernels = conv_kernels<T>(base::simd_level());
   const ConvPass pass = forward_pass(g);
   const Cut cut = cut_of<T>(pass, g.batch);
   const std::vector<T> weights = tile_forward(g, weight);
@@ -255,7 +255,7 @@ bool can_fuse(const ConvGeometry& g) {
 
 template <class T>
 std::int64_t ConvReluPool::winner_bytes() const {
-  const std::int64_t lanes = conv_kernels<T>(simd_level()).lanes;
+  const std::int64_t lanes = conv_kernels<T>(base::simd_level()).lanes;
   return (conv.batch + lanes - 1) / lanes * lanes * conv.out * pooled().h * pooled().w;
 }
 
@@ -264,7 +264,7 @@ void conv_relu_pool_forward(const ConvReluPool& op, const View<const T>& input, 
                             const T* bias, const View<T>& output, std::uint8_t* winners,
                             const Parallel& parallel) {
   const ConvGeometry& g = op.conv;
-  const ConvKernels<T>& kernels = conv_kernels<T>(simd_level());
+  const ConvKernels<T>& kernels = conv_kernels<T>(base::simd_level());
   const ConvPass pass = forward_pass(g);
   const Cut cut = cut_of<T>(pass, g.batch, /*multiple=*/2);
   const std::vector<T> weights = tile_forward(g, weight);
@@ -299,7 +299,7 @@ void conv_relu_pool_backward(const ConvReluPool& op, const View<const T>& input,
 }
 
 #define MILLRACE_INSTANTIATE(T)                                                                   \
-  template const ConvKernels<T>& conv_kernels(Simd);                                              \
+  template const ConvKernels<T>& conv_kernels(base::Simd);                                              \
   template void conv_forward(const ConvGeometry&, const View<const T>&, const T*, const T*,       \
                              const View<T>&, const Parallel&);                                    \
   template void conv_backward(const ConvGeometry&, const View<const T>&, const T*,                \
@@ -314,4 +314,4 @@ MILLRACE_INSTANTIATE(float)
 MILLRACE_INSTANTIATE(double)
 #undef MILLRACE_INSTANTIATE
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

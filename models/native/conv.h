@@ -14,7 +14,7 @@
 #include "models/native/geometry.h"
 #include "models/native/parallel.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// What backward is asked for; null is not computed. Weight and bias are overwritten.
 template <class T>
@@ -61,4 +61,4 @@ void conv_relu_pool_backward(const ConvReluPool& op, const View<const T>& input,
                              const View<const T>& gradient, const std::uint8_t* winners,
                              const ConvGradients<T>& wanted, const Parallel& parallel);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -9,11 +9,11 @@
 #include "models/native/conv_kernels.inl"
 #include "models/native/conv_tables.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 constinit const ConvKernels<float> kAvx2Float = make_table<float>();
 constinit const ConvKernels<double> kAvx2Double = make_table<double>();
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native
 
 #endif

@@ -8,10 +8,10 @@
 #include <array>
 #include <cstdint>
 
-#include "models/native/geometry.h"
 #include "base/simd.h"
+#include "models/native/geometry.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// What a packed block shows of a tensor: rows [row, row + rows) and columns [column, column +
 /// columns) of its channels, zeros outside. Coordinates are those of the image with `insert` - 1
@@ -86,6 +86,6 @@ struct ConvKernels {
 
 /// Those of one level, which the processor must be able to do. T: float, double.
 template <class T>
-const ConvKernels<T>& conv_kernels(Simd level);
+const ConvKernels<T>& conv_kernels(base::Simd level);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

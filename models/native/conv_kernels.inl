@@ -7,7 +7,7 @@
 // code that the processor lacks. Contraction to fused multiply-and-add is on for these files.
 #include "models/native/packed.inl"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 // ---- correlation ------------------------------------------------------------------------------
@@ -238,4 +238,4 @@ constexpr ConvKernels<T> make_table() {
 }
 
 }  // namespace
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -1,6 +1,6 @@
 #include "models/native/conv_pass.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 constexpr std::int64_t kBandBytes = 256 << 10;
@@ -96,4 +96,4 @@ template std::vector<double> tile_forward(const ConvGeometry&, const double*);
 template std::vector<float> tile_turned(const ConvGeometry&, const float*);
 template std::vector<double> tile_turned(const ConvGeometry&, const double*);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

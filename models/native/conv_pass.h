@@ -10,7 +10,7 @@
 
 #include "models/native/conv_kernels.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 struct ConvPass {
   std::int64_t in = 1, out = 1, groups = 1;
@@ -58,4 +58,4 @@ class Block {
   std::unique_ptr<T, Free> data_;
 };
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -7,9 +7,9 @@
 #include "models/native/conv_kernels.inl"
 #include "models/native/conv_tables.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 constinit const ConvKernels<float> kScalarFloat = make_table<float>();
 constinit const ConvKernels<double> kScalarDouble = make_table<double>();
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

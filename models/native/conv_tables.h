@@ -3,9 +3,9 @@
 
 #include "models/native/conv_kernels.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 extern const ConvKernels<float> kScalarFloat, kAvx2Float, kAvx512Float;
 extern const ConvKernels<double> kScalarDouble, kAvx2Double, kAvx512Double;
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

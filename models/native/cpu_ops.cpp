@@ -3,12 +3,12 @@
 #include <torch/library.h>
 #include <torch/torch.h>
 
+#include "millrace/error.h"
 #include "models/native/conv.h"
 #include "models/native/pool.h"
 #include "models/native/tensors.h"
-#include "millrace/error.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 using at::IntArrayRef;
@@ -190,4 +190,4 @@ TORCH_LIBRARY_IMPL(millrace, CPU, library) {
 }
 
 }  // namespace
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -6,7 +6,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 std::string text(const Pair& pair) { return std::to_string(pair.h) + "x" + std::to_string(pair.w); }
@@ -75,4 +75,4 @@ void complete(PoolGeometry& g) {
                              " holds no pixel of an image of " + text(g.input));
 }
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -11,7 +11,7 @@
 #define MILLRACE_HOST_DEVICE
 #endif
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// A pair of (height, width).
 struct Pair {
@@ -72,4 +72,4 @@ struct View {
   T* at(std::int64_t sample, std::int64_t channel) const { return data + sample * n + channel * c; }
 };
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -10,7 +10,7 @@
 
 #include "models/native/geometry.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// Where element `index` of a contiguous tensor with so many channels and pixels lies.
 struct Position {
@@ -161,4 +161,4 @@ MILLRACE_HOST_DEVICE T pool_input_gradient(const PoolGeometry& g, std::int64_t i
   return sum;
 }
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -27,7 +27,7 @@ TORCH_LIBRARY(millrace, library) {
       "int[] padding, int[] dilation, int groups, bool[3] wanted) -> (Tensor, Tensor, Tensor)");
 }
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 using at::IntArrayRef;
@@ -203,4 +203,4 @@ Tensor conv_relu_pool(const Tensor& input, const Tensor& weight, const Tensor& b
   return std::get<0>(op.call(input, weight, optional(bias), padding, dilation, groups));
 }
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// As at::conv2d; `bias` may be undefined. Stride, padding and dilation are (height, width).
 at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
@@ -32,4 +32,4 @@ at::Tensor max_pool2d(const at::Tensor& input, at::IntArrayRef kernel, at::IntAr
 at::Tensor conv_relu_pool(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                           at::IntArrayRef padding, at::IntArrayRef dilation, std::int64_t groups);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

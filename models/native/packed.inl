@@ -6,7 +6,7 @@
 #include "models/native/conv_kernels.h"
 #include "models/native/vectors.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 template <class T>
@@ -203,4 +203,4 @@ MILLRACE_VECTOR_TARGET void unpool(const T* pooled, const std::uint8_t* winners,
 }
 
 }  // namespace
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <functional>
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// Work on tasks [begin, end). What a task computes does not depend on who else runs.
 using Tasks = std::function<void(std::int64_t begin, std::int64_t end)>;
 /// Runs tasks [0, count), in any cut, on as many threads as it likes; returns when all are done.
 using Parallel = std::function<void(std::int64_t count, const Tasks& tasks)>;
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

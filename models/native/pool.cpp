@@ -6,7 +6,7 @@
 
 #include "models/native/pool_line.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 /// Outputs [begin, end) of `count` whose tap at i * stride + offset lies inside of `side` pixels.
@@ -59,7 +59,7 @@ class Forward {
         out_(out),
         winners_(winners),
         along_(along),
-        kernel_(pool_line_kernel<T>(simd_level())),
+        kernel_(pool_line_kernel<T>(base::simd_level())),
         taps_(static_cast<std::size_t>(g.kernel.h * g.kernel.w)),
         best_(static_cast<std::size_t>(std::max(g.output.w, lanes_of(g, along)))),
         index_(best_.size()) {}
@@ -190,4 +190,4 @@ MILLRACE_INSTANTIATE(float)
 MILLRACE_INSTANTIATE(double)
 #undef MILLRACE_INSTANTIATE
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -10,7 +10,7 @@
 #include "models/native/geometry.h"
 #include "models/native/parallel.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// T: float or double. `winners`: for every output, row * width + column of the input.
 template <class T>
@@ -24,4 +24,4 @@ void max_pool_backward(const PoolGeometry& geometry, const View<const T>& gradie
                        const View<const std::int32_t>& winners, const View<T>& input,
                        const Parallel& parallel);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

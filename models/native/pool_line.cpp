@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 /// kStep, kIndexStep: the line's, where they are known; 0: any.
@@ -59,16 +59,16 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void avx512(const 
 }  // namespace
 
 template <class T>
-PoolLineKernel<T> pool_line_kernel(Simd level) {
+PoolLineKernel<T> pool_line_kernel(base::Simd level) {
 #if defined(__x86_64__)
-  if (level == Simd::avx512) return avx512<T>;
-  if (level == Simd::avx2) return avx2<T>;
+  if (level == base::Simd::avx512) return avx512<T>;
+  if (level == base::Simd::avx2) return avx2<T>;
 #endif
   static_cast<void>(level);
   return scalar<T>;
 }
 
-template PoolLineKernel<float> pool_line_kernel(Simd);
-template PoolLineKernel<double> pool_line_kernel(Simd);
+template PoolLineKernel<float> pool_line_kernel(base::Simd);
+template PoolLineKernel<double> pool_line_kernel(base::Simd);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

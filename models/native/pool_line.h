@@ -5,7 +5,7 @@
 
 #include "base/simd.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// One position of the windows: output i of the line sees in[i * step], if begin <= i < end.
 template <class T>
@@ -31,6 +31,6 @@ using PoolLineKernel = void (*)(const PoolLine<T>& line);
 
 /// That of one level, which the processor must be able to do. T: float, double.
 template <class T>
-PoolLineKernel<T> pool_line_kernel(Simd level);
+PoolLineKernel<T> pool_line_kernel(base::Simd level);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -4,7 +4,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 [[noreturn]] void refuse(const char* op, const std::string& what) {
@@ -92,4 +92,4 @@ PoolGeometry pool_geometry(const at::Tensor& input, at::IntArrayRef kernel, at::
   return g;
 }
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -5,7 +5,7 @@
 
 #include "models/native/geometry.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// The geometry of the op's arguments. Throws UsageError for what the native ops don't take: other
 /// than 4 dimensions, other types than f32 and f64 (the same for all), numbers that don't fit
@@ -27,4 +27,4 @@ View<T> mutable_view_of(const at::Tensor& tensor) {
           tensor.stride(3)};
 }
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

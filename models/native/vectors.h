@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// `kBytes` bytes of T as one value; element by element arithmetic, comparisons give masks.
 template <class T, int kBytes>
@@ -22,4 +22,4 @@ struct MaskElement<double> {
   using type = std::int64_t;
 };
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

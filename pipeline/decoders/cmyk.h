@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Four inks a pixel, as libjpeg gives CMYK and YCCK, to `channels` levels. 255 is no ink: Adobe
 /// writes them so, and Pillow, OpenCV and torchvision take every file that way, whether it has
@@ -27,4 +27,4 @@ inline void convert_cmyk(std::span<const std::uint8_t> inks, std::uint32_t chann
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

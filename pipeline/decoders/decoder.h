@@ -1,5 +1,5 @@
-// One thread's decoding, through whichever decoder takes the bytes (include/millrace/millrace.h): built in
-// (jpeg) or from plugins.
+// One thread's decoding, through whichever decoder takes the bytes (include/millrace/millrace.h):
+// built in (jpeg) or from plugins.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "millrace/image.h"
 #include "plugins/host/unit.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// The decoder for these bytes; throws DataError naming what the bytes look like.
 const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes);
@@ -61,10 +61,10 @@ class DecodeScratch {
   void* context_of(const millrace_unit& decoder);
 
   std::vector<Context> contexts_;
-  CallContext call_;
+  plugins::CallContext call_;
   std::span<const std::uint8_t> bytes_;
   EncodedImage image_;
   Buffer pixels_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -6,19 +6,19 @@
 #include <new>
 #include <string_view>
 
-#include "pipeline/decoders/decoder.h"
-#include "pipeline/decoders/turn.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
+#include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/turn.h"
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr std::size_t kSniffed = 64;
 
 bool takes(const millrace_unit& unit, std::span<const std::uint8_t> bytes) {
-  return guarded_call(unit, [&] {
+  return plugins::guarded_call(unit, [&] {
     return unit.decoder->sniff(bytes.data(), std::min(bytes.size(), kSniffed)) != 0;
   });
 }
@@ -53,9 +53,9 @@ int scaled(int side, int scale) { return (side + (1 << scale) - 1) >> scale; }
 }  // namespace
 
 const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes) {
-  for (const millrace_unit* unit : decoders())
+  for (const millrace_unit* unit : plugins::decoders())
     if (takes(*unit, bytes)) return *unit;
-  const millrace_plugin_table& shipped = *shipped_decoders().table;
+  const millrace_plugin_table& shipped = *plugins::shipped_decoders().table;
   for (const millrace_unit* unit : std::span(shipped.units, shipped.unit_count))
     if (takes(*unit, bytes)) return *unit;
   throw DataError(fmt::format("no decoder takes this image: it looks like {}", describe(bytes)),
@@ -73,15 +73,15 @@ DecodeScratch::DecodeScratch() = default;
 
 DecodeScratch::~DecodeScratch() {
   for (const Context& context : contexts_)
-    last_call(*context.decoder, "close()",
-              [&] { context.decoder->decoder->close(context.memory); });
+    plugins::last_call(*context.decoder, "close()",
+                       [&] { context.decoder->decoder->close(context.memory); });
 }
 
 void* DecodeScratch::context_of(const millrace_unit& decoder) {
   for (const Context& known : contexts_)
     if (known.decoder == &decoder) return known.memory;
   contexts_.reserve(contexts_.size() + 1);  // so that nothing is lost if this throws
-  void* memory = guarded_call(decoder, [&] { return decoder.decoder->open(nullptr); });
+  void* memory = plugins::guarded_call(decoder, [&] { return decoder.decoder->open(nullptr); });
   if (memory == nullptr) throw std::bad_alloc();
   contexts_.push_back({&decoder, memory});
   return memory;
@@ -92,7 +92,7 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
   const millrace_unit& unit = decoder_of(bytes);
   void* context = context_of(unit);
   millrace_image_header header{};
-  checked_call(unit, call_.call, [&] {
+  plugins::checked_call(unit, call_.call, [&] {
     return unit.decoder->header(context, bytes.data(), bytes.size(), &header, &call_.call);
   });
   const std::uint64_t pixels = std::uint64_t{header.width} * header.height;
@@ -130,7 +130,7 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
                           static_cast<std::uint32_t>(scale), asked};
   Rect& rect = request.region;
   if (unit.decoder->region != nullptr)
-    guarded_call(unit, [&] { unit.decoder->region(context, &request); });
+    plugins::guarded_call(unit, [&] { unit.decoder->region(context, &request); });
   else
     rect = {0, 0, stored.width, stored.height};
   if (rect.x0 < 0 || rect.y0 < 0 || rect.x1 > stored.width || rect.y1 > stored.height ||
@@ -150,7 +150,7 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
   const std::size_t row_bytes =
       (width * static_cast<std::size_t>(channels) + kAlignment - 1) / kAlignment * kAlignment;
   std::uint8_t* out = pixels_.reserve(kOff + row_bytes * height) + kOff;
-  checked_call(unit, call_.call, [&] {
+  plugins::checked_call(unit, call_.call, [&] {
     return unit.decoder->decode(context, bytes_.data(), bytes_.size(), &request, out, row_bytes,
                                 &call_.call);
   });
@@ -171,4 +171,4 @@ ImageView DecodeScratch::decode(std::span<const std::uint8_t> bytes, int channel
   return decode(channels, {0, 0, size.width, size.height});
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

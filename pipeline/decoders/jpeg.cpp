@@ -16,12 +16,12 @@
 // clang-format on
 
 #include "millrace/buffer.h"
-#include "pipeline/decoders/cmyk.h"
-#include "plugins/host/builtin.h"
 #include "millrace/exif.hpp"
 #include "millrace/millrace.hpp"
+#include "pipeline/decoders/cmyk.h"
+#include "plugins/host/builtin.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// More scans than any encoder writes: a small file could else keep a worker busy for hours.
@@ -334,16 +334,16 @@ constexpr millrace_unit kJpeg = unit();
 constexpr const millrace_unit* kUnits[] = {&kJpeg};
 
 constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
-                                             MILLRACE_ABI_MAJOR,
-                                             MILLRACE_ABI_MINOR,
-                                             sizeof(millrace_plugin_table),
-                                             "decoders",
-                                             "1.0",
-                                             "MIT",
-                                             kUnits,
-                                             std::size(kUnits)};
+                                       MILLRACE_ABI_MAJOR,
+                                       MILLRACE_ABI_MINOR,
+                                       sizeof(millrace_plugin_table),
+                                       "decoders",
+                                       "1.0",
+                                       "MIT",
+                                       kUnits,
+                                       std::size(kUnits)};
 
-const BuiltIn kRegistered{kTable};
+const plugins::BuiltIn kRegistered{kTable};
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

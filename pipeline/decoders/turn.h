@@ -5,7 +5,7 @@
 
 #include "millrace/image.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// How to get from a place in the image as it is to be seen to the stored one: x and y swap
 /// (`transposed`), then each runs from the other end (`mirrored_x`, `mirrored_y`).
@@ -57,4 +57,4 @@ constexpr ImageView turned(ImageView view, Turn turn) {
   return view;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "pipeline/loader/handover.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// CPU time that the arena's threads spend while they belong to it, work and spinning alike.
 class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
@@ -36,13 +36,13 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
     const auto free = std::find_if(entries_.begin(), entries_.end(),
                                    [](const Entry& entry) { return !entry.inside; });
     Entry& entry = free == entries_.end() ? entries_.emplace_back() : *free;
-    entry = {std::this_thread::get_id(), clock, Clock::thread_cpu_ns(), true};
+    entry = {std::this_thread::get_id(), clock, base::Clock::thread_cpu_ns(), true};
   }
   void on_scheduler_exit(bool) override {
     const std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) {
       if (!entry.inside || entry.thread != std::this_thread::get_id()) continue;
-      left_ns_ += Clock::thread_cpu_ns() - entry.entry_ns;
+      left_ns_ += base::Clock::thread_cpu_ns() - entry.entry_ns;
       entry.inside = false;
     }
   }
@@ -69,4 +69,4 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
   std::int64_t left_ns_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// All clocks together take about 1.5 µs: less than 1% of a lull that is as long as this, ...
@@ -19,13 +19,13 @@ constexpr double kFresh = 2e-3;
 constexpr double kShortestWork = 100e-6;
 /// Less off a core than this, or than this part of the work, is what clocks differ by.
 constexpr double kShortestWait = 20e-6;
-constexpr Clock::Ticks kSmallestPart = 64;
+constexpr base::Clock::Ticks kSmallestPart = 64;
 
 struct Limits {
-  Clock::Ticks lull = Clock::ticks(kShortestLull);
-  Clock::Ticks fresh = Clock::ticks(kFresh);
-  Clock::Ticks work = Clock::ticks(kShortestWork);
-  Clock::Ticks wait = Clock::ticks(kShortestWait);
+  base::Clock::Ticks lull = base::Clock::ticks(kShortestLull);
+  base::Clock::Ticks fresh = base::Clock::ticks(kFresh);
+  base::Clock::Ticks work = base::Clock::ticks(kShortestWork);
+  base::Clock::Ticks wait = base::Clock::ticks(kShortestWait);
 };
 
 const Limits& limits() {
@@ -33,7 +33,9 @@ const Limits& limits() {
   return limits;
 }
 
-Clock::Ticks ticks_of_ns(std::int64_t ns) { return Clock::ticks(static_cast<double>(ns) * 1e-9); }
+base::Clock::Ticks ticks_of_ns(std::int64_t ns) {
+  return base::Clock::ticks(static_cast<double>(ns) * 1e-9);
+}
 
 /// Page faults of the calling thread that had to wait for storage.
 std::int64_t major_faults() {
@@ -64,33 +66,33 @@ std::int64_t SchedulerWait::core_wait_ns() const {
   return second != nullptr ? std::strtoll(second, nullptr, 10) : 0;
 }
 
-void SchedulerWait::read(Clock::Ticks now) {
+void SchedulerWait::read(base::Clock::Ticks now) {
   read_at_ = cpu_at_ = now;
   core_wait_ns_ = core_wait_ns();
   faults_ = major_faults();
-  cpu_ns_ = Clock::thread_cpu_ns();
+  cpu_ns_ = base::Clock::thread_cpu_ns();
 }
 
-Clock::Ticks SchedulerWait::begin(Clock::Ticks now) {
-  const Clock::Ticks lull = now - ended_;
+base::Clock::Ticks SchedulerWait::begin(base::Clock::Ticks now) {
+  const base::Clock::Ticks lull = now - ended_;
   if (lull < limits().lull && now - read_at_ < limits().fresh) return 0;
   const std::int64_t before = core_wait_ns_;
   read(now);
   return lull < limits().lull ? 0 : std::min(lull, ticks_of_ns(core_wait_ns_ - before));
 }
 
-SchedulerWait::Found SchedulerWait::end(Clock::Ticks begin, Clock::Ticks now) {
+SchedulerWait::Found SchedulerWait::end(base::Clock::Ticks begin, base::Clock::Ticks now) {
   Found found;
   ended_ = now;
-  const Clock::Ticks wall = now - begin;
+  const base::Clock::Ticks wall = now - begin;
   if (wall < limits().work) return found;
-  const Clock::Ticks since = cpu_at_;
+  const base::Clock::Ticks since = cpu_at_;
   const std::int64_t cpu_before = cpu_ns_;
-  cpu_ns_ = Clock::thread_cpu_ns();
+  cpu_ns_ = base::Clock::thread_cpu_ns();
   cpu_at_ = now;
-  const Clock::Ticks cpu = ticks_of_ns(cpu_ns_ - cpu_before);
-  const Clock::Ticks off = std::clamp<Clock::Ticks>(now - since - cpu, 0, wall);
-  found.cpu_ns = static_cast<std::int64_t>(Clock::seconds(std::min(cpu, wall)) * 1e9);
+  const base::Clock::Ticks cpu = ticks_of_ns(cpu_ns_ - cpu_before);
+  const base::Clock::Ticks off = std::clamp<base::Clock::Ticks>(now - since - cpu, 0, wall);
+  found.cpu_ns = static_cast<std::int64_t>(base::Clock::seconds(std::min(cpu, wall)) * 1e9);
   if (off < limits().wait || off < wall / kSmallestPart) return found;
   const std::int64_t waited_before = core_wait_ns_;
   const std::int64_t faults_before = faults_;
@@ -101,4 +103,4 @@ SchedulerWait::Found SchedulerWait::end(Clock::Ticks begin, Clock::Ticks now) {
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,7 +7,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// All that this thread has done is seen by whoever calls taken_over() on the same tag later.
 inline void hand_over([[maybe_unused]] const void* tag) {
@@ -21,4 +21,4 @@ inline void taken_over([[maybe_unused]] const void* tag) {
 #endif
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

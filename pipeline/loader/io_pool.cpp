@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 IoPool::IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Slot>& slots,
                Deliver deliver)
@@ -57,7 +57,7 @@ IoPool::Job* IoPool::claim(std::int64_t& place) {
   wake_.wait(lock, [this] { return stop_.load(std::memory_order_relaxed) || head_ != tail_; });
   if (stop_.load(std::memory_order_relaxed)) return nullptr;
   Job& job = jobs_[head_ % jobs_.size()];
-  if (job.claimed == 0) slots_[job.run.slot].units[job.run.unit].fetch_begin = Clock::now();
+  if (job.claimed == 0) slots_[job.run.slot].units[job.run.unit].fetch_begin = base::Clock::now();
   place = job.run.first + job.claimed++;
   if (job.claimed == job.run.count) ++head_;
   return &job;
@@ -66,8 +66,8 @@ IoPool::Job* IoPool::claim(std::int64_t& place) {
 void IoPool::finished(Job& job) {
   const SampleRange run = job.run;
   UnitHistory& unit = slots_[run.slot].units[run.unit];
-  unit.fetch_end = Clock::now();
-  if (const Clock::Ticks busy = job.busy.load(std::memory_order_relaxed); busy > 0)
+  unit.fetch_end = base::Clock::now();
+  if (const base::Clock::Ticks busy = job.busy.load(std::memory_order_relaxed); busy > 0)
     unit.fetch_on_core = 1 - static_cast<float>(job.core_wait.load(std::memory_order_relaxed)) /
                                  static_cast<float>(busy);
   {
@@ -86,7 +86,7 @@ void IoPool::work(Thread& self) {
     if (job->left.fetch_sub(1, std::memory_order_acq_rel) == 1) finished(*job);
   }
   const std::lock_guard lock(mutex_);
-  ended_cpu_ns_ += Clock::thread_cpu_ns();
+  ended_cpu_ns_ += base::Clock::thread_cpu_ns();
   --alive_;
   ended_.notify_all();
 }
@@ -107,7 +107,7 @@ bool IoPool::stop(std::chrono::steady_clock::time_point deadline) {
 
 StageTotals IoPool::totals() const {
   StageTotals totals;
-  const double rate = Clock::seconds_per_tick();
+  const double rate = base::Clock::seconds_per_tick();
   const std::lock_guard lock(mutex_);
   std::int64_t cpu_ns = ended_cpu_ns_;
   for (const Thread& one : threads_) {
@@ -122,4 +122,4 @@ StageTotals IoPool::totals() const {
   return totals;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -12,7 +12,7 @@
 
 #include "pipeline/loader/stages.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class IoPool {
  public:
@@ -41,10 +41,10 @@ class IoPool {
  private:
   struct Job {
     SampleRange run;
-    std::int64_t claimed = 0;           ///< samples that a thread has taken
-    std::atomic<std::int64_t> left{0};  ///< samples that are not read yet
-    std::atomic<Clock::Ticks> busy{0};  ///< all threads' time with them
-    std::atomic<Clock::Ticks> core_wait{0};
+    std::int64_t claimed = 0;                 ///< samples that a thread has taken
+    std::atomic<std::int64_t> left{0};        ///< samples that are not read yet
+    std::atomic<base::Clock::Ticks> busy{0};  ///< all threads' time with them
+    std::atomic<base::Clock::Ticks> core_wait{0};
   };
   struct alignas(64) Thread {
     Reading reading;
@@ -74,4 +74,4 @@ class IoPool {
   std::vector<Thread> threads_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

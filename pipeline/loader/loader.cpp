@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <exception>
 #include <new>
 #include <utility>
@@ -30,13 +31,13 @@ LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
 }
 
 /// Keeps what a thread may still touch, or what nobody can wait for.
-void leave_behind(std::shared_ptr<LoaderCore> core) {
-  static auto* left_behind = new std::vector<std::shared_ptr<LoaderCore>>;
+void leave_behind(std::shared_ptr<pipeline::LoaderCore> core) {
+  static auto* left_behind = new std::vector<std::shared_ptr<pipeline::LoaderCore>>;
   left_behind->push_back(std::move(core));
 }
 
 /// The destructor waits for the graph's tasks, which never run where no thread could be started.
-void start(const std::shared_ptr<LoaderCore>& core, int workers) try {
+void start(const std::shared_ptr<pipeline::LoaderCore>& core, int workers) try {
   core->start();
 } catch (const std::bad_alloc&) {
   leave_behind(core);
@@ -89,7 +90,7 @@ void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
                    fmt::format("set loader.batch to at most {}", dataset.count));
 }
 
-Batch::Batch(std::shared_ptr<LoaderCore> core, std::size_t slot)
+Batch::Batch(std::shared_ptr<pipeline::LoaderCore> core, std::size_t slot)
     : core_(std::move(core)), slot_(slot) {}
 Batch::Batch(Batch&& other) noexcept
     : core_(std::exchange(other.core_, nullptr)), slot_(other.slot_) {}
@@ -119,14 +120,14 @@ std::int64_t Batch::count() const { return core_->slot(slot_).valid; }
 std::int64_t Batch::global_count() const { return core_->slot(slot_).ticket.global; }
 std::uint32_t Batch::epoch() const { return core_->slot(slot_).ticket.epoch; }
 std::uint64_t Batch::index() const { return core_->slot(slot_).ticket.index; }
-BatchHistory Batch::history() const { return core_->history(slot_); }
+pipeline::BatchHistory Batch::history() const { return core_->history(slot_); }
 
 Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
                LoaderOptions options)
     : reader_(std::move(reader)),
       transform_(std::move(transform)),
       options_(std::move(options)),
-      core_(std::make_shared<LoaderCore>(reader_, transform_, options_)) {
+      core_(std::make_shared<pipeline::LoaderCore>(reader_, transform_, options_)) {
   start(core_, options_.workers);
 }
 Loader::~Loader() {
@@ -136,7 +137,7 @@ Batch Loader::next() {
   const auto slot = core_->next();
   return slot ? Batch(core_, *slot) : Batch();
 }
-void Loader::restart(int workers, std::shared_ptr<LoaderTracks> timeline) {
+void Loader::restart(int workers, std::shared_ptr<pipeline::LoaderTracks> timeline) {
   LoaderOptions options = options_;
   options.workers = workers;
   options.io_threads = workers > 0 ? options_.io_threads : 0;
@@ -147,7 +148,7 @@ void Loader::restart(int workers, std::shared_ptr<LoaderTracks> timeline) {
   if (!core_->stop()) return;
   past_ = so_far;
   options_ = std::move(options);
-  auto next = std::make_shared<LoaderCore>(reader_, transform_, options_);
+  auto next = std::make_shared<pipeline::LoaderCore>(reader_, transform_, options_);
   start(next, options_.workers);
   const std::lock_guard lock(swapping_);
   core_.swap(next);

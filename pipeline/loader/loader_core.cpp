@@ -7,12 +7,12 @@
 #include <thread>
 #include <utility>
 
-#include "pipeline/loader/core_watch.h"
 #include "millrace/error.h"
+#include "pipeline/loader/core_watch.h"
 #include "pipeline/loader/loader_graph.h"
 #include "pipeline/loader/noise.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Work units are cut so that one takes about this long: the graph's cost, some µs a unit, is then
@@ -23,7 +23,7 @@ constexpr auto kPatience = std::chrono::seconds(2);
 /// A caller that gets a core when it is woken has its batch within this time.
 constexpr double kPromptWake = 50e-6;
 /// Asking how long the caller has waited for cores takes about 1 µs: an answer holds this long.
-constexpr double kFresh = 1e-3;
+constexpr double kCoreTimeValid = 1e-3;
 
 }  // namespace
 
@@ -138,7 +138,7 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
   slot.failures.clear();
   slot.error = nullptr;
   slot.error_place = -1;
-  if (options_.record) slot.opened = Clock::now();
+  if (options_.record) slot.opened = base::Clock::now();
   slot.ready.store(0, std::memory_order_relaxed);
   slot.freed.store(0, std::memory_order_relaxed);
   slot.missing.store(slot.ticket.count, std::memory_order_release);
@@ -191,7 +191,7 @@ void LoaderCore::work(const SampleRange& run) {
     if (!stop_.load() &&
         slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
       finish(slot, worker);
-      if (options_.record) slot.made = Clock::now();
+      if (options_.record) slot.made = base::Clock::now();
       ready_event_.ring(slot.ready);
     }
     worker.leased.store(false, std::memory_order_release);
@@ -202,7 +202,7 @@ void LoaderCore::work(const SampleRange& run) {
 std::optional<std::size_t> LoaderCore::next() {
   if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) interrupt();
   if (consumed_ >= end_ || stop_.load(std::memory_order_relaxed)) return std::nullopt;
-  const Clock::Ticks asked = options_.record ? Clock::now() : 0;
+  const base::Clock::Ticks asked = options_.record ? base::Clock::now() : 0;
   {
     const std::lock_guard lock(freeing_);
     if (freed_ + slots_.size() <= consumed_)  // the slot that comes next is still out
@@ -231,7 +231,7 @@ std::optional<std::size_t> LoaderCore::next() {
   ++consumed_;
   if (options_.record) {
     slot.asked = asked;
-    slot.got = Clock::now();
+    slot.got = base::Clock::now();
     if (options_.timeline != nullptr) trace(slot);
   }
   return index;
@@ -257,23 +257,24 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
   note_unit(slot, run, workers_[0]);
   if (stop_.load(std::memory_order_relaxed)) return false;
   finish(slot, workers_[0]);
-  if (options_.record) slot.made = Clock::now();
+  if (options_.record) slot.made = base::Clock::now();
   return true;
 }
 
 bool LoaderCore::wait_for(Slot& slot) {
   const bool sleeps = options_.record && slot.ready.load(std::memory_order_relaxed) != 1;
-  if (const Clock::Ticks now = Clock::now(); sleeps && now - core_read_at_ > Clock::ticks(kFresh)) {
+  if (const base::Clock::Ticks now = base::Clock::now();
+      sleeps && now - core_read_at_ > base::Clock::ticks(kCoreTimeValid)) {
     core_read_at_ = now;
     core_wait_ns_ = SchedulerWait::mine().core_wait_ns();
   }
   ready_event_.wait(slot.ready, stop_, options_.stop);
   if (slot.ready.load(std::memory_order_acquire) != 1) return false;
   slot.ready.store(0, std::memory_order_relaxed);
-  if (const Clock::Ticks now = Clock::now();
-      sleeps && now - slot.made > Clock::ticks(kPromptWake)) {
+  if (const base::Clock::Ticks now = base::Clock::now();
+      sleeps && now - slot.made > base::Clock::ticks(kPromptWake)) {
     const std::int64_t before = std::exchange(core_wait_ns_, SchedulerWait::mine().core_wait_ns());
-    slot.core_wait = Clock::ticks(static_cast<double>(core_wait_ns_ - before) * 1e-9);
+    slot.core_wait = base::Clock::ticks(static_cast<double>(core_wait_ns_ - before) * 1e-9);
     core_read_at_ = now;
   }
   return true;
@@ -338,7 +339,7 @@ std::size_t LoaderCore::slot_bytes() const {
 LoaderStats LoaderCore::stats() const {
   LoaderStats stats;
   StageTotals* totals[kStageCount] = {&stats.read, &stats.decode, &stats.augment};
-  const double rate = Clock::seconds_per_tick();
+  const double rate = base::Clock::seconds_per_tick();
   double stages_cpu = 0;
   for (const Worker& worker : workers_) {
     for (std::size_t i = 0; i < kStageCount; ++i) {
@@ -367,12 +368,12 @@ LoaderStats LoaderCore::stats() const {
     stats.io_threads = options_.io_threads;
   }
   for (const Worker& worker : workers_) {
-    stats.busy_s += Clock::seconds(worker.busy_ticks.get());
-    stats.core_wait_s += Clock::seconds(worker.core_wait_ticks.get());
+    stats.busy_s += base::Clock::seconds(worker.busy_ticks.get());
+    stats.core_wait_s += base::Clock::seconds(worker.core_wait_ticks.get());
   }
   stats.cold = stages_.reader().cold();
   stats.failed = stages_.failed();
   return stats;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

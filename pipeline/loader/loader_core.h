@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "pipeline/loader/handover.h"
 #include "millrace/loader.h"
+#include "pipeline/loader/handover.h"
 #include "pipeline/loader/rank_slice.h"
 #include "pipeline/loader/stages.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Batches on loan keep it alive.
 class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
@@ -62,7 +62,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   const LoaderOptions options_;
   Stages stages_;
   std::uint64_t batches_per_epoch_;
-  std::int64_t max_;                    ///< samples of the rank's largest slice, at least 1
+  std::int64_t max_;                     ///< samples of the rank's largest slice, at least 1
   std::uint64_t end_;                    ///< ordinal behind the last batch
   std::uint64_t made_end_;               ///< and behind the last one that is made (LoaderMode)
   std::uint64_t issued_;                 ///< next ordinal to be made (the graph's source)
@@ -71,7 +71,8 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::vector<Slot> slots_;
   std::vector<Worker> workers_;
   ReadyEvent ready_event_;
-  Clock::Ticks core_read_at_ = 0;  ///< when the caller's SchedulerWait was asked, and what it said
+  base::Clock::Ticks core_read_at_ =
+      0;  ///< when the caller's SchedulerWait was asked, and what it said
   std::int64_t core_wait_ns_ = 0;
   std::atomic<bool> stop_{false};
   std::atomic<int> busy_{0};  ///< workers inside work()
@@ -80,4 +81,4 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::unique_ptr<Graph> graph_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -9,12 +9,12 @@
 #include <optional>
 #include <tuple>
 
+#include "base/parallelism.h"
 #include "pipeline/loader/arena_cpu.h"
 #include "pipeline/loader/io_pool.h"
 #include "pipeline/loader/loader_core.h"
-#include "base/parallelism.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 namespace flow = oneapi::tbb::flow;
 
@@ -24,9 +24,9 @@ struct LoaderCore::Graph {
   explicit Graph(LoaderCore& core)
       : parallelism(core.options_.workers), arena(core.options_.workers, 0), cpu(arena) {
     if (core.options_.io_threads > 0)
-      io.emplace(core.options_.io_threads,
-                 core.slots_.size() * static_cast<std::size_t>(core.max_), core.stages_,
-                 core.slots_, core.options_.timeline.get(), [this, &core](const SampleRange& run) {
+      io.emplace(core.options_.io_threads, core.slots_.size() * static_cast<std::size_t>(core.max_),
+                 core.stages_, core.slots_, core.options_.timeline.get(),
+                 [this, &core](const SampleRange& run) {
                    core.slots_[run.slot].fetched_runs.fetch_add(1, std::memory_order_acq_rel);
                    gateway->try_put(run);
                    gateway->release_wait();
@@ -78,11 +78,12 @@ struct LoaderCore::Graph {
       return;
     }
     // Serial, so that runs are queued in the order in which they are needed.
-    fetch.emplace(*graph, flow::serial, [this, &core](const SampleRange& run, Fetch::gateway_type& way) {
-      const Task task(core);
-      way.reserve_wait();
-      if (!io->add(run)) way.release_wait();
-    });
+    fetch.emplace(*graph, flow::serial,
+                  [this, &core](const SampleRange& run, Fetch::gateway_type& way) {
+                    const Task task(core);
+                    way.reserve_wait();
+                    if (!io->add(run)) way.release_wait();
+                  });
     gateway = &fetch->gateway();
     flow::make_edge(flow::output_port<0>(*split), *fetch);
     flow::make_edge(flow::output_port<0>(*fetch), *work);
@@ -108,7 +109,7 @@ struct LoaderCore::Graph {
   using Split = flow::multifunction_node<std::uint64_t, std::tuple<SampleRange>>;
   using Fetch = flow::async_node<SampleRange, SampleRange>;
 
-  Parallelism parallelism;
+  base::Parallelism parallelism;
   oneapi::tbb::task_arena arena;
   ArenaCpu cpu;
   std::optional<flow::graph> graph;
@@ -121,4 +122,4 @@ struct LoaderCore::Graph {
   std::optional<IoPool> io;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 std::uint64_t MemoryBudget::acquire(std::uint64_t bytes, Place place) {
   bytes = std::min(bytes, bytes_);
@@ -36,4 +36,4 @@ void MemoryBudget::stop() {
   changed_.notify_all();
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

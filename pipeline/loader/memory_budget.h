@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class MemoryBudget {
  public:
@@ -47,4 +47,4 @@ class MemoryBudget {
   bool stopped_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// An IEEE 754 number of 1 + exponent + mantissa bits: finite, and neither tiny nor large.
@@ -37,10 +37,10 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
                      const Transform& transform, const DatasetInfo& dataset) {
   const SampleSpec& spec = transform.output();
   const std::size_t size = size_of(spec.dtype);
-  const std::uint64_t key = mix64(seed + 1);
+  const std::uint64_t key = base::mix64(seed + 1);
   std::uint8_t* out = slot.memory.data();
   for (std::size_t i = 0; i < samples * spec.elements(); ++i) {
-    const std::uint32_t value = element(mix64(key + i), spec.dtype);
+    const std::uint32_t value = element(base::mix64(key + i), spec.dtype);
     std::memcpy(out + i * size, &value, size);  // the low bytes come first
   }
   const std::size_t classes = dataset.classes.size();
@@ -53,4 +53,4 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
   slot.kept = static_cast<std::int64_t>(samples);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

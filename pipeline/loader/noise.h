@@ -5,14 +5,14 @@
 #include <cstdint>
 
 #include "millrace/reader.h"
-#include "pipeline/loader/slots.h"
 #include "millrace/transform.h"
+#include "pipeline/loader/slots.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// `samples` samples whose elements have random signs and mantissas and magnitudes from 1/8 up to 2
 /// (u8: any byte), with labels that count through the classes. The same for the same `seed`.
 void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
                      const Transform& transform, const DatasetInfo& dataset);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

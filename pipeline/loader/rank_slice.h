@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Samples [first, first + count) of a global batch.
 struct Slice {
@@ -23,4 +23,4 @@ constexpr Slice rank_slice(std::int64_t length, int rank, int world, bool pairs)
   return {cut(rank), cut(rank + 1) - cut(rank)};
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr int kRounds = 8;
@@ -31,7 +31,7 @@ Permutation::Permutation(std::uint64_t count, std::uint64_t key) : count_(count)
 }
 
 std::uint64_t Permutation::mixed(std::uint64_t half, int round) const {
-  return mix64(key_ + half * 0x9FB21C651E98DF25 + static_cast<std::uint64_t>(round)) >> 20;
+  return base::mix64(key_ + half * 0x9FB21C651E98DF25 + static_cast<std::uint64_t>(round)) >> 20;
 }
 
 std::uint64_t Permutation::operator()(std::uint64_t position) const {
@@ -69,7 +69,7 @@ std::uint64_t Permutation::inverse(std::uint64_t value) const {
 Sampler::Sampler(std::uint64_t count, Shuffle shuffle, std::uint64_t seed, std::uint32_t epoch)
     : count_(count),
       shuffle_(clamped(shuffle, count)),
-      key_(mix64(mix64(seed) ^ (std::uint64_t{epoch} + 1) * 0xD6E8FEB86659FD93)),
+      key_(base::mix64(base::mix64(seed) ^ (std::uint64_t{epoch} + 1) * 0xD6E8FEB86659FD93)),
       order_(window_count(count, shuffle_), key_) {
   if (shuffle_.kind != Shuffle::Kind::window || count == 0) return;
   const std::uint64_t windows = window_count(count, shuffle_);
@@ -85,7 +85,7 @@ std::uint64_t Sampler::operator()(std::uint64_t position) const {
   const std::uint64_t window = order_(place / shuffle_.window);
   const std::uint64_t first = window * shuffle_.window;
   const std::uint64_t length = std::min(shuffle_.window, count_ - first);
-  return first + Permutation(length, mix64(key_ ^ (window + 1)))(place % shuffle_.window);
+  return first + Permutation(length, base::mix64(key_ ^ (window + 1)))(place % shuffle_.window);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

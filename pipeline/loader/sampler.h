@@ -5,7 +5,7 @@
 
 #include "millrace/loader.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// A pseudo-random permutation of 0 .. count-1 chosen by `key`: an unbalanced Feistel network on
 /// the smallest power of two that holds `count`, walked along its cycle until it lands inside
@@ -42,4 +42,4 @@ class Sampler {
   std::uint64_t short_end_ = 0;  ///< first position behind the short window
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -9,7 +9,7 @@
 
 #include "millrace/buffer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class SlotMemory {
  public:
@@ -58,4 +58,4 @@ class SlotBlock {
   void* data_ = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

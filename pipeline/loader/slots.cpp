@@ -7,7 +7,7 @@
 
 #include <ctime>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
@@ -41,7 +41,7 @@ void Slot::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
 }
 
 void ReadyEvent::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
-                    const std::atomic<bool>* outer) {
+                      const std::atomic<bool>* outer) {
   // A short look before sleeping: a sleep and a wake-up cost some 20 µs.
   for (int i = 0; i < 64; ++i) {
     if (ready.load(std::memory_order_acquire) == 1) return;
@@ -67,4 +67,4 @@ void ReadyEvent::ring_all(std::vector<Slot>& slots) {
   for (Slot& slot : slots) futex(slot.ready, FUTEX_WAKE_PRIVATE, 1, nullptr);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "millrace/buffer.h"
-#include "pipeline/loader/history.h"
 #include "millrace/reader.h"
+#include "pipeline/loader/history.h"
 #include "pipeline/loader/slot_memory.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Which batch stands in a slot.
 struct BatchId {
@@ -54,7 +54,7 @@ struct Slot {
   BatchId ticket;
   std::int64_t grain = 1;          ///< samples a unit of the batch
   std::vector<UnitHistory> units;  ///< of the batch; a unit's is written by who has it
-  Clock::Ticks asked = 0, opened = 0, made = 0, got = 0, core_wait = 0;  ///< BatchHistory's
+  base::Clock::Ticks asked = 0, opened = 0, made = 0, got = 0, core_wait = 0;  ///< BatchHistory's
   std::int64_t valid = 0;                ///< samples that are there, once finished
   std::int64_t kept = 0;                 ///< samples in memory to be handed out again (cached)
   std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet
@@ -86,4 +86,4 @@ class ReadyEvent {
   std::atomic<bool> sleeping_{false};
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "pipeline/loader/timeline.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 enum class Span {
   setup,        ///< before the first batch is asked for: libraries, data set, model
@@ -32,7 +32,7 @@ inline constexpr std::array<std::string_view, kSpanCount> kSpanNames{
     "setup",     "first_batch", "load",     "h2d",        "forward", "backward", "step",
     "peer_wait", "device_wait", "evaluate", "checkpoint", "log",     "teardown"};
 
-using SpanTicks = std::array<Clock::Ticks, kSpanCount>;
+using SpanTicks = std::array<base::Clock::Ticks, kSpanCount>;
 
 /// load = first_batch + load.
 constexpr bool is_load(Span span) { return span == Span::first_batch || span == Span::load; }
@@ -42,11 +42,11 @@ constexpr bool is_update(Span span) { return span >= Span::h2d && span <= Span::
 /// The trainer thread's clock. Entering a span ends the one before, so nothing falls between.
 class SpanClock {
  public:
-  explicit SpanClock(Clock::Ticks start) : since_(start) {}
+  explicit SpanClock(base::Clock::Ticks start) : since_(start) {}
 
   /// Ends the current span and begins `next`; returns the one that ended.
   Span enter(Span next) {
-    const Clock::Ticks now = Clock::now();
+    const base::Clock::Ticks now = base::Clock::now();
     if (log_ != nullptr) log_->push_back({next, now});
     ticks_[static_cast<std::size_t>(current_)] += now - since_;
     if (track_ != nullptr) track_->add({static_cast<int>(current_), since_, now});
@@ -58,7 +58,7 @@ class SpanClock {
   /// Time in every span up to the last enter().
   const SpanTicks& ticks() const { return ticks_; }
   /// The moment of the last enter().
-  Clock::Ticks since() const { return since_; }
+  base::Clock::Ticks since() const { return since_; }
   Span current() const { return current_; }
   /// From now on every span that ends is a record there, too; null: no longer.
   void record_to(Track<SpanRecord>* track) { track_ = track; }
@@ -66,7 +66,7 @@ class SpanClock {
   /// A span and when it was entered; it lasts until the next one is.
   struct Entry {
     Span span;
-    Clock::Ticks since;
+    base::Clock::Ticks since;
   };
   /// From now on every enter() is appended to `log`, which begins with the current span. Null ends
   /// it.
@@ -77,7 +77,7 @@ class SpanClock {
 
  private:
   SpanTicks ticks_{};
-  Clock::Ticks since_;
+  base::Clock::Ticks since_;
   Span current_ = Span::setup;
   Track<SpanRecord>* track_ = nullptr;
   std::deque<Entry>* log_ = nullptr;
@@ -87,7 +87,7 @@ class SpanClock {
 struct SpanSeconds {
   explicit SpanSeconds(const SpanTicks& ticks) {
     for (std::size_t i = 0; i < kSpanCount; ++i) {
-      const double seconds = Clock::seconds(ticks[i]);
+      const double seconds = base::Clock::seconds(ticks[i]);
       each[i] = seconds;
       const Span span = static_cast<Span>(i);
       (is_load(span) ? load : is_update(span) ? update : other) += seconds;
@@ -110,4 +110,4 @@ struct StepRecord {
   SpanTicks ticks{};
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

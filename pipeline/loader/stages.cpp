@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/loader/core_watch.h"
+#include "base/rng.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
+#include "pipeline/loader/core_watch.h"
 #include "pipeline/readers/mapped_guard.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Every so many runs the thread's CPU clock is read too; it costs twenty times a tick.
@@ -47,11 +48,11 @@ void touch(std::span<const std::uint8_t> bytes) {
 struct Stages::Recorder {
   Recorder(Worker& of, UnitHistory& history, bool is_on) : worker(of), unit(history), on(is_on) {
     if (!on) return;
-    last = Clock::now();
+    last = base::Clock::now();
     unit.begin = last;
     unit.begin_wait = SchedulerWait::mine().begin(last);
     sampled = worker.runs % kCpuSampling == 0;
-    if (sampled) cpu = Clock::thread_cpu_ns();
+    if (sampled) cpu = base::Clock::thread_cpu_ns();
   }
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -73,7 +74,7 @@ struct Stages::Recorder {
     unit.cpu_ns = found.cpu_ns;
     // Reading has a stage of its own, which may sleep as it likes.
     if (found.faulted)
-      unit.fault_wait = std::max<Clock::Ticks>(
+      unit.fault_wait = std::max<base::Clock::Ticks>(
           0, found.blocked - unit.stages[static_cast<std::size_t>(Stage::read)]);
     worker.busy_ticks += unit.end - unit.begin;
     worker.core_wait_ticks += unit.core_wait;
@@ -82,7 +83,7 @@ struct Stages::Recorder {
   /// What has passed since the last call belongs to `stage`.
   void end(Stage stage, std::uint64_t calls, std::uint64_t bytes) {
     if (!on) return;
-    const Clock::Ticks now = Clock::now();
+    const base::Clock::Ticks now = base::Clock::now();
     Sum& sum = sums[static_cast<std::size_t>(stage)];
     sum.ticks += now - last;
     sum.calls += calls;
@@ -90,7 +91,7 @@ struct Stages::Recorder {
     last = now;
     ended = stage;
     if (!sampled) return;  // a stage that waits for storage takes less CPU time than wall time
-    const std::int64_t cpu_now = Clock::thread_cpu_ns();
+    const std::int64_t cpu_now = base::Clock::thread_cpu_ns();
     sum.cpu_ns += cpu_now - cpu;
     cpu = cpu_now;
   }
@@ -107,11 +108,11 @@ struct Stages::Recorder {
   bool on;
   bool sampled = false;
   std::int64_t cpu = 0;
-  Clock::Ticks last = 0;
+  base::Clock::Ticks last = 0;
   Stage ended = Stage::augment;  ///< what a sample went through last
   struct Sum {
     std::uint64_t calls = 0;
-    Clock::Ticks ticks = 0;
+    base::Clock::Ticks ticks = 0;
     std::uint64_t bytes = 0;
     std::int64_t cpu_ns = 0;
   };
@@ -183,7 +184,7 @@ std::byte* Stages::place_of(Slot& slot, std::int64_t place) const {
 Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& lane,
                     const std::atomic<bool>& stop) const {
   if (options_.storage == nullptr) return reader_->read(index, scratch);
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   const Sample sample = reader_->read(index, scratch);
   if (!sample.held) options_.storage->serve(begin, sample.bytes.size(), lane, stop);
   return sample;
@@ -191,7 +192,7 @@ Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& la
 
 void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
                    const std::atomic<bool>& stop) const {
-  const Clock::Ticks begin = Clock::now();
+  const base::Clock::Ticks begin = base::Clock::now();
   if (options_.record) SchedulerWait::mine().begin(begin);
   const BatchId& ticket = slot.ticket;
   const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, ticket.epoch);
@@ -207,7 +208,7 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
     fetched.error = std::current_exception();
   }
   if (!options_.record) return;
-  const Clock::Ticks end = Clock::now();
+  const base::Clock::Ticks end = base::Clock::now();
   const std::uint64_t bytes = fetched.error == nullptr ? fetched.sample.bytes.size() : 0;
   reading.record.calls += 1;
   reading.record.bytes += bytes;
@@ -218,8 +219,9 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
     reading.track->add({ticket.ordinal, static_cast<std::uint64_t>(place), begin, end, bytes});
 }
 
-void Stages::work(const SampleRange& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop) {
-  const std::int64_t begin = Clock::steady_ns();
+void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
+                  const std::atomic<bool>& stop) {
+  const std::int64_t begin = base::Clock::steady_ns();
   {
     Recorder recorder(worker, slot.units[run.unit], options_.record);
     const DatasetInfo& info = reader_->info();
@@ -232,7 +234,7 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker, const std:
     if (each) work_each(run, slot, worker, recorder, stop);
   }
   if (run.count > 0)
-    cost_.store((Clock::steady_ns() - begin) / run.count + 1, std::memory_order_relaxed);
+    cost_.store((base::Clock::steady_ns() - begin) / run.count + 1, std::memory_order_relaxed);
 }
 
 /// Pixels that need no scratch: all of a run's are looked up first, so that they are on their way
@@ -286,7 +288,7 @@ void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, W
   const BatchId& ticket = slot.ticket;
   const std::uint64_t position = ticket.first + static_cast<std::uint64_t>(place);
   std::uint64_t index = sampler(position);
-  Draw other(stream({options_.seed, ticket.epoch, position}, op_id("replace")));
+  Draw other(base::stream({options_.seed, ticket.epoch, position}, base::op_id("replace")));
   const Fetched* fetched =
       slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
   for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
@@ -441,4 +443,4 @@ void Stages::finish(Slot& slot, Worker& worker) const {
   slot.valid = static_cast<std::int64_t>(kept);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

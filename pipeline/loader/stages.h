@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "pipeline/decoders/decoder.h"
 #include "millrace/loader.h"
+#include "pipeline/decoders/decoder.h"
 #include "pipeline/loader/memory_budget.h"
-#include "pipeline/loader/slots.h"
 #include "pipeline/loader/sampler.h"
+#include "pipeline/loader/slots.h"
 #include "pipeline/readers/storage_model.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Samples [first, first + count) of one batch: the unit that a worker takes.
 struct SampleRange {
@@ -40,7 +40,7 @@ class Counter {
 /// One stage's records of one thread.
 struct StageRecord {
   Counter<std::uint64_t> calls;
-  Counter<Clock::Ticks> ticks;
+  Counter<base::Clock::Ticks> ticks;
   Counter<std::uint64_t> bytes;
   Counter<std::uint64_t> sampled_calls;  ///< of the runs whose CPU time was taken as well
   Counter<std::int64_t> sampled_cpu_ns;
@@ -50,8 +50,8 @@ struct StageRecord {
 struct Reading {
   StorageModel::Lane lane;
   StageRecord record;
-  Clock::Ticks busy = 0, core_wait = 0;  ///< of the last sample
-  Track<FetchRecord>* track = nullptr;   ///< of its reads, when there is a timeline
+  base::Clock::Ticks busy = 0, core_wait = 0;  ///< of the last sample
+  Track<FetchRecord>* track = nullptr;         ///< of its reads, when there is a timeline
 };
 
 /// A worker's memory and records, leased for the length of a run (never thread_local: a thread may
@@ -66,8 +66,8 @@ struct alignas(64) Worker {
 
   std::atomic<bool> leased{false};
   StageRecord records[kStageCount];
-  Counter<Clock::Ticks> busy_ticks;       ///< inside of units
-  Counter<Clock::Ticks> core_wait_ticks;  ///< of it, waiting for a core
+  Counter<base::Clock::Ticks> busy_ticks;       ///< inside of units
+  Counter<base::Clock::Ticks> core_wait_ticks;  ///< of it, waiting for a core
   std::uint64_t runs = 0;
 };
 
@@ -127,4 +127,4 @@ class Stages {
   std::atomic<std::int64_t> cost_{0};
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 LoaderTracks::LoaderTracks(std::string name, int workers, int io_threads, std::size_t capacity)
     : name_(std::move(name)), made_inline_(workers == 0), batches_(capacity) {
@@ -13,7 +13,7 @@ LoaderTracks::LoaderTracks(std::string name, int workers, int io_threads, std::s
     io_.push_back(std::make_unique<Track<FetchRecord>>(capacity));
 }
 
-Timeline::Timeline(Clock::Ticks ticks, std::int64_t ns, std::size_t capacity)
+Timeline::Timeline(base::Clock::Ticks ticks, std::int64_t ns, std::size_t capacity)
     : capacity_(capacity),
       origin_ticks_(ticks),
       origin_ns_(ns),
@@ -37,4 +37,4 @@ std::uint64_t Timeline::left_out() const {
   return sum;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

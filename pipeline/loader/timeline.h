@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "pipeline/loader/history.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Records of one track, in the order in which they ended. One thread at a time writes, any may
 /// read meanwhile. Memory is bounded: when it is full, later records are counted and left out.
@@ -63,7 +63,7 @@ struct UnitRecord {
 struct FetchRecord {
   std::uint64_t batch = 0;
   std::uint64_t place = 0;  ///< in the batch
-  Clock::Ticks begin = 0, end = 0;
+  base::Clock::Ticks begin = 0, end = 0;
   std::uint64_t bytes = 0;
 };
 
@@ -72,19 +72,19 @@ struct BatchRecord {
   std::uint64_t batch = 0;
   std::uint32_t epoch = 0;
   std::uint64_t index = 0;
-  Clock::Ticks asked = 0, opened = 0, ready = 0, got = 0;
+  base::Clock::Ticks asked = 0, opened = 0, ready = 0, got = 0;
 };
 
 /// A span of the trainer's thread (pipeline/loader/spans.h).
 struct SpanRecord {
   int span = 0;
-  Clock::Ticks begin = 0, end = 0;
+  base::Clock::Ticks begin = 0, end = 0;
 };
 
 /// A step that the device worked on, on the host's clock.
 struct DeviceRecord {
   std::uint64_t step = 0;  ///< counted over the run, from 1
-  Clock::Ticks begin = 0, end = 0;
+  base::Clock::Ticks begin = 0, end = 0;
 };
 
 /// A request to the emulated storage; Clock::steady_ns().
@@ -123,7 +123,7 @@ class Timeline {
   /// `capacity`: most records a track; at 128 Ki a worker's track takes 22 MB when it is full, and
   /// lasts for half a minute of units of 200 µs.
   /// Seconds count from `ticks` and `ns`: one moment on both clocks.
-  Timeline(Clock::Ticks ticks, std::int64_t ns, std::size_t capacity = std::size_t{1} << 17);
+  Timeline(base::Clock::Ticks ticks, std::int64_t ns, std::size_t capacity = std::size_t{1} << 17);
 
   /// Makes a loader's tracks, for LoaderOptions::timeline. Not while loaders run.
   std::shared_ptr<LoaderTracks> add_loader(std::string name, int workers, int io_threads);
@@ -140,12 +140,12 @@ class Timeline {
   std::span<const std::shared_ptr<LoaderTracks>> loaders() const { return loaders_; }
   std::uint64_t left_out() const;
 
-  Clock::Ticks origin_ticks() const { return origin_ticks_; }
+  base::Clock::Ticks origin_ticks() const { return origin_ticks_; }
   std::int64_t origin_ns() const { return origin_ns_; }
 
  private:
   std::size_t capacity_;
-  Clock::Ticks origin_ticks_;
+  base::Clock::Ticks origin_ticks_;
   std::int64_t origin_ns_;
   Track<SpanRecord> trainer_;
   Track<DeviceRecord> device_;
@@ -153,4 +153,4 @@ class Timeline {
   std::vector<std::shared_ptr<LoaderTracks>> loaders_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

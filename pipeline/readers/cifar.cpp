@@ -9,7 +9,7 @@
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr CifarLayout kCifar10{"CIFAR-10", 10, 1, "batches.meta.txt"};
@@ -156,4 +156,4 @@ std::unique_ptr<Reader> open_cifar(const DataOptions& options) {
   return std::make_unique<CifarReader>(options, paths);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

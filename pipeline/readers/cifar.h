@@ -11,7 +11,7 @@
 #include "millrace/reader.h"
 #include "pipeline/readers/mapped_file.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// What differs between the two sets.
 struct CifarLayout {
@@ -62,4 +62,4 @@ class CifarFile {
 
 std::unique_ptr<Reader> open_cifar(const DataOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

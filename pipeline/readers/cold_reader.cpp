@@ -13,7 +13,7 @@
 #include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Whole pages that hold a stretch of a file.
@@ -86,7 +86,7 @@ class ColdReader final : public Reader {
           warn_(
               fmt::format("data.cache=cold: {} stays in memory: its file system does not let go "
                           "of it, or another program uses it; such reads are counted as resident",
-                          printable(location.path.data())));
+                          base::printable(location.path.data())));
       });
     }
     return read_located(location, descriptor, scratch);
@@ -128,4 +128,4 @@ std::unique_ptr<Reader> read_cold(std::unique_ptr<Reader> reader,
   return std::make_unique<ColdReader>(std::move(reader), std::move(warn));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

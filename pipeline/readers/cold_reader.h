@@ -7,7 +7,7 @@
 
 #include "millrace/reader.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Wraps `reader`, whose samples must lie in files as they are (Reader::locate); UsageError if not.
 /// Before a read its pages are thrown out of the page cache (posix_fadvise) and are then looked for
@@ -15,4 +15,4 @@ namespace millrace {
 std::unique_ptr<Reader> read_cold(std::unique_ptr<Reader> reader,
                                   std::function<void(const std::string&)> warn);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

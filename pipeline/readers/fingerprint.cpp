@@ -5,7 +5,7 @@
 #include <array>
 #include <new>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 void Fingerprint::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
@@ -34,4 +34,4 @@ void Fingerprint::add(std::uint64_t number) {
 
 std::uint64_t Fingerprint::value() const { return XXH3_64bits_digest(state_.get()); }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

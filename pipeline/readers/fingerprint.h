@@ -8,7 +8,7 @@
 
 struct XXH3_state_s;
 
-namespace millrace {
+namespace millrace::pipeline {
 
 class Fingerprint {
  public:
@@ -26,4 +26,4 @@ class Fingerprint {
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

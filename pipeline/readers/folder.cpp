@@ -15,7 +15,7 @@
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/folder_listing.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 std::string last_part(const std::string& path) {
@@ -29,7 +29,7 @@ class FolderReader final : public Reader {
   explicit FolderReader(const DataOptions& options)
       : files_(find_split(options.path, options.split), last_part(options.path)) {
     check(options);
-    root_ = Descriptor(open(files_.root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    root_ = base::Descriptor(open(files_.root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (const int error = root_.get() < 0 ? errno : 0; error != 0) {
       require_resources(files_.root(), error);
       throw DataError(fmt::format("{}: cannot be opened: {}", files_.root(), std::strerror(error)),
@@ -52,7 +52,8 @@ class FolderReader final : public Reader {
     const std::size_t size = files_.bytes(index);
     std::array<char, PATH_MAX> path;
     if (size < kTooLong && files_.path_below(index, label, path)) {
-      const Descriptor file(openat(root_.get(), path.data(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      const base::Descriptor file(
+          openat(root_.get(), path.data(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
       std::uint8_t* bytes = scratch.reserve(size + 1);
       if (file.get() >= 0 && ::read(file.get(), bytes, size + 1) == static_cast<ssize_t>(size))
         return {{bytes, size}, static_cast<std::int64_t>(label)};
@@ -74,7 +75,9 @@ class FolderReader final : public Reader {
     location.path[root.size()] = '/';
     return files_.path_below(index, label, std::span(location.path).subspan(root.size() + 1));
   }
-  std::string name(std::uint64_t index) const override { return printable(files_.path(index)); }
+  std::string name(std::uint64_t index) const override {
+    return base::printable(files_.path(index));
+  }
 
  private:
   void check(const DataOptions& options) const {
@@ -97,7 +100,7 @@ class FolderReader final : public Reader {
   }
 
   FolderListing files_;
-  Descriptor root_;
+  base::Descriptor root_;
 };
 
 }  // namespace
@@ -106,4 +109,4 @@ std::unique_ptr<Reader> open_folder(const DataOptions& options) {
   return std::make_unique<FolderReader>(options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -19,7 +19,7 @@
 #include "pipeline/readers/split.h"
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr int kMaxDepth = 16;
@@ -83,7 +83,7 @@ bool has_image_ending(std::string_view name) {
   };
   if (std::any_of(kEndings.begin(), kEndings.end(), ends_in)) return true;
   // A decoder from a plugin is named as the files that it reads.
-  const auto own = decoders();
+  const auto own = plugins::decoders();
   return std::any_of(own.begin(), own.end(), [&](const millrace_unit* unit) {
     const std::string_view format = unit->name;
     return ends_in(format) && name[name.size() - format.size() - 1] == '.';
@@ -134,12 +134,12 @@ void FolderListing::add_files(const std::string& folder, const std::string& inne
     }
     struct stat status {};
     if (fstatat(descriptor, name, &status, 0) != 0)
-      throw DataError(fmt::format("{}/{}: {}", folder, printable(name), std::strerror(errno)),
+      throw DataError(fmt::format("{}/{}: {}", folder, base::printable(name), std::strerror(errno)),
                       "the file was removed, or a link points nowhere");
     if (!S_ISREG(status.st_mode))
-      throw DataError(
-          fmt::format("{}/{}: named like an image but not a regular file", folder, printable(name)),
-          "remove it or move it away");
+      throw DataError(fmt::format("{}/{}: named like an image but not a regular file", folder,
+                                  base::printable(name)),
+                      "remove it or move it away");
     add_file(inner + name, static_cast<std::uint64_t>(status.st_size));
   });
   for (const std::string& name : below)
@@ -195,4 +195,4 @@ std::uint64_t FolderListing::fingerprint() const {
   return fingerprint.value();
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// True if the ending is one of an image format that the decoders know, in any case; a plugin's
 /// decoder "qoi" knows .qoi.
@@ -64,4 +64,4 @@ class FolderListing {
   std::vector<File> files_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

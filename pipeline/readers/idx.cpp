@@ -8,7 +8,7 @@
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr std::size_t header_size(IdxFile::Kind kind) {
@@ -194,4 +194,4 @@ std::unique_ptr<Reader> open_idx(const DataOptions& options) {
   return std::make_unique<IdxReader>(options, paths);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

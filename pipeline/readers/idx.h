@@ -10,7 +10,7 @@
 #include "millrace/reader.h"
 #include "pipeline/readers/mapped_file.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Where the two files of a split are; a path is empty when there is none.
 struct IdxPaths {
@@ -63,4 +63,4 @@ int check_idx_labels(const IdxFile& labels, int classes);
 
 std::unique_ptr<Reader> open_idx(const DataOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -6,7 +6,7 @@
 
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 std::optional<std::int64_t> parse_label(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";
@@ -47,4 +47,4 @@ std::vector<std::string> read_class_names(const std::string& path) {
   return names;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

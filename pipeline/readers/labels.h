@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Labels must lie below this whatever a recipe says: names of classes are kept in memory.
 inline constexpr std::int64_t kMaxClasses = 1 << 24;
@@ -28,4 +28,4 @@ bool is_class_name(std::string_view name);
 /// The lines of a text file of names, or nothing if it is not there.
 std::vector<std::string> read_class_names(const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -15,7 +15,7 @@
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/split.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,7 +75,7 @@ class ManifestReader final : public Reader {
   }
   std::string name(std::uint64_t index) const override {
     const Image& image = images_[index];
-    return fmt::format("{} (line {})", printable(names_.data() + image.name), image.line);
+    return fmt::format("{} (line {})", base::printable(names_.data() + image.name), image.line);
   }
   bool locate(std::uint64_t index, Location& location) const override {
     const Image& image = images_[index];
@@ -123,7 +123,7 @@ class ManifestReader final : public Reader {
         throw DataError(
             fmt::format("{}: {} class names where {} classes are set; '{}' is the first too many",
                         manifests.front().file, max_, classes,
-                        printable(classes_[static_cast<std::size_t>(classes)])),
+                        base::printable(classes_[static_cast<std::size_t>(classes)])),
             fmt::format("set model.classes={}", max_));
     }
 
@@ -208,4 +208,4 @@ std::unique_ptr<Reader> open_manifest(const DataOptions& options) {
   return std::make_unique<ManifestReader>(options, std::move(manifests));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

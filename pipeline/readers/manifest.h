@@ -7,7 +7,7 @@
 
 #include "millrace/reader.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// The manifest files that `path` means: the file itself, or, in a folder, those that are called
 /// by a split (train.csv, test.jsonl, ...), or else manifest.csv or manifest.jsonl. Empty: none.
@@ -15,4 +15,4 @@ std::vector<std::string> find_manifests(const std::string& path);
 
 std::unique_ptr<Reader> open_manifest(const DataOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -8,7 +8,7 @@
 #include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 [[noreturn]] void fail(const std::string& file, std::uint64_t line, const std::string& reason,
@@ -27,7 +27,7 @@ void check_row(const std::string& file, const ManifestRow& row) {
   if (row.path.find('\0') != std::string::npos)
     fail(file, row.line, "the path holds a zero byte", "mend or remove the row");
   if (row.label.empty())
-    fail(file, row.line, fmt::format("'{}' has no label", printable(row.path)),
+    fail(file, row.line, fmt::format("'{}' has no label", base::printable(row.path)),
          "give the class's number or name, or remove the row");
 }
 
@@ -125,7 +125,7 @@ ManifestRows parse_csv(const std::string& file, std::string_view text) {
     if (at == header.size())
       fail(file, csv.line(),
            fmt::format("no column '{}' in the header: {}", name,
-                       printable(fmt::format("{}", fmt::join(header, ",")).substr(0, 80))),
+                       base::printable(fmt::format("{}", fmt::join(header, ",")).substr(0, 80))),
            "the first line names the columns: path,label and perhaps split");
   ManifestRows result;
   result.has_split = split < header.size();
@@ -175,4 +175,4 @@ ManifestRows parse_jsonl(const std::string& file, std::string_view text) {
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct ManifestRow {
   std::string path;
@@ -30,4 +30,4 @@ ManifestRows parse_csv(const std::string& file, std::string_view text);
 /// lines. Throws DataError with `file`:line.
 ManifestRows parse_jsonl(const std::string& file, std::string_view text);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -16,7 +16,7 @@
 #include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 std::size_t whole_pages(std::size_t size) {
@@ -170,4 +170,4 @@ MappedFile MappedFile::inflate(const std::string& path, const Announced& announc
   return plain;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

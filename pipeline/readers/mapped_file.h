@@ -11,7 +11,7 @@
 
 #include "pipeline/readers/mapped_guard.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Owner of a read-only file's bytes; movable, freed at the end.
 class MappedFile {
@@ -51,4 +51,4 @@ class MappedFile {
   GuardedRange* guard_ = nullptr;  ///< of a mapped file
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

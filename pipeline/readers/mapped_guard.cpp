@@ -8,7 +8,7 @@
 #include <atomic>
 #include <mutex>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// A link of a list that only ever grows, so that the handler can walk it without a lock; links are
 /// used again.
@@ -104,4 +104,4 @@ bool is_damaged(const GuardedRange* range) {
 
 std::uint64_t mapped_faults() { return g_faults.load(std::memory_order_acquire); }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

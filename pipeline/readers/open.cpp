@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/suggest.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/readers/cifar.h"
@@ -15,10 +16,9 @@
 #include "pipeline/readers/ram_reader.h"
 #include "pipeline/readers/synthetic.h"
 #include "pipeline/readers/tar.h"
-#include "base/suggest.h"
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 struct Entry {
@@ -47,26 +47,31 @@ std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions
 }
 
 }  // namespace
+}  // namespace millrace::pipeline
+
+namespace millrace {
 
 std::vector<ReaderDeclaration> built_in_readers() {
   std::vector<ReaderDeclaration> all;
-  for (const Entry& entry : kReaders) all.push_back({std::string(entry.name), entry.help});
+  for (const pipeline::Entry& entry : pipeline::kReaders)
+    all.push_back({std::string(entry.name), entry.help});
   return all;
 }
 
 std::unique_ptr<Reader> open_reader(const DataOptions& options) {
   std::vector<std::string_view> names;
-  for (const Entry& entry : kReaders) {
-    if (entry.name == options.reader) return cached(entry.open(options), options);
+  for (const pipeline::Entry& entry : pipeline::kReaders) {
+    if (entry.name == options.reader) return pipeline::cached(entry.open(options), options);
     names.push_back(entry.name);
   }
-  for (const millrace_unit* unit : plugin_readers()) {
-    if (unit->name == options.reader) return cached(open_plugin_reader(*unit, options), options);
+  for (const millrace_unit* unit : plugins::plugin_readers()) {
+    if (unit->name == options.reader)
+      return pipeline::cached(pipeline::open_plugin_reader(*unit, options), options);
     names.emplace_back(unit->name);
   }
   throw UsageError(fmt::format("data.reader: no reader '{}'; there are {}", options.reader,
                                fmt::join(names, ", ")),
-                   fmt::format("did you mean {}?", nearest(options.reader, names)));
+                   fmt::format("did you mean {}?", base::nearest(options.reader, names)));
 }
 
 }  // namespace millrace

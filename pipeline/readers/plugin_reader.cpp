@@ -9,11 +9,11 @@
 #include "pipeline/readers/fingerprint.h"
 #include "plugins/host/unit.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 Params params_of(const millrace_unit& unit, const DataOptions& options) {
-  Params params(to_declaration(unit).params);
+  Params params(plugins::to_declaration(unit).params);
   for (const auto& [name, value] : options.parameters) params.set(name, value);
   return params;
 }
@@ -32,10 +32,11 @@ class PluginReader final : public Reader {
   PluginReader(const millrace_unit& unit, const DataOptions& options)
       : unit_(unit, params_of(unit, options), options.path, options.split),
         functions_(*unit.reader) {
-    CallContext context;
+    plugins::CallContext context;
     millrace_dataset set{};
     set.struct_size = sizeof set;
-    checked_call(unit, context.call, [&] { return functions_.dataset(unit_.self(), &set); });
+    plugins::checked_call(unit, context.call,
+                          [&] { return functions_.dataset(unit_.self(), &set); });
     info_.reader = unit.name;
     info_.path = options.path;
     info_.split = options.split;
@@ -57,17 +58,18 @@ class PluginReader final : public Reader {
   }
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    CallContext context;
+    plugins::CallContext context;
     context.call.host = &scratch;
     context.call.memory = &memory;
     millrace_bytes bytes{};
-    checked_call(unit_.table(), context.call,
-                 [&] { return functions_.borrow(unit_.self(), index, &bytes, &context.call); });
+    plugins::checked_call(unit_.table(), context.call, [&] {
+      return functions_.borrow(unit_.self(), index, &bytes, &context.call);
+    });
     Sample sample{{bytes.data, bytes.size}, bytes.label};
     if (functions_.release != nullptr) {  // what is on loan only for now
       std::uint8_t* copy = scratch.reserve(bytes.size);
       if (bytes.size > 0) std::memcpy(copy, bytes.data, bytes.size);
-      guarded_call(unit_.table(), [&] { functions_.release(unit_.self(), &bytes); });
+      plugins::guarded_call(unit_.table(), [&] { functions_.release(unit_.self(), &bytes); });
       sample.bytes = {copy, bytes.size};
     }
     check(sample);
@@ -77,7 +79,7 @@ class PluginReader final : public Reader {
   std::string name(std::uint64_t index) const override {
     std::array<char, 4096> text{};
     try {
-      const InsideUnit inside(unit_.table());
+      const plugins::InsideUnit inside(unit_.table());
       functions_.name(unit_.self(), index, text.data(), text.size());
     } catch (...) {  // the place has to do
       return fmt::format("{} sample {}", info_.path, index);
@@ -121,7 +123,7 @@ class PluginReader final : public Reader {
       refuse(fmt::format("label {} of {} classes", sample.label, info_.classes.size()));
   }
 
-  Unit unit_;
+  plugins::Unit unit_;
   const millrace_reader& functions_;
 };
 
@@ -131,4 +133,4 @@ std::unique_ptr<Reader> open_plugin_reader(const millrace_unit& unit, const Data
   return std::make_unique<PluginReader>(unit, options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

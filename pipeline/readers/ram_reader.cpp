@@ -16,7 +16,7 @@
 #include "millrace/error.h"
 #include "pipeline/readers/mapped_guard.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Bytes that caches of this process may still come to take.
@@ -124,4 +124,4 @@ std::unique_ptr<Reader> keep_in_ram(std::unique_ptr<Reader> reader) {
   return std::make_unique<RamReader>(std::move(reader));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -5,7 +5,7 @@
 
 #include "millrace/reader.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Wraps `reader`. Throws UsageError if the whole set is larger than the memory that is free now,
 /// what other such caches have been promised taken off.
@@ -15,4 +15,4 @@ std::unique_ptr<Reader> keep_in_ram(std::unique_ptr<Reader> reader);
 /// group leaves where that is less.
 std::uint64_t free_memory();
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -6,7 +6,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// The set is there, but not this split of it.
 struct MissingSplit : DataError {
@@ -19,4 +19,4 @@ inline std::vector<std::string> split_names(const std::string& split) {
   return {split};
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

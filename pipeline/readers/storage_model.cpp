@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Shorter waits are not slept: the thread goes ahead of its lane, and the next wait is longer.
@@ -46,12 +46,12 @@ std::int64_t StorageModel::finish_ns(std::int64_t arrival_ns, std::uint64_t byte
 void StorageModel::serve(std::int64_t begin_ns, std::uint64_t bytes, Lane& lane,
                          const std::atomic<bool>& stop) {
   const std::int64_t deadline = finish_ns(begin_ns - std::min(lane.late_ns, kMaxLate), bytes);
-  std::int64_t now = Clock::steady_ns();
+  std::int64_t now = base::Clock::steady_ns();
   while (deadline - now >= kShortestSleep && !stop.load(std::memory_order_relaxed)) {
     sleep_until(std::min(deadline, now + kLongestSleep));
-    now = Clock::steady_ns();
+    now = base::Clock::steady_ns();
   }
   lane.late_ns = now - deadline;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -10,7 +10,7 @@
 
 #include "pipeline/loader/timeline.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Each 0: no limit.
 struct StorageOptions {
@@ -53,4 +53,4 @@ class StorageModel {
   std::shared_ptr<Track<RequestRecord>> track_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

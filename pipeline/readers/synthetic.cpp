@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/rng.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
-#include "base/rng.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// A stretch of noise; every image is a window into it whose place is a function of its index, so
@@ -36,13 +36,13 @@ class SyntheticReader final : public Reader {
                    static_cast<std::size_t>(options_.size.height) *
                    static_cast<std::size_t>(options_.channels);
     info_.bytes = image_bytes_ * info_.count;
-    key_ = mix64(options.split == "train" ? 1 : 2);
+    key_ = base::mix64(options.split == "train" ? 1 : 2);
 
     constexpr std::size_t kWindows = 1 << 16;
     windows_ = kWindows;
     noise_.resize(image_bytes_ + windows_ + kTailSlack);
     for (std::size_t i = 0; i < noise_.size(); ++i)
-      noise_[i] = static_cast<std::uint8_t>(mix64(key_ + i) >> 56);
+      noise_[i] = static_cast<std::uint8_t>(base::mix64(key_ + i) >> 56);
     Fingerprint fingerprint;
     fingerprint.add(std::string_view("synthetic 1"));
     for (const std::uint64_t number :
@@ -54,7 +54,7 @@ class SyntheticReader final : public Reader {
   }
 
   Sample read(std::uint64_t index, Buffer&) const override {
-    return {{noise_.data() + mix64(key_ ^ index) % windows_, image_bytes_},
+    return {{noise_.data() + base::mix64(key_ ^ index) % windows_, image_bytes_},
             static_cast<std::int64_t>(index % info_.classes.size())};
   }
   std::string name(std::uint64_t index) const override {
@@ -75,4 +75,4 @@ std::unique_ptr<Reader> open_synthetic(const DataOptions& options) {
   return std::make_unique<SyntheticReader>(options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -5,8 +5,8 @@
 
 #include "millrace/reader.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 std::unique_ptr<Reader> open_synthetic(const DataOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -14,7 +14,7 @@
 #include "pipeline/readers/tar_files.h"
 #include "pipeline/readers/tar_index.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 class TarReader final : public Reader {
@@ -69,7 +69,7 @@ class TarReader final : public Reader {
     }
     if (shard.damaged() || member.empty())
       return fmt::format("{} at byte {}", shard.path(), sample.data);
-    return fmt::format("{} member {}", shard.path(), printable(member));
+    return fmt::format("{} member {}", shard.path(), base::printable(member));
   }
   bool locate(std::uint64_t index, Location& location) const override {
     const Entry& sample = samples_[index];
@@ -103,10 +103,11 @@ class TarReader final : public Reader {
       for (const TarIndex::Entry& entry : indices[shard].samples)
         if (entry.label < 0)
           throw DataError(
-              fmt::format("{}: at byte {}: '{}' has no label ({} of {} samples have none)",
-                          shards_[shard].path(), entry.data - entry.back,
-                          printable(tar_name(shards_[shard].path(), shards_[shard].bytes(), entry)),
-                          unlabelled, total),
+              fmt::format(
+                  "{}: at byte {}: '{}' has no label ({} of {} samples have none)",
+                  shards_[shard].path(), entry.data - entry.back,
+                  base::printable(tar_name(shards_[shard].path(), shards_[shard].bytes(), entry)),
+                  unlabelled, total),
               "put a .cls with its class's number, or a .json with \"label\", beside it");
     return false;
   }
@@ -139,8 +140,7 @@ class TarReader final : public Reader {
     const auto largest =
         std::max_element(samples_.begin(), samples_.end(),
                          [](const Entry& a, const Entry& b) { return a.label < b.label; });
-    const std::int64_t most =
-        options.classes != 0 ? options.classes : max_classes(samples_.size());
+    const std::int64_t most = options.classes != 0 ? options.classes : max_classes(samples_.size());
     if (largest->label >= most) {
       const auto bad = [&](const Entry& sample) { return sample.label >= most; };
       const auto first = std::find_if(samples_.begin(), samples_.end(), bad);
@@ -177,4 +177,4 @@ std::unique_ptr<Reader> open_tar(const DataOptions& options) {
   return std::make_unique<TarReader>(options, find_tars(options.path, options.split));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

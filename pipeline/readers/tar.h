@@ -8,7 +8,7 @@
 
 #include "millrace/reader.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 std::unique_ptr<Reader> open_tar(const DataOptions& options);
 
@@ -20,4 +20,4 @@ std::unique_ptr<Reader> open_tar_files(const DataOptions& options,
 /// The text file beside archives that holds the classes' names, a line each.
 inline constexpr const char* kClassNamesFile = "classes.txt";
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

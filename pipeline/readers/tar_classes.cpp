@@ -10,7 +10,7 @@
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/split.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Parts = std::vector<std::string_view>;
@@ -97,7 +97,7 @@ TarClasses sort_out_folders(const std::vector<std::string>& folders, const std::
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!all_lone && lone(all[i]))
       throw DataError(fmt::format("{}: images in '{}' stand outside the class folders", path,
-                                  printable(folders[i])),
+                                  base::printable(folders[i])),
                       "give each a .cls, or a folder that names its class");
     if (is_chosen(all[i])) classes.insert(class_of(all[i]));
   }
@@ -112,4 +112,4 @@ TarClasses sort_out_folders(const std::vector<std::string>& folders, const std::
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

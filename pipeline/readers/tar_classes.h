@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct TarClasses {
   static constexpr std::int32_t kOtherSplit = -1;
@@ -22,4 +22,4 @@ TarClasses sort_out_folders(const std::vector<std::string>& folders, const std::
                             bool of_split, bool by_label, const std::string& lone_class,
                             const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

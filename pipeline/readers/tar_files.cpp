@@ -11,7 +11,7 @@
 #include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TarFiles find_tars(const std::string& path, const std::string& split) {
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

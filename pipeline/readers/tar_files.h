@@ -6,7 +6,7 @@
 
 #include "pipeline/readers/split.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct TarFiles {
   std::vector<std::string> files;  ///< in order
@@ -26,4 +26,4 @@ TarFiles find_tars(const std::string& path, const std::string& split);
 /// million names.
 std::vector<std::string> expand_braces(const std::string& pattern);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -15,7 +15,7 @@
 #include "pipeline/readers/labels.h"
 #include "pipeline/readers/tar_walk.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Longest .cls or .json that is looked into.
@@ -91,7 +91,8 @@ class Indexer {
     const bool label = ending == "cls" || ending == "json";
     if (member.odd != nullptr) {
       if (!image && !label) return;
-      fail(member.start, fmt::format("'{}' is {}, not a file", printable(member.name), member.odd),
+      fail(member.start,
+           fmt::format("'{}' is {}, not a file", base::printable(member.name), member.odd),
            "make the archive with --dereference --hard-dereference");
     }
     fingerprint_.add(member.name);
@@ -134,7 +135,7 @@ class Indexer {
   void add_label(const TarMember& member, const std::string& ending) {
     if (member.size > kMaxLabelBytes)
       fail(member.start,
-           fmt::format("'{}': {} bytes is too long for a label", printable(member.name),
+           fmt::format("'{}': {} bytes is too long for a label", base::printable(member.name),
                        member.size),
            "a .cls holds one number");
     const auto bytes = bytes_.subspan(member.data, member.size);
@@ -145,7 +146,7 @@ class Indexer {
       if (!label)
         fail(member.start,
              fmt::format("'{}': '{}' is not a label: a whole number from 0 on",
-                         printable(member.name), printable(text.substr(0, 24))),
+                         base::printable(member.name), base::printable(text.substr(0, 24))),
              "a .cls holds the class's number as text");
     } else {
       group_.has_json = true;
@@ -154,13 +155,13 @@ class Indexer {
     }
     if (*label >= kMaxClasses)
       fail(member.start,
-           fmt::format("'{}': label {} is not below {}", printable(member.name), *label,
+           fmt::format("'{}': label {} is not below {}", base::printable(member.name), *label,
                        kMaxClasses),
            "labels count classes from 0");
     if (group_.label >= 0 && group_.label != *label)
       fail(member.start,
            fmt::format("'{}': label {} where another member of the sample says {}",
-                       printable(member.name), *label, group_.label),
+                       base::printable(member.name), *label, group_.label),
            "one sample has one label");
     group_.label = *label;
     group_.label_at = member.start;
@@ -169,7 +170,7 @@ class Indexer {
   std::optional<std::int64_t> label_in(const TarMember& member, std::string_view text) const {
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (json.is_discarded())
-      fail(member.start, fmt::format("'{}': damaged JSON", printable(member.name)),
+      fail(member.start, fmt::format("'{}': damaged JSON", base::printable(member.name)),
            "mend or remove the member");
     if (!json.is_object()) return std::nullopt;
     for (const char* key : {"label", "cls"}) {
@@ -179,7 +180,7 @@ class Indexer {
         return found->get<std::int64_t>();
       fail(member.start,
            fmt::format("'{}': \"{}\" is not a label: a whole number from 0 on",
-                       printable(member.name), key),
+                       base::printable(member.name), key),
            "write the class's number");
     }
     return std::nullopt;
@@ -189,11 +190,11 @@ class Indexer {
     if (!open_) return;
     if (!group_.image && group_.label >= 0)
       fail(group_.label_at,
-           fmt::format("a label for '{}' without an image beside it", printable(group_.key)),
+           fmt::format("a label for '{}' without an image beside it", base::printable(group_.key)),
            "a sample's members stand side by side: tar --sort=name puts them so");
     if (group_.images > 1)
       fail(group_.start,
-           fmt::format("{} images are called '{}'", group_.images, printable(group_.key)),
+           fmt::format("{} images are called '{}'", group_.images, base::printable(group_.key)),
            "a key ends at its first dot and names one image: rename them");
     if (group_.image) {
       group_.image->label = static_cast<std::int32_t>(group_.label);
@@ -220,8 +221,8 @@ class Indexer {
       const std::string second = tar_name(file_, bytes_, two);
       if (parts_of(first).key == parts_of(second).key)
         fail(two.data - two.back,
-             fmt::format("'{}' comes a second time; the first is at byte {}", printable(second),
-                         one.data - one.back),
+             fmt::format("'{}' comes a second time; the first is at byte {}",
+                         base::printable(second), one.data - one.back),
              "a key names one sample: make the archive again");
     }
   }
@@ -251,4 +252,4 @@ std::string tar_name(std::string_view file, std::span<const std::uint8_t> bytes,
   return std::string(member.name);
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct TarIndex {
   struct Entry {
@@ -35,4 +35,4 @@ TarIndex index_tar(std::string_view file, std::span<const std::uint8_t> bytes);
 std::string tar_name(std::string_view file, std::span<const std::uint8_t> bytes,
                      const TarIndex::Entry& entry);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -11,7 +11,7 @@
 #include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr const char* kFetchAgain = "fetch or make the archive again; `tar tf FILE` lists it";
@@ -160,7 +160,7 @@ std::span<const std::uint8_t> TarWalk::contents(std::uint64_t at, std::uint64_t 
   if (size > bytes_.size() - begin)
     fail(at,
          fmt::format("truncated: '{}' announces {} bytes, {} are left",
-                     printable(text_of(kName.of(bytes_.subspan(at, kBlock)))), size,
+                     base::printable(text_of(kName.of(bytes_.subspan(at, kBlock)))), size,
                      bytes_.size() - begin),
          kFetchAgain);
   return bytes_.subspan(begin, size);
@@ -256,17 +256,19 @@ bool TarWalk::next(TarMember& member) {
     if (member.odd != nullptr || folder) size = 0;
     const bool passed_over = type == 'V' || type == 'D';
     if (type == 'S' || extended.sparse)
-      fail(at, fmt::format("'{}' is stored with holes left out", printable(name)),
+      fail(at, fmt::format("'{}' is stored with holes left out", base::printable(name)),
            "make the archive without --sparse");
     if (!file && !folder && !passed_over && member.odd == nullptr)
       fail(at,
-           fmt::format("'{}' is a member of unknown kind {:#04x}", printable(name), block[kType]),
+           fmt::format("'{}' is a member of unknown kind {:#04x}", base::printable(name),
+                       block[kType]),
            kFetchAgain);
 
     member.data = at + kBlock;
     member.size = contents(at, size).size();
     if (padded(size) > bytes_.size() - member.data)  // the last block's padding is cut off
-      fail(at, fmt::format("truncated within the last member, '{}'", printable(name)), kFetchAgain);
+      fail(at, fmt::format("truncated within the last member, '{}'", base::printable(name)),
+           kFetchAgain);
     at_ = member.data + padded(size);
     if (folder || passed_over) {
       member = {};
@@ -277,11 +279,11 @@ bool TarWalk::next(TarMember& member) {
     }
     if (name.empty()) fail(at, "a member without a name", kFetchAgain);
     if (leads_out(name))
-      fail(at, fmt::format("'{}' leads out of the archive", printable(name)),
+      fail(at, fmt::format("'{}' leads out of the archive", base::printable(name)),
            "no data set needs such names: do not trust this archive");
     member.name = name;
     return true;
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

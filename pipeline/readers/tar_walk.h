@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 struct TarMember {
   std::string_view name;    ///< without "./" in front; valid until the walk goes on
@@ -49,4 +49,4 @@ class TarWalk {
   std::string name_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <optional>
 
-#include "millrace/error.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "millrace/error.h"
 
 namespace millrace {
 namespace {
@@ -32,7 +32,7 @@ std::optional<T> parsed(std::string_view text) {
 [[noreturn]] void refuse(const Param& param, const std::string& given, const std::string& where) {
   std::string hint = fmt::format("{}: {}", param.name, param.help);
   if (param.type == Param::Type::choice)
-    hint = fmt::format("did you mean {}? {}", nearest(given, param.choices), hint);
+    hint = fmt::format("did you mean {}? {}", base::nearest(given, param.choices), hint);
   throw UsageError(fmt::format("{}: {} expects {}, not {}", where, param.name, param.expects(),
                                given.empty() ? "nothing" : given),
                    hint);
@@ -203,7 +203,7 @@ Value checked(const Param& param, Value value, const std::string& where) {
   } else if (const auto* number = std::get_if<double>(&value)) {
     good = param.type == Type::number && in_range(param, *number);
   } else if (const auto* text = std::get_if<std::string>(&value)) {
-    if (!is_utf8(*text))
+    if (!base::is_utf8(*text))
       throw UsageError(fmt::format("{}: {} is not UTF-8", where, param.name),
                        "a recipe is UTF-8 throughout; rename what has such a name");
     good = param.type == Type::text ||

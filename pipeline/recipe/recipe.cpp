@@ -10,11 +10,11 @@
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
+#include "base/suggest.h"
+#include "base/utf8.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
-#include "base/suggest.h"
 #include "pipeline/recipe/toml_depth.h"
-#include "base/utf8.h"
 
 namespace millrace {
 namespace {
@@ -73,7 +73,7 @@ Recipe Recipe::load(std::span<const OpDeclaration> ops, const std::string& recip
   namespace fs = std::filesystem;
   Recipe result(ops);
   if (!recipe.empty()) {
-    const fs::path file = find_recipe(recipe, folders);
+    const fs::path file = pipeline::find_recipe(recipe, folders);
     result.name_ = file.stem().string();
     result.load_file(file);
     if (const std::string& from = result.text("recipe"); from != "custom") result.name_ = from;
@@ -87,9 +87,9 @@ void Recipe::load_file(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (!in) throw UsageError(file.string() + ": cannot be read", "check who may read it");
-  if (const std::size_t line = line_nested_too_deep(text); line > 0)
+  if (const std::size_t line = pipeline::line_nested_too_deep(text); line > 0)
     throw UsageError(fmt::format("{}:{}: more than {} levels, of a key's parts or of brackets",
-                                 file.string(), line, kDeepestToml),
+                                 file.string(), line, pipeline::kDeepestToml),
                      "a recipe is a TOML file: [section], key = value");
   toml::table table;
   try {
@@ -129,7 +129,7 @@ void Recipe::load_file(const std::filesystem::path& file) {
           std::vector<std::string> names{"id", "enabled"};
           for (const auto& p : declared.params) names.push_back(p.name);
           throw UsageError(fmt::format("{}: {} has no parameter {}", at, declared.name, name),
-                           fmt::format("did you mean {}? it has {}", nearest(name, names),
+                           fmt::format("did you mean {}? it has {}", base::nearest(name, names),
                                        fmt::join(names, ", ")));
         }
       }
@@ -208,15 +208,17 @@ void Recipe::set_op(std::vector<OpSpec>& chain, const std::string& prefix, const
     }
     std::vector<std::string> names{"enabled"};
     for (const auto& param : params) names.push_back(param.name);
-    throw UsageError(fmt::format("{}: {} has no parameter {}", where, spec.op, name),
-                     fmt::format("did you mean {}{}.{}?", prefix, spec.id, nearest(name, names)));
+    throw UsageError(
+        fmt::format("{}: {} has no parameter {}", where, spec.op, name),
+        fmt::format("did you mean {}{}.{}?", prefix, spec.id, base::nearest(name, names)));
   }
   if (ids.empty())
     throw UsageError(where + ": this recipe has no augmentation",
                      "add one: augment+=" + rest.substr(0, dot) + "{...}");
-  throw UsageError(fmt::format("{}: this recipe's chain has no {}", where, rest.substr(0, dot)),
-                   fmt::format("did you mean {}{}.NAME? the chain: {}; augment+=OP adds one",
-                               prefix, nearest(rest.substr(0, dot), ids), fmt::join(ids, ", ")));
+  throw UsageError(
+      fmt::format("{}: this recipe's chain has no {}", where, rest.substr(0, dot)),
+      fmt::format("did you mean {}{}.NAME? the chain: {}; augment+=OP adds one", prefix,
+                  base::nearest(rest.substr(0, dot), ids), fmt::join(ids, ", ")));
 }
 
 void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& prefix,
@@ -258,7 +260,7 @@ void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& prefix,
     if (equals == std::string::npos) throw UsageError(where + ": " + part + " is not name=value");
     if (part.substr(0, equals) == "id") {
       const std::string id = part.substr(equals + 1);
-      if (id.empty() || !is_utf8(id) || id != unused_id(chain, id))
+      if (id.empty() || !base::is_utf8(id) || id != unused_id(chain, id))
         throw UsageError(where + ": an id must be new, not empty, and UTF-8",
                          "leave it out for " + inserted->id);
       inserted->id = id;
@@ -278,7 +280,7 @@ const OpDeclaration& Recipe::declaration(const std::string& op, const std::strin
   throw UsageError(
       fmt::format("{}: there is no augmentation {}", where, op),
       fmt::format("did you mean {}? there are {}; plugins.path=DIR adds those of plugins",
-                  nearest(op, names), fmt::join(names, ", ")));
+                  base::nearest(op, names), fmt::join(names, ", ")));
 }
 
 void Recipe::refuse_key(const std::string& key, const std::string& where) const {
@@ -286,7 +288,7 @@ void Recipe::refuse_key(const std::string& key, const std::string& where) const 
   for (const auto& param : keys_) names.push_back(param.name);
   for (const auto& spec : augment_) names.push_back("augment." + spec.id + ".enabled");
   throw UsageError(fmt::format("{}: unknown key {}", where, key),
-                   fmt::format("did you mean {}?", nearest(key, names)));
+                   fmt::format("did you mean {}?", base::nearest(key, names)));
 }
 
 std::string Recipe::value(const std::string& key) const {

@@ -10,12 +10,12 @@
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
+#include "base/suggest.h"
 #include "millrace/error.h"
 #include "millrace/param.h"
-#include "base/suggest.h"
 #include "pipeline/recipe/toml_depth.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 namespace fs = std::filesystem;
 
@@ -36,9 +36,10 @@ fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folder
     }
   }
   throw UsageError(fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
-                   names.empty() ? "give the path of a TOML file"
-                                 : fmt::format("did you mean {}? shipped: {}",
-                                               nearest(recipe, names), fmt::join(names, ", ")));
+                   names.empty()
+                       ? "give the path of a TOML file"
+                       : fmt::format("did you mean {}? shipped: {}", base::nearest(recipe, names),
+                                     fmt::join(names, ", ")));
 }
 
 PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,
@@ -66,4 +67,4 @@ PluginsPath plugins_path(const std::string& recipe, std::span<const std::string>
   return path;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Whether a word is key=value; else it is a recipe's name or path, which may hold a '=' as well.
 bool is_override(std::string_view word);
@@ -27,4 +27,4 @@ struct PluginsPath {
 PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,
                          std::span<const std::filesystem::path> folders);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

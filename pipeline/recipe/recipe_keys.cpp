@@ -4,10 +4,10 @@
 #include <list>
 
 #include "millrace/limits.h"
-#include "pipeline/readers/labels.h"
 #include "millrace/recipe.h"
+#include "pipeline/readers/labels.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Every list there has been: recipes go on to use the one that they were made with.
@@ -186,8 +186,6 @@ std::list<std::vector<Param>>& all_keys() {
 
 }  // namespace
 
-std::span<const Param> recipe_keys() { return all_keys().back(); }
-
 void add_reader_keys(const std::string& reader, std::span<const Param> params) {
   std::vector<Param> all = all_keys().back();
   const auto choice = std::find_if(all.begin(), all.end(),
@@ -203,4 +201,6 @@ void add_reader_keys(const std::string& reader, std::span<const Param> params) {
   all_keys().push_back(std::move(all));
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline
+
+std::span<const millrace::Param> millrace::recipe_keys() { return pipeline::all_keys().back(); }

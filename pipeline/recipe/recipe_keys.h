@@ -6,10 +6,10 @@
 
 #include "millrace/param.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Makes a plugin's reader known: a choice of data.reader, and a key data.READER.NAME for each of
 /// its parameters. Recipes made before go on without them.
 void add_reader_keys(const std::string& reader, std::span<const Param> params);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -12,7 +12,7 @@
 #include "millrace/param.h"
 #include "pipeline/recipe/toml_depth.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using RecipeValues = std::vector<std::pair<std::string, std::string>>;
@@ -89,4 +89,4 @@ RecipeValues recipe_values(const std::string& text, const std::string& where) {
   return values;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

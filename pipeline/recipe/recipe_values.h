@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Dotted keys and values as TOML, in the order of the text: loader.workers, 2. An entry of
 /// [[augment]] gives augment.ID.NAME; the chain's order stands under augment. Throws DataError,
@@ -14,4 +14,4 @@ namespace millrace {
 std::vector<std::pair<std::string, std::string>> recipe_values(const std::string& toml,
                                                                const std::string& where);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

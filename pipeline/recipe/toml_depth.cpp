@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Where the string ends that begins at `at`, by TOML's four kinds of quotes.
@@ -70,4 +70,4 @@ std::size_t line_nested_too_deep(std::string_view toml) {
   return 0;
 }
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Parts of a key, and brackets within brackets. A recipe has three of either.
 constexpr std::size_t kDeepestToml = 32;
@@ -13,4 +13,4 @@ constexpr std::size_t kDeepestToml = 32;
 /// The number of the line that nests deeper than kDeepestToml; 0 where none does.
 std::size_t line_nested_too_deep(std::string_view toml);
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

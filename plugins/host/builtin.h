@@ -3,7 +3,7 @@
 
 #include "millrace/millrace.h"
 
-namespace millrace {
+namespace millrace::plugins {
 
 /// Registers a table before main() begins: a constant beside the table does it, so that rooms above
 /// this one need not be named here.
@@ -11,4 +11,4 @@ struct BuiltIn {
   explicit BuiltIn(const millrace_plugin_table& table);
 };
 
-}  // namespace millrace
+}  // namespace millrace::plugins

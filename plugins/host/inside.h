@@ -6,7 +6,7 @@
 
 #include "millrace/millrace.h"
 
-namespace millrace {
+namespace millrace::plugins {
 
 /// The unit or plugin whose code this thread runs. Plain memory, read by signal handlers.
 struct Inside {
@@ -60,4 +60,4 @@ void tell_crashes();
 /// Undoes that, in a child process with handlers of its own.
 void leave_crashes_alone();
 
-}  // namespace millrace
+}  // namespace millrace::plugins

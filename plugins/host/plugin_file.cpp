@@ -15,7 +15,7 @@
 #include "plugins/host/inside.h"
 #include "plugins/host/unit.h"
 
-namespace millrace {
+namespace millrace::plugins {
 namespace {
 
 #if defined(__x86_64__)
@@ -214,15 +214,15 @@ void check_plugin_table(const millrace_plugin_table& table, const std::string& f
 void check_plugin_file(const std::string& file) {
   constexpr const char* kHint = "is it a plugin, built for this machine? build or copy it again";
   const auto fail = [&](const std::string& reason) { refuse(file, reason, kHint); };
-  OpenFile open;
+  pipeline::OpenFile open;
   try {
-    open = open_regular(file);
+    open = pipeline::open_regular(file);
   } catch (const DataError& error) {
     throw DataError(fmt::format("plugin cannot be loaded: {}", error.what()), kHint);
   }
   const auto read = [&](void* to, std::size_t size, std::uint64_t offset) {
-    return read_at(open.descriptor.get(), static_cast<std::uint8_t*>(to), size, offset,
-                   file.c_str()) == size;
+    return pipeline::read_at(open.descriptor.get(), static_cast<std::uint8_t*>(to), size, offset,
+                             file.c_str()) == size;
   };
   Elf64_Ehdr header{};
   if (!read(&header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
@@ -267,4 +267,4 @@ const millrace_plugin_table& load_plugin(const std::string& file) {
   return *table;
 }
 
-}  // namespace millrace
+}  // namespace millrace::plugins

@@ -7,7 +7,7 @@
 
 #include "millrace/millrace.h"
 
-namespace millrace {
+namespace millrace::plugins {
 
 /// What a unit does; in the order of the lists that are printed.
 enum class UnitKind { reader, decoder, geometric, pixel, filter, choice, batch };
@@ -24,4 +24,4 @@ void check_plugin_file(const std::string& file);
 /// Loads a shared object for good and returns its checked table. Throws DataError.
 const millrace_plugin_table& load_plugin(const std::string& file);
 
-}  // namespace millrace
+}  // namespace millrace::plugins

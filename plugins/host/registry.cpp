@@ -9,15 +9,15 @@
 #include <filesystem>
 #include <list>
 
+#include "base/suggest.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
-#include "base/suggest.h"
 #include "pipeline/recipe/recipe_keys.h"
 #include "plugins/host/builtin.h"
 #include "plugins/host/plugin_file.h"
 #include "plugins/host/unit.h"
 
-namespace millrace {
+namespace millrace::plugins {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,7 +55,7 @@ class Registry {
       if (unit->decoder != nullptr) own.push_back(unit);
       if (unit->reader != nullptr) {
         readers_.push_back(unit);
-        add_reader_keys(unit->name, to_declaration(*unit).params);
+        pipeline::add_reader_keys(unit->name, to_declaration(*unit).params);
       }
       if (!is_augmentation(*unit)) continue;
       augmentations_.push_back(unit);
@@ -111,9 +111,7 @@ Registry& registry() {
 
 }  // namespace
 
-BuiltIn::BuiltIn(const millrace_plugin_table& table) {
-  built_in_tables().push_back(&table);
-}
+BuiltIn::BuiltIn(const millrace_plugin_table& table) { built_in_tables().push_back(&table); }
 
 std::span<const PluginEntry> plugins() { return registry().plugins_; }
 
@@ -209,13 +207,19 @@ const millrace_unit& augmentation(std::string_view name) {
   throw UsageError(
       fmt::format("there is no augmentation {}", name),
       fmt::format("did you mean {}? there are {}; plugins.path=DIR adds those of plugins",
-                  nearest(name, names), fmt::join(names, ", ")));
+                  base::nearest(name, names), fmt::join(names, ", ")));
 }
-
-std::span<const OpDeclaration> op_declarations() { return registry().declarations_.back(); }
 
 std::span<const millrace_unit* const> plugin_readers() { return registry().readers_; }
 
 std::span<const millrace_unit* const> decoders() { return registry().decoders_; }
+
+}  // namespace millrace::plugins
+
+namespace millrace {
+
+std::span<const OpDeclaration> op_declarations() {
+  return plugins::registry().declarations_.back();
+}
 
 }  // namespace millrace

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "millrace/recipe.h"
 #include "millrace/millrace.h"
+#include "millrace/recipe.h"
 
-namespace millrace {
+namespace millrace::plugins {
 
 struct PluginEntry {
   const millrace_plugin_table* table;
@@ -50,4 +50,4 @@ std::span<const millrace_unit* const> plugin_readers();
 /// What bytes are asked for in turn: decoders of loaded plugins, then built in ones.
 std::span<const millrace_unit* const> decoders();
 
-}  // namespace millrace
+}  // namespace millrace::plugins

@@ -9,7 +9,7 @@
 
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::plugins {
 namespace {
 
 std::vector<std::string> split_choices(const char* text) {
@@ -230,4 +230,4 @@ Unit::~Unit() {
   last_call(unit_, "destroy()", [this] { unit_.destroy(self_); });
 }
 
-}  // namespace millrace
+}  // namespace millrace::plugins

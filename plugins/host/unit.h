@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "millrace/error.h"
+#include "millrace/millrace.h"
 #include "millrace/param.h"
 #include "millrace/recipe.h"
 #include "plugins/host/inside.h"
-#include "millrace/millrace.h"
 
-namespace millrace {
+namespace millrace::plugins {
 
 /// The host's form of a declaration; throws UsageError where it contradicts itself.
 Param to_param(const millrace_param& param);
@@ -102,4 +102,4 @@ class Unit {
   std::vector<std::unique_ptr<Unit>> children_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::plugins

@@ -11,10 +11,10 @@
 #include <opencv2/imgproc.hpp>
 #include <string>
 
+#include "millrace/millrace.hpp"
 #include "plugins/imgcodecs/error_text.h"
 #include "plugins/imgcodecs/headers.h"
 #include "plugins/imgcodecs/png.h"
-#include "millrace/millrace.hpp"
 
 namespace imgcodecs {
 namespace {

@@ -16,7 +16,7 @@
 #include "millrace/error.h"
 #include "strategies/control/control_loop.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -183,4 +183,4 @@ void ControlChannel::leave(Leave how, const std::string& reason) {
   thread_.join();
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

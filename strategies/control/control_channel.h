@@ -30,7 +30,7 @@
 #include "strategies/control/failure_report.h"
 #include "strategies/control/socket.h"
 
-namespace millrace {
+namespace millrace::train {
 
 struct ControlOptions {
   int rank = 0;
@@ -116,4 +116,4 @@ class ControlChannel {
   std::thread thread_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

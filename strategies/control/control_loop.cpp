@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using namespace std::chrono_literals;
@@ -20,7 +20,7 @@ constexpr std::size_t kMaxStrangers = 64;
 /// Taken in before those that are there are read: a rank's hello comes with its connection.
 constexpr int kMaxAccepted = 16;
 constexpr std::size_t kMaxAtOnce = 65536;  ///< bytes read of one connection before the next
-constexpr auto kLook = 100ms;               ///< at the interrupt flag
+constexpr auto kLook = 100ms;              ///< at the interrupt flag
 constexpr auto kInterruptedInterval = 250ms;
 
 std::chrono::steady_clock::duration seconds(double s) {
@@ -329,4 +329,4 @@ void ControlLoop::publish_missing() {
   state_.changed.notify_all();
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

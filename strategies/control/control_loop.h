@@ -8,7 +8,7 @@
 
 #include "strategies/control/control_channel.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class ControlLoop {
  public:
@@ -94,4 +94,4 @@ class ControlLoop {
   std::optional<FailureReport> verdict_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4343524d;  // "MRCC"
@@ -183,4 +183,4 @@ std::optional<Message> MessageReader::next() {
   return message;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

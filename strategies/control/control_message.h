@@ -11,7 +11,7 @@
 
 #include "strategies/control/failure_report.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// A rank's first words to rank 0.
 struct Hello {
@@ -73,4 +73,4 @@ class MessageReader {
   std::string bytes_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

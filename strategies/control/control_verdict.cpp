@@ -3,7 +3,7 @@
 
 #include "strategies/control/control_loop.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using namespace std::chrono_literals;
@@ -134,4 +134,4 @@ void ControlLoop::end_phase() {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace millrace {
+namespace millrace::train {
 
 std::string FailureReport::text() const {
   const std::string who = fmt::format("rank {} ({}, pid {})", rank, host, pid);
@@ -44,4 +44,4 @@ std::string FailureReport::hint() const {
   return "the run cannot go on without it";
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace millrace {
+namespace millrace::train {
 
 enum class FailureKind : std::uint8_t {
   died,         ///< its connection closed without a goodbye: killed, or crashed
@@ -32,4 +32,4 @@ struct FailureReport {
   bool operator==(const FailureReport&) const = default;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr std::int64_t kMaxRanks = 1'000'000;
@@ -277,4 +277,4 @@ std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup) {
   return std::nullopt;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace millrace {
+namespace millrace::train {
 
 struct RankInfo {
   int rank = 0;                           ///< of all, from 0
@@ -54,4 +54,4 @@ inline constexpr int kSlurmPorts = 12000;
 /// each other.
 std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup);
 
-}  // namespace millrace
+}  // namespace millrace::train

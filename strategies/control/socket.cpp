@@ -16,7 +16,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using Time = std::chrono::steady_clock::time_point;
@@ -146,4 +146,4 @@ Fd connect_to(const std::string& host, int port, Time deadline) {
 
 bool wait_readable(const Fd& socket, Time deadline) { return wait_for(socket, POLLIN, deadline); }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace millrace {
+namespace millrace::train {
 
 /// A file descriptor that is closed with it; -1: none.
 class Fd {
@@ -46,4 +46,4 @@ Fd connect_to(const std::string& host, int port, std::chrono::steady_clock::time
 /// Waits until the socket can be read; false at `deadline`.
 bool wait_readable(const Fd& socket, std::chrono::steady_clock::time_point deadline);
 
-}  // namespace millrace
+}  // namespace millrace::train

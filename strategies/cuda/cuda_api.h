@@ -10,10 +10,10 @@ class ProcessGroup;
 class Store;
 }  // namespace c10d
 
-namespace millrace {
+namespace millrace::train {
 class DeviceGraph;
 class DeviceSum;
-}  // namespace millrace
+}  // namespace millrace::train
 
 extern "C" {
 /// Number of devices that can be used. Where that is 0, `reason` says why (cut to `capacity`).
@@ -28,10 +28,10 @@ std::uint64_t millrace_cuda_peak_bytes(int device);
 void* millrace_cuda_pin(std::size_t size);
 void millrace_cuda_unpin(void* memory);
 /// A graph of the device's work, not captured yet; the caller's to delete.
-millrace::DeviceGraph* millrace_cuda_new_graph(int device);
+millrace::train::DeviceGraph* millrace_cuda_new_graph(int device);
 /// Sums over the first `devices` devices by NCCL; the caller's to delete. Null where that fails;
 /// `reason` says why (cut to `capacity`).
-millrace::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity);
+millrace::train::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity);
 /// Gives `group`, whose ranks meet through `store`, NCCL for tensors on this device. Where that
 /// fails `reason` says why (cut to `capacity`), else it is left alone. Absent from a module that
 /// was built without NCCL's header.

@@ -13,7 +13,7 @@
 
 #include "strategies/cuda/cuda_api.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// ncclReduce goes round a ring that is laid when the communicators are made, and ends at the first
@@ -25,16 +25,16 @@ class NcclSum final : public DeviceSum {
 };
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train
 
-millrace::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity) {
+millrace::train::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity) {
   try {
     // The first sum over these devices makes their communicators.
     std::vector<at::Tensor> zeros;
     for (int device = 0; device < devices; ++device)
       zeros.push_back(at::zeros(
           {1}, at::TensorOptions(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device)))));
-    auto sum = std::make_unique<millrace::NcclSum>();
+    auto sum = std::make_unique<millrace::train::NcclSum>();
     sum->sum(zeros);
     return sum.release();
   } catch (const c10::Error& error) {

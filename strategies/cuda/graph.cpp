@@ -12,7 +12,7 @@
 #include "strategies/cuda/cuda_api.h"
 #include "strategies/torch/device_graph.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 class CudaGraph final : public DeviceGraph {
@@ -56,8 +56,8 @@ class CudaGraph final : public DeviceGraph {
 };
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train
 
-millrace::DeviceGraph* millrace_cuda_new_graph(int device) {
-  return new millrace::CudaGraph(device);
+millrace::train::DeviceGraph* millrace_cuda_new_graph(int device) {
+  return new millrace::train::CudaGraph(device);
 }

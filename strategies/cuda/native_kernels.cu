@@ -5,7 +5,7 @@
 #include "models/native/index.h"
 #include "strategies/cuda/native_kernels.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 constexpr int kThreads = 256;
@@ -156,4 +156,4 @@ MILLRACE_INSTANTIATE(float)
 MILLRACE_INSTANTIATE(double)
 #undef MILLRACE_INSTANTIATE
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

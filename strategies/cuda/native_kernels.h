@@ -6,7 +6,7 @@
 
 #include "models/native/geometry.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 
 /// `bias` may be null.
 template <class T>
@@ -29,4 +29,4 @@ template <class T>
 cudaError_t launch_max_pool_gradient(const PoolGeometry& geometry, const T* gradient,
                                      const std::int32_t* winners, T* input, cudaStream_t stream);
 
-}  // namespace millrace::native
+}  // namespace millrace::train::native

@@ -10,7 +10,7 @@
 #include "models/native/tensors.h"
 #include "strategies/cuda/native_kernels.h"
 
-namespace millrace::native {
+namespace millrace::train::native {
 namespace {
 
 using at::IntArrayRef;
@@ -121,4 +121,4 @@ TORCH_LIBRARY_IMPL(millrace, CUDA, library) {
 }
 
 }  // namespace
-}  // namespace millrace::native
+}  // namespace millrace::train::native

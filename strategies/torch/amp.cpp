@@ -2,7 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-namespace millrace {
+namespace millrace::train {
 
 Autocast::Autocast(const std::string& amp, torch::Device device)
     : on_(amp != "off"), device_(device.type()) {
@@ -49,4 +49,4 @@ NamedTensors GradScaler::state() {
   return {{"scaler/scale", scale_}, {"scaler/growth", growth_}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 
 #include "strategies/torch/optimizer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// Autocast for the calling thread as long as this lives. Backward belongs outside.
 class Autocast {
@@ -45,4 +45,4 @@ class GradScaler {
   torch::Tensor scale_, growth_;  ///< undefined where the scaler is off
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

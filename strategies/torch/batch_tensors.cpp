@@ -2,13 +2,13 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 
-Slice whole(const Batch& batch) { return {0, batch.count()}; }
+pipeline::Slice whole(const Batch& batch) { return {0, batch.count()}; }
 
 // Torch has no view of constant memory; nothing writes through those below.
 
-torch::Tensor images_of(const Batch& batch, Slice slice, const StrategyOptions& options) {
+torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options) {
   const std::int64_t channels = options.channels;
   const std::int64_t height = options.input.height;
   const std::int64_t width = options.input.width;
@@ -31,15 +31,15 @@ torch::Tensor images_of(const Batch& batch, Slice slice, const StrategyOptions& 
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
 }
 
-torch::Tensor labels_of(const Batch& batch, Slice slice) {
+torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice) {
   return torch::from_blob(const_cast<std::int64_t*>(batch.labels() + slice.first), {slice.count},
                           torch::kLong);
 }
 
-torch::Tensor targets_of(const Batch& batch, Slice slice) {
+torch::Tensor targets_of(const Batch& batch, pipeline::Slice slice) {
   if (batch.classes() == 0) return labels_of(batch, slice);
   return torch::from_blob(const_cast<float*>(batch.probabilities() + slice.first * batch.classes()),
                           {slice.count, batch.classes()}, torch::kFloat);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

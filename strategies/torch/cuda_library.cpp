@@ -10,7 +10,7 @@
 #include "strategies/torch/device_graph.h"
 #include "strategies/torch/device_sum.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr const char* kLibrary = "libmillrace_cuda.so";
@@ -26,7 +26,7 @@ Function* symbol(void* library, const char* name) {
   return reinterpret_cast<Function*>(address);
 }
 
-class PinnedMemory final : public SlotMemory {
+class PinnedMemory final : public pipeline::SlotMemory {
  public:
   explicit PinnedMemory(void* library)
       : pin_(symbol<decltype(millrace_cuda_pin)>(library, "millrace_cuda_pin")),
@@ -85,7 +85,7 @@ std::string CudaLibrary::bus_id() const {
   return id.data();
 }
 
-std::shared_ptr<SlotMemory> CudaLibrary::pinned_memory() const {
+std::shared_ptr<pipeline::SlotMemory> CudaLibrary::pinned_memory() const {
   return std::make_shared<PinnedMemory>(library_);
 }
 
@@ -118,4 +118,4 @@ std::uint64_t CudaLibrary::peak_bytes() const {
   return symbol<decltype(millrace_cuda_peak_bytes)>(library_, "millrace_cuda_peak_bytes")(index_);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -13,7 +13,7 @@ class ProcessGroup;
 class Store;
 }  // namespace c10d
 
-namespace millrace {
+namespace millrace::train {
 
 class DeviceGraph;
 class DeviceSum;
@@ -31,7 +31,7 @@ class CudaLibrary {
   /// Most bytes that tensors held on the device at one time.
   std::uint64_t peak_bytes() const;
   /// Page-locked memory, from which the device copies while it works. allocate() throws RunError.
-  std::shared_ptr<SlotMemory> pinned_memory() const;
+  std::shared_ptr<pipeline::SlotMemory> pinned_memory() const;
   /// A graph of the device's work, not captured yet.
   std::unique_ptr<DeviceGraph> make_graph() const;
   /// Sums over the first `devices` devices, by NCCL. Throws DeviceError.
@@ -46,4 +46,4 @@ class CudaLibrary {
   int index_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,13 +2,13 @@
 
 #include <barrier>
 
-#include "models/batch_norm.h"
 #include "millrace/error.h"
+#include "models/batch_norm.h"
 #include "pipeline/loader/rank_slice.h"
 #include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/gradient_sum.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 const StrategyOptions& checked(const StrategyOptions& options) {
@@ -80,7 +80,8 @@ DataParallel::DataParallel(const StrategyOptions& options, bool separate,
   if (options.sync_batchnorm) {
     replica_barrier_ = std::make_shared<ReplicaBarrier>(threads_.count());
     for (int replica = 0; replica < threads_.count(); ++replica)
-      set_statistics_reducer(replica_of(replica), std::make_shared<Statistics>(replica_barrier_, replica));
+      set_statistics_reducer(replica_of(replica),
+                             std::make_shared<Statistics>(replica_barrier_, replica));
   }
   const int threads = options.threads;
   threads_.run(
@@ -112,7 +113,8 @@ std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
   std::vector<std::unique_ptr<DeviceMark>> copied;
   for (int replica = 0; replica < threads_.count(); ++replica) {
     // Mixed samples are so already: cuts need not lie at even places.
-    const Slice slice = rank_slice(batch.count(), replica, threads_.count(), /*pairs=*/false);
+    const pipeline::Slice slice =
+        pipeline::rank_slice(batch.count(), replica, threads_.count(), /*pairs=*/false);
     Samples part{images_of(batch, slice, options()), targets_of(batch, slice)};
     DeviceStreams* const streams =
         replica == 0 ? this->streams()
@@ -146,9 +148,9 @@ void DataParallel::add_gradients() {
 }
 
 TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& place,
-                                            SpanClock& spans) {
+                                            pipeline::SpanClock& spans) {
   if (batch.count() == 0) return {};
-  spans.enter(Span::h2d);
+  spans.enter(pipeline::Span::h2d);
   if (separate_ && place.opens) send_weights();
   const std::vector<Samples> parts = scatter(batch);
   std::vector<Loss> losses(parts.size());
@@ -165,9 +167,9 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& pla
           throw;
         }
       },
-      [&] { spans.enter(Span::peer_wait); });
+      [&] { spans.enter(pipeline::Span::peer_wait); });
 
-  spans.enter(Span::backward);
+  spans.enter(pipeline::Span::backward);
   const torch::NoGradGuard no_grad;
   // In double, as the single strategy's sum is where the host is the device.
   const auto sum_of = [&](const Loss& loss) {
@@ -183,4 +185,4 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& pla
   return {sum, 1, samples};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "strategies/torch/device_sum.h"
-#include "strategies/trainer/replica_threads.h"
 #include "strategies/torch/torch_strategy.h"
+#include "strategies/trainer/replica_threads.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// On the CPU: groups of train.threads threads; on CUDA: a device each, from the first one on.
 /// Replica r takes the slice of each batch that rank r would; each does its own forward, weighted
@@ -30,7 +30,7 @@ class DataParallel final : public TorchStrategy {
   std::string device() const override;
 
  protected:
-  Loss gradients(Batch& batch, const StepContext& place, SpanClock& spans) override;
+  Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
 
  private:
   /// Adds up over the replicas' threads, in the order of the replicas, so that all get the same
@@ -56,8 +56,8 @@ class DataParallel final : public TorchStrategy {
   const bool separate_;          ///< each has parameters of its own
   std::vector<Replica> others_;  ///< from the second on
   ReplicaThreads threads_;
-  std::unique_ptr<DeviceSum> sum_;    ///< null on the CPU
+  std::unique_ptr<DeviceSum> sum_;                   ///< null on the CPU
   std::shared_ptr<ReplicaBarrier> replica_barrier_;  ///< with sync_batchnorm
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,13 +6,13 @@
 #include <random>
 #include <sstream>
 
+#include "millrace/error.h"
 #include "models/batch_norm.h"
 #include "models/weights.h"
-#include "millrace/error.h"
 #include "strategies/torch/batch_tensors.h"
 #include "strategies/trainer/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// What a rank tells on its arrival.
@@ -155,24 +155,24 @@ std::string Ddp::device() const {
   return std::to_string(peers_.world()) + " ranks, each " + TorchStrategy::device();
 }
 
-void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
-  spans.enter(Span::peer_wait);
-  const Clock::Ticks now = spans.since();
-  const double busy = since_ == 0 ? 0 : Clock::seconds(now - since_);
+void Ddp::arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans) {
+  spans.enter(pipeline::Span::peer_wait);
+  const base::Clock::Ticks now = spans.since();
+  const double busy = since_ == 0 ? 0 : base::Clock::seconds(now - since_);
   arrivals_.zero_();
   auto cell = arrivals_.accessor<double, 2>();
   cell[peers_.rank()][kSamples] = static_cast<double>(samples);
   cell[peers_.rank()][kStop] = stop ? 1 : 0;
   cell[peers_.rank()][kBusy] = busy;
-  SpanTicks since = difference(spans.ticks(), ticks_since_);
-  since[static_cast<std::size_t>(Span::peer_wait)] = 0;
-  const SpanSeconds mine(since);
+  pipeline::SpanTicks since = difference(spans.ticks(), ticks_since_);
+  since[static_cast<std::size_t>(pipeline::Span::peer_wait)] = 0;
+  const pipeline::SpanSeconds mine(since);
   cell[peers_.rank()][kLoad] = mine.load;
   cell[peers_.rank()][kUpdate] = mine.update;
   cell[peers_.rank()][kOther] = mine.other;
   ticks_since_ = spans.ticks();
   sum(arrivals_);
-  since_ = Clock::now();
+  since_ = base::Clock::now();
 
   samples_ = 0;
   std::int64_t last = 0;
@@ -190,10 +190,11 @@ void Ddp::arrive(std::int64_t samples, bool stop, SpanClock& spans) {
                blamed_[static_cast<std::size_t>(last)]);
 }
 
-TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place, SpanClock& spans) {
+TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
+                                   pipeline::SpanClock& spans) {
   step_ = place.step + 1;
   arrive(batch.count(), place.stop, spans);
-  spans.enter(Span::h2d);
+  spans.enter(pipeline::Span::h2d);
   const Samples samples = take(batch);
   if (place.updates) {  // else the gradients stay here for now
     reducer_->prepare_for_forward();
@@ -209,10 +210,10 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place, SpanC
   return {sum, 1, loss.samples};
 }
 
-void Ddp::add_up(Totals& totals, SpanClock& spans) {
+void Ddp::add_up(Totals& totals, pipeline::SpanClock& spans) {
   totals.samples = samples_;
   if (!torch_device().is_cpu()) return;
-  spans.enter(Span::peer_wait);
+  spans.enter(pipeline::Span::peer_wait);
   torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
   sum(loss);
   totals.loss = loss.item<double>();
@@ -237,4 +238,4 @@ void Ddp::clear_gradients() {
   at::_foreach_zero_(gradients);  // views of the reducer's buckets: they must stay
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

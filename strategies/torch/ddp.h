@@ -11,7 +11,7 @@
 #include "strategies/torch/process_group.h"
 #include "strategies/torch/torch_strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class Ddp final : public TorchStrategy {
  public:
@@ -26,8 +26,8 @@ class Ddp final : public TorchStrategy {
   std::string device() const override;
 
  protected:
-  Loss gradients(Batch& batch, const StepContext& place, SpanClock& spans) override;
-  void add_up(Totals& totals, SpanClock& spans) override;
+  Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
+  void add_up(Totals& totals, pipeline::SpanClock& spans) override;
   void add_up(torch::Tensor& sums) override;
   void alive() override;
   void share_buffers() override;
@@ -37,7 +37,7 @@ class Ddp final : public TorchStrategy {
  private:
   /// Tells all ranks of this one's arrival at a step and hears of theirs: how many samples they
   /// have, whether one was asked to stop, which was late.
-  void arrive(std::int64_t samples, bool stop, SpanClock& spans);
+  void arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans);
 
   void sum(torch::Tensor& values) const;
 
@@ -48,9 +48,9 @@ class Ddp final : public TorchStrategy {
   torch::Tensor arrivals_;  ///< world x kColumns, f64
   double samples_ = 0;      ///< of the step, on all ranks
   bool stop_agreed_ = false;
-  Clock::Ticks since_ = 0;          ///< when all had arrived at the step before
-  SpanTicks ticks_since_{};         ///< of the spans, then
-  std::vector<BlamedWait> blamed_;  ///< what the others have waited for a rank
+  base::Clock::Ticks since_ = 0;       ///< when all had arrived at the step before
+  pipeline::SpanTicks ticks_since_{};  ///< of the spans, then
+  std::vector<BlamedWait> blamed_;     ///< what the others have waited for a rank
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

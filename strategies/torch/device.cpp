@@ -9,7 +9,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 
 int device_index(const std::string& device) {
   constexpr std::string_view kCuda = "cuda";
@@ -72,4 +72,4 @@ void prefer_channels_last(torch::nn::Module& model) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "strategies/torch/cuda_library.h"
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// "cpu", "cuda" or "cuda:N" as the index of a CUDA device; -1 for the CPU. Throws UsageError.
 int device_index(const std::string& device);
@@ -34,4 +34,4 @@ bool wants_channels_last(const StrategyOptions& options, torch::Device device);
 /// PyTorch does), matrix products too (on). For the whole process.
 void allow_tf32(const std::string& what);
 
-}  // namespace millrace
+}  // namespace millrace::train

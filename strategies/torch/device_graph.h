@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 class DeviceGraph {
  public:
@@ -25,4 +25,4 @@ class DeviceGraph {
   virtual void replay() = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,7 +2,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 class CachedMemory final : public DeviceMemory {
@@ -34,4 +34,4 @@ std::unique_ptr<DeviceMemory> make_device_memory(torch::Device device) {
   return std::make_unique<CachedMemory>(device);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

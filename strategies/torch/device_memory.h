@@ -7,9 +7,9 @@
 
 #include "strategies/trainer/memory_fit.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// For any device but the CPU.
 std::unique_ptr<DeviceMemory> make_device_memory(torch::Device device);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 class EventMark final : public DeviceMark {
@@ -49,18 +49,18 @@ class C10Streams final : public DeviceStreams {
   std::unique_ptr<DeviceMark> mark() override {
     return std::make_unique<EventMark>(work(), /*timed=*/true);
   }
-  Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
+  base::Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
     // From one mark to the next: milliseconds in single precision are coarse over hours.
     const auto& event = static_cast<const EventMark&>(*mark).event();
     const double seconds = static_cast<const EventMark&>(*last_).event().elapsedTime(event) * 1e-3;
-    last_at_ += static_cast<Clock::Ticks>(seconds / Clock::seconds_per_tick());
+    last_at_ += static_cast<base::Clock::Ticks>(seconds / base::Clock::seconds_per_tick());
     last_ = std::move(mark);
     return last_at_;
   }
   void set_clock() override {
     last_ = mark();
     last_->wait();
-    last_at_ = Clock::now();
+    last_at_ = base::Clock::now();
   }
   void aside(const std::function<void()>& work) override {
     if (!side_) side_ = guard_.getStreamFromGlobalPool(device_);
@@ -88,7 +88,7 @@ class C10Streams final : public DeviceStreams {
   c10::Stream copies_;
   std::optional<c10::Stream> side_;   ///< of aside()
   std::unique_ptr<DeviceMark> last_;  ///< of known time
-  Clock::Ticks last_at_ = 0;
+  base::Clock::Ticks last_at_ = 0;
 };
 
 }  // namespace
@@ -98,4 +98,4 @@ std::unique_ptr<DeviceStreams> make_device_streams(torch::Device device) {
   return std::make_unique<C10Streams>(device);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "strategies/trainer/device_mark.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class DeviceStreams {
  public:
@@ -24,7 +24,7 @@ class DeviceStreams {
   virtual std::unique_ptr<DeviceMark> mark() = 0;
   /// When the device reached one of mark()'s; to be asked in the order in which they were made,
   /// once they are reached.
-  virtual Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) = 0;
+  virtual base::Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) = 0;
   /// Sets the device's clock by the host's, waiting for the device. To be called before the first
   /// mark() and, as clocks drift apart, from time to time when none is open.
   virtual void set_clock() = 0;
@@ -39,4 +39,4 @@ class DeviceStreams {
 /// Null for the CPU, which has no queue.
 std::unique_ptr<DeviceStreams> make_device_streams(torch::Device device);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 class DeviceSum {
  public:
@@ -16,4 +16,4 @@ class DeviceSum {
   virtual void sum(std::vector<at::Tensor>& vectors) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

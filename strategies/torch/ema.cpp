@@ -1,6 +1,6 @@
 #include "strategies/torch/ema.h"
 
-namespace millrace {
+namespace millrace::train {
 
 Ema::Ema(const torch::nn::Module& model, double decay) : decay_(decay) {
   if (decay_ == 0) return;
@@ -36,4 +36,4 @@ void Ema::swap() {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

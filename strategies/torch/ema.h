@@ -7,7 +7,7 @@
 
 #include "models/weights.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// torchvision's ExponentialMovingAverage with buffers: the first update takes the values as they
 /// are, every other one average = decay * average + (1 - decay) * value, for parameters and
@@ -45,4 +45,4 @@ class EmaInPlace {
   Ema& ema_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

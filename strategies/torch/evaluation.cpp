@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// Visits every count by class, in one order for writing and reading.
@@ -63,4 +63,4 @@ Evaluation from_tensor(const torch::Tensor& values, int classes) {
   return sum;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// No samples yet.
 Evaluation empty_evaluation(int classes);
@@ -17,4 +17,4 @@ void add(Evaluation& sum, const torch::Tensor& logits, const torch::Tensor& labe
 torch::Tensor to_tensor(const Evaluation& sum);
 Evaluation from_tensor(const torch::Tensor& values, int classes);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// A dense tensor's elements in the order of its memory, whatever its strides.
@@ -42,4 +42,4 @@ void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, Dev
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 
 #include "strategies/torch/device_sum.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// What is summed at a time, unless one gradient alone is larger; as c10d's Reducer has it.
 inline constexpr std::int64_t kSumBytes = std::int64_t{25} << 20;
@@ -20,4 +20,4 @@ inline constexpr std::int64_t kSumBytes = std::int64_t{25} << 20;
 void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceSum& sum,
                    std::int64_t bytes = kSumBytes);
 
-}  // namespace millrace
+}  // namespace millrace::train

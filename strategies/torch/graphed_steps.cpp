@@ -5,7 +5,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 torch::Tensor memory_like(const torch::Tensor& tensor) {
@@ -35,7 +35,7 @@ bool GraphedSteps::takes(const torch::Tensor& images, const torch::Tensor& targe
 }
 
 torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor& targets,
-                                SpanClock& spans, const Pass& pass) {
+                                pipeline::SpanClock& spans, const Pass& pass) {
   if (!takes(images, targets)) return pass(images, targets, &spans);
   images_.copy_(images, /*non_blocking=*/true);
   targets_.copy_(targets, /*non_blocking=*/true);
@@ -45,7 +45,7 @@ torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor
     streams_.aside([&] { loss = pass(images_, targets_, &spans); });
     return loss;
   }
-  spans.enter(Span::forward);
+  spans.enter(pipeline::Span::forward);
   if (!loss_.defined()) capture(pass);
   graph_->replay();
   // The handles that the optimiser's step has dropped, to the memory that was now written.
@@ -76,4 +76,4 @@ void GraphedSteps::capture(const Pass& pass) {
   gradients_.assign(results.begin() + 1, results.end());
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

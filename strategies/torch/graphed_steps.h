@@ -19,15 +19,15 @@
 #include "strategies/torch/device_graph.h"
 #include "strategies/torch/device_streams.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class GraphedSteps {
  public:
   /// Forward and backward pass over images and targets. Returns the loss, without its graph of
   /// autograd, and leaves gradients in the parameters, which have none before. Enters forward and
   /// backward on the clock if there is one. Kept with the graph: it must not refer to its step.
-  using Pass = std::function<torch::Tensor(const torch::Tensor& images,
-                                           const torch::Tensor& targets, SpanClock* spans)>;
+  using Pass = std::function<torch::Tensor(
+      const torch::Tensor& images, const torch::Tensor& targets, pipeline::SpanClock* spans)>;
 
   /// Eager steps of full size before the capture.
   static constexpr int kWarmUps = 3;
@@ -39,8 +39,8 @@ class GraphedSteps {
   /// What `pass` gives, by whichever way: the loss, which the next call may write over, and
   /// gradients in the parameters, which may be changed and dropped. Every call must bring the same
   /// `pass`. A replay is in the forward span. Throws RunError where the pass cannot be captured.
-  torch::Tensor run(const torch::Tensor& images, const torch::Tensor& targets, SpanClock& spans,
-                    const Pass& pass);
+  torch::Tensor run(const torch::Tensor& images, const torch::Tensor& targets,
+                    pipeline::SpanClock& spans, const Pass& pass);
 
  private:
   /// Whether a batch has the form of the one that is captured; the first full one decides.
@@ -57,4 +57,4 @@ class GraphedSteps {
   std::vector<torch::Tensor> gradients_;  ///< the same, a parameter each; undefined for some
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

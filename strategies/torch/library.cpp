@@ -6,10 +6,11 @@
 #include "strategies/torch/single.h"
 
 /// Throws what the strategies' constructors throw.
-extern "C" millrace::Strategy* millrace_make_strategy(const millrace::StrategyOptions* options) {
-  if (options->strategy == "ddp") return new millrace::Ddp(*options);
-  if (options->strategy == "data_parallel") return new millrace::DataParallel(*options);
-  return new millrace::Single(*options);
+extern "C" millrace::train::Strategy* millrace_make_strategy(
+    const millrace::train::StrategyOptions* options) {
+  if (options->strategy == "ddp") return new millrace::train::Ddp(*options);
+  if (options->strategy == "data_parallel") return new millrace::train::DataParallel(*options);
+  return new millrace::train::Single(*options);
 }
 
 /// LibTorch's version, "2.11.0".

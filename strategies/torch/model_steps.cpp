@@ -5,7 +5,7 @@
 #include "millrace/error.h"
 #include "strategies/torch/device.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr double kLearningRate = 0.01;
@@ -49,15 +49,15 @@ torch::Tensor as_pixels(const torch::Tensor& planes) {
   return planes.as_strided(planes.sizes(), {planes.size(2) * planes.size(3), 1, planes.size(3), 1});
 }
 
-}  // namespace millrace
+}  // namespace millrace::train
 
 void* millrace_model_new(const char* model, std::int64_t channels, std::int64_t side, int native,
                          std::uint64_t seed) {
-  millrace::ModelShape shape;
+  millrace::train::ModelShape shape;
   shape.channels = static_cast<int>(channels);
   shape.input = {static_cast<int>(side), static_cast<int>(side)};
   try {
-    return new millrace::ModelSteps(model, shape, native != 0, seed);
+    return new millrace::train::ModelSteps(model, shape, native != 0, seed);
   } catch (const millrace::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return nullptr;
@@ -71,7 +71,7 @@ float millrace_model_step(void* model, const float* images, std::int64_t channel
       torch::from_blob(const_cast<float*>(images), {batch, channels, side, side}, torch::kFloat);
   const torch::Tensor targets =
       torch::from_blob(const_cast<std::int64_t*>(labels), {batch}, torch::kLong);
-  auto& steps = *static_cast<millrace::ModelSteps*>(model);
+  auto& steps = *static_cast<millrace::train::ModelSteps*>(model);
   const torch::Tensor loss = steps.forward(pixels, targets);
   loss.backward();
   steps.step();

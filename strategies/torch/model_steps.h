@@ -10,7 +10,7 @@
 #include "models/registry.h"
 #include "strategies/torch/optimizer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class ModelSteps {
  public:
@@ -32,7 +32,7 @@ class ModelSteps {
 /// way.
 torch::Tensor as_pixels(const torch::Tensor& planes);
 
-}  // namespace millrace
+}  // namespace millrace::train
 
 // For bench/step.py, which has LibTorch loaded by Python.
 extern "C" {

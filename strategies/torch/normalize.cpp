@@ -1,6 +1,6 @@
 #include "strategies/torch/normalize.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 torch::Tensor a_channel(const std::vector<double>& values, torch::Device device) {
@@ -22,4 +22,4 @@ torch::Tensor Normalization::operator()(const torch::Tensor& images) const {
   return images.to(torch::kFloat).div_(levels_).sub_(mean_).div_(std_);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// (level / 255 - mean) / std, every operation rounded to f32: on a device that rounds to nearest
 /// the same bits as augment/plan/store.h makes.
@@ -21,4 +21,4 @@ class Normalization {
   torch::Tensor levels_, mean_, std_;  ///< undefined for f32; 1 or 1 x channels x 1 x 1
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,12 +8,12 @@
 #include <functional>
 #include <limits>
 
-#include "models/native/ops.h"
 #include "base/clock.h"
 #include "millrace/error.h"
+#include "models/native/ops.h"
 #include "strategies/torch/model_steps.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using torch::Tensor;
@@ -23,7 +23,7 @@ constexpr int kComparedSteps = 20;
 constexpr double kLeastLoss = 1e-3;  // few images are soon learnt by heart
 
 double seconds_since(std::int64_t begin_ns) {
-  return static_cast<double>(Clock::steady_ns() - begin_ns) * 1e-9;
+  return static_cast<double>(base::Clock::steady_ns() - begin_ns) * 1e-9;
 }
 
 /// An op as one of the sides runs it: leaf tensors in, the op's output out.
@@ -59,10 +59,10 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 constexpr OpSeconds kNever{kForever, kForever, kForever};
 
 OpSeconds time_once(const Side& side) {
-  std::int64_t begin = Clock::steady_ns();
+  std::int64_t begin = base::Clock::steady_ns();
   const Tensor output = side.forward();
   OpSeconds seconds{.forward = seconds_since(begin)};
-  begin = Clock::steady_ns();
+  begin = base::Clock::steady_ns();
   const auto gradients = side.gradients(output);
   seconds.backward = seconds_since(begin);
   return seconds;
@@ -189,13 +189,13 @@ OpTiming time_linear(std::int64_t batch, std::int64_t in, std::int64_t out, int 
 
 /// One step; `loss` gets its value.
 OpSeconds time_step(ModelSteps& model, const Tensor& images, const Tensor& labels, double& loss) {
-  std::int64_t begin = Clock::steady_ns();
+  std::int64_t begin = base::Clock::steady_ns();
   const Tensor value = model.forward(images, labels);
   OpSeconds seconds{.forward = seconds_since(begin)};
-  begin = Clock::steady_ns();
+  begin = base::Clock::steady_ns();
   value.backward();
   seconds.backward = seconds_since(begin);
-  begin = Clock::steady_ns();
+  begin = base::Clock::steady_ns();
   model.step();
   seconds.step = seconds_since(begin);
   loss = value.item<double>();
@@ -259,9 +259,9 @@ std::vector<OpTiming> bench_ops(const OpsBenchOptions& options) {
   return timings;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train
 
-void millrace_bench_ops(const millrace::OpsBenchOptions* options,
-                        std::vector<millrace::OpTiming>* timings) {
-  *timings = millrace::bench_ops(*options);
+void millrace_bench_ops(const millrace::train::OpsBenchOptions* options,
+                        std::vector<millrace::train::OpTiming>* timings) {
+  *timings = millrace::train::bench_ops(*options);
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 struct OpsBenchOptions {
   std::int64_t batch = 64;  ///< images
@@ -36,8 +36,8 @@ struct OpTiming {
 /// before anything is timed: RunError where they differ by more than 1e-4.
 std::vector<OpTiming> bench_ops(const OpsBenchOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::train
 
 /// The library's door, found by dlsym (strategies/trainer/torch_library.h).
-extern "C" void millrace_bench_ops(const millrace::OpsBenchOptions* options,
-                                   std::vector<millrace::OpTiming>* timings);
+extern "C" void millrace_bench_ops(const millrace::train::OpsBenchOptions* options,
+                                   std::vector<millrace::train::OpTiming>* timings);

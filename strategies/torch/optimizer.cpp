@@ -2,7 +2,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 std::vector<torch::Tensor> tensors_of(const NamedTensors& named) {
@@ -124,4 +124,4 @@ std::unique_ptr<Optimizer> make_optimizer(const StrategyOptions& options, NamedT
                    "use sgd, adam or adamw");
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

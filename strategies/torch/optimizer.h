@@ -11,7 +11,7 @@
 #include "models/weights.h"
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class Optimizer {
  public:
@@ -29,4 +29,4 @@ class Optimizer {
 /// UsageError for options that contradict each other.
 std::unique_ptr<Optimizer> make_optimizer(const StrategyOptions& options, NamedTensors parameters);
 
-}  // namespace millrace
+}  // namespace millrace::train

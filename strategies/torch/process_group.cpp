@@ -17,7 +17,7 @@
 #include "millrace/error.h"
 #include "strategies/control/socket.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 std::string first_line(const c10::Error& error) {
@@ -176,4 +176,4 @@ std::string Peers::tell(const std::string& text) {
   return get(key);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -11,10 +11,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "strategies/torch/cuda_library.h"
 #include "strategies/control/rank.h"
+#include "strategies/torch/cuda_library.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class Peers {
  public:
@@ -51,4 +51,4 @@ class Peers {
   int told_ = 0;  ///< texts so far
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

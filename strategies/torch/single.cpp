@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace millrace {
+namespace millrace::train {
 
 Single::Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams,
                std::unique_ptr<DeviceGraph> graph)
@@ -12,9 +12,10 @@ Single::Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> st
   graphed_.emplace(std::move(graph), *this->streams(), model().parameters(), options.graph_samples);
 }
 
-TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place, SpanClock& spans) {
+TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
+                                      pipeline::SpanClock& spans) {
   if (batch.count() == 0) return {};
-  spans.enter(Span::h2d);
+  spans.enter(pipeline::Span::h2d);
   constexpr int kReplica = 0;
   if (!graphed_ || batch.count() != place.window_samples) {
     const Samples samples = take(batch);
@@ -25,11 +26,11 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place, Sp
   seed_draws(model(), samples.images.device(), place, kReplica);  // a replay draws by it as well
   const auto both = [this, window = place.window_samples](const torch::Tensor& images,
                                                           const torch::Tensor& targets,
-                                                          SpanClock* clock) {
+                                                          pipeline::SpanClock* clock) {
     return pass(model(), normalized(images), targets, window, clock);
   };
   return loss_of(graphed_->run(samples.images, samples.targets, spans, both),
                  samples.images.size(0), place);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

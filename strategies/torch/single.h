@@ -8,7 +8,7 @@
 #include "strategies/torch/graphed_steps.h"
 #include "strategies/torch/torch_strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class Single final : public TorchStrategy {
  public:
@@ -17,10 +17,10 @@ class Single final : public TorchStrategy {
                   std::unique_ptr<DeviceGraph> graph = nullptr);
 
  protected:
-  Loss gradients(Batch& batch, const StepContext& place, SpanClock& spans) override;
+  Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
 
  private:
   std::optional<GraphedSteps> graphed_;  ///< where options.graph_samples asks for it
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

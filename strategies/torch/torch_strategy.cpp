@@ -5,16 +5,16 @@
 #include <limits>
 #include <utility>
 
+#include "millrace/error.h"
 #include "models/dropout.h"
 #include "models/registry.h"
 #include "models/weights.h"
-#include "millrace/error.h"
 #include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/device_memory.h"
 #include "strategies/torch/evaluation.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr const char* kWeights = "model.safetensors";
@@ -73,7 +73,7 @@ void check(const StrategyOptions& options) {
 TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
     : options_((check(options), options)),
       cuda_(load_cuda(options)),
-      device_(millrace::torch_device(options.device)),
+      device_(millrace::train::torch_device(options.device)),
       normalization_(options_, device_),
       model_([&] {
         if (device_.is_cpu())
@@ -112,7 +112,7 @@ TorchStrategy::Samples TorchStrategy::take(Batch& batch) {
 }
 
 TorchStrategy::Samples TorchStrategy::send(Batch& batch) {
-  const Slice all = whole(batch);
+  const pipeline::Slice all = whole(batch);
   torch::Tensor pixels = images_of(batch, all, options_);
   torch::Tensor targets = targets_of(batch, all);
   if (streams_) {
@@ -153,7 +153,7 @@ std::string TorchStrategy::memory_hint(std::int64_t samples) {
 
 TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
                                          const torch::Tensor& targets, const StepContext& place,
-                                         int replica, SpanClock* spans) const {
+                                         int replica, pipeline::SpanClock* spans) const {
   seed_draws(model, images.device(), place, replica);
   return loss_of(pass(model, images, targets, place.window_samples, spans), images.size(0), place);
 }
@@ -174,9 +174,9 @@ TorchStrategy::Loss TorchStrategy::loss_of(const torch::Tensor& value, std::int6
 
 torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images,
                                   const torch::Tensor& targets, std::int64_t window_samples,
-                                  SpanClock* spans) const {
+                                  pipeline::SpanClock* spans) const {
   const c10::DeviceGuard guard(images.device());
-  if (spans != nullptr) spans->enter(Span::forward);
+  if (spans != nullptr) spans->enter(pipeline::Span::forward);
   const std::int64_t samples = images.size(0);
   const bool mean = samples == window_samples;
   torch::Tensor loss;
@@ -189,7 +189,7 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
                                                  mean ? at::Reduction::Mean : at::Reduction::Sum,
                                                  kIgnoreIndex, options_.label_smoothing);
   }
-  if (spans != nullptr) spans->enter(Span::backward);
+  if (spans != nullptr) spans->enter(pipeline::Span::backward);
   const torch::Tensor weighted = mean ? loss : loss * (1 / static_cast<double>(window_samples));
   scaler_.scaled(weighted).backward();
   return loss.detach();
@@ -229,7 +229,7 @@ class TorchStrategy::DeviceStep final : public QueuedStep {
   std::unique_ptr<DeviceMark> begin_, end_;
 };
 
-void TorchStrategy::step(Batch batch, const StepContext& place, SpanClock& spans) {
+void TorchStrategy::step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) {
   const std::int64_t samples = batch.count();
   bool fits = true;
   in_our_words("training step", [&] {
@@ -245,7 +245,7 @@ void TorchStrategy::step(Batch batch, const StepContext& place, SpanClock& spans
         memory_hint(samples));
 }
 
-void TorchStrategy::step_in(Batch batch, const StepContext& place, SpanClock& spans) {
+void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::SpanClock& spans) {
   if (streams_) queue_.make_room(spans);
   const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
   at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
@@ -263,7 +263,7 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, SpanClock& sp
     finished_.push_back({.step = place.step, .loss = read_loss(place.step, totals)});
 
   if (place.updates) {
-    spans.enter(Span::step);
+    spans.enter(pipeline::Span::step);
     update(place);
   }
   if (streams_) queue_.push(std::make_unique<DeviceStep>(*this, place.step, loss, totals), spans);
@@ -274,7 +274,7 @@ std::vector<FinishedStep> TorchStrategy::take_finished() {
   return std::exchange(finished_, {});
 }
 
-void TorchStrategy::drain(SpanClock& spans) {
+void TorchStrategy::drain(pipeline::SpanClock& spans) {
   if (!streams_) return;
   in_our_words("training step", [&] {
     queue_.drain(spans);
@@ -338,7 +338,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
     while (const Batch batch = loader.next()) {
       alive();
       if (batch.count() == 0) continue;
-      const Slice all = whole(batch);
+      const pipeline::Slice all = whole(batch);
       const Autocast autocast(options_.amp, device_);
       torch::Tensor pixels = images_of(batch, all, options_);
       if (streams_) {  // labels stay here; reading the answers waits for all of it
@@ -394,7 +394,7 @@ std::uint64_t TorchStrategy::parameter_count() const {
   return count;
 }
 
-std::shared_ptr<SlotMemory> TorchStrategy::slot_memory() {
+std::shared_ptr<pipeline::SlotMemory> TorchStrategy::slot_memory() {
   return cuda_ ? cuda_->pinned_memory() : nullptr;
 }
 
@@ -406,4 +406,4 @@ std::string TorchStrategy::device() const {
          (options_.threads == 1 ? " thread)" : " threads)");
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

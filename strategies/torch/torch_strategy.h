@@ -16,22 +16,24 @@
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device_streams.h"
 #include "strategies/torch/ema.h"
-#include "strategies/trainer/held_batches.h"
 #include "strategies/torch/normalize.h"
 #include "strategies/torch/optimizer.h"
+#include "strategies/trainer/held_batches.h"
 #include "strategies/trainer/step_queue.h"
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class TorchStrategy : public Strategy {
  public:
-  void step(Batch batch, const StepContext& place, SpanClock& spans) final;
+  void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) final;
   std::vector<FinishedStep> take_finished() final;
-  void drain(SpanClock& spans) final;
+  void drain(pipeline::SpanClock& spans) final;
   int batches_held() const final { return streams_ ? std::max(2, options_.inflight) : 1; }
-  void hold_at_most(std::size_t most, SpanClock& spans) final { held_.keep_at_most(most, spans); }
-  std::shared_ptr<SlotMemory> slot_memory() final;
+  void hold_at_most(std::size_t most, pipeline::SpanClock& spans) final {
+    held_.keep_at_most(most, spans);
+  }
+  std::shared_ptr<pipeline::SlotMemory> slot_memory() final;
   std::int64_t last_samples() const final { return last_samples_; }
   double take_train_loss() final;
   std::optional<Evaluation> evaluate(Loader& loader) final;
@@ -69,21 +71,21 @@ class TorchStrategy : public Strategy {
   /// Adds to the gradients of `model` those of Σ losses / place.window_samples. Enters forward and
   /// backward on `spans`, if there is one. `replica`: of which replica or rank; it draws its own.
   Loss learn(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
-             const StepContext& place, int replica, SpanClock* spans) const;
+             const StepContext& place, int replica, pipeline::SpanClock* spans) const;
 
   /// Sets what the random numbers of a step follow from.
   void seed_draws(Classifier& model, torch::Device device, const StepContext& place,
                   int replica) const;
   /// The rest of learn(): the loss, over `window_samples`; every tensor is `model`'s or made here.
   torch::Tensor pass(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
-                     std::int64_t window_samples, SpanClock* spans) const;
+                     std::int64_t window_samples, pipeline::SpanClock* spans) const;
   static Loss loss_of(const torch::Tensor& value, std::int64_t samples, const StepContext& place);
 
   /// Forward and backward of this process's part of the batch. Leaves the gradients of all of it,
   /// over all replicas and ranks, in those of model() when place.updates.
-  virtual Loss gradients(Batch& batch, const StepContext& place, SpanClock& spans) = 0;
+  virtual Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) = 0;
   /// Makes the totals those of all ranks.
-  virtual void add_up(Totals&, SpanClock&) {}
+  virtual void add_up(Totals&, pipeline::SpanClock&) {}
   /// The same for any vector of sums.
   virtual void add_up(torch::Tensor&) {}
   /// A sign of life between two collectives.
@@ -119,7 +121,7 @@ class TorchStrategy : public Strategy {
   class DeviceStep;
   /// What to do about a step of so many samples that has not fitted into the device's memory.
   std::string memory_hint(std::int64_t samples);
-  void step_in(Batch batch, const StepContext& place, SpanClock& spans);
+  void step_in(Batch batch, const StepContext& place, pipeline::SpanClock& spans);
   /// Takes note of a step's loss; throws RunError for one that is not a number.
   std::optional<double> read_loss(std::uint64_t step, const Totals& totals);
   /// All that a checkpoint holds besides the model's weights, by name.
@@ -144,4 +146,4 @@ class TorchStrategy : public Strategy {
   StepQueue queue_;  ///< last: it is the first to go, with all that is still under way
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

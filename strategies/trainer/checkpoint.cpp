@@ -14,7 +14,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -161,4 +161,4 @@ fs::path find_config(const fs::path& what) {
       "give the recipe that it was trained with: model.weights=FILE in `millrace train`");
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

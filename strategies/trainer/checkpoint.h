@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 struct CheckpointOptions {
   bool best = false;  ///< point `best` at it
@@ -35,4 +35,4 @@ std::filesystem::path find_weights(const std::filesystem::path& what);
 /// The config.toml that belongs to it; throws DataError where there is none.
 std::filesystem::path find_config(const std::filesystem::path& what);
 
-}  // namespace millrace
+}  // namespace millrace::train

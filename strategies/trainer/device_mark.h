@@ -1,7 +1,7 @@
 // A point in the work that a device was given: reached once all before it is done.
 #pragma once
 
-namespace millrace {
+namespace millrace::train {
 
 class DeviceMark {
  public:
@@ -11,4 +11,4 @@ class DeviceMark {
   virtual void wait() = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

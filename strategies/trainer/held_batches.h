@@ -11,7 +11,7 @@
 #include "pipeline/loader/spans.h"
 #include "strategies/trainer/device_mark.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class InFlightBatches {
  public:
@@ -19,7 +19,7 @@ class InFlightBatches {
   void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until);
   /// Gives back, in their order, what the device has read; where more than `most` are left, waits
   /// for the oldest of them in device_wait.
-  void keep_at_most(std::size_t most, SpanClock& spans);
+  void keep_at_most(std::size_t most, pipeline::SpanClock& spans);
   std::size_t count() const { return held_.size(); }
 
  private:
@@ -30,4 +30,4 @@ class InFlightBatches {
   std::deque<Held> held_;  ///< oldest first
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

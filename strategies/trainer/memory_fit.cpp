@@ -2,7 +2,7 @@
 
 #include <exception>
 
-namespace millrace {
+namespace millrace::train {
 
 std::optional<std::int64_t> samples_that_fit(const MemoryUse& small, const MemoryUse& large,
                                              std::uint64_t available) {
@@ -32,4 +32,4 @@ std::optional<std::int64_t> find_samples_that_fit(std::int64_t too_many, DeviceM
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-namespace millrace {
+namespace millrace::train {
 
 /// What a step with so many samples has taken at its peak.
 struct MemoryUse {
@@ -37,4 +37,4 @@ class DeviceMemory {
 std::optional<std::int64_t> find_samples_that_fit(std::int64_t too_many, DeviceMemory& memory,
                                                   const std::function<void(std::int64_t)>& step);
 
-}  // namespace millrace
+}  // namespace millrace::train

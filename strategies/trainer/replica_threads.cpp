@@ -1,6 +1,6 @@
 #include "strategies/trainer/replica_threads.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Where a thread cannot be started, the destructor ends those that were.
 ReplicaThreads::ReplicaThreads(int count) : ReplicaThreads() {
@@ -59,4 +59,4 @@ void ReplicaThreads::run(const std::function<void(int)>& work,
     if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 /// Runs a function for replicas 0 to count - 1 at once: 0 on the calling thread, the others on
 /// threads of their own, always the same.
@@ -39,4 +39,4 @@ class ReplicaThreads {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,13 +7,13 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// OneCycleLR's defaults.
 constexpr double kRise = 0.3;
 constexpr double kFirst = 1.0 / 25;
-constexpr double kLast = kFirst / 1e4;
+constexpr double kFinalRate = kFirst / 1e4;
 
 /// From `begin` to `end` along half a cosine, `part` from 0 to 1.
 double along_cosine(double begin, double end, double part) {
@@ -73,9 +73,9 @@ double Schedule::after_warmup(std::uint64_t update) const {
     const double peak = kRise * static_cast<double>(updates_) - 1;
     const double now = std::min(static_cast<double>(update), last);
     if (now <= peak) return along_cosine(lr * kFirst, lr, now / peak);
-    return along_cosine(lr, lr * kLast, (now - peak) / (last - peak));
+    return along_cosine(lr, lr * kFinalRate, (now - peak) / (last - peak));
   }
   return lr;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 struct ScheduleOptions {
   std::string name = "constant";   ///< constant, step, multistep, cosine, onecycle
@@ -42,4 +42,4 @@ class Schedule {
   std::uint64_t warmup_;  ///< optimiser steps
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -11,7 +11,7 @@
 #include "strategies/trainer/held_batches.h"
 #include "strategies/trainer/step_queue.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 void sleep_until(std::int64_t steady_ns) {
@@ -21,16 +21,17 @@ void sleep_until(std::int64_t steady_ns) {
 }
 
 /// A moment near now, on the clock that spans are taken by.
-Clock::Ticks ticks_at(std::int64_t steady_ns) {
-  const auto from_now = static_cast<double>(steady_ns - Clock::steady_ns()) * 1e-9;
-  return Clock::now() + static_cast<Clock::Ticks>(from_now / Clock::seconds_per_tick());
+base::Clock::Ticks ticks_at(std::int64_t steady_ns) {
+  const auto from_now = static_cast<double>(steady_ns - base::Clock::steady_ns()) * 1e-9;
+  return base::Clock::now() +
+         static_cast<base::Clock::Ticks>(from_now / base::Clock::seconds_per_tick());
 }
 
 /// A moment of the device's future, known beforehand.
 class Moment final : public DeviceMark {
  public:
   explicit Moment(std::int64_t steady_ns) : steady_ns_(steady_ns) {}
-  bool reached() override { return Clock::steady_ns() >= steady_ns_; }
+  bool reached() override { return base::Clock::steady_ns() >= steady_ns_; }
   void wait() override { sleep_until(steady_ns_); }
 
  private:
@@ -41,7 +42,7 @@ class Work final : public QueuedStep {
  public:
   Work(std::uint64_t step, std::int64_t begin_ns, std::int64_t end_ns)
       : step_(step), begin_ns_(begin_ns), end_ns_(end_ns) {}
-  bool done() override { return Clock::steady_ns() >= end_ns_; }
+  bool done() override { return base::Clock::steady_ns() >= end_ns_; }
   FinishedStep finish() override {
     sleep_until(end_ns_);
     return {step_, std::nullopt, ticks_at(begin_ns_), ticks_at(end_ns_)};
@@ -62,30 +63,30 @@ class Simulated final : public Strategy {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   }
 
-  void step(Batch batch, const StepContext& place, SpanClock& spans) override {
+  void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) override {
     last_samples_ = batch.count();
     queue_.make_room(spans);
-    const std::int64_t begin = std::max(Clock::steady_ns() - owed_ns_, free_ns_);
+    const std::int64_t begin = std::max(base::Clock::steady_ns() - owed_ns_, free_ns_);
     // Where every sample has failed there is nothing to do.
     free_ns_ = begin + (last_samples_ > 0 ? static_cast<std::int64_t>(update_ms_ * 1e6) : 0);
     std::vector<std::unique_ptr<DeviceMark>> copied;
     copied.push_back(std::make_unique<Moment>(begin));
     held_.hold(std::move(batch), std::move(copied));
     held_.keep_at_most(static_cast<std::size_t>(inflight_), spans);
-    if (inflight_ == 0) spans.enter(Span::device_wait);
+    if (inflight_ == 0) spans.enter(pipeline::Span::device_wait);
     queue_.push(std::make_unique<Work>(place.step, begin, free_ns_), spans);
     // A sleeper wakes some 50 µs late; the next step begins as much sooner, so that the mean is
     // right without spinning. What the host itself was late by, a device would have waited.
     if (inflight_ == 0)
-      owed_ns_ = std::clamp<std::int64_t>(Clock::steady_ns() - free_ns_, 0, kMaxOwedNs);
+      owed_ns_ = std::clamp<std::int64_t>(base::Clock::steady_ns() - free_ns_, 0, kMaxOwedNs);
   }
   std::vector<FinishedStep> take_finished() override { return queue_.take(); }
-  void drain(SpanClock& spans) override {
+  void drain(pipeline::SpanClock& spans) override {
     queue_.drain(spans);
     held_.keep_at_most(0, spans);
   }
   int batches_held() const override { return std::max(1, inflight_); }
-  void hold_at_most(std::size_t most, SpanClock& spans) override {
+  void hold_at_most(std::size_t most, pipeline::SpanClock& spans) override {
     held_.keep_at_most(most, spans);
   }
   double take_train_loss() override { return std::numeric_limits<double>::quiet_NaN(); }
@@ -118,4 +119,4 @@ std::unique_ptr<Strategy> make_simulated(double update_ms, int inflight) {
   return std::make_unique<Simulated>(update_ms, inflight);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

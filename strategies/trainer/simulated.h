@@ -6,11 +6,11 @@
 
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// `update_ms`: milliseconds a step, from when its batch is there. `inflight`: steps that it may
 /// have to do at a time, of which it holds the batches until it begins them; 0: none outlasts the
 /// call (train.clock=sync).
 std::unique_ptr<Strategy> make_simulated(double update_ms, int inflight = 0);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace millrace {
+namespace millrace::train {
 
 void StepQueue::finish_oldest() {
   const std::unique_ptr<QueuedStep> step = std::move(queued_.front());
@@ -10,27 +10,27 @@ void StepQueue::finish_oldest() {
   finished_.push_back(step->finish());
 }
 
-void StepQueue::shrink_to(std::size_t most, SpanClock& spans) {
+void StepQueue::shrink_to(std::size_t most, pipeline::SpanClock& spans) {
   while (!queued_.empty() && queued_.front()->done()) finish_oldest();
   if (queued_.size() <= most) return;
-  spans.enter(Span::device_wait);
+  spans.enter(pipeline::Span::device_wait);
   while (queued_.size() > most) finish_oldest();
 }
 
-void StepQueue::make_room(SpanClock& spans) {
+void StepQueue::make_room(pipeline::SpanClock& spans) {
   if (max_ > 0) shrink_to(max_ - 1, spans);
 }
 
-void StepQueue::push(std::unique_ptr<QueuedStep> step, SpanClock& spans) {
+void StepQueue::push(std::unique_ptr<QueuedStep> step, pipeline::SpanClock& spans) {
   queued_.push_back(std::move(step));
   if (max_ == 0) drain(spans);
 }
 
-void StepQueue::drain(SpanClock& spans) { shrink_to(0, spans); }
+void StepQueue::drain(pipeline::SpanClock& spans) { shrink_to(0, spans); }
 
 std::vector<FinishedStep> StepQueue::take() {
   while (!queued_.empty() && queued_.front()->done()) finish_oldest();
   return std::exchange(finished_, {});
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "pipeline/loader/spans.h"
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// One of them.
 class QueuedStep {
@@ -28,21 +28,21 @@ class StepQueue {
   explicit StepQueue(int most) : max_(static_cast<std::size_t>(most)) {}
 
   /// Waits in device_wait until one more step may be given to the device.
-  void make_room(SpanClock& spans);
+  void make_room(pipeline::SpanClock& spans);
   /// After make_room(). By the sync clock waits until it is done, in device_wait.
-  void push(std::unique_ptr<QueuedStep> step, SpanClock& spans);
+  void push(std::unique_ptr<QueuedStep> step, pipeline::SpanClock& spans);
   /// Waits in device_wait until the device has none.
-  void drain(SpanClock& spans);
+  void drain(pipeline::SpanClock& spans);
   /// What has been finished since the last call, in the order of the steps; waits for nothing.
   std::vector<FinishedStep> take();
 
  private:
   void finish_oldest();
-  void shrink_to(std::size_t most, SpanClock& spans);
+  void shrink_to(std::size_t most, pipeline::SpanClock& spans);
 
   std::size_t max_;
   std::deque<std::unique_ptr<QueuedStep>> queued_;  ///< oldest first
   std::vector<FinishedStep> finished_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "models/options.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
+#include "models/options.h"
 #include "pipeline/loader/spans.h"
 #include "strategies/control/rank.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// Exact sums over an evaluation (no padding, nothing dropped).
 struct Evaluation {
@@ -55,10 +55,10 @@ struct StepContext {
 
 /// A step that the device has finished.
 struct FinishedStep {
-  std::uint64_t step = 0;      ///< as in StepContext
-  std::optional<double> loss;  ///< mean over all ranks' samples; empty: no model, or no samples
-  Clock::Ticks begin = 0;      ///< of the device's work on it, on the host's clock; both 0 where
-  Clock::Ticks end = 0;        ///< the host is the device
+  std::uint64_t step = 0;        ///< as in StepContext
+  std::optional<double> loss;    ///< mean over all ranks' samples; empty: no model, or no samples
+  base::Clock::Ticks begin = 0;  ///< of the device's work on it, on the host's clock; both 0 where
+  base::Clock::Ticks end = 0;    ///< the host is the device
 };
 
 class Strategy {
@@ -71,18 +71,18 @@ class Strategy {
   /// them and leaves it in the last of them. By the sync clock the device has then finished; by the
   /// async one it may have train.inflight steps to do, this one among them. Throws RunError, naming
   /// the step, for a loss that is not a number.
-  virtual void step(Batch batch, const StepContext& place, SpanClock& spans) = 0;
+  virtual void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) = 0;
   /// Steps that were finished since the last call, in their order; waits for nothing.
   virtual std::vector<FinishedStep> take_finished() = 0;
   /// Waits, in device_wait, until the device has finished all steps.
-  virtual void drain(SpanClock&) {}
+  virtual void drain(pipeline::SpanClock&) {}
   /// Batches that it may hold at a time: what LoaderOptions::held must be.
   virtual int batches_held() const { return 1; }
   /// To be called before a batch is asked for. Gives back batches that the device has copied; where
   /// more than `most` are left, waits for them in device_wait.
-  virtual void hold_at_most(std::size_t /*most*/, SpanClock&) {}
+  virtual void hold_at_most(std::size_t /*most*/, pipeline::SpanClock&) {}
   /// Memory that batches should lie in; null: the host's ordinary.
-  virtual std::shared_ptr<SlotMemory> slot_memory() { return nullptr; }
+  virtual std::shared_ptr<pipeline::SlotMemory> slot_memory() { return nullptr; }
   /// Samples of the last step on all ranks.
   virtual std::int64_t last_samples() const = 0;
   /// Whether to stop before the next step: on several ranks they agree, one step after one of them
@@ -169,4 +169,4 @@ struct StrategyOptions {
   int inflight = 0;  ///< steps that the device may have to do at a time; 0: the sync clock
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// Found through the program's RUNPATH; never closed.
@@ -55,4 +55,4 @@ std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options) {
 
 std::string torch_version() { return function<const char*()>("millrace_torch_version")(); }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,13 +6,13 @@
 #include <numeric>
 #include <utility>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// A planted delay: the deadline is absolute, so that time asleep is what was asked for.
 void plant(double seconds) {
   if (seconds <= 0) return;
-  const std::int64_t until = Clock::steady_ns() + static_cast<std::int64_t>(seconds * 1e9);
+  const std::int64_t until = base::Clock::steady_ns() + static_cast<std::int64_t>(seconds * 1e9);
   const timespec time{until / 1'000'000'000, until % 1'000'000'000};
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) != 0) {
   }
@@ -27,9 +27,9 @@ double top1_of(const Evaluation& evaluation) {
   return static_cast<double>(correct) / static_cast<double>(evaluation.images);
 }
 
-SpanTicks difference(const SpanTicks& end, const SpanTicks& begin) {
-  SpanTicks ticks;
-  for (std::size_t i = 0; i < kSpanCount; ++i) ticks[i] = end[i] - begin[i];
+pipeline::SpanTicks difference(const pipeline::SpanTicks& end, const pipeline::SpanTicks& begin) {
+  pipeline::SpanTicks ticks;
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) ticks[i] = end[i] - begin[i];
   return ticks;
 }
 
@@ -43,15 +43,16 @@ void blame_wait(double seconds, const BlamedWait& late, const BlamedWait& mine, 
   sum.other += all > 0 ? seconds * other / all : seconds;
 }
 
-Clock::Ticks load_of(const SpanTicks& ticks) {
-  Clock::Ticks load = 0;
-  for (std::size_t i = 0; i < kSpanCount; ++i)
-    if (is_load(static_cast<Span>(i))) load += ticks[i];
+base::Clock::Ticks load_of(const pipeline::SpanTicks& ticks) {
+  base::Clock::Ticks load = 0;
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    if (pipeline::is_load(static_cast<pipeline::Span>(i))) load += ticks[i];
   return load;
 }
 
-Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, SpanClock& spans,
-                 TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
+Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer,
+                 pipeline::SpanClock& spans, TrainOptions options,
+                 std::function<std::unique_ptr<Loader>()> make_eval_loader,
                  const std::atomic<bool>& stop)
     : loader_(loader),
       strategy_(strategy),
@@ -88,7 +89,7 @@ void Trainer::run() {
   const std::uint64_t done = result_.steps % steps_in_epoch_;
   if (position_.evaluation_due || (done > 0 && result_.steps == all_steps_)) {
     // The earlier run ended between its last step and what follows an epoch.
-    spans_.enter(Span::log);
+    spans_.enter(pipeline::Span::log);
     const std::uint64_t steps = done > 0 ? done : steps_in_epoch_;
     end_epoch(static_cast<std::uint32_t>((result_.steps - 1) / steps_in_epoch_ + 1), steps);
   }
@@ -136,7 +137,7 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
     best = complete && top1 >= position_.best_top1;
     if (best) position_.best_top1 = top1;
   }
-  spans_.enter(Span::log);
+  spans_.enter(pipeline::Span::log);
   record.ticks = difference(spans_.ticks(), epoch_since_);
   epoch_since_ = spans_.ticks();
   observer_.epoch(record);
@@ -164,7 +165,7 @@ StepContext Trainer::place_of(std::uint64_t step) const {
 
 bool Trainer::train_step(std::uint32_t epoch) {
   strategy_.hold_at_most(loader_.slots() - 1, spans_);
-  spans_.enter(std::exchange(first_, false) ? Span::first_batch : Span::load);
+  spans_.enter(std::exchange(first_, false) ? pipeline::Span::first_batch : pipeline::Span::load);
   begin_step(epoch, result_.steps + 1);
   plant(options_.delays.next);
   const StepContext place = place_of(result_.steps);
@@ -174,14 +175,14 @@ bool Trainer::train_step(std::uint32_t epoch) {
     return false;
   }
 
-  spans_.enter(Span::log);
+  spans_.enter(pipeline::Span::log);
   observer_.batch(batch, load_of(difference(spans_.ticks(), open_since_)));
-  spans_.enter(Span::forward);
+  spans_.enter(pipeline::Span::forward);
   plant(options_.delays.forward);
   result_.rank_images += static_cast<std::uint64_t>(batch.count());
   strategy_.step(std::move(batch), place, spans_);
 
-  spans_.enter(Span::log);
+  spans_.enter(pipeline::Span::log);
   plant(options_.delays.log);
   const std::int64_t samples = strategy_.last_samples();
   open_.images = samples;
@@ -207,9 +208,9 @@ bool Trainer::train_step(std::uint32_t epoch) {
 }
 
 void Trainer::checkpoint(bool best) {
-  spans_.enter(Span::checkpoint);
+  spans_.enter(pipeline::Span::checkpoint);
   since_checkpoint_ = 0;
-  StepRecord open = open_;
+  pipeline::StepRecord open = open_;
   open.ticks = difference(spans_.ticks(), open_since_);
   observer_.checkpoint(position_, open, best);
 }
@@ -240,7 +241,7 @@ void Trainer::collect() {
   for (const FinishedStep& finished : strategy_.take_finished()) {
     finished_steps_ = finished.step + 1;
     if (finished.loss) last_loss_ = finished.loss;
-    for (StepRecord& row : ended_)
+    for (pipeline::StepRecord& row : ended_)
       if (row.step == finished_steps_) row.loss = finished.loss;
     if (open_.step == finished_steps_) open_.loss = finished.loss;
     if (finished.end == 0) timeline_.reset();
@@ -258,13 +259,13 @@ void Trainer::collect() {
 
 void Trainer::drain() {
   strategy_.drain(spans_);
-  spans_.enter(Span::log);
+  spans_.enter(pipeline::Span::log);
   collect();
 }
 
 void Trainer::close() {
   if (open_.step > result_.steps) abandon_step();  // begun, and ended by an exception
-  for (const StepRecord& row : ended_) observer_.step(row);
+  for (const pipeline::StepRecord& row : ended_) observer_.step(row);
   ended_.clear();
   if (open_.step == 0) return;
   open_.ticks = difference(spans_.ticks(), open_since_);
@@ -278,7 +279,7 @@ std::optional<DeviceTime> Trainer::device_time() {
 }
 
 std::optional<Evaluation> Trainer::evaluate() {
-  spans_.enter(Span::evaluate);
+  spans_.enter(pipeline::Span::evaluate);
   plant(options_.delays.evaluate);
   const std::unique_ptr<Loader> loader = make_eval_loader_();
   if (loader == nullptr) return std::nullopt;
@@ -290,4 +291,4 @@ std::optional<Evaluation> Trainer::evaluate() {
   return evaluation;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -14,7 +14,7 @@
 #include "strategies/trainer/schedule.h"
 #include "strategies/trainer/strategy.h"
 
-namespace millrace {
+namespace millrace::train {
 
 /// Where a run stands between two steps: what a resumed run starts from.
 struct Position {
@@ -34,7 +34,7 @@ struct EpochRecord {
   std::uint64_t steps = 0;
   std::uint64_t images = 0;
   std::uint64_t new_images = 0;  ///< without those of an earlier run that was taken up: in `ticks`
-  SpanTicks ticks{};             ///< from the previous epoch's end
+  pipeline::SpanTicks ticks{};   ///< from the previous epoch's end
   double train_loss = 0;         ///< mean over the epoch's samples; NaN without a model
   double lr = 0;                 ///< of its last step
   std::optional<Evaluation> evaluation;
@@ -46,9 +46,9 @@ struct TrainProgress {
   std::uint64_t step_in_epoch = 0;
   std::uint64_t steps_in_epoch = 0;
   std::uint64_t step = 0;
-  std::uint64_t images = 0;          ///< of the epoch
-  std::optional<double> loss;        ///< the last one read
-  const SpanTicks* ticks = nullptr;  ///< of the run
+  std::uint64_t images = 0;                    ///< of the epoch
+  std::optional<double> loss;                  ///< the last one read
+  const pipeline::SpanTicks* ticks = nullptr;  ///< of the run
 };
 
 /// Hears of everything, on the trainer's thread, inside its log span.
@@ -56,13 +56,13 @@ class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
   /// `load`: what its load took, in ticks.
-  virtual void batch(const Batch&, Clock::Ticks /*load*/) {}
+  virtual void batch(const Batch&, base::Clock::Ticks /*load*/) {}
   virtual void progress(const TrainProgress&) {}
-  virtual void step(const StepRecord&) {}
+  virtual void step(const pipeline::StepRecord&) {}
   virtual void epoch(const EpochRecord&) {}
   /// To write a checkpoint of `position`, inside the checkpoint span. `open` is the row of the last
   /// step so far, which step() has not been given yet. `best`: no evaluation was better.
-  virtual void checkpoint(const Position&, const StepRecord& /*open*/, bool /*best*/) {}
+  virtual void checkpoint(const Position&, const pipeline::StepRecord& /*open*/, bool /*best*/) {}
 };
 
 struct TrainOptions {
@@ -74,7 +74,8 @@ struct TrainOptions {
   std::uint64_t accumulate = 1;        ///< batches an optimiser step; an epoch's end closes it
   ScheduleOptions schedule;            ///< over all epochs, also where `steps` ends the run early
   Position from;                       ///< where an earlier run of the same options left off
-  Track<DeviceRecord>* device_track = nullptr;  ///< the device's steps are records there, too
+  pipeline::Track<pipeline::DeviceRecord>* device_track =
+      nullptr;     ///< the device's steps are records there, too
   struct Delays {  ///< seconds, planted in the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
   } delays;
@@ -96,7 +97,7 @@ class Trainer {
   /// `make_eval_loader` is called once an evaluation. `stop` set (and the loader interrupted) ends
   /// the run after the optimiser step that is under way. Throws UsageError for a schedule that the
   /// run cannot have.
-  Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, SpanClock& spans,
+  Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, pipeline::SpanClock& spans,
           TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
           const std::atomic<bool>& stop);
 
@@ -130,7 +131,7 @@ class Trainer {
   Loader& loader_;
   Strategy& strategy_;
   TrainObserver& observer_;
-  SpanClock& spans_;
+  pipeline::SpanClock& spans_;
   const TrainOptions options_;
   std::function<std::unique_ptr<Loader>()> make_eval_loader_;
   const std::atomic<bool>& stop_;
@@ -143,14 +144,15 @@ class Trainer {
   Position position_;
   bool first_ = true;                   ///< no batch has come yet
   std::uint64_t since_checkpoint_ = 0;  ///< steps
-  StepRecord open_;                     ///< the step under way
-  std::deque<StepRecord> ended_;      ///< not yet handed over, for their losses or the last's ticks
+  pipeline::StepRecord open_;           ///< the step under way
+  std::deque<pipeline::StepRecord>
+      ended_;                         ///< not yet handed over, for their losses or the last's ticks
   std::uint64_t finished_steps_ = 0;  ///< the device has finished so many
-  SpanTicks open_since_{};
-  SpanTicks ended_since_{};                 ///< of the last of ended_
+  pipeline::SpanTicks open_since_{};
+  pipeline::SpanTicks ended_since_{};       ///< of the last of ended_
   std::optional<DeviceTimeline> timeline_;  ///< until it is known that the host is the device
   bool timed_ = false;                      ///< the device has told of its times
-  SpanTicks epoch_since_{};
+  pipeline::SpanTicks epoch_since_{};
   std::uint64_t images_before_epoch_ = 0;  ///< of this run
   std::optional<double> last_loss_;
 };
@@ -158,8 +160,8 @@ class Trainer {
 /// Part of the samples whose label got the largest logit; NaN without samples.
 double top1_of(const Evaluation& evaluation);
 /// `end` minus `begin`, span by span.
-SpanTicks difference(const SpanTicks& end, const SpanTicks& begin);
+pipeline::SpanTicks difference(const pipeline::SpanTicks& end, const pipeline::SpanTicks& begin);
 /// Of all spans of load together.
-Clock::Ticks load_of(const SpanTicks& ticks);
+base::Clock::Ticks load_of(const pipeline::SpanTicks& ticks);
 
-}  // namespace millrace
+}  // namespace millrace::train

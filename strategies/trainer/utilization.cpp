@@ -5,22 +5,18 @@
 #include <chrono>
 #include <type_traits>
 
-namespace millrace {
-namespace {
-
-/// As nvml.h has it.
-struct NvmlRates {
-  unsigned gpu;  ///< percent
-  unsigned memory;
-};
-
-}  // namespace
-
+namespace millrace::train {
 /// The functions of NVML that are used; 0 means success.
 struct UtilizationSampler::Nvml {
+  /// nvmlUtilization_t.
+  struct Rates {
+    unsigned gpu;  ///< percent
+    unsigned memory;
+  };
+
   int (*init)();
   int (*handle_by_bus_id)(const char*, void**);
-  int (*rates)(void*, NvmlRates*);
+  int (*rates)(void*, Rates*);
 
   /// Null where the library or one of them is missing. Never unloaded.
   static std::unique_ptr<Nvml> load(const char* library) {
@@ -52,7 +48,7 @@ UtilizationSampler::~UtilizationSampler() { static_cast<void>(stop()); }
 void UtilizationSampler::sample(double interval_s) {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    NvmlRates rates{};
+    Nvml::Rates rates{};
     if (nvml_->rates(device_, &rates) == 0) {
       sum_.gpu += rates.gpu * 0.01;
       sum_.memory += rates.memory * 0.01;
@@ -74,4 +70,4 @@ std::optional<Utilization> UtilizationSampler::stop() {
   return Utilization{sum_.gpu / count, sum_.memory / count, sum_.samples};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

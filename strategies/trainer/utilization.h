@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-namespace millrace {
+namespace millrace::train {
 
 /// Means over the samples taken.
 struct Utilization {
@@ -46,4 +46,4 @@ class UtilizationSampler {
   std::thread thread_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 constexpr double kLoadThatBinds = 0.1;  ///< of load + update
@@ -124,4 +124,4 @@ BoundVerdict judge(const BoundFigures& figures) {
   return verdict;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

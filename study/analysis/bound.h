@@ -8,7 +8,7 @@
 #include "millrace/loader.h"
 #include "study/analysis/wait_breakdown.h"
 
-namespace millrace {
+namespace millrace::study {
 
 enum class Bottleneck { device, storage, decode, augment, cores, overhead };
 std::string_view name_of(Bottleneck bound);
@@ -49,4 +49,4 @@ struct BoundVerdict {
 /// start-up, epoch boundary and handover.
 BoundVerdict judge(const BoundFigures& figures);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
@@ -137,4 +137,4 @@ LowestCeiling lowest_ceiling(const ReplayInput& in, const StageDemand& demand) {
                       needs)};
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

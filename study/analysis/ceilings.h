@@ -7,7 +7,7 @@
 
 #include "study/analysis/replay.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// CPU seconds a sample of each stage, on a core that has nothing else to do.
 struct StageDemand {
@@ -42,4 +42,4 @@ struct LowestCeiling {
 /// the two is the bound.
 LowestCeiling lowest_ceiling(const ReplayInput& input, const StageDemand& demand);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace bm = boost::math;
@@ -119,4 +119,4 @@ double dunnett_critical(std::size_t rows, std::size_t blocks, double confidence)
   return place->second;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

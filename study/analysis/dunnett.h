@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace millrace {
+namespace millrace::study {
 
 /// c with P(max over rows of |T_i| <= c) = `confidence`, where T_i = mean / standard error of
 /// `blocks` differences between row i and a reference that all rows share, all figures independent
@@ -14,4 +14,4 @@ namespace millrace {
 /// 62 (1967), which is what fewer than 5 blocks get). `rows` >= 1, `blocks` >= 2.
 double dunnett_critical(std::size_t rows, std::size_t blocks, double confidence);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -11,12 +11,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-namespace millrace {
+#include "study/analysis/statistics.h"
+
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 /// From where on noise is worth a line: what moves a comparison of a few percent.
 constexpr double kSteal = 0.01;
 constexpr double kOthers = 0.05;
@@ -143,4 +144,4 @@ std::vector<bool> outliers(std::span<const double> values) {
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

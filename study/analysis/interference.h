@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::study {
 
 /// The machine's state at one moment. NaN where the kernel doesn't say.
 struct MachineSample {
@@ -41,4 +41,4 @@ std::vector<std::string> noise_warnings(std::span<const Noise> runs);
 /// by the median of distances (MAD), as hyperfine judges its outliers.
 std::vector<bool> outliers(std::span<const double> values);
 
-}  // namespace millrace
+}  // namespace millrace::study

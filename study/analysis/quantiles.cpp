@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::study {
 
 // Numbers below kParts are classes of their own; [2^k, 2^(k+1)) has kParts classes of equal width.
 void Quantiles::add(double seconds) {
@@ -29,4 +29,4 @@ double Quantiles::at(double q, std::uint64_t zeros) const {
   return std::ldexp(place + kParts + 0.5, static_cast<int>(octave) - 1) * 1e-9;  // its middle
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

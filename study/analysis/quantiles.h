@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::study {
 
 /// Counts durations in classes that are 2% wide (in the manner of HdrHistogram: a power of two cut
 /// into equal parts); 1 ns and less is one class.
@@ -23,4 +23,4 @@ class Quantiles {
   std::uint64_t count_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::study

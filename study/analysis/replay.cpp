@@ -6,7 +6,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -445,4 +445,4 @@ ReplayOutput replay(const ReplayInput& input) {
   return Simulation(input).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::study {
 
 /// The storage that reads come from, with the rules of the emulated disk
 /// (pipeline/readers/storage_model.h). Each 0: no limit.
@@ -71,4 +71,4 @@ struct ReplayOutput {
 /// Runs the model. Throws UsageError for an input that no run could have (no cores, no samples).
 ReplayOutput replay(const ReplayInput& input);
 
-}  // namespace millrace
+}  // namespace millrace::study

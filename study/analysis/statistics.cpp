@@ -14,14 +14,13 @@
 #include "base/rng.h"
 #include "study/analysis/dunnett.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace bm = boost::math;
 
 constexpr double kEquivalence = 0.90;  ///< two one-sided tests of 5% each
 constexpr double kPower = 0.80;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Moments {
   double mean = 0;
@@ -105,7 +104,7 @@ double bootstrap_critical(std::span<const std::vector<double>> rows, double conf
   std::uint64_t counter = 0;
   for (double& most : largest) {
     for (auto& block : drawn)
-      block = static_cast<std::uint32_t>(((mix64(counter++) >> 32) * count) >> 32);
+      block = static_cast<std::uint32_t>(((base::mix64(counter++) >> 32) * count) >> 32);
     most = 0;
     for (std::size_t r = 0; r < rows.size(); ++r) {
       double sum = 0, squares = 0;
@@ -231,4 +230,4 @@ RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double ma
   return {high, true, std::exp(detectable(high))};
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

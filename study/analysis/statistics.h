@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::study {
+
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Fewer repeats give intervals, but no verdict.
 inline constexpr std::size_t kRepeatsForVerdict = 5;
@@ -97,4 +100,4 @@ struct RepeatChoice {
 RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double margin,
                             std::uint64_t most);
 
-}  // namespace millrace
+}  // namespace millrace::study

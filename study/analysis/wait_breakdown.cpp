@@ -4,15 +4,15 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
-using Ticks = Clock::Ticks;
+using Ticks = base::Clock::Ticks;
 
 /// One wait on its way from its end to its beginning.
 class Walk {
  public:
-  explicit Walk(const BatchHistory& batch)
+  explicit Walk(const pipeline::BatchHistory& batch)
       : idle_(batch.made_inline || batch.units.empty() ? Part::handover
               : batch.first                            ? Part::startup
               : batch.index == 0                       ? Part::epoch_boundary
@@ -34,7 +34,7 @@ class Walk {
     back(to, Part::cores, cores, idle_);
   }
   /// Samples were being read by I/O threads.
-  void fetch(const UnitHistory& unit, Ticks to) {
+  void fetch(const pipeline::UnitHistory& unit, Ticks to) {
     core_wait_ = 0;
     const double off = std::clamp(1.0 - unit.fetch_on_core, 0.0, 1.0);
     back(to, Part::cores,
@@ -51,14 +51,14 @@ class Walk {
   }
   /// Through a unit's work down to `to`: its samples took turns, so any stretch of it has the
   /// unit's own mixture.
-  void work(const UnitHistory& unit, Ticks to) {
+  void work(const pipeline::UnitHistory& unit, Ticks to) {
     const Ticks length = step(to);
-    const auto stage = [&](Stage one) {
+    const auto stage = [&](pipeline::Stage one) {
       return static_cast<double>(unit.stages[static_cast<std::size_t>(one)]);
     };
-    const double reading = stage(Stage::read);
-    const double decoding = stage(Stage::decode);
-    const double augmenting = stage(Stage::augment);
+    const double reading = stage(pipeline::Stage::read);
+    const double decoding = stage(pipeline::Stage::decode);
+    const double augmenting = stage(pipeline::Stage::augment);
     const double all = std::max(1.0, reading + decoding + augmenting);
     // Without a core every stage stood still alike; without pages those that look at them did.
     const double cores = std::min(static_cast<double>(unit.core_wait), all);
@@ -97,22 +97,22 @@ class Walk {
 
 PartSeconds to_seconds(const PartTicks& ticks) {
   PartSeconds seconds{};
-  for (std::size_t i = 0; i < kPartCount; ++i) seconds[i] = Clock::seconds(ticks[i]);
+  for (std::size_t i = 0; i < kPartCount; ++i) seconds[i] = base::Clock::seconds(ticks[i]);
   return seconds;
 }
 
 }  // namespace
 
-PartTicks WaitSplitter::split(const BatchHistory& batch) {
+PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
   Walk walk(batch);
   walk.back(batch.ready, Part::cores, batch.core_wait, Part::handover);
   if (walk.over() || batch.units.empty()) {
     walk.idle(batch.asked);
     return walk.parts();
   }
-  const UnitHistory* last = &batch.units[0];
+  const pipeline::UnitHistory* last = &batch.units[0];
   Ticks first_fetch = last->fetch_begin;
-  for (const UnitHistory& unit : batch.units) {
+  for (const pipeline::UnitHistory& unit : batch.units) {
     if (unit.end > last->end) last = &unit;
     first_fetch = std::min(first_fetch, unit.fetch_begin);
   }
@@ -123,12 +123,12 @@ PartTicks WaitSplitter::split(const BatchHistory& batch) {
   const Ticks there = last->fetch_end != 0 ? last->fetch_end : batch.opened;
   if (walk.now() > there && !walk.over()) {
     by_end_.clear();
-    for (const UnitHistory& unit : batch.units)
+    for (const pipeline::UnitHistory& unit : batch.units)
       if (&unit != last && unit.end > there) by_end_.emplace_back(unit.end, &unit);
     std::sort(by_end_.begin(), by_end_.end());
     // Of those that were at work at a moment any will do: the way goes on from its beginning.
     for (auto one = by_end_.rbegin(); one != by_end_.rend() && walk.now() > there; ++one) {
-      const UnitHistory& unit = *one->second;
+      const pipeline::UnitHistory& unit = *one->second;
       if (unit.begin >= walk.now()) continue;
       walk.idle(std::max(unit.end, there));
       walk.work(unit, std::max(unit.begin, there));
@@ -143,16 +143,16 @@ PartTicks WaitSplitter::split(const BatchHistory& batch) {
   return walk.parts();
 }
 
-void WaitBreakdown::add(const BatchHistory& batch, Ticks load) {
+void WaitBreakdown::add(const pipeline::BatchHistory& batch, Ticks load) {
   PartTicks parts = splitter_.split(batch);
   parts[static_cast<std::size_t>(Part::handover)] +=
       load - std::accumulate(parts.begin(), parts.end(), Ticks{0});
   for (std::size_t i = 0; i < kPartCount; ++i) {
     ticks_[i] += parts[i];
     if (batch.first) first_[i] += parts[i];
-    if (parts[i] != 0) step_[i].add(Clock::seconds(parts[i]));
+    if (parts[i] != 0) step_[i].add(base::Clock::seconds(parts[i]));
   }
-  load_.add(Clock::seconds(load));
+  load_.add(base::Clock::seconds(load));
   ++steps_;
 }
 
@@ -198,4 +198,4 @@ nlohmann::ordered_json step_json(const WaitBreakdown& blame) {
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

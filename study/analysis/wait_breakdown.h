@@ -13,7 +13,7 @@
 #include "pipeline/loader/history.h"
 #include "study/analysis/quantiles.h"
 
-namespace millrace {
+namespace millrace::study {
 
 enum class Part {
   storage,         ///< the awaited samples were being read
@@ -29,7 +29,7 @@ inline constexpr std::size_t kPartCount = 8;
 inline constexpr std::array<std::string_view, kPartCount> kPartNames{
     "storage", "decode", "augment", "queue", "cores", "startup", "epoch_boundary", "handover"};
 
-using PartTicks = std::array<Clock::Ticks, kPartCount>;
+using PartTicks = std::array<base::Clock::Ticks, kPartCount>;
 using PartSeconds = std::array<double, kPartCount>;
 
 /// Splits single waits.
@@ -41,20 +41,21 @@ class WaitSplitter {
   /// unit's stages (in proportion, where samples took turns); while it waited for a worker, through
   /// the batch's own other units, which had the workers, and where none had, queue; while it was
   /// being read, storage; before, while others of its batch were being read, storage, else queue.
-  PartTicks split(const BatchHistory& batch);
+  PartTicks split(const pipeline::BatchHistory& batch);
 
  private:
-  std::vector<std::pair<Clock::Ticks, const UnitHistory*>> by_end_;  ///< working memory
+  std::vector<std::pair<base::Clock::Ticks, const pipeline::UnitHistory*>>
+      by_end_;  ///< working memory
 };
 
 /// A run's (or an epoch's) blame, added up step by step.
 class WaitBreakdown {
  public:
   /// One step, whose load took `load` ticks in all: what lies outside of next() is handover.
-  void add(const BatchHistory& batch, Clock::Ticks load);
+  void add(const pipeline::BatchHistory& batch, base::Clock::Ticks load);
   /// So far load took `load` in all: what no step has of it (a wait that an interruption ended)
   /// is handover.
-  void complete(Clock::Ticks load);
+  void complete(base::Clock::Ticks load);
 
   /// Steps added.
   std::uint64_t steps() const { return steps_; }
@@ -82,4 +83,4 @@ nlohmann::ordered_json step_json(const WaitBreakdown& blame);
 /// Of all ticks since `before`, as ticks() gave them then.
 PartSeconds seconds_since(const WaitBreakdown& blame, const PartTicks& before);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 /// Shorter than a sleeper's wake-up: such a simulated device would measure the scheduler.
@@ -141,4 +141,4 @@ Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
   return advice;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

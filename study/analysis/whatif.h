@@ -9,7 +9,7 @@
 
 #include "study/analysis/replay.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// One change to a configuration. `overrides` is what `millrace train` takes; what no key can say
 /// stands in the other members and is predicted only.
@@ -76,4 +76,4 @@ struct Advice {
 Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
               double part = 0.95);
 
-}  // namespace millrace
+}  // namespace millrace::study

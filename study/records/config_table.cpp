@@ -7,7 +7,7 @@
 
 #include "pipeline/recipe/recipe_values.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 std::string value_in(const ConfigColumn& column, const std::string& key) {
@@ -21,7 +21,7 @@ std::string value_in(const ConfigColumn& column, const std::string& key) {
 ConfigValues config_at(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return {};
-  return recipe_values({std::istreambuf_iterator<char>(in), {}}, file.string());
+  return pipeline::recipe_values({std::istreambuf_iterator<char>(in), {}}, file.string());
 }
 
 ReportTable config_table(const std::vector<ConfigColumn>& columns) {
@@ -41,4 +41,4 @@ ReportTable config_table(const std::vector<ConfigColumn>& columns) {
   return table;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

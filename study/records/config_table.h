@@ -8,7 +8,7 @@
 
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Keys and values (pipeline/recipe/recipe_values.h).
 using ConfigValues = std::vector<std::pair<std::string, std::string>>;
@@ -26,4 +26,4 @@ struct ConfigColumn {
 /// that has it; "-" where a column lacks it. `recipe`, which only names, is left out.
 ReportTable config_table(const std::vector<ConfigColumn>& columns);
 
-}  // namespace millrace
+}  // namespace millrace::study

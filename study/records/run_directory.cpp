@@ -14,7 +14,7 @@
 #include "base/atomic_file.h"
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,9 +70,9 @@ void make_folder(const fs::path& path) {
 
 /// Removes what writers that were killed have left; the caller holds the lock.
 void remove_left_overs(const fs::path& run) {
-  remove_stale_temporaries(run);
+  base::remove_stale_temporaries(run);
   const fs::path checkpoints = run / "checkpoints";
-  remove_stale_temporaries(checkpoints);
+  base::remove_stale_temporaries(checkpoints);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(checkpoints, error))
     if (entry.path().extension() == ".tmp") fs::remove_all(entry.path(), error);
@@ -89,8 +89,8 @@ void cut(const fs::path& file, std::size_t bytes) {
   if (error) cannot_write(file, error.value());
 }
 
-std::string row_of(const StepRecord& record) {
-  const SpanSeconds seconds(record.ticks);
+std::string row_of(const pipeline::StepRecord& record) {
+  const pipeline::SpanSeconds seconds(record.ticks);
   fmt::memory_buffer row;
   auto out = std::back_inserter(row);
   fmt::format_to(out, "{},{},{:.9f},{:.9f},{:.9f},{},", record.epoch, record.step, seconds.load,
@@ -171,7 +171,7 @@ std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
 }  // namespace
 
 void write_file(const fs::path& file, const std::string& text) {
-  AtomicFile whole(file);
+  base::AtomicFile whole(file);
   whole.write(std::as_bytes(std::span(text)));
   whole.commit();
 }
@@ -267,11 +267,12 @@ void RunDirectory::open_steps() {
   if (fs::file_size(path_ / steps_name_) > 0) return;
   std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
   // The optimiser's span shares its name with the step's number: two columns must not.
-  for (const auto name : kSpanNames) header += fmt::format(",{}", name == "step" ? "step_s" : name);
+  for (const auto name : pipeline::kSpanNames)
+    header += fmt::format(",{}", name == "step" ? "step_s" : name);
   write(steps_, steps_name_, header + "\n", false);
 }
 
-void RunDirectory::step(const StepRecord& record) {
+void RunDirectory::step(const pipeline::StepRecord& record) {
   open_steps();
   const auto now = std::chrono::steady_clock::now();
   const bool flush = now - flushed_ > std::chrono::seconds(1);
@@ -279,7 +280,7 @@ void RunDirectory::step(const StepRecord& record) {
   write(steps_, steps_name_, row_of(record), flush);
 }
 
-void RunDirectory::open_step(const StepRecord& record) {
+void RunDirectory::open_step(const pipeline::StepRecord& record) {
   open_steps();
   errno = 0;
   if (std::fflush(steps_.get()) != 0 || fdatasync(fileno(steps_.get())) != 0)
@@ -308,4 +309,4 @@ void RunDirectory::summary(const nlohmann::ordered_json& summary) {
   write_file(path_ / "summary.json", to_text(summary, 2) + "\n");
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

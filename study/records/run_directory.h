@@ -14,7 +14,7 @@
 #include "pipeline/loader/spans.h"
 #include "study/records/run_lock.h"
 
-namespace millrace {
+namespace millrace::study {
 
 class RunDirectory {
  public:
@@ -45,10 +45,10 @@ class RunDirectory {
   std::uint64_t quarantined() const { return quarantined_; }
 
   /// A row of steps.csv.
-  void step(const StepRecord& record);
+  void step(const pipeline::StepRecord& record);
   /// The row of a step that is not over, kept in steps.csv.open until step() is given the final
   /// one; the rows before it are synced. resume() finds a whole table whatever happens in between.
-  void open_step(const StepRecord& record);
+  void open_step(const pipeline::StepRecord& record);
   /// A line of metrics.jsonl, flushed.
   void epoch(const nlohmann::ordered_json& line);
   /// A line of quarantine.jsonl, flushed; from any thread.
@@ -92,4 +92,4 @@ std::filesystem::path make_run_folder(const std::string& name);
 /// Writes a file whole or not at all: to a temporary name, synced, renamed. Throws RunError.
 void write_file(const std::filesystem::path& file, const std::string& text);
 
-}  // namespace millrace
+}  // namespace millrace::study

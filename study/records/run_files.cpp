@@ -8,7 +8,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -73,4 +73,4 @@ std::string text_at(const Json& json, std::initializer_list<const char*> keys) {
   return at->is_string() ? at->get<std::string>() : at->dump();
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::study {
 
 /// Parses a stream's JSON and drops what is nested deeper than any of our records. Returns a
 /// discarded value for malformed JSON.
@@ -27,4 +27,4 @@ double number_at(const nlohmann::ordered_json& json, std::initializer_list<const
 /// The text there, or a number or true/false as text; empty where there is none.
 std::string text_at(const nlohmann::ordered_json& json, std::initializer_list<const char*> keys);
 
-}  // namespace millrace
+}  // namespace millrace::study

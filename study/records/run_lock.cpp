@@ -15,7 +15,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +51,7 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
   const fs::path path = directory / kFile;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    base::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (file.get() < 0)
       throw RunError(fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno)),
                      "choose another place: --run DIR");
@@ -77,4 +77,4 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
 
 void RunLock::share_with_children() { fcntl(file_.get(), F_SETFD, 0); }
 
-}  // namespace millrace
+}  // namespace millrace::study

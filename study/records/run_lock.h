@@ -6,7 +6,7 @@
 
 #include "base/descriptor.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Holds `run.lock` in a directory by flock(2) for as long as it lives. The kernel frees the lock
 /// when the process ends, however that happens. The file also names the holder, for people to read;
@@ -26,7 +26,7 @@ class RunLock {
   void share_with_children();
 
  private:
-  Descriptor file_;
+  base::Descriptor file_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -10,7 +10,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -23,8 +23,8 @@ int column_of(std::string_view name) {
   if (name == "images") return kImages;
   if (name == "loss") return kLoss;
   if (name == "step_s") name = "step";
-  for (std::size_t i = 0; i < kSpanCount; ++i)
-    if (kSpanNames[i] == name) return static_cast<int>(i);
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    if (pipeline::kSpanNames[i] == name) return static_cast<int>(i);
   return kUnused;  // load_s and so on: the spans add up to them
 }
 
@@ -62,7 +62,7 @@ bool read_row(std::string_view line, const std::vector<int>& columns, StepSum& s
       step.first = step.last = static_cast<std::uint64_t>(std::max(0.0, value));
     } else if (columns[i] == kImages) {
       step.images = static_cast<std::int64_t>(value);
-    } else if (columns[i] < static_cast<int>(kSpanCount)) {
+    } else if (columns[i] < static_cast<int>(pipeline::kSpanCount)) {
       step.ns[static_cast<std::size_t>(columns[i])] = std::llround(value * 1e9);
     }
   }
@@ -81,20 +81,20 @@ void StepSum::add(const StepSum& next) {
   images += next.images;
   loss_sum += next.loss_sum;
   losses += next.losses;
-  for (std::size_t i = 0; i < kSpanCount; ++i) ns[i] += next.ns[i];
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) ns[i] += next.ns[i];
 }
 
 std::int64_t StepSum::load_ns() const {
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < kSpanCount; ++i)
-    if (is_load(static_cast<Span>(i))) sum += ns[i];
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    if (pipeline::is_load(static_cast<pipeline::Span>(i))) sum += ns[i];
   return sum;
 }
 
 std::int64_t StepSum::update_ns() const {
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < kSpanCount; ++i)
-    if (is_update(static_cast<Span>(i))) sum += ns[i];
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    if (pipeline::is_update(static_cast<pipeline::Span>(i))) sum += ns[i];
   return sum;
 }
 
@@ -139,7 +139,7 @@ StepTable read_steps(const fs::path& file) {
   bool spans = false, numbered = false;
   for (const std::string_view cell : cells_of(line)) {
     columns.push_back(column_of(cell));
-    spans |= columns.back() < static_cast<int>(kSpanCount);
+    spans |= columns.back() < static_cast<int>(pipeline::kSpanCount);
     numbered |= columns.back() == kStep;
   }
   if (!spans || !numbered) damaged(1, "no header of a table of steps");
@@ -159,4 +159,4 @@ StepTable read_steps(const fs::path& file) {
   return table;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,9 +9,9 @@
 #include "pipeline/loader/spans.h"
 #include "study/analysis/quantiles.h"
 
-namespace millrace {
+namespace millrace::study {
 
-using SpanNs = std::array<std::int64_t, kSpanCount>;
+using SpanNs = std::array<std::int64_t, pipeline::kSpanCount>;
 
 /// Neighbouring steps, added up. Times are whole nanoseconds, as the table has them, so that sums
 /// are exact.
@@ -61,4 +61,4 @@ struct StepTable {
 /// table.
 StepTable read_steps(const std::filesystem::path& file);
 
-}  // namespace millrace
+}  // namespace millrace::study

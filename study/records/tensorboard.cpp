@@ -13,7 +13,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -173,4 +173,4 @@ void EventFile::flush() {
   flushed_ = wall_time();
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

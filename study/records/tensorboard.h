@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::study {
 
 struct Scalar {
   std::string tag;  ///< "train/loss": what stands before the slash groups the charts
@@ -56,4 +56,4 @@ class EventFile {
   double flushed_ = 0;  ///< wall time
 };
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -15,7 +15,7 @@
 #include "base/atomic_file.h"
 #include "pipeline/loader/spans.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 // Tracks, from the top.
@@ -26,7 +26,8 @@ constexpr int kFirstLoader = 100;
 constexpr int kLoaderStride = 1000;  ///< more threads than a loader can have
 constexpr int kFirstIo = 300;
 
-constexpr std::array<std::string_view, kStageCount> kStageNames{"read", "decode", "augment"};
+constexpr std::array<std::string_view, pipeline::kStageCount> kStageNames{"read", "decode",
+                                                                          "augment"};
 
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -34,7 +35,8 @@ std::string quoted(const std::string& text) {
 
 class Writer {
  public:
-  Writer(const Timeline& timeline, const TraceOptions& options, const std::filesystem::path& file)
+  Writer(const pipeline::Timeline& timeline, const TraceOptions& options,
+         const std::filesystem::path& file)
       : timeline_(timeline), options_(options), file_(file), pid_(getpid()) {}
 
   void write() {
@@ -58,7 +60,7 @@ class Writer {
   }
 
  private:
-  using Ticks = Clock::Ticks;
+  using Ticks = base::Clock::Ticks;
 
   template <class... Arguments>
   void put(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
@@ -78,7 +80,7 @@ class Writer {
 
   /// ns from the origin: whole ones, so that what lies inside of something still does when written.
   std::int64_t ns(Ticks ticks) const {
-    return std::llround(Clock::seconds(ticks - timeline_.origin_ticks()) * 1e9);
+    return std::llround(base::Clock::seconds(ticks - timeline_.origin_ticks()) * 1e9);
   }
   static double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
@@ -107,7 +109,7 @@ class Writer {
   void trainer() {
     name(kTrainer, "trainer");
     if (!options_.device.empty()) name(kDevice, options_.device);
-    for (const DeviceRecord& step : timeline_.device().records())
+    for (const pipeline::DeviceRecord& step : timeline_.device().records())
       slice(kDevice, "update " + std::to_string(step.step), ns(step.begin), ns(step.end));
     const auto batches = train_batches();
     std::size_t taken = 0;
@@ -117,7 +119,7 @@ class Writer {
       std::size_t end = i + 1;
       if (step) {
         while (end < spans.size() && !ends_step(spans[end])) ++end;
-        const BatchRecord& batch = batches[taken];
+        const pipeline::BatchRecord& batch = batches[taken];
         slice(kTrainer, fmt::format("step {}", batch.batch + 1), ns(spans[i].begin),
               ns(spans[end - 1].end),
               fmt::format(R"("epoch":{},"batch":{})", batch.epoch + 1, batch.index));
@@ -128,22 +130,25 @@ class Writer {
       i = end;
     }
   }
-  static bool serves(const SpanRecord& span, const BatchRecord& batch) {
-    return is_load(static_cast<Span>(span.span)) && span.begin <= batch.asked &&
+  static bool serves(const pipeline::SpanRecord& span, const pipeline::BatchRecord& batch) {
+    return pipeline::is_load(static_cast<pipeline::Span>(span.span)) && span.begin <= batch.asked &&
            batch.got <= span.end;
   }
-  static bool ends_step(const SpanRecord& span) {
-    const auto which = static_cast<Span>(span.span);
-    return is_load(which) || which == Span::teardown;
+  static bool ends_step(const pipeline::SpanRecord& span) {
+    const auto which = static_cast<pipeline::Span>(span.span);
+    return pipeline::is_load(which) || which == pipeline::Span::teardown;
   }
-  void span(const SpanRecord& span) {
-    slice(kTrainer, kSpanNames[static_cast<std::size_t>(span.span)], ns(span.begin), ns(span.end));
+  void span(const pipeline::SpanRecord& span) {
+    slice(kTrainer, pipeline::kSpanNames[static_cast<std::size_t>(span.span)], ns(span.begin),
+          ns(span.end));
   }
   /// Arrows end in the middle of the longest span that works with the batch.
-  void remember_step(const BatchRecord& batch, std::span<const SpanRecord> spans) {
-    const SpanRecord* target = nullptr;
-    for (const SpanRecord& one : spans) {
-      if (!is_update(static_cast<Span>(one.span)) || one.begin < batch.got) continue;
+  void remember_step(const pipeline::BatchRecord& batch,
+                     std::span<const pipeline::SpanRecord> spans) {
+    const pipeline::SpanRecord* target = nullptr;
+    for (const pipeline::SpanRecord& one : spans) {
+      if (!pipeline::is_update(static_cast<pipeline::Span>(one.span)) || one.begin < batch.got)
+        continue;
       if (target == nullptr || target->end - target->begin < one.end - one.begin) target = &one;
     }
     if (target != nullptr) arrivals_[batch.batch] = (ns(target->begin) + ns(target->end)) / 2;
@@ -154,7 +159,7 @@ class Writer {
     name(kTrainer, "caller");
     const auto batches = train_batches();
     for (std::size_t i = 0; i < batches.size(); ++i) {
-      const BatchRecord& batch = batches[i];
+      const pipeline::BatchRecord& batch = batches[i];
       const std::int64_t got = ns(batch.got);
       const std::int64_t end = i + 1 < batches.size() ? ns(batches[i + 1].asked) : got + 1000;
       slice(kTrainer, "wait", ns(batch.asked), got);
@@ -170,7 +175,7 @@ class Writer {
     if (requests.empty()) return;
     name(kStorage, "emulated storage");
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const RequestRecord& request = requests[i];
+      const pipeline::RequestRecord& request = requests[i];
       const std::int64_t begin = request.begin_ns - timeline_.origin_ns();
       const std::int64_t end = request.end_ns - timeline_.origin_ns();
       for (const char phase : {'b', 'e'}) {
@@ -183,11 +188,11 @@ class Writer {
     }
   }
 
-  void io_threads(const LoaderTracks& loader, int base) {
+  void io_threads(const pipeline::LoaderTracks& loader, int base) {
     int track = base;
     for (const auto& thread : loader.io_threads()) {
       name(track, fmt::format("{} I/O thread {}", loader.name(), track - base));
-      for (const FetchRecord& fetch : thread->records())
+      for (const pipeline::FetchRecord& fetch : thread->records())
         slice(track, "read", ns(fetch.begin), ns(fetch.end),
               fmt::format(R"("batch":{},"place":{},"bytes":{})", fetch.batch, fetch.place,
                           fetch.bytes));
@@ -195,29 +200,29 @@ class Writer {
     }
   }
 
-  void workers(const LoaderTracks& loader, int base) {
+  void workers(const pipeline::LoaderTracks& loader, int base) {
     int track = base;
     const bool training = !timeline_.loaders().empty() && timeline_.loaders()[0].get() == &loader;
     for (const auto& worker : loader.workers()) {
       if (!loader.made_inline())
         name(track, fmt::format("{} worker {}", loader.name(), track - base));
-      for (const UnitRecord& record : worker->records())
+      for (const pipeline::UnitRecord& record : worker->records())
         unit(record, loader.made_inline() ? kTrainer : track, training);
       ++track;
     }
   }
-  void unit(const UnitRecord& record, int track, bool training) {
-    const UnitHistory& unit = record.unit;
+  void unit(const pipeline::UnitRecord& record, int track, bool training) {
+    const pipeline::UnitHistory& unit = record.unit;
     const std::int64_t begin = ns(unit.begin);
     const std::int64_t end = ns(unit.end);
     std::string arguments =
         fmt::format(R"("first":{},"samples":{},"worker":{},"core_wait_us":{:.3f})", unit.first,
-                    unit.count, unit.worker, Clock::seconds(unit.core_wait) * 1e6);
+                    unit.count, unit.worker, base::Clock::seconds(unit.core_wait) * 1e6);
     if (unit.cpu_ns >= 0) arguments += fmt::format(R"(,"cpu_us":{:.3f})", us(unit.cpu_ns));
     slice(track, fmt::format("batch {}", record.batch), begin, end, arguments);
     // Samples take turns in the stages; their sums are shown one after the other.
     Ticks at = unit.begin;
-    for (std::size_t i = 0; i < kStageCount; ++i) {
+    for (std::size_t i = 0; i < pipeline::kStageCount; ++i) {
       if (unit.stages[i] == 0) continue;
       const std::int64_t from = ns(at);
       at += unit.stages[i];
@@ -230,14 +235,14 @@ class Writer {
     flow('f', flows_, kTrainer, arrival->second);
   }
 
-  std::span<const BatchRecord> train_batches() const {
+  std::span<const pipeline::BatchRecord> train_batches() const {
     if (timeline_.loaders().empty()) return {};
     return std::as_const(*timeline_.loaders()[0]).batches().records();
   }
 
-  const Timeline& timeline_;
+  const pipeline::Timeline& timeline_;
   const TraceOptions& options_;
-  AtomicFile file_;
+  base::AtomicFile file_;
   int pid_;
   bool first_ = true;
   fmt::memory_buffer text_;
@@ -247,9 +252,9 @@ class Writer {
 
 }  // namespace
 
-void write_trace(const Timeline& timeline, const TraceOptions& options,
+void write_trace(const pipeline::Timeline& timeline, const TraceOptions& options,
                  const std::filesystem::path& file) {
   Writer(timeline, options, file).write();
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -8,7 +8,7 @@
 
 #include "pipeline/loader/timeline.h"
 
-namespace millrace {
+namespace millrace::study {
 
 struct TraceOptions {
   std::string process = "millrace";  ///< the process's name in the trace
@@ -20,7 +20,7 @@ struct TraceOptions {
 /// inside), a simulated device, the emulated storage, every I/O thread and every worker; an arrow
 /// from each work unit of the training's batches to the step that took it. Times are in µs from the
 /// timeline's origin. Call it when nobody records any more. Throws RunError.
-void write_trace(const Timeline& timeline, const TraceOptions& options,
+void write_trace(const pipeline::Timeline& timeline, const TraceOptions& options,
                  const std::filesystem::path& file);
 
-}  // namespace millrace
+}  // namespace millrace::study

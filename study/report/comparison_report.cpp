@@ -8,12 +8,12 @@
 
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/config_table.h"
+#include "study/records/run_files.h"
 #include "study/report/run_facts.h"
 #include "study/report/run_figures.h"
-#include "study/records/run_files.h"
 #include "study/report/run_report.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ Report comparison_report(const std::vector<fs::path>& runs) {
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

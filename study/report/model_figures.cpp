@@ -8,7 +8,7 @@
 
 #include "study/records/run_files.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -185,4 +185,4 @@ std::vector<ReportTable> confusion_table(const Json& evaluation) {
   return {std::move(table)};
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

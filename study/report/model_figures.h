@@ -4,11 +4,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "study/records/step_table.h"
 #include "study/report/report.h"
 #include "study/report/run_figures.h"
-#include "study/records/step_table.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Of training and test over the epochs; then what was read of single steps.
 std::vector<Figure> loss_figures(const JsonLines& epochs, const StepTable& steps);
@@ -22,4 +22,4 @@ std::vector<Figure> class_figure(const nlohmann::ordered_json& evaluation);
 std::vector<Figure> confusion_figure(const nlohmann::ordered_json& evaluation);
 std::vector<ReportTable> confusion_table(const nlohmann::ordered_json& evaluation);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,13 +9,12 @@
 #include <map>
 #include <string_view>
 
+#include "study/analysis/statistics.h"
 #include "study/report/plot_sheet.h"
 #include "study/report/plot_text.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 constexpr std::size_t kLongestTic = 36;
 constexpr std::size_t kMaxMarks = 60;  ///< more points are a plain line
@@ -188,7 +187,7 @@ void Plot::lines() {
     sheet_.draw(
         fmt::format("1:2 with {} lw 1.5 dt {} lc rgb '{}'",
                     points <= kMaxMarks ? fmt::format("linespoints pt {} ps 0.5", 5 + 2 * (n % 5))
-                                         : "lines",
+                                        : "lines",
                     1 + n / kColours.size(), colour(n)),
         &one);
     intervals(one, colour(n));
@@ -365,4 +364,4 @@ void Plot::matrix() {
 
 PlotScript plot_script(const Figure& figure) { return Plot(figure).write(); }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -5,7 +5,7 @@
 
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 struct PlotScript {
   std::string script;  ///< draws ID.svg and ID.png from ID.dat in the working directory
@@ -16,4 +16,4 @@ struct PlotScript {
 /// colour-blind readers can tell apart. The same text for the same figure.
 PlotScript plot_script(const Figure& figure);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -7,7 +7,7 @@
 
 #include "study/report/plot_text.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 constexpr int kFont = 11;                 ///< units: 8.25 points
@@ -99,4 +99,4 @@ PlotScript PlotSheet::finish() const {
   return {text, fmt::format("# {}\n", gnuplot_text(figure_.title)) + data_};
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

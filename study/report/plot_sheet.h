@@ -9,7 +9,7 @@
 #include "study/report/plot_script.h"
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Collects settings, data and curves of one figure, then puts them in order.
 class PlotSheet {
@@ -50,4 +50,4 @@ class PlotSheet {
   int height_ = 215;
 };
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,7 +6,7 @@
 
 #include "study/report/report_escape.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 /// Whether a byte of UTF-8 goes on with the letter of the one before.
@@ -73,4 +73,4 @@ std::string gnuplot_lines(std::string_view whole, std::size_t most) {
   return out + gnuplot_text(line);
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::study {
 
 /// UTF-8 on one line: line ends and tabs become spaces; other control characters, and what is not
 /// UTF-8 or can't stand in XML, become U+FFFD.
@@ -23,4 +23,4 @@ std::string gnuplot_tic(std::string_view text);
 /// The same in lines of at most `most` letters, where words allow it: an expression.
 std::string gnuplot_lines(std::string_view text, std::size_t most);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::study {
 
 struct Series {
   std::string name{};
@@ -57,4 +57,4 @@ struct Report {
   std::vector<std::string> notes{};  ///< warnings, and what could not be shown and why
 };
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
@@ -14,7 +14,7 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 /// Length of the character at `at`; 0 where none begins.
 std::size_t character_at(std::string_view text, std::size_t at) {
   for (std::size_t length = 1; length <= 4 && at + length <= text.size(); ++length)
-    if (is_utf8(text.substr(at, length))) return length;
+    if (base::is_utf8(text.substr(at, length))) return length;
   return 0;
 }
 
@@ -31,7 +31,8 @@ bool is_word(std::string_view text, std::size_t at) {
 }  // namespace
 
 std::string clean_utf8(std::string_view text) {
-  if (is_utf8(text) && std::none_of(text.begin(), text.end(), is_control)) return std::string(text);
+  if (base::is_utf8(text) && std::none_of(text.begin(), text.end(), is_control))
+    return std::string(text);
   std::string clean;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = character_at(text, at);
@@ -135,4 +136,4 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::study {
 
 /// Well-formed UTF-8: what is not becomes U+FFFD, control characters but tab and newline too.
 std::string clean_utf8(std::string_view text);
@@ -20,4 +20,4 @@ std::string csv_field(std::string_view text);
 /// RFC 4648, section 4.
 std::string base64(std::string_view bytes);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "study/records/run_directory.h"
 #include "study/report/report_escape.h"
 #include "study/report/report_page.h"
 #include "study/report/report_text.h"
-#include "study/records/run_directory.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -181,4 +181,4 @@ std::string to_html(const Report& report) {
   return html + "</script>\n</body>\n</html>\n";
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

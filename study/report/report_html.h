@@ -5,10 +5,10 @@
 
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Charts are drawn by Chart.js, which is inside; matrices are tables. Whatever stands in the
 /// report's texts is shown as it is, and is never markup or script.
 std::string to_html(const Report& report);
 
-}  // namespace millrace
+}  // namespace millrace::study

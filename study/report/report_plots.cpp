@@ -18,10 +18,10 @@
 #include <system_error>
 
 #include "millrace/error.h"
-#include "study/report/plot_script.h"
 #include "study/records/run_directory.h"
+#include "study/report/plot_script.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,4 +126,4 @@ void write_plots(std::span<const Figure> figures, const fs::path& folder) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

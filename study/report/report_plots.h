@@ -6,7 +6,7 @@
 
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Writes ID.svg and ID.png of each figure into `folder`, which is made where it is missing, and
 /// beside them ID.gp and ID.dat, from which an author can draw them again. Same figures, same bytes
@@ -14,4 +14,4 @@ namespace millrace {
 /// written, and RunError where it fails or the folder cannot be written.
 void write_plots(std::span<const Figure> figures, const std::filesystem::path& folder);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -8,7 +8,7 @@
 
 #include "study/report/report_escape.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -238,4 +238,4 @@ Json to_json(const Report& report) {
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,7 +6,7 @@
 
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// GitHub's Markdown. Figures become tables: of all values where these are few, else of what each
 /// series comes to. Pictures are left out.
@@ -22,4 +22,4 @@ std::string to_csv(const ReportTable& table);
 nlohmann::ordered_json to_json(const Figure& figure);
 nlohmann::ordered_json to_json(const Report& report);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -7,7 +7,7 @@
 
 #include "study/records/run_files.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -150,4 +150,4 @@ Facts step_facts(const ConfigValues& config, const StepTable& steps, std::size_t
   return facts;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,7 +9,7 @@
 #include "study/records/config_table.h"
 #include "study/records/step_table.h"
 
-namespace millrace {
+namespace millrace::study {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -23,4 +23,4 @@ std::string state_of(const nlohmann::ordered_json& summary);
 /// 12345.6 -> "12,346".
 std::string with_thousands(double value);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,7 +9,7 @@
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/run_files.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -17,28 +17,30 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxBars = 48;
 
 /// Spans that belong to no step, or to the first one only.
-constexpr Span kBetween[] = {Span::setup, Span::first_batch, Span::evaluate, Span::checkpoint,
-                             Span::teardown};
+constexpr pipeline::Span kBetween[] = {pipeline::Span::setup, pipeline::Span::first_batch,
+                                       pipeline::Span::evaluate, pipeline::Span::checkpoint,
+                                       pipeline::Span::teardown};
 
-bool is_between(Span span) {
+bool is_between(pipeline::Span span) {
   return std::find(std::begin(kBetween), std::end(kBetween), span) != std::end(kBetween);
 }
 
 std::int64_t in_steps(const StepSum& sum, auto wanted) {
   std::int64_t ns = 0;
-  for (std::size_t i = 0; i < kSpanCount; ++i)
-    if (!is_between(static_cast<Span>(i)) && wanted(static_cast<Span>(i))) ns += sum.ns[i];
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    if (!is_between(static_cast<pipeline::Span>(i)) && wanted(static_cast<pipeline::Span>(i)))
+      ns += sum.ns[i];
   return ns;
 }
 
 std::string left_out(const StepTable& steps) {
   std::string text;
-  for (const Span span : kBetween) {
+  for (const pipeline::Span span : kBetween) {
     const auto ns = steps.all.ns[static_cast<std::size_t>(span)];
     if (ns > 0)
-      text +=
-          fmt::format("{}{} {:.3f} s", text.empty() ? "" : ", ",
-                      kSpanNames[static_cast<std::size_t>(span)], static_cast<double>(ns) * 1e-9);
+      text += fmt::format("{}{} {:.3f} s", text.empty() ? "" : ", ",
+                          pipeline::kSpanNames[static_cast<std::size_t>(span)],
+                          static_cast<double>(ns) * 1e-9);
   }
   return text.empty() ? "" : " Not part of it, because no step's: " + text + ".";
 }
@@ -119,26 +121,28 @@ std::vector<Figure> step_figures(const StepTable& steps) {
                .kind = FigureKind::stacked_area,
                .x_label = "step",
                .y_label = "ms a step"};
-  kinds.series = {over_steps("load", steps,
-                             [](const StepSum& sum) {
-                               return in_steps(sum, [](Span s) { return is_load(s); });
-                             }),
-                  over_steps("update", steps,
-                             [](const StepSum& sum) {
-                               return in_steps(sum, [](Span s) { return is_update(s); });
-                             }),
-                  over_steps("other", steps, [](const StepSum& sum) {
-                    return in_steps(sum, [](Span s) { return !is_load(s) && !is_update(s); });
-                  })};
+  kinds.series = {
+      over_steps("load", steps,
+                 [](const StepSum& sum) {
+                   return in_steps(sum, [](pipeline::Span s) { return pipeline::is_load(s); });
+                 }),
+      over_steps("update", steps,
+                 [](const StepSum& sum) {
+                   return in_steps(sum, [](pipeline::Span s) { return pipeline::is_update(s); });
+                 }),
+      over_steps("other", steps, [](const StepSum& sum) {
+        return in_steps(
+            sum, [](pipeline::Span s) { return !pipeline::is_load(s) && !pipeline::is_update(s); });
+      })};
   Figure spans{.id = "step-spans",
                .title = "A step's time, by spans",
                .caption = points,
                .kind = FigureKind::stacked_area,
                .x_label = "step",
                .y_label = "ms a step"};
-  for (std::size_t i = 0; i < kSpanCount; ++i)
-    if (!is_between(static_cast<Span>(i)))
-      spans.series.push_back(over_steps(std::string(kSpanNames[i]).c_str(), steps,
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    if (!is_between(static_cast<pipeline::Span>(i)))
+      spans.series.push_back(over_steps(std::string(pipeline::kSpanNames[i]).c_str(), steps,
                                         [i](const StepSum& sum) { return sum.ns[i]; }));
   std::vector<Figure> all = shown(std::move(kinds));
   for (Figure& figure : shown(std::move(spans)))
@@ -152,8 +156,9 @@ std::vector<Figure> epoch_figure(const JsonLines& epochs) {
                              "epoch's.");
   add_bars(figure, epochs, "load", [](const Json& e) { return number_at(e, {"load_s"}); });
   add_bars(figure, epochs, "update", [](const Json& e) { return number_at(e, {"update_s"}); });
-  for (const Span span : {Span::evaluate, Span::checkpoint, Span::log, Span::setup}) {
-    const std::string name(kSpanNames[static_cast<std::size_t>(span)]);
+  for (const pipeline::Span span : {pipeline::Span::evaluate, pipeline::Span::checkpoint,
+                                    pipeline::Span::log, pipeline::Span::setup}) {
+    const std::string name(pipeline::kSpanNames[static_cast<std::size_t>(span)]);
     add_bars(figure, epochs, name, [&name](const Json& e) {
       return number_at(e, {"spans", name.c_str()});
     });
@@ -219,4 +224,4 @@ std::vector<Figure> throughput_figure(const JsonLines& epochs, const StepTable& 
   return shown(std::move(figure));
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "study/report/report.h"
 #include "study/records/step_table.h"
+#include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 using JsonLines = std::vector<nlohmann::ordered_json>;
 
@@ -35,4 +35,4 @@ std::vector<Group> groups_of(std::size_t count, std::size_t most);
 /// Takes series that are 0 or NaN everywhere out; empty where nothing is left.
 std::vector<Figure> shown(Figure figure);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "study/records/config_table.h"
+#include "study/records/run_files.h"
+#include "study/records/step_table.h"
 #include "study/report/model_figures.h"
 #include "study/report/run_facts.h"
 #include "study/report/run_figures.h"
-#include "study/records/run_files.h"
-#include "study/records/step_table.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -46,16 +46,17 @@ ReportTable time_table(const StepTable& steps) {
     table.rows.push_back(std::move(row));
   };
   const auto add_spans = [&](auto wanted) {
-    for (std::size_t i = 0; i < kSpanCount; ++i)
-      if (wanted(static_cast<Span>(i)) && all.ns[i] > 0)
-        add("- " + std::string(kSpanNames[i]), all.ns[i], nullptr);
+    for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+      if (wanted(static_cast<pipeline::Span>(i)) && all.ns[i] > 0)
+        add("- " + std::string(pipeline::kSpanNames[i]), all.ns[i], nullptr);
   };
   add("load", all.load_ns(), &steps.load);
-  add_spans([](Span span) { return is_load(span); });
+  add_spans([](pipeline::Span span) { return pipeline::is_load(span); });
   add("update", all.update_ns(), &steps.update);
-  add_spans([](Span span) { return is_update(span); });
+  add_spans([](pipeline::Span span) { return pipeline::is_update(span); });
   add("other", all.other_ns(), &steps.other);
-  add_spans([](Span span) { return !is_load(span) && !is_update(span); });
+  add_spans(
+      [](pipeline::Span span) { return !pipeline::is_load(span) && !pipeline::is_update(span); });
   return table;
 }
 
@@ -101,7 +102,8 @@ void add_ranks(const fs::path& run, const StepTable& first, const Json& summary,
     const Json told = rank_in(summary, rank);
     const double load = in_seconds(steps.all.load_ns());
     const double update = in_seconds(steps.all.update_ns());
-    const double wait = in_seconds(steps.all.ns[static_cast<std::size_t>(Span::peer_wait)]);
+    const double wait =
+        in_seconds(steps.all.ns[static_cast<std::size_t>(pipeline::Span::peer_wait)]);
     const double blamed = number_at(told, {"blamed_wait_s"});
     table.rows.push_back({std::to_string(rank), text_at(told, {"host"}),
                           with_thousands(static_cast<double>(steps.all.steps)),
@@ -201,4 +203,4 @@ Report run_report(const fs::path& path) {
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

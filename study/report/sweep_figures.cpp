@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 /// "0" where one key is swept, else "workers=0, prefetch=2".
@@ -155,4 +155,4 @@ std::vector<Figure> sweep_figures(const SweepTable& table) {
   return all;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

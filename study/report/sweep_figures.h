@@ -6,10 +6,10 @@
 #include "study/report/report.h"
 #include "study/sweep/sweep_table.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Rates, times, ratios and accuracies of the rows, with their intervals; images/s by workers where
 /// these are swept.
 std::vector<Figure> sweep_figures(const SweepTable& table);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,7 +9,7 @@
 #include "study/report/sweep_figures.h"
 #include "study/sweep/sweep_files.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ Report sweep_report(const fs::path& path) {
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

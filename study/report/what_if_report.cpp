@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "study/records/run_files.h"
 #include "study/report/run_facts.h"
 #include "study/report/run_figures.h"
-#include "study/records/run_files.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -295,4 +295,4 @@ Report profile_report(const fs::path& path) {
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

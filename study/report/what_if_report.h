@@ -6,10 +6,10 @@
 
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// Of the profile at `path`, verified or not, finished or not. Throws DataError where a file that
 /// is there is damaged.
 Report profile_report(const std::filesystem::path& path);
 
-}  // namespace millrace
+}  // namespace millrace::study

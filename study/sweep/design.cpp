@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
 #include "pipeline/loader/sampler.h"
+#include "pipeline/recipe/recipe_file.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 /// Splits at `separator` outside brackets and braces.
@@ -126,7 +126,7 @@ SweepWords read_words(const std::vector<std::string>& words, const std::vector<s
   SweepWords read;
   std::vector<SweepAxis> axes;
   for (const auto& text : words) {
-    if (!is_override(text)) {
+    if (!pipeline::is_override(text)) {
       if (!read.recipe.empty())
         throw UsageError(fmt::format("two recipes: {} and {}", read.recipe, text),
                          "one recipe, then keys as key=a,b,c");
@@ -147,11 +147,11 @@ SweepWords read_words(const std::vector<std::string>& words, const std::vector<s
 std::vector<SweepRun> interleaved(std::size_t cells, std::uint64_t repeats, std::uint64_t seed) {
   std::vector<SweepRun> runs;
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
-    const Sampler order(cells, {Shuffle::Kind::global, 0}, seed,
-                        static_cast<std::uint32_t>(repeat));
+    const pipeline::Sampler order(cells, {Shuffle::Kind::global, 0}, seed,
+                                  static_cast<std::uint32_t>(repeat));
     for (std::size_t i = 0; i < cells; ++i) runs.push_back({order(i), repeat});
   }
   return runs;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::study {
 
 /// One key and the values it is tried with.
 struct SweepAxis {
@@ -55,4 +55,4 @@ struct SweepRun {
 };
 std::vector<SweepRun> interleaved(std::size_t cells, std::uint64_t repeats, std::uint64_t seed);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,7 +9,7 @@
 #include "millrace/error.h"
 #include "study/records/run_files.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -131,4 +131,4 @@ SweepFiles read_sweep(const fs::path& path) {
   return sweep;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

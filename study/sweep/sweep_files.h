@@ -8,7 +8,7 @@
 
 #include "study/sweep/sweep_table.h"
 
-namespace millrace {
+namespace millrace::study {
 
 struct SweepFiles {
   /// Of sweep.json, or, while there is none, of those repeats in which every combination has
@@ -25,4 +25,4 @@ struct SweepFiles {
 /// Throws DataError where a file is damaged.
 SweepFiles read_sweep(const std::filesystem::path& path);
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -12,7 +12,7 @@
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -234,4 +234,4 @@ std::vector<std::string> SweepIndex::unfinished() const {
   return names;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -11,7 +11,7 @@
 
 struct sqlite3;
 
-namespace millrace {
+namespace millrace::study {
 
 class SweepIndex {
  public:
@@ -45,4 +45,4 @@ class SweepIndex {
   bool rebuilt_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::study

@@ -9,16 +9,15 @@
 #include <nlohmann/json.hpp>
 
 #include "millrace/error.h"
+#include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double number(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNaN;
@@ -87,4 +86,4 @@ SweepRecord read_record(const fs::path& runs, const std::string& name) {
   return record;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

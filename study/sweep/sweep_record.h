@@ -10,7 +10,7 @@
 
 #include "study/analysis/interference.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// A finished run's figures. NaN where the summary has none.
 struct SweepFigures {
@@ -72,4 +72,4 @@ void write_record(const std::filesystem::path& runs, const SweepRecord& record);
 /// that is damaged.
 SweepRecord read_record(const std::filesystem::path& runs, const std::string& name);
 
-}  // namespace millrace
+}  // namespace millrace::study

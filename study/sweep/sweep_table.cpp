@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "millrace/error.h"
 #include "base/suggest.h"
+#include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -122,7 +122,7 @@ SweepMetric sweep_metric(const std::string& name) {
   }
   throw UsageError(
       "--metric " + name + " is not measured",
-      "did you mean " + nearest(name, names) + "? images_per_s, wall_s, load_s or update_s");
+      "did you mean " + base::nearest(name, names) + "? images_per_s, wall_s, load_s or update_s");
 }
 
 std::vector<std::vector<double>> block_log_ratios(const std::vector<std::vector<SweepRecord>>& runs,
@@ -217,4 +217,4 @@ Json to_json(const SweepTable& table) {
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

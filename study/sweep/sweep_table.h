@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "study/sweep/design.h"
 #include "study/analysis/statistics.h"
+#include "study/sweep/design.h"
 #include "study/sweep/sweep_record.h"
 
-namespace millrace {
+namespace millrace::study {
 
 /// A figure that rows can be compared by.
 struct SweepMetric {
@@ -53,4 +53,4 @@ std::vector<std::string> text_notes(const SweepTable& table);
 /// The parts `cells` and `warnings` of sweep.json.
 nlohmann::ordered_json to_json(const SweepTable& table);
 
-}  // namespace millrace
+}  // namespace millrace::study

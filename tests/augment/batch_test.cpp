@@ -10,7 +10,7 @@
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kClasses = 5;
@@ -37,7 +37,7 @@ millrace_sample form(Size size, int channels, int layout) {
 template <class Element>
 std::vector<Element> elements(std::size_t count, std::uint64_t seed) {
   std::vector<Element> out;
-  Draw draw(stream({seed, 0, 0}, op_id("elements")));
+  Draw draw(base::stream({seed, 0, 0}, base::op_id("elements")));
   for (std::size_t i = 0; i < count; ++i) {
     if constexpr (std::is_same_v<Element, std::uint8_t>)
       out.push_back(static_cast<std::uint8_t>(draw.bits()));
@@ -62,13 +62,13 @@ TEST(Elements, HalvesAreThoseOfTheStore) {
 
 template <class Element>
 void expect_mixed(double tolerance) {
-  const Simd before = simd_level();
+  const base::Simd before = base::simd_level();
   const auto form_of_sample = form<Element>({19, 7}, 3, MILLRACE_CHW);
   const auto first = elements<Element>(19 * 7 * 3, 1), second = elements<Element>(19 * 7 * 3, 2);
   std::vector<float> expected;
-  for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512}) {
-    if (level > simd_supported()) continue;
-    set_simd_level(level);
+  for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512}) {
+    if (level > base::simd_supported()) continue;
+    base::set_simd_level(level);
     OneUnit unit("mixup{alpha=0.8}");
     auto a = first, b = second;
     auto labels_a = one_hot(1), labels_b = one_hot(3);
@@ -83,14 +83,14 @@ void expect_mixed(double tolerance) {
       mixed.push_back(to_float(b[i]));
     }
     if (expected.empty()) expected = mixed;
-    EXPECT_EQ(mixed, expected) << name_of(level);
+    EXPECT_EQ(mixed, expected) << base::name_of(level);
     EXPECT_NEAR(labels_a[1], part, 1e-6);
     EXPECT_NEAR(labels_a[3], 1 - part, 1e-6);
     EXPECT_NEAR(labels_b[3], part, 1e-6);
     EXPECT_NEAR(labels_b[1], 1 - part, 1e-6);
     EXPECT_EQ(labels_a[0], 0);
   }
-  set_simd_level(before);
+  base::set_simd_level(before);
 }
 
 TEST(Mixup, MixesBothOfAPair) {
@@ -176,19 +176,19 @@ TEST(Cutmix, AreasFollowBetaWhereBoxesFit) {
 }
 
 TEST(Batches, CallsAllocateNothing) {
-  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
+  if (!pipeline::counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
   std::vector<float> a(3 * 8 * 8), b(3 * 8 * 8);
   auto labels_a = one_hot(0), labels_b = one_hot(1);
   for (const char* text : {"mixup", "cutmix"}) {
     OneUnit unit(text);
     unit.silence();
     for (std::uint64_t i = 0; i < 50; ++i) {
-      const std::uint64_t before = allocations();
+      const std::uint64_t before = pipeline::allocations();
       unit.pair(form<float>({8, 8}, 3, MILLRACE_CHW), a.data(), b.data(), labels_a, labels_b, i);
-      ASSERT_EQ(allocations(), before) << text;
+      ASSERT_EQ(pipeline::allocations(), before) << text;
     }
   }
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -7,7 +7,7 @@
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 TEST(RandomApply, AllOrNothing) {
@@ -102,23 +102,23 @@ TEST(TrivialAugment, StrengthsAreUniform) {
 }
 
 TEST(Choices, CallsAllocateNothing) {
-  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
+  if (!pipeline::counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
   for (const char* text : {"rand_augment", "trivial_augment", "random_apply{ops=hflip;invert}"}) {
     OneUnit unit(text);
     unit.silence();
     for (std::uint64_t sample = 0; sample < 200; ++sample) {
-      const std::uint64_t before = allocations();
+      const std::uint64_t before = pipeline::allocations();
       unit.choose_only(sample);
-      ASSERT_EQ(allocations(), before) << text;
+      ASSERT_EQ(pipeline::allocations(), before) << text;
     }
   }
 }
 
 Warp warp_of(const std::string& text, Size size) {
   OneUnit unit(text);
-  CallContext context;
+  plugins::CallContext context;
   Warp warp;
-  checked_call(unit.unit().table(), context.call, [&] {
+  plugins::checked_call(unit.unit().table(), context.call, [&] {
     return unit.unit().table().geometric->warp(unit.unit().self(), size, &warp, &context.call);
   });
   return warp;
@@ -150,4 +150,4 @@ TEST(Affine, PartsOfTheSideAreCutOffToWholePixels) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

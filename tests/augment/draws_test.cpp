@@ -11,7 +11,7 @@
 #include "augment/ops/level_noise.h"
 #include "tests/augment/one_unit.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 constexpr int kSamples = 20000;
@@ -35,7 +35,7 @@ Statistics statistics(const std::vector<double>& values) {
 Statistics of_draws(const std::function<double(Draw&)>& function) {
   std::vector<double> values;
   for (int i = 0; i < kSamples; ++i) {
-    Draw draw(stream({11, 0, static_cast<std::uint64_t>(i)}, op_id("draws")));
+    Draw draw(base::stream({11, 0, static_cast<std::uint64_t>(i)}, base::op_id("draws")));
     values.push_back(function(draw));
   }
   return statistics(values);
@@ -291,4 +291,4 @@ TEST(Elastic, NoStrengthChangesNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -14,8 +14,8 @@
 #include <string>
 
 #include "millrace/buffer.h"
-#include "pipeline/decoders/turn.h"
 #include "millrace/transform.h"
+#include "pipeline/decoders/turn.h"
 
 namespace millrace::test {
 
@@ -71,9 +71,9 @@ class FencedSource final : public PixelSource {
   bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int scale) override {
     const ImageView from = source_.pixels(region, scale);
-    const Turn turn = turn_of(fencing_.orientation);
-    const Size stored = turned(from.size(), turn);  // a transposition is its own inverse
-    const Rect held = stored_rect(region, stored, turn);
+    const pipeline::Turn turn = pipeline::turn_of(fencing_.orientation);
+    const Size stored = pipeline::turned(from.size(), turn);  // a transposition is its own inverse
+    const Rect held = pipeline::stored_rect(region, stored, turn);
     const int width = held.x1 - held.x0, height = held.y1 - held.y0;
     const std::ptrdiff_t row =
         std::ptrdiff_t{fencing_.whole_rows ? stored.width : width} * from.channels;
@@ -83,7 +83,7 @@ class FencedSource final : public PixelSource {
     ImageView view = interleaved(at, stored, from.channels);
     view.row = row;
     view.data -= held.y0 * row + held.x0 * view.pixel;
-    view = turned(view, turn);
+    view = pipeline::turned(view, turn);
     for (int y = region.y0; y < region.y1; ++y)
       for (int x = region.x0; x < region.x1; ++x)
         std::memcpy(const_cast<std::uint8_t*>(view.at(x, y)), from.at(x, y),

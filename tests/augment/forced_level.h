@@ -9,20 +9,22 @@ namespace millrace::test {
 
 class ForcedLevel {
  public:
-  explicit ForcedLevel(Simd level) : before_(simd_level()) { set_simd_level(level); }
-  ~ForcedLevel() { set_simd_level(before_); }
+  explicit ForcedLevel(base::Simd level) : before_(base::simd_level()) {
+    base::set_simd_level(level);
+  }
+  ~ForcedLevel() { base::set_simd_level(before_); }
   ForcedLevel(const ForcedLevel&) = delete;
   ForcedLevel& operator=(const ForcedLevel&) = delete;
 
  private:
-  Simd before_;
+  base::Simd before_;
 };
 
 /// SIMD levels that this processor supports.
-inline std::vector<Simd> simd_levels() {
-  std::vector<Simd> levels;
-  for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512})
-    if (level <= simd_supported()) levels.push_back(level);
+inline std::vector<base::Simd> simd_levels() {
+  std::vector<base::Simd> levels;
+  for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512})
+    if (level <= base::simd_supported()) levels.push_back(level);
   return levels;
 }
 

@@ -10,15 +10,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "augment/ops/random_perspective.h"
 #include "augment/plan/fold.h"
 #include "augment/plan/plan.h"
-#include "augment/ops/random_perspective.h"
 #include "augment/plan/resample.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -408,4 +408,4 @@ TEST(Geometry, DctLeavesPowersOfTwoToTheDecoder) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

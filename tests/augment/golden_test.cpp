@@ -7,11 +7,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "augment/plan/fold.h"
 #include "augment/ops/random_affine.h"
+#include "augment/plan/fold.h"
 #include "augment/plan/resample.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 const nlohmann::json& golden() {
@@ -108,4 +108,4 @@ TEST(Golden, NormalisedLevelsHaveTorchsBits) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -10,7 +10,7 @@
 #include "tests/augment/random_chain.h"
 #include "tests/augment/random_pass.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using test::FaultNote;
@@ -37,7 +37,7 @@ TEST(HeldMemory, ChainsReadOnlyWhatTheyAskFor) {
   FaultNote note;
   int parts = 0;
   for (std::uint64_t number = 0; number < kChains; ++number) {
-    Draw draw(stream({12, 0, number}, op_id("held")));
+    Draw draw(base::stream({12, 0, number}, base::op_id("held")));
     const auto side = [&] { return 40 + static_cast<int>(draw.integer(60)); };
     const Size size{side(), side()};
     const int channels = draw.chance(.7) ? 3 : 1;
@@ -48,15 +48,15 @@ TEST(HeldMemory, ChainsReadOnlyWhatTheyAskFor) {
     const auto ops = test::random_chain(number, size);
     const Resample resample = draw.chance(.7) ? Resample::once : Resample::stepwise;
     test::PlannedChain chain(ops, {size, channels}, {DType::u8, Layout::hwc, {0}, {1}}, resample);
-    const Bytes expected = chain.run(number, whole, Simd::scalar);
+    const Bytes expected = chain.run(number, whole, base::Simd::scalar);
     const int orientation = 1 + static_cast<int>(draw.integer(8));
     bool is_part = false;
-    for (const Simd level : test::simd_levels())
+    for (const base::Simd level : test::simd_levels())
       for (const std::uint8_t poison : {0x00, 0xFF})
         for (const bool at_front : {true, false}) {
           const std::string what =
               fmt::format("chain {} on {}x{}, {} channels, {}: {}", number, size.width, size.height,
-                          channels, name_of(level), test::to_text(ops));
+                          channels, base::name_of(level), test::to_text(ops));
           note.set(what);
           FencedSource source(whole, memory, {at_front, poison, draw.chance(.5), orientation});
           const Bytes got = chain.run(number, source, level);
@@ -77,7 +77,7 @@ TEST(HeldMemory, RegionsAllowForRoundedCoefficients) {
   FencedMemory memory;
   FaultNote note;
   const Size size{60000, 4};
-  Draw draw(stream({14, 0, 0}, op_id("held")));
+  Draw draw(base::stream({14, 0, 0}, base::op_id("held")));
   const Bytes pixels = random_pixels(240000, draw);
   WholeImage whole(interleaved(pixels.data(), size, 1));
   for (const char* interpolation : {"nearest", "bilinear"}) {
@@ -85,10 +85,10 @@ TEST(HeldMemory, RegionsAllowForRoundedCoefficients) {
         fmt::format("affine{{scale=0.9999701,interpolation={}}}", interpolation);
     test::PlannedChain chain({affine, "crop{left=59900,width=64,height=4}"}, {size, 1},
                              {DType::u8, Layout::hwc, {0}, {1}}, {});
-    const Bytes expected = chain.run(0, whole, Simd::scalar);
-    for (const Simd level : test::simd_levels())
+    const Bytes expected = chain.run(0, whole, base::Simd::scalar);
+    for (const base::Simd level : test::simd_levels())
       for (const bool at_front : {true, false}) {
-        const std::string what = fmt::format("{}, {}", affine, name_of(level));
+        const std::string what = fmt::format("{}, {}", affine, base::name_of(level));
         note.set(what);
         FencedSource source(whole, memory, {at_front, 0xFF});
         EXPECT_TRUE(chain.run(0, source, level) == expected) << what;
@@ -123,18 +123,18 @@ TEST(HeldMemory, PassesStayWithinTheirSource) {
       Bytes expected(static_cast<std::size_t>(pass.output.width * pass.output.height) *
                      static_cast<std::size_t>(pass.source.channels));
       {
-        const ForcedLevel forced(Simd::scalar);
+        const ForcedLevel forced(base::Simd::scalar);
         resample(pass, expected.data(), scratch);
       }
       const auto [low, high] = extent(pass.source, random.all);
       const auto size = static_cast<std::size_t>(high - low);
       const ImageView view = pass.source;
-      for (const Simd level : test::simd_levels()) {
+      for (const base::Simd level : test::simd_levels()) {
         const ForcedLevel forced(level);
         for (const bool at_front : {true, false}) {
           const std::string what =
               fmt::format("pass {} of filter {}, {}, memory {}", number, static_cast<int>(filter),
-                          name_of(level), at_front ? "begins" : "ends");
+                          base::name_of(level), at_front ? "begins" : "ends");
           note.set(what);
           std::uint8_t* at = memory.piece(size + kTailSlack, at_front, 0xA5);
           std::memcpy(at, low, size);
@@ -149,4 +149,4 @@ TEST(HeldMemory, PassesStayWithinTheirSource) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 TEST(SinCosDegrees, FollowsLibmClosely) {
@@ -40,4 +40,4 @@ TEST(FloorToWhole, IsFloor) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -14,7 +14,7 @@
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 struct Picture {
   Size size;
@@ -53,7 +53,7 @@ inline Picture golden_picture(const std::string& kind, int channels, Size size) 
 
 inline Picture noise_picture(Size size, int channels, std::uint64_t seed) {
   Picture picture(size, channels);
-  Draw draw(stream({seed, 0, 0}, op_id("noise")));
+  Draw draw(base::stream({seed, 0, 0}, base::op_id("noise")));
   for (auto& level : picture.levels) level = static_cast<std::uint8_t>(draw.bits());
   return picture;
 }
@@ -68,7 +68,8 @@ class OneUnit {
     Recipe recipe(op_declarations());
     recipe.set("augment+=" + text);
     const OpSpec& spec = recipe.augment().front();
-    unit_ = std::make_unique<Unit>(augmentation(spec.op), spec.params, "", "", mean, std);
+    unit_ = std::make_unique<plugins::Unit>(plugins::augmentation(spec.op), spec.params, "", "",
+                                            mean, std);
     context_.call.host = &drawn_;
     context_.call.report = [](millrace_call* call, const char* name, double value) {
       auto& drawn = *static_cast<Drawn*>(call->host);
@@ -94,7 +95,7 @@ class OneUnit {
     Image image = picture.image();
     image.width = part.width;
     image.height = part.height;
-    checked_call(unit_->table(), context_.call, [&] {
+    plugins::checked_call(unit_->table(), context_.call, [&] {
       return unit_->table().pixel->apply(unit_->self(), &image, &context_.call);
     });
   }
@@ -115,7 +116,7 @@ class OneUnit {
     start(sample);
     const millrace_unit& table = unit_->table();
     const Image image = picture.image(), to = out.image();
-    checked_call(table, context_.call, [&] {
+    plugins::checked_call(table, context_.call, [&] {
       if (table.filter != nullptr)
         return table.filter->apply(unit_->self(), &image, &to, &context_.call);
       if (table.pixel->apply != nullptr)
@@ -133,14 +134,14 @@ class OneUnit {
   }
 
   /// Children that a choice gives a sample.
-  std::vector<const Unit*> choose(std::uint64_t sample) {
+  std::vector<const plugins::Unit*> choose(std::uint64_t sample) {
     start(sample);
     std::uint32_t places[MILLRACE_MOST_CHOSEN];
     std::size_t count = 0;
-    checked_call(unit_->table(), context_.call, [&] {
+    plugins::checked_call(unit_->table(), context_.call, [&] {
       return unit_->table().choice->choose(unit_->self(), places, &count, &context_.call);
     });
-    std::vector<const Unit*> chosen;
+    std::vector<const plugins::Unit*> chosen;
     for (std::size_t i = 0; i < count; ++i) chosen.push_back(unit_->children()[places[i]].get());
     return chosen;
   }
@@ -149,7 +150,7 @@ class OneUnit {
     start(sample);
     std::uint32_t places[MILLRACE_MOST_CHOSEN];
     std::size_t count = 0;
-    checked_call(unit_->table(), context_.call, [&] {
+    plugins::checked_call(unit_->table(), context_.call, [&] {
       return unit_->table().choice->choose(unit_->self(), places, &count, &context_.call);
     });
   }
@@ -157,13 +158,13 @@ class OneUnit {
   void pair(const millrace_sample& sample, void* first, void* second, std::vector<float>& labels_1,
             std::vector<float>& labels_2, std::uint64_t place = 0) {
     start(place);
-    checked_call(unit_->table(), context_.call, [&] {
+    plugins::checked_call(unit_->table(), context_.call, [&] {
       return unit_->table().batch->pair(unit_->self(), &sample, first, second, labels_1.data(),
                                         labels_2.data(), &context_.call);
     });
   }
 
-  Unit& unit() { return *unit_; }
+  plugins::Unit& unit() { return *unit_; }
   /// The last value reported under a name.
   double drawn(const std::string& name) const { return drawn_.at(name); }
   bool has_drawn(const std::string& name) const { return drawn_.count(name) != 0; }
@@ -173,11 +174,11 @@ class OneUnit {
 
  private:
   void start(std::uint64_t sample) {
-    context_.call.rng = stream({1, 0, sample}, op_id(unit_->table().name));
+    context_.call.rng = base::stream({1, 0, sample}, base::op_id(unit_->table().name));
   }
 
-  std::unique_ptr<Unit> unit_;
-  CallContext context_;
+  std::unique_ptr<plugins::Unit> unit_;
+  plugins::CallContext context_;
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };
@@ -185,4 +186,4 @@ class OneUnit {
   Drawn drawn_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -11,7 +11,7 @@
 #include "millrace/buffer.h"
 #include "tests/augment/one_unit.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 const nlohmann::json& golden() {
@@ -162,4 +162,4 @@ TEST(PixelGolden, DisplacedPixelsAreTorchvisions) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

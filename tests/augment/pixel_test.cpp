@@ -9,7 +9,7 @@
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 const std::vector<std::string> kUnits{
@@ -36,18 +36,18 @@ const std::vector<std::string> kUnits{
 
 class EverySimdLevel {
  public:
-  ~EverySimdLevel() { set_simd_level(before_); }
+  ~EverySimdLevel() { base::set_simd_level(before_); }
   template <class Body>
   void run(const Body& body) {
-    for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512}) {
-      if (level > simd_supported()) continue;
-      set_simd_level(level);
+    for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512}) {
+      if (level > base::simd_supported()) continue;
+      base::set_simd_level(level);
       body(level);
     }
   }
 
  private:
-  Simd before_ = simd_level();
+  base::Simd before_ = base::simd_level();
 };
 
 TEST(PixelOps, AllSimdLevelsGiveTheSameBytes) {
@@ -55,11 +55,11 @@ TEST(PixelOps, AllSimdLevelsGiveTheSameBytes) {
     for (const int channels : {1, 3})
       for (const Size size : {Size{83, 41}, Size{400, 7}, Size{1200, 2}}) {
         std::vector<std::uint8_t> expected;
-        EverySimdLevel().run([&](Simd level) {
+        EverySimdLevel().run([&](base::Simd level) {
           Picture picture = noise_picture(size, channels, 5);
           OneUnit(text).apply(picture);
           if (expected.empty()) expected = picture.levels;
-          EXPECT_EQ(picture.levels, expected) << text << " at " << name_of(level);
+          EXPECT_EQ(picture.levels, expected) << text << " at " << base::name_of(level);
         });
       }
 }
@@ -99,7 +99,7 @@ TEST(PixelOps, BytesBetweenRowsStay) {
 }
 
 TEST(PixelOps, CallsAllocateNothing) {
-  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
+  if (!pipeline::counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
   for (const std::string& text : kUnits)
     for (const int channels : {1, 3}) {
       OneUnit unit(text);
@@ -108,9 +108,9 @@ TEST(PixelOps, CallsAllocateNothing) {
       unit.apply(picture, 0);  // remembers the names of what is reported
       for (std::uint64_t sample = 0; sample < 20; ++sample) {
         unit.prepare(picture);
-        const std::uint64_t before = allocations();
+        const std::uint64_t before = pipeline::allocations();
         unit.call(picture, out, sample);
-        EXPECT_EQ(allocations(), before) << text;
+        EXPECT_EQ(pipeline::allocations(), before) << text;
       }
     }
 }
@@ -126,8 +126,8 @@ TEST(PixelOps, GrayImagesHaveNoColour) {
 }
 
 TEST(BulkBits, AreTheGeneratorsBlocks) {
-  EverySimdLevel().run([](Simd level) {
-    Draw draw(stream({3, 0, 1}, op_id("bulk")));
+  EverySimdLevel().run([](base::Simd level) {
+    Draw draw(base::stream({3, 0, 1}, base::op_id("bulk")));
     Draw same = draw;
     millrace_rng rng{};
     rng.key[0] = same.bits();
@@ -146,7 +146,7 @@ TEST(BulkBits, AreTheGeneratorsBlocks) {
       for (std::size_t block = 0; block < kLanes; ++block)
         for (std::size_t word = 0; word < 4; ++word)
           ASSERT_EQ(words[(group * 4 + word) * kLanes + block], millrace_rng_bits(&rng))
-              << name_of(level);
+              << base::name_of(level);
   });
 }
 
@@ -179,7 +179,7 @@ TEST(Smooth, FollowsTheDefinition) {
                                                  {Size{1, 3}, 2, 2},
                                                  {Size{19, 8}, 0, 3}}) {
     std::vector<float> elements;
-    Draw draw(stream({4, 0, 0}, op_id("smooth")));
+    Draw draw(base::stream({4, 0, 0}, base::op_id("smooth")));
     for (int i = 0; i < size.width * size.height; ++i)
       elements.push_back(static_cast<float>(draw.uniform(-1, 1)));
     const auto expected = smoothed(elements, size, radius_x, radius_y, 2.5);
@@ -217,4 +217,4 @@ TEST(PixelOps, ParametersThatDontFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -9,11 +9,12 @@
 
 #include "augment/plan/fold.h"
 #include "augment/plan/resample.h"
+#include "base/rng.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// Levels that differ from pixel to pixel and channel to channel.
@@ -181,8 +182,8 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
                                              {"scale", List{0.2, 4}},
                                              {"shear", List{-40, 40, -30, 30}},
                                              {"fill", List{77}}});
-  const Unit unit(augmentation("random_affine"), affine.params);
-  CallContext context;
+  const plugins::Unit unit(plugins::augmentation("random_affine"), affine.params);
+  plugins::CallContext context;
   std::size_t off = 0, far = 0, all = 0;
   for (std::uint64_t sample = 0; sample < 300; ++sample) {
     Draw shape(stream({9, 9, sample}, 1));
@@ -313,7 +314,8 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   WholeImage narrow(interleaved(line.data(), {1, 100}, 1));  // would become 800x80000
   EXPECT_THROW(shorter.run({}, narrow, out.data(), *scratch), DataError);
   const auto upside_down = spec("random_affine", {{"scale", List{2, 1}}});
-  EXPECT_THROW(Unit(augmentation("random_affine"), upside_down.params), UsageError);
+  EXPECT_THROW(plugins::Unit(plugins::augmentation("random_affine"), upside_down.params),
+               UsageError);
   for (const auto& declared : op_declarations())
     if (declared.name == "random_crop") {
       EXPECT_THROW(parse_value(declared.params[0], "7.9", "test"), UsageError);
@@ -329,4 +331,4 @@ TEST(Plan, PadIfNeededCentresWhatIsSmall) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -110,7 +110,7 @@ class Maker {
 
 /// The chain of this number for images of `size`; the same on every machine.
 inline std::vector<std::string> random_chain(std::uint64_t number, Size size) {
-  Draw draw(stream({31, 0, number}, op_id("random_chain")));
+  Draw draw(base::stream({31, 0, number}, base::op_id("random_chain")));
   random_chain_detail::Maker maker(draw, size);
   std::vector<std::string> ops(2 + draw.integer(4));
   for (std::string& op : ops) op = maker.op();
@@ -130,7 +130,7 @@ class PlannedChain {
       : plan_(specs_of(ops), source, output, options), scratch_(plan_.make_scratch()) {}
 
   /// The sample's bytes by the kernels of one level.
-  std::vector<std::uint8_t> run(std::uint64_t sample, PixelSource& source, Simd level) {
+  std::vector<std::uint8_t> run(std::uint64_t sample, PixelSource& source, base::Simd level) {
     const ForcedLevel forced(level);
     std::vector<std::uint8_t> out(plan_.output().bytes());
     plan_.run({11, 1, sample}, source, reinterpret_cast<std::byte*>(out.data()), *scratch_);
@@ -144,7 +144,7 @@ class PlannedChain {
     return recipe.augment();
   }
 
-  Plan plan_;
+  augment::Plan plan_;
   std::unique_ptr<Transform::Scratch> scratch_;
 };
 

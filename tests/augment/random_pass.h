@@ -10,10 +10,10 @@
 
 #include "augment/ops/random_affine.h"
 #include "augment/plan/resample.h"
-#include "millrace/buffer.h"
 #include "base/rng.h"
+#include "millrace/buffer.h"
 
-namespace millrace {
+namespace millrace::augment {
 
 /// Pixels with kTailSlack bytes behind them and nothing in front, so that AddressSanitizer sees
 /// what is read outside.
@@ -136,7 +136,8 @@ inline std::array<double, 9> random_map(Draw& draw, const Rect& to, Size from) {
 /// The pass of this number; the same on every machine.
 inline RandomPass random_pass(std::uint64_t number, Filter filter) {
   using namespace random_pass_detail;
-  Draw draw(stream({2024, static_cast<std::uint32_t>(filter), number}, op_id("random_pass")));
+  Draw draw(
+      base::stream({2024, static_cast<std::uint32_t>(filter), number}, base::op_id("random_pass")));
   RandomPass result;
   Pass& pass = result.pass;
   pass.filter = filter;
@@ -196,4 +197,4 @@ inline RandomPass random_pass(std::uint64_t number, Filter filter) {
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::augment

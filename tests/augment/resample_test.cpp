@@ -13,7 +13,7 @@
 #include "tests/augment/random_pass.h"
 #include "tests/pipeline/allocations.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 std::vector<std::uint8_t> levels_of(const Pass& pass) {
@@ -287,7 +287,7 @@ TEST(Resample, IndexMovesAroundAReductionChangeNoBit) {
 }
 
 TEST(Resample, ScratchThatHasGrownIsEnough) {
-  if (!counts_allocations()) GTEST_SKIP() << "sanitizers bring their own allocator";
+  if (!pipeline::counts_allocations()) GTEST_SKIP() << "sanitizers bring their own allocator";
   std::vector<RandomPass> passes;
   for (const Filter filter : {Filter::none, Filter::nearest, Filter::bilinear, Filter::reduce})
     for (std::uint64_t number = 0; number < 200; ++number)
@@ -295,10 +295,10 @@ TEST(Resample, ScratchThatHasGrownIsEnough) {
   const Store gray(DType::f32, Layout::chw, 1, {0.1}, {0.3});
   const Store rgb(DType::f32, Layout::chw, 3, {0.1}, {0.3});
   std::vector<std::byte> out(200 * 50 * 3 * 4);
-  const Simd before = simd_level();
-  for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512}) {
-    if (level > simd_supported()) continue;
-    set_simd_level(level);
+  const base::Simd before = base::simd_level();
+  for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512}) {
+    if (level > base::simd_supported()) continue;
+    base::set_simd_level(level);
     ResampleScratch scratch;
     const auto run = [&] {
       for (const RandomPass& random : passes)
@@ -308,12 +308,12 @@ TEST(Resample, ScratchThatHasGrownIsEnough) {
                         scratch.turned.data()};
     };
     const auto buffers = run();
-    const std::uint64_t allocated = allocations();
-    EXPECT_EQ(run(), buffers) << name_of(level);
-    EXPECT_EQ(allocations(), allocated) << name_of(level);
+    const std::uint64_t allocated = pipeline::allocations();
+    EXPECT_EQ(run(), buffers) << base::name_of(level);
+    EXPECT_EQ(pipeline::allocations(), allocated) << base::name_of(level);
   }
-  set_simd_level(before);
+  base::set_simd_level(before);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

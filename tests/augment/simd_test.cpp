@@ -11,7 +11,7 @@
 #include "tests/augment/forced_level.h"
 #include "tests/augment/random_pass.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 using test::ForcedLevel;
@@ -25,7 +25,7 @@ struct Output {
   bool tables;
 };
 
-std::vector<std::byte> carried_out(const RandomPass& random, const Output& output, Simd level,
+std::vector<std::byte> carried_out(const RandomPass& random, const Output& output, base::Simd level,
                                    ResampleScratch& scratch) {
   const ForcedLevel forced(level);
   const Pass& pass = random.pass;
@@ -59,18 +59,18 @@ TEST_P(SimdLevels, GiveTheSameBytes) {
     const RandomPass random = random_pass(number, GetParam());
     for (const std::size_t i : {number % 2, 2 + number % 10}) {
       const Output& output = outputs[i];
-      const auto expected = carried_out(random, output, Simd::scalar, scratch);
+      const auto expected = carried_out(random, output, base::Simd::scalar, scratch);
       for (std::size_t g = 0; g < kGuard; ++g) {
         ASSERT_EQ(expected[g], kUntouched);
         ASSERT_EQ(expected[expected.size() - 1 - g], kUntouched);
       }
-      for (const Simd level : {Simd::avx2, Simd::avx512}) {
-        if (level > simd_supported()) continue;
+      for (const base::Simd level : {base::Simd::avx2, base::Simd::avx512}) {
+        if (level > base::simd_supported()) continue;
         const auto got = carried_out(random, output, level, scratch);
         if (got == expected) continue;
         std::size_t at = 0;
         while (got[at] == expected[at]) ++at;
-        FAIL() << "pass " << number << ", " << name_of(level) << ", " << name_of(output.dtype)
+        FAIL() << "pass " << number << ", " << base::name_of(level) << ", " << name_of(output.dtype)
                << (output.layout == Layout::chw ? " chw" : " hwc")
                << (output.tables ? " with tables" : "") << ", byte "
                << static_cast<long>(at) - static_cast<long>(kGuard) << " of "
@@ -104,7 +104,7 @@ TEST(Simd, LargeSamplesAreTheSameToo) {
   constexpr std::size_t kLine = 64;
   for (const Size size : {Size{256, 256}, Size{301, 303}}) {
     const auto elements = static_cast<std::size_t>(size.width * size.height) * 3;
-    Draw draw(stream({5, 0, 0}, 1));
+    Draw draw(base::stream({5, 0, 0}, 1));
     const std::vector<std::uint8_t> pixels = random_pixels(elements, draw);
     Pass pass;
     pass.source = interleaved(pixels.data(), size, 3);
@@ -115,7 +115,7 @@ TEST(Simd, LargeSamplesAreTheSameToo) {
         const std::size_t bytes = elements * size_of(dtype) + 3 * kLine;
         ResampleScratch scratch;
         for (const std::size_t offset : {std::size_t{0}, size_of(dtype), std::size_t{32}}) {
-          const auto carried_out_by = [&](Simd level) {
+          const auto carried_out_by = [&](base::Simd level) {
             const ForcedLevel forced(level);
             Buffer memory;
             auto* out = reinterpret_cast<std::byte*>(memory.reserve(bytes));
@@ -123,11 +123,12 @@ TEST(Simd, LargeSamplesAreTheSameToo) {
             resample(pass, store, out + kLine + offset, scratch, nullptr);
             return std::vector<std::byte>(out, out + bytes);
           };
-          const auto expected = carried_out_by(Simd::scalar);
-          for (const Simd level : {Simd::avx2, Simd::avx512}) {
-            if (level > simd_supported()) continue;
+          const auto expected = carried_out_by(base::Simd::scalar);
+          for (const base::Simd level : {base::Simd::avx2, base::Simd::avx512}) {
+            if (level > base::simd_supported()) continue;
             EXPECT_TRUE(carried_out_by(level) == expected)
-                << name_of(level) << ' ' << name_of(dtype) << ' ' << size.width << " +" << offset;
+                << base::name_of(level) << ' ' << name_of(dtype) << ' ' << size.width << " +"
+                << offset;
           }
         }
       }
@@ -139,7 +140,7 @@ TEST(Simd, LargeSamplesAreTheSameToo) {
 /// whose columns do not fit 16 bits, and clamped as well as filled.
 TEST(Simd, SmallPlanesInWideOutputsAreTheSameToo) {
   const Size small{20, 19};
-  Draw draw(stream({6, 0, 0}, 1));
+  Draw draw(base::stream({6, 0, 0}, 1));
   const std::vector<std::uint8_t> pixels = random_pixels(20 * 19 * 3, draw);
   ResampleScratch scratch;
   for (const int width : {1, 7, 17, 511, 512, 513, 1301})
@@ -155,31 +156,32 @@ TEST(Simd, SmallPlanesInWideOutputsAreTheSameToo) {
           // The output's ends see 6 pixels beyond the plane's.
           pass.map = {32.0 / width, 0.7, corner - 6.3, 0.001, 3.1, 1.2, 0, 0, 1};
           const Store store(DType::u8, Layout::chw, channels, {0}, {1});
-          const auto output_at = [&](Simd level) {
+          const auto output_at = [&](base::Simd level) {
             const ForcedLevel forced(level);
             std::vector<std::byte> out(static_cast<std::size_t>(width * 5 * channels) + 2 * kGuard,
                                        kUntouched);
             resample(pass, store, out.data() + kGuard, scratch);
             return out;
           };
-          const auto expected = output_at(Simd::scalar);
-          for (const Simd level : test::simd_levels())
+          const auto expected = output_at(base::Simd::scalar);
+          for (const base::Simd level : test::simd_levels())
             EXPECT_TRUE(output_at(level) == expected)
-                << name_of(level) << ' ' << width << " from " << corner << (clamp ? ", clamp" : "")
-                << ", channels " << channels;
+                << base::name_of(level) << ' ' << width << " from " << corner
+                << (clamp ? ", clamp" : "") << ", channels " << channels;
         }
 }
 
 TEST(Simd, AnUnsupportedLevelIsRefused) {
-  if (simd_supported() == Simd::avx512) GTEST_SKIP() << "this processor can do all levels";
-  EXPECT_THROW(set_simd_level(Simd::avx512), UsageError);
+  if (base::simd_supported() == base::Simd::avx512)
+    GTEST_SKIP() << "this processor can do all levels";
+  EXPECT_THROW(base::set_simd_level(base::Simd::avx512), UsageError);
 }
 
 /// Leaves the process: 0 where the level is the one named, 2 where it is refused.
 [[noreturn]] void leave_with_level(const char* variable, std::string_view name) {
   setenv("MILLRACE_SIMD", variable, 1);
   try {
-    std::_Exit(name_of(simd_level()) == name ? 0 : 1);
+    std::_Exit(base::name_of(base::simd_level()) == name ? 0 : 1);
   } catch (const UsageError& error) {
     std::fputs(error.what(), stderr);
     std::_Exit(2);
@@ -189,13 +191,14 @@ TEST(Simd, AnUnsupportedLevelIsRefused) {
 TEST(SimdDeathTest, TheEnvironmentDecides) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process: the level is read once
   EXPECT_EXIT(leave_with_level("scalar", "scalar"), testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(leave_with_level("", name_of(simd_supported())), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(leave_with_level("", base::name_of(base::simd_supported())),
+              testing::ExitedWithCode(0), "");
   EXPECT_EXIT(leave_with_level("mmx", ""), testing::ExitedWithCode(2),
               "MILLRACE_SIMD=mmx: this processor can do scalar");
-  if (simd_supported() >= Simd::avx2) {
+  if (base::simd_supported() >= base::Simd::avx2) {
     EXPECT_EXIT(leave_with_level("avx2", "avx2"), testing::ExitedWithCode(0), "");
   }
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

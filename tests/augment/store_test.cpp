@@ -10,7 +10,7 @@
 
 #include "augment/plan/resample.h"
 
-namespace millrace {
+namespace millrace::augment {
 namespace {
 
 /// The value of f16 bits, exactly.
@@ -88,4 +88,4 @@ TEST(Store, TablesComeBeforeTheElements) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::augment

@@ -15,7 +15,7 @@
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = test::fs;
@@ -260,4 +260,4 @@ TEST(MappedFilesDeathTest, OtherBusErrorsStillEndTheProcess) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,7 +7,7 @@
 #include "tests/augment/random_chain.h"
 #include "tests/data/jpeg_forms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::Bytes;
@@ -48,7 +48,7 @@ std::vector<Photo> photos() {
 
 void compare(std::uint64_t number, const Photo& photo, test::FencedMemory& memory,
              test::FaultNote& note) {
-  Draw draw(stream({13, 0, number}, op_id("chains")));
+  Draw draw(base::stream({13, 0, number}, base::op_id("chains")));
   const auto ops = test::random_chain(5000 + number, photo.size);
   const Source source{photo.size, draw.chance(.75) ? 3 : 1};
   const OutputOptions output = draw.chance(.5) ? OutputOptions{DType::u8, Layout::hwc, {0}, {1}}
@@ -58,10 +58,10 @@ void compare(std::uint64_t number, const Photo& photo, test::FencedMemory& memor
   options.region = false;
   test::PlannedChain whole(ops, source, output, options);
   Decoded decoded(photo.file, source.channels);
-  const Bytes expected = whole.run(number, decoded, Simd::scalar);
-  for (const Simd level : test::simd_levels()) {
-    const std::string what = fmt::format("chain {} by {}, {} channels: {}", number, name_of(level),
-                                         source.channels, test::to_text(ops));
+  const Bytes expected = whole.run(number, decoded, base::Simd::scalar);
+  for (const base::Simd level : test::simd_levels()) {
+    const std::string what = fmt::format("chain {} by {}, {} channels: {}", number,
+                                         base::name_of(level), source.channels, test::to_text(ops));
     note.set(what);
     ASSERT_TRUE(whole.run(number, decoded, level) == expected) << what << ", decoded whole";
     ASSERT_TRUE(in_parts.run(number, decoded, level) == expected) << what << ", in parts";
@@ -81,4 +81,4 @@ TEST(Chains, AreTheSameAtEveryLevelDecodedInPartsOrWhole) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -35,7 +35,7 @@ extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) {
 }
 #endif
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::Bytes;
@@ -67,7 +67,7 @@ constexpr Size kSize{53, 37};
 // ---- JPEG
 
 TEST(Jpeg, ColourBaselineAndProgressive) {
-  expect_near(decoded(encode_jpeg(ramp(kSize), kSize, 95), 3), ramp(kSize), 12);
+  expect_near(decoded(tools::encode_jpeg(ramp(kSize), kSize, 95), 3), ramp(kSize), 12);
   expect_near(decoded(jpeg(kSize, {JCS_YCbCr, true, 0}), 3), ramp(kSize), 12);
   expect_near(decoded(jpeg(kSize, {JCS_YCbCr, false, 1}), 3), ramp(kSize), 12);
   expect_near(decoded(jpeg(kSize, {JCS_RGB, false, 0}), 3), ramp(kSize), 12);
@@ -84,7 +84,7 @@ TEST(Jpeg, GrayAndColourBecomeEachOther) {
   }
   expect_near(decoded(file, 1), first, 3);
   expect_near(decoded(file, 3), gray_as_rgb, 3);
-  expect_near(decoded(encode_jpeg(rgb, kSize, 95), 1), luma, 4);
+  expect_near(decoded(tools::encode_jpeg(rgb, kSize, 95), 1), luma, 4);
 }
 
 TEST(Jpeg, EveryCutFails) {
@@ -98,7 +98,7 @@ TEST(Jpeg, EveryCutFails) {
 }
 
 TEST(Jpeg, CutInHalfSaysSo) {
-  Bytes file = encode_jpeg(ramp(kSize), kSize, 95);
+  Bytes file = tools::encode_jpeg(ramp(kSize), kSize, 95);
   file.resize(file.size() - 200);
   expect_data_error({"jpeg: Premature end of JPEG file"}, [&] { decoded(file, 3); });
   file.insert(file.end(), {0xff, 0xd9});  // an end marker does not make it whole
@@ -106,7 +106,7 @@ TEST(Jpeg, CutInHalfSaysSo) {
 }
 
 TEST(Jpeg, PaddingBeforeTheEndMarkerIsHarmless) {
-  Bytes file = encode_jpeg(ramp(kSize), kSize, 95);
+  Bytes file = tools::encode_jpeg(ramp(kSize), kSize, 95);
   file.insert(file.end() - 2, 10, 0);
   expect_near(decoded(file, 3), ramp(kSize), 12);
 }
@@ -192,4 +192,4 @@ TEST(Decode, SteadyStateAllocatesNothingOfOurs) {
 #endif
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -9,7 +9,7 @@
 #include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::Bytes;
@@ -194,4 +194,4 @@ TEST(Idx, RealMnist) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

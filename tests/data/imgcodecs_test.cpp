@@ -9,7 +9,7 @@
 #include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::append_big_endian;
@@ -280,4 +280,4 @@ TEST(Decode, UnknownBytesAreDescribed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

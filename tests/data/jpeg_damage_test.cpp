@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <fstream>
 
-#include "pipeline/decoders/decoder.h"
 #include "millrace/limits.h"
+#include "pipeline/decoders/decoder.h"
 #include "tests/data/jpeg_forms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::Bytes;
@@ -198,4 +198,4 @@ TEST(JpegDamage, LittleMemoryForLittleBytes) {
 #endif
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

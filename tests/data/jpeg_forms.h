@@ -8,8 +8,8 @@
 #include <jpeglib.h>
 // clang-format on
 
-#include "millrace/image.h"
 #include "base/rng.h"
+#include "millrace/image.h"
 #include "tests/data/support.h"
 
 namespace millrace::test {
@@ -26,7 +26,7 @@ inline Bytes ramp(Size size) {
 
 /// Colours that change from pixel to pixel, so that a wrong neighbour shows.
 inline Bytes noise(Size size) {
-  Draw draw(stream({7, 0, 0}, op_id("noise")));
+  Draw draw(base::stream({7, 0, 0}, base::op_id("noise")));
   Bytes pixels(static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) * 3);
   for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(draw.bits());
   return pixels;

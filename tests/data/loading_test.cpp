@@ -12,12 +12,13 @@
 #include "augment/plan/plan.h"
 #include "millrace/loader.h"
 #include "pipeline/loader/memory_budget.h"
+#include "pipeline/readers/storage_model.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tests/pipeline/allocations.h"
 #include "tools/data/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = test::fs;
@@ -32,7 +33,7 @@ Bytes jpeg(int i) {
   Bytes pixels(16 * 16 * 3);
   for (std::size_t at = 0; at < pixels.size(); ++at)
     pixels[at] = static_cast<std::uint8_t>(at * static_cast<std::size_t>(i + 1) / 3 + at % 7);
-  return encode_jpeg(pixels, kSize, 60 + i % 40);
+  return tools::encode_jpeg(pixels, kSize, 60 + i % 40);
 }
 
 /// The same JPEGs as folder, archives and manifest; every index in `damaged` is cut in half.
@@ -79,10 +80,11 @@ struct Taken {
   }
 };
 
-std::shared_ptr<const Plan> plan_of(const Reader& reader) {
+std::shared_ptr<const augment::Plan> plan_of(const Reader& reader) {
   const int channels = reader.info().encoded ? 3 : reader.info().channels;
-  return std::make_shared<Plan>(std::vector<OpSpec>{}, Source{kSize, channels},
-                                OutputOptions{DType::u8, Layout::hwc, {0}, {1}}, Resample::once);
+  return std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{kSize, channels},
+                                         OutputOptions{DType::u8, Layout::hwc, {0}, {1}},
+                                         Resample::once);
 }
 
 Taken take_all(const std::shared_ptr<const Reader>& reader, LoaderOptions options,
@@ -268,7 +270,7 @@ class Large final : public Transform {
   static constexpr std::uint64_t kBytes = working_bytes(16 * 16, 3, kCopies);
   static_assert(kBytes > MemoryBudget::kSmall);
 
-  explicit Large(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+  explicit Large(std::shared_ptr<const augment::Plan> plan) : plan_(std::move(plan)) {}
   std::unique_ptr<Scratch> make_scratch() const override { return plan_->make_scratch(); }
   const SampleSpec& output() const override { return plan_->output(); }
   int full_copies() const override { return kCopies; }
@@ -286,7 +288,7 @@ class Large final : public Transform {
   mutable std::atomic<bool> blocked{false};
 
  private:
-  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<const augment::Plan> plan_;
   mutable std::atomic<int> inside_{0}, max_{0};
 };
 
@@ -445,4 +447,4 @@ TEST(Loading, AnArchiveThatIsCutShortMeanwhile) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

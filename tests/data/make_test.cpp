@@ -15,7 +15,7 @@
 #include "tools/data/make_photos.h"
 #include "tools/data/verify.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = test::fs;
@@ -33,25 +33,26 @@ std::map<std::string, Bytes> contents(const std::string& folder) {
   return files;
 }
 
-DigitsOptions digits(const std::string& path, std::uint32_t train = 300, std::uint32_t test = 100) {
-  DigitsOptions options;
+tools::DigitsOptions digits(const std::string& path, std::uint32_t train = 300,
+                            std::uint32_t test = 100) {
+  tools::DigitsOptions options;
   options.path = path;
   options.train = train;
   options.test = test;
   return options;
 }
 
-PhotosOptions photos(const std::string& path) {
-  PhotosOptions options;
+tools::PhotosOptions photos(const std::string& path) {
+  tools::PhotosOptions options;
   options.path = path;
   options.count = 12;
   options.classes = 3;
   return options;
 }
 
-ObjectsOptions objects(const std::string& path, std::uint32_t train = 302,
-                       std::uint32_t test = 100) {
-  ObjectsOptions options;
+tools::ObjectsOptions objects(const std::string& path, std::uint32_t train = 302,
+                              std::uint32_t test = 100) {
+  tools::ObjectsOptions options;
   options.path = path;
   options.train = train;
   options.test = test;
@@ -68,13 +69,13 @@ std::unique_ptr<Reader> open_split(const std::string& path, const std::string& s
 TEST(MakeDigits, IsAnIdxSetOfTheShapeOfMnist) {
   const TempFolder folder;
   std::uint64_t last = 0;
-  DigitsOptions options = digits(folder.path("new/digits"));
+  tools::DigitsOptions options = digits(folder.path("new/digits"));
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     EXPECT_GT(done, last);
     EXPECT_EQ(total, 400u);
     last = done;
   };
-  make_digits(options);
+  tools::make_digits(options);
   EXPECT_EQ(last, 400u);
   EXPECT_EQ(contents(options.path).size(), 4u);
   const auto train = open_split(options.path, "train"), test = open_split(options.path, "test");
@@ -85,19 +86,19 @@ TEST(MakeDigits, IsAnIdxSetOfTheShapeOfMnist) {
 
 TEST(MakeDigits, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
   const TempFolder one, two, other;
-  DigitsOptions options = digits(one.path(), 1200);
+  tools::DigitsOptions options = digits(one.path(), 1200);
   options.threads = 1;
-  make_digits(options);
+  tools::make_digits(options);
   options.path = two.path();
   options.threads = 3;
-  make_digits(options);
+  tools::make_digits(options);
   EXPECT_EQ(contents(one.path()), contents(two.path()));
   // Pinned: a change here changes everybody's generated data.
   EXPECT_EQ(open_split(one.path(), "train")->info().fingerprint, 1384802647261879101u);
 
   options.path = other.path();
   options.seed = 1;
-  make_digits(options);
+  tools::make_digits(options);
   EXPECT_NE(contents(one.path()), contents(other.path()));
 }
 
@@ -129,7 +130,7 @@ double nearest_mean_accuracy(const Reader& train, const Reader& test) {
 
 TEST(MakeDigits, CanBeLearntButNotAtAGlance) {
   const TempFolder folder;
-  make_digits(digits(folder.path(), 3000, 500));
+  tools::make_digits(digits(folder.path(), 3000, 500));
   const double accuracy = nearest_mean_accuracy(*open_split(folder.path(), "train"),
                                                 *open_split(folder.path(), "test"));
   EXPECT_GT(accuracy, .5);  // MNIST: 0.82
@@ -138,38 +139,39 @@ TEST(MakeDigits, CanBeLearntButNotAtAGlance) {
 
 TEST(MakeDigits, SecondRunFindsItsOwnFilesAndLeavesThem) {
   const TempFolder folder;
-  make_digits(digits(folder.path()));
+  tools::make_digits(digits(folder.path()));
   const auto written = fs::last_write_time(folder.path("train-images-idx3-ubyte"));
   fs::remove(folder.path("t10k-labels-idx1-ubyte"));
   folder.write(".t10k-labels-idx1-ubyte.partial", {1});  // an interrupted run's
-  make_digits(digits(folder.path()));
+  tools::make_digits(digits(folder.path()));
   EXPECT_EQ(fs::last_write_time(folder.path("train-images-idx3-ubyte")), written);
   EXPECT_EQ(contents(folder.path()).size(), 4u);
 }
 
 TEST(MakeDigits, DoesNotWriteOverOtherFiles) {
   const TempFolder folder;
-  make_digits(digits(folder.path()));
+  tools::make_digits(digits(folder.path()));
   const auto before = contents(folder.path());
-  DigitsOptions options = digits(folder.path());
+  tools::DigitsOptions options = digits(folder.path());
   options.seed = 1;
   expect_error(Exit::failed, {"-idx3-ubyte", "is there already, with other contents"},
-               [&] { make_digits(options); });
+               [&] { tools::make_digits(options); });
   EXPECT_EQ(contents(folder.path()), before);
   options.force = true;
-  make_digits(options);
+  tools::make_digits(options);
   EXPECT_NE(contents(folder.path()), before);
 
   const TempFolder mine;
   mine.write("thesis/chapter1.tex", {1});
   expect_error(Exit::failed, {"holds something else already: thesis/chapter1.tex"},
-               [&] { make_digits(digits(mine.path())); });
+               [&] { tools::make_digits(digits(mine.path())); });
   EXPECT_EQ(contents(mine.path()).size(), 1u);
   expect_error(Exit::failed, {"chapter1.tex: is there already, and is not a folder"},
-               [&] { make_digits(digits(mine.path("thesis/chapter1.tex"))); });
+               [&] { tools::make_digits(digits(mine.path("thesis/chapter1.tex"))); });
   expect_error(Exit::failed, {"cannot be made"},
-               [&] { make_digits(digits(mine.path("thesis/chapter1.tex/x"))); });
-  expect_error(Exit::usage, {"at least one image"}, [&] { make_digits(digits(mine.path(), 0)); });
+               [&] { tools::make_digits(digits(mine.path("thesis/chapter1.tex/x"))); });
+  expect_error(Exit::usage, {"at least one image"},
+               [&] { tools::make_digits(digits(mine.path(), 0)); });
 }
 
 /// Stands for a full disk: no file may grow beyond `bytes`.
@@ -196,7 +198,7 @@ TEST(MakeDigits, FullDiskLeavesNothingBehind) {
   const TempFolder folder;
   const FileSizeLimit full(100'000);
   expect_error(Exit::failed, {"train-images-idx3-ubyte: cannot be written: File too large"},
-               [&] { make_digits(digits(folder.path())); });
+               [&] { tools::make_digits(digits(folder.path())); });
   EXPECT_TRUE(contents(folder.path()).empty());
 }
 
@@ -205,13 +207,13 @@ TEST(MakeDigits, FullDiskLeavesNothingBehind) {
 TEST(MakeObjects, IsASetOfTheShapeOfCifar10) {
   const TempFolder folder;
   std::uint64_t last = 0;
-  ObjectsOptions options = objects(folder.path("new/objects"));
+  tools::ObjectsOptions options = objects(folder.path("new/objects"));
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     EXPECT_GT(done, last);
     EXPECT_EQ(total, 402u);
     last = done;
   };
-  make_objects(options);
+  tools::make_objects(options);
   EXPECT_EQ(last, 402u);
   const auto files = contents(options.path);
   EXPECT_EQ(files.size(), 7u);
@@ -221,32 +223,32 @@ TEST(MakeObjects, IsASetOfTheShapeOfCifar10) {
   EXPECT_EQ(train->info().count, 302u);
   EXPECT_EQ(open_split(options.path, "test", "cifar")->info().count, 100u);
   EXPECT_EQ(train->info().classes.at(2), "triangle");
-  const VerifyReport report = verify_data({options.path, 10, 1'000'000, 2, {}});
+  const tools::VerifyReport report = tools::verify_data({options.path, 10, 1'000'000, 2, {}});
   EXPECT_TRUE(report.problems.empty());
   EXPECT_EQ(report.kind, "cifar");
 }
 
 TEST(MakeObjects, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
   const TempFolder one, two, other;
-  ObjectsOptions options = objects(one.path(), 6000);
+  tools::ObjectsOptions options = objects(one.path(), 6000);
   options.threads = 1;
-  make_objects(options);
+  tools::make_objects(options);
   options.path = two.path();
   options.threads = 3;
-  make_objects(options);
+  tools::make_objects(options);
   EXPECT_EQ(contents(one.path()), contents(two.path()));
   // Pinned: a change here changes everybody's generated data.
   EXPECT_EQ(open_split(one.path(), "train", "cifar")->info().fingerprint, 15047375946266967106u);
 
   options.path = other.path();
   options.seed = 1;
-  make_objects(options);
+  tools::make_objects(options);
   EXPECT_NE(contents(one.path()), contents(other.path()));
 }
 
 TEST(MakeObjects, CannotBeLearntAtAGlance) {
   const TempFolder folder;
-  make_objects(objects(folder.path(), 3000, 500));
+  tools::make_objects(objects(folder.path(), 3000, 500));
   const double accuracy = nearest_mean_accuracy(*open_split(folder.path(), "train", "cifar"),
                                                 *open_split(folder.path(), "test", "cifar"));
   EXPECT_LT(accuracy, .35);  // chance: 0.1; colours and places say nothing
@@ -254,27 +256,27 @@ TEST(MakeObjects, CannotBeLearntAtAGlance) {
 
 TEST(MakeObjects, AnotherSetIsNotWrittenOver) {
   const TempFolder folder;
-  make_objects(objects(folder.path()));
+  tools::make_objects(objects(folder.path()));
   const auto before = contents(folder.path());
-  make_objects(objects(folder.path()));  // finds its own
-  ObjectsOptions options = objects(folder.path());
+  tools::make_objects(objects(folder.path()));  // finds its own
+  tools::ObjectsOptions options = objects(folder.path());
   options.seed = 1;
   expect_error(Exit::failed, {"data_batch_1.bin: is there already, with other contents"},
-               [&] { make_objects(options); });
+               [&] { tools::make_objects(options); });
   EXPECT_EQ(contents(folder.path()), before);
   options.force = true;
-  make_objects(options);
+  tools::make_objects(options);
   EXPECT_NE(contents(folder.path()), before);
   expect_error(Exit::usage, {"at least five images"},
-               [&] { make_objects(objects(folder.path("new"), 4)); });
+               [&] { tools::make_objects(objects(folder.path("new"), 4)); });
 }
 
 // ---- photos
 
 TEST(MakePhotos, IsAFolderOfPicturesThatDecode) {
   const TempFolder folder;
-  make_photos(photos(folder.path()));
-  const VerifyReport report = verify_data({folder.path(), 3, 1'000'000, 2, {}});
+  tools::make_photos(photos(folder.path()));
+  const tools::VerifyReport report = tools::verify_data({folder.path(), 3, 1'000'000, 2, {}});
   EXPECT_TRUE(report.problems.empty());
   EXPECT_EQ(report.kind, "folder");
   ASSERT_EQ(report.splits.size(), 2u);
@@ -291,41 +293,42 @@ TEST(MakePhotos, IsAFolderOfPicturesThatDecode) {
 
 TEST(MakePhotos, SameBytesForAnyNumberOfThreads) {
   const TempFolder one, two;
-  PhotosOptions options = photos(one.path());
+  tools::PhotosOptions options = photos(one.path());
   options.threads = 1;
-  make_photos(options);
+  tools::make_photos(options);
   options.path = two.path();
   options.threads = 3;
-  make_photos(options);
+  tools::make_photos(options);
   EXPECT_EQ(contents(one.path()), contents(two.path()));
-  make_photos(options);  // finds its own
+  tools::make_photos(options);  // finds its own
   options.seed = 1;
   expect_error(Exit::failed, {".jpg: is there already, with other contents"},
-               [&] { make_photos(options); });
+               [&] { tools::make_photos(options); });
   EXPECT_EQ(contents(one.path()), contents(two.path()));
 }
 
 TEST(MakePhotos, BadOptions) {
   const TempFolder folder;
-  PhotosOptions options = photos(folder.path());
+  tools::PhotosOptions options = photos(folder.path());
   options.count = 5;
-  expect_error(Exit::usage, {"5 images are too few for 3 classes"}, [&] { make_photos(options); });
+  expect_error(Exit::usage, {"5 images are too few for 3 classes"},
+               [&] { tools::make_photos(options); });
   options.classes = 0;
-  expect_error(Exit::usage, {"classes=0"}, [&] { make_photos(options); });
+  expect_error(Exit::usage, {"classes=0"}, [&] { tools::make_photos(options); });
   options = photos(folder.path());
   options.quality = 101;
-  expect_error(Exit::usage, {"quality=101"}, [&] { make_photos(options); });
+  expect_error(Exit::usage, {"quality=101"}, [&] { tools::make_photos(options); });
   options = photos("");
-  expect_error(Exit::usage, {"no folder given"}, [&] { make_photos(options); });
+  expect_error(Exit::usage, {"no folder given"}, [&] { tools::make_photos(options); });
 }
 
 TEST(MakePhotos, FullDiskLeavesNoPartOfAPicture) {
   const TempFolder folder;
   const FileSizeLimit full(10'000);
   expect_error(Exit::failed, {".jpg: cannot be written: File too large"},
-               [&] { make_photos(photos(folder.path())); });
+               [&] { tools::make_photos(photos(folder.path())); });
   EXPECT_TRUE(contents(folder.path()).empty());
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,7 +7,7 @@
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = test::fs;
@@ -162,4 +162,4 @@ TEST(Manifest, WhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

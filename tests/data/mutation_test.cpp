@@ -2,18 +2,18 @@
 // throws DataError. Worth its time under AddressSanitizer.
 #include <gtest/gtest.h>
 
-#include "pipeline/decoders/decoder.h"
-#include "millrace/reader.h"
-#include "pipeline/readers/manifest_rows.h"
-#include "pipeline/readers/tar_index.h"
 #include "base/rng.h"
 #include "millrace/exif.hpp"
+#include "millrace/reader.h"
+#include "pipeline/decoders/decoder.h"
+#include "pipeline/readers/manifest_rows.h"
+#include "pipeline/readers/tar_index.h"
 #include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tools/data/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::Bytes;
@@ -65,7 +65,7 @@ Outcome mutate_idx(const std::string& ending, const Bytes& images, const Bytes& 
   const TempFolder folder;
   Outcome outcome;
   for (std::uint64_t round = 0; round < 1500; ++round) {
-    Draw draw(stream({7, 0, round}, op_id("mutate_idx")));
+    Draw draw(base::stream({7, 0, round}, base::op_id("mutate_idx")));
     const bool which = draw.chance(.7);
     folder.write("train-images-idx3-ubyte" + ending, which ? mutated(images, draw) : images);
     folder.write("train-labels-idx1-ubyte" + ending, which ? labels : mutated(labels, draw));
@@ -94,7 +94,7 @@ TEST(Mutation, Tar) {
   const Bytes whole = tar.end();
   Outcome outcome;
   for (std::uint64_t round = 0; round < 6000; ++round) {
-    Draw draw(stream({7, 0, round}, op_id("mutate_tar")));
+    Draw draw(base::stream({7, 0, round}, base::op_id("mutate_tar")));
     const Bytes bytes = mutated(whole, draw);
     attempt(outcome, [&] {
       const TarIndex index = index_tar("x.tar", bytes);
@@ -115,7 +115,7 @@ TEST(Mutation, Manifest) {
       "{\"path\": \"a.jpg\", \"label\": 1}\n{\"path\": \"b\", \"label\": \"x\"}\n");
   Outcome outcome;
   for (std::uint64_t round = 0; round < 6000; ++round) {
-    Draw draw(stream({7, 0, round}, op_id("mutate_manifest")));
+    Draw draw(base::stream({7, 0, round}, base::op_id("mutate_manifest")));
     const Bytes bytes = mutated(round % 2 == 0 ? csv : json, draw);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     attempt(outcome, [&] { round % 2 == 0 ? parse_csv("m", text) : parse_jsonl("m", text); });
@@ -150,7 +150,7 @@ Outcome mutate_image(const Bytes& file, std::uint64_t rounds) {
   DecodeScratch scratch;
   Outcome outcome;
   for (std::uint64_t round = 0; round < rounds; ++round) {
-    Draw draw(stream({7, 0, round}, op_id("mutate_image")));
+    Draw draw(base::stream({7, 0, round}, base::op_id("mutate_image")));
     const Bytes bytes = mutated(file, draw);
     attempt(outcome, [&] { decode_some(scratch, bytes, draw); });
   }
@@ -158,14 +158,14 @@ Outcome mutate_image(const Bytes& file, std::uint64_t rounds) {
 }
 
 Bytes noise(std::size_t size) {
-  Draw draw(stream({7, 0, 0}, op_id("noise")));
+  Draw draw(base::stream({7, 0, 0}, base::op_id("noise")));
   Bytes pixels(size);
   for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(draw.bits());
   return pixels;
 }
 
 TEST(Mutation, Jpeg) {
-  const Outcome outcome = mutate_image(encode_jpeg(noise(3 * 40 * 24), {40, 24}, 80), 3000);
+  const Outcome outcome = mutate_image(tools::encode_jpeg(noise(3 * 40 * 24), {40, 24}, 80), 3000);
   EXPECT_GT(outcome.delivered, 100);
   EXPECT_GT(outcome.refused, 1000);
 }
@@ -186,7 +186,7 @@ TEST(Mutation, JpegForms) {
 TEST(Mutation, ExifDirectory) {
   const Bytes body = test::exif(7, false, 4);
   for (std::uint64_t round = 0; round < 20'000; ++round) {
-    Draw draw(stream({7, 0, round}, op_id("mutate_exif")));
+    Draw draw(base::stream({7, 0, round}, base::op_id("mutate_exif")));
     const Bytes bytes = mutated({body.begin() + 6, body.end()}, draw);
     EXPECT_LE(exif_orientation(bytes.data(), bytes.size()), 8u);
   }
@@ -204,4 +204,4 @@ TEST(Mutation, BmpThroughThePlugin) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -9,7 +9,7 @@
 #include "tests/data/support.h"
 #include "tools/data/jpeg_writer.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// While it lives, no file can be opened.
@@ -44,7 +44,7 @@ void expect_run_error(const std::string& named, const Call& call) {
 
 TEST(NoDescriptors, AreNoFaultOfTheData) {
   const test::TempFolder folder;
-  const test::Bytes image = encode_jpeg(test::Bytes(3 * 16 * 16, 100), {16, 16}, 80);
+  const test::Bytes image = tools::encode_jpeg(test::Bytes(3 * 16 * 16, 100), {16, 16}, 80);
   const std::string file = folder.write("train/a/1.jpg", image);
   folder.write("train/a/2.jpg", image);
   expect_run_error(file, [&] { open_regular(file); });
@@ -55,12 +55,12 @@ TEST(NoDescriptors, AreNoFaultOfTheData) {
   options.workers = 0;
   options.batch = 2;
   options.on_error = OnError::skip;
-  const auto plan =
-      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{16, 16}, 3},
-                             OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const auto plan = std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{16, 16}, 3},
+                                                    OutputOptions{DType::u8, Layout::chw, {0}, {1}},
+                                                    Resample::once);
   Loader loader(reader, plan, options);
   expect_run_error("1.jpg", [&] { loader.next(); });
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -9,7 +9,7 @@
 #include "tools/data/detect.h"
 #include "tools/data/verify.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = test::fs;
@@ -38,8 +38,8 @@ void write_folder(const TempFolder& folder, bool test_too = true) {
     folder.write(std::string("src/test/") + name, picture(1));
 }
 
-PackOptions options_of(const TempFolder& folder, std::uint64_t shards = 0) {
-  PackOptions options;
+tools::PackOptions options_of(const TempFolder& folder, std::uint64_t shards = 0) {
+  tools::PackOptions options;
   options.source = folder.path("src");
   options.target = folder.path("out");
   options.shards = shards;
@@ -60,13 +60,13 @@ TEST(Pack, AFolderAndBack) {
   const TempFolder folder;
   write_folder(folder);
   std::uint64_t last = 0;
-  PackOptions options = options_of(folder, 3);
+  tools::PackOptions options = options_of(folder, 3);
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     EXPECT_EQ(done, last + 1);
     EXPECT_EQ(total, 26u);
     last = done;
   };
-  const auto packed = pack(options);
+  const auto packed = tools::pack(options);
   EXPECT_EQ(last, 26u);
   ASSERT_EQ(packed.size(), 2u);
   EXPECT_EQ(packed[0].files.size(), 3u);
@@ -81,8 +81,8 @@ TEST(Pack, AFolderAndBack) {
   for (const char* split : {"train", "test"})
     expect_same(*open_reader({"folder", folder.path("src"), split, 0}),
                 *open_reader({"tar", folder.path("out"), split, 0}));
-  EXPECT_EQ(detect_reader(folder.path("out")), "tar");
-  EXPECT_EQ(detect_reader(folder.path("src")), "folder");
+  EXPECT_EQ(tools::detect_reader(folder.path("out")), "tar");
+  EXPECT_EQ(tools::detect_reader(folder.path("src")), "folder");
 }
 
 TEST(Pack, NamesThatTakeMoreThanALineAreRefused) {
@@ -92,7 +92,7 @@ TEST(Pack, NamesThatTakeMoreThanALineAreRefused) {
     folder.write("src/train/" + std::string(name) + "/1.jpg", picture(1));
     folder.write("src/test/" + std::string(name) + "/1.jpg", picture(1));
     expect_data_error({folder.path("src"), "class name", "classes.txt"},
-                      [&] { pack(options_of(folder)); });
+                      [&] { tools::pack(options_of(folder)); });
     EXPECT_FALSE(fs::exists(folder.path("out")));
   }
 }
@@ -101,7 +101,7 @@ TEST(Pack, OddNamesComeBackAsTheyWere) {
   const TempFolder folder;
   for (const char* name : {"a\tb", "a\\nb", "a\"b", " a ", "\x1b[31m", "a\rb"})
     folder.write("src/train/" + std::string(name) + "/1.jpg", picture(1));
-  pack(options_of(folder));
+  tools::pack(options_of(folder));
   expect_same(*open_reader({"folder", folder.path("src"), "train", 0}),
               *open_reader({"tar", folder.path("out"), "train", 0}));
 }
@@ -109,14 +109,14 @@ TEST(Pack, OddNamesComeBackAsTheyWere) {
 TEST(Pack, ArchivesOfOneFolderShareTheirNames) {
   const TempFolder folder;
   write_folder(folder);
-  PackOptions options = options_of(folder);
+  tools::PackOptions options = options_of(folder);
   options.target = folder.path("out/one.tar");
-  pack(options);
+  tools::pack(options);
   options.target = folder.path("out/two.tar");
-  pack(options);  // of the same names
+  tools::pack(options);  // of the same names
   folder.write("src/train/bee/1.jpg", picture(1));
   options.target = folder.path("out/three.tar");
-  expect_error(Exit::failed, {"classes.txt with other names"}, [&] { pack(options); });
+  expect_error(Exit::failed, {"classes.txt with other names"}, [&] { tools::pack(options); });
 }
 
 TEST(Pack, TheSameBytesEveryTime) {
@@ -125,7 +125,7 @@ TEST(Pack, TheSameBytesEveryTime) {
     write_folder(*folder);
     fs::last_write_time(folder->path("src/train/cat/0.jpg"),
                         fs::file_time_type::clock::now() - std::chrono::hours(folder == &one));
-    pack(options_of(*folder));
+    tools::pack(options_of(*folder));
   }
   for (const char* name : {"out/train-000000.tar", "out/test-000000.tar", "out/classes.txt"})
     EXPECT_EQ(read_bytes(one.path(name)), read_bytes(two.path(name)));
@@ -134,9 +134,9 @@ TEST(Pack, TheSameBytesEveryTime) {
 TEST(Pack, SizeDecidesTheNumberOfShards) {
   const TempFolder folder;
   write_folder(folder, false);
-  PackOptions options = options_of(folder);
+  tools::PackOptions options = options_of(folder);
   options.shard_bytes = 6000;
-  const auto packed = pack(options);
+  const auto packed = tools::pack(options);
   EXPECT_GT(packed[0].files.size(), 3u);
   for (const std::string& file : packed[0].files) EXPECT_LE(fs::file_size(file), 6000u + 1024);
   expect_same(*open_reader({"folder", options.source, "train", 0}),
@@ -146,30 +146,31 @@ TEST(Pack, SizeDecidesTheNumberOfShards) {
 TEST(Pack, OneSplitUnderANameOrAPattern) {
   const TempFolder folder;
   write_folder(folder);
-  PackOptions options = options_of(folder);
+  tools::PackOptions options = options_of(folder);
   options.target = folder.path("out/some-{00..02}.tar");
-  EXPECT_EQ(pack(options)[0].files.size(), 3u);
+  EXPECT_EQ(tools::pack(options)[0].files.size(), 3u);
   EXPECT_EQ(open_reader({"tar", options.target, "train", 0})->info().count, 10u);
   options.target = folder.path("out/one.tar");
   options.split = "test";
-  EXPECT_EQ(pack(options)[0].count, 3u);
-  expect_error(Exit::failed, {"one.tar", "holds something already"}, [&] { pack(options); });
+  EXPECT_EQ(tools::pack(options)[0].count, 3u);
+  expect_error(Exit::failed, {"one.tar", "holds something already"}, [&] { tools::pack(options); });
   options.shards = 4;
   options.target = folder.path("out/four-{0..2}.tar");
-  expect_error(Exit::usage, {"--shards 4", "3"}, [&] { pack(options); });
+  expect_error(Exit::usage, {"--shards 4", "3"}, [&] { tools::pack(options); });
 }
 
 TEST(Pack, NothingIsWrittenOverUnasked) {
   const TempFolder folder;
   write_folder(folder);
   folder.write("out/mine.txt", {1});
-  expect_error(Exit::failed, {folder.path("out"), "mine.txt"}, [&] { pack(options_of(folder)); });
+  expect_error(Exit::failed, {folder.path("out"), "mine.txt"},
+               [&] { tools::pack(options_of(folder)); });
   EXPECT_FALSE(fs::exists(folder.path("out/train-000000.tar")));
-  PackOptions options = options_of(folder, 4);
+  tools::PackOptions options = options_of(folder, 4);
   options.force = true;
-  pack(options);
+  tools::pack(options);
   options.shards = 2;
-  pack(options);
+  tools::pack(options);
   EXPECT_FALSE(fs::exists(folder.path("out/train-000003.tar"))) << "shards of the set before";
   EXPECT_TRUE(fs::exists(folder.path("out/mine.txt")));
   EXPECT_EQ(open_reader({"tar", folder.path("out"), "train", 0})->info().count, 10u);
@@ -179,32 +180,34 @@ TEST(Pack, WhatFailsLeavesNothing) {
   const TempFolder folder;
   write_folder(folder);
   folder.write("src/train/ant/5.jpg", {1, 2, 3});
-  expect_data_error({"src/train/ant/5.jpg", "not an image"}, [&] { pack(options_of(folder)); });
+  expect_data_error({"src/train/ant/5.jpg", "not an image"},
+                    [&] { tools::pack(options_of(folder)); });
   EXPECT_TRUE(fs::is_empty(folder.path("out")));
   fs::remove(folder.path("src/train/ant/5.jpg"));
-  PackOptions options = options_of(folder);
+  tools::PackOptions options = options_of(folder);
   options.progress = [](std::uint64_t done, std::uint64_t) {
     if (done == 7) throw Error(Exit::interrupted, "interrupted", "x");
   };
-  expect_error(Exit::interrupted, {"interrupted"}, [&] { pack(options); });
+  expect_error(Exit::interrupted, {"interrupted"}, [&] { tools::pack(options); });
   EXPECT_TRUE(fs::is_empty(folder.path("out")));
   fs::remove_all(folder.path("src/test/cat"));
-  expect_data_error({"train and test have different classes"}, [&] { pack(options_of(folder)); });
+  expect_data_error({"train and test have different classes"},
+                    [&] { tools::pack(options_of(folder)); });
   folder.write("idx/train-images-idx3-ubyte", test::idx_images(3));
   folder.write("idx/train-labels-idx1-ubyte", test::idx_labels({1, 0, 1}));
   options = options_of(folder);
   options.source = folder.path("idx");
-  expect_error(Exit::usage, {"pixels"}, [&] { pack(options); });
+  expect_error(Exit::usage, {"pixels"}, [&] { tools::pack(options); });
 }
 
 TEST(Pack, VerifyTakesArchivesAndManifests) {
   const TempFolder folder;
   write_folder(folder);
-  pack(options_of(folder, 2));
+  tools::pack(options_of(folder, 2));
   const auto verify = [&](const std::string& path) {
-    return verify_data({path, 0, 1'000'000, 1, {}});
+    return tools::verify_data({path, 0, 1'000'000, 1, {}});
   };
-  VerifyReport report = verify(folder.path("out"));
+  tools::VerifyReport report = verify(folder.path("out"));
   EXPECT_EQ(report.kind, "tar");
   ASSERT_EQ(report.splits.size(), 2u);
   EXPECT_EQ(report.splits[0].class_counts, (std::vector<std::uint64_t>{5, 5}));
@@ -224,4 +227,4 @@ TEST(Pack, VerifyTakesArchivesAndManifests) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,7 +7,7 @@
 #include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = test::fs;
@@ -256,4 +256,4 @@ TEST(Folder, FilesThatChangeOrVanishWhileInUse) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -7,7 +7,7 @@
 #include "pipeline/decoders/decoder.h"
 #include "tests/data/jpeg_forms.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::Bytes;
@@ -61,7 +61,7 @@ constexpr Sampling kSamplings[] = {{"4:4:4", 1, 1}, {"4:2:2", 2, 1}, {"4:2:0", 2
                                    {"1x4", 1, 4}};
 
 void expect_exact(JpegForm form, const char* what, int regions = 12) {
-  Draw draw(stream({7, 0, 0}, op_id(what)));
+  Draw draw(base::stream({7, 0, 0}, base::op_id(what)));
   const bool cmyk = form.stored == JCS_CMYK || form.stored == JCS_YCCK;
   for (const Sampling& sampling : kSamplings) {
     if (cmyk && sampling.h * sampling.v > 4) continue;  // more blocks than JPEG allows
@@ -103,7 +103,7 @@ TEST(Region, ProgressiveWithoutItsLastScans) {
     if (file[at] == 0xff && file[at + 1] == 0xda && ++scans == 2) file.resize(at);
   file.insert(file.end(), {0xff, 0xd9});
   ASSERT_EQ(scans, 2);
-  Draw draw(stream({7, 0, 0}, op_id("few scans")));
+  Draw draw(base::stream({7, 0, 0}, base::op_id("few scans")));
   for (int scale = 0; scale <= 3; ++scale)
     expect_regions_exact(file, 3, scale, 50, draw, "first scan");
 }
@@ -115,7 +115,7 @@ TEST(Orientation, AllEightAreTheStoredPixelsWalkedOtherwise) {
   const Bytes rgb = test::noise(stored);
   DecodeScratch plain, turned;
   const Bytes file = test::jpeg(stored, {}, rgb);
-  Draw draw(stream({7, 0, 0}, op_id("orientation")));
+  Draw draw(base::stream({7, 0, 0}, base::op_id("orientation")));
   for (int scale = 0; scale <= 3; ++scale) {
     plain.open(file, kNoLimit);
     const Size small{(stored.width + (1 << scale) - 1) >> scale,
@@ -216,7 +216,7 @@ TEST(Region, OfRealImagesIsExact) {
     GTEST_SKIP()
         << "MILLRACE_DATA names no folder with imagenet/ in it: regions of real images are "
            "not tried";
-  Draw draw(stream({7, 0, 0}, op_id("real")));
+  Draw draw(base::stream({7, 0, 0}, base::op_id("real")));
   int images = 0;
   for (const auto& entry :
        test::fs::recursive_directory_iterator(test::fs::path(folder) / "imagenet")) {
@@ -234,4 +234,4 @@ TEST(Region, OfRealImagesIsExact) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

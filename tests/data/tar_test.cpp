@@ -11,7 +11,7 @@
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using test::Bytes;
@@ -355,4 +355,4 @@ TEST(BadTar, DamagedHeaders) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

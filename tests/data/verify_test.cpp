@@ -9,7 +9,7 @@
 #include "tests/data/support.h"
 #include "tools/data/make_photos.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = test::fs;
@@ -20,11 +20,12 @@ using test::idx_labels;
 using test::read_bytes;
 using test::TempFolder;
 
-VerifyReport verify(const TempFolder& folder, int classes = 0) {
-  return verify_data({folder.path(), classes, 1'000'000, 2, {}});
+tools::VerifyReport verify(const TempFolder& folder, int classes = 0) {
+  return tools::verify_data({folder.path(), classes, 1'000'000, 2, {}});
 }
 
-bool has_problem(const VerifyReport& report, const std::string& where, const std::string& what) {
+bool has_problem(const tools::VerifyReport& report, const std::string& where,
+                 const std::string& what) {
   return std::any_of(report.problems.begin(), report.problems.end(), [&](const auto& problem) {
     const std::string line = problem.where + " " + problem.what;
     return line.find(where) != std::string::npos && line.find(what) != std::string::npos;
@@ -35,7 +36,7 @@ TEST(Verify, SoundIdx) {
   const TempFolder folder;
   folder.write("train-images-idx3-ubyte", idx_images(3));
   folder.write("train-labels-idx1-ubyte", idx_labels({1, 0, 1}));
-  const VerifyReport report = verify(folder);
+  const tools::VerifyReport report = verify(folder);
   EXPECT_EQ(report.kind, "idx");
   EXPECT_TRUE(report.problems.empty());
   ASSERT_EQ(report.splits.size(), 1u);
@@ -55,7 +56,7 @@ TEST(Verify, IdxListsEveryProblem) {
   folder.write("train-labels-idx1-ubyte", {1, 2});
   folder.write("t10k-images-idx3-ubyte", idx_images(2));
   folder.write("t10k-labels-idx1-ubyte", idx_labels({3, 10}));
-  const VerifyReport report = verify(folder, 10);
+  const tools::VerifyReport report = verify(folder, 10);
   EXPECT_EQ(report.problems.size(), 3u);
   EXPECT_TRUE(has_problem(report, "train-images", "truncated"));
   EXPECT_TRUE(has_problem(report, "train-labels", "truncated"));
@@ -69,7 +70,7 @@ TEST(Verify, CifarListsEveryProblem) {
   folder.write("data_batch_2.bin", Bytes(3000));
   folder.write("data_batch_4.bin", Bytes(3073, 77));
   folder.write("test_batch.bin", Bytes(2 * 3073));
-  const VerifyReport report = verify(folder);
+  const tools::VerifyReport report = verify(folder);
   EXPECT_EQ(report.kind, "cifar");
   EXPECT_EQ(report.problems.size(), 3u);
   EXPECT_TRUE(has_problem(report, "data_batch_2.bin", "truncated"));
@@ -81,18 +82,18 @@ TEST(Verify, CifarListsEveryProblem) {
 
 TEST(Verify, FolderListsEveryProblem) {
   const TempFolder folder;
-  PhotosOptions options;
+  tools::PhotosOptions options;
   options.path = folder.path();
   options.count = 12;
   options.classes = 3;
-  make_photos(options);
+  tools::make_photos(options);
   const std::string cut = "train/class001/000002.jpg";
   Bytes bytes = read_bytes(folder.path(cut));
   bytes.resize(bytes.size() / 2);
   folder.write(cut, bytes);
   folder.write("train/class000/text.png", {'h', 'i'});
   fs::create_directory(folder.path("test/empty"));
-  const VerifyReport report = verify(folder);
+  const tools::VerifyReport report = verify(folder);
   EXPECT_EQ(report.problems.size(), 4u);
   EXPECT_TRUE(has_problem(report, cut, "jpeg: Premature end"));
   EXPECT_TRUE(has_problem(report, "class000/text.png", "no decoder takes this image"));
@@ -106,7 +107,7 @@ TEST(Verify, AppliesTheLimitsOfARun) {
   folder.write("a/fits.bmp", test::bmp(1000, 1000));
   folder.write("a/large.bmp", test::bmp(1001, 1000));
   folder.write("a/wide.bmp", test::bmp(65'536, 1));
-  const VerifyReport report = verify(folder);
+  const tools::VerifyReport report = verify(folder);
   EXPECT_EQ(report.problems.size(), 2u);
   EXPECT_TRUE(has_problem(report, "a/large.bmp", "more than data.max_pixels=1000000"));
   EXPECT_TRUE(has_problem(report, "a/wide.bmp", "sides of more than 65535 pixels"));
@@ -115,8 +116,8 @@ TEST(Verify, AppliesTheLimitsOfARun) {
 TEST(Verify, NothingThere) {
   const TempFolder folder;
   EXPECT_TRUE(has_problem(verify(folder), folder.path(), "no class folders and no images"));
-  expect_data_error({"No such file"}, [&] { verify_data({folder.path("x"), 0, 1, 1, {}}); });
+  expect_data_error({"No such file"}, [&] { tools::verify_data({folder.path("x"), 0, 1, 1, {}}); });
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

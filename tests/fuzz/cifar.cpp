@@ -6,9 +6,9 @@
 namespace millrace::fuzz {
 namespace {
 
-constexpr CifarLayout kLayouts[] = {{"CIFAR-10", 10, 1, ""}, {"CIFAR-100", 100, 2, ""}};
+constexpr pipeline::CifarLayout kLayouts[] = {{"CIFAR-10", 10, 1, ""}, {"CIFAR-100", 100, 2, ""}};
 
-bool sound(const CifarLayout& layout, const std::uint8_t* data, std::size_t size) {
+bool sound(const pipeline::CifarLayout& layout, const std::uint8_t* data, std::size_t size) {
   if (size == 0 || size % layout.record() != 0) return false;
   for (std::size_t at = 0; at < size; at += layout.record())
     if (data[at + layout.label_bytes - 1] >= layout.classes) return false;
@@ -19,7 +19,7 @@ bool sound(const CifarLayout& layout, const std::uint8_t* data, std::size_t size
 
 Corpus corpus() {
   Corpus corpus;
-  for (const CifarLayout& layout : kLayouts)
+  for (const pipeline::CifarLayout& layout : kLayouts)
     for (const std::size_t records : {1, 3})
       corpus.seeds.emplace_back(records * layout.record(), std::uint8_t{3});
   return corpus;
@@ -29,10 +29,10 @@ Corpus corpus() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace millrace;
-  for (const CifarLayout& layout : fuzz::kLayouts)
+  for (const pipeline::CifarLayout& layout : fuzz::kLayouts)
     fuzz::require(fuzz::accepts(Exit::data,
                                 [&] {
-                                  check_cifar("x", {data, size}, layout, layout.classes);
+                                  pipeline::check_cifar("x", {data, size}, layout, layout.classes);
                                 }) == fuzz::sound(layout, data, size),
                   std::string("sound files are accepted, others refused: ") + layout.name);
   return 0;

@@ -203,7 +203,7 @@ int fuzz(const std::string& target, const Options& options) {
   };
   for (const Bytes& seed : start.seeds) timed(seed);
   while (passed() < options.seconds) {
-    Draw draw(stream({options.seed, 0, running.round}, op_id(target)));
+    Draw draw(base::stream({options.seed, 0, running.round}, base::op_id(target)));
     Bytes bytes = mutated(pool, draw);
     if (timed(bytes)) pool.push_back(std::move(bytes));
   }

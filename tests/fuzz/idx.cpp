@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace millrace;
   for (const bool images : {true, false})
     fuzz::accepts(Exit::data, [&] {
-      const IdxLayout layout = check_idx("x", images, {data, size});
+      const pipeline::IdxLayout layout = pipeline::check_idx("x", images, {data, size});
       fuzz::require(layout.size.width > 0 && layout.size.height > 0, "an image has pixels");
       fuzz::require(layout.header + layout.count * static_cast<std::uint64_t>(layout.size.width) *
                                         static_cast<std::uint64_t>(layout.size.height) ==

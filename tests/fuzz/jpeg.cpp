@@ -18,10 +18,10 @@ struct Sound {
   Bytes pixels = decoded();
 
   Bytes decoded() const {
-    DecodeScratch scratch;
+    pipeline::DecodeScratch scratch;
     return decoded(scratch);
   }
-  Bytes decoded(DecodeScratch& scratch) const {
+  Bytes decoded(pipeline::DecodeScratch& scratch) const {
     return test::pixels_of(scratch.decode(file, 3, kPixelLimit));
   }
 };
@@ -32,11 +32,11 @@ void draw_span(int side, Draw& draw, std::int32_t& begin, std::int32_t& end) {
   if (draw.chance(.3)) begin = 0, end = side;
 }
 
-void decode_part(DecodeScratch& scratch, std::span<const std::uint8_t> bytes) {
-  const EncodedImage image = scratch.open(bytes, kPixelLimit);
+void decode_part(pipeline::DecodeScratch& scratch, std::span<const std::uint8_t> bytes) {
+  const pipeline::EncodedImage image = scratch.open(bytes, kPixelLimit);
   require(image.size.width > 0 && image.size.height > 0, "an image has pixels");
-  Draw draw(stream({1, 0, bytes.size()},
-                   op_id({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));
+  Draw draw(base::stream({1, 0, bytes.size()},
+                         base::op_id({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));
   const int channels = draw.chance(.5) ? 3 : 1;
   std::uint32_t scale = draw.integer(4);
   if ((image.scales >> scale & 1) == 0) scale = 0;
@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace millrace;
   static const fuzz::Sound sound;
   if (size < 2 || data[0] != 0xff || data[1] != 0xd8) return 0;  // other formats' decoders
-  DecodeScratch scratch;
+  pipeline::DecodeScratch scratch;
   fuzz::accepts(Exit::data, [&] { fuzz::decode_part(scratch, {data, size}); });
   fuzz::require(sound.decoded(scratch) == sound.pixels, "damage leaves nothing behind");
   return 0;

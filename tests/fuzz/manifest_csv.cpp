@@ -17,7 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace millrace;
   fuzz::accepts(Exit::data, [&] {
     std::uint64_t line = 0;
-    for (const ManifestRow& row : parse_csv("x", fuzz::text_of(data, size)).rows) {
+    for (const pipeline::ManifestRow& row :
+         pipeline::parse_csv("x", fuzz::text_of(data, size)).rows) {
       fuzz::require(row.line > line, "rows come line by line");
       line = row.line;
     }

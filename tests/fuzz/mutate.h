@@ -13,8 +13,7 @@ namespace millrace::fuzz {
 class Mutator {
  public:
   /// `most`: no input becomes longer.
-  Mutator(const std::vector<std::string>& tokens, std::size_t most)
-      : tokens_(tokens), max_(most) {}
+  Mutator(const std::vector<std::string>& tokens, std::size_t most) : tokens_(tokens), max_(most) {}
 
   Bytes operator()(const std::vector<Bytes>& pool, Draw& draw) const {
     Bytes bytes = pool[draw.integer(static_cast<std::uint32_t>(pool.size()))];
@@ -59,8 +58,7 @@ class Mutator {
         break;
       case 6: {  // once or more often again
         const Bytes part(here, end);
-        for (std::uint32_t times = 1u << draw.integer(4); times > 0 && bytes.size() < max_;
-             --times)
+        for (std::uint32_t times = 1u << draw.integer(4); times > 0 && bytes.size() < max_; --times)
           bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), part.begin(), part.end());
         break;
       }

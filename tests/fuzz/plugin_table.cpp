@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "base/rng.h"
+#include "millrace/millrace.hpp"
 #include "plugins/host/plugin_file.h"
 #include "plugins/host/unit.h"
-#include "millrace/millrace.hpp"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {
@@ -178,7 +178,7 @@ class Fake {
 Corpus corpus() {
   Corpus corpus;
   for (const std::size_t size : {16, 100, 400}) {
-    Draw draw(stream({1, 0, size}, op_id("plugin_table")));
+    Draw draw(base::stream({1, 0, size}, base::op_id("plugin_table")));
     Bytes bytes(size, 0);
     bytes[6] = 1;  // one unit
     corpus.seeds.push_back(bytes);
@@ -202,12 +202,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace millrace;
   const fuzz::Fake fake(data, size);
   fuzz::accepts(Exit::data, [&] {
-    check_plugin_table(fake.table(), "x");
+    plugins::check_plugin_table(fake.table(), "x");
     for (std::size_t i = 0; i < fake.table().unit_count; ++i) {
       const millrace_unit& unit = *fake.table().units[i];
-      const OpDeclaration declared = to_declaration(unit);
+      const OpDeclaration declared = plugins::to_declaration(unit);
       fuzz::require(declared.params.size() == unit.param_count, "all parameters are declared");
-      fuzz::require(!name_of(kind_of(unit)).empty(), "a unit is of a kind");
+      fuzz::require(!plugins::name_of(plugins::kind_of(unit)).empty(), "a unit is of a kind");
       const Params defaults(declared.params);
       for (const Param& param : declared.params)
         checked(param, defaults.at(param.name), "a default that was accepted fits");

@@ -42,7 +42,7 @@ Recipe loaded(std::string_view toml, std::span<const std::string> overrides) {
 
 void make_units(const std::vector<OpSpec>& chain) {
   for (const OpSpec& spec : chain)
-    accepts(Exit::usage, [&] { Unit(augmentation(spec.op), spec.params); });
+    accepts(Exit::usage, [&] { plugins::Unit(plugins::augmentation(spec.op), spec.params); });
 }
 
 }  // namespace

@@ -38,11 +38,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace millrace;
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   fuzz::accepts(Exit::data, [&] {
-    const auto file = safetensors::File::parse({bytes, bytes + size}, "x");
-    for (const safetensors::Tensor& tensor : file.tensors()) {
+    const auto file = train::safetensors::File::parse({bytes, bytes + size}, "x");
+    for (const train::safetensors::Tensor& tensor : file.tensors()) {
       std::uint64_t elements = 1;
       for (const std::int64_t side : tensor.shape) elements *= static_cast<std::uint64_t>(side);
-      fuzz::require(elements * safetensors::dtype_size(tensor.dtype) == tensor.bytes.size(),
+      fuzz::require(elements * train::safetensors::dtype_size(tensor.dtype) == tensor.bytes.size(),
                     "a tensor has the bytes of its shape");
       std::uint64_t sum = 0;
       for (const std::byte byte : tensor.bytes) sum += static_cast<std::uint64_t>(byte);

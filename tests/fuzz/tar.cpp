@@ -35,8 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace millrace;
   const std::span<const std::uint8_t> bytes(data, size);
   fuzz::accepts(Exit::data, [&] {
-    TarWalk walk("x", bytes);
-    TarMember member;
+    pipeline::TarWalk walk("x", bytes);
+    pipeline::TarMember member;
     std::uint64_t end = 0;
     while (walk.next(member)) {
       fuzz::require(member.start >= end && member.data > member.start, "members lie in order");
@@ -46,14 +46,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   });
   fuzz::accepts(Exit::data, [&] {
-    const TarIndex index = index_tar("x", bytes);
-    for (const TarIndex::Entry& entry : index.samples) {
+    const pipeline::TarIndex index = pipeline::index_tar("x", bytes);
+    for (const pipeline::TarIndex::Entry& entry : index.samples) {
       fuzz::require(
           entry.data <= size && entry.size <= size - entry.data && entry.back <= entry.data,
           "a sample lies in the archive");
       fuzz::require(entry.folder < index.folders.size() || index.folders.empty(),
                     "its folder is there");
-      fuzz::require(!tar_name("x", bytes, entry).empty(), "a sample has a name");
+      fuzz::require(!pipeline::tar_name("x", bytes, entry).empty(), "a sample has a name");
     }
   });
   return 0;

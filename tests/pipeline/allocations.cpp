@@ -16,9 +16,9 @@ void* operator new(std::size_t size) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-bool millrace::counts_allocations() { return true; }
+bool millrace::pipeline::counts_allocations() { return true; }
 #else
-bool millrace::counts_allocations() { return false; }
+bool millrace::pipeline::counts_allocations() { return false; }
 #endif
 
-std::uint64_t millrace::allocations() { return g_allocations.load(); }
+std::uint64_t millrace::pipeline::allocations() { return g_allocations.load(); }

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::pipeline {
 
 bool counts_allocations();
 std::uint64_t allocations();
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -9,9 +9,10 @@
 
 #include "augment/plan/plan.h"
 #include "millrace/loader.h"
+#include "pipeline/loader/history.h"
 #include "tests/pipeline/numbered.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 class Counted final : public Numbered {
@@ -24,9 +25,10 @@ class Counted final : public Numbered {
   mutable std::atomic<int> reads{0};
 };
 
-std::shared_ptr<const Plan> plan_of(DType dtype) {
-  return std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{6, 5}, 1},
-                                OutputOptions{dtype, Layout::chw, {0}, {1}}, Resample::once);
+std::shared_ptr<const augment::Plan> plan_of(DType dtype) {
+  return std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{6, 5}, 1},
+                                         OutputOptions{dtype, Layout::chw, {0}, {1}},
+                                         Resample::once);
 }
 
 LoaderOptions options_of(LoaderMode mode, int workers) {
@@ -128,4 +130,4 @@ TEST(LoaderMode, ACallerMayHoldAllSlotsButNotMore) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

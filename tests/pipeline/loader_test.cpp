@@ -19,10 +19,10 @@
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/numbered.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
-std::shared_ptr<const Plan> plan_of(const Reader& reader, bool augmented = false) {
+std::shared_ptr<const augment::Plan> plan_of(const Reader& reader, bool augmented = false) {
   std::vector<OpSpec> chain;
   if (augmented) {
     for (const auto& declared : op_declarations()) {
@@ -38,8 +38,9 @@ std::shared_ptr<const Plan> plan_of(const Reader& reader, bool augmented = false
       chain.push_back(spec);
     }
   }
-  return std::make_shared<Plan>(chain, Source{reader.info().size, 1},
-                                OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  return std::make_shared<augment::Plan>(chain, Source{reader.info().size, 1},
+                                         OutputOptions{DType::u8, Layout::chw, {0}, {1}},
+                                         Resample::once);
 }
 
 struct Taken {
@@ -354,9 +355,9 @@ Taken take_damaged(OnError on_error, int workers, std::vector<std::uint64_t>* fa
   options.quarantine = [&](const Failure& failure) {
     if (failures != nullptr) failures->push_back(failure.sample);
   };
-  const auto plan =
-      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3},
-                             OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const auto plan = std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3},
+                                                    OutputOptions{DType::u8, Layout::chw, {0}, {1}},
+                                                    Resample::once);
   Loader loader(reader, plan, options);
   Taken taken;
   while (Batch batch = loader.next()) {
@@ -456,9 +457,9 @@ TEST(Loader, WhateverAWorkerThrowsComesOutOfNext) {
     LoaderOptions options = options_of(workers);
     options.on_error = OnError::skip;
     options.quarantine = [](const Failure&) { throw std::bad_alloc(); };
-    const auto plan =
-        std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{1, 1}, 3},
-                               OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+    const auto plan = std::make_shared<augment::Plan>(
+        std::vector<OpSpec>{}, Source{{1, 1}, 3}, OutputOptions{DType::u8, Layout::chw, {0}, {1}},
+        Resample::once);
     Loader loader(reader, plan, options);
     EXPECT_THROW(
         {
@@ -517,4 +518,4 @@ TEST(Loader, StagesAreCounted) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 void wait_for_waiters(const MemoryBudget& budget, std::size_t count) {
@@ -72,7 +72,7 @@ TEST(MemoryBudget, ManyThreadsComeToAnEndWithinTheBudget) {
   for (std::uint64_t t = 0; t < kThreads; ++t)
     threads.emplace_back([&] {
       for (std::uint64_t i; (i = next.fetch_add(1)) < 4000;) {
-        Draw draw(stream({1, 0, i}, op_id("budget")));
+        Draw draw(base::stream({1, 0, i}, base::op_id("budget")));
         const std::uint64_t got = budget.acquire(1 + draw.integer(130), {i / 16, std::int64_t(i)});
         const std::uint64_t now = used.fetch_add(got) + got;
         for (std::uint64_t seen = most.load();
@@ -99,4 +99,4 @@ TEST(MemoryBudget, StopLetsGo) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

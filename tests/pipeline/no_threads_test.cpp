@@ -17,7 +17,7 @@ constexpr bool kSanitized = true;  // with address space of their own
 constexpr bool kSanitized = false;
 #endif
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// From now on there is no room for a thread's stack.
@@ -33,9 +33,9 @@ void leave_little_memory() {
 [[noreturn]] void load(int workers, int io_threads) {
   alarm(20);  // a hang is a failure too
   const auto reader = std::make_shared<Numbered>(100);
-  const auto plan =
-      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{reader->info().size, 1},
-                             OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const auto plan = std::make_shared<augment::Plan>(
+      std::vector<OpSpec>{}, Source{reader->info().size, 1},
+      OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   LoaderOptions options;
   options.workers = workers;
   options.io_threads = io_threads;
@@ -58,4 +58,4 @@ TEST(NoThreadsDeathTest, AreAnErrorOfTheLoader) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

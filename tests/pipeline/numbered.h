@@ -7,7 +7,7 @@
 
 #include "millrace/reader.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 
 /// Images whose every pixel is their index, modulo 251; labels are the index modulo 10.
 class Numbered : public Reader {
@@ -34,4 +34,4 @@ class Numbered : public Reader {
   std::vector<std::uint8_t> pixels_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::pipeline

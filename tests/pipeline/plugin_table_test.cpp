@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "millrace/error.h"
-#include "plugins/host/plugin_file.h"
 #include "millrace/millrace.hpp"
+#include "plugins/host/plugin_file.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 struct Fake {
@@ -46,9 +46,10 @@ std::string message_of(const std::function<void()>& action) {
 TEST(PluginTable, EachDefectIsRefusedByName) {
   const auto refused = [](const std::string& reason, auto break_it) {
     FakePlugin fake;
-    check_plugin_table(fake.table, "fake.so");
+    plugins::check_plugin_table(fake.table, "fake.so");
     break_it(fake);
-    const std::string message = message_of([&] { check_plugin_table(fake.table, "fake.so"); });
+    const std::string message =
+        message_of([&] { plugins::check_plugin_table(fake.table, "fake.so"); });
     EXPECT_TRUE(message.starts_with("fake.so: plugin refused: ")) << message;
     EXPECT_NE(message.find(reason), std::string::npos) << message;
   };
@@ -90,14 +91,14 @@ TEST(PluginTable, EachDefectIsRefusedByName) {
 }
 
 TEST(PluginTable, FilesThatAreNoPlugins) {
-  const std::string missing = message_of([] { load_plugin("./no-such.so"); });
+  const std::string missing = message_of([] { plugins::load_plugin("./no-such.so"); });
   EXPECT_NE(missing.find("plugin cannot be loaded: ./no-such.so"), std::string::npos) << missing;
   Dl_info library{};  // the one that load_plugin() itself is part of
-  ASSERT_NE(dladdr(reinterpret_cast<void*>(&load_plugin), &library), 0);
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&plugins::load_plugin), &library), 0);
   const std::string file = library.dli_fname;
-  EXPECT_EQ(message_of([&] { load_plugin(file); }),
+  EXPECT_EQ(message_of([&] { plugins::load_plugin(file); }),
             file + ": plugin refused: it exports no symbol millrace_plugin");
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

@@ -11,7 +11,7 @@
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/numbered.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 TEST(RankSlice, SlicesFollowTheRuleAndTileTheBatch) {
@@ -45,13 +45,13 @@ OpSpec op_of(const std::string& name) {
 }
 
 /// A flip and a rotation that draw, f32; `mixed`: then mixup, which makes labels soft.
-std::shared_ptr<const Plan> plan_of(const Reader& reader, bool mixed) {
+std::shared_ptr<const augment::Plan> plan_of(const Reader& reader, bool mixed) {
   std::vector<OpSpec> chain{op_of("hflip"), op_of("random_affine")};
   chain[1].params.set("degrees", std::vector<double>{20});
   if (mixed) chain.push_back(op_of("mixup"));
-  return std::make_shared<Plan>(chain, Source{reader.info().size, 1},
-                                OutputOptions{DType::f32, Layout::chw, {0}, {1}}, Resample::once,
-                                10);
+  return std::make_shared<augment::Plan>(chain, Source{reader.info().size, 1},
+                                         OutputOptions{DType::f32, Layout::chw, {0}, {1}},
+                                         Resample::once, 10);
 }
 
 struct Taken {
@@ -277,4 +277,4 @@ TEST(Ranks, NoAllocationASample) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

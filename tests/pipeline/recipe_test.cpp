@@ -9,7 +9,7 @@
 #include "millrace/error.h"
 #include "pipeline/recipe/toml_depth.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
@@ -182,4 +182,4 @@ TEST_F(RecipeTest, TextsAreUtf8AndComeBack) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

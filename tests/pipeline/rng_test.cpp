@@ -5,7 +5,7 @@
 #include <array>
 #include <set>
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 using Words = std::array<std::uint32_t, 4>;
@@ -31,18 +31,19 @@ std::uint64_t first_two(Draw draw) {
 
 TEST(Draw, DependsOnEveryPartOfTheKeyAndOnNothingElse) {
   const SampleKey key{7, 3, 11};
-  std::set<std::uint64_t> seen{first_two(Draw(stream(key, op_id("hflip"))))};
-  EXPECT_FALSE(seen.insert(first_two(Draw(stream(key, op_id("hflip"))))).second);
-  EXPECT_TRUE(seen.insert(first_two(Draw(stream({8, 3, 11}, op_id("hflip"))))).second);
-  EXPECT_TRUE(seen.insert(first_two(Draw(stream({7, 4, 11}, op_id("hflip"))))).second);
-  EXPECT_TRUE(seen.insert(first_two(Draw(stream({7, 3, 12}, op_id("hflip"))))).second);
+  std::set<std::uint64_t> seen{first_two(Draw(base::stream(key, base::op_id("hflip"))))};
+  EXPECT_FALSE(seen.insert(first_two(Draw(base::stream(key, base::op_id("hflip"))))).second);
+  EXPECT_TRUE(seen.insert(first_two(Draw(base::stream({8, 3, 11}, base::op_id("hflip"))))).second);
+  EXPECT_TRUE(seen.insert(first_two(Draw(base::stream({7, 4, 11}, base::op_id("hflip"))))).second);
+  EXPECT_TRUE(seen.insert(first_two(Draw(base::stream({7, 3, 12}, base::op_id("hflip"))))).second);
   EXPECT_TRUE(
-      seen.insert(first_two(Draw(stream({7, 3, 11 + (1ull << 40)}, op_id("hflip"))))).second);
-  EXPECT_TRUE(seen.insert(first_two(Draw(stream(key, op_id("hflip#2"))))).second);
+      seen.insert(first_two(Draw(base::stream({7, 3, 11 + (1ull << 40)}, base::op_id("hflip")))))
+          .second);
+  EXPECT_TRUE(seen.insert(first_two(Draw(base::stream(key, base::op_id("hflip#2"))))).second);
 }
 
 TEST(Draw, MoreThanABlockDoesNotRepeat) {
-  Draw draw(stream({1, 2, 3}, 4));
+  Draw draw(base::stream({1, 2, 3}, 4));
   std::set<std::uint32_t> values;
   for (int i = 0; i < 64; ++i) values.insert(draw.bits());
   EXPECT_EQ(values.size(), 64u);
@@ -51,7 +52,7 @@ TEST(Draw, MoreThanABlockDoesNotRepeat) {
 TEST(Draw, UniformFillsItsRangeEvenly) {
   int buckets[10] = {};
   for (std::uint64_t sample = 0; sample < 10000; ++sample) {
-    const double value = Draw(stream({5, 0, sample}, op_id("test"))).uniform(-2, 3);
+    const double value = Draw(base::stream({5, 0, sample}, base::op_id("test"))).uniform(-2, 3);
     ASSERT_GE(value, -2);
     ASSERT_LT(value, 3);
     ++buckets[static_cast<int>((value + 2) * 2)];
@@ -64,10 +65,10 @@ TEST(Draw, UniformFillsItsRangeEvenly) {
 TEST(Draw, IntegerStaysInsideAndReachesBothEnds) {
   std::set<std::uint32_t> values;
   for (std::uint64_t sample = 0; sample < 500; ++sample)
-    values.insert(Draw(stream({5, 1, sample}, 9)).integer(9));
+    values.insert(Draw(base::stream({5, 1, sample}, 9)).integer(9));
   EXPECT_EQ(values.size(), 9u);
   EXPECT_EQ(*values.rbegin(), 8u);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

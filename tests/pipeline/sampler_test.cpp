@@ -8,7 +8,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 std::vector<std::uint64_t> order(std::uint64_t count, const char* shuffle, std::uint64_t seed = 1,
@@ -93,4 +93,4 @@ TEST(Shuffle, RefusesWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

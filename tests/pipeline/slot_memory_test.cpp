@@ -13,7 +13,7 @@
 #include "plugins/host/registry.h"
 #include "tests/pipeline/numbered.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 class Lent final : public SlotMemory {
@@ -49,13 +49,13 @@ class Lent final : public SlotMemory {
   std::size_t left_;
 };
 
-std::shared_ptr<const Plan> plan_of(const Reader& reader, bool mixed = false) {
+std::shared_ptr<const augment::Plan> plan_of(const Reader& reader, bool mixed = false) {
   std::vector<OpSpec> chain;
   for (const auto& declared : op_declarations())
     if (mixed && declared.name == "mixup")
       chain.push_back({declared.name, declared.name, true, Params(declared.params)});
-  return std::make_shared<Plan>(chain, Source{reader.info().size, 1}, OutputOptions{},
-                                Resample::once, 10);
+  return std::make_shared<augment::Plan>(chain, Source{reader.info().size, 1}, OutputOptions{},
+                                         Resample::once, 10);
 }
 
 LoaderOptions options_with(std::shared_ptr<SlotMemory> memory, int workers) {
@@ -114,4 +114,4 @@ TEST(SlotMemory, WhatIsThereGoesBackWhereItDoesNotSuffice) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

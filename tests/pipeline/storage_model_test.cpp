@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
@@ -36,15 +36,15 @@ TEST(StorageModel, NoLimitTakesNoTime) {
 TEST(StorageModel, AStopIsSeenSoon) {
   StorageModel disk({0, 3600, 0});
   std::atomic<bool> stop{false};
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   std::jthread stopper([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     stop = true;
   });
   StorageModel::Lane lane;
   disk.serve(begin, 1, lane, stop);
-  EXPECT_LT(Clock::steady_ns() - begin, 500 * kMs);
+  EXPECT_LT(base::Clock::steady_ns() - begin, 500 * kMs);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

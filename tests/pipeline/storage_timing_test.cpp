@@ -12,24 +12,25 @@
 #include "millrace/loader.h"
 #include "pipeline/readers/storage_model.h"
 
-namespace millrace {
+namespace millrace::pipeline {
 namespace {
 
 /// Requests a second that `threads` get, each asking again as soon as it is served.
 double rate(const StorageOptions& options, int threads, std::uint64_t bytes, int requests) {
   StorageModel disk(options);
   const std::atomic<bool> stop{false};
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   {
     std::vector<std::jthread> all;
     for (int t = 0; t < threads; ++t)
       all.emplace_back([&] {
         StorageModel::Lane lane;
         for (int i = 0; i < requests / threads; ++i)
-          disk.serve(Clock::steady_ns(), bytes, lane, stop);
+          disk.serve(base::Clock::steady_ns(), bytes, lane, stop);
       });
   }
-  return static_cast<double>(requests) / (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
+  return static_cast<double>(requests) /
+         (static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9);
 }
 
 /// How far the best of a few tries is from `expected`, as a part of it.
@@ -70,9 +71,9 @@ TEST(StorageTiming, RequestsAreCounted) {
 }
 
 TEST(StorageTiming, WaitingIsSleeping) {
-  const std::int64_t begin = Clock::process_cpu_ns();
+  const std::int64_t begin = base::Clock::process_cpu_ns();
   rate({1e6, 0, 0}, 4, 1'000, 400);  // 0.4 s
-  EXPECT_LT(static_cast<double>(Clock::process_cpu_ns() - begin) * 1e-9, 0.1);
+  EXPECT_LT(static_cast<double>(base::Clock::process_cpu_ns() - begin) * 1e-9, 0.1);
 }
 
 /// Images a second of a loader whose storage is the bottleneck.
@@ -81,18 +82,18 @@ double loaded(const StorageOptions& storage, int workers, int io_threads) {
   data.reader = "synthetic";
   data.synthetic = {2000, {32, 32}, 3, 10};
   const std::shared_ptr<const Reader> reader = open_reader(data);
-  const auto plan =
-      std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{32, 32}, 3},
-                             OutputOptions{DType::u8, Layout::chw, {0}, {1}}, Resample::once);
+  const auto plan = std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{32, 32}, 3},
+                                                    OutputOptions{DType::u8, Layout::chw, {0}, {1}},
+                                                    Resample::once);
   LoaderOptions options;
   options.workers = workers;
   options.io_threads = io_threads;
   options.storage = std::make_shared<StorageModel>(storage);
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   Loader loader(reader, plan, options);
   while (loader.next()) {
   }
-  return 2000 / (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
+  return 2000 / (static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9);
 }
 
 TEST(StorageTiming, ALoaderRunsAtTheDisksRate) {
@@ -115,4 +116,4 @@ TEST(StorageTiming, ALoaderRunsAtTheDisksRate) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::pipeline

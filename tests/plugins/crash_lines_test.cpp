@@ -13,7 +13,7 @@
 #include "plugins/host/plugin_file.h"
 #include "tests/plugins/support.h"
 
-namespace millrace {
+namespace millrace::plugins {
 namespace {
 
 using namespace plugin_test;
@@ -51,7 +51,7 @@ class LostPage : public testing::Test {
     close(file_);
   }
   /// Reads, inside of a unit, from a guarded file that has become empty.
-  void read_inside_a_unit(GuardedRange* range) {
+  void read_inside_a_unit(pipeline::GuardedRange* range) {
     ASSERT_EQ(ftruncate(file_, 0), 0);
     testing::internal::CaptureStderr();
     millrace_unit unit{};
@@ -61,8 +61,8 @@ class LostPage : public testing::Test {
       EXPECT_EQ(*static_cast<volatile const char*>(memory_), 0);
     }
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-    EXPECT_TRUE(is_damaged(range));
-    unguard(range);
+    EXPECT_TRUE(pipeline::is_damaged(range));
+    pipeline::unguard(range);
     leave_crashes_alone();
   }
 
@@ -73,14 +73,14 @@ class LostPage : public testing::Test {
 
 TEST_F(LostPage, IsNoPluginsCrash) {
   tell_crashes();
-  read_inside_a_unit(guard(memory_, size_));
+  read_inside_a_unit(pipeline::guard(memory_, size_));
 }
 
 TEST_F(LostPage, IsNoPluginsCrashWhereTheGuardCameFirst) {
-  GuardedRange* range = guard(memory_, size_);
+  pipeline::GuardedRange* range = pipeline::guard(memory_, size_);
   tell_crashes();
   read_inside_a_unit(range);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plugins

@@ -5,7 +5,7 @@
 #include "tests/plugins/support.h"
 #include "tools/plugins/check.h"
 
-namespace millrace {
+namespace millrace::plugins {
 namespace {
 
 using plugin_test::test_plugin;
@@ -92,4 +92,4 @@ TEST(DefectsOfOneCall, OtherChecksGoOnInAnotherProcess) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plugins

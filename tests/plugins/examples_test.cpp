@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "augment/plan/plan.h"
-#include "pipeline/decoders/decoder.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
+#include "pipeline/decoders/decoder.h"
 #include "plugins/host/registry.h"
 #include "tests/plugins/support.h"
 
-namespace millrace {
+namespace millrace::plugins {
 namespace {
 
 using namespace plugin_test;
@@ -23,7 +23,7 @@ Bytes augmented(const std::string& op, const Bytes& levels, Size size, std::uint
   recipe.set("augment+=" + op);
   OutputOptions output;
   output.dtype = DType::u8;
-  const Plan plan(recipe.augment(), {size, 1}, output, Resample::once);
+  const augment::Plan plan(recipe.augment(), {size, 1}, output, Resample::once);
   const auto scratch = plan.make_scratch();
   Bytes padded = levels;
   padded.resize(levels.size() + kTailSlack);
@@ -66,7 +66,7 @@ TEST(Examples, QoiHasEveryOperation) {
   add_plugin(example_plugin("qoi"));
   const Bytes file = qoi_file();
   const Bytes expected = qoi_pixels();
-  DecodeScratch scratch;
+  pipeline::DecodeScratch scratch;
   ImageView image = scratch.decode(file, 3, kNoLimit);
   EXPECT_EQ(image.size(), (Size{4, 3}));
   for (int i = 0; i < 12; ++i)
@@ -79,7 +79,7 @@ TEST(Examples, QoiHasEveryOperation) {
 TEST(Examples, QoiRefusesWhatIsCutShort) {
   add_plugin(example_plugin("qoi"));
   const Bytes file = qoi_file();
-  DecodeScratch scratch;
+  pipeline::DecodeScratch scratch;
   for (std::size_t size = 4; size + 8 < file.size(); ++size) {
     const Bytes cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_THROW(scratch.decode(cut, 3, kNoLimit), DataError) << size << " bytes";
@@ -175,4 +175,4 @@ TEST_F(Npy, DamagedArraysAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plugins

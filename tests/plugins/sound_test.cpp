@@ -5,18 +5,19 @@
 #include "tests/plugins/support.h"
 #include "tools/plugins/check.h"
 
-namespace millrace {
+namespace millrace::plugins {
 namespace {
 
 using namespace plugin_test;
 
-void expect_sound(const CheckOptions& options, std::size_t least, std::size_t max_skipped = 0) {
-  const CheckReport report = check_plugin(options);
+void expect_sound(const tools::CheckOptions& options, std::size_t least,
+                  std::size_t max_skipped = 0) {
+  const tools::CheckReport report = tools::check_plugin(options);
   std::size_t skipped = 0;
-  for (const CheckLine& line : report.lines) {
-    EXPECT_NE(line.state, CheckLine::State::failed)
+  for (const tools::CheckLine& line : report.lines) {
+    EXPECT_NE(line.state, tools::CheckLine::State::failed)
         << options.file << ": " << line.unit << ": " << line.check << ": " << line.detail;
-    skipped += line.state == CheckLine::State::skipped;
+    skipped += line.state == tools::CheckLine::State::skipped;
   }
   EXPECT_GE(report.lines.size(), least);
   EXPECT_EQ(skipped, max_skipped) << options.file;
@@ -26,8 +27,8 @@ void expect_sound(const CheckOptions& options, std::size_t least, std::size_t ma
   }
 }
 
-CheckOptions of(const std::string& file) {
-  CheckOptions options;
+tools::CheckOptions of(const std::string& file) {
+  tools::CheckOptions options;
   options.file = file;
   options.timeout_s = 60;  // sanitizers are slow
   return options;
@@ -41,7 +42,7 @@ TEST(Sound, TemplatesOfAugmentations) {
 TEST(Sound, TemplateOfADecoder) {
   const Folder folder;
   const std::string pgm = "P5 3 2 255 abcdef";
-  CheckOptions options = of(test_plugin("template_decoder"));
+  tools::CheckOptions options = of(test_plugin("template_decoder"));
   options.sample = folder.write("a.pgm", Bytes(pgm.begin(), pgm.end()));
   expect_sound(options, 9);
 }
@@ -50,41 +51,41 @@ TEST(Sound, TemplateOfAReader) {
   const Folder folder;
   Bytes records(3 * (1 + 28 * 28), 5);
   folder.write("train.bin", records);
-  CheckOptions options = of(test_plugin("template_reader"));
+  tools::CheckOptions options = of(test_plugin("template_reader"));
   options.path = folder.path();
   expect_sound(options, 7);
   options.path += "/nowhere";
-  EXPECT_GT(check_plugin(options).failed(), 0u);
+  EXPECT_GT(tools::check_plugin(options).failed(), 0u);
 }
 
 TEST(Sound, Examples) {
   for (const char* name : {"random_zoom_out", "vignette"})
     expect_sound(of(example_plugin(name)), 7);
   const Folder folder;
-  CheckOptions qoi = of(example_plugin("qoi"));
+  tools::CheckOptions qoi = of(example_plugin("qoi"));
   expect_sound(qoi, 5, 2);
   qoi.sample = folder.write("a.qoi", qoi_file());
   expect_sound(qoi, 9);
   qoi.sample = folder.write("a.txt", {'h', 'i'});
   expect_sound(qoi, 9, 6);
   qoi.sample = folder.path() + "/nowhere";
-  EXPECT_THROW(check_plugin(qoi), DataError);
+  EXPECT_THROW(tools::check_plugin(qoi), DataError);
 
   folder.write("test_images.npy", npy_file("|u1", "5, 2, 2", Bytes(20, 3)));
   folder.write("test_labels.npy", npy_file("|u1", "5,", {0, 1, 2, 1, 0}));
-  CheckOptions npy = of(example_plugin("npy"));
+  tools::CheckOptions npy = of(example_plugin("npy"));
   npy.path = folder.path();
   npy.split = "test";
   expect_sound(npy, 7);
 }
 
 TEST(Sound, AReaderThatCopiesAndMisbehavesIsFoundOut) {
-  CheckOptions options = of(test_plugin("odd_units"));
+  tools::CheckOptions options = of(test_plugin("odd_units"));
   options.path = "somewhere";
   std::string found;
-  for (const CheckLine& line : check_plugin(options).lines) {
+  for (const tools::CheckLine& line : tools::check_plugin(options).lines) {
     if (line.unit == "lent_numbers") {
-      EXPECT_EQ(line.state, CheckLine::State::ok) << line.check << ": " << line.detail;
+      EXPECT_EQ(line.state, tools::CheckLine::State::ok) << line.check << ": " << line.detail;
     }
     if (line.unit == "copied_numbers" && line.check == "data") found = line.detail;
   }
@@ -92,4 +93,4 @@ TEST(Sound, AReaderThatCopiesAndMisbehavesIsFoundOut) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::plugins

@@ -28,7 +28,7 @@ class ModelOps : public ProgramTest {
     options.env["MILLRACE_SIMD"] = simd;
     return options;
   }
-  static std::string best() { return std::string(name_of(simd_supported())); }
+  static std::string best() { return std::string(base::name_of(base::simd_supported())); }
 
  private:
   int runs_ = 0;
@@ -36,7 +36,7 @@ class ModelOps : public ProgramTest {
 
 TEST_F(ModelOps, AutoIsResolvedByLevelAndRecipe) {
   EXPECT_EQ(ops_with({}, "scalar"), "torch");
-  if (simd_supported() == Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
+  if (base::simd_supported() == base::Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
   EXPECT_EQ(ops_with({}, "avx2"), "native");
   EXPECT_EQ(ops_with({"train.amp=bf16"}, best()), "torch");
   EXPECT_EQ(ops_with({"train.channels_last=on"}, best()), "torch");
@@ -47,7 +47,7 @@ TEST_F(ModelOps, AutoIsResolvedByLevelAndRecipe) {
 }
 
 TEST_F(ModelOps, StayWhatTheRunBeganWith) {
-  if (simd_supported() == Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
+  if (base::simd_supported() == base::Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
   const Arguments steps{"train.epochs=2", "train.checkpoint_every=3"};
   ASSERT_TRUE(succeeded(run(training("whole", steps), at(best()))));
   ASSERT_TRUE(succeeded(run(training("part", steps + Arguments{"train.steps=6"}), at(best()))));
@@ -75,7 +75,7 @@ TEST_F(ModelOps, StayWhatTheRunBeganWith) {
 }
 
 TEST_F(ModelOps, AreTheSameInAllRunsOfASweep) {
-  if (simd_supported() == Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
+  if (base::simd_supported() == base::Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
   const auto swept = [&](const std::string& name, const Arguments& more, const std::string& simd) {
     const Result result = run(
         Arguments{"sweep", "mnist-lenet-plain", "data.path=" + data(), "train.threads=1",
@@ -99,7 +99,7 @@ TEST_F(ModelOps, AreTheSameInAllRunsOfASweep) {
 }
 
 TEST_F(ModelOps, AreTheSameOnAllRanks) {
-  if (simd_supported() == Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
+  if (base::simd_supported() == base::Simd::scalar) GTEST_SKIP() << "this processor has no AVX2";
   RunOptions options = at(best());
   const Arguments launch{"launch", "-n", "2", "--"};
   const Result result =

@@ -24,8 +24,8 @@ struct RunOptions {
   bool close_stdin = false;                ///< else /dev/null
   bool close_stdout = false;               ///< else stdout_to
   bool close_stderr = false;               ///< else stderr_to
-  std::uint64_t max_file_bytes = 0;       ///< RLIMIT_FSIZE; 0: none
-  std::uint64_t max_files = 0;            ///< RLIMIT_NOFILE, which it cannot raise; 0: none
+  std::uint64_t max_file_bytes = 0;        ///< RLIMIT_FSIZE; 0: none
+  std::uint64_t max_files = 0;             ///< RLIMIT_NOFILE, which it cannot raise; 0: none
   bool obey_permissions = false;           ///< root too
   std::string stdout_to;                   ///< a file that takes stdout; empty: kept in Result::out
   std::string stderr_to;                   ///< the same for stderr and Result::err

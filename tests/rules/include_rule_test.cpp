@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,10 +86,9 @@ TEST(IncludeRule, RoomsLookOneWay) {
       for (const std::string& name : includes_of(entry.path())) {
         if (!rooms.contains(name.substr(0, name.find('/')))) continue;
         ++seen;
-        EXPECT_TRUE(std::any_of(allowed.begin(), allowed.end(),
-                                [&](const std::string& other) {
-                                  return name.starts_with(other + "/");
-                                }))
+        EXPECT_TRUE(
+            std::any_of(allowed.begin(), allowed.end(),
+                        [&](const std::string& other) { return name.starts_with(other + "/"); }))
             << entry.path() << " includes " << name;
       }
     }
@@ -126,8 +125,8 @@ TEST(IncludeRule, WhoSeesTorchDoesNotSeeFmt) {
 
 TEST(IncludeRule, ModelsAndTheirStrategiesNeverNameFmt) {
   for (const fs::path& file : sources()) {
-    const bool torch_free_room = file.parent_path().filename() == "trainer" ||
-                                 file.parent_path().filename() == "control";
+    const bool torch_free_room =
+        file.parent_path().filename() == "trainer" || file.parent_path().filename() == "control";
     if (torch_free_room) continue;  // the trainer lives there too; the test above tells them apart
     for (const std::string& name : includes_of(file))
       EXPECT_FALSE(is_in(name, {"fmt/"})) << file << " includes " << name;
@@ -135,4 +134,4 @@ TEST(IncludeRule, ModelsAndTheirStrategiesNeverNameFmt) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -1,12 +1,12 @@
-// Only tools/terminal/output.cpp writes to stdout and stderr: a stream that cannot be written must not end a
-// run, and a name must not control the terminal.
+// Only tools/terminal/output.cpp writes to stdout and stderr: a stream that cannot be written must
+// not end a run, and a name must not control the terminal.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -14,12 +14,14 @@ namespace fs = std::filesystem;
 TEST(OutputRule, OneFileWrites) {
   const fs::path source = MILLRACE_SOURCE_DIR;
   int seen = 0;
-  for (const char* room : {"base", "pipeline", "augment", "models", "strategies", "study", "tools"}) {
+  for (const char* room :
+       {"base", "pipeline", "augment", "models", "strategies", "study", "tools"}) {
     for (const auto& entry : fs::recursive_directory_iterator(source / room)) {
       const fs::path& file = entry.path();
       if (file.extension() != ".cpp" && file.extension() != ".h") continue;
       if (file == source / "tools/terminal/output.cpp") continue;
-      if (file == source / "strategies/torch/model_steps.cpp") continue;  // a benchmark's C interface
+      if (file == source / "strategies/torch/model_steps.cpp")
+        continue;  // a benchmark's C interface
       ++seen;
       std::ifstream in(file);
       for (std::string line; std::getline(in, line);)
@@ -33,4 +35,4 @@ TEST(OutputRule, OneFileWrites) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,18 +5,18 @@
 
 #include "models/names.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-constexpr OpsQuestion kLeNet{.model = "lenet5", .samples = 64, .simd = Simd::avx2};
+constexpr OpsQuestion kLeNet{.model = "lenet5", .samples = 64, .simd = base::Simd::avx2};
 
 TEST(AutoOps, LeNetsAreNativeWithVectorsOfEightOrMore) {
   for (const char* model : {"lenet5", "lenet5_plain", "lenet5_cifar"})
-    for (const Simd level : {Simd::avx2, Simd::avx512}) {
+    for (const base::Simd level : {base::Simd::avx2, base::Simd::avx512}) {
       OpsQuestion question = kLeNet;
       question.model = model;
       question.simd = level;
-      EXPECT_TRUE(prefers_native_ops(question)) << model << " " << name_of(level);
+      EXPECT_TRUE(prefers_native_ops(question)) << model << " " << base::name_of(level);
     }
 }
 
@@ -26,7 +26,7 @@ TEST(AutoOps, LibTorchsWhereOursAreSlowerOrAreNotThere) {
     change(question);
     return prefers_native_ops(question);
   };
-  EXPECT_FALSE(changed([](OpsQuestion& q) { q.simd = Simd::scalar; }));
+  EXPECT_FALSE(changed([](OpsQuestion& q) { q.simd = base::Simd::scalar; }));
   EXPECT_FALSE(changed([](OpsQuestion& q) { q.amp = "bf16"; }));
   EXPECT_FALSE(changed([](OpsQuestion& q) { q.amp = "f16"; }));
   EXPECT_FALSE(changed([](OpsQuestion& q) { q.channels_last = "on"; }));
@@ -51,4 +51,4 @@ TEST(AutoOps, FromTheTablesBatchOn) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

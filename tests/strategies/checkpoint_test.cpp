@@ -13,7 +13,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ TEST_F(Checkpoints, TheConfigLiesAboveThem) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

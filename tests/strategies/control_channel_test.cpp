@@ -17,7 +17,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using namespace std::chrono_literals;
@@ -400,4 +400,4 @@ TEST(Control, ComesAndGoesAHundredTimes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

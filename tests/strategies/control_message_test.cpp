@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 const Message kAll[] = {
@@ -68,7 +68,7 @@ TEST(ControlMessage, RubbishIsRefused) {
 }
 
 TEST(ControlMessage, ChangedBytesAreReadOrRefused) {
-  Draw draw(stream({1, 2, 3}, op_id("bytes")));
+  Draw draw(base::stream({1, 2, 3}, base::op_id("bytes")));
   int refused = 0, read = 0;
   for (int round = 0; round < 20000; ++round) {
     std::string bytes;
@@ -89,4 +89,4 @@ TEST(ControlMessage, ChangedBytesAreReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

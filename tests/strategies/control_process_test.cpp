@@ -14,7 +14,7 @@
 
 #include "strategies/control/control_channel.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using namespace std::chrono_literals;
@@ -220,4 +220,4 @@ TEST(ControlProcess, TwoKilledAtOnceEndTheOthersToo) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

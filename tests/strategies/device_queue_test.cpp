@@ -9,7 +9,7 @@
 #include "strategies/trainer/step_queue.h"
 #include "tests/strategies/simulated_run.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// What fake steps have been through.
@@ -43,28 +43,28 @@ using Steps = std::vector<std::uint64_t>;
 TEST(StepQueue, HasAtMostSoManyStepsAndFinishesThemInOrder) {
   Story story;
   StepQueue queue(2);
-  SpanClock spans(Clock::now());
-  spans.enter(Span::forward);
+  pipeline::SpanClock spans(base::Clock::now());
+  spans.enter(pipeline::Span::forward);
   for (std::uint64_t step = 0; step < 2; ++step) {
     queue.make_room(spans);
     queue.push(std::make_unique<FakeStep>(step, story), spans);
   }
-  EXPECT_EQ(spans.current(), Span::forward) << "there was room";
+  EXPECT_EQ(spans.current(), pipeline::Span::forward) << "there was room";
   EXPECT_TRUE(queue.take().empty());
   queue.make_room(spans);
-  EXPECT_EQ(spans.current(), Span::device_wait);
+  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
   EXPECT_EQ(story.waited, Steps{0});
   queue.push(std::make_unique<FakeStep>(2, story), spans);
   EXPECT_EQ(steps_of(queue.take()), Steps{0});
 
-  spans.enter(Span::forward);
+  spans.enter(pipeline::Span::forward);
   story.done = 2;  // the device gets on while the host does something else
   EXPECT_EQ(steps_of(queue.take()), Steps{1});
   queue.make_room(spans);
-  EXPECT_EQ(spans.current(), Span::forward) << "nothing to wait for";
+  EXPECT_EQ(spans.current(), pipeline::Span::forward) << "nothing to wait for";
   queue.push(std::make_unique<FakeStep>(3, story), spans);
   queue.drain(spans);
-  EXPECT_EQ(spans.current(), Span::device_wait);
+  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
   EXPECT_EQ(steps_of(queue.take()), (Steps{2, 3}));
   EXPECT_EQ(story.waited, (Steps{0, 2, 3}));
 }
@@ -72,14 +72,14 @@ TEST(StepQueue, HasAtMostSoManyStepsAndFinishesThemInOrder) {
 TEST(StepQueue, BySyncClockNoStepOutlastsItsPush) {
   Story story;
   StepQueue queue(0);
-  SpanClock spans(Clock::now());
+  pipeline::SpanClock spans(base::Clock::now());
   for (std::uint64_t step = 0; step < 3; ++step) {
     queue.make_room(spans);
     queue.push(std::make_unique<FakeStep>(step, story), spans);
     EXPECT_EQ(story.waited.size(), step + 1);
     EXPECT_EQ(steps_of(queue.take()), Steps{step});
   }
-  EXPECT_EQ(spans.current(), Span::device_wait);
+  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
 }
 
 class FakeMark final : public DeviceMark {
@@ -93,8 +93,8 @@ class FakeMark final : public DeviceMark {
 };
 
 TEST(InFlightBatches, GoBackOnceTheDeviceHasReadThem) {
-  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
-                                           OutputOptions{}, Resample::once);
+  const auto plan = std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
+                                                    OutputOptions{}, Resample::once);
   LoaderOptions options;
   options.workers = 1;
   options.batch = 4;
@@ -103,8 +103,8 @@ TEST(InFlightBatches, GoBackOnceTheDeviceHasReadThem) {
   options.shuffle.kind = Shuffle::Kind::none;
   Loader loader(std::make_shared<Gray>(40), plan, options);
   ASSERT_EQ(loader.slots(), 3u);
-  SpanClock spans(Clock::now());
-  spans.enter(Span::log);
+  pipeline::SpanClock spans(base::Clock::now());
+  spans.enter(pipeline::Span::log);
   InFlightBatches held;
   bool reached[3][2] = {};
   const auto hold = [&](int i) {
@@ -121,50 +121,50 @@ TEST(InFlightBatches, GoBackOnceTheDeviceHasReadThem) {
   reached[0][1] = true;
   held.keep_at_most(3, spans);
   EXPECT_EQ(held.count(), 1u);
-  EXPECT_EQ(spans.current(), Span::log) << "nothing was waited for";
+  EXPECT_EQ(spans.current(), pipeline::Span::log) << "nothing was waited for";
   EXPECT_EQ(loader.next().index(), 3u);
 
   held.keep_at_most(0, spans);
   EXPECT_EQ(held.count(), 0u);
-  EXPECT_EQ(spans.current(), Span::device_wait);
+  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
   EXPECT_TRUE(reached[2][0] && reached[2][1]);
 }
 
-Clock::Ticks sum_of(const DeviceTime& time) {
+base::Clock::Ticks sum_of(const DeviceTime& time) {
   return std::accumulate(time.gaps.begin(), time.gaps.end(), time.busy);
 }
 
 TEST(DeviceTimeline, TellsGapsApartByWhatTheHostWasDoing) {
-  SpanClock spans(Clock::now());
-  const Clock::Ticks begin = spans.since();
+  pipeline::SpanClock spans(base::Clock::now());
+  const base::Clock::Ticks begin = spans.since();
   DeviceTimeline timeline(spans);
-  const auto enter = [&](Span span) {
+  const auto enter = [&](pipeline::Span span) {
     spans.enter(span);
     return spans.since();
   };
-  const Clock::Ticks load = enter(Span::load);
-  const Clock::Ticks forward = enter(Span::forward);
-  const Clock::Ticks log = enter(Span::log);
-  const Clock::Ticks load2 = enter(Span::load);
-  const Clock::Ticks forward2 = enter(Span::forward);
-  const Clock::Ticks end = enter(Span::teardown);
+  const base::Clock::Ticks load = enter(pipeline::Span::load);
+  const base::Clock::Ticks forward = enter(pipeline::Span::forward);
+  const base::Clock::Ticks log = enter(pipeline::Span::log);
+  const base::Clock::Ticks load2 = enter(pipeline::Span::load);
+  const base::Clock::Ticks forward2 = enter(pipeline::Span::forward);
+  const base::Clock::Ticks end = enter(pipeline::Span::teardown);
 
   timeline.step(forward + 1, load2 + 2);  // the device is still busy while the host waits
   timeline.step(forward2 + 3, end);
   const DeviceTime time = timeline.until(end);
   EXPECT_EQ(time.busy, (load2 + 2 - forward - 1) + (end - forward2 - 3));
-  SpanTicks gaps{};
-  gaps[static_cast<std::size_t>(Span::setup)] = load - begin;
-  gaps[static_cast<std::size_t>(Span::load)] = (forward - load) + (forward2 - load2 - 2);
-  gaps[static_cast<std::size_t>(Span::forward)] = 1 + 3;
+  pipeline::SpanTicks gaps{};
+  gaps[static_cast<std::size_t>(pipeline::Span::setup)] = load - begin;
+  gaps[static_cast<std::size_t>(pipeline::Span::load)] = (forward - load) + (forward2 - load2 - 2);
+  gaps[static_cast<std::size_t>(pipeline::Span::forward)] = 1 + 3;
   EXPECT_EQ(time.gaps, gaps);
   EXPECT_EQ(time.gap_load() + time.gap_other() + time.busy, end - begin);
   EXPECT_GT(log, forward);
 }
 
 TEST(DeviceTimeline, OverlappingStepsAreCountedOnce) {
-  SpanClock spans(Clock::now());
-  const Clock::Ticks begin = spans.since();
+  pipeline::SpanClock spans(base::Clock::now());
+  const base::Clock::Ticks begin = spans.since();
   DeviceTimeline timeline(spans);
   timeline.step(begin + 10, begin + 30);
   timeline.step(begin + 20, begin + 40);
@@ -180,16 +180,17 @@ TEST(AsyncClock, BothTimelinesAreConserved) {
   for (const int inflight : {0, 1, 2, 5}) {
     const Outcome outcome = run(options, 1, 40, nullptr, {.inflight = inflight});
     SCOPED_TRACE(inflight);
-    EXPECT_NEAR(SpanSeconds(outcome.spans).total(), outcome.wall, 1e-3 * outcome.wall);
-    const Clock::Ticks host =
-        std::accumulate(outcome.spans.begin(), outcome.spans.end(), Clock::Ticks{0});
+    EXPECT_NEAR(pipeline::SpanSeconds(outcome.spans).total(), outcome.wall, 1e-3 * outcome.wall);
+    const base::Clock::Ticks host =
+        std::accumulate(outcome.spans.begin(), outcome.spans.end(), base::Clock::Ticks{0});
     EXPECT_EQ(sum_of(outcome.device), host) << "to the tick";
-    EXPECT_NEAR(Clock::seconds(outcome.device.busy), 20 * 1e-3, 2e-5) << "what 20 steps take";
+    EXPECT_NEAR(base::Clock::seconds(outcome.device.busy), 20 * 1e-3, 2e-5) << "what 20 steps take";
     ASSERT_EQ(outcome.recorded.steps.size(), 20u);
-    SpanTicks sum{};
+    pipeline::SpanTicks sum{};
     for (std::size_t i = 0; i < 20; ++i) {
       EXPECT_EQ(outcome.recorded.steps[i].step, i + 1);
-      for (std::size_t k = 0; k < kSpanCount; ++k) sum[k] += outcome.recorded.steps[i].ticks[k];
+      for (std::size_t k = 0; k < pipeline::kSpanCount; ++k)
+        sum[k] += outcome.recorded.steps[i].ticks[k];
     }
     EXPECT_EQ(sum, outcome.spans) << "rows add up to the run";
   }
@@ -206,8 +207,8 @@ TEST(AsyncClock, AStopLeavesNothingBehind) {
 TEST(AsyncClock, ASlotThatTheDeviceHoldsIsWaitedForAndNotAnError) {
   const Outcome outcome = run({}, 20, 40, nullptr, {.inflight = 4, .prefetch = 1, .held = 1});
   EXPECT_EQ(outcome.result.steps, 10u);
-  EXPECT_GT(outcome.seconds(Span::device_wait), 0.015);
+  EXPECT_GT(outcome.seconds(pipeline::Span::device_wait), 0.015);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 TEST(SamplesThatFit, LieOnTheLineThroughTwo) {
@@ -60,4 +60,4 @@ TEST(FindSamplesThatFit, SaysNothingWhereItCannotBeMeasured) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

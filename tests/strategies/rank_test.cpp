@@ -7,7 +7,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -224,4 +224,4 @@ TEST(Rank, Pmi) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 TEST(ReplicaThreads, EveryReplicaHasAThreadForLife) {
@@ -78,4 +78,4 @@ TEST(ReplicaThreads, TheLowestFailureIsThrownWhenAllHaveEnded) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using nlohmann::json;
@@ -96,4 +96,4 @@ TEST(Schedule, RefusesWhatContradictsItself) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -10,7 +10,7 @@
 #include "strategies/trainer/simulated.h"
 #include "strategies/trainer/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 class Gray final : public Reader {
  public:
@@ -32,19 +32,21 @@ class Gray final : public Reader {
 };
 
 struct Recorded final : TrainObserver {
-  void step(const StepRecord& record) override { steps.push_back(record); }
+  void step(const pipeline::StepRecord& record) override { steps.push_back(record); }
   void epoch(const EpochRecord& record) override { epochs.push_back(record); }
-  std::vector<StepRecord> steps;
+  std::vector<pipeline::StepRecord> steps;
   std::vector<EpochRecord> epochs;
 };
 
 struct Outcome {
   Recorded recorded;
   TrainResult result;
-  SpanTicks spans{};
+  pipeline::SpanTicks spans{};
   double wall = 0;
   DeviceTime device;
-  double seconds(Span span) const { return Clock::seconds(spans[static_cast<std::size_t>(span)]); }
+  double seconds(pipeline::Span span) const {
+    return base::Clock::seconds(spans[static_cast<std::size_t>(span)]);
+  }
 };
 
 /// train.clock=async, and how many batches there is memory for.
@@ -59,8 +61,8 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   static const std::atomic<bool> never{false};
   Outcome outcome;
   const auto reader = std::make_shared<Gray>(count);
-  const auto plan = std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
-                                           OutputOptions{}, Resample::once);
+  const auto plan = std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
+                                                    OutputOptions{}, Resample::once);
   LoaderOptions loader_options;
   loader_options.workers = 1;
   loader_options.batch = 4;
@@ -68,20 +70,20 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   loader_options.prefetch = queue.prefetch;
   const auto strategy = make_simulated(update_ms, queue.inflight);
   loader_options.held = queue.held > 0 ? queue.held : strategy->batches_held();
-  const std::int64_t begin = Clock::steady_ns();
-  SpanClock spans(Clock::now());
+  const std::int64_t begin = base::Clock::steady_ns();
+  pipeline::SpanClock spans(base::Clock::now());
   Loader loader(reader, plan, loader_options);
   Trainer trainer(
       loader, *strategy, outcome.recorded, spans, options, [] { return nullptr; },
       stop != nullptr ? *stop : never);
   trainer.run();
   outcome.result = trainer.result();
-  spans.enter(Span::teardown);
-  outcome.wall = static_cast<double>(Clock::steady_ns() - begin) * 1e-9;
+  spans.enter(pipeline::Span::teardown);
+  outcome.wall = static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
   trainer.close();
   outcome.spans = spans.ticks();
   if (const auto device = trainer.device_time()) outcome.device = *device;
   return outcome;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -3,21 +3,21 @@
 
 #include "tests/strategies/simulated_run.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 TEST(Trainer, TimeIsConserved) {
   TrainOptions options;
   options.epochs = 2;
   const Outcome outcome = run(options, 1);
-  const SpanSeconds total(outcome.spans);
+  const pipeline::SpanSeconds total(outcome.spans);
   EXPECT_NEAR(total.total(), outcome.wall, 1e-3 * outcome.wall);
   EXPECT_EQ(outcome.result.steps, 20u);
   EXPECT_EQ(outcome.result.images, 80u);
   ASSERT_EQ(outcome.recorded.steps.size(), 20u);
-  SpanTicks sum{};
-  for (const StepRecord& step : outcome.recorded.steps)
-    for (std::size_t i = 0; i < kSpanCount; ++i) sum[i] += step.ticks[i];
+  pipeline::SpanTicks sum{};
+  for (const pipeline::StepRecord& step : outcome.recorded.steps)
+    for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) sum[i] += step.ticks[i];
   EXPECT_EQ(sum, outcome.spans) << "rows add up to the run, span by span, to the tick";
   for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(outcome.recorded.steps[i].step, i + 1);
   EXPECT_EQ(outcome.recorded.epochs.size(), 2u);
@@ -51,8 +51,9 @@ TEST(Trainer, AStopEndsTheRunAndEveryTickStillCounts) {
   const Outcome outcome = run({}, 0, 40, &stop);
   EXPECT_TRUE(outcome.result.interrupted);
   EXPECT_EQ(outcome.result.steps, 0u);
-  EXPECT_NEAR(SpanSeconds(outcome.spans).total(), outcome.wall, 1e-3 * outcome.wall + 1e-5);
+  EXPECT_NEAR(pipeline::SpanSeconds(outcome.spans).total(), outcome.wall,
+              1e-3 * outcome.wall + 1e-5);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

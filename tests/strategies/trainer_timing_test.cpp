@@ -9,7 +9,7 @@
 #include "strategies/control/control_channel.h"
 #include "tests/strategies/simulated_run.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// How far the best of a few tries is from `expected`, as a part of it.
@@ -22,31 +22,36 @@ double least_error(double expected, Measure measure) {
 }
 
 double planted(double TrainOptions::Delays::*where, double seconds,
-               std::initializer_list<Span> spans) {
+               std::initializer_list<pipeline::Span> spans) {
   TrainOptions options;
   options.delays.*where = seconds;
   const Outcome outcome = run(options, 0);
   double sum = 0;
-  for (const Span span : spans) sum += outcome.seconds(span);
+  for (const pipeline::Span span : spans) sum += outcome.seconds(span);
   return sum;
 }
 
 TEST(TrainerTiming, PlantedDelaysLandInTheirSpans) {
   using Delays = TrainOptions::Delays;
-  EXPECT_LE(least_error(0.3, [] { return planted(&Delays::forward, 0.03, {Span::forward}); }),
+  EXPECT_LE(
+      least_error(0.3, [] { return planted(&Delays::forward, 0.03, {pipeline::Span::forward}); }),
+      0.02);
+  EXPECT_LE(least_error(0.3, [] { return planted(&Delays::log, 0.03, {pipeline::Span::log}); }),
             0.02);
-  EXPECT_LE(least_error(0.3, [] { return planted(&Delays::log, 0.03, {Span::log}); }), 0.02);
-  EXPECT_LE(least_error(0.3, [] { return planted(&Delays::evaluate, 0.3, {Span::evaluate}); }),
-            0.02);
+  EXPECT_LE(
+      least_error(0.3, [] { return planted(&Delays::evaluate, 0.3, {pipeline::Span::evaluate}); }),
+      0.02);
   EXPECT_LE(least_error(0.3,
                         [] {
-                          return planted(&Delays::next, 0.03, {Span::first_batch, Span::load});
+                          return planted(&Delays::next, 0.03,
+                                         {pipeline::Span::first_batch, pipeline::Span::load});
                         }),
             0.02);
 }
 
 TEST(TrainerTiming, ASimulatedStepTakesItsTime) {
-  EXPECT_LE(least_error(0.1, [] { return SpanSeconds(run({}, 5, 80).spans).update; }), 0.02);
+  EXPECT_LE(least_error(0.1, [] { return pipeline::SpanSeconds(run({}, 5, 80).spans).update; }),
+            0.02);
 }
 
 /// A run of 20 steps that takes `seconds` of the device's own work, and `delays` of the host's.
@@ -60,7 +65,7 @@ Outcome queued_run(int inflight, double update_ms, double TrainOptions::Delays::
 TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
   using Delays = TrainOptions::Delays;
   const auto stepping = [](const Outcome& outcome) {
-    const SpanSeconds seconds(outcome.spans);
+    const pipeline::SpanSeconds seconds(outcome.spans);
     return seconds.load + seconds.update;
   };
   EXPECT_LE(least_error(20 * (0.01 + 0.01),
@@ -75,20 +80,22 @@ TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
 /// Against the host's own spans, so that a sleeper who wakes late is no error.
 TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
   using Delays = TrainOptions::Delays;
-  const auto load_of = [](const Outcome& outcome) { return SpanSeconds(outcome.spans).load; };
+  const auto load_of = [](const Outcome& outcome) {
+    return pipeline::SpanSeconds(outcome.spans).load;
+  };
   // A faster loader: once the device has begun it is never idle, and the host waits for it.
   EXPECT_LE(least_error(1,
                         [&] {
                           const Outcome outcome = queued_run(2, 10, &Delays::next, 0.004);
-                          return (load_of(outcome) + outcome.seconds(Span::device_wait)) /
-                                 (outcome.seconds(Span::first_batch) + 20 * 0.01);
+                          return (load_of(outcome) + outcome.seconds(pipeline::Span::device_wait)) /
+                                 (outcome.seconds(pipeline::Span::first_batch) + 20 * 0.01);
                         }),
             0.02);
   // A slower one: the device waits for batches, all but the first while it has nothing to do.
   EXPECT_LE(least_error(1,
                         [&] {
                           const Outcome outcome = queued_run(2, 4, &Delays::next, 0.01);
-                          return Clock::seconds(outcome.device.gap_load()) /
+                          return base::Clock::seconds(outcome.device.gap_load()) /
                                  (load_of(outcome) - 19 * 0.004);
                         }),
             0.02);
@@ -96,9 +103,9 @@ TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
   EXPECT_LE(least_error(1,
                         [&] {
                           const Outcome outcome = queued_run(2, 4, &Delays::log, 0.01);
-                          const auto log = static_cast<std::size_t>(Span::log);
-                          return Clock::seconds(outcome.device.gaps[log]) /
-                                 (outcome.seconds(Span::log) - 20 * 0.004);
+                          const auto log = static_cast<std::size_t>(pipeline::Span::log);
+                          return base::Clock::seconds(outcome.device.gaps[log]) /
+                                 (outcome.seconds(pipeline::Span::log) - 20 * 0.004);
                         }),
             0.02);
 }
@@ -108,9 +115,10 @@ TEST(TrainerTiming, ASignOfProgressCostsNothing) {
   constexpr int kCalls = 1'000'000;
   double least_ns = 1e9;
   for (int attempt = 0; attempt < 5; ++attempt) {
-    const std::int64_t begin = Clock::thread_cpu_ns();
+    const std::int64_t begin = base::Clock::thread_cpu_ns();
     for (std::uint64_t i = 0; i < kCalls; ++i) channel->progress(i, (i & 1) != 0);
-    least_ns = std::min(least_ns, static_cast<double>(Clock::thread_cpu_ns() - begin) / kCalls);
+    least_ns =
+        std::min(least_ns, static_cast<double>(base::Clock::thread_cpu_ns() - begin) / kCalls);
   }
   EXPECT_LT(least_ns, 50);
   RecordProperty("ns", std::to_string(least_ns));
@@ -118,4 +126,4 @@ TEST(TrainerTiming, ASignOfProgressCostsNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 TEST(Utilization, IsTheMeanOfWhatNvmlSays) {
@@ -33,4 +33,4 @@ TEST(Utilization, EndsAtOnce) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 /// 10 s of a run with two workers on two cores, of which load has `load`.
@@ -98,4 +98,4 @@ TEST(Bound, ALoaderAloneHasNoDevice) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

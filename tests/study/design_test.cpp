@@ -7,7 +7,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -93,4 +93,4 @@ TEST(Design, MoreRepeatsOnlyAddBlocks) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

@@ -8,28 +8,29 @@
 #include <utility>
 
 #include "millrace/loader.h"
+#include "pipeline/readers/storage_model.h"
 #include "strategies/trainer/simulated.h"
 #include "strategies/trainer/trainer.h"
-#include "study/analysis/wait_breakdown.h"
 #include "study/analysis/bound.h"
+#include "study/analysis/wait_breakdown.h"
 
-namespace millrace {
+namespace millrace::study {
 
 struct ExplainedRun {
   WaitBreakdown blame;
-  SpanTicks spans{};
+  pipeline::SpanTicks spans{};
   LoaderStats stats;
   LoaderOptions options;
   std::uint64_t images = 0;
 
-  double load() const { return Clock::seconds(load_of(spans)); }
+  double load() const { return base::Clock::seconds(train::load_of(spans)); }
   double operator[](Part part) const { return blame.seconds()[static_cast<std::size_t>(part)]; }
   /// As if no other program had run: without waiting for cores and for being woken.
   BoundVerdict calm_verdict() const {
     PartSeconds load = blame.steady_seconds();
     for (const Part part : {Part::cores, Part::handover}) load[static_cast<std::size_t>(part)] = 0;
     return judge({.load = load,
-                  .update_s = SpanSeconds(spans).update,
+                  .update_s = pipeline::SpanSeconds(spans).update,
                   .images = images,
                   .workers = options.workers,
                   .io_threads = options.io_threads,
@@ -42,10 +43,12 @@ struct ExplainedRun {
   }
 };
 
-class BreakdownObserver final : public TrainObserver {
+class BreakdownObserver final : public train::TrainObserver {
  public:
   explicit BreakdownObserver(WaitBreakdown& blame) : breakdown_(blame) {}
-  void batch(const Batch& batch, Clock::Ticks load) override { breakdown_.add(batch.history(), load); }
+  void batch(const Batch& batch, base::Clock::Ticks load) override {
+    breakdown_.add(batch.history(), load);
+  }
 
  private:
   WaitBreakdown& breakdown_;
@@ -53,8 +56,8 @@ class BreakdownObserver final : public TrainObserver {
 
 /// `timeline`, if any, gets the trainer's, the loader's and the storage's records.
 inline ExplainedRun explained_run(std::shared_ptr<const Reader> reader,
-                            std::shared_ptr<const Transform> transform, LoaderOptions options,
-                            double update_ms, Timeline* timeline = nullptr) {
+                                  std::shared_ptr<const Transform> transform, LoaderOptions options,
+                                  double update_ms, pipeline::Timeline* timeline = nullptr) {
   static const std::atomic<bool> never{false};
   ExplainedRun run;
   if (timeline != nullptr) {
@@ -63,24 +66,24 @@ inline ExplainedRun explained_run(std::shared_ptr<const Reader> reader,
   }
   run.options = options;
   BreakdownObserver observer(run.blame);
-  const auto strategy = make_simulated(update_ms);
-  SpanClock spans(Clock::now());
+  const auto strategy = train::make_simulated(update_ms);
+  pipeline::SpanClock spans(base::Clock::now());
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
   Loader loader(std::move(reader), std::move(transform), options);
-  TrainOptions training;
+  train::TrainOptions training;
   training.epochs = options.epochs;
   training.batch = options.batch;
   if (timeline != nullptr) training.device_track = &timeline->device();
-  Trainer trainer(
+  train::Trainer trainer(
       loader, *strategy, observer, spans, training, [] { return nullptr; }, never);
   trainer.run();
-  spans.enter(Span::teardown);
+  spans.enter(pipeline::Span::teardown);
   trainer.close();
   run.images = trainer.result().images;
   run.spans = spans.ticks();
   run.stats = loader.stats();
-  run.blame.complete(load_of(run.spans));
+  run.blame.complete(train::load_of(run.spans));
   return run;
 }
 
-}  // namespace millrace
+}  // namespace millrace::study

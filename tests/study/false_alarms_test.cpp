@@ -7,10 +7,10 @@
 #include <random>
 #include <string>
 
-#include "study/sweep/design.h"
 #include "study/analysis/statistics.h"
+#include "study/sweep/design.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 constexpr int kStudies = 4000;
@@ -147,4 +147,4 @@ INSTANTIATE_TEST_SUITE_P(Noise, FalseAlarms,
                          [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

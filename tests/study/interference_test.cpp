@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,4 +91,4 @@ TEST(Noise, AnOutlierLiesTenDeviationsAway) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

@@ -8,11 +8,12 @@
 #include <string>
 
 #include "augment/plan/plan.h"
+#include "pipeline/readers/storage_model.h"
 #include "plugins/host/registry.h"
 #include "tests/pipeline/numbered.h"
 #include "tests/study/explained_run.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 constexpr int kSamples = 96;
@@ -30,8 +31,8 @@ class Cost {
       nanosleep(&time, nullptr);
       return;
     }
-    const std::int64_t until = Clock::thread_cpu_ns() + ns_;
-    while (Clock::thread_cpu_ns() < until) {
+    const std::int64_t until = base::Clock::thread_cpu_ns() + ns_;
+    while (base::Clock::thread_cpu_ns() < until) {
     }
   }
   double seconds() const { return static_cast<double>(spent_ns_) * 1e-9; }
@@ -42,12 +43,12 @@ class Cost {
   mutable std::atomic<std::int64_t> spent_ns_{0};
 };
 
-class SlowReader final : public Numbered {
+class SlowReader final : public pipeline::Numbered {
  public:
-  explicit SlowReader(const Cost* cost) : Numbered(kSamples), cost_(cost) {}
+  explicit SlowReader(const Cost* cost) : pipeline::Numbered(kSamples), cost_(cost) {}
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     if (cost_ != nullptr) cost_->pay();
-    return Numbered::read(index, scratch);
+    return pipeline::Numbered::read(index, scratch);
   }
 
  private:
@@ -58,7 +59,7 @@ class SlowReader final : public Numbered {
 class SlowImages final : public Reader {
  public:
   SlowImages(Cost::Kind kind, int tenths) : bytes_(kImageBytes, 7) {
-    static const auto added = add_plugin(MILLRACE_SLOW_DECODER);
+    static const auto added = plugins::add_plugin(MILLRACE_SLOW_DECODER);
     info_.reader = "slow images";
     info_.path = "memory";
     info_.split = "train";
@@ -97,7 +98,7 @@ class SlowTransform final : public Transform {
   }
 
  private:
-  Plan plan_;
+  augment::Plan plan_;
   const Cost* cost_;
 };
 
@@ -121,7 +122,8 @@ ExplainedRun run(const Planted& planted) {
   options.epochs = 2;
   if (planted.storage.limited()) options.storage = std::make_shared<StorageModel>(planted.storage);
   return explained_run(std::make_shared<SlowReader>(planted.read),
-                    std::make_shared<SlowTransform>(planted.augment), options, planted.update_ms);
+                       std::make_shared<SlowTransform>(planted.augment), options,
+                       planted.update_ms);
 }
 
 /// The stage has at least 90% of all that other programs have not taken (what they took is cores),
@@ -159,8 +161,9 @@ TEST(Planted, ASlowDecoderIsNamed) {
       options.batch = kBatch;
       options.prefetch = 3;
       options.epochs = 2;
-      const ExplainedRun found = explained_run(std::make_shared<SlowImages>(kind, 20),
-                                         std::make_shared<SlowTransform>(nullptr), options, 0);
+      const ExplainedRun found =
+          explained_run(std::make_shared<SlowImages>(kind, 20),
+                        std::make_shared<SlowTransform>(nullptr), options, 0);
       expect_named(found, Part::decode, 2 * kSamples * 2e-3,
                    (kind == Cost::sleeping ? "sleeping, workers=" : "spinning, workers=") +
                        std::to_string(workers));
@@ -202,10 +205,10 @@ TEST(Planted, ALimitThatIsNotReachedIsNotNamed) {
   // The disk could deliver a sample in 0.2 ms, and the device take one in 0.1.
   const Cost augment(Cost::sleeping, 4);
   const ExplainedRun found = run({.augment = &augment,
-                               .storage = {150e3, 0, 0},
-                               .workers = 2,
-                               .io_threads = 4,
-                               .update_ms = 1});
+                                  .storage = {150e3, 0, 0},
+                                  .workers = 2,
+                                  .io_threads = 4,
+                                  .update_ms = 1});
   EXPECT_EQ(found.calm_verdict().bound, Bottleneck::augment) << found.calm_verdict().sentence;
   EXPECT_LE(found[Part::storage], 0.1 * found.load());
 }
@@ -213,10 +216,10 @@ TEST(Planted, ALimitThatIsNotReachedIsNotNamed) {
 TEST(Planted, AFastLoaderLeavesTheDevice) {
   const Cost augment(Cost::sleeping, 0.5);
   const ExplainedRun found = run({.augment = &augment,
-                               .storage = {150e3, 0, 0},
-                               .workers = 2,
-                               .io_threads = 4,
-                               .update_ms = 20});
+                                  .storage = {150e3, 0, 0},
+                                  .workers = 2,
+                                  .io_threads = 4,
+                                  .update_ms = 20});
   EXPECT_EQ(found.calm_verdict().bound, Bottleneck::device) << found.calm_verdict().sentence;
 }
 
@@ -245,4 +248,4 @@ TEST(Planted, WithoutACoreItIsNobodysWork) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

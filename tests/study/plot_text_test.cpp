@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 TEST(PlotText, StaysOnOneLine) { EXPECT_EQ(drawable("a\nb\tc\x7F\r"), "a b c\uFFFD\uFFFD"); }
@@ -19,8 +19,8 @@ TEST(PlotText, WhatIsNotUtf8IsReplaced) {
   EXPECT_EQ(drawable("\uFFFE"), "\uFFFD") << "XML can't hold it";
   for (int first = 0; first < 256; ++first)
     for (int second = 0; second < 256; second += 7)
-      EXPECT_TRUE(
-          is_utf8(drawable(std::string{static_cast<char>(first), static_cast<char>(second), 'x'})));
+      EXPECT_TRUE(base::is_utf8(
+          drawable(std::string{static_cast<char>(first), static_cast<char>(second), 'x'})));
 }
 
 TEST(PlotText, LongTextEndsInAnEllipsis) {
@@ -45,4 +45,4 @@ TEST(PlotText, LinesBreakBetweenWords) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

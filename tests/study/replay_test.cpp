@@ -8,7 +8,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 /// 64 samples of 10 µs a batch on one worker: 640 µs of loading, against a device of 1 ms.
@@ -272,4 +272,4 @@ TEST(ReplayProperties, TimesScaleTogether) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

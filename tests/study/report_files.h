@@ -41,30 +41,31 @@ class Folder {
 /// The header of steps.csv.
 inline std::string steps_header() {
   std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
-  for (const auto name : kSpanNames) header.append(",").append(name == "step" ? "step_s" : name);
+  for (const auto name : pipeline::kSpanNames)
+    header.append(",").append(name == "step" ? "step_s" : name);
   return header + "\n";
 }
 
 /// A row whose spans are 1, 2, 3 ... ms.
 inline std::string step_row(int step, const std::string& loss = "") {
   std::string row = fmt::format("1,{},0.005,0.039,0.047,20,{}", step, loss);
-  for (std::size_t i = 1; i <= kSpanCount; ++i) row += fmt::format(",0.0{:02}000000", i);
+  for (std::size_t i = 1; i <= pipeline::kSpanCount; ++i) row += fmt::format(",0.0{:02}000000", i);
   return row + "\n";
 }
 
-inline const Figure* figure_in(const Report& report, const std::string& id) {
-  for (const Figure& figure : report.figures)
+inline const study::Figure* figure_in(const study::Report& report, const std::string& id) {
+  for (const study::Figure& figure : report.figures)
     if (figure.id == id) return &figure;
   return nullptr;
 }
 
-inline const ReportTable* table_in(const Report& report, const std::string& id) {
-  for (const ReportTable& table : report.tables)
+inline const study::ReportTable* table_in(const study::Report& report, const std::string& id) {
+  for (const study::ReportTable& table : report.tables)
     if (table.id == id) return &table;
   return nullptr;
 }
 
-inline bool notes_say(const Report& report, const std::string& text) {
+inline bool notes_say(const study::Report& report, const std::string& text) {
   for (const std::string& note : report.notes)
     if (note.find(text) != std::string::npos) return true;
   return false;

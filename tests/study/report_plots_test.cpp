@@ -16,11 +16,11 @@
 #include <tuple>
 #include <vector>
 
-#include "pipeline/decoders/decoder.h"
 #include "millrace/error.h"
+#include "pipeline/decoders/decoder.h"
 #include "study/report/plot_script.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,7 +145,7 @@ class ReportPlots : public testing::Test {
   /// Different colours in a PNG, which is decoded as data would be.
   static std::size_t colours_in(const fs::path& png) {
     const std::string bytes = text(png);
-    DecodeScratch scratch;
+    pipeline::DecodeScratch scratch;
     const ImageView image = scratch.decode(
         {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, 3, 10'000'000);
     std::set<std::tuple<int, int, int>> colours;
@@ -322,4 +322,4 @@ TEST_F(ReportPlots, ANameThatIsNoFilesIsRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

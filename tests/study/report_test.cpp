@@ -8,12 +8,12 @@
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_values.h"
 #include "study/records/config_table.h"
+#include "study/records/run_directory.h"
 #include "study/report/report_escape.h"
 #include "study/report/report_html.h"
 #include "study/report/report_text.h"
-#include "study/records/run_directory.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -216,7 +216,7 @@ TEST(ReportJson, HoldsAllOfIt) {
 }
 
 TEST(RecipeValues, AreFlatAndInOrder) {
-  const auto values = recipe_values(
+  const auto values = pipeline::recipe_values(
       "seed = 3\n[loader]\nworkers = 2\nbatch = 64\n[data.storage]\nlatency = 0.1\n"
       "[[augment]]\nop = \"affine\"\nid = \"first\"\np = 0.5\n[[augment]]\nop = \"hflip\"\n",
       "config.toml");
@@ -231,8 +231,8 @@ TEST(RecipeValues, AreFlatAndInOrder) {
       {"augment.first.p", "0.5"},
       {"augment.hflip.op", "\"hflip\""}};
   EXPECT_EQ(values, expected);
-  EXPECT_THROW(recipe_values("seed = ", "config.toml"), DataError);
-  EXPECT_TRUE(recipe_values("augment = []\n", "x")[0].second == "[]");
+  EXPECT_THROW(pipeline::recipe_values("seed = ", "config.toml"), DataError);
+  EXPECT_TRUE(pipeline::recipe_values("augment = []\n", "x")[0].second == "[]");
 }
 
 TEST(ConfigTable, ShowsOnlyWhatDiffers) {
@@ -246,4 +246,4 @@ TEST(ConfigTable, ShowsOnlyWhatDiffers) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

@@ -10,7 +10,7 @@
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,7 +30,7 @@ void shorten(const fs::path& file, std::uintmax_t bytes) {
   fs::resize_file(file, fs::file_size(file) - bytes);
 }
 
-StepRecord row(std::uint64_t step, double loss = 0.5) {
+pipeline::StepRecord row(std::uint64_t step, double loss = 0.5) {
   return {.epoch = 1, .step = step, .images = 8, .loss = loss, .ticks = {}};
 }
 
@@ -216,4 +216,4 @@ TEST_F(Resume, OtherRanksHaveFilesOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

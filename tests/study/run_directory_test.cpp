@@ -18,7 +18,7 @@
 #include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,7 +62,7 @@ TEST_F(RunDirectoryTest, WhatKilledWritersHaveLeftIsRemoved) {
   fs::create_symlink("step-4", run / "checkpoints/last.tmp");
   std::ofstream(run / "summary.json.tmp-1234") << "half";
   std::ofstream(run / "notes.tmp-draft") << "a person's";
-  AtomicFile going_on(run / "report.html");
+  base::AtomicFile going_on(run / "report.html");
   const RunDirectory resumed = RunDirectory::resume(run, "seed = 1\n", 0, false, RunLock(run));
   EXPECT_TRUE(fs::exists(run / "checkpoints/step-3"));
   EXPECT_FALSE(fs::exists(run / "checkpoints/step-4.tmp"));
@@ -141,7 +141,7 @@ TEST_F(RunDirectoryTest, SomethingElseIsLeftAlone) {
 
 TEST_F(RunDirectoryTest, RowsHaveAColumnASpan) {
   RunDirectory directory(base_ / "run/", "");
-  StepRecord record{1, 1, 64, 0.5, {}};
+  pipeline::StepRecord record{1, 1, 64, 0.5, {}};
   directory.step(record);
   record.loss.reset();
   directory.step(record);
@@ -169,7 +169,7 @@ TEST_F(RunDirectoryTest, AFileThatCannotBeCompletedDoesNotAppear) {
   const auto fill = [](const fs::path& folder) {
     write_file(folder / "model.safetensors", std::string(2000, 'x'));
   };
-  EXPECT_THROW(write_checkpoint(base_, 7, {}, fill), RunError);
+  EXPECT_THROW(train::write_checkpoint(base_, 7, {}, fill), RunError);
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_FALSE(fs::exists(base_ / "big"));
   EXPECT_FALSE(fs::exists(base_ / "big.tmp"));
@@ -177,4 +177,4 @@ TEST_F(RunDirectoryTest, AFileThatCannotBeCompletedDoesNotAppear) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

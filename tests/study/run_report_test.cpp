@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "millrace/error.h"
+#include "study/records/step_table.h"
 #include "study/report/comparison_report.h"
 #include "study/report/model_figures.h"
-#include "study/records/step_table.h"
-#include "study/sweep/sweep_files.h"
 #include "study/report/sweep_report.h"
 #include "study/report/what_if_report.h"
+#include "study/sweep/sweep_files.h"
 #include "tests/study/report_files.h"
 
 namespace millrace::report_test {
@@ -22,9 +22,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-StepSum step_of(std::uint64_t number) {
-  StepSum step{.first = number, .last = number, .steps = 1, .images = 3};
-  for (std::size_t i = 0; i < kSpanCount; ++i)
+study::StepSum step_of(std::uint64_t number) {
+  study::StepSum step{.first = number, .last = number, .steps = 1, .images = 3};
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
     step.ns[i] = static_cast<std::int64_t>(number * 7919 % 10007 * (i + 1));
   if (number % 10 == 0) {
     step.loss_sum = 0.5;
@@ -36,8 +36,8 @@ StepSum step_of(std::uint64_t number) {
 TEST(StepReduction, AddsUpAndLeavesNothingOut) {
   for (const std::uint64_t count : {0ULL, 1ULL, 39ULL, 40ULL, 41ULL, 80ULL, 81ULL, 12345ULL}) {
     SCOPED_TRACE(count);
-    StepReduction reduction(20);
-    StepSum all;
+    study::StepReduction reduction(20);
+    study::StepSum all;
     for (std::uint64_t i = 1; i <= count; ++i) {
       reduction.add(step_of(i));
       all.add(step_of(i));
@@ -48,9 +48,9 @@ TEST(StepReduction, AddsUpAndLeavesNothingOut) {
     } else {
       EXPECT_EQ(reduction.sums().size(), count) << "nothing to reduce";
     }
-    StepSum sum;
+    study::StepSum sum;
     std::uint64_t next = 1;
-    for (const StepSum& one : reduction.sums()) {
+    for (const study::StepSum& one : reduction.sums()) {
       EXPECT_EQ(one.first, next);
       EXPECT_EQ(one.last, one.first + one.steps - 1);
       if (&one != &reduction.sums().back()) {
@@ -69,11 +69,11 @@ TEST(StepReduction, AddsUpAndLeavesNothingOut) {
 
 TEST(StepTable, ReadsWhatIsThere) {
   const Folder run;
-  EXPECT_FALSE(read_steps(run.path() / "steps.csv").there);
+  EXPECT_FALSE(study::read_steps(run.path() / "steps.csv").there);
   run.write("steps.csv", "");
-  EXPECT_EQ(read_steps(run.path() / "steps.csv").all.steps, 0u);
+  EXPECT_EQ(study::read_steps(run.path() / "steps.csv").all.steps, 0u);
   run.write("steps.csv", steps_header() + step_row(1) + step_row(2, "2.5") + step_row(3, "nan"));
-  const StepTable steps = read_steps(run.path() / "steps.csv");
+  const study::StepTable steps = study::read_steps(run.path() / "steps.csv");
   EXPECT_FALSE(steps.cut);
   EXPECT_EQ(steps.all.steps, 3u);
   EXPECT_EQ(steps.all.images, 60);
@@ -87,7 +87,7 @@ TEST(StepTable, ReadsWhatIsThere) {
 TEST(StepTable, AHalfRowAtTheEndIsLeftOut) {
   const Folder run;
   run.write("steps.csv", steps_header() + step_row(1) + step_row(2).substr(0, 30));
-  const StepTable steps = read_steps(run.path() / "steps.csv");
+  const study::StepTable steps = study::read_steps(run.path() / "steps.csv");
   EXPECT_TRUE(steps.cut);
   EXPECT_EQ(steps.all.steps, 1u);
 }
@@ -97,7 +97,7 @@ TEST(StepTable, ADamagedRowIsNamed) {
   const auto refuses = [&](const std::string& text, const std::string& where) {
     run.write("steps.csv", text);
     try {
-      read_steps(run.path() / "steps.csv");
+      study::read_steps(run.path() / "steps.csv");
       ADD_FAILURE() << "accepted: " << text;
     } catch (const DataError& error) {
       EXPECT_NE(std::string(error.what()).find("steps.csv:" + where + " is damaged"),
@@ -113,7 +113,7 @@ TEST(StepTable, ADamagedRowIsNamed) {
 
 TEST(RunReport, OfADirectoryWithNothingInIt) {
   const Folder run;
-  const Report report = run_report(run.path());
+  const study::Report report = study::run_report(run.path());
   EXPECT_TRUE(report.figures.empty());
   EXPECT_TRUE(notes_say(report, "still going, or was killed"));
   EXPECT_TRUE(notes_say(report, "no steps.csv"));
@@ -128,13 +128,13 @@ TEST(RunReport, OfARunThatGoesOn) {
             R"({"epoch":1,"steps":2,"images":40,"load_s":0.01,"update_s":0.08,"images_per_s":444,)"
             R"("spans":{"setup":0.001,"log":0.01},"blame":{"decode":0.01,"queue":0}})"
             "\n{\"epoch\":2,");
-  const Report report = run_report(run.path());
+  const study::Report report = study::run_report(run.path());
   EXPECT_TRUE(notes_say(report, "still going, or was killed"));
   EXPECT_TRUE(notes_say(report, "steps.csv ends in half a row"));
   EXPECT_TRUE(notes_say(report, "metrics.jsonl ends in half a line"));
   for (const char* id : {"step-time", "step-spans", "epoch-time", "blame", "throughput"})
     EXPECT_NE(figure_in(report, id), nullptr) << id;
-  const Figure& time = *figure_in(report, "step-time");
+  const study::Figure& time = *figure_in(report, "step-time");
   ASSERT_EQ(time.series.size(), 3u);
   EXPECT_EQ(time.series[0].y, (std::vector<double>{3, 3})) << "load, without the first batch";
   EXPECT_EQ(time.series[1].y, (std::vector<double>{39, 39}));
@@ -154,11 +154,11 @@ TEST(RunReport, OfARunThatGoesOn) {
 TEST(RunReport, SaysHowTheRunEnded) {
   const Folder run;
   run.write("summary.json", R"({"wall_s":1,"error":"the disk is full"})");
-  EXPECT_TRUE(notes_say(run_report(run.path()), "failed: the disk is full"));
+  EXPECT_TRUE(notes_say(study::run_report(run.path()), "failed: the disk is full"));
   run.write("summary.json", R"({"wall_s":1,"interrupted":true,"steps":12})");
-  EXPECT_TRUE(notes_say(run_report(run.path()), "interrupted after step 12"));
+  EXPECT_TRUE(notes_say(study::run_report(run.path()), "interrupted after step 12"));
   run.write("summary.json", R"({"wall_s":1,"resumed_from_step":5,"failed":2,"model":null})");
-  const Report report = run_report(run.path());
+  const study::Report report = study::run_report(run.path());
   EXPECT_TRUE(notes_say(report, "resumed"));
   EXPECT_TRUE(notes_say(report, "quarantine.jsonl"));
   EXPECT_TRUE(notes_say(report, "no model"));
@@ -168,14 +168,14 @@ TEST(RunReport, DamagedFilesAreErrors) {
   for (const char* name : {"summary.json", "metrics.jsonl", "steps.csv"}) {
     const Folder run;
     run.write(name, "half of {\nsomething\n");
-    EXPECT_THROW(run_report(run.path()), DataError) << name;
+    EXPECT_THROW(study::run_report(run.path()), DataError) << name;
   }
   // Right JSON of a wrong shape is shown as far as it makes sense.
   const Folder odd;
   odd.write("summary.json", R"({"wall_s":"x","spans":3,"blame":[1],"blame_step":7,"ranks":{},)"
                             R"("per_class":[1],"confusion":[[1,2],[3]],"dataset":null})");
   odd.write("metrics.jsonl", "{\"epoch\":\"one\",\"spans\":[],\"top1\":{}}\n");
-  EXPECT_NO_THROW(run_report(odd.path()));
+  EXPECT_NO_THROW(study::run_report(odd.path()));
 }
 
 TEST(RunReport, RanksHaveATable) {
@@ -185,8 +185,8 @@ TEST(RunReport, RanksHaveATable) {
   run.write("steps.rankX.csv", "no table\n");
   run.write("summary.json", R"({"world_size":3,"straggler_rank":1,"ranks":[{"rank":0,"host":"a"},)"
                             R"({"rank":1,"host":"b","blamed_wait_s":0.25}]})");
-  const Report report = run_report(run.path());
-  const ReportTable* table = table_in(report, "ranks");
+  const study::Report report = study::run_report(run.path());
+  const study::ReportTable* table = table_in(report, "ranks");
   ASSERT_NE(table, nullptr);
   ASSERT_EQ(table->rows.size(), 2u);
   EXPECT_EQ(table->rows[0][2], "2");
@@ -201,20 +201,20 @@ TEST(RunReport, RanksHaveATable) {
 TEST(ModelFigures, ClassesAndConfusions) {
   const Json evaluation = Json::parse(
       R"({"per_class":{"ape":0.5,"bee":1.0,"cat":null},"confusion":[[2,1,1],[0,4,0],[0,0,0]]})");
-  const auto classes = class_figure(evaluation);
+  const auto classes = study::class_figure(evaluation);
   ASSERT_EQ(classes.size(), 1u);
   EXPECT_EQ(classes[0].categories, (std::vector<std::string>{"ape", "bee"}));
   EXPECT_EQ(classes[0].series[0].y, (std::vector<double>{50, 100}));
-  const auto matrix = confusion_figure(evaluation);
+  const auto matrix = study::confusion_figure(evaluation);
   ASSERT_EQ(matrix.size(), 1u);
   EXPECT_EQ(matrix[0].series[0].y, (std::vector<double>{2, 1, 1}));
   EXPECT_EQ(matrix[0].series[2].name, "cat");
-  const auto mistakes = confusion_table(evaluation);
+  const auto mistakes = study::confusion_table(evaluation);
   ASSERT_EQ(mistakes.size(), 1u);
   EXPECT_EQ(mistakes[0].rows[0], (std::vector<std::string>{"ape", "bee", "1", "25.0%"}));
   Json many;
   for (int i = 0; i < 200; ++i) many["per_class"][fmt::format("c{}", i)] = 0.005 * i;
-  const auto lowest = class_figure(many);
+  const auto lowest = study::class_figure(many);
   EXPECT_EQ(lowest[0].categories.size(), 60u);
   EXPECT_EQ(lowest[0].categories[0], "c0");
   EXPECT_NE(lowest[0].caption.find("lowest of 200"), std::string::npos);
@@ -223,13 +223,13 @@ TEST(ModelFigures, ClassesAndConfusions) {
 TEST(GroupsOf, HoldEachOnce) {
   for (const std::size_t count : {0, 1, 48, 49, 200, 1001}) {
     std::size_t next = 0;
-    for (const Group& group : groups_of(count, 48)) {
+    for (const study::Group& group : study::groups_of(count, 48)) {
       EXPECT_EQ(group.begin, next);
       EXPECT_GT(group.end, group.begin);
       next = group.end;
     }
     EXPECT_EQ(next, count);
-    EXPECT_LE(groups_of(count, 48).size(), 48u);
+    EXPECT_LE(study::groups_of(count, 48).size(), 48u);
   }
 }
 
@@ -243,7 +243,7 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
   const Folder run;
   run.write("predictions.json",
             std::string("{\"recipe\":\"r\",\"verdict\":\"v\",") + kWhatIf + "}");
-  const Report predicted = profile_report(run.path());
+  const study::Report predicted = study::profile_report(run.path());
   EXPECT_TRUE(notes_say(predicted, "no summary.json"));
   EXPECT_EQ(predicted.verdict, "v");
   ASSERT_NE(table_in(predicted, "what-if-table"), nullptr);
@@ -252,7 +252,7 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
             std::string(R"({"recipe":"r","verdict":"w","workers":2,"blame":{"decode":1,"queue":0},)"
                         R"("ceilings":{"device":300,"decode":120,"cores":200},)") +
                 kWhatIf + "}");
-  const Report report = profile_report(run.path());
+  const study::Report report = study::profile_report(run.path());
   EXPECT_EQ(report.verdict, "w");
   const auto& rows = table_in(report, "what-if-table")->rows;
   ASSERT_EQ(rows.size(), 2u);
@@ -260,7 +260,7 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
                                                "not run here", "", ""}));
   EXPECT_EQ(rows[1],
             (std::vector<std::string>{"loader.workers=1", "50", "0.500", "40", "0.400", "+25.0%"}));
-  const Figure* workers = figure_in(report, "workers");
+  const study::Figure* workers = figure_in(report, "workers");
   ASSERT_NE(workers, nullptr);
   ASSERT_EQ(workers->series.size(), 4u) << "predicted, measured, device, cores";
   EXPECT_EQ(workers->series[0].x, (std::vector<double>{1, 2})) << "not with more cores";
@@ -322,17 +322,17 @@ void write_sweep(const Folder& folder, int repeats, bool finished, int missing =
 TEST(SweepReport, SaysWhatTheSweepSaid) {
   const Folder sweep;
   write_sweep(sweep, 5, true);
-  const Report report = sweep_report(sweep.path());
+  const study::Report report = study::sweep_report(sweep.path());
   EXPECT_EQ(report.verdict,
             "by images_per_s, against the first row: 1 faster, 0 slower, 0 equivalent, 0 "
             "inconclusive");
   EXPECT_TRUE(notes_say(report, "warning: a warning of the sweep's"));
-  const ReportTable* table = table_in(report, "table");
+  const study::ReportTable* table = table_in(report, "table");
   ASSERT_NE(table, nullptr);
   ASSERT_EQ(table->rows.size(), 2u);
   EXPECT_EQ(table->rows[1].front(), "2");
   EXPECT_EQ(table->rows[1].back(), "faster");
-  const Figure* workers = figure_in(report, "workers");
+  const study::Figure* workers = figure_in(report, "workers");
   ASSERT_NE(workers, nullptr);
   EXPECT_EQ(workers->series[0].x, (std::vector<double>{0, 2}));
   EXPECT_NEAR(workers->series[0].y[1], 204, 0.1);
@@ -340,7 +340,7 @@ TEST(SweepReport, SaysWhatTheSweepSaid) {
   EXPECT_GT(workers->series[0].high[1], 204);
   for (const char* id : {"rate", "load-update", "ratio", "accuracy"})
     EXPECT_NE(figure_in(report, id), nullptr) << id;
-  const Figure* ratio = figure_in(report, "ratio");
+  const study::Figure* ratio = figure_in(report, "ratio");
   EXPECT_EQ(ratio->series[0].y[0], 1);
   EXPECT_NEAR(ratio->series[0].y[1], 2, 1e-9);
   EXPECT_TRUE(ratio->series[1].bound);
@@ -350,36 +350,37 @@ TEST(SweepReport, SaysWhatTheSweepSaid) {
 TEST(SweepReport, OfAHalfSweepShowsWholeRepeatsWithoutVerdict) {
   const Folder sweep;
   write_sweep(sweep, 6, false, 1);
-  const SweepFiles files = read_sweep(sweep.path());
+  const study::SweepFiles files = study::read_sweep(sweep.path());
   EXPECT_FALSE(files.finished);
   EXPECT_EQ(files.runs.size(), 11u);
   ASSERT_TRUE(files.table);
   EXPECT_EQ(files.table->repeats(), 5u);
-  const Report report = sweep_report(sweep.path());
+  const study::Report report = study::sweep_report(sweep.path());
   EXPECT_TRUE(report.verdict.empty());
   EXPECT_TRUE(notes_say(report, "11 of 12 runs"));
   EXPECT_EQ(table_in(report, "runs")->rows.size(), 11u);
-  const ReportTable* table = table_in(report, "table");
+  const study::ReportTable* table = table_in(report, "table");
   EXPECT_EQ(table->header.back(), "images_per_s ratio");
   EXPECT_EQ(table->rows[1].size(), table->header.size());
   EXPECT_EQ(table_in(report, "rows")->rows[1][1], "loader.workers = 2 (not 0)");
 
   const Folder first;
   write_sweep(first, 1, false, 2);
-  EXPECT_FALSE(read_sweep(first.path()).table) << "no repeat is whole";
-  EXPECT_NO_THROW(sweep_report(first.path()));
+  EXPECT_FALSE(study::read_sweep(first.path()).table) << "no repeat is whole";
+  EXPECT_NO_THROW(study::sweep_report(first.path()));
 }
 
 TEST(SweepReport, DamagedFilesAreErrors) {
   const Folder sweep;
   write_sweep(sweep, 2, true);
   sweep.write("sweep.json", R"({"cells":[{"runs":[]}]})");
-  EXPECT_THROW(sweep_report(sweep.path()), DataError) << "other combinations than were asked";
+  EXPECT_THROW(study::sweep_report(sweep.path()), DataError)
+      << "other combinations than were asked";
   sweep.write("sweep.json", "{\"cells\":");
-  EXPECT_THROW(sweep_report(sweep.path()), DataError);
+  EXPECT_THROW(study::sweep_report(sweep.path()), DataError);
   write_sweep(sweep, 2, true);
   sweep.write("design.json", "{}");
-  EXPECT_THROW(sweep_report(sweep.path()), DataError);
+  EXPECT_THROW(study::sweep_report(sweep.path()), DataError);
 }
 
 TEST(ComparisonReport, LaysCurvesOverEachOther) {
@@ -393,9 +394,9 @@ TEST(ComparisonReport, LaysCurvesOverEachOther) {
                  "{\"epoch\":2,\"train_loss\":1}\n");
     folder.write(at + "/config.toml", fmt::format("seed = {}\n", at == "a" ? 1 : 2));
   }
-  const Report report = comparison_report({folder.path() / "a", folder.path() / "b"});
+  const study::Report report = study::comparison_report({folder.path() / "a", folder.path() / "b"});
   EXPECT_EQ(report.title, "a and b");
-  const Figure* loss = figure_in(report, "loss");
+  const study::Figure* loss = figure_in(report, "loss");
   ASSERT_NE(loss, nullptr);
   ASSERT_EQ(loss->series.size(), 4u);
   EXPECT_EQ(loss->series[0].name, "a, train");

@@ -9,7 +9,7 @@
 
 #include "study/analysis/dunnett.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Rows = std::vector<std::vector<double>>;
@@ -187,4 +187,4 @@ TEST(Repeats, SayWhenTheLimitDoesNotSuffice) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

@@ -11,7 +11,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -178,4 +178,4 @@ TEST(RunIdentity, DependsOnAllOfItsParts) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

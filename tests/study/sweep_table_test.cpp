@@ -8,7 +8,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 SweepRecord run_of(double rate, std::uint64_t repeat) {
@@ -109,4 +109,4 @@ TEST(SweepTable, UnknownMetricIsRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

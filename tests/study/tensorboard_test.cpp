@@ -12,7 +12,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 namespace fs = std::filesystem;
@@ -131,4 +131,4 @@ TEST_F(EventFileTest, AFolderThatIsNotThereIsTold) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

@@ -19,7 +19,7 @@
 #include "tests/pipeline/numbered.h"
 #include "tests/study/explained_run.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 using Json = nlohmann::json;
@@ -99,13 +99,14 @@ void expect_nested(std::vector<Slice> slices) {
 }
 
 bool is_update(const std::string& span) {
-  const auto found = std::find(kSpanNames.begin(), kSpanNames.end(), span);
-  return found != kSpanNames.end() && is_update(static_cast<Span>(found - kSpanNames.begin()));
+  const auto found = std::find(pipeline::kSpanNames.begin(), pipeline::kSpanNames.end(), span);
+  return found != pipeline::kSpanNames.end() &&
+         pipeline::is_update(static_cast<pipeline::Span>(found - pipeline::kSpanNames.begin()));
 }
 
-std::shared_ptr<const Plan> plan() {
-  return std::make_shared<Plan>(std::vector<OpSpec>{}, Source{{6, 5}, 1}, OutputOptions{},
-                                Resample::once);
+std::shared_ptr<const augment::Plan> plan() {
+  return std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{6, 5}, 1}, OutputOptions{},
+                                         Resample::once);
 }
 
 class TraceTest : public testing::Test {
@@ -116,8 +117,9 @@ class TraceTest : public testing::Test {
   Trace traced(LoaderOptions options, std::size_t capacity = 4096) {
     options.batch = 16;
     options.epochs = 2;
-    Timeline timeline(Clock::now(), Clock::steady_ns(), capacity);
-    run_ = explained_run(std::make_shared<Numbered>(100), plan(), options, 0.3, &timeline);
+    pipeline::Timeline timeline(base::Clock::now(), base::Clock::steady_ns(), capacity);
+    run_ =
+        explained_run(std::make_shared<pipeline::Numbered>(100), plan(), options, 0.3, &timeline);
     write_trace(timeline, {"test", "device"}, file_);
     left_out_ = timeline.left_out();
     return Trace(file_);
@@ -142,13 +144,15 @@ TEST_F(TraceTest, SlicesNestAndStepsCoverTheRun) {
         EXPECT_EQ(slice.name, "step " + std::to_string(++steps));
         EXPECT_EQ(slice.args["epoch"], (steps - 1) / 7 + 1);
         covered += slice.end - slice.begin;
-      } else if (std::count(kSpanNames.begin(), kSpanNames.end(), slice.name) > 0) {
+      } else if (std::count(pipeline::kSpanNames.begin(), pipeline::kSpanNames.end(), slice.name) >
+                 0) {
         in_spans += slice.end - slice.begin;
       }
     }
     EXPECT_EQ(steps, 14);
-    const double run = SpanSeconds(run_.spans).total();
-    const double setup = Clock::seconds(run_.spans[static_cast<std::size_t>(Span::setup)]);
+    const double run = pipeline::SpanSeconds(run_.spans).total();
+    const double setup =
+        base::Clock::seconds(run_.spans[static_cast<std::size_t>(pipeline::Span::setup)]);
     EXPECT_NEAR(static_cast<double>(in_spans) * 1e-9, run, 1e-6) << "spans are all of the run";
     EXPECT_NEAR(static_cast<double>(covered) * 1e-9, run - setup, 0.01 * run);
     EXPECT_EQ(trace.on("device").size(), 14u);
@@ -200,8 +204,8 @@ TEST_F(TraceTest, StagesLieInsideTheirUnitsWithTheirBytes) {
     }
   }
   EXPECT_GE(units, 14u);
-  EXPECT_EQ(read, 2 * 100 * Numbered::kBytes);
-  EXPECT_EQ(written, 2 * 100 * Numbered::kBytes * sizeof(float));
+  EXPECT_EQ(read, 2 * 100 * pipeline::Numbered::kBytes);
+  EXPECT_EQ(written, 2 * 100 * pipeline::Numbered::kBytes * sizeof(float));
 }
 
 TEST_F(TraceTest, IoThreadsAndStorageHaveTracks) {
@@ -235,13 +239,13 @@ TEST_F(TraceTest, MemoryIsBounded) {
 }
 
 TEST_F(TraceTest, ALoaderAloneShowsItsCaller) {
-  Timeline timeline(Clock::now(), Clock::steady_ns(), 4096);
+  pipeline::Timeline timeline(base::Clock::now(), base::Clock::steady_ns(), 4096);
   LoaderOptions options;
   options.workers = 1;
   options.batch = 16;
   options.timeline = timeline.add_loader("bench", 1, 0);
   {
-    Loader loader(std::make_shared<Numbered>(100), plan(), options);
+    Loader loader(std::make_shared<pipeline::Numbered>(100), plan(), options);
     while (loader.next()) {
     }
   }
@@ -258,4 +262,4 @@ TEST_F(TraceTest, ALoaderAloneShowsItsCaller) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

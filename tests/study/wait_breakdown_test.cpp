@@ -9,13 +9,14 @@
 
 #include "base/rng.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
-using Ticks = Clock::Ticks;
+using Ticks = base::Clock::Ticks;
 
-UnitHistory unit(Ticks begin, Ticks end, std::array<Ticks, kStageCount> stages) {
-  UnitHistory made;
+pipeline::UnitHistory unit(Ticks begin, Ticks end,
+                           std::array<Ticks, pipeline::kStageCount> stages) {
+  pipeline::UnitHistory made;
   made.begin = begin;
   made.end = end;
   made.stages = stages;
@@ -23,19 +24,20 @@ UnitHistory unit(Ticks begin, Ticks end, std::array<Ticks, kStageCount> stages) 
 }
 
 /// A batch that was opened at `opened`, asked for at `asked`, and fetched as soon as it was done.
-BatchHistory batch(Ticks opened, Ticks asked, std::span<const UnitHistory> units) {
-  BatchHistory made;
+pipeline::BatchHistory batch(Ticks opened, Ticks asked,
+                             std::span<const pipeline::UnitHistory> units) {
+  pipeline::BatchHistory made;
   made.ordinal = 7;
   made.index = 3;
   made.opened = opened;
   made.asked = asked;
   made.units = units;
-  for (const UnitHistory& one : units) made.ready = std::max(made.ready, one.end);
+  for (const pipeline::UnitHistory& one : units) made.ready = std::max(made.ready, one.end);
   made.got = std::max(asked, made.ready);
   return made;
 }
 
-PartTicks split(const BatchHistory& batch) { return WaitSplitter().split(batch); }
+PartTicks split(const pipeline::BatchHistory& batch) { return WaitSplitter().split(batch); }
 
 PartTicks parts(std::initializer_list<std::pair<Part, Ticks>> all) {
   PartTicks made{};
@@ -45,7 +47,7 @@ PartTicks parts(std::initializer_list<std::pair<Part, Ticks>> all) {
 
 TEST(WaitBreakdown, ABatchThatIsThereCostsItsHandover) {
   const std::vector units{unit(100, 200, {30, 50, 20})};
-  BatchHistory ready = batch(50, 500, units);
+  pipeline::BatchHistory ready = batch(50, 500, units);
   ready.got = 503;
   EXPECT_EQ(split(ready), parts({{Part::handover, 3}}));
 }
@@ -75,7 +77,7 @@ TEST(WaitBreakdown, WaitingForAWorkerIsQueueUnlessTheBatchItselfHasIt) {
 
 TEST(WaitBreakdown, StartUpAndEpochBoundaryAreTheirOwn) {
   const std::vector units{unit(300, 400, {0, 100, 0})};
-  BatchHistory first = batch(200, 100, units);
+  pipeline::BatchHistory first = batch(200, 100, units);
   first.first = true;
   first.index = 0;
   EXPECT_EQ(split(first), parts({{Part::decode, 100}, {Part::startup, 200}}));
@@ -115,7 +117,7 @@ TEST(WaitBreakdown, WaitingForACore) {
   units[0].begin_wait = 25;
   EXPECT_EQ(split(batch(80, 60, units)),
             parts({{Part::cores, 25}, {Part::decode, 80}, {Part::augment, 20}, {Part::queue, 15}}));
-  BatchHistory woken = batch(100, 150, units);
+  pipeline::BatchHistory woken = batch(100, 150, units);
   woken.got = 260;
   woken.core_wait = 45;
   const PartTicks late = split(woken);
@@ -126,15 +128,15 @@ TEST(WaitBreakdown, WaitingForACore) {
 TEST(WaitBreakdown, PartsAlwaysAddUpToTheWait) {
   std::uint64_t state = 1;
   const auto draw = [&](Ticks most) {
-    state = mix64(state + 1);
+    state = base::mix64(state + 1);
     return static_cast<Ticks>(state % static_cast<std::uint64_t>(most + 1));
   };
   WaitSplitter splitter;
   for (int i = 0; i < 20'000; ++i) {
-    std::vector<UnitHistory> units;
+    std::vector<pipeline::UnitHistory> units;
     const bool read_ahead = draw(1) == 0;
     for (Ticks n = draw(6); n > 0; --n) {
-      UnitHistory one = unit(200 + draw(800), 0, {draw(100), draw(100), draw(100)});
+      pipeline::UnitHistory one = unit(200 + draw(800), 0, {draw(100), draw(100), draw(100)});
       one.end = one.begin + std::max<Ticks>(draw(300), one.stages[0] + one.stages[1]);
       one.core_wait = draw(300);
       one.fault_wait = draw(300);
@@ -146,7 +148,7 @@ TEST(WaitBreakdown, PartsAlwaysAddUpToTheWait) {
       }
       units.push_back(one);
     }
-    BatchHistory one = batch(draw(250), draw(1500), units);
+    pipeline::BatchHistory one = batch(draw(250), draw(1500), units);
     one.ready += draw(30);
     one.got = std::max(one.asked, one.ready) + draw(40);
     one.core_wait = draw(60);
@@ -161,7 +163,7 @@ TEST(WaitBreakdown, PartsAlwaysAddUpToTheWait) {
 
 TEST(WaitBreakdown, StepsAddUpToLoad) {
   const std::vector units{unit(100, 200, {30, 50, 20})};
-  BatchHistory one = batch(100, 100, units);
+  pipeline::BatchHistory one = batch(100, 100, units);
   one.first = true;
   WaitBreakdown blame;
   blame.add(one, 105);
@@ -172,7 +174,7 @@ TEST(WaitBreakdown, StepsAddUpToLoad) {
                                   {Part::augment, 40},
                                   {Part::handover, 5 + 10}}));
   EXPECT_DOUBLE_EQ(blame.steady_seconds()[static_cast<std::size_t>(Part::decode)],
-                   Clock::seconds(50));
+                   base::Clock::seconds(50));
   blame.complete(300);  // a wait that no batch came out of
   EXPECT_EQ(blame.ticks()[static_cast<std::size_t>(Part::handover)], 100);
   EXPECT_EQ(blame.steps(), 2u);
@@ -201,4 +203,4 @@ TEST(Quantiles, AreRightToTwoPercent) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

@@ -8,7 +8,7 @@
 
 #include "study/analysis/ceilings.h"
 
-namespace millrace {
+namespace millrace::study {
 namespace {
 
 const StageDemand kPhotos{
@@ -148,4 +148,4 @@ TEST(Advise, TakesTheFewestWorkersAndTheLeastPrefetch) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::study

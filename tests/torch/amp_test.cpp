@@ -12,7 +12,7 @@
 #include "tests/torch/formula.h"
 #include "tests/torch/model_formula.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using nlohmann::json;
@@ -37,7 +37,7 @@ Loader loader_of(std::int64_t batch, std::uint64_t epochs) {
 }
 
 double step(Single& single, Batch batch, double lr) {
-  SpanClock spans(Clock::now());
+  pipeline::SpanClock spans(base::Clock::now());
   const StepContext place{.window_samples = batch.count(), .lr = lr};
   single.step(std::move(batch), place, spans);
   return single.take_finished().at(0).loss.value();
@@ -248,4 +248,4 @@ TEST(GoldenAmp, FollowsPyTorchOfAnotherProcessor) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,10 +8,10 @@
 #include <ostream>
 #include <thread>
 
-#include "models/registry.h"
 #include "millrace/error.h"
+#include "models/registry.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using torch::Tensor;
@@ -19,7 +19,8 @@ using torch::Tensor;
 /// Sums over threads: each adds its part, all wait, each copies the sum.
 class ReplicaBarrier {
  public:
-  explicit ReplicaBarrier(int threads) : barrier_(threads), parts_(static_cast<std::size_t>(threads)) {}
+  explicit ReplicaBarrier(int threads)
+      : barrier_(threads), parts_(static_cast<std::size_t>(threads)) {}
 
   class Seat : public StatisticsReducer {
    public:
@@ -259,4 +260,4 @@ TEST(BatchNorm, AWholeModelOnThreeThreadsIsTheModelOnOne) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

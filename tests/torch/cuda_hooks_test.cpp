@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <memory>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// What libtorch_cuda.so registers when it is loaded, as far as it can be told without a device.
@@ -52,4 +52,4 @@ TEST_F(CudaHooks, AModuleLoadedAfterTheFirstUseIsNot) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include "strategies/torch/single.h"
 #include "tests/torch/training_run.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::Outcome;
@@ -139,4 +139,4 @@ TEST_F(CudaTraining, ABatchThatDoesNotFitIsToldWithOneThatWould) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "tests/torch/fake_device.h"
 #include "tests/torch/training_run.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::FakeStreams;
@@ -91,4 +91,4 @@ TEST(DeviceStreams, ASlotIsFreeOnceItIsCopied) {
 TEST(DeviceStreams, TheCpuHasNone) { EXPECT_EQ(make_device_streams(torch::kCPU), nullptr); }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

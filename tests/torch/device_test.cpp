@@ -6,7 +6,7 @@
 #include "millrace/error.h"
 #include "strategies/torch/single.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 TEST(Device, Tf32IsWhatTheKeySays) {
@@ -60,4 +60,4 @@ TEST(Device, TheModelHasTheFormatThatWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -29,9 +29,9 @@ struct Told {
 };
 
 /// Reached when it is waited for.
-class FakeMark final : public DeviceMark {
+class FakeMark final : public train::DeviceMark {
  public:
-  FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(Clock::now()) {
+  FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(base::Clock::now()) {
     if (!reached_) told_.max_open = std::max(told_.max_open, ++told_.open);
   }
   bool reached() override { return reached_; }
@@ -39,27 +39,29 @@ class FakeMark final : public DeviceMark {
     if (!reached_) --told_.open;
     reached_ = true;
   }
-  Clock::Ticks at() const { return at_; }
+  base::Clock::Ticks at() const { return at_; }
 
  private:
   Told& told_;
   bool reached_;
-  Clock::Ticks at_;
+  base::Clock::Ticks at_;
 };
 
-class FakeStreams final : public DeviceStreams {
+class FakeStreams final : public train::DeviceStreams {
  public:
   explicit FakeStreams(Told& told) : told_(told) {}
   torch::Tensor copy(const torch::Tensor& host) override {
     ++told_.copies;
     return host.clone();
   }
-  std::unique_ptr<DeviceMark> join() override {
+  std::unique_ptr<train::DeviceMark> join() override {
     ++told_.joins;
     return std::make_unique<FakeMark>(told_, false);
   }
-  std::unique_ptr<DeviceMark> mark() override { return std::make_unique<FakeMark>(told_, false); }
-  Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
+  std::unique_ptr<train::DeviceMark> mark() override {
+    return std::make_unique<FakeMark>(told_, false);
+  }
+  base::Clock::Ticks time_of(std::unique_ptr<train::DeviceMark> mark) override {
     mark->wait();
     return static_cast<const FakeMark&>(*mark).at();
   }
@@ -76,7 +78,7 @@ class FakeStreams final : public DeviceStreams {
 
 /// Like a CUDA graph it does nothing when it is captured, and a replay writes to the same memory
 /// every time, from what lies where it lay then.
-class FakeGraph final : public DeviceGraph {
+class FakeGraph final : public train::DeviceGraph {
  public:
   using Tensors = std::vector<at::Tensor>;
 

@@ -1,6 +1,6 @@
-// Gloo's code is LibTorch's alone: our names for its types (strategies/torch/gloo) have neither layout
-// nor functions, so nothing of Gloo may be in our library, where it would take the place of the
-// real one.
+// Gloo's code is LibTorch's alone: our names for its types (strategies/torch/gloo) have neither
+// layout nor functions, so nothing of Gloo may be in our library, where it would take the place of
+// the real one.
 #include <gtest/gtest.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 /// What a command prints.
@@ -34,4 +34,4 @@ TEST(Gloo, NoneOfItsCodeIsInOurLibrary) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,14 +9,14 @@
 #include <optional>
 #include <span>
 
-#include "models/safetensors.h"
 #include "millrace/error.h"
+#include "models/safetensors.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/fake_device.h"
 #include "tests/torch/temp_folder.h"
 #include "tests/torch/training_run.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,15 +310,15 @@ class GraphedStepsTest : public ::testing::Test {
                       streams_,
                       {weight_},
                       /*samples=*/4};
-  SpanClock spans_{Clock::now()};
+  pipeline::SpanClock spans_{base::Clock::now()};
   std::vector<const void*> read_;  ///< where the images of a pass were
   std::exception_ptr failure_;
 
   GraphedSteps::Pass pass() {
-    return [this](const Tensor& images, const Tensor& targets, SpanClock* spans) {
+    return [this](const Tensor& images, const Tensor& targets, pipeline::SpanClock* spans) {
       if (failure_) std::rethrow_exception(failure_);
       read_.push_back(images.const_data_ptr());
-      if (spans != nullptr) spans->enter(Span::backward);
+      if (spans != nullptr) spans->enter(pipeline::Span::backward);
       const Tensor loss = (images.sum() * weight_ - targets.sum()).sum();
       loss.backward();
       return loss.detach();
@@ -375,12 +375,12 @@ TEST_F(GraphedStepsTest, BatchesOfAnotherFormRunEagerly) {
 TEST_F(GraphedStepsTest, AReplayIsInTheForwardSpan) {
   for (int i = 0; i < 3; ++i) {
     step(4, 1);
-    EXPECT_EQ(spans_.current(), Span::backward);
+    EXPECT_EQ(spans_.current(), pipeline::Span::backward);
   }
   for (int i = 0; i < 3; ++i) {
     step(4, 1);
-    EXPECT_EQ(spans_.current(), Span::forward);
-    spans_.enter(Span::step);
+    EXPECT_EQ(spans_.current(), pipeline::Span::forward);
+    spans_.enter(pipeline::Span::step);
   }
 }
 
@@ -418,4 +418,4 @@ TEST_F(GraphedStepsTest, AFailedCaptureIsOneLine) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "models/registry.h"
 #include "tests/torch/model_formula.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using nlohmann::json;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenModel,
                          ::testing::Range(std::size_t{0}, golden()["cases"].size()), name_of_case);
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

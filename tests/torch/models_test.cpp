@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "millrace/error.h"
+#include "millrace/recipe.h"
 #include "models/dropout.h"
 #include "models/names.h"
 #include "models/registry.h"
-#include "millrace/error.h"
-#include "millrace/recipe.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 std::int64_t parameters_of(Classifier& model) {
@@ -199,4 +199,4 @@ TEST(Models, TooSmallImagesAreRefusedWithTheSmallest) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

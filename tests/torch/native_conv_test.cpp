@@ -6,7 +6,7 @@
 #include "tests/torch/gradcheck.h"
 #include "tests/torch/native_grid.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::conv_cases;
@@ -91,11 +91,12 @@ TEST_P(NativeConv, GivesLibTorchsValuesInEveryLayoutAtEveryLevel) {
     Arguments arguments(c, type);
     const double tolerance = type == torch::kFloat ? 1e-5 : 1e-13;
     const Answer theirs = answer_of(arguments, torchs_conv(c));
-    for (const Simd level : test::levels()) {
-      set_simd_level(level);
+    for (const base::Simd level : test::levels()) {
+      base::set_simd_level(level);
       for (const test::Lying lying : test::kLyings) {
-        SCOPED_TRACE(text_of(c) + " " + torch::toString(type) + " " + std::string(name_of(level)) +
-                     " layout " + std::to_string(static_cast<int>(lying)));
+        SCOPED_TRACE(text_of(c) + " " + torch::toString(type) + " " +
+                     std::string(base::name_of(level)) + " layout " +
+                     std::to_string(static_cast<int>(lying)));
         arguments.input = test::lay(arguments.input, lying);
         expect_close(answer_of(arguments, native_conv(c)), theirs, tolerance);
       }
@@ -110,10 +111,10 @@ TEST_P(NativeConv, FusedGivesLibTorchsValues) {
   // In f32 a sum's last bits may change the winner; in f64, with these numbers, they don't.
   Arguments arguments(c);
   const Answer theirs = answer_of(arguments, torchs_three(c));
-  for (const Simd level : test::levels()) {
-    set_simd_level(level);
+  for (const base::Simd level : test::levels()) {
+    base::set_simd_level(level);
     for (const test::Lying lying : test::kLyings) {
-      SCOPED_TRACE(text_of(c) + " " + std::string(name_of(level)));
+      SCOPED_TRACE(text_of(c) + " " + std::string(base::name_of(level)));
       arguments.input = test::lay(arguments.input, lying);
       expect_close(answer_of(arguments, native_fused(c)), theirs, 1e-13);
     }
@@ -265,4 +266,4 @@ TEST(NativeConvOnce, HasNoSecondDerivative) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

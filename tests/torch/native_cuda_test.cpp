@@ -5,7 +5,7 @@
 #include "strategies/torch/cuda_library.h"
 #include "tests/torch/native_grid.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::conv_cases;
@@ -59,4 +59,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, NativeCuda, ::testing::ValuesIn(conv_cases()),
                          [](const auto& shape) { return std::to_string(shape.index); });
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

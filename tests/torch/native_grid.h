@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/native/ops.h"
 #include "base/simd.h"
+#include "models/native/ops.h"
 
 namespace millrace::test {
 
@@ -65,23 +65,23 @@ inline torch::Tensor lay(const torch::Tensor& tensor, Lying lying) {
   return tensor.contiguous();
 }
 
-inline std::vector<Simd> levels() {
-  std::vector<Simd> all;
-  for (const Simd level : {Simd::scalar, Simd::avx2, Simd::avx512})
-    if (level <= simd_supported()) all.push_back(level);
+inline std::vector<base::Simd> levels() {
+  std::vector<base::Simd> all;
+  for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512})
+    if (level <= base::simd_supported()) all.push_back(level);
   return all;
 }
 
 /// The level that tests found is in force again when they end.
 class KeptLevel {
  public:
-  KeptLevel() : level_(simd_level()) {}
-  ~KeptLevel() { set_simd_level(level_); }
+  KeptLevel() : level_(base::simd_level()) {}
+  ~KeptLevel() { base::set_simd_level(level_); }
   KeptLevel(const KeptLevel&) = delete;
   KeptLevel& operator=(const KeptLevel&) = delete;
 
  private:
-  Simd level_;
+  base::Simd level_;
 };
 
 /// |a - b| as a part of the largest |b|; NaNs must lie at the same places.

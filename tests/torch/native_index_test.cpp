@@ -8,7 +8,7 @@
 #include "models/native/tensors.h"
 #include "tests/torch/native_grid.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using native::ConvGeometry;
@@ -118,4 +118,4 @@ TEST(NativeIndexOnce, PoolingsElementsAreTheCpusOps) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,7 @@
 #include "tests/torch/gradcheck.h"
 #include "tests/torch/native_grid.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using torch::Tensor;
@@ -76,10 +76,10 @@ TEST_P(NativePool, GivesLibTorchsValuesAndWinners) {
   for (const auto type : {torch::kFloat, torch::kDouble}) {
     const Tensor images = rough_images(c, type);
     const Answer theirs = answer_of(images, torchs_pool(c));
-    for (const Simd level : test::levels()) {
-      set_simd_level(level);
+    for (const base::Simd level : test::levels()) {
+      base::set_simd_level(level);
       for (const test::Lying lying : test::kLyings) {
-        SCOPED_TRACE(std::string(name_of(level)) + " layout " +
+        SCOPED_TRACE(std::string(base::name_of(level)) + " layout " +
                      std::to_string(static_cast<int>(lying)));
         const Answer ours = answer_of(test::lay(images, lying), native_pool(c));
         EXPECT_TRUE(torch::allclose(ours.output, theirs.output, 0, 0, /*equal_nan=*/true));
@@ -154,4 +154,4 @@ TEST(NativePoolOnce, RefusesWhatItDoesNotTake) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "strategies/torch/single.h"
 #include "tests/torch/ranks.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::Outcome;
@@ -61,8 +61,8 @@ StrategyOptions on_device(StrategyOptions options) {
   return options;
 }
 
-std::shared_ptr<const Plan> plan_of(const StrategyOptions& options) {
-  return std::make_shared<Plan>(
+std::shared_ptr<const augment::Plan> plan_of(const StrategyOptions& options) {
+  return std::make_shared<augment::Plan>(
       std::vector<OpSpec>{}, Source{options.input, options.channels},
       OutputOptions{options.dtype, Layout::chw, options.mean, options.std}, Resample::once);
 }
@@ -145,4 +145,4 @@ TEST_P(Normalize, RanksTrainAlike) {
 INSTANTIATE_TEST_SUITE_P(Channels, Normalize, ::testing::Values(1, 3));
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -14,7 +14,7 @@
 #include "tests/torch/ranks.h"
 #include "tests/torch/temp_folder.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::Outcome;
@@ -367,4 +367,4 @@ TEST(DataParallel, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

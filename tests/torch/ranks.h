@@ -43,7 +43,7 @@ inline void prepare_environment() {
 /// change a rank's run, and its strategy, before it begins. A rank that fails ends the process.
 inline std::vector<Outcome> train_ranks(
     const TrainingRun& run, int world,
-    const std::function<void(TrainingRun&, Ddp&)>& adapt = nullptr) {
+    const std::function<void(TrainingRun&, train::Ddp&)>& adapt = nullptr) {
   prepare_environment();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(world));
   const int port = free_port();
@@ -62,7 +62,7 @@ inline std::vector<Outcome> train_ranks(
         std::fprintf(stderr, "%s\n", error.what());
         ::_exit(static_cast<int>(error.exit()));
       };
-      Ddp ddp(own.strategy);
+      train::Ddp ddp(own.strategy);
       fill_by_name(ddp.model());
       if (adapt) adapt(own, ddp);
       outcomes[static_cast<std::size_t>(rank)] = train(ddp, own);

@@ -12,7 +12,7 @@
 #include "tests/torch/ranks.h"
 #include "tests/torch/temp_folder.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -215,4 +215,4 @@ TEST_F(Refusal, AnothersCheckpoint) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -14,7 +14,7 @@
 #include "millrace/error.h"
 #include "tests/torch/temp_folder.h"
 
-namespace millrace::safetensors {
+namespace millrace::train::safetensors {
 namespace {
 
 using test::TempFolder;
@@ -207,4 +207,4 @@ TEST(Safetensors, FullDiskLeavesTheFileBeforeItAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace millrace::safetensors
+}  // namespace millrace::train::safetensors

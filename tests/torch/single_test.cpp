@@ -10,18 +10,19 @@
 #include <numeric>
 #include <optional>
 
-#include "models/weights.h"
 #include "millrace/error.h"
+#include "models/weights.h"
 #include "strategies/trainer/trainer.h"
 #include "tests/torch/formula.h"
 #include "tests/torch/native_grid.h"
 #include "tests/torch/temp_folder.h"
 
 // The library's doors, as strategies/trainer/torch_library.cpp finds them.
-extern "C" millrace::Strategy* millrace_make_strategy(const millrace::StrategyOptions* options);
+extern "C" millrace::train::Strategy* millrace_make_strategy(
+    const millrace::train::StrategyOptions* options);
 extern "C" const char* millrace_torch_version();
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::formula;
@@ -71,28 +72,28 @@ StrategyOptions mnist_options() {
 }
 
 /// An optimiser step of its own for every batch.
-void step(Single& single, Batch batch, SpanClock& spans, double lr = 0.01) {
+void step(Single& single, Batch batch, pipeline::SpanClock& spans, double lr = 0.01) {
   const StepContext place{.window_samples = batch.global_count(), .lr = lr};
   single.step(std::move(batch), place, spans);
 }
 
 /// Number of the golden run, and whose ops: LibTorch's, or our own at a SIMD level.
-class GoldenLosses : public ::testing::TestWithParam<std::tuple<int, std::optional<Simd>>> {};
+class GoldenLosses : public ::testing::TestWithParam<std::tuple<int, std::optional<base::Simd>>> {};
 
 TEST_P(GoldenLosses, FollowPyTorchs) {
   const auto all = golden();
   const auto [index, level] = GetParam();
   const bool native = level.has_value();
   const test::KeptLevel kept;
-  if (native && *level > simd_supported()) GTEST_SKIP() << "not on this processor";
-  if (native) set_simd_level(*level);
+  if (native && *level > base::simd_supported()) GTEST_SKIP() << "not on this processor";
+  if (native) base::set_simd_level(*level);
   const auto run = all["cases"][static_cast<std::size_t>(index)];
   StrategyOptions options = options_of(run);
   options.model_options.native_ops = native;
   Single single(options);
   fill_by_formula(single.model());
   Loader loader = formula_loader(spec_of(options), all["samples"], all["batch"], all["epochs"]);
-  SpanClock spans(Clock::now());
+  pipeline::SpanClock spans(base::Clock::now());
   double weighted = 0;
   std::int64_t samples = 0;
   for (const double expected : run["losses"]) {
@@ -131,34 +132,35 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
 
 std::string name_of_run(const ::testing::TestParamInfo<GoldenLosses::ParamType>& one) {
   const auto [index, level] = one.param;
-  const std::string ops = level ? "native_" + std::string(name_of(*level)) : "torch";
+  const std::string ops = level ? "native_" + std::string(base::name_of(*level)) : "torch";
   return "run" + std::to_string(index) + "_" + ops;
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, GoldenLosses,
                          ::testing::Combine(::testing::Range(0, 4),
-                                            ::testing::Values(std::optional<Simd>(), Simd::scalar,
-                                                              Simd::avx2, Simd::avx512)),
+                                            ::testing::Values(std::optional<base::Simd>(),
+                                                              base::Simd::scalar, base::Simd::avx2,
+                                                              base::Simd::avx512)),
                          name_of_run);
 
 TEST(Single, EntersTheSpansOfAStepAndStaysInTheLast) {
   Single single(mnist_options());
   Loader loader = formula_loader(spec_of(mnist_options()), 64, 64);
-  SpanClock spans(Clock::now());
-  spans.enter(Span::load);
+  pipeline::SpanClock spans(base::Clock::now());
+  spans.enter(pipeline::Span::load);
   Batch batch = loader.next();
-  const Clock::Ticks before = Clock::now();
+  const base::Clock::Ticks before = base::Clock::now();
   step(single, std::move(batch), spans);
-  EXPECT_EQ(spans.current(), Span::step);
-  const Span last = spans.enter(Span::log);
-  EXPECT_EQ(last, Span::step);
-  Clock::Ticks update = 0;
-  for (std::size_t i = 0; i < kSpanCount; ++i)
-    if (is_update(static_cast<Span>(i))) update += spans.ticks()[i];
+  EXPECT_EQ(spans.current(), pipeline::Span::step);
+  const pipeline::Span last = spans.enter(pipeline::Span::log);
+  EXPECT_EQ(last, pipeline::Span::step);
+  base::Clock::Ticks update = 0;
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    if (pipeline::is_update(static_cast<pipeline::Span>(i))) update += spans.ticks()[i];
   EXPECT_LE(update, spans.since() - before);
   EXPECT_GT(update, (spans.since() - before) * 9 / 10);
-  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(Span::forward)], 0);
-  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(Span::backward)], 0);
+  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(pipeline::Span::forward)], 0);
+  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(pipeline::Span::backward)], 0);
 }
 
 TEST(Single, SameSeedSameParametersAnotherSeedOthers) {
@@ -175,7 +177,7 @@ TEST(Single, StartsFromSavedWeights) {
   StrategyOptions options = mnist_options();
   Single single(options);
   Loader loader = formula_loader(spec_of(options), 64, 64);
-  SpanClock spans(Clock::now());
+  pipeline::SpanClock spans(base::Clock::now());
   step(single, loader.next(), spans);
   std::filesystem::create_directory(folder / "checkpoint");
   single.save(folder / "checkpoint");
@@ -254,7 +256,7 @@ TEST(Single, RefusesOptionsThatNoModelCanFollow) {
 TEST(Single, RefusesBatchesOfAnotherSize) {
   Single single(mnist_options());
   Loader loader = formula_loader({{32, 32}, 1, DType::f32, Layout::chw}, 4, 4);
-  SpanClock spans(Clock::now());
+  pipeline::SpanClock spans(base::Clock::now());
   try {
     step(single, loader.next(), spans);
     FAIL() << "took 32x32";
@@ -270,7 +272,7 @@ TEST(Single, LabelsBeyondTheClassesAreOneLine) {
   options.classes = 3;
   Single single(options);
   Loader loader = formula_loader(spec_of(options), 8, 8);
-  SpanClock spans(Clock::now());
+  pipeline::SpanClock spans(base::Clock::now());
   try {
     step(single, loader.next(), spans);
     FAIL() << "took label 7 of 3 classes";
@@ -289,4 +291,4 @@ TEST(Single, WithoutCudaItSaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,7 +8,7 @@
 #include "strategies/torch/single.h"
 #include "tests/torch/training_run.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using nlohmann::json;
@@ -79,4 +79,4 @@ INSTANTIATE_TEST_SUITE_P(Runs, GoldenTraining,
                          ::testing::Range(std::size_t{0}, golden()["cases"].size()), name_of_case);
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

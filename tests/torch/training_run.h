@@ -17,28 +17,28 @@
 namespace millrace::test {
 
 struct TrainingRun {
-  StrategyOptions strategy;
-  TrainOptions training;  ///< batch is of all ranks
+  train::StrategyOptions strategy;
+  train::TrainOptions training;  ///< batch is of all ranks
   std::uint64_t samples = 0;
   const std::atomic<bool>* stop = nullptr;
   /// In place of formula's samples.
   std::function<Loader(LoaderOptions)> make_loader;
-  std::shared_ptr<SlotMemory> memory;  ///< LoaderOptions::memory
-  int held = 1;                        ///< LoaderOptions::held, of the training's loader
+  std::shared_ptr<pipeline::SlotMemory> memory;  ///< LoaderOptions::memory
+  int held = 1;                                  ///< LoaderOptions::held, of the training's loader
   /// Called inside the checkpoint span.
-  std::function<void(const Position&)> checkpoint;
+  std::function<void(const train::Position&)> checkpoint;
 };
 
 struct Outcome {
   std::vector<double> losses;        ///< by step, over all ranks
   std::vector<std::int64_t> images;  ///< the same
   std::vector<double> train_losses;  ///< by epoch
-  TrainResult result;
+  train::TrainResult result;
   std::string hash;  ///< of the parameters and buffers at the end
 };
 
 inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint64_t first_batch) {
-  const StrategyOptions& strategy = run.strategy;
+  const train::StrategyOptions& strategy = run.strategy;
   LoaderOptions options;
   options.batch = run.training.batch;
   options.epochs = epochs;
@@ -53,26 +53,26 @@ inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint6
 }
 
 /// Trains from where `run.training.from` says and evaluates on the same samples.
-inline Outcome train(Strategy& strategy, const TrainingRun& run) {
-  struct Observer final : TrainObserver {
-    void step(const StepRecord& record) override {
+inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
+  struct Observer final : train::TrainObserver {
+    void step(const pipeline::StepRecord& record) override {
       outcome.losses.push_back(record.loss.value());
       outcome.images.push_back(record.images);
     }
-    void epoch(const EpochRecord& record) override {
+    void epoch(const train::EpochRecord& record) override {
       outcome.train_losses.push_back(record.train_loss);
     }
-    void checkpoint(const Position& position, const StepRecord&, bool) override {
+    void checkpoint(const train::Position& position, const pipeline::StepRecord&, bool) override {
       if (on_checkpoint) on_checkpoint(position);
     }
     Outcome outcome;
-    std::function<void(const Position&)> on_checkpoint;
+    std::function<void(const train::Position&)> on_checkpoint;
   } observer;
   observer.on_checkpoint = run.checkpoint;
   static const std::atomic<bool> never{false};
-  SpanClock spans(Clock::now());
+  pipeline::SpanClock spans(base::Clock::now());
   Loader loader = loader_of(run, run.training.epochs, run.training.from.steps);
-  Trainer trainer(
+  train::Trainer trainer(
       loader, strategy, observer, spans, run.training,
       [&] { return std::unique_ptr<Loader>(new Loader(loader_of(run, 1, 0))); },
       run.stop != nullptr ? *run.stop : never);

@@ -10,7 +10,7 @@
 #include "models/weights.h"
 #include "tests/torch/temp_folder.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::TempFolder;
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(Models, WeightsPeer, ::testing::Values("resnet50", "vgg
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "millrace/error.h"
 #include "models/registry.h"
 #include "models/safetensors.h"
-#include "millrace/error.h"
 #include "tests/torch/temp_folder.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using test::TempFolder;
@@ -79,4 +79,4 @@ TEST(Weights, OfAnotherModelAreRefusedWithAllDifferencesAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

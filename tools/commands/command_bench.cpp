@@ -8,20 +8,20 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "pipeline/readers/storage_model.h"
 #include "study/analysis/bound.h"
 #include "study/records/run_directory.h"
-#include "pipeline/readers/storage_model.h"
-#include "tools/training/batch_hash.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
+#include "tools/training/batch_hash.h"
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/strategy_setup.h"
 #include "tools/training/trace_argument.h"
 #include "tools/training/train_records.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -113,7 +113,7 @@ std::string stage_table(const Json& json) {
 }
 
 Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
-  const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
+  const std::unique_ptr<pipeline::Timeline> timeline = arguments.trace.start(start);
   const Recipe recipe = load_recipe(arguments.recipe);
   if (recipe.text("loader.mode") != "normal")
     throw UsageError(fmt::format("loader.mode={}: bench measures the loader, which has then "
@@ -142,31 +142,31 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   if (!arguments.dump.empty())
     dump = std::make_unique<Dump>(arguments.dump, reader->info().classes.size());
 
-  const std::int64_t cpu_begin = Clock::process_cpu_ns();
-  const std::int64_t wall_begin = Clock::steady_ns();
+  const std::int64_t cpu_begin = base::Clock::process_cpu_ns();
+  const std::int64_t wall_begin = base::Clock::steady_ns();
   std::int64_t first_batch_ns = 0;
   std::uint64_t images = 0;
   std::uint64_t batches = 0;
   Loader loader(reader, plan, options);
   const auto total = static_cast<double>(batches_in_all - options.first_batch);
   ProgressLine line;
-  WaitBreakdown blame;
+  study::WaitBreakdown blame;
   while (Batch batch = loader.next()) {
-    const BatchHistory history = batch.history();
+    const pipeline::BatchHistory history = batch.history();
     blame.add(history, history.got - history.asked);
-    if (batches++ == 0) first_batch_ns = Clock::steady_ns() - wall_begin;
+    if (batches++ == 0) first_batch_ns = base::Clock::steady_ns() - wall_begin;
     images += static_cast<std::uint64_t>(batch.count());
     const std::uint64_t ordinal = options.first_batch + batches - 1;
     if (hash != nullptr && ordinal >= arguments.hash_from) hash->add(batch);
     if (dump != nullptr && batch.epoch() == 0) dump->add(batch);
     if (batches % 64 == 0 && line.due()) {
-      const double seconds = static_cast<double>(Clock::steady_ns() - wall_begin) * 1e-9;
+      const double seconds = static_cast<double>(base::Clock::steady_ns() - wall_begin) * 1e-9;
       line.show(static_cast<double>(batches), total,
                 fmt::format("{} images/s", with_commas(static_cast<double>(images) / seconds)));
     }
   }
-  const double wall = static_cast<double>(Clock::steady_ns() - wall_begin) * 1e-9;
-  const double cpu = static_cast<double>(Clock::process_cpu_ns() - cpu_begin) * 1e-9;
+  const double wall = static_cast<double>(base::Clock::steady_ns() - wall_begin) * 1e-9;
+  const double cpu = static_cast<double>(base::Clock::process_cpu_ns() - cpu_begin) * 1e-9;
   line.clear();
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted after {} batches", batches));
@@ -202,11 +202,11 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
                                       {"cpu_s", stats.machinery_cpu_s},
                                       {"wall_s", stats.machinery_cpu_s},
                                       {"bytes", 0}};
-  const BoundVerdict verdict =
-      judge(bound_figures(blame, stats, options, cores(), /*update_s=*/0, images));
-  json["bound"] = name_of(verdict.bound);
+  const study::BoundVerdict verdict =
+      study::judge(study::bound_figures(blame, stats, options, cores(), /*update_s=*/0, images));
+  json["bound"] = study::name_of(verdict.bound);
   json["verdict"] = verdict.sentence;
-  json["blame"] = to_json(blame.seconds());
+  json["blame"] = study::to_json(blame.seconds());
   json["busy_s"] = stats.busy_s;
   json["core_wait_s"] = stats.core_wait_s;
   json["plugins"] = plugins_json();
@@ -216,7 +216,7 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   if (hash != nullptr) json["batch_hash"] = hash->digest();
 
   if (verbosity().json) {
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
     return Exit::done;
   }
   print("{}: {} images in {} batches, {}\n", recipe.name(),
@@ -261,4 +261,4 @@ void add_bench(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -12,32 +12,34 @@
 #include "tools/terminal/output.h"
 #include "tools/training/train_records.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-double total(const OpSeconds& seconds) { return seconds.forward + seconds.backward + seconds.step; }
+double total(const train::OpSeconds& seconds) {
+  return seconds.forward + seconds.backward + seconds.step;
+}
 
-Json seconds_json(const OpSeconds& seconds) {
+Json seconds_json(const train::OpSeconds& seconds) {
   Json json{{"forward_s", seconds.forward}, {"backward_s", seconds.backward}};
   if (seconds.step > 0) json["step_s"] = seconds.step;
   json["total_s"] = total(seconds);
   return json;
 }
 
-Exit run(const OpsBenchOptions& options) {
-  const std::vector<OpTiming> timings = bench_ops_in_library(options);
-  const std::string_view simd = name_of(simd_level());
+Exit run(const train::OpsBenchOptions& options) {
+  const std::vector<train::OpTiming> timings = train::bench_ops_in_library(options);
+  const std::string_view simd = base::name_of(base::simd_level());
   if (verbosity().json) {
     Json json;
     json["command"] = "bench ops";
-    json["torch"] = torch_version();
+    json["torch"] = train::torch_version();
     json["batch"] = options.batch;
     json["threads"] = options.threads;
     json["rounds"] = options.rounds;
     json["simd"] = simd;
-    for (const OpTiming& timing : timings) {
+    for (const train::OpTiming& timing : timings) {
       Json entry{{"op", timing.name}, {"torch", seconds_json(timing.torch)}};
       if (timing.native) {
         entry["native"] = seconds_json(*timing.native);
@@ -46,14 +48,14 @@ Exit run(const OpsBenchOptions& options) {
       }
       json["ops"].push_back(entry);
     }
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
     return Exit::done;
   }
   const auto us = [](double seconds) { return fmt::format("{:.0f}", 1e6 * seconds); };
   std::vector<std::vector<std::string>> rows{{"µs a call", "torch forward", "backward", "all",
                                               "native forward", "backward", "all", "torch / native",
                                               "difference"}};
-  for (const OpTiming& timing : timings) {
+  for (const train::OpTiming& timing : timings) {
     std::vector<std::string> row{timing.name, us(timing.torch.forward), us(timing.torch.backward),
                                  us(total(timing.torch))};
     if (timing.native)
@@ -66,7 +68,8 @@ Exit run(const OpsBenchOptions& options) {
     rows.push_back(row);
   }
   print("batch {}, {} thread{}, {}, LibTorch {}, the least of {} rounds\n\n", options.batch,
-        options.threads, options.threads == 1 ? "" : "s", simd, torch_version(), options.rounds);
+        options.threads, options.threads == 1 ? "" : "s", simd, train::torch_version(),
+        options.rounds);
   print("{}", to_table(rows));
   return Exit::done;
 }
@@ -75,7 +78,7 @@ Exit run(const OpsBenchOptions& options) {
 
 void add_bench_ops(CLI::App& bench, Command& chosen) {
   auto* command = bench.add_subcommand("ops", "LibTorch's convolution and pooling beside our own");
-  auto options = std::make_shared<OpsBenchOptions>();
+  auto options = std::make_shared<train::OpsBenchOptions>();
   command->add_option("--batch", options->batch, "images a call")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
@@ -92,4 +95,4 @@ void add_bench_ops(CLI::App& bench, Command& chosen) {
       [options, &chosen] { chosen = [options](const ProgramStart&) { return run(*options); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

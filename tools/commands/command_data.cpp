@@ -9,16 +9,16 @@
 #include "base/printable.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
 #include "tools/data/make_digits.h"
 #include "tools/data/make_objects.h"
 #include "tools/data/make_photos.h"
 #include "tools/data/pack.h"
 #include "tools/data/verify.h"
+#include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -38,13 +38,13 @@ Progress progress_to(ProgressLine& line, const char* what) {
 Exit report_made(const std::string& kind, const std::string& path, std::uint64_t train,
                  std::uint64_t test, double seconds, const std::string& next) {
   if (verbosity().json) {
-    print("{}\n", to_text(Json{{"command", "data make"},
-                               {"kind", kind},
-                               {"path", path},
-                               {"train", train},
-                               {"test", test},
-                               {"wall_s", seconds}},
-                          2));
+    print("{}\n", study::to_text(Json{{"command", "data make"},
+                                      {"kind", kind},
+                                      {"path", path},
+                                      {"train", train},
+                                      {"test", test},
+                                      {"wall_s", seconds}},
+                                 2));
   } else {
     print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
           with_commas(static_cast<double>(train)), with_commas(static_cast<double>(test)), seconds,
@@ -54,12 +54,12 @@ Exit report_made(const std::string& kind, const std::string& path, std::uint64_t
 }
 
 double seconds_since(std::int64_t begin) {
-  return static_cast<double>(Clock::steady_ns() - begin) * 1e-9;
+  return static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
 }
 
 Exit digits(DigitsOptions options) {
   ProgressLine line;
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   options.progress = progress_to(line, "digits");
   make_digits(options);
   line.clear();
@@ -69,7 +69,7 @@ Exit digits(DigitsOptions options) {
 
 Exit objects(ObjectsOptions options) {
   ProgressLine line;
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   options.progress = progress_to(line, "objects");
   make_objects(options);
   line.clear();
@@ -79,7 +79,7 @@ Exit objects(ObjectsOptions options) {
 
 Exit photos(PhotosOptions options) {
   ProgressLine line;
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   options.progress = progress_to(line, "photos");
   make_photos(options);
   line.clear();
@@ -94,7 +94,7 @@ Exit photos(PhotosOptions options) {
 
 Exit pack_set(PackOptions options) {
   ProgressLine line;
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   const Progress show = progress_to(line, "pack");
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     if (interrupted())
@@ -115,7 +115,7 @@ Exit pack_set(PackOptions options) {
                               {"bytes", split.bytes},
                               {"files", split.files}});
   if (verbosity().json) {
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
     return Exit::done;
   }
   for (const PackedSplit& split : packed)
@@ -150,7 +150,7 @@ Exit verify(VerifyOptions options) {
     json["problems"].push_back({{"where", problem.where}, {"what", problem.what}});
 
   if (verbosity().json) {
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
   } else {
     print("{}: {}\n", options.path,
           report.kind.empty() ? "no data set that is known" : report.kind);
@@ -165,8 +165,8 @@ Exit verify(VerifyOptions options) {
       print(", fingerprint {:016x}\n", split.fingerprint);
     }
     for (std::size_t i = 0; i < std::min(report.problems.size(), kMaxPrinted); ++i)
-      print("  problem: {}{}{}\n", printable(report.problems[i].where),
-            report.problems[i].where.empty() ? "" : ": ", printable(report.problems[i].what));
+      print("  problem: {}{}{}\n", base::printable(report.problems[i].where),
+            report.problems[i].where.empty() ? "" : ": ", base::printable(report.problems[i].what));
     if (report.problems.size() > kMaxPrinted)
       print("  ... and {} more (--json lists all)\n", report.problems.size() - kMaxPrinted);
   }
@@ -282,4 +282,4 @@ void add_data(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

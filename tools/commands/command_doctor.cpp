@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "millrace/buffer.h"
 #include "base/simd.h"
+#include "millrace/buffer.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/console.h"
@@ -23,7 +23,7 @@
 #include "tools/terminal/output.h"
 #include "tools/version.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -84,11 +84,11 @@ Json storage(const std::string& folder) {
   std::uint8_t* bytes = buffer.reserve(1 << 20);
   std::memset(bytes, 0x5A, 1 << 20);
   const auto timed = [&](auto&& io) {
-    const std::int64_t begin = Clock::steady_ns();
+    const std::int64_t begin = base::Clock::steady_ns();
     for (std::size_t at = 0; at < kBytes; at += 1 << 20)
       if (io(static_cast<off_t>(at)) != 1 << 20) return 0.0;
     return static_cast<double>(kBytes) / 1e6 /
-           (static_cast<double>(Clock::steady_ns() - begin) * 1e-9);
+           (static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9);
   };
   Json json{{"path", folder}};
   const double write = timed([&](off_t at) { return pwrite(fd, bytes, 1 << 20, at); });
@@ -117,7 +117,8 @@ Exit doctor(const std::string& folder) {
   json["cpu"] = first_value("/proc/cpuinfo", "model name");
   json["cores"] = {{"usable", usable}, {"online", sysconf(_SC_NPROCESSORS_ONLN)}};
   json["simd"] = simd();
-  json["kernels"] = name_of(simd_level());  // what MILLRACE_SIMD and the processor make of it
+  json["kernels"] =
+      base::name_of(base::simd_level());  // what MILLRACE_SIMD and the processor make of it
   json["memory"] = {{"total", first_value("/proc/meminfo", "MemTotal")},
                     {"available", first_value("/proc/meminfo", "MemAvailable")},
                     {"page_cache", first_value("/proc/meminfo", "Cached")}};
@@ -127,10 +128,10 @@ Exit doctor(const std::string& folder) {
   json["libtorch"] = has_torch ? Json(kTorch) : Json("not in this build (MILLRACE_TORCH=OFF)");
   json["cuda"] = cuda();
   json["storage"] = storage(folder);
-  const double tick = Clock::seconds_per_tick();
+  const double tick = base::Clock::seconds_per_tick();
   json["clock_ns_a_tick"] = tick * 1e9;
   if (verbosity().json) {
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
     return Exit::done;
   }
   std::vector<std::vector<std::string>> rows;
@@ -177,4 +178,4 @@ void add_doctor(CLI::App& app, Command& chosen) {
       [folder, &chosen] { chosen = [folder](const ProgramStart&) { return doctor(*folder); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

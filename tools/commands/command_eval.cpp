@@ -14,7 +14,7 @@
 #include "tools/training/strategy_setup.h"
 #include "tools/training/train_records.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 struct EvalArguments {
@@ -22,7 +22,8 @@ struct EvalArguments {
   std::vector<std::string> overrides;
 };
 
-std::string confusion_table(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+std::string confusion_table(const train::Evaluation& evaluation,
+                            const std::vector<std::string>& classes) {
   std::vector<std::vector<std::string>> rows{{"label \\ predicted"}};
   for (const auto& name : classes) rows[0].push_back(name);
   for (std::size_t i = 0; i < evaluation.confusion.size(); ++i) {
@@ -37,13 +38,13 @@ std::string confusion_table(const Evaluation& evaluation, const std::vector<std:
 struct Evaluated {
   Recipe recipe;
   std::shared_ptr<const Reader> reader;
-  std::shared_ptr<const Plan> plan;
-  std::unique_ptr<Strategy> strategy;
+  std::shared_ptr<const augment::Plan> plan;
+  std::unique_ptr<train::Strategy> strategy;
 };
 
 Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weights) {
   check_checksum(weights);
-  std::vector<std::string> texts{find_config(arguments.what).string()};
+  std::vector<std::string> texts{train::find_config(arguments.what).string()};
   texts.push_back("model.weights=" + weights.string());
   texts.push_back("train.strategy=single");
   texts.push_back("train.clock=sync");
@@ -64,7 +65,7 @@ Evaluated load(const EvalArguments& arguments) {
   for (int i = 1;; ++i) {
     std::filesystem::path weights;
     try {
-      weights = find_weights(arguments.what);
+      weights = train::find_weights(arguments.what);
       return load(arguments, weights);
     } catch (const DataError&) {
       std::error_code error;
@@ -92,7 +93,7 @@ Exit evaluate(const EvalArguments& arguments) {
     document["confusion"] = nullptr;
     if (!evaluation->confusion.empty()) document["confusion"] = evaluation->confusion;
     document["parameters_hash"] = strategy->parameters_hash();
-    print("{}\n", to_text(document, 2));
+    print("{}\n", study::to_text(document, 2));
     return Exit::done;
   }
   print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
@@ -124,4 +125,4 @@ void add_eval(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -10,13 +10,13 @@
 #include "base/simd.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
 #include "tools/inspect/contact_sheet.h"
 #include "tools/inspect/inspection.h"
+#include "tools/terminal/console.h"
 #include "tools/terminal/output.h"
 #include "tools/training/pipeline_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -46,7 +46,7 @@ std::vector<StepSum> sum_steps(Inspection& inspection, int samples) {
   std::vector<StepSum> sums;
   for (int i = 0; i < samples; ++i) {
     const Inspected sample = inspection(static_cast<std::uint64_t>(i));
-    for (const Trace::Step& step : sample.trace.steps) {
+    for (const augment::Trace::Step& step : sample.trace.steps) {
       const std::string ops = joined(step.ops);
       auto sum = std::find_if(sums.begin(), sums.end(), [&](const StepSum& s) {
         return s.what == step.what && s.ops == ops;
@@ -74,7 +74,7 @@ Exit show_plan(const InspectArguments& arguments) {
     json["command"] = "inspect";
     json["recipe"] = inspection.recipe().name();
     json["resample"] = inspection.recipe().text("resample");
-    json["simd"] = name_of(simd_level());
+    json["simd"] = base::name_of(base::simd_level());
     json["samples"] = samples;
     json["first"] = {
         {"name", first.name}, {"width", first.size.width}, {"height", first.size.height}};
@@ -88,13 +88,14 @@ Exit show_plan(const InspectArguments& arguments) {
                                {"first", sum.detail},
                                {"samples", sum.samples},
                                {"us", static_cast<double>(sum.ns) * 1e-3 / sum.samples}});
-    for (const Trace::Drawn& drawn : first.trace.drawn)
+    for (const augment::Trace::Drawn& drawn : first.trace.drawn)
       json["drawn"].push_back({{"op", drawn.op}, {"name", drawn.name}, {"value", drawn.value}});
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
     return Exit::done;
   }
   print("{}, resample={}, {} -> {} (kernels: {})\n", inspection.recipe().name(),
-        inspection.recipe().text("resample"), first.name, output, name_of(simd_level()));
+        inspection.recipe().text("resample"), first.name, output,
+        base::name_of(base::simd_level()));
   std::vector<std::vector<std::string>> rows{
       {"walk over pixels", "ops in it", "samples", "µs a sample", "first sample"}};
   for (const StepSum& sum : sums)
@@ -109,7 +110,7 @@ Exit show_plan(const InspectArguments& arguments) {
 }
 
 Exit write_sheet(const InspectArguments& arguments) {
-  AtomicFile file(arguments.out);
+  base::AtomicFile file(arguments.out);
   const ContactSheet sheet = contact_sheet(
       arguments.recipe, arguments.epoch, arguments.eval,
       static_cast<std::size_t>(arguments.samples > 0 ? arguments.samples : 16), arguments.columns);
@@ -121,11 +122,11 @@ Exit write_sheet(const InspectArguments& arguments) {
     json["out"] = arguments.out;
     for (const Inspected& sample : sheet.samples) {
       Json drawn = Json::array();
-      for (const Trace::Drawn& d : sample.trace.drawn)
+      for (const augment::Trace::Drawn& d : sample.trace.drawn)
         drawn.push_back({{"op", d.op}, {"name", d.name}, {"value", d.value}});
       json["samples"].push_back({{"name", sample.name}, {"label", sample.label}, {"drawn", drawn}});
     }
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
   } else {
     print("{}: {} samples of epoch {}, as {} of {}x{}\n", arguments.out, sheet.samples.size(),
           arguments.epoch, sheet.spec.channels == 1 ? "gray" : "RGB", sheet.spec.size.width,
@@ -167,4 +168,4 @@ void add_inspect(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

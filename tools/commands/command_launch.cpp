@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
 #include "tools/launch/local_launcher.h"
+#include "tools/terminal/console.h"
 #include "tools/training/rank_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr int kMaxRanks = 1024;
@@ -21,8 +21,7 @@ constexpr const char* kExample =
 Exit launch(int count, std::vector<std::string> arguments) {
   if (count < 1 || count > kMaxRanks)
     throw UsageError(
-        fmt::format("launch -n {}: from 1 to {} ranks can be started", count, kMaxRanks),
-        kExample);
+        fmt::format("launch -n {}: from 1 to {} ranks can be started", count, kMaxRanks), kExample);
   if (arguments.empty())
     throw UsageError(fmt::format("launch -n {}: nothing to launch", count), kExample);
   if (arguments.front() != "train")
@@ -53,4 +52,4 @@ void add_launch(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -10,17 +10,17 @@
 #include "plugins/host/registry.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
-#include "tools/training/pipeline_setup.h"
 #include "tools/plugins/check.h"
 #include "tools/plugins/grants.h"
 #include "tools/plugins/list.h"
 #include "tools/plugins/new_project.h"
 #include "tools/plugins/trust.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/output.h"
+#include "tools/training/pipeline_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -37,7 +37,7 @@ struct PluginsArguments {
 Exit list(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
   const Json json = list_json();
-  print("{}", verbosity().json ? to_text(json, 2) + "\n" : list_text(json));
+  print("{}", verbosity().json ? study::to_text(json, 2) + "\n" : list_text(json));
   return Exit::done;
 }
 
@@ -45,7 +45,7 @@ Exit info(const PluginsArguments& arguments) {
   load_recipe(arguments.recipe);
   const std::string& of = arguments.subject;
   const Json json = of.ends_with(".so") ? info_json(load_named_plugin(of)) : info_json(of);
-  print("{}", verbosity().json ? to_text(json, 2) + "\n" : info_text(json));
+  print("{}", verbosity().json ? study::to_text(json, 2) + "\n" : info_text(json));
   return Exit::done;
 }
 
@@ -76,7 +76,7 @@ Exit check(const PluginsArguments& arguments) {
                                 {"detail", line.detail}});
     for (const CheckCost& cost : report.costs)
       json["cost"].push_back({{"unit", cost.unit}, {"of", cost.of}, {"ns", cost.ns}});
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
   }
   const auto skipped =
       std::count_if(report.lines.begin(), report.lines.end(),
@@ -100,7 +100,7 @@ Exit check(const PluginsArguments& arguments) {
 
 Exit make(const PluginsArguments& arguments) {
   load_recipe({});
-  for (const PluginEntry& plugin : plugins())
+  for (const plugins::PluginEntry& plugin : plugins::plugins())
     for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
       if (arguments.subject == plugin.table->units[i]->name)
         throw UsageError(fmt::format("plugins new: there is a unit {} already, in {}",
@@ -109,11 +109,11 @@ Exit make(const PluginsArguments& arguments) {
   const std::string folder =
       write_project(arguments.subject, arguments.kind, arguments.folder).string();
   if (verbosity().json) {
-    print("{}\n", to_text(Json{{"command", "plugins new"},
-                               {"name", arguments.subject},
-                               {"kind", arguments.kind},
-                               {"folder", folder}},
-                          2));
+    print("{}\n", study::to_text(Json{{"command", "plugins new"},
+                                      {"name", arguments.subject},
+                                      {"kind", arguments.kind},
+                                      {"folder", folder}},
+                                 2));
     return Exit::done;
   }
   print(
@@ -133,7 +133,7 @@ Exit tell_trusted(const char* command, const TrustList& list) {
   for (const TrustList::Entry& entry : list.entries())
     json["trusted"].push_back({{"file", entry.path}, {"sha256", entry.hash}});
   if (verbosity().json) {
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
     return Exit::done;
   }
   for (const TrustList::Entry& entry : list.entries()) print("{}  {}\n", entry.hash, entry.path);
@@ -144,7 +144,7 @@ Exit tell_trusted(const char* command, const TrustList& list) {
 Exit trust(const PluginsArguments& arguments) {
   TrustList list;
   for (const std::string& file : arguments.files) {
-    check_plugin_file(file);
+    plugins::check_plugin_file(file);
     require_unshared(file);
     list.add(file);
   }
@@ -224,4 +224,4 @@ void add_plugins(CLI::App& app, Command& chosen) {
   new_command->footer("Example:\n  millrace plugins new my_op --kind pixel");
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -9,22 +9,22 @@
 
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/profile_model.h"
+#include "tools/commands/profile_report.h"
+#include "tools/commands/profile_runs.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
 #include "tools/training/pipeline_setup.h"
-#include "tools/commands/profile_model.h"
-#include "tools/commands/profile_report.h"
-#include "tools/commands/profile_runs.h"
 #include "tools/training/rank_setup.h"
 #include "tools/training/strategy_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ProfileArguments {
   std::vector<std::string> recipe;
   std::vector<std::string> changes;
   std::string run;
@@ -37,7 +37,7 @@ struct Arguments {
 
 /// A change that was checked: its recipe loads, its chain compiles.
 struct Candidate {
-  Change change;
+  study::Change change;
   Recipe recipe;
   RunLength length{};
 };
@@ -54,7 +54,7 @@ std::vector<std::string> words_of(const std::string& text) {
 
 class Profile {
  public:
-  explicit Profile(const Arguments& arguments)
+  explicit Profile(const ProfileArguments& arguments)
       : arguments_(arguments),
         recipe_(with_ops(load_recipe(arguments.recipe))),
         simulated_(is_simulated(recipe_)),
@@ -75,8 +75,9 @@ class Profile {
       throw UsageError("profile: the model knows one device, train.strategy=single",
                        "leave train.strategy out; what N ranks would do is part of the table");
     pin_threads();
-    RunDirectory directory(path_.empty() ? make_run_folder("profile-" + recipe_.name()) : path_,
-                           recipe_.to_toml());
+    study::RunDirectory directory(
+        path_.empty() ? study::make_run_folder("profile-" + recipe_.name()) : path_,
+        recipe_.to_toml());
     path_ = directory.path();
     if (!directory.moved_aside().empty())
       say(fmt::format("{} held an earlier profile: it is now {}", path_.string(),
@@ -86,11 +87,11 @@ class Profile {
     calibrate();
     predict();
     const fs::path predictions = path_ / "predictions.json";
-    write_file(predictions, to_text(predictions_json(report_), 2) + "\n");
+    study::write_file(predictions, study::to_text(predictions_json(report_), 2) + "\n");
     if (arguments_.verify) verify();
     directory.summary(profile_json(report_));
     if (verbosity().json) {
-      print("{}\n", to_text(profile_json(report_), 2));
+      print("{}\n", study::to_text(profile_json(report_), 2));
     } else {
       print("{}records: {}\n", profile_text(report_), path_.string());
     }
@@ -112,9 +113,9 @@ class Profile {
     return with_ops(load_recipe(all));
   }
 
-  ChangeFacts facts() const {
+  study::ChangeFacts facts() const {
     const LoaderOptions options = loader_options(recipe_, emulated_storage(recipe_));
-    ChangeFacts facts;
+    study::ChangeFacts facts;
     facts.cores = cores();
     facts.workers = options.workers;
     facts.prefetch = options.prefetch;
@@ -141,10 +142,10 @@ class Profile {
   }
 
   void list_candidates() {
-    auto changes = arguments_.given ? std::vector<Change>() : list_changes(facts());
+    auto changes = arguments_.given ? std::vector<study::Change>() : study::list_changes(facts());
     for (const std::string& text : arguments_.changes)
       changes.push_back({.overrides = words_of(text)});
-    for (Change& change : changes) {
+    for (study::Change& change : changes) {
       Recipe recipe = recipe_with(change.overrides);
       model_->add(recipe);
       candidates_.push_back({std::move(change), std::move(recipe)});
@@ -197,10 +198,10 @@ class Profile {
                                  40, static_cast<std::uint64_t>(arguments_.seconds / step))});
         model_->set_update(batch, figures.update_s);
       }
-      step_guess = replay(model_->input(recipe_)).update_s;
+      step_guess = study::replay(model_->input(recipe_)).update_s;
     }
     say("the baseline");
-    const ReplayOutput guess = replay(model_->input(recipe_));
+    const study::ReplayOutput guess = study::replay(model_->input(recipe_));
     std::vector<std::string> traced;
     if (!arguments_.trace.empty()) traced = {"--trace", arguments_.trace};
     std::vector<double> rates, steps, updates, logs, reads;
@@ -216,10 +217,10 @@ class Profile {
                       std::max(1.0, baseline.summary.value("images", 0.0)));
       if (i == 0) report_.summary = baseline.summary;
     }
-    model_->set_host(middle_of(logs), middle_of(reads));
-    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, middle_of(updates));
-    model_->limit_take(middle_of(steps) - model_->input(recipe_).update_s);
-    report_.baseline = middle_of(rates);
+    model_->set_host(study::middle_of(logs), study::middle_of(reads));
+    if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, study::middle_of(updates));
+    model_->limit_take(study::middle_of(steps) - model_->input(recipe_).update_s);
+    report_.baseline = study::middle_of(rates);
   }
 
   std::vector<std::int64_t> batches_tried() const {
@@ -232,37 +233,37 @@ class Profile {
   }
 
   void predict() {
-    ReplayInput in = model_->input(recipe_);
-    const ReplayOutput first = replay(in);
+    study::ReplayInput in = model_->input(recipe_);
+    const study::ReplayOutput first = study::replay(in);
     base_length_ = length_for(recipe_, first.load_s + first.update_s);
     in.warm_up = base_length_.warm_up;
     in.steps = std::min<std::uint64_t>(base_length_.steps, kMaxSteps);
-    const ReplayOutput base = replay(in);
+    const study::ReplayOutput base = study::replay(in);
     report_.replayed = base;
     for (Candidate& one : candidates_) {
-      ReplayInput with = model_->input(one.recipe, one.change);
-      const ReplayOutput guess = replay(with);
+      study::ReplayInput with = model_->input(one.recipe, one.change);
+      const study::ReplayOutput guess = study::replay(with);
       one.length = length_for(one.recipe, guess.load_s + guess.update_s);
       with.warm_up = one.length.warm_up;
       with.steps = std::min<std::uint64_t>(one.length.steps, kMaxSteps);
       report_.outcomes.push_back(
-          {one.change, replay(with).images_per_s / base.images_per_s, std::nullopt});
+          {one.change, study::replay(with).images_per_s / base.images_per_s, std::nullopt});
     }
     for (const int ranks : {2, 4}) {
       if (arguments_.given) break;
-      ReplayInput with = in;
+      study::ReplayInput with = in;
       with.ranks = ranks;
-      Change change;
+      study::Change change;
       change.assumed = {fmt::format("ranks={}", ranks)};
       report_.outcomes.push_back(
-          {change, replay(with).images_per_s / base.images_per_s, std::nullopt});
+          {change, study::replay(with).images_per_s / base.images_per_s, std::nullopt});
     }
-    const StageDemand& stages = model_->stages(recipe_);
+    const study::StageDemand& stages = model_->stages(recipe_);
     report_.recipe = recipe_.name();
     report_.stages = stages;
-    report_.ceilings = ceilings(in, stages);
-    report_.bound = lowest_ceiling(in, stages);
-    report_.advice = advise(in, 2 * in.cores, model_->demand(recipe_).inline_s);
+    report_.ceilings = study::ceilings(in, stages);
+    report_.bound = study::lowest_ceiling(in, stages);
+    report_.advice = study::advise(in, 2 * in.cores, model_->demand(recipe_).inline_s);
     report_.workers = in.workers;
     report_.prefetch = in.prefetch;
     report_.crowding_stage = model_->crowding_stage();
@@ -305,15 +306,15 @@ class Profile {
         if (rates[i] > 0) ratios[i].push_back(rates[i] / baseline);
     }
     for (std::size_t i = 0; i < candidates_.size(); ++i)
-      if (!ratios[i].empty()) report_.outcomes[i].measured = middle_of(ratios[i]);
-    report_.verified_baseline = middle_of(baselines);
-    report_.score = score_of(report_.outcomes);
+      if (!ratios[i].empty()) report_.outcomes[i].measured = study::middle_of(ratios[i]);
+    report_.verified_baseline = study::middle_of(baselines);
+    report_.score = study::score_of(report_.outcomes);
   }
 
   /// More make a prediction no better.
   static constexpr std::uint64_t kMaxSteps = 400;
 
-  const Arguments& arguments_;
+  const ProfileArguments& arguments_;
   const Recipe recipe_;
   const bool simulated_;
   const std::shared_ptr<const Reader> reader_;
@@ -331,7 +332,7 @@ class Profile {
 
 void add_profile(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("profile", "where the time goes, what would change it");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProfileArguments>();
   command->add_option("recipe", arguments->recipe,
                       "[RECIPE] [key=value ...]: a TOML file or a shipped recipe's name, then "
                       "changes to it");
@@ -362,4 +363,4 @@ void add_profile(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

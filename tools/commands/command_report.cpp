@@ -5,16 +5,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "study/records/run_directory.h"
 #include "study/report/report_html.h"
 #include "study/report/report_plots.h"
 #include "study/report/report_text.h"
-#include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/report_input.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/output.h"
-#include "tools/commands/report_input.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,19 +39,19 @@ void make_folder(const fs::path& folder) {
 }
 
 /// One file a figure and a table.
-std::size_t write_csv(const Report& report, const fs::path& folder) {
+std::size_t write_csv(const study::Report& report, const fs::path& folder) {
   make_folder(folder);
-  for (const Figure& figure : report.figures)
-    write_file(folder / (figure.id + ".csv"), to_csv(figure));
-  for (const ReportTable& table : report.tables)
-    write_file(folder / (table.id + ".csv"), to_csv(table));
+  for (const study::Figure& figure : report.figures)
+    study::write_file(folder / (figure.id + ".csv"), study::to_csv(figure));
+  for (const study::ReportTable& table : report.tables)
+    study::write_file(folder / (table.id + ".csv"), study::to_csv(table));
   return report.figures.size() + report.tables.size();
 }
 
 Exit report(const ReportArguments& arguments) {
   if (arguments.markdown && verbosity().json)
     throw UsageError("--md and --json both want stdout", "ask for one of them at a time");
-  const Report report = make_report(arguments.paths);
+  const study::Report report = make_report(arguments.paths);
   const bool others =
       arguments.markdown || arguments.csv || !arguments.plots.empty() || verbosity().json;
   const auto tell = [&](const std::string& text) {
@@ -61,7 +61,7 @@ Exit report(const ReportArguments& arguments) {
       print("{}\n", text);
   };
   if (!arguments.plots.empty()) {
-    write_plots(report.figures, arguments.plots);
+    study::write_plots(report.figures, arguments.plots);
     tell(fmt::format("{}: {} figures as SVG and PNG, with what gnuplot made them from",
                      arguments.plots, report.figures.size()));
   }
@@ -69,7 +69,7 @@ Exit report(const ReportArguments& arguments) {
     const fs::path file =
         arguments.html.empty() ? arguments.folder() / "report.html" : fs::path(arguments.html);
     make_folder(file.parent_path());
-    write_file(file, to_html(report));
+    study::write_file(file, study::to_html(report));
     if (!others && !report.verdict.empty()) print("{}\n", report.verdict);
     tell(fmt::format("{}: {} figures, {} tables, {} pictures; any browser opens it", file.string(),
                      report.figures.size(), report.tables.size(), report.images.size()));
@@ -78,11 +78,11 @@ Exit report(const ReportArguments& arguments) {
     const fs::path folder = arguments.folder() / "report";
     tell(fmt::format("{}: {} CSV files", folder.string(), write_csv(report, folder)));
   }
-  if (arguments.markdown) print("{}", to_markdown(report));
+  if (arguments.markdown) print("{}", study::to_markdown(report));
   if (verbosity().json) {
     nlohmann::ordered_json json{{"command", "report"}};
-    json.update(to_json(report));
-    print("{}\n", to_text(json, 2));
+    json.update(study::to_json(report));
+    print("{}\n", study::to_text(json, 2));
   }
   return Exit::done;
 }
@@ -114,4 +114,4 @@ void add_report(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

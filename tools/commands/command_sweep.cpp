@@ -12,13 +12,13 @@
 #include "study/records/run_files.h"
 #include "study/sweep/sweep_table.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/sweep_runner.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/output.h"
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/strategy_setup.h"
-#include "tools/commands/sweep_runner.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,7 +28,7 @@ constexpr const char* kDesignFile = "design.json";
 constexpr std::uint64_t kMaxRepeats = 10'000;
 
 /// As given; what is not given comes from the sweep that is resumed, or is the default.
-struct Arguments {
+struct SweepArguments {
   std::vector<std::string> recipe;
   std::vector<std::string> cells;
   std::optional<std::string> design;
@@ -47,10 +47,10 @@ struct Arguments {
 /// What is swept, out of the command line's words.
 struct Question {
   std::string recipe_name;
-  SweepDesign design;
+  study::SweepDesign design;
   std::vector<Recipe> recipes;  ///< one a cell, model.ops resolved
   std::string ops;              ///< what model.ops=auto stands for
-  SweepMetric metric;
+  study::SweepMetric metric;
   std::optional<std::uint64_t> repeats;  ///< empty: auto
 };
 
@@ -64,7 +64,7 @@ std::string shared_ops(const std::vector<Recipe>& recipes) {
 }
 
 /// The words that make `arguments` again: kept in the directory.
-Json to_json(const Arguments& arguments) {
+Json to_json(const SweepArguments& arguments) {
   return {{"recipe", arguments.recipe},
           {"cells", arguments.cells},
           {"design", arguments.design.value_or("grid")},
@@ -83,7 +83,7 @@ bool is_as_written(const std::string& key, const Json& value) {
 std::optional<Json> design_at(const fs::path& path) {
   std::ifstream in(path / kDesignFile);
   if (!in) return {};
-  const Json json = parse_json(in);
+  const Json json = study::parse_json(in);
   for (const char* key : {"recipe", "cells", "design", "repeats", "metric"})
     if (!json.is_object() || !json.contains(key) || !is_as_written(key, json[key]))
       throw DataError(fmt::format("{} is damaged", (path / kDesignFile).string()),
@@ -92,7 +92,7 @@ std::optional<Json> design_at(const fs::path& path) {
 }
 
 /// The newest sweep of runs/ that asks the same, or the newest of all where nothing is asked.
-fs::path newest_sweep(const Arguments& arguments) {
+fs::path newest_sweep(const SweepArguments& arguments) {
   fs::path newest;
   fs::file_time_type when;
   std::error_code error;
@@ -115,7 +115,7 @@ fs::path newest_sweep(const Arguments& arguments) {
 
 /// Where the sweep is that is to be gone on with; empty where it has to begin. Completes
 /// `arguments`.
-fs::path find_resumed(Arguments& arguments) {
+fs::path find_resumed(SweepArguments& arguments) {
   if (!arguments.resume) return {};
   const fs::path path = arguments.run.empty() ? newest_sweep(arguments) : fs::path(arguments.run);
   const auto design = path.empty() ? std::nullopt : design_at(path);
@@ -130,7 +130,7 @@ fs::path find_resumed(Arguments& arguments) {
   }
   if (!arguments.says_what()) {
     auto words = design->at("recipe").get<std::vector<std::string>>();
-    if (!arguments.recipe.empty()) std::erase_if(words, Arguments::names_plugins);
+    if (!arguments.recipe.empty()) std::erase_if(words, SweepArguments::names_plugins);
     words.insert(words.end(), arguments.recipe.begin(), arguments.recipe.end());
     arguments.recipe = std::move(words);
     arguments.cells = design->at("cells").get<std::vector<std::string>>();
@@ -148,22 +148,22 @@ std::optional<std::uint64_t> repeats_of(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
   if (error != std::errc() || end != text.data() + text.size() || repeats == 0 ||
       repeats > kMaxRepeats)
-    throw UsageError(
-        fmt::format("--repeats {}: a number from 1 to {}, or auto", text, kMaxRepeats),
-        fmt::format("verdicts need {}: --repeats {}", kRepeatsForVerdict, kRepeatsForVerdict));
+    throw UsageError(fmt::format("--repeats {}: a number from 1 to {}, or auto", text, kMaxRepeats),
+                     fmt::format("verdicts need {}: --repeats {}", study::kRepeatsForVerdict,
+                                 study::kRepeatsForVerdict));
   return repeats;
 }
 
 /// `ops`: what model.ops=auto stands for in a sweep that is resumed; empty: in none yet.
-Question question_of(const Arguments& arguments, const std::string& ops) {
+Question question_of(const SweepArguments& arguments, const std::string& ops) {
   Question question{.recipe_name = {},
                     .design = {},
                     .recipes = {},
                     .ops = {},
-                    .metric = sweep_metric(arguments.metric.value_or("images_per_s")),
+                    .metric = study::sweep_metric(arguments.metric.value_or("images_per_s")),
                     .repeats = repeats_of(arguments.repeats.value_or("1"))};
-  SweepWords words =
-      read_words(arguments.recipe, arguments.cells, arguments.design.value_or("grid"));
+  study::SweepWords words =
+      study::read_words(arguments.recipe, arguments.cells, arguments.design.value_or("grid"));
   question.recipe_name = std::move(words.recipe);
   question.design = std::move(words.design);
   for (const auto& cell : question.design.cells) {  // what is wrong is found before anything runs
@@ -181,21 +181,21 @@ Question question_of(const Arguments& arguments, const std::string& ops) {
 /// resumed, it comes to the same.
 std::uint64_t after_pilot(const SweepRunner& runner, const Question& question, Json& json) {
   const Recipe& recipe = question.recipes[0];
-  const auto choice =
-      choose_repeats(block_log_ratios(runner.records(kRepeatsForVerdict), question.metric),
-                     recipe.number("sweep.margin"),
-                     static_cast<std::uint64_t>(recipe.integer("sweep.most_repeats")));
+  const auto choice = study::choose_repeats(
+      study::block_log_ratios(runner.records(study::kRepeatsForVerdict), question.metric),
+      recipe.number("sweep.margin"),
+      static_cast<std::uint64_t>(recipe.integer("sweep.most_repeats")));
   say(fmt::format("after {} repeats: {} in all, which find a difference of {:.1f}%{}",
-                  kRepeatsForVerdict, choice.repeats, 100 * (choice.detectable - 1),
+                  study::kRepeatsForVerdict, choice.repeats, 100 * (choice.detectable - 1),
                   choice.suffices ? "" : " (sweep.most_repeats allows no more)"));
-  json["auto"] = {{"pilot", kRepeatsForVerdict},
+  json["auto"] = {{"pilot", study::kRepeatsForVerdict},
                   {"repeats", choice.repeats},
                   {"suffices", choice.suffices},
                   {"smallest_detectable", choice.detectable - 1}};
   return choice.repeats;
 }
 
-Exit sweep(Arguments arguments) {
+Exit sweep(SweepArguments arguments) {
   const fs::path resumed = find_resumed(arguments);
   const std::string ops = resumed.empty() ? "" : design_at(resumed)->value("ops", "torch");
   const Question question = question_of(arguments, ops);
@@ -205,11 +205,12 @@ Exit sweep(Arguments arguments) {
     for (const Recipe& recipe : question.recipes) keys.identity(recipe, 0);
   }
   fs::path path = resumed;
-  std::optional<RunLock> lock;
+  std::optional<study::RunLock> lock;
   if (resumed.empty()) {
-    RunDirectory directory(
-        arguments.run.empty() ? make_run_folder("sweep-" + first.name()) : fs::path(arguments.run),
-        first.to_toml());
+    study::RunDirectory directory(arguments.run.empty()
+                                      ? study::make_run_folder("sweep-" + first.name())
+                                      : fs::path(arguments.run),
+                                  first.to_toml());
     path = directory.path();
     if (!directory.moved_aside().empty())
       say(fmt::format("{} held an earlier run: it is now {}", path.string(),
@@ -221,10 +222,10 @@ Exit sweep(Arguments arguments) {
   lock->share_with_children();  // none of them is left to write where another sweep begins
   Json words = to_json(arguments);
   words["ops"] = question.ops;
-  write_file(path / kDesignFile, to_text(words, 2) + "\n");
+  study::write_file(path / kDesignFile, study::to_text(words, 2) + "\n");
 
   SweepRunner runner(path, question.design, question.recipe_name, question.recipes);
-  std::uint64_t repeats = question.repeats.value_or(kRepeatsForVerdict);
+  std::uint64_t repeats = question.repeats.value_or(study::kRepeatsForVerdict);
   const std::size_t cells = question.design.cells.size();
   say(fmt::format("{} combinations x {} = {} runs, interleaved; records in {}", cells, repeats,
                   cells * repeats, path.string()));
@@ -243,19 +244,19 @@ Exit sweep(Arguments arguments) {
     runner.run(repeats);
   }
 
-  const SweepTable table = sweep_table(question.design, runner.records(repeats), question.metric,
-                                       first.number("sweep.margin"),
-                                       question.repeats ? kConfidence : kConfidenceAfterPilot);
+  const study::SweepTable table = study::sweep_table(
+      question.design, runner.records(repeats), question.metric, first.number("sweep.margin"),
+      question.repeats ? study::kConfidence : study::kConfidenceAfterPilot);
   json["repeats"] = repeats;
   json["metric"] = question.metric.name;
   json["margin"] = table.margin;
-  json.update(to_json(table));
-  write_file(path / "sweep.json", to_text(json, 2) + "\n");
+  json.update(study::to_json(table));
+  study::write_file(path / "sweep.json", study::to_text(json, 2) + "\n");
   if (verbosity().json) {
-    print("{}\n", to_text(json, 2));
+    print("{}\n", study::to_text(json, 2));
   } else {
-    print("\n{}", to_table(text_rows(table)));
-    for (const auto& note : text_notes(table)) print("{}\n", note);
+    print("\n{}", to_table(study::text_rows(table)));
+    for (const auto& note : study::text_notes(table)) print("{}\n", note);
   }
   return Exit::done;
 }
@@ -265,7 +266,7 @@ Exit sweep(Arguments arguments) {
 void add_sweep(CLI::App& app, Command& chosen) {
   auto* command =
       app.add_subcommand("sweep", "an ablation: every combination of key=a,b,c, interleaved");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SweepArguments>();
   command->add_option("recipe", arguments->recipe,
                       "[RECIPE] key=a,b,c ... (commas inside [] don't separate)");
   command
@@ -296,4 +297,4 @@ void add_sweep(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -10,17 +10,17 @@
 #include <utility>
 
 #include "base/suggest.h"
+#include "pipeline/readers/storage_model.h"
 #include "strategies/trainer/simulated.h"
 #include "strategies/trainer/torch_library.h"
 #include "strategies/trainer/utilization.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
-#include "pipeline/readers/storage_model.h"
-#include "tools/training/auto_workers.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
+#include "tools/training/auto_workers.h"
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/rank_setup.h"
 #include "tools/training/recorder.h"
@@ -29,7 +29,7 @@
 #include "tools/training/trace_argument.h"
 #include "tools/training/train_records.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 struct TrainArguments {
@@ -40,8 +40,8 @@ struct TrainArguments {
   TraceArgument trace;
 };
 
-TrainOptions train_options(const Recipe& recipe) {
-  TrainOptions options;
+train::TrainOptions train_options(const Recipe& recipe) {
+  train::TrainOptions options;
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
   options.steps = static_cast<std::uint64_t>(recipe.integer("train.steps"));
   options.eval_every = static_cast<std::uint64_t>(recipe.integer("eval.every"));
@@ -61,10 +61,10 @@ TrainOptions train_options(const Recipe& recipe) {
 }
 
 /// The trainer makes the same schedule, when it is late to refuse it.
-void check_schedule(const TrainOptions& options, std::uint64_t samples) {
+void check_schedule(const train::TrainOptions& options, std::uint64_t samples) {
   const auto window = static_cast<std::uint64_t>(options.batch) * options.accumulate;
   const std::uint64_t updates = (samples + window - 1) / window;
-  static_cast<void>(Schedule(options.schedule, options.epochs * updates, updates));
+  static_cast<void>(train::Schedule(options.schedule, options.epochs * updates, updates));
 }
 
 /// An evaluation that would not be one of the same task.
@@ -91,7 +91,7 @@ void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec&
 
 void print_result(const nlohmann::ordered_json& summary, const std::filesystem::path& directory) {
   if (verbosity().json) {
-    print("{}\n", to_text(summary, 2));
+    print("{}\n", study::to_text(summary, 2));
   } else {
     print("{}records: {}\n", closing_table(summary), directory.string());
   }
@@ -101,23 +101,23 @@ bool is_ddp(const Recipe& recipe) { return recipe.text("train.strategy") == "ddp
 
 /// Ranks that share nothing (of a simulated device) keep records of their own.
 std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& recipe, int rank) {
-  std::filesystem::path path =
-      arguments.run.empty() ? make_run_folder(recipe.name()) : std::filesystem::path(arguments.run);
+  std::filesystem::path path = arguments.run.empty() ? study::make_run_folder(recipe.name())
+                                                     : std::filesystem::path(arguments.run);
   if (!path.has_filename()) path = path.parent_path();  // DIR/
   if (rank > 0) path += fmt::format(".rank{}", rank);
   return path;
 }
 
 /// Rank 0 makes the directory, the others write beside it.
-RunDirectory open_directory(const TrainArguments& arguments, const Recipe& recipe,
-                            std::optional<Resume>& resume, const RankInfo& rank,
-                            Strategy& strategy) {
+study::RunDirectory open_directory(const TrainArguments& arguments, const Recipe& recipe,
+                                   std::optional<Resume>& resume, const train::RankInfo& rank,
+                                   train::Strategy& strategy) {
   const std::uint64_t steps = resume ? resume->position().steps : 0;
   if (rank.rank > 0 && is_ddp(recipe))
-    return RunDirectory::of_rank(strategy.gather("")[0], rank.rank, steps);
-  RunDirectory directory =
+    return study::RunDirectory::of_rank(strategy.gather("")[0], rank.rank, steps);
+  study::RunDirectory directory =
       resume ? resume->open(recipe)
-             : RunDirectory(run_path(arguments, recipe, rank.rank), recipe.to_toml());
+             : study::RunDirectory(run_path(arguments, recipe, rank.rank), recipe.to_toml());
   if (!directory.moved_aside().empty())
     say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
                     directory.moved_aside().string()));
@@ -136,7 +136,7 @@ std::optional<Resume> find_resume(const TrainArguments& arguments) {
 }
 
 /// Whether there is nothing left to do of a run that is taken up.
-bool ended_before(Resume& resume, const TrainOptions& training, const LoaderOptions& options,
+bool ended_before(Resume& resume, const train::TrainOptions& training, const LoaderOptions& options,
                   std::uint64_t samples) {
   const std::uint64_t in_epoch = batches_per_epoch(options, samples);
   const std::uint64_t all = in_epoch * training.epochs;
@@ -158,7 +158,7 @@ Exit say_finished(const std::filesystem::path& run, int rank) {
                   "train.epochs=N",
                   run.string()));
   try {
-    print_result(read_json(run / "summary.json"), run);
+    print_result(study::read_json(run / "summary.json"), run);
   } catch (const nlohmann::json::exception&) {
     throw DataError(fmt::format("{} is damaged", (run / "summary.json").string()),
                     "take it from a copy; with it moved away, the run evaluates once more");
@@ -168,12 +168,12 @@ Exit say_finished(const std::filesystem::path& run, int rank) {
 
 Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   LeaveOnInterrupt beginning;
-  SpanClock spans(start.ticks);
-  const std::unique_ptr<Timeline> timeline = arguments.trace.start(start);
+  pipeline::SpanClock spans(start.ticks);
+  const std::unique_ptr<pipeline::Timeline> timeline = arguments.trace.start(start);
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
   std::optional<Resume> resume = find_resume(arguments);
   Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
-  const RankInfo rank = rank_of(recipe);
+  const train::RankInfo rank = rank_of(recipe);
   if (resume) {
     resume->take_up(rank.rank == 0 || !is_ddp(recipe));
     recipe = resume->checked(std::move(recipe));
@@ -189,7 +189,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
   LoaderOptions options = loader_options(recipe, emulated_storage(recipe), rank.rank, rank.world);
   options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
-  TrainOptions training = train_options(recipe);
+  train::TrainOptions training = train_options(recipe);
   if (timeline != nullptr) training.device_track = &timeline->device();
   training.batch = options.batch;
   if (resume && ended_before(*resume, training, options, reader->info().count))
@@ -201,23 +201,23 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   check_batch(options, reader->info());
   check_schedule(training, reader->info().count);
   if (!resume && !arguments.run.empty() && (rank.rank == 0 || !is_ddp(recipe)))
-    RunDirectory::check(run_path(arguments, recipe, rank.rank));
+    study::RunDirectory::check(run_path(arguments, recipe, rank.rank));
   std::shared_ptr<const Reader> eval_reader;
-  std::shared_ptr<const Plan> eval_plan;
+  std::shared_ptr<const augment::Plan> eval_plan;
   if (!is_simulated(recipe)) {
     eval_reader = open_data(recipe, recipe.text("eval.split"), reader->info().classes.size());
     eval_plan = make_plan(recipe, recipe.eval_augment(), *eval_reader);
     check_evaluation(*reader, *eval_reader, plan->output(), eval_plan->output());
   }
-  const RankHooks hooks{
+  const train::RankHooks hooks{
       .interrupted = &interrupted(), .watched = [&beginning] { beginning.end(); }, .leave = leave};
-  const std::unique_ptr<Strategy> strategy =
+  const std::unique_ptr<train::Strategy> strategy =
       make_strategy(recipe, *reader, plan->output(), rank, hooks);
 
   if (resume && resume->checkpoint()) strategy->restore(*resume->checkpoint());
 
   beginning.end();  // there will be records to complete
-  RunDirectory directory = open_directory(arguments, recipe, resume, rank, *strategy);
+  study::RunDirectory directory = open_directory(arguments, recipe, resume, rank, *strategy);
   // Ranks agree on where to stop, and a window of batches that share an optimiser step is
   // completed: the trainer sees to that.
   const std::atomic<bool>* const stop =
@@ -239,7 +239,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     };
   };
   options.quarantine = quarantine_of(reader->info().split);
-  std::shared_ptr<LoaderTracks> eval_tracks;
+  std::shared_ptr<pipeline::LoaderTracks> eval_tracks;
   if (timeline != nullptr) {
     options.timeline = timeline->add_loader("train", options.workers, options.io_threads);
     if (eval_reader != nullptr)
@@ -268,7 +268,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
                                      : timeline->add_loader(fmt::format("train, {}", workers),
                                                             workers, options.io_threads);
         });
-  TrainObserver& observer = auto_workers ? static_cast<TrainObserver&>(*auto_workers) : recorder;
+  train::TrainObserver& observer =
+      auto_workers ? static_cast<train::TrainObserver&>(*auto_workers) : recorder;
 
   const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
     if (eval_reader == nullptr) return nullptr;
@@ -281,9 +282,10 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
     return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
   };
-  Trainer trainer(loader, *strategy, observer, spans, training, make_eval_loader, interrupted());
+  train::Trainer trainer(loader, *strategy, observer, spans, training, make_eval_loader,
+                         interrupted());
   const bool has_model = strategy->parameter_count() > 0;
-  UtilizationSampler sampler(strategy->bus_id());
+  train::UtilizationSampler sampler(strategy->bus_id());
   std::exception_ptr failure;  // the records are written all the same
   std::string reason;
   try {
@@ -293,10 +295,10 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     reason = error.what();
     strategy->end(reason);  // may end the process, in the name of the rank that failed first
   }
-  const TrainResult& result = trainer.result();
-  const std::optional<Utilization> utilization = sampler.stop();
+  const train::TrainResult& result = trainer.result();
+  const std::optional<train::Utilization> utilization = sampler.stop();
 
-  spans.enter(Span::teardown);
+  spans.enter(pipeline::Span::teardown);
   options.workers = loader.workers();
   TrainFacts facts{recipe,
                    reader->info(),
@@ -315,8 +317,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
                    {},
                    utilization,
                    recorder.blame(spans.ticks())};
-  spans.enter(Span::teardown);  // the last look at the clock: all records end here
-  facts.wall_s = static_cast<double>(Clock::steady_ns() - start.ns) * 1e-9;
+  spans.enter(pipeline::Span::teardown);  // the last look at the clock: all records end here
+  facts.wall_s = static_cast<double>(base::Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
   try {
     trainer.close();
@@ -371,4 +373,4 @@ void add_train(CLI::App& app, Command& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

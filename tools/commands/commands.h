@@ -7,11 +7,11 @@
 #include "base/clock.h"
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// When main() began, on both clocks.
 struct ProgramStart {
-  Clock::Ticks ticks;
+  base::Clock::Ticks ticks;
   std::int64_t ns;
 };
 
@@ -35,4 +35,4 @@ void add_doctor(CLI::App& app, Command& chosen);
 /// -q, -v and --json, which every command takes.
 void add_common(CLI::App& command);
 
-}  // namespace millrace
+}  // namespace millrace::tools

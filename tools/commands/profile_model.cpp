@@ -6,7 +6,7 @@
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/strategy_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 ProfileModel::ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader)
     : reader_(std::move(reader)),
@@ -48,18 +48,18 @@ void ProfileModel::probe(double seconds, int rounds) {
     if (cores() > 1) crowding.push_back(base.measure(cores(), seconds).cpu_s / alone);
   }
   for (auto& [key, one] : measured) {
-    const double cpu = middle_of(std::move(one.cpu));
+    const double cpu = study::middle_of(std::move(one.cpu));
     LoaderDemand& demand = demands_[key];
-    demand.stages = {.read_s = cpu * middle_of(std::move(one.read)),
-                     .decode_s = cpu * middle_of(std::move(one.decode)),
-                     .augment_s = cpu * middle_of(std::move(one.augment))};
+    demand.stages = {.read_s = cpu * study::middle_of(std::move(one.read)),
+                     .decode_s = cpu * study::middle_of(std::move(one.decode)),
+                     .augment_s = cpu * study::middle_of(std::move(one.augment))};
     demand.stages.machinery_s = std::max(0.0, cpu - demand.stages.total());
-    demand.inline_s = cpu * middle_of(inline_part);
+    demand.inline_s = cpu * study::middle_of(inline_part);
   }
-  take_s_ = middle_of(std::move(take));
-  spread_ = middle_of(std::move(spread));
+  take_s_ = study::middle_of(std::move(take));
+  spread_ = study::middle_of(std::move(spread));
   weights_ = demand_weights(spread_);
-  if (!crowding.empty()) crowding_stage_ = std::max(1.0, middle_of(std::move(crowding)));
+  if (!crowding.empty()) crowding_stage_ = std::max(1.0, study::middle_of(std::move(crowding)));
 }
 
 void ProfileModel::set_host(double host_s, double io_read_s) {
@@ -71,11 +71,11 @@ const LoaderDemand& ProfileModel::demand(const Recipe& recipe) const {
   return demands_.at(LoaderProbe::key_of(recipe));
 }
 
-ReplayInput ProfileModel::input(const Recipe& recipe) const {
+study::ReplayInput ProfileModel::input(const Recipe& recipe) const {
   const auto storage = emulated_storage(recipe);
   const LoaderOptions options = loader_options(recipe, storage);
   const LoaderDemand& demand = this->demand(recipe);
-  ReplayInput in;
+  study::ReplayInput in;
   in.cores = cores();
   in.workers = options.workers;
   in.io_threads = options.io_threads;
@@ -91,7 +91,7 @@ ReplayInput ProfileModel::input(const Recipe& recipe) const {
   in.weights = weights_;
   if (storage != nullptr && recipe.text("data.cache") != "ram") {
     in.bytes = sizes_;
-    const StorageOptions& limits = storage->options();
+    const pipeline::StorageOptions& limits = storage->options();
     in.storage = {limits.bytes_per_s, limits.latency_s, limits.requests_per_s};
   }
   in.update_threads = update_threads_;
@@ -106,8 +106,8 @@ ReplayInput ProfileModel::input(const Recipe& recipe) const {
   return in;
 }
 
-ReplayInput ProfileModel::input(const Recipe& recipe, const Change& change) const {
-  ReplayInput in = input(recipe);
+study::ReplayInput ProfileModel::input(const Recipe& recipe, const study::Change& change) const {
+  study::ReplayInput in = input(recipe);
   if (change.cores > 0) in.cores = change.cores;
   if (change.decode_free) in.sample_s = std::max(0.0, in.sample_s - demand(recipe).stages.decode_s);
   in.update_s /= change.device_speed;
@@ -121,8 +121,8 @@ void ProfileModel::fit_crowding(const Recipe& recipe, double measured_update_s) 
   double high = 2;
   for (int i = 0; i < 12; ++i) {
     crowding_update_ = (low + high) / 2;
-    (replay(input(recipe)).update_s < measured_update_s ? low : high) = crowding_update_;
+    (study::replay(input(recipe)).update_s < measured_update_s ? low : high) = crowding_update_;
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -13,11 +13,11 @@
 #include "study/analysis/whatif.h"
 #include "tools/commands/profile_probe.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// What loading demands, for one LoaderProbe::key_of().
 struct LoaderDemand {
-  StageDemand stages;
+  study::StageDemand stages;
   double inline_s = 0;  ///< a sample, on the trainer's own thread
 };
 
@@ -42,11 +42,11 @@ class ProfileModel {
   /// has the update that was measured.
   void fit_crowding(const Recipe& recipe, double measured_update_s);
 
-  ReplayInput input(const Recipe& recipe) const;
-  ReplayInput input(const Recipe& recipe, const Change& change) const;
+  study::ReplayInput input(const Recipe& recipe) const;
+  study::ReplayInput input(const Recipe& recipe, const study::Change& change) const;
   const LoaderDemand& demand(const Recipe& recipe) const;
   /// StageDemand as the workers of `recipe` meet it.
-  const StageDemand& stages(const Recipe& recipe) const { return demand(recipe).stages; }
+  const study::StageDemand& stages(const Recipe& recipe) const { return demand(recipe).stages; }
 
   double crowding_stage() const { return crowding_stage_; }
   double crowding_update() const { return crowding_update_; }
@@ -66,4 +66,4 @@ class ProfileModel {
   double crowding_stage_ = 1, crowding_update_ = 1;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -12,24 +12,26 @@
 #include "tools/terminal/interrupt.h"
 #include "tools/training/pipeline_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr std::uint64_t kEndless = 1'000'000'000;
 
 double seconds_since(std::int64_t ns) {
-  return static_cast<double>(Clock::steady_ns() - ns) * 1e-9;
+  return static_cast<double>(base::Clock::steady_ns() - ns) * 1e-9;
 }
 
 /// Of the workers: this thread's own is taken off.
-std::int64_t others_cpu_ns() { return Clock::process_cpu_ns() - Clock::thread_cpu_ns(); }
+std::int64_t others_cpu_ns() {
+  return base::Clock::process_cpu_ns() - base::Clock::thread_cpu_ns();
+}
 
 double spread_of(const std::vector<double>& batches, double samples_a_batch) {
   // Of the middle: an interruption makes single batches long.
   std::vector<double> from_middle;
-  const double middle = middle_of(batches);
+  const double middle = study::middle_of(batches);
   for (const double one : batches) from_middle.push_back(std::abs(one - middle));
-  const double deviation = 1.4826 * middle_of(std::move(from_middle));
+  const double deviation = 1.4826 * study::middle_of(std::move(from_middle));
   return middle > 0 ? deviation / middle * std::sqrt(samples_a_batch) : 0;
 }
 
@@ -53,9 +55,9 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
   for (int i = 0; i <= options.prefetch; ++i) loader.next();  // the graph is under way
 
   const LoaderStats before = loader.stats();
-  const std::int64_t begin = Clock::steady_ns();
-  const std::int64_t cpu_begin = workers > 0 ? others_cpu_ns() : Clock::thread_cpu_ns();
-  const std::int64_t own_begin = Clock::thread_cpu_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
+  const std::int64_t cpu_begin = workers > 0 ? others_cpu_ns() : base::Clock::thread_cpu_ns();
+  const std::int64_t own_begin = base::Clock::thread_cpu_ns();
   std::int64_t images = 0;
   std::uint64_t batches = 0;
   std::vector<double> costs;
@@ -64,10 +66,10 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
     images += batch.count();
     ++batches;
     if (workers == 0 && batch.count() == options.batch) {
-      const std::int64_t now = Clock::thread_cpu_ns();
+      const std::int64_t now = base::Clock::thread_cpu_ns();
       costs.push_back(static_cast<double>(now - std::exchange(last, now)));
     } else if (workers == 0) {
-      last = Clock::thread_cpu_ns();
+      last = base::Clock::thread_cpu_ns();
     }
     const double passed = seconds_since(begin);
     const bool whole = batches % epoch == 0;
@@ -75,8 +77,8 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
         (whole || passed * static_cast<double>(epoch) > 2 * seconds * static_cast<double>(batches)))
       break;
   }
-  const std::int64_t cpu_end = workers > 0 ? others_cpu_ns() : Clock::thread_cpu_ns();
-  const std::int64_t own_end = Clock::thread_cpu_ns();
+  const std::int64_t cpu_end = workers > 0 ? others_cpu_ns() : base::Clock::thread_cpu_ns();
+  const std::int64_t own_end = base::Clock::thread_cpu_ns();
   const LoaderStats after = loader.stats();
   const double read = after.read.wall_s - before.read.wall_s;
   const double decode = after.decode.wall_s - before.decode.wall_s;
@@ -152,13 +154,13 @@ double wake_up_s() {
     }
   };
   std::thread other([&] { play(1, [] {}); });
-  std::int64_t last = Clock::steady_ns();
+  std::int64_t last = base::Clock::steady_ns();
   play(0, [&] {
-    const std::int64_t now = Clock::steady_ns();
+    const std::int64_t now = base::Clock::steady_ns();
     trips.push_back(static_cast<double>(now - std::exchange(last, now)) * 1e-9);
   });
   other.join();
-  return middle_of(std::move(trips)) / 2;
+  return study::middle_of(std::move(trips)) / 2;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

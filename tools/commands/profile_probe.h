@@ -10,7 +10,7 @@
 #include "millrace/recipe.h"
 #include "study/analysis/ceilings.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// One measurement of a loader that is never kept waiting.
 struct ProbeFigures {
@@ -49,4 +49,4 @@ std::vector<double> demand_weights(double spread);
 /// Seconds from a thread's wake-up call to its going on: half of a round trip between two threads.
 double wake_up_s();
 
-}  // namespace millrace
+}  // namespace millrace::tools

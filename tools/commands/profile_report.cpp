@@ -7,7 +7,7 @@
 
 #include "tools/terminal/console.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -20,7 +20,7 @@ double baseline_of(const ProfileReport& report) {
   return report.verified_baseline.value_or(report.baseline);
 }
 
-Json words_json(const Change& change) {
+Json words_json(const study::Change& change) {
   Json all = change.overrides;
   for (const std::string& text : change.assumed) all.push_back(text);
   return all;
@@ -29,7 +29,7 @@ Json words_json(const Change& change) {
 Json what_if_json(const ProfileReport& report) {
   const double baseline = baseline_of(report);
   Json all = Json::array();
-  for (const Outcome& one : report.outcomes) {
+  for (const study::Outcome& one : report.outcomes) {
     const auto error = one.error();
     all.push_back({{"change", words_json(one.change)},
                    {"predicted", one.predicted * baseline},
@@ -44,7 +44,7 @@ Json what_if_json(const ProfileReport& report) {
 }
 
 Json model_json(const ProfileReport& report) {
-  const StageDemand& s = report.stages;
+  const study::StageDemand& s = report.stages;
   return {{"cpu_s_per_image",
            {{"read", s.read_s},
             {"decode", s.decode_s},
@@ -68,7 +68,7 @@ std::string percent(double part) { return fmt::format("{:+.1f}%", 100 * part); }
 
 std::string stage_table(const ProfileReport& report) {
   std::vector<std::vector<std::string>> rows{{"a sample's loading", "CPU µs", "share"}};
-  const StageDemand& s = report.stages;
+  const study::StageDemand& s = report.stages;
   const std::pair<const char*, double> stages[] = {{"read", s.read_s},
                                                    {"decode", s.decode_s},
                                                    {"augment", s.augment_s},
@@ -97,11 +97,12 @@ std::string what_if_table(const ProfileReport& report) {
   const double baseline = baseline_of(report);
   std::vector<std::vector<std::string>> rows{
       {"change", "predicted images/s", "ratio", "measured", "ratio", "error"}};
-  std::vector<const Outcome*> order;
-  for (const Outcome& one : report.outcomes) order.push_back(&one);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const Outcome* a, const Outcome* b) { return a->predicted > b->predicted; });
-  for (const Outcome* one : order) {
+  std::vector<const study::Outcome*> order;
+  for (const study::Outcome& one : report.outcomes) order.push_back(&one);
+  std::stable_sort(
+      order.begin(), order.end(),
+      [](const study::Outcome* a, const study::Outcome* b) { return a->predicted > b->predicted; });
+  for (const study::Outcome* one : order) {
     const auto error = one->error();
     rows.push_back({one->change.text(), with_commas(one->predicted * baseline),
                     fmt::format("{:.3f}", one->predicted),
@@ -135,7 +136,7 @@ Json profile_json(const ProfileReport& report) {
   json["bound"] = report.bound.name;
   json["verdict"] = report.bound.sentence;
   json["ceilings"] = Json::object();
-  for (const Ceiling& one : report.ceilings) json["ceilings"][one.name] = one.images_per_s;
+  for (const study::Ceiling& one : report.ceilings) json["ceilings"][one.name] = one.images_per_s;
   json["what_if"] = what_if_json(report);
   if (report.score)
     json["verification"] = {{"counted", report.score->counted},
@@ -155,22 +156,22 @@ std::string profile_text(const ProfileReport& report) {
   std::string text =
       report.bound.sentence + "\n" + blame_line(report.summary) + "\n" + stage_table(report) + "\n";
   std::vector<std::vector<std::string>> rows{{"ceiling", "images/s"}};
-  for (const Ceiling& one : report.ceilings)
+  for (const study::Ceiling& one : report.ceilings)
     rows.push_back({one.name, with_commas(one.images_per_s)});
   rows.push_back({"measured", with_commas(baseline_of(report))});
   rows.push_back({"replayed", with_commas(report.replayed.images_per_s)});
   text += to_table(rows) + "\n" + what_if_table(report) + "\n";
   if (report.score && report.score->counted > 0) {
-    const Score& score = *report.score;
+    const study::Score& score = *report.score;
     text += fmt::format(
         "{} changes count (measured effect of at least {:.0f}%): median error {:.1f}%, worst "
         "{:.1f}%, skill {:.2f}\n",
-        score.counted, 100 * kCountedEffect, 100 * score.median_error, 100 * score.worst_error,
-        score.skill);
+        score.counted, 100 * study::kCountedEffect, 100 * score.median_error,
+        100 * score.worst_error, score.skill);
   } else if (report.score) {
     text += "no change had a measured effect of 20%: nothing to score\n";
   }
-  const Advice& advice = report.advice;
+  const study::Advice& advice = report.advice;
   text += fmt::format(
       "advice: loader.workers={} loader.prefetch={} gives {} of at most {} images/s{}\n",
       advice.workers, advice.prefetch, with_commas(advice.images_per_s),
@@ -184,4 +185,4 @@ std::string profile_text(const ProfileReport& report) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

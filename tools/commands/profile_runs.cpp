@@ -17,7 +17,7 @@
 #include "tools/launch/child.h"
 #include "tools/terminal/interrupt.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -80,9 +80,9 @@ RunFigures read_steps(const fs::path& file, const RunLength& length) {
     throw RunError(fmt::format("{}: no steps to count", file.string()));
   const auto count = static_cast<double>(steps);
   constexpr std::size_t kEnoughWindows = 5;
-  figures.images_per_s =
-      rates.size() >= kEnoughWindows ? middle_of(std::move(rates)) : images / (load + update);
-  figures.step_s = middle_of(std::move(times));
+  figures.images_per_s = rates.size() >= kEnoughWindows ? study::middle_of(std::move(rates))
+                                                        : images / (load + update);
+  figures.step_s = study::middle_of(std::move(times));
   figures.load_s = load / count;
   figures.update_s = update / count;
   figures.log_s = log / count;
@@ -124,9 +124,9 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
   log += ".log";
   const double cpu = children_cpu_s();
   const double busy = machine_busy_s();
-  const std::int64_t begin = Clock::steady_ns();
+  const std::int64_t begin = base::Clock::steady_ns();
   const ChildResult result = run_child(child, log);
-  const double wall = static_cast<double>(Clock::steady_ns() - begin) * 1e-9;
+  const double wall = static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted in run {}", started_),
                 "what was measured is in " + folder_.string());
@@ -145,4 +145,4 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
   return figures;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

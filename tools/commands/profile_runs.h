@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 
 struct RunLength {
   std::uint64_t warm_up = 0;  ///< steps that don't count
@@ -47,4 +47,4 @@ class ChildRuns {
   int started_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

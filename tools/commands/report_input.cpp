@@ -6,15 +6,15 @@
 
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_values.h"
-#include "study/report/comparison_report.h"
 #include "study/records/config_table.h"
+#include "study/report/comparison_report.h"
 #include "study/report/run_report.h"
 #include "study/report/sweep_report.h"
 #include "study/report/what_if_report.h"
 #include "tools/inspect/contact_sheet.h"
 #include "tools/training/pipeline_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,15 +59,15 @@ Kind kind_of(const fs::path& path) {
                    example + (newest.empty() ? "runs/NAME" : newest.string()));
 }
 
-std::string value_of(const ConfigValues& values, const std::string& key) {
+std::string value_of(const study::ConfigValues& values, const std::string& key) {
   for (const auto& [name, value] : values)
     if (name == key) return value;
   return "";
 }
 
 /// What the run's recipe says that the shipped one does not.
-void add_configuration(const fs::path& run, Report& report) {
-  const auto values = config_at(run / "config.toml");
+void add_configuration(const fs::path& run, study::Report& report) {
+  const auto values = study::config_at(run / "config.toml");
   std::string name = value_of(values, "recipe");
   if (name.size() >= 2) name = name.substr(1, name.size() - 2);
   std::string other = name;
@@ -83,12 +83,12 @@ void add_configuration(const fs::path& run, Report& report) {
     other = "custom";
     shipped = load_recipe({}, Plugins::none).to_toml();
   }
-  ConfigValues known = recipe_values(shipped, other);
+  study::ConfigValues known = pipeline::recipe_values(shipped, other);
   // What older runs don't say of is no difference; an op that was taken out is one.
   std::erase_if(known, [&](const auto& one) {
     return one.first.find("augment.") == std::string::npos && value_of(values, one.first).empty();
   });
-  ReportTable table = config_table(
+  study::ReportTable table = study::config_table(
       {{other == "custom" || other.empty() ? "default" : "recipe " + other, std::move(known)},
        {"this run", values}});
   table.title = "Configuration";
@@ -97,10 +97,10 @@ void add_configuration(const fs::path& run, Report& report) {
 }
 
 /// What the model saw first. A report is made without it, too.
-void add_pictures(const fs::path& run, Report& report) {
+void add_pictures(const fs::path& run, study::Report& report) {
   try {
     // A report shows records, perhaps a stranger's: it never runs code that they name.
-    const std::string plugins = value_of(config_at(run / "config.toml"), "plugins.path");
+    const std::string plugins = value_of(study::config_at(run / "config.toml"), "plugins.path");
     ContactSheet sheet = contact_sheet({(run / "config.toml").string(), "data.cache=os"}, 0, false,
                                        kPictures, kColumns, Plugins::none);
     report.images.push_back(
@@ -121,7 +121,7 @@ void add_pictures(const fs::path& run, Report& report) {
 
 }  // namespace
 
-Report make_report(const std::vector<std::string>& paths) {
+study::Report make_report(const std::vector<std::string>& paths) {
   std::vector<fs::path> folders;
   std::vector<Kind> kinds;
   for (const std::string& path : paths) {
@@ -135,15 +135,15 @@ Report make_report(const std::vector<std::string>& paths) {
       throw UsageError(fmt::format("{} is a sweep: it is not compared with others",
                                    paths[static_cast<std::size_t>(sweep - kinds.begin())]),
                        "give it alone; or runs, which are compared");
-    return comparison_report(folders);
+    return study::comparison_report(folders);
   }
   const fs::path& path = folders[0];
-  Report report = kinds[0] == Kind::sweep     ? sweep_report(path)
-                  : kinds[0] == Kind::profile ? profile_report(path)
-                                              : run_report(path);
+  study::Report report = kinds[0] == Kind::sweep     ? study::sweep_report(path)
+                         : kinds[0] == Kind::profile ? study::profile_report(path)
+                                                     : study::run_report(path);
   add_configuration(path, report);
   add_pictures(path, report);
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

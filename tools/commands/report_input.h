@@ -8,10 +8,10 @@
 
 #include "study/report/report.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// A report on one run, profile or sweep; on several runs, side by side. Throws UsageError where
 /// one is none of these, DataError where a file is damaged.
-Report make_report(const std::vector<std::string>& paths);
+study::Report make_report(const std::vector<std::string>& paths);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -14,7 +14,7 @@
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/strategy_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,7 +59,7 @@ std::string hash_of(const std::set<fs::path>& files) {
 
 SweepKeys::SweepKeys() : binary_(hash_of(program_files())) {}
 
-RunIdentity SweepKeys::identity(const Recipe& recipe, std::uint64_t seed) {
+study::RunIdentity SweepKeys::identity(const Recipe& recipe, std::uint64_t seed) {
   Recipe plain = recipe;
   // The seed is told apart; what the sweep makes of its runs does not change them.
   for (const char* same : {"seed=0", "sweep.margin=1", "sweep.most_repeats=5"}) plain.set(same);
@@ -83,4 +83,4 @@ std::string SweepKeys::fingerprints(const Recipe& recipe) {
   return known = text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -7,7 +7,7 @@
 #include "millrace/recipe.h"
 #include "study/sweep/sweep_record.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Names the runs of one sweep; files are read once.
 class SweepKeys {
@@ -16,7 +16,7 @@ class SweepKeys {
   SweepKeys();
 
   /// Of a run of `recipe` with `seed`; `copy` stays 0. Opens the data sets: throws as open_data().
-  RunIdentity identity(const Recipe& recipe, std::uint64_t seed);
+  study::RunIdentity identity(const Recipe& recipe, std::uint64_t seed);
 
  private:
   std::string fingerprints(const Recipe& recipe);
@@ -25,4 +25,4 @@ class SweepKeys {
   std::map<std::string, std::string> fingerprints_;  ///< by the keys that choose a data set
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -13,7 +13,7 @@
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,7 +30,7 @@ std::string short_key(const std::string& key) {
 
 }  // namespace
 
-SweepRunner::SweepRunner(fs::path sweep, const SweepDesign& design, std::string recipe_name,
+SweepRunner::SweepRunner(fs::path sweep, const study::SweepDesign& design, std::string recipe_name,
                          std::vector<Recipe> recipes)
     : sweep_(std::move(sweep)),
       design_(design),
@@ -39,8 +39,8 @@ SweepRunner::SweepRunner(fs::path sweep, const SweepDesign& design, std::string 
       index_(sweep_),
       session_(fmt::format("{:.0f}-{}", now_s(), getpid())) {
   fs::create_directories(runs());
-  remove_stale_temporaries(sweep_);
-  remove_stale_temporaries(runs());
+  base::remove_stale_temporaries(sweep_);
+  base::remove_stale_temporaries(runs());
   for (const std::string& name : index_.unfinished()) {
     std::error_code error;
     fs::remove_all(runs() / name, error);
@@ -56,7 +56,7 @@ void SweepRunner::plan(std::uint64_t repeats) {
     auto& identities = identities_.emplace_back();
     auto& keys = planned_.emplace_back();
     for (const Recipe& recipe : recipes_) {
-      RunIdentity one =
+      study::RunIdentity one =
           keys_.identity(recipe, static_cast<std::uint64_t>(recipe.integer("seed")) + repeat);
       one.copy = copies_[one.key()]++;
       keys.push_back(one.key());
@@ -77,9 +77,9 @@ std::size_t SweepRunner::strangers(std::uint64_t repeats) {
   return index_.finished() - finished(repeats);
 }
 
-std::string SweepRunner::label(const SweepRun& run) const {
+std::string SweepRunner::label(const study::SweepRun& run) const {
   std::string name;
-  const SweepCell& cell = design_.cells[run.cell];
+  const study::SweepCell& cell = design_.cells[run.cell];
   for (std::size_t i = 0; i < cell.labels.size() && design_.columns[0] != "run"; ++i) {
     const std::string key =
         design_.columns[i] == "combination" ? "" : short_key(design_.columns[i]) + "=";
@@ -93,36 +93,36 @@ std::string SweepRunner::label(const SweepRun& run) const {
 
 void SweepRunner::run(std::uint64_t repeats) {
   plan(repeats);
-  const auto order = interleaved(recipes_.size(), repeats,
-                                 static_cast<std::uint64_t>(recipes_[0].integer("seed")));
+  const auto order = study::interleaved(recipes_.size(), repeats,
+                                        static_cast<std::uint64_t>(recipes_[0].integer("seed")));
   std::size_t done = finished(repeats);
-  for (const SweepRun& run : order) {
+  for (const study::SweepRun& run : order) {
     if (index_.find(planned_[run.repeat][run.cell])) continue;
     run_one(run, ++done, order.size());
   }
 }
 
-void SweepRunner::run_one(const SweepRun& run, std::size_t done, std::size_t all) {
-  const RunIdentity& identity = identities_[run.repeat][run.cell];
+void SweepRunner::run_one(const study::SweepRun& run, std::size_t done, std::size_t all) {
+  const study::RunIdentity& identity = identities_[run.repeat][run.cell];
   const std::string name = label(run);
-  SweepRecord record{.name = fmt::format("{:03}-{}", next_number_++, name),
-                     .key = planned_[run.repeat][run.cell],
-                     .binary = identity.binary,
-                     .data = identity.data,
-                     .session = session_,
-                     .overrides = design_.cells[run.cell].overrides,
-                     .repeat = run.repeat,
-                     .seed = identity.seed,
-                     .begun = now_s(),
-                     .ended = std::nan(""),
-                     .noise = {},
-                     .finished = false,
-                     .figures = {}};
-  record.noise = noise_between({}, {}, 0);
+  study::SweepRecord record{.name = fmt::format("{:03}-{}", next_number_++, name),
+                            .key = planned_[run.repeat][run.cell],
+                            .binary = identity.binary,
+                            .data = identity.data,
+                            .session = session_,
+                            .overrides = design_.cells[run.cell].overrides,
+                            .repeat = run.repeat,
+                            .seed = identity.seed,
+                            .begun = now_s(),
+                            .ended = std::nan(""),
+                            .noise = {},
+                            .finished = false,
+                            .figures = {}};
+  record.noise = study::noise_between({}, {}, 0);
   const fs::path folder = runs() / record.name;
   fs::path log = folder;
   log += ".log";
-  write_record(runs(), record);
+  study::write_record(runs(), record);
 
   ProgressLine line;
   if (line.due()) line.show(static_cast<double>(done - 1), static_cast<double>(all), name);
@@ -131,17 +131,17 @@ void SweepRunner::run_one(const SweepRun& run, std::size_t done, std::size_t all
   child.insert(child.end(), record.overrides.begin(), record.overrides.end());
   child.insert(child.end(), {"model.ops=" + recipes_[run.cell].text("model.ops"),
                              fmt::format("seed={}", identity.seed), "--run", folder.string()});
-  const MachineSample before = sample_machine();
-  const double own = static_cast<double>(Clock::process_cpu_ns()) * 1e-9;
+  const study::MachineSample before = study::sample_machine();
+  const double own = static_cast<double>(base::Clock::process_cpu_ns()) * 1e-9;
   const ChildResult result = run_child(child, log);
-  const double own_s = static_cast<double>(Clock::process_cpu_ns()) * 1e-9 - own;
+  const double own_s = static_cast<double>(base::Clock::process_cpu_ns()) * 1e-9 - own;
   line.clear();
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted after {} of {} runs", done - 1, all),
                 "go on with: millrace sweep --resume --run " + sweep_.string());
   record.ended = now_s();
-  record.noise = noise_between(before, sample_machine(), own_s + result.cpu_s);
-  write_record(runs(), record);
+  record.noise = study::noise_between(before, study::sample_machine(), own_s + result.cpu_s);
+  study::write_record(runs(), record);
   if (result.exit_code != 0)
     throw Error(
         static_cast<Exit>(result.exit_code >= 1 && result.exit_code <= 4 ? result.exit_code : 1),
@@ -151,18 +151,18 @@ void SweepRunner::run_one(const SweepRun& run, std::size_t done, std::size_t all
   if (!finished)
     throw RunError(fmt::format("{}: the run ended without a summary", name),
                    "all that it said is in " + log.string());
-  const SweepFigures& f = finished->figures;
+  const study::SweepFigures& f = finished->figures;
   say(fmt::format("[{}/{}] {}: load {:.3f} ms, update {:.3f} ms a step, {} images/s", done, all,
                   name, 1e3 * f.load_s_per_step, 1e3 * f.update_s_per_step,
                   with_commas(f.images_per_s)));
 }
 
-std::vector<std::vector<SweepRecord>> SweepRunner::records(std::uint64_t repeats) const {
-  std::vector<std::vector<SweepRecord>> records(recipes_.size());
+std::vector<std::vector<study::SweepRecord>> SweepRunner::records(std::uint64_t repeats) const {
+  std::vector<std::vector<study::SweepRecord>> records(recipes_.size());
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
     for (std::size_t cell = 0; cell < recipes_.size(); ++cell)
       records[cell].push_back(index_.find(planned_[repeat][cell]).value());
   return records;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -11,14 +11,14 @@
 #include "study/sweep/sweep_index.h"
 #include "tools/commands/sweep_key.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 class SweepRunner {
  public:
   /// `recipe_name`: what children are to be given first; may be empty. `recipes`: one a cell.
   /// Removes what unfinished runs have left: the caller holds the sweep's lock.
-  SweepRunner(std::filesystem::path sweep, const SweepDesign& design, std::string recipe_name,
-              std::vector<Recipe> recipes);
+  SweepRunner(std::filesystem::path sweep, const study::SweepDesign& design,
+              std::string recipe_name, std::vector<Recipe> recipes);
 
   /// Planned runs of the first `repeats` blocks that are finished.
   std::size_t finished(std::uint64_t repeats);
@@ -28,25 +28,25 @@ class SweepRunner {
   /// that fails, and Error{interrupted}.
   void run(std::uint64_t repeats);
   /// What there is after run(repeats): of each cell by repeat.
-  std::vector<std::vector<SweepRecord>> records(std::uint64_t repeats) const;
+  std::vector<std::vector<study::SweepRecord>> records(std::uint64_t repeats) const;
 
  private:
   void plan(std::uint64_t repeats);
-  void run_one(const SweepRun& run, std::size_t done, std::size_t all);
-  std::string label(const SweepRun& run) const;
+  void run_one(const study::SweepRun& run, std::size_t done, std::size_t all);
+  std::string label(const study::SweepRun& run) const;
   std::filesystem::path runs() const { return sweep_ / "runs"; }
 
   std::filesystem::path sweep_;
-  const SweepDesign& design_;
+  const study::SweepDesign& design_;
   std::string recipe_name_;
   std::vector<Recipe> recipes_;
   SweepKeys keys_;
-  SweepIndex index_;
-  std::map<std::string, std::uint64_t> copies_;       ///< of an identity, so far
-  std::vector<std::vector<RunIdentity>> identities_;  ///< by repeat, then cell
-  std::vector<std::vector<std::string>> planned_;     ///< their keys
+  study::SweepIndex index_;
+  std::map<std::string, std::uint64_t> copies_;              ///< of an identity, so far
+  std::vector<std::vector<study::RunIdentity>> identities_;  ///< by repeat, then cell
+  std::vector<std::vector<std::string>> planned_;            ///< their keys
   std::string session_;
   std::uint64_t next_number_ = 1;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

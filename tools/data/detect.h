@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// "idx", "cifar", "tar", "manifest", or "folder" for anything else.
 std::string detect_reader(const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::tools

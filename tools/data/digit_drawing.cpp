@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 struct Point {
@@ -180,4 +180,4 @@ void draw_digit(int label, Draw& draw, std::span<std::uint8_t, kDigitPixels> pix
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

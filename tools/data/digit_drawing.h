@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 inline constexpr int kDigitSide = 28;  ///< pixels, as in MNIST
 inline constexpr int kDigitPixels = kDigitSide * kDigitSide;
@@ -15,4 +15,4 @@ inline constexpr int kDigitPixels = kDigitSide * kDigitSide;
 /// Draws digit `label` (0 to 9), white on black, the way that `draw` decides.
 void draw_digit(int label, Draw& draw, std::span<std::uint8_t, kDigitPixels> pixels);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -11,7 +11,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 struct Encoder {
@@ -70,4 +70,4 @@ std::vector<std::uint8_t> encode_jpeg(std::span<const std::uint8_t> pixels, Size
   return {encoder.out, encoder.out + encoder.out_size};
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

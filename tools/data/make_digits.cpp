@@ -4,13 +4,13 @@
 #include <span>
 #include <vector>
 
-#include "millrace/error.h"
 #include "base/rng.h"
+#include "millrace/error.h"
 #include "tools/data/digit_drawing.h"
 #include "tools/data/output_file.h"
 #include "tools/data/output_folder.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 struct Split {
@@ -43,7 +43,7 @@ void make_split(const DigitsOptions& options, const Split& split, const Progress
   parallel_for(
       split.count, 500, options.threads, progress, [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t sample = begin; sample < end; ++sample) {
-          Draw draw(stream({options.seed, split.epoch, sample}, op_id("digits")));
+          Draw draw(base::stream({options.seed, split.epoch, sample}, base::op_id("digits")));
           const auto label = static_cast<int>(draw.integer(10));
           labels[first_label + sample] = static_cast<std::uint8_t>(label);
           std::uint8_t* image = images.data() + first_image + sample * kDigitPixels;
@@ -74,4 +74,4 @@ void make_digits(const DigitsOptions& options) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -7,7 +7,7 @@
 
 #include "tools/data/parallel.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct DigitsOptions {
   std::string path;              ///< folder; made if it is not there
@@ -23,4 +23,4 @@ struct DigitsOptions {
 /// written; else, without `force`, RunError says what is in the way. RunError for a full disk too.
 void make_digits(const DigitsOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::tools

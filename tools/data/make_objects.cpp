@@ -4,13 +4,13 @@
 
 #include <vector>
 
-#include "millrace/error.h"
 #include "base/rng.h"
+#include "millrace/error.h"
 #include "tools/data/object_drawing.h"
 #include "tools/data/output_file.h"
 #include "tools/data/output_folder.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr std::size_t kRecord = 1 + kObjectPixels;  // the label, then the pixels
@@ -40,17 +40,18 @@ std::vector<File> files_of(const ObjectsOptions& options) {
 std::vector<std::uint8_t> records(const File& file, const ObjectsOptions& options,
                                   const Progress& progress) {
   std::vector<std::uint8_t> bytes(std::size_t{file.count} * kRecord);
-  parallel_for(file.count, 500, options.threads, progress,
-               [&](std::uint64_t begin, std::uint64_t end) {
-                 for (std::uint64_t i = begin; i < end; ++i) {
-                   Draw draw(stream({options.seed, file.epoch, file.first + i}, op_id("objects")));
-                   const auto label = static_cast<int>(draw.integer(kObjectNames.size()));
-                   std::uint8_t* record = bytes.data() + i * kRecord;
-                   record[0] = static_cast<std::uint8_t>(label);
-                   draw_object(label, draw,
-                               std::span<std::uint8_t, kObjectPixels>(record + 1, kObjectPixels));
-                 }
-               });
+  parallel_for(
+      file.count, 500, options.threads, progress, [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t i = begin; i < end; ++i) {
+          Draw draw(
+              base::stream({options.seed, file.epoch, file.first + i}, base::op_id("objects")));
+          const auto label = static_cast<int>(draw.integer(kObjectNames.size()));
+          std::uint8_t* record = bytes.data() + i * kRecord;
+          record[0] = static_cast<std::uint8_t>(label);
+          draw_object(label, draw,
+                      std::span<std::uint8_t, kObjectPixels>(record + 1, kObjectPixels));
+        }
+      });
   return bytes;
 }
 
@@ -81,4 +82,4 @@ void make_objects(const ObjectsOptions& options) {
                  std::vector<std::uint8_t>(names_text.begin(), names_text.end()), options.force);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

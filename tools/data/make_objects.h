@@ -7,7 +7,7 @@
 
 #include "tools/data/parallel.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct ObjectsOptions {
   std::string path;              ///< folder; made if it is not there
@@ -24,4 +24,4 @@ struct ObjectsOptions {
 /// says what is in the way. RunError for a full disk too.
 void make_objects(const ObjectsOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::tools

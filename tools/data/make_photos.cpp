@@ -4,14 +4,14 @@
 
 #include <vector>
 
-#include "millrace/error.h"
 #include "base/rng.h"
+#include "millrace/error.h"
 #include "tools/data/jpeg_writer.h"
 #include "tools/data/output_file.h"
 #include "tools/data/output_folder.h"
 #include "tools/data/photo_drawing.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 /// Images go round the classes; of each class, every fifth is for test, the first one included.
@@ -50,11 +50,11 @@ void make_photos(const PhotosOptions& options) {
       options.count, 1, options.threads, options.progress,
       [&](std::uint64_t sample, std::uint64_t) {
         const auto label = static_cast<int>(sample % static_cast<std::uint64_t>(options.classes));
-        Draw draw(stream({options.seed, 0, sample}, op_id("photos")));
+        Draw draw(base::stream({options.seed, 0, sample}, base::op_id("photos")));
         const Photo photo = draw_photo(label, options.classes, draw);
         write_or_match(options.path + "/" + names[sample],
                        encode_jpeg(photo.pixels, photo.size, options.quality), options.force);
       });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

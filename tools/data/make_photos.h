@@ -6,7 +6,7 @@
 
 #include "tools/data/parallel.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct PhotosOptions {
   std::string path;           ///< folder; made if it is not there
@@ -24,4 +24,4 @@ struct PhotosOptions {
 /// says what is in the way. RunError for a full disk too.
 void make_photos(const PhotosOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,7 +5,7 @@
 
 #include "millrace/math.hpp"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Colour = std::array<double, 3>;
@@ -93,4 +93,4 @@ void draw_object(int label, Draw& draw, std::span<std::uint8_t, kObjectPixels> p
     }
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

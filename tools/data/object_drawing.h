@@ -8,7 +8,7 @@
 
 #include "millrace/millrace.hpp"
 
-namespace millrace {
+namespace millrace::tools {
 
 inline constexpr int kObjectSide = 32;
 inline constexpr std::size_t kObjectPixels = std::size_t{3} * kObjectSide * kObjectSide;
@@ -20,4 +20,4 @@ inline constexpr std::array<const char*, 10> kObjectNames{
 /// Writes planar RGB (CIFAR's order). `draw` decides place, size, angle, colours and noise.
 void draw_object(int label, Draw& draw, std::span<std::uint8_t, kObjectPixels> pixels);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -15,7 +15,7 @@
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/mapped_file.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 /// Removes the temporary file unless it got its final name.
@@ -43,7 +43,7 @@ class Partial {
 }
 
 bool holds(const std::string& path, std::span<const std::uint8_t> bytes) {
-  const MappedFile file = MappedFile::map(path);
+  const pipeline::MappedFile file = pipeline::MappedFile::map(path);
   return std::equal(bytes.begin(), bytes.end(), file.bytes().begin(), file.bytes().end());
 }
 
@@ -54,7 +54,7 @@ std::string partial_name(const std::string& file_name) { return "." + file_name 
 void write_file(const std::string& path, std::span<const std::uint8_t> bytes) {
   const std::filesystem::path target = path;
   Partial partial(target.parent_path() / partial_name(target.filename()));
-  const Descriptor file(open(partial.path(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const base::Descriptor file(open(partial.path(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) fail(path);
   while (!bytes.empty()) {
     const ssize_t count = write(file.get(), bytes.data(), bytes.size());
@@ -67,7 +67,7 @@ void write_file(const std::string& path, std::span<const std::uint8_t> bytes) {
 }
 
 void write_or_match(const std::string& path, std::span<const std::uint8_t> bytes, bool force) {
-  if (!force && exists(path)) {
+  if (!force && pipeline::exists(path)) {
     if (holds(path, bytes)) return;
     throw RunError(fmt::format("{}: is there already, with other contents", path),
                    "choose another folder, or write over it with --force");
@@ -83,4 +83,4 @@ void make_folder(const std::string& path) {
                    "check the path and its permissions");
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// The name a file has while it is being written; hidden, so that readers pass it over.
 std::string partial_name(const std::string& file_name);
@@ -21,4 +21,4 @@ void write_or_match(const std::string& path, std::span<const std::uint8_t> bytes
 /// Makes a folder and those above it; RunError.
 void make_folder(const std::string& path);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -9,7 +9,7 @@
 #include "millrace/error.h"
 #include "tools/data/output_file.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 void prepare_folder(const std::string& path, const std::vector<std::string>& names, bool force) {
   namespace fs = std::filesystem;
@@ -43,4 +43,4 @@ void prepare_folder(const std::string& path, const std::vector<std::string>& nam
                    "check the folder's permissions");
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

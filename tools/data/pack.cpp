@@ -19,7 +19,7 @@
 #include "tools/data/output_file.h"
 #include "tools/data/tar_writer.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -116,7 +116,7 @@ class Contents {
   std::uint64_t value() const { return sum_.value(); }
 
  private:
-  Fingerprint sum_;
+  pipeline::Fingerprint sum_;
 };
 
 class Packer {
@@ -138,7 +138,7 @@ class Packer {
     if (!class_names_.empty()) {
       std::string text;
       for (const std::string& name : class_names_) text += name + "\n";
-      write_file(staging.path(kClassNamesFile),
+      write_file(staging.path(pipeline::kClassNamesFile),
                  {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
     }
     for (const Job& job : jobs_) {
@@ -147,18 +147,18 @@ class Packer {
     }
     remove_stale();
     for (const Job& job : jobs_) packed.push_back(publish(job, staging));
-    if (!class_names_.empty()) move(staging, kClassNamesFile);
+    if (!class_names_.empty()) move(staging, pipeline::kClassNamesFile);
     return packed;
   }
 
  private:
   void plan() {
-    std::optional<MissingSplit> missing;
+    std::optional<pipeline::MissingSplit> missing;
     for (const std::string& split :
          single_ ? std::vector{options_.split} : std::vector<std::string>{"train", "test"}) {
       try {
         jobs_.push_back({open_source(options_, split), {}, {}});
-      } catch (const MissingSplit& error) {
+      } catch (const pipeline::MissingSplit& error) {
         missing = error;
       }
     }
@@ -170,10 +170,10 @@ class Packer {
                         "labels are places in the list of classes: it must be the same");
     if (classes != numbers(classes)) class_names_ = classes;
     for (const std::string& name : class_names_)
-      if (!is_class_name(name))
+      if (!pipeline::is_class_name(name))
         throw DataError(
             fmt::format("{}: the class name '{}' does not fit on a line of {}", options_.source,
-                        printable(name), kClassNamesFile),
+                        base::printable(name), pipeline::kClassNamesFile),
             "rename the class: names may not be empty, hold a line break or end in a carriage "
             "return");
     for (Job& job : jobs_) name_shards(job);
@@ -181,7 +181,7 @@ class Packer {
   }
 
   static std::vector<std::string> numbers(const std::vector<std::string>& classes) {
-    return numbered_classes(static_cast<std::int64_t>(classes.size()));
+    return pipeline::numbered_classes(static_cast<std::int64_t>(classes.size()));
   }
 
   void name_shards(Job& job) {
@@ -192,7 +192,7 @@ class Packer {
       return;
     }
     const std::string pattern = fs::path(options_.target).filename();
-    job.names = expand_braces(pattern);
+    job.names = pipeline::expand_braces(pattern);
     if (options_.shards > 0 && options_.shards != job.names.size())
       throw UsageError(
           fmt::format("--shards {} where {} names {}", options_.shards, pattern, job.names.size()),
@@ -220,9 +220,10 @@ class Packer {
       for (const std::string& name : jobs_.front().names)
         if (fs::exists(folder_ / name, error)) in_the_way(name);
       // One file names the classes of all archives in a folder.
-      const std::vector<std::string> named = read_class_names(folder_ / kClassNamesFile);
+      const std::vector<std::string> named =
+          pipeline::read_class_names(folder_ / pipeline::kClassNamesFile);
       if (!named.empty() && named != class_names_)
-        in_the_way(std::string(kClassNamesFile) + " with other names");
+        in_the_way(std::string(pipeline::kClassNamesFile) + " with other names");
       return;
     }
     for (const auto& entry : fs::directory_iterator(folder_, error))
@@ -272,7 +273,7 @@ class Packer {
     DataOptions data;
     data.path = staging.folder();
     data.split = job.source->info().split;
-    const auto packed = open_tar_files(data, files, staging.folder());
+    const auto packed = pipeline::open_tar_files(data, files, staging.folder());
     Contents contents;
     Buffer scratch;
     for (std::uint64_t index = 0; index < packed->info().count; ++index) {
@@ -314,7 +315,7 @@ class Packer {
       const std::string name = entry.path().filename();
       const bool ours =
           (name.starts_with("train-") || name.starts_with("test-")) && name.ends_with(".tar");
-      if (ours || name == kClassNamesFile) fs::remove(entry.path(), ignored);
+      if (ours || name == pipeline::kClassNamesFile) fs::remove(entry.path(), ignored);
     }
   }
 
@@ -330,4 +331,4 @@ class Packer {
 
 std::vector<PackedSplit> pack(const PackOptions& options) { return Packer(options).run(); }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -7,7 +7,7 @@
 
 #include "tools/data/parallel.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct PackOptions {
   std::string source;  ///< a set of encoded images: folder, tar, manifest
@@ -36,4 +36,4 @@ struct PackedSplit {
 /// (unless `force`), cannot be written or reads back otherwise.
 std::vector<PackedSplit> pack(const PackOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::tools

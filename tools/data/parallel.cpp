@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 
 void parallel_for(std::uint64_t count, std::uint64_t piece, int threads, const Progress& progress,
                   const std::function<void(std::uint64_t begin, std::uint64_t end)>& body) {
@@ -44,4 +44,4 @@ void parallel_for(std::uint64_t count, std::uint64_t piece, int threads, const P
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Called now and then from any thread, one call at a time: items done, and of how many.
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
@@ -14,4 +14,4 @@ using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 void parallel_for(std::uint64_t count, std::uint64_t piece, int threads, const Progress& progress,
                   const std::function<void(std::uint64_t begin, std::uint64_t end)>& body);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Colour = std::array<float, 3>;
@@ -146,4 +146,4 @@ Photo draw_photo(int label, int classes, Draw& draw) {
   return photo;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

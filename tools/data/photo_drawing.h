@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "millrace/image.h"
 #include "base/rng.h"
+#include "millrace/image.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct Photo {
   Size size;
@@ -19,4 +19,4 @@ struct Photo {
 /// About 500x375, sides from 300 to 640 pixels.
 Photo draw_photo(int label, int classes, Draw& draw);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -12,7 +12,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr std::size_t kBlock = 512;
@@ -72,7 +72,7 @@ void TarWriter::finish() {
   put(end);
   flush();
   if (fsync(file_.get()) != 0) fail(path_);
-  file_ = Descriptor();
+  file_ = base::Descriptor();
 }
 
 void TarWriter::put(std::span<const std::uint8_t> bytes) {
@@ -92,4 +92,4 @@ void TarWriter::flush() {
   pending_.clear();
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -10,7 +10,7 @@
 
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 class TarWriter {
  public:
@@ -33,9 +33,9 @@ class TarWriter {
   void flush();
 
   std::string path_;
-  Descriptor file_;
+  base::Descriptor file_;
   std::vector<std::uint8_t> pending_;
   std::uint64_t size_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

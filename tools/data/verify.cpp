@@ -6,9 +6,9 @@
 #include <mutex>
 #include <utility>
 
-#include "pipeline/decoders/decoder.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
+#include "pipeline/decoders/decoder.h"
 #include "pipeline/readers/cifar.h"
 #include "pipeline/readers/files.h"
 #include "pipeline/readers/folder_listing.h"
@@ -16,7 +16,7 @@
 #include "pipeline/readers/split.h"
 #include "tools/data/detect.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr const char* kSplits[] = {"train", "test"};
@@ -52,24 +52,26 @@ void verify_in_memory(const VerifyOptions& options, const char* split, VerifyRep
 }
 
 void verify_idx(const VerifyOptions& options, const char* split, VerifyReport& report) {
-  const IdxPaths paths = find_idx(options.path, split);
+  const pipeline::IdxPaths paths = pipeline::find_idx(options.path, split);
   if (paths.images.empty() && paths.labels.empty()) return;
   // Each file by itself first, so that damage to one does not hide damage to the other.
   bool sound = true;
   if (!paths.images.empty())
-    sound &= passes(report, [&] { IdxFile(paths.images, IdxFile::Kind::images); });
+    sound &=
+        passes(report, [&] { pipeline::IdxFile(paths.images, pipeline::IdxFile::Kind::images); });
   if (!paths.labels.empty())
-    sound &= passes(report, [&] { IdxFile(paths.labels, IdxFile::Kind::labels); });
+    sound &=
+        passes(report, [&] { pipeline::IdxFile(paths.labels, pipeline::IdxFile::Kind::labels); });
   if (sound) verify_in_memory(options, split, report);
 }
 
 void verify_cifar(const VerifyOptions& options, const char* split, VerifyReport& report) {
-  const CifarPaths paths = find_cifar(options.path, split);
+  const pipeline::CifarPaths paths = pipeline::find_cifar(options.path, split);
   if (paths.layout == nullptr) return;
   const int classes = options.classes == 0 ? paths.layout->classes : options.classes;
   bool sound = true;
   for (const std::string& file : paths.files)
-    sound &= passes(report, [&] { CifarFile(file, *paths.layout, classes); });
+    sound &= passes(report, [&] { pipeline::CifarFile(file, *paths.layout, classes); });
   if (sound) verify_in_memory(options, split, report);
 }
 
@@ -97,7 +99,7 @@ void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf
                 Decoded& found) {
   parallel_for(count, 16, options.threads, options.progress,
                [&](std::uint64_t begin, std::uint64_t end) {
-                 DecodeScratch decode;
+                 pipeline::DecodeScratch decode;
                  Buffer scratch;
                  for (std::uint64_t index = begin; index < end; ++index) try {
                      const auto bytes = bytes_of(index, scratch);
@@ -111,7 +113,7 @@ void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf
 
 void verify_split_folder(const VerifyOptions& options, const char* split, const std::string& root,
                          VerifyReport& report) {
-  const FolderListing files(root, "images");
+  const pipeline::FolderListing files(root, "images");
   if (files.classes().empty()) report.problems.push_back({root, "no class folders and no images"});
   if (options.classes != 0 && files.classes().size() > static_cast<std::size_t>(options.classes))
     report.problems.push_back({root, fmt::format("{} class folders where {} classes are set",
@@ -129,8 +131,8 @@ void verify_split_folder(const VerifyOptions& options, const char* split, const 
         Location location;
         location.size = files.bytes(index);
         location.whole_file = true;
-        set_path(location, files.path(index));
-        return read_located(location, scratch).bytes;
+        pipeline::set_path(location, files.path(index));
+        return pipeline::read_located(location, scratch).bytes;
       },
       found);
   result.smallest = found.smallest;
@@ -145,7 +147,7 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
   for (const char* split : kSplits) {
     std::string root;
     try {
-      root = find_split(options.path, split);
+      root = pipeline::find_split(options.path, split);
     } catch (const DataError& error) {
       missing = missing.empty() ? error.what() : missing;
       continue;  // a set may have one split only
@@ -187,7 +189,7 @@ void verify_encoded(const VerifyOptions& options, const char* split, VerifyRepor
     for (const auto& [index, reason] : found.failures)
       report.problems.push_back({reader->name(index), reason});
     report.splits.push_back(std::move(result));
-  } catch (const MissingSplit& error) {
+  } catch (const pipeline::MissingSplit& error) {
     missing = error.what();  // a set may have one split only
   } catch (const DataError& error) {
     // What belongs to no split is found in both.
@@ -207,7 +209,7 @@ VerifyReport verify_data(const VerifyOptions& options) {
     if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
     return report;
   }
-  require_folder(options.path);
+  pipeline::require_folder(options.path);
   if (report.kind == "folder") {
     verify_folder(options, report);
     return report;
@@ -218,4 +220,4 @@ VerifyReport verify_data(const VerifyOptions& options) {
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

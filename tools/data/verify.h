@@ -10,7 +10,7 @@
 #include "millrace/limits.h"
 #include "tools/data/parallel.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct VerifyOptions {
   std::string path;
@@ -44,4 +44,4 @@ struct VerifyReport {
 /// only when there is nothing at `path`.
 VerifyReport verify_data(const VerifyOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -6,18 +6,18 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "millrace/error.h"
 #include "base/simd.h"
+#include "millrace/error.h"
 #include "tools/inspect/sheet.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 /// The module that draws, from beside the pipeline's library.
 decltype(&millrace_make_sheet) load_sheet() {
   Dl_info self{};
   std::filesystem::path folder = "lib";
-  if (dladdr(reinterpret_cast<void*>(&simd_level), &self) != 0 && self.dli_fname != nullptr)
+  if (dladdr(reinterpret_cast<void*>(&base::simd_level), &self) != 0 && self.dli_fname != nullptr)
     folder = std::filesystem::path(self.dli_fname).parent_path();
   const std::string file = (folder / "millrace_sheet.so").string();
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -33,7 +33,7 @@ std::vector<std::string> lines_of(const Inspected& sample) {
       std::filesystem::path(sample.name).filename().string(),
       fmt::format("{}, {}x{}", sample.label, sample.size.width, sample.size.height)};
   std::string op;
-  for (const Trace::Drawn& drawn : sample.trace.drawn) {
+  for (const augment::Trace::Drawn& drawn : sample.trace.drawn) {
     const std::string value = fmt::format("{}={:.4g}", drawn.name, drawn.value);
     if (drawn.op == op && lines.back().size() + value.size() < 30) {
       lines.back() += " " + value;
@@ -77,4 +77,4 @@ ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, 
   return sheet;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

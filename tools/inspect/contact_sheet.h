@@ -7,7 +7,7 @@
 #include "tools/inspect/inspection.h"
 #include "tools/training/pipeline_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct ContactSheet {
   std::vector<Inspected> samples;
@@ -21,4 +21,4 @@ struct ContactSheet {
 ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, bool eval,
                            std::size_t count, int columns, Plugins plugins = Plugins::asked);
 
-}  // namespace millrace
+}  // namespace millrace::tools

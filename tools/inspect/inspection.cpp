@@ -7,7 +7,7 @@
 #include "tools/inspect/sample_pixels.h"
 #include "tools/training/pipeline_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
     : recipe_(std::move(recipe)),
@@ -21,7 +21,8 @@ Inspected Inspection::operator()(std::uint64_t place) {
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   const Shuffle shuffle =
       eval_ ? Shuffle{Shuffle::Kind::none, 0} : Shuffle::parse(recipe_.text("loader.shuffle"));
-  const std::uint64_t index = Sampler(reader_->info().count, shuffle, seed, epoch_)(place);
+  const std::uint64_t index =
+      pipeline::Sampler(reader_->info().count, shuffle, seed, epoch_)(place);
   Inspected result;
   result.name = reader_->name(index);
   try {
@@ -40,4 +41,4 @@ Inspected Inspection::operator()(std::uint64_t place) {
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

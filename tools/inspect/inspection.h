@@ -10,14 +10,14 @@
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// One sample through the plan.
 struct Inspected {
   std::string name;
   std::string label;
   Size size;
-  Trace trace;
+  augment::Trace trace;
   std::vector<std::uint8_t> pixels;
 };
 
@@ -30,7 +30,7 @@ class Inspection {
   Inspected operator()(std::uint64_t place);
 
   const Recipe& recipe() const { return recipe_; }
-  const Plan& plan() const { return *plan_; }
+  const augment::Plan& plan() const { return *plan_; }
   std::uint64_t count() const { return reader_->info().count; }
   std::uint32_t epoch() const { return epoch_; }
 
@@ -39,8 +39,8 @@ class Inspection {
   std::uint32_t epoch_;
   bool eval_;
   std::shared_ptr<const Reader> reader_;
-  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<const augment::Plan> plan_;
   std::unique_ptr<Transform::Scratch> scratch_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -3,11 +3,11 @@
 
 #include <optional>
 
-#include "pipeline/decoders/decoder.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
+#include "pipeline/decoders/decoder.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 class SamplePixels final : public PixelSource {
  public:
@@ -38,8 +38,8 @@ class SamplePixels final : public PixelSource {
   int channels_;
   std::int64_t label_ = 0;
   Buffer bytes_;
-  DecodeScratch decode_;
+  pipeline::DecodeScratch decode_;
   std::optional<ImageView> raw_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

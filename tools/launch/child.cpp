@@ -16,7 +16,7 @@
 #include "millrace/error.h"
 #include "tools/terminal/interrupt.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr int kLost = 1;  ///< exit code of a child that could not begin
@@ -96,4 +96,4 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

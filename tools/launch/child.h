@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 
 struct ChildResult {
   int exit_code = 0;      ///< 128 + N after signal N
@@ -18,4 +18,4 @@ struct ChildResult {
 /// counts as this process's. Throws RunError when the child cannot be started.
 ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log);
 
-}  // namespace millrace
+}  // namespace millrace::tools

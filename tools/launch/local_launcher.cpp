@@ -21,11 +21,11 @@
 
 #include "strategies/control/rank.h"
 #include "strategies/control/socket.h"
+#include "tools/launch/rank_output.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
-#include "tools/launch/rank_output.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using namespace std::chrono_literals;
@@ -51,9 +51,9 @@ struct Start {
   int count = 1;
   int port = 0;  ///< of the rendezvous
   std::uint64_t key = 0;
-  Fd store = {};   ///< listens at the port; rank 0 serves it
-  Fd err = {};     ///< for stderr; none: as the launcher's
-  Fd errors = {};  ///< for what it ends with
+  train::Fd store = {};   ///< listens at the port; rank 0 serves it
+  train::Fd err = {};     ///< for stderr; none: as the launcher's
+  train::Fd errors = {};  ///< for what it ends with
 };
 
 [[noreturn]] void become_rank(const Start& start, std::vector<std::string> arguments,
@@ -70,16 +70,16 @@ struct Start {
       {"MASTER_ADDR", "127.0.0.1"},
       {"MASTER_PORT", std::to_string(start.port)},
       {"GLOO_SOCKET_IFNAME", "lo"},  // nobody outside of this host is to reach a rank
-      {kKeyVariable, fmt::format("{:016x}", start.key)},
+      {train::kKeyVariable, fmt::format("{:016x}", start.key)},
       {kErrorVariable, std::to_string(start.errors.get())}};
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   unsetenv("TORCHELASTIC_USE_AGENT_STORE");  // an outer launcher's
   fcntl(start.errors.get(), F_SETFD, 0);
   if (start.rank == 0) {
-    setenv(kStoreVariable, std::to_string(start.store.get()).c_str(), 1);
+    setenv(train::kStoreVariable, std::to_string(start.store.get()).c_str(), 1);
     fcntl(start.store.get(), F_SETFD, 0);
   } else {
-    unsetenv(kStoreVariable);
+    unsetenv(train::kStoreVariable);
   }
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(null, STDIN_FILENO);
@@ -111,8 +111,8 @@ class Launcher {
     std::random_device random;
     Start start{.count = count,
                 .key = static_cast<std::uint64_t>(random()) << 32 | random(),
-                .store = listen_on("127.0.0.1")};
-    start.port = port_of(start.store);
+                .store = train::listen_on("127.0.0.1")};
+    start.port = train::port_of(start.store);
     for (; start.rank < count; ++start.rank) begin(start, arguments);
   }
 
@@ -148,11 +148,11 @@ class Launcher {
   }
 
   /// A pipe: returns the end to read from.
-  static Fd pipe_to(Fd& in, int rank) {
+  static train::Fd pipe_to(train::Fd& in, int rank) {
     int ends[2] = {-1, -1};
     if (pipe2(ends, O_CLOEXEC) != 0) throw cannot_start(rank);
-    in = Fd(ends[1]);
-    return Fd(ends[0]);
+    in = train::Fd(ends[1]);
+    return train::Fd(ends[0]);
   }
 
   static RunError cannot_start(int rank) {
@@ -288,4 +288,4 @@ Exit launch_ranks(int count, const std::vector<std::string>& arguments) {
   return Launcher(count, arguments).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

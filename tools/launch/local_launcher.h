@@ -6,7 +6,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// `millrace ARGUMENTS` as `count` child processes with torchrun's environment. Rank 0 has this
 /// process's stdout and stderr; what the others say on stderr comes out with "[rank R] " before
@@ -17,4 +17,4 @@ namespace millrace {
 /// it was killed by a signal, or where a rank cannot be started.
 Exit launch_ranks(int count, const std::vector<std::string>& arguments);
 
-}  // namespace millrace
+}  // namespace millrace::tools

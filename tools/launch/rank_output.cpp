@@ -13,7 +13,7 @@
 #include "tools/terminal/console.h"
 #include "tools/terminal/output.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr std::size_t kLongestLine = 65536;
@@ -36,7 +36,9 @@ bool relays(const std::string& text, const std::string& other) {
 
 }  // namespace
 
-RankPipe::RankPipe(Fd pipe) : pipe_(std::move(pipe)) { fcntl(pipe_.get(), F_SETFL, O_NONBLOCK); }
+RankPipe::RankPipe(train::Fd pipe) : pipe_(std::move(pipe)) {
+  fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
+}
 
 std::string RankPipe::take() {
   std::string all;
@@ -53,7 +55,7 @@ std::string RankPipe::take() {
   return all;
 }
 
-RankLines::RankLines(Fd pipe, int rank)
+RankLines::RankLines(train::Fd pipe, int rank)
     : pipe_(std::move(pipe)), prefix_(fmt::format("[rank {}] ", rank)) {}
 
 void RankLines::pump() {
@@ -69,7 +71,7 @@ void RankLines::end_line() {
 }
 
 void RankLines::print_line() {
-  write_error(prefix_ + printable_lines(line_) + "\n");
+  write_error(prefix_ + base::printable_lines(line_) + "\n");
   line_.clear();
 }
 
@@ -115,4 +117,4 @@ void RankErrors::print() {
   waiting_.clear();
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -9,13 +9,13 @@
 
 #include "strategies/control/socket.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// A pipe that a rank writes to; this end never blocks.
 class RankPipe {
  public:
   RankPipe() = default;
-  explicit RankPipe(Fd pipe);
+  explicit RankPipe(train::Fd pipe);
 
   /// -1 once it is at its end.
   int fd() const { return pipe_.get(); }
@@ -23,14 +23,14 @@ class RankPipe {
   std::string take();
 
  private:
-  Fd pipe_;
+  train::Fd pipe_;
 };
 
 /// Whole lines of a rank's stderr, with "[rank R] " before each.
 class RankLines {
  public:
   RankLines() = default;
-  RankLines(Fd pipe, int rank);
+  RankLines(train::Fd pipe, int rank);
 
   int fd() const { return pipe_.fd(); }
   /// Passes on what there is.
@@ -53,7 +53,7 @@ class RankErrors {
  public:
   explicit RankErrors(std::size_t ranks) : pipes_(ranks), texts_(ranks) {}
 
-  void watch(int rank, Fd pipe) {
+  void watch(int rank, train::Fd pipe) {
     pipes_[static_cast<std::size_t>(rank)] = RankPipe(std::move(pipe));
   }
   /// The pipes that poll() is to look at.
@@ -77,4 +77,4 @@ class RankErrors {
   Clock::time_point due_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -21,7 +21,7 @@
 #include "plugins/host/registry.h"
 #include "tools/plugins/probe.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using State = CheckLine::State;
@@ -77,7 +77,7 @@ void probe(const CheckOptions& options, std::size_t first, const Channel& channe
   };
   const millrace_plugin_table* table = nullptr;
   const bool loaded = attempt("", "load", [&] {
-    table = add_plugin(options.file).table;
+    table = plugins::add_plugin(options.file).table;
     return fmt::format("{} {} ({}), plugin interface {}.{}, {} unit{}", table->id, table->version,
                        table->licence, table->abi_major, table->abi_minor, table->unit_count,
                        table->unit_count == 1 ? "" : "s");
@@ -100,7 +100,7 @@ void probe(const CheckOptions& options, std::size_t first, const Channel& channe
   dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
-  leave_crashes_alone();
+  plugins::leave_crashes_alone();
   report_touches(lines);
   probe(options, first, Channel(lines));
   _exit(0);
@@ -134,13 +134,13 @@ class Watch {
   bool run() {
     const std::size_t first = next_;
     int pipe_ends[2];
-    output_ = Descriptor(memfd_create("plugin-output", MFD_CLOEXEC));
+    output_ = base::Descriptor(memfd_create("plugin-output", MFD_CLOEXEC));
     if (pipe2(pipe_ends, O_CLOEXEC) != 0 || output_.get() < 0)
       throw RunError(fmt::format("plugins check: {}", std::strerror(errno)));
-    Descriptor from(pipe_ends[0]);
+    base::Descriptor from(pipe_ends[0]);
     pid_t pid = 0;
     {
-      const Descriptor to(pipe_ends[1]);
+      const base::Descriptor to(pipe_ends[1]);
       std::fflush(nullptr);
       pid = fork();
       if (pid < 0) throw RunError(fmt::format("plugins check: fork: {}", std::strerror(errno)));
@@ -235,7 +235,7 @@ class Watch {
   const CheckOptions& options_;
   CheckReport& report_;
   const std::function<void(const CheckLine&)>& tell_;
-  Descriptor output_;
+  base::Descriptor output_;
   std::size_t next_ = 0;
   CheckLine current_;
   bool open_ = false;     ///< current_ has begun and not ended
@@ -253,7 +253,8 @@ std::size_t CheckReport::failed() const {
 
 CheckReport check_plugin(const CheckOptions& options,
                          const std::function<void(const CheckLine&)>& line) {
-  if (!options.sample.empty()) open_regular(options.sample);  // throws where it isn't there
+  if (!options.sample.empty())
+    pipeline::open_regular(options.sample);  // throws where it isn't there
   CheckReport report;
   Watch watch(options, report, line);
   while (!watch.run()) {
@@ -261,4 +262,4 @@ CheckReport check_plugin(const CheckOptions& options,
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

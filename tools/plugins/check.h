@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 
 struct CheckOptions {
   std::string file;    ///< the plugin
@@ -47,4 +47,4 @@ struct CheckReport {
 CheckReport check_plugin(const CheckOptions& options,
                          const std::function<void(const CheckLine&)>& line = {});
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -9,13 +9,13 @@
 #include <string_view>
 #include <utility>
 
-#include "millrace/error.h"
 #include "base/printable.h"
+#include "millrace/error.h"
+#include "tools/plugins/trust.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/output.h"
-#include "tools/plugins/trust.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -74,7 +74,7 @@ std::string environment_paths() {
 
 bool is_shipped(const std::string& file) {
   std::error_code error;
-  const fs::path folder = fs::canonical(shipped_folder(), error);
+  const fs::path folder = fs::canonical(plugins::shipped_folder(), error);
   if (error) return false;
   const fs::path resolved = fs::canonical(file, error);
   if (error) return false;
@@ -96,13 +96,13 @@ std::string reason_for(const std::string& file, Trust* trust) {
 }
 
 void load(const std::string& file, const std::string& reason) {
-  if (loaded_plugin(file) != nullptr) return;
+  if (plugins::loaded_plugin(file) != nullptr) return;
   if (!is_shipped(file)) {
     require_unshared(file);
-    say(fmt::format("loading plugin {}: {}", printable(file), reason));
+    say(fmt::format("loading plugin {}: {}", base::printable(file), reason));
   }
   keep_stdout_for_results();
-  add_plugin(file);
+  plugins::add_plugin(file);
 }
 
 }  // namespace
@@ -119,10 +119,10 @@ void grant_plugins(const std::vector<std::string>& arguments) {
   }
 }
 
-void load_asked_plugins(const PluginsPath& path) {
+void load_asked_plugins(const pipeline::PluginsPath& path) {
   std::vector<std::pair<std::string, std::string>> reasons;  // all are known before one is loaded
-  for (const std::string& file : plugin_files(path.value, path.from)) {
-    if (loaded_plugin(file) != nullptr) continue;
+  for (const std::string& file : plugins::plugin_files(path.value, path.from)) {
+    if (plugins::loaded_plugin(file) != nullptr) continue;
     Trust trust = Trust::none;
     reasons.emplace_back(file, reason_for(file, &trust));
     if (!reasons.back().second.empty()) continue;
@@ -140,14 +140,14 @@ void load_asked_plugins(const PluginsPath& path) {
 std::string load_plugins_of_environment() {
   std::string paths = environment_paths();
   if (!paths.empty())
-    for (const std::string& file : plugin_files(paths, kPluginVariable))
+    for (const std::string& file : plugins::plugin_files(paths, kPluginVariable))
       load(file, fmt::format("named by {}", kPluginVariable));
   return paths;
 }
 
-PluginEntry load_named_plugin(const std::string& file) {
+plugins::PluginEntry load_named_plugin(const std::string& file) {
   load(file, "named on the command line");
-  return add_plugin(file);
+  return plugins::add_plugin(file);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

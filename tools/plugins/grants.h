@@ -9,7 +9,7 @@
 #include "pipeline/recipe/recipe_file.h"
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// The environment's plugins.path.
 inline constexpr const char* kPluginVariable = "MILLRACE_PLUGIN_PATH";
@@ -21,12 +21,12 @@ void grant_plugins(const std::vector<std::string>& arguments);
 /// Loads the plugins that a recipe or its overrides name, each after a line that says why it may
 /// be. Throws UsageError for one that nobody asked for, with the argument to add, and DataError for
 /// one that anyone may replace, that is missing or defective.
-void load_asked_plugins(const PluginsPath& path);
+void load_asked_plugins(const pipeline::PluginsPath& path);
 
 /// Loads those of MILLRACE_PLUGIN_PATH likewise, and returns the variable's value.
 std::string load_plugins_of_environment();
 
 /// Loads a plugin that the command line names by itself. Throws DataError.
-PluginEntry load_named_plugin(const std::string& file);
+plugins::PluginEntry load_named_plugin(const std::string& file);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <new>
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 std::size_t page_size() {
@@ -144,4 +144,4 @@ void report_touches(int descriptor) {
   for (const int signal : {SIGSEGV, SIGBUS}) sigaction(signal, &action, nullptr);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

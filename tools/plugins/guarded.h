@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// What a check found wrong.
 struct Defect : std::runtime_error {
@@ -48,4 +48,4 @@ class Guarded {
 /// the process ends; other faults end it as they would.
 void report_touches(int descriptor);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "millrace/error.h"
 #include "base/printable.h"
-#include "millrace/reader.h"
 #include "base/suggest.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
 #include "plugins/host/plugin_file.h"
 #include "plugins/host/unit.h"
 #include "study/records/run_directory.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -32,7 +32,7 @@ const char* type_name(const millrace_param& param) {
 }
 
 Json param_json(const millrace_param& declared) {
-  const Param param = to_param(declared);
+  const Param param = plugins::to_param(declared);
   Json json{{"name", param.name},
             {"type", type_name(declared)},
             {"default", json_of(param.fallback)},
@@ -48,23 +48,23 @@ Json param_json(const millrace_param& declared) {
 }
 
 Json unit_json(const millrace_unit& unit, const std::string& plugin, const std::string& version) {
-  return {{"kind", name_of(kind_of(unit))},
+  return {{"kind", plugins::name_of(plugins::kind_of(unit))},
           {"name", unit.name},
           {"plugin", plugin},
           {"version", version},
           {"help", unit.help}};
 }
 
-Json full_unit_json(const millrace_unit& unit, const PluginEntry& plugin) {
+Json full_unit_json(const millrace_unit& unit, const plugins::PluginEntry& plugin) {
   Json json = unit_json(unit, plugin.table->id, plugin.table->version);
   json["random"] = unit.random != 0;
   json["parameters"] = Json::array();
   for (std::size_t i = 0; i < unit.param_count; ++i)
-    json["parameters"].push_back(param_json(param_of(unit, i)));
+    json["parameters"].push_back(param_json(plugins::param_of(unit, i)));
   return json;
 }
 
-Json plugin_json(const PluginEntry& plugin) {
+Json plugin_json(const plugins::PluginEntry& plugin) {
   const millrace_plugin_table& table = *plugin.table;
   return {{"id", table.id},
           {"version", table.version},
@@ -74,13 +74,13 @@ Json plugin_json(const PluginEntry& plugin) {
 }
 
 /// All there is, the shipped decoders loaded for it.
-std::vector<PluginEntry> everything() {
-  shipped_decoders();
-  return plugins_in_use();
+std::vector<plugins::PluginEntry> everything() {
+  plugins::shipped_decoders();
+  return plugins::plugins_in_use();
 }
 
 /// Returns a plugin's own text, made safe for one line.
-std::string words_in(const Json& value) { return printable(value.get<std::string>()); }
+std::string words_in(const Json& value) { return base::printable(value.get<std::string>()); }
 
 std::string place_of(const Json& plugin) {
   return plugin["file"].is_null() ? "built in" : words_in(plugin["file"]);
@@ -94,9 +94,9 @@ std::string unit_text(const Json& unit) {
   for (const Json& param : unit["parameters"])
     width = std::max(width, words_in(param["name"]).size());
   for (const Json& param : unit["parameters"])
-    text +=
-        fmt::format("  {:{}}  {}, by default {}: {}\n", words_in(param["name"]), width,
-                    words_in(param["expects"]), to_text(param["default"]), words_in(param["help"]));
+    text += fmt::format("  {:{}}  {}, by default {}: {}\n", words_in(param["name"]), width,
+                        words_in(param["expects"]), study::to_text(param["default"]),
+                        words_in(param["help"]));
   if (unit["parameters"].empty()) text += "  takes no parameters\n";
   return text;
 }
@@ -111,7 +111,7 @@ Json list_json() {
                              {"plugin", kReaders},
                              {"version", nullptr},
                              {"help", reader.help}});
-  for (const PluginEntry& plugin : everything()) {
+  for (const plugins::PluginEntry& plugin : everything()) {
     json["plugins"].push_back(plugin_json(plugin));
     for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
       json["units"].push_back(
@@ -138,7 +138,7 @@ std::string list_text(const Json& list) {
   return text;
 }
 
-Json info_json(const PluginEntry& plugin) {
+Json info_json(const plugins::PluginEntry& plugin) {
   Json json{{"command", "plugins info"}, {"plugin", plugin_json(plugin)}, {"units", Json::array()}};
   for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
     json["units"].push_back(full_unit_json(*plugin.table->units[i], plugin));
@@ -161,7 +161,7 @@ Json info_json(const std::string& name) {
                {"random", false},
                {"parameters", Json::array()}}}}};
   }
-  for (const PluginEntry& plugin : everything()) {
+  for (const plugins::PluginEntry& plugin : everything()) {
     for (std::size_t i = 0; i < plugin.table->unit_count; ++i) {
       const millrace_unit& unit = *plugin.table->units[i];
       names.emplace_back(unit.name);
@@ -175,7 +175,7 @@ Json info_json(const std::string& name) {
       fmt::format("there is no unit {}", name),
       fmt::format("did you mean {}? `millrace plugins list` names all; plugins.path=DIR "
                   "adds those of plugins",
-                  nearest(name, names)));
+                  base::nearest(name, names)));
 }
 
 std::string info_text(const Json& info) {
@@ -188,4 +188,4 @@ std::string info_text(const Json& info) {
                             words_in(plugin["abi"]), place_of(plugin));
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -6,7 +6,7 @@
 
 #include "plugins/host/registry.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// {"plugins": [...], "units": [...]}: everything that is built in or loaded, the shipped decoders
 /// included.
@@ -15,10 +15,10 @@ nlohmann::ordered_json list_json();
 std::string list_text(const nlohmann::ordered_json& list);
 
 /// One plugin with all that its units declare.
-nlohmann::ordered_json info_json(const PluginEntry& plugin);
+nlohmann::ordered_json info_json(const plugins::PluginEntry& plugin);
 /// One unit by its name, among all there are; throws UsageError with the nearest name.
 nlohmann::ordered_json info_json(const std::string& unit);
 /// Of either.
 std::string info_text(const nlohmann::ordered_json& info);
 
-}  // namespace millrace
+}  // namespace millrace::tools

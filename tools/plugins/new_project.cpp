@@ -9,11 +9,11 @@
 #include <cstring>
 #include <fstream>
 
-#include "millrace/error.h"
 #include "base/suggest.h"
+#include "millrace/error.h"
 #include "tools/plugins/templates.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -82,9 +82,9 @@ fs::path write_project(const std::string& name, const std::string& kind, const f
   check_name(name);
   const auto& kinds = project_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
-    throw UsageError(
-        fmt::format("plugins new: no kind '{}'", kind),
-        fmt::format("did you mean {}? there are {}", nearest(kind, kinds), fmt::join(kinds, ", ")));
+    throw UsageError(fmt::format("plugins new: no kind '{}'", kind),
+                     fmt::format("did you mean {}? there are {}", base::nearest(kind, kinds),
+                                 fmt::join(kinds, ", ")));
   const fs::path folder = parent / name;
   std::error_code failed;
   if (fs::exists(folder, failed))
@@ -117,4 +117,4 @@ fs::path write_project(const std::string& name, const std::string& kind, const f
   return folder;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// What `--kind` takes.
 const std::vector<std::string>& project_kinds();
@@ -16,4 +16,4 @@ const std::vector<std::string>& project_kinds();
 std::filesystem::path write_project(const std::string& name, const std::string& kind,
                                     const std::filesystem::path& parent);
 
-}  // namespace millrace
+}  // namespace millrace::tools

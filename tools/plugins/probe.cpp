@@ -18,7 +18,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -177,7 +177,8 @@ std::string Input::text() const {
   return text + fmt::format("number {}", seed);
 }
 
-Outcome watched_call(CallContext& context, const std::function<millrace_status()>& function) {
+Outcome watched_call(plugins::CallContext& context,
+                     const std::function<millrace_status()>& function) {
   Outcome outcome;
   const Surroundings before;
   context.call.error[0] = '\0';
@@ -208,7 +209,7 @@ Outcome watched_call(CallContext& context, const std::function<millrace_status()
 }
 
 std::vector<Variant> variants_of(const millrace_unit& unit) {
-  const std::vector<Param> declared = to_declaration(unit).params;
+  const std::vector<Param> declared = plugins::to_declaration(unit).params;
   std::vector<Variant> all{{"defaults", Params(declared)}};
   for (const Param& param : declared) {
     std::vector<Value> values;
@@ -272,4 +273,4 @@ void add_common_steps(std::vector<Step>& steps, std::shared_ptr<Subject> subject
                    }});
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "plugins/host/unit.h"
 #include "millrace/millrace.hpp"
+#include "plugins/host/unit.h"
 #include "tools/plugins/check.h"
 #include "tools/plugins/guarded.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Why a check cannot be made.
 struct Skip : std::runtime_error {
@@ -66,7 +66,8 @@ struct Subject {
 
 /// Runs `function`, which calls into the plugin: throws Defect for an exception, a changed rounding
 /// mode, locale or folder, and a status that the interface doesn't have or explain.
-Outcome watched_call(CallContext& context, const std::function<millrace_status()>& function);
+Outcome watched_call(plugins::CallContext& context,
+                     const std::function<millrace_status()>& function);
 
 /// Parameters with one of them at a bound of its range, or at each of its choices; the first entry
 /// is the defaults.
@@ -92,4 +93,4 @@ void add_reader_steps(std::vector<Step>& steps, const millrace_unit& unit,
                       const CheckOptions& options,
                       const std::function<void(const CheckCost&)>& cost);
 
-}  // namespace millrace
+}  // namespace millrace::tools

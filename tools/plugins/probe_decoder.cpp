@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "pipeline/readers/mapped_file.h"
 #include "base/rng.h"
+#include "pipeline/readers/mapped_file.h"
 #include "tools/plugins/probe.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -16,7 +16,7 @@ using Bytes = std::vector<std::uint8_t>;
 constexpr std::uint64_t kPixelLimit = std::uint64_t{1} << 24;  ///< of damaged images that are tried
 
 std::uint8_t noise(std::uint64_t seed, std::uint64_t at) {
-  return static_cast<std::uint8_t>(mix64(seed << 32 ^ at) >> 56);
+  return static_cast<std::uint8_t>(base::mix64(seed << 32 ^ at) >> 56);
 }
 
 /// The bytes in front of a forbidden page.
@@ -47,7 +47,7 @@ class Context {
 
 Outcome read_header(const millrace_unit& unit, const Context& context, const Guarded& bytes,
                     millrace_image_header& header) {
-  CallContext call;
+  plugins::CallContext call;
   Outcome outcome = watched_call(call, [&] {
     return unit.decoder->header(context.get(), bytes.data(), bytes.size(), &header, &call.call);
   });
@@ -68,7 +68,7 @@ Outcome decode(const millrace_unit& unit, const Context& context, const Guarded&
   const auto height = static_cast<std::size_t>(request.region.y1 - request.region.y0);
   const std::size_t row = width + static_cast<std::size_t>(placement.row_padding);
   Guarded pixels("the pixels", row * (height - 1) + width, placement.near, placement.fill);
-  CallContext call;
+  plugins::CallContext call;
   Outcome outcome = watched_call(call, [&] {
     return unit.decoder->decode(context.get(), bytes.data(), bytes.size(), &request, pixels.data(),
                                 row, &call.call);
@@ -121,7 +121,7 @@ std::string try_sniff(const millrace_unit& unit) {
       for (std::size_t i = 0; i < size; ++i)
         bytes[i] = seed == 0 ? 0 : noise(static_cast<std::uint64_t>(seed), i);
       const auto memory = lend(bytes);
-      CallContext call;
+      plugins::CallContext call;
       int answer = 0;
       watched_call(call, [&] {
         answer = unit.decoder->sniff(memory->data(), size);
@@ -186,7 +186,7 @@ std::string try_sample(const millrace_unit& unit, const Bytes& sample) {
       const std::int32_t height = all.region.y1;
       for (std::uint64_t seed = 0; seed < 16; ++seed) {
         const auto between = [&](std::uint64_t n, std::int32_t low, std::int32_t high) {
-          return low + static_cast<std::int32_t>(mix64(seed * 8 + n) %
+          return low + static_cast<std::int32_t>(base::mix64(seed * 8 + n) %
                                                  static_cast<std::uint64_t>(high - low));
         };
         millrace_decode part = all;
@@ -234,7 +234,7 @@ std::string try_damage(const millrace_unit& unit, const Bytes& sample) {
   for (std::uint64_t seed = 0; seed < kTries; ++seed, ++mutants) {
     Bytes bytes = sample;
     for (std::uint64_t n = 0; n < 1 + seed % 4; ++n) {
-      const std::uint64_t random = mix64(seed * 16 + n);
+      const std::uint64_t random = base::mix64(seed * 16 + n);
       const std::size_t within =
           seed % 2 == 0 ? std::min<std::size_t>(64, bytes.size()) : bytes.size();
       bytes[random % within] = static_cast<std::uint8_t>(random >> 32);
@@ -251,7 +251,7 @@ void add_decoder_steps(std::vector<Step>& steps, const millrace_unit& unit,
                        const std::function<void(const CheckCost&)>& cost) {
   auto sample = std::make_shared<Bytes>();
   if (!options.sample.empty()) {
-    const MappedFile file = MappedFile::map(options.sample);
+    const pipeline::MappedFile file = pipeline::MappedFile::map(options.sample);
     sample->assign(file.bytes().begin(), file.bytes().end());
   }
   const auto with_sample = [sample](const std::function<std::string()>& run) {
@@ -286,4 +286,4 @@ void add_decoder_steps(std::vector<Step>& steps, const millrace_unit& unit,
   add_common_steps(steps, std::make_shared<Subject>(std::move(subject)), options, cost);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

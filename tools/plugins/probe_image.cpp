@@ -8,17 +8,17 @@
 #include "base/rng.h"
 #include "tools/plugins/probe.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr Size kSizes[] = {{1, 1}, {3, 5}, {17, 13}, {224, 224}};
 constexpr std::int64_t kPixelLimit = std::int64_t{1} << 24;  ///< of a filter's output that is tried
 
-using Shared = std::shared_ptr<const Unit>;
+using Shared = std::shared_ptr<const plugins::Unit>;
 
 /// A reproducible byte.
 std::uint8_t byte_of(std::uint64_t seed, std::uint64_t at) {
-  return static_cast<std::uint8_t>(mix64(seed << 32 ^ at) >> 56);
+  return static_cast<std::uint8_t>(base::mix64(seed << 32 ^ at) >> 56);
 }
 
 void report(millrace_call*, const char*, double) {}
@@ -27,8 +27,8 @@ int cancelled(const millrace_call*) { return 0; }
 
 /// A call's surroundings, with this input's draws. What may be null is null in some placements.
 struct Calling {
-  Calling(const Unit& unit, const Input& input, const Placement& placement) {
-    context.call.rng = stream({1, 0, input.seed}, op_id(unit.table().name));
+  Calling(const plugins::Unit& unit, const Input& input, const Placement& placement) {
+    context.call.rng = base::stream({1, 0, input.seed}, base::op_id(unit.table().name));
     if (placement.row_padding == 0) return;
     context.call.report = report;
     context.call.log = log;
@@ -43,7 +43,7 @@ struct Calling {
   void check() const {
     if (scratch != nullptr) scratch->check();
   }
-  CallContext context;
+  plugins::CallContext context;
   std::unique_ptr<Guarded> scratch;
 };
 
@@ -95,8 +95,8 @@ class TestImage {
 };
 
 template <class Functions>
-Size output_size(const Unit& unit, const Functions& functions, const Input& input, Calling& calling,
-                 Outcome& outcome) {
+Size output_size(const plugins::Unit& unit, const Functions& functions, const Input& input,
+                 Calling& calling, Outcome& outcome) {
   Size output = input.size;
   if (functions.output == nullptr) return output;
   outcome = watched_call(calling.context, [&] {
@@ -135,7 +135,7 @@ void check_warp(const millrace_warp& warp, Size input, Size output) {
         "warp(): with interpolation INDEX the map must be a signed permutation with whole offsets");
 }
 
-Outcome run_geometric(const Unit& unit, const Input& input, const Placement& placement) {
+Outcome run_geometric(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   const millrace_geometric& functions = *unit.table().geometric;
   Calling calling(unit, input, placement);
   Outcome outcome;
@@ -154,7 +154,7 @@ Outcome run_geometric(const Unit& unit, const Input& input, const Placement& pla
   return outcome;
 }
 
-Outcome run_pixel(const Unit& unit, const Input& input, const Placement& placement) {
+Outcome run_pixel(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   const millrace_pixel& functions = *unit.table().pixel;
   Calling calling(unit, input, placement);
   if (functions.levels != nullptr) {
@@ -182,7 +182,7 @@ Outcome run_pixel(const Unit& unit, const Input& input, const Placement& placeme
   return outcome;
 }
 
-Outcome run_filter(const Unit& unit, const Input& input, const Placement& placement) {
+Outcome run_filter(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   const millrace_filter& functions = *unit.table().filter;
   Calling calling(unit, input, placement);
   Outcome outcome;
@@ -206,7 +206,7 @@ Outcome run_filter(const Unit& unit, const Input& input, const Placement& placem
   return outcome;
 }
 
-Outcome run_choice(const Unit& unit, const Input& input, const Placement& placement) {
+Outcome run_choice(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   Calling calling(unit, input, placement);
   Guarded memory("the list of places", MILLRACE_MOST_CHOSEN * sizeof(std::uint32_t), placement.near,
                  placement.fill, alignof(std::uint32_t));
@@ -237,7 +237,7 @@ void put_element(std::uint8_t* at, std::int32_t dtype, std::uint8_t value) {
 }
 
 /// The number of an input chooses type and layout.
-Outcome run_batch(const Unit& unit, const Input& input, const Placement& placement) {
+Outcome run_batch(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   constexpr std::int32_t kClasses = 10;
   constexpr std::size_t kSizeOf[] = {4, 1, 2, 2};
   Calling calling(unit, input, placement);
@@ -283,7 +283,7 @@ Outcome run_batch(const Unit& unit, const Input& input, const Placement& placeme
   return outcome;
 }
 
-Outcome run(const Unit& unit, const Input& input, const Placement& placement) {
+Outcome run(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   const millrace_unit& table = unit.table();
   return table.geometric != nullptr ? run_geometric(unit, input, placement)
          : table.pixel != nullptr   ? run_pixel(unit, input, placement)
@@ -295,10 +295,10 @@ Outcome run(const Unit& unit, const Input& input, const Placement& placement) {
 /// Null, and the reason in `refused`, where the parameters don't fit together.
 Shared make(const millrace_unit& unit, const Params& params, std::string& refused) {
   Shared made;
-  CallContext context;
+  plugins::CallContext context;
   watched_call(context, [&] {
     try {
-      made = std::make_shared<const Unit>(unit, params);
+      made = std::make_shared<const plugins::Unit>(unit, params);
     } catch (const UsageError& error) {
       refused = error.what();
     } catch (const Error& error) {
@@ -330,8 +330,8 @@ std::string try_images(const millrace_unit& unit) {
   std::size_t calls = 0;
   std::size_t refusals = 0;
   std::string reason;
-  const auto call = [&](const Unit& instance, const Input& input, const Placement& placement,
-                        const std::string& where) {
+  const auto call = [&](const plugins::Unit& instance, const Input& input,
+                        const Placement& placement, const std::string& where) {
     try {
       const Outcome outcome = run(instance, input, placement);
       ++calls;
@@ -384,8 +384,8 @@ void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
     };
   };
   const auto make_and_drop = [&unit] {
-    const Params defaults(to_declaration(unit).params);
-    const Unit once(unit, defaults);
+    const Params defaults(plugins::to_declaration(unit).params);
+    const plugins::Unit once(unit, defaults);
   };
   Subject subject{unit, open, make_and_drop, {}, {}};
   for (const Size size : {Size{17, 13}, Size{1, 1}, Size{64, 48}})
@@ -395,4 +395,4 @@ void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
   add_common_steps(steps, std::make_shared<Subject>(std::move(subject)), options, cost);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

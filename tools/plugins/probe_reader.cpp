@@ -8,20 +8,20 @@
 #include "millrace/buffer.h"
 #include "tools/plugins/probe.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr const char* kNowhere = "/nowhere/no such data set";
 
 /// Null, and the reason in `refused`, where the reader reports one.
-std::shared_ptr<const Unit> make(const millrace_unit& unit, const Params& params,
-                                 const std::string& path, const std::string& split,
-                                 std::string& refused) {
-  std::shared_ptr<const Unit> made;
-  CallContext context;
+std::shared_ptr<const plugins::Unit> make(const millrace_unit& unit, const Params& params,
+                                          const std::string& path, const std::string& split,
+                                          std::string& refused) {
+  std::shared_ptr<const plugins::Unit> made;
+  plugins::CallContext context;
   watched_call(context, [&] {
     try {
-      made = std::make_shared<const Unit>(unit, params, path, split);
+      made = std::make_shared<const plugins::Unit>(unit, params, path, split);
     } catch (const Error& error) {
       refused = error.what();
     }
@@ -31,10 +31,10 @@ std::shared_ptr<const Unit> make(const millrace_unit& unit, const Params& params
   return made;
 }
 
-millrace_dataset dataset_of(const Unit& unit) {
+millrace_dataset dataset_of(const plugins::Unit& unit) {
   millrace_dataset set{};
   set.struct_size = sizeof set;
-  CallContext context;
+  plugins::CallContext context;
   const Outcome outcome =
       watched_call(context, [&] { return unit.table().reader->dataset(unit.self(), &set); });
   if (outcome.status != MILLRACE_OK) throw Defect("dataset() fails after create() succeeded");
@@ -46,10 +46,10 @@ std::uint8_t* memory(millrace_call* call, std::size_t size) {
 }
 
 /// One sample; its bytes behind its label.
-Outcome read(const Unit& unit, const millrace_dataset& set, std::uint64_t index) {
+Outcome read(const plugins::Unit& unit, const millrace_dataset& set, std::uint64_t index) {
   const millrace_reader& functions = *unit.table().reader;
   Buffer scratch;
-  CallContext context;
+  plugins::CallContext context;
   context.call.host = &scratch;
   context.call.memory = &memory;
   millrace_bytes bytes{};
@@ -101,7 +101,7 @@ std::string try_nothing(const millrace_unit& unit) {
   return "a path that is not there, an empty one" + some;
 }
 
-std::string try_data(const Unit& unit) {
+std::string try_data(const plugins::Unit& unit) {
   const millrace_dataset set = dataset_of(unit);
   if (set.count == 0) throw Defect("the data set has no samples");
   if (set.class_count == 0 || set.classes == nullptr) throw Defect("the data set has no classes");
@@ -148,7 +148,7 @@ void add_reader_steps(std::vector<Step>& steps, const millrace_unit& unit,
                      return try_data(*open_unit());
                    }});
   if (options.path.empty()) return;
-  const auto instance = std::make_shared<std::shared_ptr<const Unit>>();
+  const auto instance = std::make_shared<std::shared_ptr<const plugins::Unit>>();
   const auto subject = std::make_shared<Subject>(Subject{unit, {}, {}, {}, {}});
   subject->open = [instance, open_unit]() -> Session {
     if (*instance == nullptr) *instance = open_unit();
@@ -163,4 +163,4 @@ void add_reader_steps(std::vector<Step>& steps, const millrace_unit& unit,
   add_common_steps(steps, subject, options, cost);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::tools {
 
 struct Template {
   std::string_view name;  ///< "pixel.cpp", "pixel_test.cpp", "CMakeLists.txt", "README.md"
@@ -13,4 +13,4 @@ struct Template {
 
 extern const std::span<const Template> kTemplates;
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -13,11 +13,11 @@
 #include <span>
 
 #include "base/atomic_file.h"
-#include "millrace/error.h"
 #include "base/printable.h"
+#include "millrace/error.h"
 #include "pipeline/readers/files.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,14 +25,14 @@ namespace fs = std::filesystem;
 constexpr std::size_t kHashDigits = 64;
 
 std::string hash_of(const fs::path& file) {
-  const OpenFile open = open_regular(file.string());
+  const pipeline::OpenFile open = pipeline::open_regular(file.string());
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
   bool sound = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
   std::vector<std::uint8_t> block(std::size_t{1} << 16);
   for (std::uint64_t at = 0; sound;) {
     const std::size_t count =
-        read_at(open.descriptor.get(), block.data(), block.size(), at, file.c_str());
+        pipeline::read_at(open.descriptor.get(), block.data(), block.size(), at, file.c_str());
     if (count == 0) break;
     sound = EVP_DigestUpdate(context.get(), block.data(), count) == 1;
     at += count;
@@ -127,9 +127,9 @@ Trust TrustList::of(const fs::path& file) const {
 
 void TrustList::add(const fs::path& file) {
   const std::string key = key_of(file);
-  if (printable(key) != key)
+  if (base::printable(key) != key)
     throw UsageError(
-        fmt::format("plugins trust: {}: a control character in the path", printable(key)),
+        fmt::format("plugins trust: {}: a control character in the path", base::printable(key)),
         "rename the file or its folder");
   remove(file);
   entries_.push_back({hash_of(key), key});
@@ -149,9 +149,9 @@ void TrustList::save() const {
   fs::create_directories(file.parent_path(), error);  // a failure shows when the file is written
   std::string text;
   for (const Entry& entry : entries_) text += entry.hash + "  " + entry.path + "\n";
-  AtomicFile out(file);
+  base::AtomicFile out(file);
   out.write(std::as_bytes(std::span(text)));
   out.commit();
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

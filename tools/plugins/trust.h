@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Whether the list holds a file, with the same content.
 enum class Trust { none, changed, whole };
@@ -47,4 +47,4 @@ class TrustList {
 /// and at what it leads to.
 void require_unshared(const std::filesystem::path& path);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -14,7 +14,7 @@
 #include "base/printable.h"
 #include "tools/terminal/output.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 constexpr std::string_view kName = "millrace: ";
@@ -33,8 +33,9 @@ Verbosity& verbosity() {
 }
 
 void print_error(const Error& error) {
-  std::string text = fmt::format("{}{}\n", kName, printable(abridged(error.what())));
-  if (!error.hint().empty()) text += fmt::format("  hint: {}\n", printable(abridged(error.hint())));
+  std::string text = fmt::format("{}{}\n", kName, base::printable(base::abridged(error.what())));
+  if (!error.hint().empty())
+    text += fmt::format("  hint: {}\n", base::printable(base::abridged(error.hint())));
   const int to = error_descriptor();
   if (to != STDERR_FILENO && write(to, text.data(), text.size()) > 0) return;
   print_error_text(text);
@@ -70,7 +71,7 @@ std::string shell_word(const std::string& text) {
 }
 
 void say(const std::string& text) {
-  if (!verbosity().quiet) write_error(printable_lines(abridged(text)) + "\n");
+  if (!verbosity().quiet) write_error(base::printable_lines(base::abridged(text)) + "\n");
 }
 
 ProgressLine::ProgressLine() : on_(isatty(STDERR_FILENO) != 0 && !verbosity().quiet) {}
@@ -91,7 +92,7 @@ void ProgressLine::show(double done, double total, const std::string& text) {
   std::string line = "[";
   constexpr int kCells = 24;
   for (int cell = 0; cell < kCells; ++cell) line += cell * total < done * kCells ? '=' : ' ';
-  line += "] " + printable(text);
+  line += "] " + base::printable(text);
   if (line.size() > columns - 1) line.resize(columns - 1);
   write_error(fmt::format("\r{}\033[K", line));
   shown_ = true;
@@ -106,7 +107,7 @@ void ProgressLine::clear() {
 std::string to_table(std::vector<std::vector<std::string>> rows) {
   std::vector<std::size_t> widths;
   for (auto& row : rows)
-    for (std::string& cell : row) cell = printable(cell);
+    for (std::string& cell : row) cell = base::printable(cell);
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
@@ -138,4 +139,4 @@ std::string with_commas(double value) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -7,7 +7,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// -q, -v, --json: set once by main().
 struct Verbosity {
@@ -56,4 +56,4 @@ std::string to_table(std::vector<std::vector<std::string>> rows);
 /// 12345.6 -> "12,346".
 std::string with_commas(double value);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -8,7 +8,7 @@
 #include "millrace/error.h"
 #include "tools/terminal/console.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 std::atomic<bool> g_interrupted{false};
@@ -74,4 +74,4 @@ pid_t fork_for_program() {
   return pid;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Catches SIGINT and SIGTERM from here on. Call it before any other thread is made. A second
 /// signal ends the process at once (exit 130).
@@ -30,4 +30,4 @@ class LeaveOnInterrupt {
 /// handler would only set a flag that is lost.
 pid_t fork_for_program();
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "millrace/error.h"
 #include "base/printable.h"
+#include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 /// The first failure of stdout, which its FILE doesn't keep.
@@ -47,7 +47,7 @@ void keep_stdout_for_results() {
 }
 
 void write_output(std::string_view text) {
-  const std::string safe = printable_lines(text);
+  const std::string safe = base::printable_lines(text);
   remember(std::fwrite(safe.data(), 1, safe.size(), results()) == safe.size());
 }
 
@@ -73,4 +73,4 @@ void finish_output() {
         "the results are lost: make room, or send them to a file or a program that reads them all");
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Opens /dev/null in the place of each of stdin, stdout and stderr that is closed, so that no file
 /// of ours gets its number. First thing in main().
@@ -34,4 +34,4 @@ void flush_output();
 /// Throws RunError where some of the results could not be written.
 void finish_output();
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -9,7 +9,7 @@
 
 #include "tools/terminal/console.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 [[noreturn]] void end() {
@@ -46,4 +46,4 @@ Exit explain(const std::exception_ptr& failure) {
 
 void explain_uncaught() { std::set_terminate(end); }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,7 +5,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Says in one line what went wrong; the exit code that it leads to.
 Exit explain(const std::exception_ptr& failure);
@@ -15,4 +15,4 @@ Exit explain(const std::exception_ptr& failure);
 /// there.
 void explain_uncaught();
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -8,7 +8,7 @@
 #include "study/analysis/whatif.h"
 #include "tools/terminal/console.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 /// Enough for medians: so many steps and so long; and not later than this, with a few steps.
@@ -19,30 +19,31 @@ constexpr double kLatest = 3;
 
 }  // namespace
 
-AutoWorkers::AutoWorkers(TrainObserver& next, Loader& loader, AutoWorkersFacts facts, Tracks tracks)
+AutoWorkers::AutoWorkers(train::TrainObserver& next, Loader& loader, AutoWorkersFacts facts,
+                         Tracks tracks)
     : next_(next),
       loader_(loader),
       facts_(std::move(facts)),
       tracks_(std::move(tracks)),
-      begin_ns_(Clock::steady_ns()) {}
+      begin_ns_(base::Clock::steady_ns()) {}
 
-void AutoWorkers::step(const StepRecord& record) {
+void AutoWorkers::step(const pipeline::StepRecord& record) {
   next_.step(record);
   if (chosen_ >= 0) return;
-  const SpanSeconds seconds(record.ticks);
+  const pipeline::SpanSeconds seconds(record.ticks);
   updates_.push_back(seconds.update);
-  hosts_.push_back(seconds.each[static_cast<std::size_t>(Span::log)]);
-  const double passed = static_cast<double>(Clock::steady_ns() - begin_ns_) * 1e-9;
+  hosts_.push_back(seconds.each[static_cast<std::size_t>(pipeline::Span::log)]);
+  const double passed = static_cast<double>(base::Clock::steady_ns() - begin_ns_) * 1e-9;
   const bool enough = updates_.size() >= kSteps && passed >= kSeconds;
   if (enough || (updates_.size() >= kFewSteps && passed >= kLatest)) decide();
 }
 
-ReplayInput AutoWorkers::measured() const {
+study::ReplayInput AutoWorkers::measured() const {
   const LoaderStats stats = loader_.stats();
   const LoaderOptions& options = facts_.options;
   const auto samples = static_cast<double>(std::max<std::uint64_t>(1, stats.augment.calls));
   const auto reads = static_cast<double>(std::max<std::uint64_t>(1, stats.read.calls));
-  ReplayInput in;
+  study::ReplayInput in;
   in.cores = facts_.cores;
   in.workers = loader_.workers();
   in.io_threads = options.io_threads;
@@ -54,13 +55,13 @@ ReplayInput AutoWorkers::measured() const {
   in.grain = options.grain;
   in.sample_s = (stats.decode.cpu_s + stats.augment.cpu_s) / samples;
   in.read_s = stats.read.cpu_s / reads;
-  in.update_s = middle_of(updates_);
+  in.update_s = study::middle_of(updates_);
   in.update_threads = facts_.device_threads;
   in.frees_early = facts_.device_threads == 0;
-  in.host_s = middle_of(hosts_);
+  in.host_s = study::middle_of(hosts_);
   const double wait = (stats.read.wall_s - stats.read.cpu_s) / reads;
   if (options.storage != nullptr) {
-    const StorageOptions& limits = options.storage->options();
+    const pipeline::StorageOptions& limits = options.storage->options();
     in.bytes = {static_cast<double>(stats.read.bytes) / reads};
     in.storage = {limits.bytes_per_s, limits.latency_s, limits.requests_per_s};
   } else if (wait > in.sample_s / 10) {  // a real storage is only known by what it took
@@ -73,11 +74,11 @@ ReplayInput AutoWorkers::measured() const {
 }
 
 void AutoWorkers::decide() {
-  const ReplayInput in = measured();
+  const study::ReplayInput in = measured();
   // More workers than cores only help where they wait for a storage that nobody else waits for.
   const bool waits = in.storage.limited() && in.io_threads == 0;
-  const Advice advice =
-      advise(in, std::min(waits ? 4 * in.cores : in.cores, 32), in.sample_s, 0.95);
+  const study::Advice advice =
+      study::advise(in, std::min(waits ? 4 * in.cores : in.cores, 32), in.sample_s, 0.95);
   const int first = loader_.workers();
   chosen_ = std::max(1, advice.workers);  // without workers the device would have to wait
   why_ = fmt::format(
@@ -98,4 +99,4 @@ nlohmann::ordered_json AutoWorkers::record() const {
       {"why", why_}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

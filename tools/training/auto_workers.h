@@ -13,7 +13,7 @@
 #include "strategies/trainer/trainer.h"
 #include "study/analysis/replay.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct AutoWorkersFacts {
   LoaderOptions options;  ///< of the loader as it began
@@ -22,18 +22,19 @@ struct AutoWorkersFacts {
   int device_threads = 0;  ///< CPU threads of an update; 0: the device takes no CPU
 };
 
-class AutoWorkers final : public TrainObserver {
+class AutoWorkers final : public train::TrainObserver {
  public:
-  using Tracks = std::function<std::shared_ptr<LoaderTracks>(int workers)>;
+  using Tracks = std::function<std::shared_ptr<pipeline::LoaderTracks>(int workers)>;
 
   /// Passes everything on to `next`. `tracks`: the timeline's, for so many workers, or null.
-  AutoWorkers(TrainObserver& next, Loader& loader, AutoWorkersFacts facts, Tracks tracks);
+  AutoWorkers(train::TrainObserver& next, Loader& loader, AutoWorkersFacts facts, Tracks tracks);
 
-  void batch(const Batch& batch, Clock::Ticks load) override { next_.batch(batch, load); }
-  void progress(const TrainProgress& now) override { next_.progress(now); }
-  void step(const StepRecord& record) override;
-  void epoch(const EpochRecord& record) override { next_.epoch(record); }
-  void checkpoint(const Position& position, const StepRecord& open, bool best) override {
+  void batch(const Batch& batch, base::Clock::Ticks load) override { next_.batch(batch, load); }
+  void progress(const train::TrainProgress& now) override { next_.progress(now); }
+  void step(const pipeline::StepRecord& record) override;
+  void epoch(const train::EpochRecord& record) override { next_.epoch(record); }
+  void checkpoint(const train::Position& position, const pipeline::StepRecord& open,
+                  bool best) override {
     next_.checkpoint(position, open, best);
   }
 
@@ -41,10 +42,10 @@ class AutoWorkers final : public TrainObserver {
   nlohmann::ordered_json record() const;
 
  private:
-  ReplayInput measured() const;
+  study::ReplayInput measured() const;
   void decide();
 
-  TrainObserver& next_;
+  train::TrainObserver& next_;
   Loader& loader_;
   const AutoWorkersFacts facts_;
   const Tracks tracks_;
@@ -54,4 +55,4 @@ class AutoWorkers final : public TrainObserver {
   std::string why_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,7 +5,7 @@
 
 #include <new>
 
-namespace millrace {
+namespace millrace::tools {
 
 void BatchHash::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
@@ -27,4 +27,4 @@ std::string BatchHash::digest() const {
   return fmt::format("{:016x}", XXH3_64bits_digest(state_.get()));
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -8,7 +8,7 @@
 
 struct XXH3_state_s;
 
-namespace millrace {
+namespace millrace::tools {
 
 class BatchHash {
  public:
@@ -24,4 +24,4 @@ class BatchHash {
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

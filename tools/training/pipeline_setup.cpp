@@ -6,16 +6,16 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "pipeline/readers/storage_model.h"
-#include "pipeline/decoders/decoder.h"
 #include "millrace/error.h"
+#include "pipeline/decoders/decoder.h"
+#include "pipeline/readers/storage_model.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "plugins/host/registry.h"
-#include "tools/terminal/console.h"
 #include "tools/plugins/grants.h"
+#include "tools/terminal/console.h"
 #include "tools/training/strategy_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,7 +37,8 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
         "leave output.dtype at f32, or set output.normalize=loader");
   for (const OpSpec& spec : chain) {
     // CutMix moves pixels; what blends them would have its result rounded to levels.
-    if (!spec.enabled || spec.op == "cutmix" || augmentation(spec.op).batch == nullptr) continue;
+    if (!spec.enabled || spec.op == "cutmix" || plugins::augmentation(spec.op).batch == nullptr)
+      continue;
     throw UsageError(
         fmt::format("output.normalize=device with {}: mixed values would be rounded to levels",
                     spec.id),
@@ -51,7 +52,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   std::string recipe;
   std::vector<std::string> overrides;
   for (const auto& argument : arguments) {
-    if (is_override(argument)) {
+    if (pipeline::is_override(argument)) {
       overrides.push_back(argument);
     } else if (recipe.empty()) {
       recipe = argument;
@@ -62,7 +63,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   }
   // Plugins declare augmentations and keys, so they come before anything is checked.
   const auto folders = recipe_folders();
-  const PluginsPath path = plugins_path(recipe, overrides, folders);
+  const pipeline::PluginsPath path = pipeline::plugins_path(recipe, overrides, folders);
   if (plugins == Plugins::none) {
     try {
       return Recipe::load(op_declarations(), recipe, overrides, folders);
@@ -84,7 +85,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
 
 nlohmann::ordered_json plugins_json() {
   auto all = nlohmann::ordered_json::array();
-  for (const PluginEntry& plugin : plugins_in_use())
+  for (const plugins::PluginEntry& plugin : plugins::plugins_in_use())
     all.push_back({{"id", plugin.table->id},
                    {"version", plugin.table->version},
                    {"file", plugin.file.empty() ? nlohmann::ordered_json(nullptr)
@@ -108,9 +109,9 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
                        static_cast<int>(recipe.integer("data.synthetic.channels")),
                        static_cast<int>(recipe.integer("data.synthetic.classes"))};
   options.warn = [](const std::string& text) { say("warning: " + text); };
-  for (const millrace_unit* unit : plugin_readers()) {
+  for (const millrace_unit* unit : plugins::plugin_readers()) {
     if (unit->name != options.reader) continue;
-    for (const Param& param : to_declaration(*unit).params)
+    for (const Param& param : plugins::to_declaration(*unit).params)
       options.parameters[param.name] = recipe.at("data." + options.reader + "." + param.name);
   }
   if (options.path.empty() && options.reader != "synthetic")
@@ -124,8 +125,9 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
   return reader;
 }
 
-std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
-                                      const Reader& reader) {
+std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
+                                               const std::vector<OpSpec>& chain,
+                                               const Reader& reader) {
   const DatasetInfo& info = reader.info();
   OutputOptions output;
   for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
@@ -144,18 +146,18 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   const auto named = static_cast<int>(recipe.integer("model.classes"));
   const int classes = named > 0 ? named : static_cast<int>(info.classes.size());
   if (!info.encoded)
-    return std::make_shared<Plan>(chain, Source{info.size, info.channels}, output, options,
-                                  classes);
+    return std::make_shared<augment::Plan>(chain, Source{info.size, info.channels}, output, options,
+                                           classes);
   // The first image stands for all: where on_error lets samples fail, the first that fits.
   Buffer bytes;
-  DecodeScratch decode;
+  pipeline::DecodeScratch decode;
   const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
   const bool may_fail = recipe.text("loader.on_error") != "fail";
   for (std::uint64_t i = 0;; ++i) {
     try {
       const Size size = decode.open(reader.read(i, bytes).bytes, most).size;
-      return std::make_shared<Plan>(chain, Source{size, 3}, output, options, classes);
-    } catch (const Misfit& error) {
+      return std::make_shared<augment::Plan>(chain, Source{size, 3}, output, options, classes);
+    } catch (const augment::Misfit& error) {
       if (may_fail && i + 1 < info.count) continue;
       const std::string what = reader.name(i) + ": " + error.what();
       if (may_fail) throw UsageError(what, error.hint());  // not one image fits
@@ -170,11 +172,11 @@ std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<Op
   }
 }
 
-std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe) {
-  const StorageOptions options{recipe.number("data.storage.bandwidth") * 1e6,
-                               recipe.number("data.storage.latency") * 1e-3,
-                               recipe.number("data.storage.iops")};
-  return options.limited() ? std::make_shared<StorageModel>(options) : nullptr;
+std::shared_ptr<pipeline::StorageModel> emulated_storage(const Recipe& recipe) {
+  const pipeline::StorageOptions options{recipe.number("data.storage.bandwidth") * 1e6,
+                                         recipe.number("data.storage.latency") * 1e-3,
+                                         recipe.number("data.storage.iops")};
+  return options.limited() ? std::make_shared<pipeline::StorageModel>(options) : nullptr;
 }
 
 bool has_auto_workers(const Recipe& recipe) {
@@ -191,8 +193,8 @@ std::int64_t global_batch(const Recipe& recipe, int world) {
   return per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
 }
 
-LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage, int rank,
-                             int world) {
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::StorageModel> storage,
+                             int rank, int world) {
   LoaderOptions options;
   options.rank = rank;
   options.world = world;
@@ -236,7 +238,8 @@ void check_mode(const Recipe& recipe) {
 }
 
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
-                                  std::shared_ptr<StorageModel> storage, int rank, int world) {
+                                  std::shared_ptr<pipeline::StorageModel> storage, int rank,
+                                  int world) {
   LoaderOptions options = loader_options(recipe, std::move(storage), rank, world);
   options.batch =
       std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
@@ -250,4 +253,4 @@ LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
   return options;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -11,7 +11,7 @@
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// Whether loading a recipe may load plugins, which are native code.
 enum class Plugins {
@@ -33,11 +33,12 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
                                         std::size_t classes = 0);
 
 /// Compiles a chain for what `reader` delivers and what [output] asks for.
-std::shared_ptr<const Plan> make_plan(const Recipe& recipe, const std::vector<OpSpec>& chain,
-                                      const Reader& reader);
+std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
+                                               const std::vector<OpSpec>& chain,
+                                               const Reader& reader);
 
 /// The disk of data.storage.*, or null where none is emulated. All loaders of a run share one.
-std::shared_ptr<StorageModel> emulated_storage(const Recipe& recipe);
+std::shared_ptr<pipeline::StorageModel> emulated_storage(const Recipe& recipe);
 
 /// loader.workers=auto: the run decides (tools/training/auto_workers.h).
 bool has_auto_workers(const Recipe& recipe);
@@ -48,7 +49,7 @@ int first_workers(const Recipe& recipe);
 std::int64_t global_batch(const Recipe& recipe, int world);
 /// [loader] and [data], seed included, for one of `world` ranks; io_threads is the number that will
 /// run, batch what all ranks take together.
-LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage,
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::StorageModel> storage,
                              int rank = 0, int world = 1);
 
 /// Throws UsageError for a loader.mode that would leave other keys of the recipe without effect.
@@ -56,7 +57,7 @@ void check_mode(const Recipe& recipe);
 
 /// How evaluation reads: in order, unaugmented, nothing dropped; ranks share its batches alike.
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
-                                  std::shared_ptr<StorageModel> storage, int rank = 0,
+                                  std::shared_ptr<pipeline::StorageModel> storage, int rank = 0,
                                   int world = 1);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
-#include "millrace/error.h"
 #include "base/simd.h"
+#include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,7 +25,7 @@ constexpr const char* kChecksum = "checksum";  ///< of all the rest of position.
 /// Its text is the same after it was written and read.
 std::string checksum_of(Json position) {
   position.erase(kChecksum);
-  return checksum(to_text(position));
+  return base::checksum(study::to_text(position));
 }
 
 [[noreturn]] void damaged(const fs::path& file, const std::string& how) {
@@ -38,10 +38,10 @@ Json document_in(const fs::path& folder) {
   const fs::path file = folder / kName;
   std::ifstream in(file, std::ios::binary);
   if (!in) damaged(file, "it cannot be opened");
-  Json json = parse_json(in);
+  Json json = study::parse_json(in);
   if (!json.is_object()) damaged(file, "it holds no JSON object");
   if ((json.contains(kFiles) || json.contains(kChecksum)) &&
-      text_at(json, {kChecksum}) != checksum_of(json))
+      study::text_at(json, {kChecksum}) != checksum_of(json))
     damaged(file, "its checksum is another");
   return json;
 }
@@ -49,26 +49,26 @@ Json document_in(const fs::path& folder) {
 void compare(const fs::path& file, const std::string& expected) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) damaged(file, "it is not there");
-  if (file_checksum(file) != expected)
+  if (base::file_checksum(file) != expected)
     damaged(file, "its checksum is not the one that position.json has for it");
 }
 
 }  // namespace
 
-void save_position(const Position& position, const fs::path& folder) {
+void save_position(const train::Position& position, const fs::path& folder) {
   Json json{{"steps", position.steps},
             {"images", position.images},
             {"epoch_images", position.epoch_images},
             {"best_top1", position.best_top1},
             {"evaluation_due", position.evaluation_due},
             {"train_loss", position.train_loss},
-            {"simd", name_of(simd_level())}};
+            {"simd", base::name_of(base::simd_level())}};
   json[kFiles] = Json::object();
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.is_regular_file())
-      json[kFiles][entry.path().filename().string()] = file_checksum(entry.path());
+      json[kFiles][entry.path().filename().string()] = base::file_checksum(entry.path());
   json[kChecksum] = checksum_of(json);
-  write_file(folder / kName, to_text(json, 2) + "\n");
+  study::write_file(folder / kName, study::to_text(json, 2) + "\n");
 }
 
 SavedPosition read_position(const fs::path& folder) {
@@ -77,14 +77,14 @@ SavedPosition read_position(const fs::path& folder) {
     for (const auto& [name, expected] : json[kFiles].items())
       compare(folder / name, expected.is_string() ? expected.get<std::string>() : "");
   try {
-    const Position position{.steps = json.at("steps"),
-                            .images = json.at("images"),
-                            .epoch_images = json.at("epoch_images"),
-                            .best_top1 = json.at("best_top1"),
-                            .evaluation_due = json.at("evaluation_due"),
-                            .train_loss = json.at("train_loss").is_null()
-                                              ? std::numeric_limits<double>::quiet_NaN()
-                                              : json.at("train_loss").get<double>()};
+    const train::Position position{.steps = json.at("steps"),
+                                   .images = json.at("images"),
+                                   .epoch_images = json.at("epoch_images"),
+                                   .best_top1 = json.at("best_top1"),
+                                   .evaluation_due = json.at("evaluation_due"),
+                                   .train_loss = json.at("train_loss").is_null()
+                                                     ? std::numeric_limits<double>::quiet_NaN()
+                                                     : json.at("train_loss").get<double>()};
     return {position, json.value("simd", "")};
   } catch (const nlohmann::json::exception&) {
     damaged(folder / kName, "a key is missing, or of another kind");
@@ -95,8 +95,9 @@ void check_checksum(const fs::path& file) {
   std::error_code error;
   if (!fs::exists(file.parent_path() / kName, error)) return;
   const std::string name = file.filename().string();
-  const std::string expected = text_at(document_in(file.parent_path()), {kFiles, name.c_str()});
+  const std::string expected =
+      study::text_at(document_in(file.parent_path()), {kFiles, name.c_str()});
   if (!expected.empty()) compare(file, expected);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

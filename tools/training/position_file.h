@@ -7,15 +7,15 @@
 
 #include "strategies/trainer/trainer.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 struct SavedPosition {
-  Position position;
+  train::Position position;
   std::string simd;  ///< level that the checkpoint was written at; empty: not recorded
 };
 
 /// Writes it last, when all other files are there. Throws RunError.
-void save_position(const Position& position, const std::filesystem::path& folder);
+void save_position(const train::Position& position, const std::filesystem::path& folder);
 
 /// Throws DataError, naming the file that is damaged or missing. A checkpoint from before there
 /// were checksums is taken as it is.
@@ -25,4 +25,4 @@ SavedPosition read_position(const std::filesystem::path& folder);
 /// for it.
 void check_checksum(const std::filesystem::path& file);
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -9,23 +9,23 @@
 #include "millrace/error.h"
 #include "tools/training/strategy_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 
-RankInfo rank_of(const Recipe& recipe) {
-  const EnvironmentLookup lookup = [](const char* name) { return std::getenv(name); };
+train::RankInfo rank_of(const Recipe& recipe) {
+  const train::EnvironmentLookup lookup = [](const char* name) { return std::getenv(name); };
   const std::string& strategy = recipe.text("train.strategy");
   if (strategy == "ddp") {
     if (is_simulated(recipe))
       throw UsageError("train.strategy=ddp with train.device=simulated: there is nothing to share",
                        "use train.device=cpu, or train.strategy=single");
-    if (const auto rank = rank_from_environment(lookup)) return *rank;
+    if (const auto rank = train::rank_from_environment(lookup)) return *rank;
     throw UsageError("train.strategy=ddp, but nothing has started this process as one of several",
                      "try: millrace launch -n 2 -- train ... (or torchrun, srun, mpirun)");
   }
   // A job's environment stands in every process of it: only what a launcher sets for each rank
   // tells of ranks that nobody has asked for.
   if (lookup("RANK") == nullptr || lookup("WORLD_SIZE") == nullptr) return {};
-  RankInfo info = rank_from_environment(lookup).value_or(RankInfo{});
+  train::RankInfo info = train::rank_from_environment(lookup).value_or(train::RankInfo{});
   if (info.world == 1 || is_simulated(recipe)) return info;
   throw UsageError(
       fmt::format("train.strategy={}, but {} ranks were started", strategy, info.world),
@@ -48,4 +48,4 @@ void allow_descriptors(int ranks) {
                    "raise it in this shell: ulimit -n 1024");
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

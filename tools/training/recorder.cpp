@@ -9,10 +9,11 @@
 #include "tools/training/position_file.h"
 #include "tools/training/train_records.h"
 
-namespace millrace {
+namespace millrace::tools {
 
-Recorder::Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
-                   bool hash, Strategy& strategy, const Position& from, bool first_rank)
+Recorder::Recorder(study::RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
+                   bool hash, train::Strategy& strategy, const train::Position& from,
+                   bool first_rank)
     : directory_(directory),
       recipe_(recipe),
       dataset_(dataset),
@@ -25,17 +26,17 @@ Recorder::Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetI
     events_.emplace(directory.path(), from.epoch_open() ? from.steps : from.steps + 1);
 }
 
-void Recorder::batch(const Batch& batch, Clock::Ticks load) {
+void Recorder::batch(const Batch& batch, base::Clock::Ticks load) {
   breakdown_.add(batch.history(), load);
   if (hash_) hash_->add(batch);
 }
 
-const WaitBreakdown& Recorder::blame(const SpanTicks& spans) {
-  breakdown_.complete(load_of(spans));
+const study::WaitBreakdown& Recorder::blame(const pipeline::SpanTicks& spans) {
+  breakdown_.complete(train::load_of(spans));
   return breakdown_;
 }
 
-void Recorder::progress(const TrainProgress& now) {
+void Recorder::progress(const train::TrainProgress& now) {
   steps_ = now.step;
   const auto every = static_cast<std::uint64_t>(recipe_.integer("train.log_every"));
   if (verbosity().verbose && every > 0 && now.step % every == 0) {
@@ -44,7 +45,7 @@ void Recorder::progress(const TrainProgress& now) {
                     now.loss ? fmt::format(" loss {:.4f}", *now.loss) : ""));
   }
   if (!line_.due()) return;
-  const SpanSeconds seconds(*now.ticks);
+  const pipeline::SpanSeconds seconds(*now.ticks);
   const double busy = seconds.load + seconds.update;
   const double passed = busy - busy_before_;
   const double rate = passed > 0 ? static_cast<double>(now.images) / passed : 0;
@@ -59,28 +60,29 @@ void Recorder::progress(const TrainProgress& now) {
                   busy > 0 ? 100 * seconds.load / busy : 0, left));
 }
 
-void Recorder::step(const StepRecord& record) {
+void Recorder::step(const pipeline::StepRecord& record) {
   directory_.step(record);
   if (!events_ || !record.loss) return;
-  const Scalar loss{"train/step_loss", *record.loss};
+  const study::Scalar loss{"train/step_loss", *record.loss};
   events_->scalars(record.step, {&loss, 1});
 }
 
-void Recorder::epoch(const EpochRecord& record) {
-  epochs_load_ += load_of(record.ticks);
+void Recorder::epoch(const train::EpochRecord& record) {
+  epochs_load_ += train::load_of(record.ticks);
   breakdown_.complete(epochs_load_);
-  const PartSeconds parts = seconds_since(breakdown_, std::exchange(blamed_before_, breakdown_.ticks()));
+  const study::PartSeconds parts =
+      study::seconds_since(breakdown_, std::exchange(blamed_before_, breakdown_.ticks()));
   if (!first_rank_) return;
   line_.clear();
   auto line = epoch_line(record, dataset_);
-  line["blame"] = to_json(parts);
+  line["blame"] = study::to_json(parts);
   line["step"] = steps_;
   directory_.epoch(line);
   if (events_) {
     events_->scalars(steps_, epoch_scalars(line));
     events_->flush();
   }
-  const SpanSeconds seconds(record.ticks);
+  const pipeline::SpanSeconds seconds(record.ticks);
   busy_before_ += seconds.load + seconds.update;
   const double busy = std::max(seconds.load + seconds.update, 1e-12);
   std::string text = fmt::format(
@@ -100,18 +102,19 @@ void Recorder::close() {
   directory_.close();
 }
 
-void Recorder::checkpoint(const Position& position, const StepRecord& open, bool best) {
+void Recorder::checkpoint(const train::Position& position, const pipeline::StepRecord& open,
+                          bool best) {
   if (strategy_.parameter_count() == 0) return;
   directory_.open_step(open);
   if (!first_rank_) return strategy_.save({});
   if (events_) events_->flush();
-  const CheckpointOptions options{
+  const train::CheckpointOptions options{
       .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
-  write_checkpoint(directory_.path(), position.steps, options,
-                   [&](const std::filesystem::path& folder) {
-                     strategy_.save(folder);
-                     save_position(position, folder);
-                   });
+  train::write_checkpoint(directory_.path(), position.steps, options,
+                          [&](const std::filesystem::path& folder) {
+                            strategy_.save(folder);
+                            save_position(position, folder);
+                          });
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -10,46 +10,47 @@
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/run_directory.h"
 #include "study/records/tensorboard.h"
-#include "tools/training/batch_hash.h"
 #include "tools/terminal/console.h"
+#include "tools/training/batch_hash.h"
 
-namespace millrace {
+namespace millrace::tools {
 
-class Recorder final : public TrainObserver {
+class Recorder final : public train::TrainObserver {
  public:
   /// All must outlive it. `hash`: of every batch. `from`: where an earlier run is taken up.
-  Recorder(RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset, bool hash,
-           Strategy& strategy, const Position& from, bool first_rank);
+  Recorder(study::RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
+           bool hash, train::Strategy& strategy, const train::Position& from, bool first_rank);
 
-  void batch(const Batch& batch, Clock::Ticks load) override;
-  void progress(const TrainProgress& now) override;
-  void step(const StepRecord& record) override;
-  void epoch(const EpochRecord& record) override;
-  void checkpoint(const Position& position, const StepRecord& open, bool best) override;
+  void batch(const Batch& batch, base::Clock::Ticks load) override;
+  void progress(const train::TrainProgress& now) override;
+  void step(const pipeline::StepRecord& record) override;
+  void epoch(const train::EpochRecord& record) override;
+  void checkpoint(const train::Position& position, const pipeline::StepRecord& open,
+                  bool best) override;
 
   /// Ends the tables, after the last step was told.
   void close();
   /// Of the batches so far; empty without `hash`.
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
   /// Where load went, of a run that spent `spans` so far.
-  const WaitBreakdown& blame(const SpanTicks& spans);
+  const study::WaitBreakdown& blame(const pipeline::SpanTicks& spans);
   /// Steps of the whole run so far.
   std::uint64_t steps() const { return steps_; }
 
  private:
-  RunDirectory& directory_;
+  study::RunDirectory& directory_;
   const Recipe& recipe_;
   const DatasetInfo& dataset_;
-  Strategy& strategy_;
+  train::Strategy& strategy_;
   std::optional<BatchHash> hash_;
-  std::optional<EventFile> events_;  ///< with train.tensorboard
+  std::optional<study::EventFile> events_;  ///< with train.tensorboard
   ProgressLine line_;
   double busy_before_ = 0;
-  WaitBreakdown breakdown_;
-  Clock::Ticks epochs_load_ = 0;  ///< of all epochs so far
-  PartTicks blamed_before_{};     ///< this epoch
+  study::WaitBreakdown breakdown_;
+  base::Clock::Ticks epochs_load_ = 0;  ///< of all epochs so far
+  study::PartTicks blamed_before_{};    ///< this epoch
   std::uint64_t steps_;
   bool first_rank_;  ///< which alone writes more than its own rows
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -8,17 +8,17 @@
 #include <string_view>
 #include <utility>
 
+#include "base/simd.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
-#include "base/simd.h"
 #include "strategies/trainer/checkpoint.h"
-#include "study/report/run_facts.h"
 #include "study/records/run_files.h"
+#include "study/report/run_facts.h"
 #include "tools/terminal/console.h"
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/position_file.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,7 +66,7 @@ bool is_whole(const fs::path& checkpoint) {
 /// How to go on where the last checkpoint is damaged: the commands, or what else there is to do.
 std::string way_back(const fs::path& run, const fs::path& bad) {
   std::string removed = " " + shell_word(bad.string());
-  for (const fs::path& one : checkpoints_of(run)) {
+  for (const fs::path& one : train::checkpoints_of(run)) {
     if (one == bad) continue;
     if (is_whole(one))
       return fmt::format("{} is whole: rm -r{} && millrace train --resume --run {} goes on from it",
@@ -85,13 +85,13 @@ Resume::Resume(fs::path run, std::vector<std::string> texts)
   if (nothing_at(run_))
     throw UsageError(fmt::format("--resume: {} is not a run's directory", run_.string()),
                      "start the run without --resume first, or give a recipe too");
-  if (texts_.empty() || is_override(texts_[0]))
+  if (texts_.empty() || pipeline::is_override(texts_[0]))
     texts_.insert(texts_.begin(), (run_ / "config.toml").string());
 }
 
 void Resume::take_up(bool alone) {
   if (alone) lock_.emplace(run_);
-  if (const fs::path folder = last_checkpoint(run_); !folder.empty()) {
+  if (const fs::path folder = train::last_checkpoint(run_); !folder.empty()) {
     checkpoint_ = folder;
     try {
       SavedPosition saved = read_position(folder);
@@ -136,7 +136,7 @@ Recipe Resume::checked(Recipe recipe) const {
 
 bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
   if (position_.steps < steps || position_.steps == 0) return false;
-  if (state_of(read_json(run_ / "summary.json")) == "finished") return true;
+  if (study::state_of(study::read_json(run_ / "summary.json")) == "finished") return true;
   if (!position_.epoch_open()) {
     position_.evaluation_due = true;
     position_.epoch_images = epoch_samples;
@@ -144,14 +144,14 @@ bool Resume::finished(std::uint64_t steps, std::uint64_t epoch_samples) {
   return false;
 }
 
-RunDirectory Resume::open(const Recipe& recipe) {
-  if (const auto here = name_of(simd_level()); !simd_.empty() && simd_ != here)
+study::RunDirectory Resume::open(const Recipe& recipe) {
+  if (const auto here = base::name_of(base::simd_level()); !simd_.empty() && simd_ != here)
     say(
         fmt::format("warning: {} was written at SIMD level {}, this is {}: the last bits of the "
                     "losses may differ from an uninterrupted run's",
                     checkpoint_->string(), simd_, here));
-  return RunDirectory::resume(run_, recipe.to_toml(), position_.steps, position_.epoch_open(),
-                              std::move(lock_).value());
+  return study::RunDirectory::resume(run_, recipe.to_toml(), position_.steps,
+                                     position_.epoch_open(), std::move(lock_).value());
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -10,7 +10,7 @@
 #include "strategies/trainer/trainer.h"
 #include "study/records/run_directory.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 class Resume {
  public:
@@ -31,22 +31,22 @@ class Resume {
   Recipe checked(Recipe recipe) const;
   /// Empty where the run was ended before its first one: it then begins again.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
-  const Position& position() const { return position_; }
+  const train::Position& position() const { return position_; }
   /// To be told how many steps the run is to have, and samples an epoch. True where it has taken
   /// them all and finished. One that was killed between its last step and its summary evaluates
   /// once more.
   bool finished(std::uint64_t steps, std::uint64_t epoch_samples);
   /// The run's directory, cut back to the checkpoint; once, and after take_up(true). Warns where
   /// the checkpoint was written at another SIMD level.
-  RunDirectory open(const Recipe& recipe);
+  study::RunDirectory open(const Recipe& recipe);
 
  private:
   std::filesystem::path run_;
   std::vector<std::string> texts_;
-  std::optional<RunLock> lock_;
+  std::optional<study::RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
-  Position position_;
+  train::Position position_;
   std::string simd_;  ///< level that the checkpoint was written at; empty: not recorded
 };
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -7,15 +7,15 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "models/auto_ops.h"
-#include "millrace/error.h"
 #include "base/suggest.h"
+#include "millrace/error.h"
+#include "models/auto_ops.h"
 #include "strategies/trainer/simulated.h"
 #include "strategies/trainer/torch_library.h"
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/rank_setup.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 bool is_device(const std::string& name) {
@@ -57,7 +57,7 @@ bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == 
 
 bool is_on_cpu(const Recipe& recipe) { return recipe.text("train.device") == "cpu"; }
 
-int threads_of(const Recipe& recipe, const RankInfo& rank) {
+int threads_of(const Recipe& recipe, const train::RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
   const int left = cores() / rank.local_world - first_workers(recipe);
@@ -70,37 +70,39 @@ Recipe with_ops(Recipe recipe, int world) {
   const bool replicas = recipe.text("train.strategy") == "data_parallel";
   const std::int64_t shares = world * (replicas ? recipe.integer("train.replicas") : 1);
   const std::int64_t batch = global_batch(recipe, world);
-  const OpsQuestion question{.model = recipe.text("model.name"),
-                             .samples = (batch + shares - 1) / shares,
-                             .device = recipe.text("train.device"),
-                             .amp = recipe.text("train.amp"),
-                             .channels_last = recipe.text("train.channels_last"),
-                             .simd = simd_level()};
-  recipe.set(prefers_native_ops(question) ? "model.ops=native" : "model.ops=torch");
+  const train::OpsQuestion question{.model = recipe.text("model.name"),
+                                    .samples = (batch + shares - 1) / shares,
+                                    .device = recipe.text("train.device"),
+                                    .amp = recipe.text("train.amp"),
+                                    .channels_last = recipe.text("train.channels_last"),
+                                    .simd = base::simd_level()};
+  recipe.set(train::prefers_native_ops(question) ? "model.ops=native" : "model.ops=torch");
   return recipe;
 }
 
-std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
-                                        const SampleSpec& sample, const RankInfo& rank,
-                                        RankHooks hooks) {
+std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
+                                               const SampleSpec& sample,
+                                               const train::RankInfo& rank,
+                                               train::RankHooks hooks) {
   const int inflight = recipe.text("train.clock") == "async"
                            ? static_cast<int>(recipe.integer("train.inflight"))
                            : 0;
   const std::int64_t graphs = graph_samples(recipe);
-  if (is_simulated(recipe)) return make_simulated(recipe.number("simulated.update_ms"), inflight);
+  if (is_simulated(recipe))
+    return train::make_simulated(recipe.number("simulated.update_ms"), inflight);
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
     const std::vector<std::string> names{"cpu", "cuda", "cuda:0", "simulated"};
-    throw UsageError(
-        fmt::format("train.device={} is not a device", device),
-        fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated", nearest(device, names)));
+    throw UsageError(fmt::format("train.device={} is not a device", device),
+                     fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated",
+                                 base::nearest(device, names)));
   }
   if (inflight > 0 && device == "cpu")
     throw UsageError(
         "train.clock=async with train.device=cpu: the host is the device, a step ends "
         "when it is done",
         "leave train.clock at sync, or set train.device=cuda");
-  StrategyOptions options;
+  train::StrategyOptions options;
   options.inflight = inflight;
   options.graph_samples = graphs;
   options.model = recipe.text("model.name");
@@ -141,7 +143,7 @@ std::unique_ptr<Strategy> make_strategy(const Recipe& recipe, const Reader& read
   options.rank = rank;
   options.hooks = std::move(hooks);
   options.timeout = recipe.number("train.timeout");
-  return make_torch_strategy(options);
+  return train::make_torch_strategy(options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -5,7 +5,7 @@
 #include "study/records/trace.h"
 #include "tools/terminal/console.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 void TraceArgument::add_to(CLI::App& command, const std::string& where) {
   command
@@ -20,23 +20,23 @@ void TraceArgument::add_to(CLI::App& command, const std::string& where) {
       ->type_name("FILE.json");
 }
 
-std::unique_ptr<Timeline> TraceArgument::start(const ProgramStart& start) const {
+std::unique_ptr<pipeline::Timeline> TraceArgument::start(const ProgramStart& start) const {
   if (!asked_) return nullptr;
   if (!file_.empty() && !file_.ends_with(".json"))
     throw UsageError(fmt::format("--trace {}: a trace is a .json file", file_),
                      "give --trace FILE.json, or put --trace last: the name is then chosen");
-  return std::make_unique<Timeline>(start.ticks, start.ns);
+  return std::make_unique<pipeline::Timeline>(start.ticks, start.ns);
 }
 
-void TraceArgument::finish(const Timeline& timeline, const std::string& device,
+void TraceArgument::finish(const pipeline::Timeline& timeline, const std::string& device,
                            std::filesystem::path unnamed, int rank) const {
   std::filesystem::path file = file_.empty() ? std::move(unnamed) : std::filesystem::path(file_);
   if (rank > 0) file.replace_extension(fmt::format(".rank{}.json", rank));
-  write_trace(timeline, {"millrace", device}, file);
+  study::write_trace(timeline, {"millrace", device}, file);
   say(fmt::format("timeline: {}{}", file.string(),
                   timeline.left_out() > 0
                       ? fmt::format(" ({} later records did not fit)", timeline.left_out())
                       : ""));
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

@@ -17,7 +17,7 @@
 #include "tools/training/strategy_setup.h"
 #include "tools/version.h"
 
-namespace millrace {
+namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -28,9 +28,10 @@ constexpr std::size_t kMaxClassesInConfusion = 100;
 /// NaN and infinity have no place in JSON.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-Json span_json(const SpanSeconds& seconds) {
+Json span_json(const pipeline::SpanSeconds& seconds) {
   Json spans = Json::object();
-  for (std::size_t i = 0; i < kSpanCount; ++i) spans[std::string(kSpanNames[i])] = seconds.each[i];
+  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+    spans[std::string(pipeline::kSpanNames[i])] = seconds.each[i];
   return spans;
 }
 
@@ -60,12 +61,12 @@ std::uint64_t peak_rss_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-Json to_json(const Evaluation& evaluation, const std::vector<std::string>& classes) {
+Json to_json(const train::Evaluation& evaluation, const std::vector<std::string>& classes) {
   Json json;
   json["images"] = evaluation.images;
   json["test_loss"] = number(
       evaluation.images > 0 ? evaluation.loss_sum / static_cast<double>(evaluation.images) : NAN);
-  json["top1"] = number(top1_of(evaluation));
+  json["top1"] = number(train::top1_of(evaluation));
   json["top5"] = number(part(evaluation.top5, evaluation.images));
   Json per_class = Json::object();
   for (std::size_t i = 0; i < evaluation.samples.size(); ++i)
@@ -75,8 +76,8 @@ Json to_json(const Evaluation& evaluation, const std::vector<std::string>& class
   return json;
 }
 
-Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
-  const SpanSeconds seconds(record.ticks);
+Json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset) {
+  const pipeline::SpanSeconds seconds(record.ticks);
   Json line;
   line["epoch"] = record.epoch;
   line["steps"] = record.steps;
@@ -97,7 +98,7 @@ Json epoch_line(const EpochRecord& record, const DatasetInfo& dataset) {
   return line;
 }
 
-std::vector<Scalar> epoch_scalars(const Json& line) {
+std::vector<study::Scalar> epoch_scalars(const Json& line) {
   constexpr std::array<std::array<const char*, 2>, 9> kTags{{{"train_loss", "train/loss"},
                                                              {"lr", "train/lr"},
                                                              {"test_loss", "test/loss"},
@@ -107,7 +108,7 @@ std::vector<Scalar> epoch_scalars(const Json& line) {
                                                              {"load_s", "time/load_s"},
                                                              {"update_s", "time/update_s"},
                                                              {"other_s", "time/other_s"}}};
-  std::vector<Scalar> scalars;
+  std::vector<study::Scalar> scalars;
   const auto add = [&](const std::string& tag, const Json& value) {
     if (value.is_number()) scalars.push_back({tag, value});
   };
@@ -117,9 +118,9 @@ std::vector<Scalar> epoch_scalars(const Json& line) {
   return scalars;
 }
 
-Json summary_of(const TrainFacts& facts, const TrainResult& result) {
+Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   const Recipe& recipe = facts.recipe;
-  const SpanSeconds seconds(facts.spans);
+  const pipeline::SpanSeconds seconds(facts.spans);
   const auto steps = static_cast<double>(result.steps - facts.from.steps);
   char host[256] = "";
   gethostname(host, sizeof host - 1);
@@ -143,7 +144,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["plugins"] = plugins_json();
   s["model"] = facts.parameters > 0 ? Json(recipe.text("model.name")) : Json(nullptr);
   s["ops"] = facts.parameters > 0 ? Json(recipe.text("model.ops")) : Json(nullptr);
-  s["simd"] = name_of(simd_level());
+  s["simd"] = base::name_of(base::simd_level());
   s["params"] = facts.parameters;
   s["strategy"] = recipe.text("train.strategy");
   s["workers"] = facts.options.workers;
@@ -168,7 +169,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   s["unaccounted_s"] = facts.wall_s - seconds.total();
   s["load_s_per_step"] = number(seconds.load / steps);
   s["update_s_per_step"] = number(seconds.update / steps);
-  s["first_batch_s"] = seconds.each[static_cast<std::size_t>(Span::first_batch)];
+  s["first_batch_s"] = seconds.each[static_cast<std::size_t>(pipeline::Span::first_batch)];
   s["images_per_s"] =
       number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
   s["train_loss"] = number(result.train_loss);
@@ -191,21 +192,21 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
     s["gpu_memory_utilization"] = facts.utilization->memory;
   }
   if (facts.device_time) {
-    const DeviceTime& time = *facts.device_time;
+    const train::DeviceTime& time = *facts.device_time;
     s["inflight"] = recipe.integer("train.inflight");
-    s["device_busy_s"] = Clock::seconds(time.busy);
-    s["device_gap_load_s"] = Clock::seconds(time.gap_load());
-    s["device_gap_other_s"] = Clock::seconds(time.gap_other());
-    s["device_gaps"] = span_json(SpanSeconds(time.gaps));
+    s["device_busy_s"] = base::Clock::seconds(time.busy);
+    s["device_gap_load_s"] = base::Clock::seconds(time.gap_load());
+    s["device_gap_other_s"] = base::Clock::seconds(time.gap_other());
+    s["device_gaps"] = span_json(pipeline::SpanSeconds(time.gaps));
   }
   if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
-  const BoundVerdict verdict = judge(bound_figures(facts.blame, facts.loader, facts.options,
-                                                   cores(), seconds.update, result.new_images));
-  s["bound"] = name_of(verdict.bound);
+  const study::BoundVerdict verdict = study::judge(study::bound_figures(
+      facts.blame, facts.loader, facts.options, cores(), seconds.update, result.new_images));
+  s["bound"] = study::name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);
-  s["blame"] = to_json(facts.blame.seconds());
-  s["blame_step"] = step_json(facts.blame);
+  s["blame"] = study::to_json(facts.blame.seconds());
+  s["blame_step"] = study::step_json(facts.blame);
   s["loader_mode"] = recipe.text("loader.mode");
   s["loader_cpu_s"] = {{"read", facts.loader.read.cpu_s},
                        {"decode", facts.loader.decode.cpu_s},
@@ -214,7 +215,7 @@ Json summary_of(const TrainFacts& facts, const TrainResult& result) {
   return s;
 }
 
-void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
+void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) {
   const Json mine{{"rank", rank.rank},
                   {"host", s["host"]},
                   {"pid", getpid()},
@@ -228,7 +229,8 @@ void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
                   {"peak_rss_bytes", s["peak_rss_bytes"]},
                   {"parameters_hash", s["parameters_hash"]}};
   Json ranks = Json::array();
-  for (const std::string& text : strategy.gather(to_text(mine))) ranks.push_back(Json::parse(text));
+  for (const std::string& text : strategy.gather(study::to_text(mine)))
+    ranks.push_back(Json::parse(text));
   std::uint64_t failed = 0;
   for (const Json& one : ranks) failed += one["failed"].get<std::uint64_t>();
   s["failed"] = failed;
@@ -243,13 +245,15 @@ void add_ranks(Json& s, const RankInfo& rank, Strategy& strategy) {
     s[std::string(key) + "_mean"] = sum / static_cast<double>(ranks.size());
     s[std::string(key) + "_max"] = most;
   }
-  const std::vector<BlamedWait> blamed = strategy.blamed_waits();
+  const std::vector<train::BlamedWait> blamed = strategy.blamed_waits();
   for (std::size_t r = 0; r < blamed.size(); ++r) {
     ranks[r]["blamed_wait_s"] = blamed[r].total();
     ranks[r]["blamed_on"] = {
         {"load", blamed[r].load}, {"update", blamed[r].update}, {"other", blamed[r].other}};
   }
-  const auto less = [](const BlamedWait& a, const BlamedWait& b) { return a.total() < b.total(); };
+  const auto less = [](const train::BlamedWait& a, const train::BlamedWait& b) {
+    return a.total() < b.total();
+  };
   s["straggler_rank"] = std::max_element(blamed.begin(), blamed.end(), less) - blamed.begin();
   s["ranks"] = std::move(ranks);
 }
@@ -264,11 +268,14 @@ std::string closing_table(const Json& s) {
   };
   for (const char* kind : {"load", "update", "other"}) {
     add(kind, s[std::string(kind) + "_s"]);
-    for (std::size_t i = 0; i < kSpanCount; ++i) {
-      const Span span = static_cast<Span>(i);
-      const std::string of = is_load(span) ? "load" : is_update(span) ? "update" : "other";
-      const double value = s["spans"][std::string(kSpanNames[i])];
-      if (of == kind && value > 0.0005 * wall) add("  " + std::string(kSpanNames[i]), value);
+    for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) {
+      const pipeline::Span span = static_cast<pipeline::Span>(i);
+      const std::string of = pipeline::is_load(span)     ? "load"
+                             : pipeline::is_update(span) ? "update"
+                                                         : "other";
+      const double value = s["spans"][std::string(pipeline::kSpanNames[i])];
+      if (of == kind && value > 0.0005 * wall)
+        add("  " + std::string(pipeline::kSpanNames[i]), value);
     }
     if (std::string_view(kind) != "load") continue;
     for (const auto& [part, value] : s["blame"].items())
@@ -294,11 +301,11 @@ std::string closing_table(const Json& s) {
     std::string line = "per class:";
     for (const auto& [name, accuracy] : s["per_class"].items())
       line += accuracy.is_number()
-                  ? fmt::format(" {} {:.1f}%", printable(name), 100 * accuracy.get<double>())
-                  : fmt::format(" {} -", printable(name));
+                  ? fmt::format(" {} {:.1f}%", base::printable(name), 100 * accuracy.get<double>())
+                  : fmt::format(" {} -", base::printable(name));
     text += line + "\n";
   }
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::tools

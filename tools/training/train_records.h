@@ -14,7 +14,7 @@
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/tensorboard.h"
 
-namespace millrace {
+namespace millrace::tools {
 
 /// What a summary says besides the trainer's result.
 struct TrainFacts {
@@ -30,24 +30,25 @@ struct TrainFacts {
   std::string batch_hash;  ///< empty without --hash
   std::uint64_t peak_device_bytes = 0;
   double wall_s = 0;  ///< from main() to the summary
-  SpanTicks spans{};
-  Position from;  ///< where the run was taken up
-  std::optional<DeviceTime> device_time;
-  std::optional<Utilization> utilization;
-  const WaitBreakdown& blame;
+  pipeline::SpanTicks spans{};
+  train::Position from;  ///< where the run was taken up
+  std::optional<train::DeviceTime> device_time;
+  std::optional<train::Utilization> utilization;
+  const study::WaitBreakdown& blame;
 };
 
-nlohmann::ordered_json epoch_line(const EpochRecord& record, const DatasetInfo& dataset);
+nlohmann::ordered_json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset);
 /// What TensorBoard is shown of a line of metrics.jsonl: each figure that it has.
-std::vector<Scalar> epoch_scalars(const nlohmann::ordered_json& line);
-nlohmann::ordered_json summary_of(const TrainFacts& facts, const TrainResult& result);
+std::vector<study::Scalar> epoch_scalars(const nlohmann::ordered_json& line);
+nlohmann::ordered_json summary_of(const TrainFacts& facts, const train::TrainResult& result);
 /// What the ranks have to say of themselves, by rank, and the sums over them; all must call it.
-void add_ranks(nlohmann::ordered_json& summary, const RankInfo& rank, Strategy& strategy);
+void add_ranks(nlohmann::ordered_json& summary, const train::RankInfo& rank,
+               train::Strategy& strategy);
 /// The summary for people: where the time went, then what the model can do.
 std::string closing_table(const nlohmann::ordered_json& summary);
 
 /// Loss, top-1, top-5, per-class accuracy of an evaluation.
-nlohmann::ordered_json to_json(const Evaluation& evaluation,
+nlohmann::ordered_json to_json(const train::Evaluation& evaluation,
                                const std::vector<std::string>& classes);
 /// A figure, or NaN where the JSON says null: what a diverged model leaves.
 double number_in(const nlohmann::ordered_json& json, const char* key);
@@ -58,4 +59,4 @@ nlohmann::ordered_json cold_json(const ColdCounts& counts);
 /// Most memory that the process has held so far.
 std::uint64_t peak_rss_bytes();
 
-}  // namespace millrace
+}  // namespace millrace::tools
