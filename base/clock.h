@@ -1,5 +1,5 @@
 // Time stamps cheap enough for the hot path: the processor's time-stamp counter where it runs at a
-// constant rate, else the system's steady clock (contract C6).
+// constant rate, else the system's steady clock (cheap-measurement contract).
 #pragma once
 
 #include <cstdint>

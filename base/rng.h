@@ -1,7 +1,7 @@
 // Counter-based random numbers: a draw is a function of (seed; epoch, sample, op, index) and of
-// nothing else, so any worker can make any sample's draws in any order (contract C1). The generator
-// itself is part of the plugin interface (include/millrace/millrace.h); this is how its key is
-// made.
+// nothing else, so any worker can make any sample's draws in any order (determinism contract). The
+// generator itself is part of the plugin interface (include/millrace/millrace.h); this is how its
+// key is made.
 #pragma once
 
 #include <cstdint>

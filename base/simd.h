@@ -1,5 +1,5 @@
-// Which instructions kernels use. For pixels all levels give the same bytes (contract C1); the
-// native ops' sums differ between levels in their last bits.
+// Which instructions kernels use. For pixels all levels give the same bytes (determinism contract);
+// the native ops' sums differ between levels in their last bits.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // What the machinery costs: CPU time a batch beyond the copy itself (recipe overhead's work), and
-// what recording and blaming add (contract C6). Variants take turns in one process, so that the
-// machine's moods meet all of them alike; medians and quartiles of the differences are printed.
+// what recording and blaming add (cheap-measurement contract). Variants take turns in one process,
+// so that the machine's moods meet all of them alike; medians and quartiles of the differences are
+// printed.
 //
 //   build/loader_bench [rounds]
 #include "millrace/loader.h"

@@ -38,7 +38,7 @@ function(millrace_objects name)
 endfunction()
 
 # Flags of every target of ours. -ffp-contract=off: parameters must have the same bits on every
-# machine (contract C1), so the compiler may not fuse a multiplication with an addition.
+# machine (determinism contract), so the compiler may not fuse a multiplication with an addition.
 add_library(millrace_options INTERFACE)
 target_include_directories(millrace_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(millrace_options INTERFACE

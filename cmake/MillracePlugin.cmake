@@ -6,7 +6,7 @@ function(millrace_add_plugin name)
     PREFIX "" SUFFIX ".so"
     # The table alone is seen from outside, so no function of one plugin takes the place of another's.
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  # Fused multiply-adds would make draws depend on the machine (contract C1).
+  # Fused multiply-adds would make draws depend on the machine (determinism contract).
   target_compile_options(${name} PRIVATE -ffp-contract=off)
   target_link_libraries(${name} PRIVATE millrace::plugin)
   if(NOT MILLRACE_SANITIZE) # else the sanitizer's functions come from the program

@@ -31,9 +31,9 @@ enum Op : int {
   kOpCount
 };
 constexpr const char* kNames[kOpCount] = {"identity",     "shear_x",   "shear_y",    "translate_x",
-                                      "translate_y",  "rotate",    "brightness", "saturation",
-                                      "contrast",     "sharpness", "posterize",  "solarize",
-                                      "autocontrast", "equalize"};
+                                          "translate_y",  "rotate",    "brightness", "saturation",
+                                          "contrast",     "sharpness", "posterize",  "solarize",
+                                          "autocontrast", "equalize"};
 constexpr bool has_strength(int op) {
   return op != kOpIdentity && op != kOpAutocontrast && op != kOpEqualize;
 }
@@ -100,7 +100,8 @@ std::string unit_of(int op, const Space& space, double amount, const std::string
     case kOpTranslateX:
     case kOpTranslateY:
       if (space.translates_part)
-        return fmt::format("affine{{translate_part={},{}}}", along(op == kOpTranslateX, amount), how);
+        return fmt::format("affine{{translate_part={},{}}}", along(op == kOpTranslateX, amount),
+                           how);
       // Cut off to whole pixels; what misses one by rounding counts as it.
       return fmt::format(
           "affine{{translate={},{}}}",

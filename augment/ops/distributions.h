@@ -1,4 +1,5 @@
-// Random numbers that are not uniform, from a unit's draws and + - * / sqrt alone (contract C1).
+// Random numbers that are not uniform, from a unit's draws and + - * / sqrt alone (determinism
+// contract).
 #pragma once
 
 #include <cmath>

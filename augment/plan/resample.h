@@ -1,5 +1,5 @@
 // Carries out one pass. All coordinates are fixed point and every level is a whole number, so the
-// result has the same bytes on every machine and every SIMD level (contract C1).
+// result has the same bytes on every machine and every SIMD level (determinism contract).
 #pragma once
 
 #include <cstddef>

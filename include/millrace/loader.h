@@ -156,9 +156,9 @@ class Batch {
   std::size_t slot_ = 0;
 };
 
-/// Batches of `reader` through `transform`, in an order fixed by the options alone (contract C1):
-/// the slices of all ranks, one behind the other, are the batch of a single one.
-/// next() and the destructor belong to one thread; a Batch may be given up by any.
+/// Batches of `reader` through `transform`, in an order fixed by the options alone (determinism
+/// contract): the slices of all ranks, one behind the other, are the batch of a single one. next()
+/// and the destructor belong to one thread; a Batch may be given up by any.
 class Loader {
  public:
   Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
@@ -172,8 +172,9 @@ class Loader {
   /// a sample that failed (on_error=fail), RunError when the caller holds every slot.
   Batch next();
   /// Goes on with the next batch on another number of workers. Batches that were made ahead are
-  /// made again: the same ones (C1). `timeline`: tracks for as many workers, or null. Does nothing
-  /// after the last batch, or where a worker is stuck. Belongs to the thread that calls next().
+  /// made again: the same ones (determinism contract). `timeline`: tracks for as many workers, or
+  /// null. Does nothing after the last batch, or where a worker is stuck. Belongs to the thread
+  /// that calls next().
   void restart(int workers, std::shared_ptr<pipeline::LoaderTracks> timeline);
   int workers() const;
   /// Makes a next() that waits, and every later one, return an empty Batch. Callable from any

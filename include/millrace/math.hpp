@@ -1,5 +1,5 @@
 // Elementary functions from + - * / alone: libm's last bits differ between processors, and what an
-// augmentation draws may not (contract C1). Compile with -ffp-contract=off.
+// augmentation draws may not (determinism contract). Compile with -ffp-contract=off.
 #pragma once
 
 #include <bit>

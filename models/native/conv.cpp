@@ -299,7 +299,7 @@ void conv_relu_pool_backward(const ConvReluPool& op, const View<const T>& input,
 }
 
 #define MILLRACE_INSTANTIATE(T)                                                                   \
-  template const ConvKernels<T>& conv_kernels(base::Simd);                                              \
+  template const ConvKernels<T>& conv_kernels(base::Simd);                                        \
   template void conv_forward(const ConvGeometry&, const View<const T>&, const T*, const T*,       \
                              const View<T>&, const Parallel&);                                    \
   template void conv_backward(const ConvGeometry&, const View<const T>&, const T*,                \

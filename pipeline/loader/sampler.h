@@ -1,4 +1,4 @@
-// The order of samples: a keyed permutation with O(1) memory and O(1) seek (contract C1).
+// The order of samples: a keyed permutation with O(1) memory and O(1) seek (determinism contract).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Batch slots: memory that batches are written into in place, recycled from batch to batch
-// (contract C2), and the hand-over of a finished one to the consumer.
+// (zero-copy contract), and the hand-over of a finished one to the consumer.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Where the trainer thread's time goes: it is always in exactly one span (contract T1).
+// Where the trainer thread's time goes: it is always in exactly one span (conservation contract).
 #pragma once
 
 #include <array>

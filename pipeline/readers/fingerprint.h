@@ -1,4 +1,5 @@
-// What identifies a data set's contents: xxh3 over everything added, in order (contract C1).
+// What identifies a data set's contents: xxh3 over everything added, in order (determinism
+// contract).
 #pragma once
 
 #include <cstdint>

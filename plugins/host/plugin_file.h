@@ -1,5 +1,5 @@
 // Plugins from shared objects: the table is read and checked before any function in it is called
-// (contract P1).
+// (plugin-safety contract).
 #pragma once
 
 #include <string>

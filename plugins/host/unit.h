@@ -1,5 +1,5 @@
 // A unit's instance, and calls into it: what a plugin reports, or throws against the rules, becomes
-// an Error that names it (contract P2).
+// an Error that names it (plugin-safety contract).
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// A device's time beside the host's (contract T2): every moment of a run is either work on a step
-// or a gap, and a gap is told apart by what the trainer thread was doing. Free of LibTorch.
+// A device's time beside the host's (two-clocks contract): every moment of a run is either work on
+// a step or a gap, and a gap is told apart by what the trainer thread was doing. Free of LibTorch.
 #pragma once
 
 #include <cstddef>

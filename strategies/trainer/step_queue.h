@@ -1,4 +1,4 @@
-// Steps that a device has been given and has not finished (contract T2). Free of LibTorch.
+// Steps that a device has been given and has not finished (two-clocks contract). Free of LibTorch.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Every SIMD level gives the bytes of the scalar one (contract C1), for random passes into every
-// element type and layout, and writes nothing else.
+// Every SIMD level gives the bytes of the scalar one (determinism contract), for random passes into
+// every element type and layout, and writes nothing else.
 #include "base/simd.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Random chains of ops on JPEGs: every SIMD level, with region decoding and without it, gives the
-// bytes of the scalar level on images that were decoded whole (contract C1).
+// bytes of the scalar level on images that were decoded whole (determinism contract).
 #include <gtest/gtest.h>
 
 #include "pipeline/decoders/decoder.h"

@@ -1,6 +1,6 @@
 // Loading through every reader: the same batches and the same reports of failures whatever threads
-// read and decode them (contracts C1 and C4), from any batch on, without an allocation a sample
-// (C3).
+// read and decode them (determinism and contained-failures contracts), from any batch on, without
+// an allocation a sample (bounded-memory contract).
 #include <gtest/gtest.h>
 
 #include <algorithm>

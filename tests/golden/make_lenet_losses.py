@@ -1,4 +1,4 @@
-"""Writes lenet_losses.json: what PyTorch's own LeNet and SGD lose over 21 steps (contract L1).
+"""Writes lenet_losses.json: what PyTorch's own LeNet and SGD lose over 21 steps (faithful-training contract).
 
 Weights, images and labels come from the integer formula of tests/torch/formula.h, so that nothing
 but the losses has to be kept. Run it with PyTorch 2.11 on a CPU; the tests only read its result.

@@ -1,4 +1,4 @@
-"""Writes training.json: what PyTorch's own training steps lose over 20 steps and more (contract L1).
+"""Writes training.json: what PyTorch's own training steps lose over 20 steps and more (faithful-training contract).
 
 One case an option: optimisers, label smoothing, clipping, averaged weights, accumulation; and whole models
 with batch norm. Mixed precision is apart: see mixed(). Weights come from the tensors' names (make_models.py), images and labels

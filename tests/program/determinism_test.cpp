@@ -1,5 +1,5 @@
 // The bytes of the batches depend on the recipe, the data, the seed and the epoch, and on nothing
-// that is only about speed (contract C1).
+// that is only about speed (determinism contract).
 #include <algorithm>
 #include <set>
 

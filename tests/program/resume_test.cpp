@@ -1,5 +1,5 @@
-// Taking up a run where it left off (contract L3): killed at any moment, interrupted, or prolonged,
-// it ends with the same losses and the same parameters, bit for bit.
+// Taking up a run where it left off (exact-resumption contract): killed at any moment, interrupted,
+// or prolonged, it ends with the same losses and the same parameters, bit for bit.
 #include <chrono>
 #include <csignal>
 #include <thread>

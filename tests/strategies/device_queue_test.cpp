@@ -1,5 +1,5 @@
-// A device with a queue (contract T2), without one: at most so many steps under way, batches given
-// back once they are read, and two timelines that are conserved.
+// A device with a queue (two-clocks contract), without one: at most so many steps under way,
+// batches given back once they are read, and two timelines that are conserved.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// The training loop without LibTorch: conservation of time (T1) and the simulated device.
+// The training loop without LibTorch: conservation of time and the simulated device.
 #include <gtest/gtest.h>
 
 #include "tests/strategies/simulated_run.h"

@@ -1,5 +1,5 @@
-// Replicas, ranks and accumulation follow the run of one (contract L2): losses, counts and stops,
-// tails included.
+// Replicas, ranks and accumulation follow the run of one (faithful-training contract): losses,
+// counts and stops, tails included.
 #include <gtest/gtest.h>
 
 #include <atomic>

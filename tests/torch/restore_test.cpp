@@ -1,5 +1,5 @@
-// Checkpoints in the middle of an epoch: a new strategy goes on with the same bits (contract L3),
-// and files that don't belong to it are refused by name.
+// Checkpoints in the middle of an epoch: a new strategy goes on with the same bits
+// (exact-resumption contract), and files that don't belong to it are refused by name.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,5 @@
-// The single strategy: its losses are PyTorch's (contract L1), its sums exact, its refusals clear.
+// The single strategy: its losses are PyTorch's (faithful-training contract), its sums exact, its
+// refusals clear.
 #include "strategies/torch/single.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Optimisers, losses, accumulation, averages and batch norm step by step as PyTorch has them
-// (contract L1; tests/golden/make_training.py). Mixed precision: amp_test.cpp.
+// (faithful-training contract; tests/golden/make_training.py). Mixed precision: amp_test.cpp.
 #include <gtest/gtest.h>
 
 #include <fstream>

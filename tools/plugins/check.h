@@ -1,5 +1,5 @@
 // millrace plugins check: tries a plugin out in a child process, so that nothing it does can harm
-// this one (contract P4).
+// this one (plugin-tools contract).
 #pragma once
 
 #include <atomic>

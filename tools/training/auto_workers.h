@@ -1,5 +1,5 @@
 // loader.workers=auto: watches a run's first steps, asks the replay how many workers are enough for
-// this device, and goes on with so many. Which batches come is not touched (contract C1).
+// this device, and goes on with so many. Which batches come is not touched (determinism contract).
 #pragma once
 
 #include <cstdint>
