@@ -26,7 +26,7 @@ struct Layer {
   }
 };
 
-constexpr std::int64_t kPool = 2;
+constexpr std::int64_t kPoolSide = 2;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ torch::Tensor Ops::conv_relu_pool(const torch::Tensor& images, torch::nn::Conv2d
       return native::conv_relu_pool(images, conv->weight, conv->bias, layer.padding, layer.dilation,
                                     layer.groups);
   }
-  return max_pool2d(torch::relu(conv2d(images, conv)), kPool);
+  return max_pool2d(torch::relu(conv2d(images, conv)), kPoolSide);
 }
 
 }  // namespace millrace::train
