@@ -16,7 +16,7 @@ readonly PACKAGES=(
   libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev
   zlib1g-dev libsqlite3-dev libssl-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
-readonly TEST_PACKAGES=(clang-format)
+readonly TEST_PACKAGES=(clang-format codespell)
 # Opened by tests of reports, which are skipped without them.
 readonly REPORT_PACKAGES=(chromium-headless-shell gnuplot-nox)
 
