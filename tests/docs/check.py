@@ -288,7 +288,7 @@ def main():
     parser.add_argument("--build", type=lambda name: pathlib.Path(name).resolve(), default=ROOT / "build")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("files", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     pages, problems = documents(options.files), Problems()
     modes[options.mode](pages, problems, options)
     print(f"{len(pages)} files, {problems.count} problems")
