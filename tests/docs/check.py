@@ -32,6 +32,7 @@ NEEDS = {
     "data": "a data set that millrace does not generate",
     "gpu": "a CUDA device",
     "hosts": "several machines",
+    "hours": "more than a quarter of an hour",
     "network": "downloads",
     "root": "the right to mount or install",
     "slurm": "a Slurm cluster",
@@ -267,9 +268,6 @@ def check_run(pages, problems, options):
             print(f"{time.monotonic() - start:6.1f} s  {count:3} blocks  {page.relative_to(ROOT)}", flush=True)
             shutil.rmtree(folder)
     print(f"{time.monotonic() - begin:6.1f} s  {total:3} blocks in all")
-
-
-# --- spelling
 
 
 def check_spelling(pages, problems, options):
