@@ -15,6 +15,8 @@
 
 #include "augment/plan/plan.h"
 #include "base/clock.h"
+#include "base/rng.h"
+#include "pipeline/loader/sampler.h"
 #include "plugins/host/registry.h"
 #include "study/analysis/wait_breakdown.h"
 
@@ -37,7 +39,7 @@ class Images final : public Reader {
     info_.channels = 1;
     info_.in_place = true;  // as MNIST's files are, mapped
     for (std::size_t i = 0; i < pixels_.size(); ++i)
-      pixels_[i] = static_cast<std::uint8_t>(mix64(i) >> 56);
+      pixels_[i] = static_cast<std::uint8_t>(base::mix64(i) >> 56);
   }
   Sample read(std::uint64_t index, Buffer&) const override {
     return {{&pixels_[index * kPixels], kPixels}, static_cast<std::int64_t>(index % 10)};
@@ -65,7 +67,7 @@ double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check)
   std::vector<std::uint64_t> order(kImages);
   double seconds = 0;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
-    const Sampler sampler(kImages, {}, 0, static_cast<std::uint32_t>(epoch));
+    const pipeline::Sampler sampler(kImages, {}, 0, static_cast<std::uint32_t>(epoch));
     for (std::uint64_t i = 0; i < kImages; ++i) order[i] = sampler(i);
     const std::int64_t begin = base::Clock::process_cpu_ns();
     for (std::uint64_t i = 0; i < kImages; ++i) {

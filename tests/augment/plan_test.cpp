@@ -21,7 +21,7 @@ namespace {
 std::vector<std::uint8_t> noise(Size size, int channels, std::uint64_t seed) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height * channels) +
                                    kTailSlack);
-  Draw draw(stream({seed, 0, 0}, op_id("noise")));
+  Draw draw(base::stream({seed, 0, 0}, base::op_id("noise")));
   for (auto& level : pixels) level = static_cast<std::uint8_t>(draw.bits());
   return pixels;
 }
@@ -86,7 +86,7 @@ TEST(Plan, PaddedCropTakesTheWindowThatItDrew) {
   for (std::uint64_t sample = 0; sample < 200; ++sample) {
     const SampleKey key{4, 0, sample};
     const auto out = run_u8({op}, image, Resample::once, key);
-    Draw draw(stream(key, op_id("random_crop")));  // the op's own draws: y, then x
+    Draw draw(base::stream(key, base::op_id("random_crop")));  // the op's own draws: y, then x
     const int dy = static_cast<int>(draw.integer(5)) - 2;
     const int dx = static_cast<int>(draw.integer(5)) - 2;
     seen.insert({dx, dy});
@@ -186,13 +186,13 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
   plugins::CallContext context;
   std::size_t off = 0, far = 0, all = 0;
   for (std::uint64_t sample = 0; sample < 300; ++sample) {
-    Draw shape(stream({9, 9, sample}, 1));
+    Draw shape(base::stream({9, 9, sample}, 1));
     const Size size{1 + static_cast<int>(shape.integer(40)),
                     1 + static_cast<int>(shape.integer(40))};
     const auto pixels = noise(size, 3, sample);
     const ImageView image = interleaved(pixels.data(), size, 3);
     for (const auto way : {Interpolation::nearest, Interpolation::bilinear}) {
-      context.call.rng = stream({9, 9, sample}, 2);
+      context.call.rng = base::stream({9, 9, sample}, 2);
       Warp warp;
       unit.table().geometric->warp(unit.self(), size, &warp, &context.call);
       warp.set_interpolation(way);

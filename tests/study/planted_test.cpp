@@ -105,7 +105,7 @@ class SlowTransform final : public Transform {
 struct Planted {
   const Cost* read = nullptr;
   const Cost* augment = nullptr;
-  StorageOptions storage{};
+  pipeline::StorageOptions storage{};
   int workers = 1;
   int io_threads = 0;
   double update_ms = 0;
@@ -120,7 +120,7 @@ ExplainedRun run(const Planted& planted) {
   options.prefetch = planted.slots;
   options.held = 0;
   options.epochs = 2;
-  if (planted.storage.limited()) options.storage = std::make_shared<StorageModel>(planted.storage);
+  if (planted.storage.limited()) options.storage = std::make_shared<pipeline::StorageModel>(planted.storage);
   return explained_run(std::make_shared<SlowReader>(planted.read),
                        std::make_shared<SlowTransform>(planted.augment), options,
                        planted.update_ms);

@@ -212,7 +212,7 @@ TEST_F(TraceTest, IoThreadsAndStorageHaveTracks) {
   LoaderOptions options;
   options.workers = 1;
   options.io_threads = 2;
-  options.storage = std::make_shared<StorageModel>(StorageOptions{1e6, 0, 0});
+  options.storage = std::make_shared<pipeline::StorageModel>(pipeline::StorageOptions{1e6, 0, 0});
   Trace trace = traced(options);
   EXPECT_EQ(trace.requests, 200);
   EXPECT_TRUE(trace.tracks.contains("emulated storage"));

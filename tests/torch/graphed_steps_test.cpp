@@ -65,7 +65,7 @@ TrainingRun graphed(TrainingRun run) {
   return run;
 }
 
-Outcome train(const TrainingRun& run, Told* told = nullptr) {
+Outcome trained(const TrainingRun& run, Told* told = nullptr) {
   Device device(run.strategy);
   const Outcome outcome = test::train(*device.single, run);
   if (told != nullptr) *told = device.told;
@@ -84,11 +84,11 @@ void expect_same(const Outcome& outcome, const Outcome& expected) {
 /// With graphs and without: the same bits, and as many replays as there are full batches after the
 /// warm-up.
 void expect_same_bits(const TrainingRun& run, int replays) {
-  const Outcome expected = train(run);
+  const Outcome expected = trained(run);
   ASSERT_GT(expected.losses.size(), 1u);
   ASSERT_NE(expected.losses.front(), expected.losses.back());
   Told told;
-  expect_same(train(graphed(run), &told), expected);
+  expect_same(trained(graphed(run), &told), expected);
   EXPECT_EQ(told.captures, 1);
   EXPECT_EQ(told.replays, replays);
   EXPECT_EQ(told.asides, GraphedSteps::kWarmUps + 1) << "and the capture";
@@ -225,7 +225,7 @@ TEST(GraphedTraining, BatchesOfALargerWindowRunEagerly) {
   TrainingRun run = lenet_run();
   run.training.accumulate = 2;
   Told told;
-  expect_same(train(graphed(run), &told), train(run));
+  expect_same(trained(graphed(run), &told), trained(run));
   EXPECT_EQ(told.captures + told.replays + told.asides, 0);
 }
 
@@ -286,7 +286,7 @@ TEST(GraphedTraining, ALossThatIsNotANumberNamesItsStep) {
   run.training.schedule = {.lr = 1e4, .milestones = {}};
   const auto end_of = [](const TrainingRun& diverging) -> std::string {
     try {
-      train(diverging);
+      trained(diverging);
       return "it has not diverged";
     } catch (const RunError& error) {
       return error.what();

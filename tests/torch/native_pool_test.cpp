@@ -35,12 +35,12 @@ const std::vector<PoolCase>& cases() {
   return all;
 }
 
-struct Answer {
+struct PoolAnswer {
   Tensor output, gradient;
 };
 
 template <class Op>
-Answer answer_of(const Tensor& images, const Op& op) {
+PoolAnswer answer_of(const Tensor& images, const Op& op) {
   const Tensor input = images.detach().requires_grad_(true);
   const Tensor output = op(input);
   torch::manual_seed(8);
@@ -75,13 +75,13 @@ TEST_P(NativePool, GivesLibTorchsValuesAndWinners) {
   const test::KeptLevel kept;
   for (const auto type : {torch::kFloat, torch::kDouble}) {
     const Tensor images = rough_images(c, type);
-    const Answer theirs = answer_of(images, torchs_pool(c));
+    const PoolAnswer theirs = answer_of(images, torchs_pool(c));
     for (const base::Simd level : test::levels()) {
       base::set_simd_level(level);
       for (const test::Lying lying : test::kLyings) {
         SCOPED_TRACE(std::string(base::name_of(level)) + " layout " +
                      std::to_string(static_cast<int>(lying)));
-        const Answer ours = answer_of(test::lay(images, lying), native_pool(c));
+        const PoolAnswer ours = answer_of(test::lay(images, lying), native_pool(c));
         EXPECT_TRUE(torch::allclose(ours.output, theirs.output, 0, 0, /*equal_nan=*/true));
         EXPECT_TRUE(torch::equal(ours.gradient, theirs.gradient));
       }
@@ -105,10 +105,10 @@ TEST_P(NativePool, HasTheSameBitsOnAnyNumberOfThreads) {
   const Tensor images = rough_images(c, torch::kFloat);
   const int before = at::get_num_threads();
   at::set_num_threads(1);
-  const Answer alone = answer_of(images, native_pool(c));
+  const PoolAnswer alone = answer_of(images, native_pool(c));
   for (const int threads : {2, 3}) {
     at::set_num_threads(threads);
-    const Answer shared = answer_of(images, native_pool(c));
+    const PoolAnswer shared = answer_of(images, native_pool(c));
     EXPECT_TRUE(test::same_bits(alone.output, shared.output));
     EXPECT_TRUE(test::same_bits(alone.gradient, shared.gradient));
   }
