@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "pipeline/readers/files.h"
+#include "base/files.h"
 
 namespace millrace::base {
 namespace {
@@ -21,14 +21,14 @@ std::string checksum(std::string_view bytes) {
 
 std::string file_checksum(const std::filesystem::path& file) {
   constexpr std::size_t kPiece = std::size_t{1} << 20;  // stays in the cache while it is hashed
-  const pipeline::OpenFile open = pipeline::open_regular(file.c_str());
+  const base::OpenFile open = base::open_regular(file.c_str());
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(),
                                                                       &XXH3_freeState);
   XXH3_64bits_reset(hash.get());
   std::vector<std::uint8_t> piece(kPiece);
   std::size_t size = 0;
-  for (std::uint64_t at = 0; (size = pipeline::read_at(open.descriptor.get(), piece.data(), kPiece,
-                                                       at, file.c_str())) > 0;
+  for (std::uint64_t at = 0;
+       (size = base::read_at(open.descriptor.get(), piece.data(), kPiece, at, file.c_str())) > 0;
        at += size)
     XXH3_64bits_update(hash.get(), piece.data(), size);
   return digits(XXH3_64bits_digest(hash.get()));

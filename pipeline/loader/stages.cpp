@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mapped_guard.h"
 #include "base/rng.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/loader/core_watch.h"
-#include "pipeline/readers/mapped_guard.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -200,10 +200,10 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
   fetched.error = nullptr;
   try {
     const std::uint64_t index = sampler(ticket.first + static_cast<std::uint64_t>(place));
-    const std::uint64_t faults = mapped_faults();
+    const std::uint64_t faults = base::mapped_faults();
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
     if (reader_->info().in_place) touch(fetched.sample.bytes);
-    if (mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
+    if (base::mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
   } catch (...) {  // the worker handles it, in its place
     fetched.error = std::current_exception();
   }
@@ -225,11 +225,12 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
   {
     Recorder recorder(worker, slot.units[run.unit], options_.record);
     const DatasetInfo& info = reader_->info();
-    bool each = info.encoded || !info.in_place || !slot.fetched.empty() || mapped_faults() != 0;
+    bool each =
+        info.encoded || !info.in_place || !slot.fetched.empty() || base::mapped_faults() != 0;
     if (!each) {
       const bool done = work_in_place(run, slot, worker, recorder, stop);
       // A sample failed, or a file was cut short: one by one shows which, and handles it.
-      each = !done || mapped_faults() != 0;
+      each = !done || base::mapped_faults() != 0;
     }
     if (each) work_each(run, slot, worker, recorder, stop);
   }
@@ -311,7 +312,7 @@ void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, W
 /// `fetched`: the sample as an I/O thread has read it, or null: it is read here.
 void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
                         Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
-  const std::uint64_t faults = mapped_faults();
+  const std::uint64_t faults = base::mapped_faults();
   Sample sample;
   if (fetched != nullptr && (faults == 0 || !reader_->info().in_place)) {
     if (fetched->error != nullptr) std::rethrow_exception(fetched->error);
@@ -324,10 +325,11 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
   try {
     transform(index, sample, place, slot, worker, recorder);
   } catch (const DataError&) {
-    if (mapped_faults() == faults) throw;
+    if (base::mapped_faults() == faults) throw;
   }
   // Pages of a mapped file were gone: what was read may be zeros. From now on readers ask the file.
-  if (mapped_faults() != faults) one_sample(index, place, nullptr, slot, worker, recorder, stop);
+  if (base::mapped_faults() != faults)
+    one_sample(index, place, nullptr, slot, worker, recorder, stop);
 }
 
 void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
 
@@ -71,7 +71,7 @@ class CifarReader final : public Reader {
     if (!files_[file].damaged()) return {files_[file].pixels(record), files_[file].label(record)};
     Location location;
     locate(index, location);
-    return read_located(location, scratch);
+    return base::read_located(location, scratch);
   }
   bool locate(std::uint64_t index, Location& location) const override {
     const std::size_t file = file_of(index);
@@ -123,7 +123,7 @@ bool CifarFile::locate(std::uint64_t index, Location& location) const {
   location.size = CifarLayout::kPixels;
   location.whole_file = false;
   location.label = label(index);
-  return set_path(location, path());
+  return base::set_path(location, path());
 }
 
 std::span<const std::uint8_t> CifarFile::pixels(std::uint64_t index) const {
@@ -138,13 +138,13 @@ CifarPaths find_cifar(const std::string& folder, const std::string& split) {
       CifarPaths paths{&edition.layout, place, {}};
       for (const std::string& name : split == "train" ? edition.train : edition.test)
         paths.files.push_back(place + "/" + name);
-      if (std::any_of(paths.files.begin(), paths.files.end(), exists)) return paths;
+      if (std::any_of(paths.files.begin(), paths.files.end(), base::exists)) return paths;
     }
   return {};
 }
 
 std::unique_ptr<Reader> open_cifar(const DataOptions& options) {
-  require_folder(options.path);
+  base::require_folder(options.path);
   const CifarPaths paths = find_cifar(options.path, options.split);
   if (paths.layout == nullptr)
     throw DataError(

@@ -10,8 +10,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -74,7 +74,7 @@ class ColdReader final : public Reader {
     Location location;
     if (!inner_->locate(index, location))
       throw DataError("the path is too long", "move the set to a shorter path");
-    const OpenFile file = open_regular(location.path.data());
+    const base::OpenFile file = base::open_regular(location.path.data());
     const int descriptor = file.descriptor.get();
     posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);  // nothing beyond what is asked for
     if (throw_out(descriptor, file.size, location)) {
@@ -89,7 +89,7 @@ class ColdReader final : public Reader {
                           base::printable(location.path.data())));
       });
     }
-    return read_located(location, descriptor, scratch);
+    return base::read_located(location, descriptor, scratch);
   }
   std::string name(std::uint64_t index) const override { return inner_->name(index); }
   bool locate(std::uint64_t index, Location& location) const override {

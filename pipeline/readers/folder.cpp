@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/folder_listing.h"
 
 namespace millrace::pipeline {
@@ -31,7 +31,7 @@ class FolderReader final : public Reader {
     check(options);
     root_ = base::Descriptor(open(files_.root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (const int error = root_.get() < 0 ? errno : 0; error != 0) {
-      require_resources(files_.root(), error);
+      base::require_resources(files_.root(), error);
       throw DataError(fmt::format("{}: cannot be opened: {}", files_.root(), std::strerror(error)),
                       "check the folder's permissions");
     }
@@ -51,7 +51,7 @@ class FolderReader final : public Reader {
     const std::size_t label = files_.label(index);
     const std::size_t size = files_.bytes(index);
     std::array<char, PATH_MAX> path;
-    if (size < kTooLong && files_.path_below(index, label, path)) {
+    if (size < base::kTooLong && files_.path_below(index, label, path)) {
       const base::Descriptor file(
           openat(root_.get(), path.data(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
       std::uint8_t* bytes = scratch.reserve(size + 1);
@@ -62,7 +62,7 @@ class FolderReader final : public Reader {
     Location location;
     if (!locate(index, location))
       throw DataError("the path is too long", "move the set to a shorter path");
-    return read_located(location, scratch);
+    return base::read_located(location, scratch);
   }
   bool locate(std::uint64_t index, Location& location) const override {
     location.offset = 0;
@@ -71,7 +71,7 @@ class FolderReader final : public Reader {
     const std::size_t label = files_.label(index);
     location.label = static_cast<std::int64_t>(label);
     const std::string& root = files_.root();
-    if (!set_path(location, root)) return false;
+    if (!base::set_path(location, root)) return false;
     location.path[root.size()] = '/';
     return files_.path_below(index, label, std::span(location.path).subspan(root.size() + 1));
   }

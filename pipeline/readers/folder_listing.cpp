@@ -13,8 +13,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/split.h"
 #include "plugins/host/registry.h"
@@ -40,7 +40,7 @@ void for_each_entry(const std::string& path, const Visit& visit) {
       errno = 0;
     }
   if (const int error = errno; error != 0) {
-    require_resources(path, error);
+    base::require_resources(path, error);
     throw DataError(fmt::format("{}: cannot be listed: {}", path, std::strerror(error)),
                     "check the folder's permissions and the disk");
   }
@@ -91,13 +91,13 @@ bool has_image_ending(std::string_view name) {
 }
 
 std::string find_split(const std::string& folder, const std::string& split) {
-  require_folder(folder);
+  base::require_folder(folder);
   const std::vector<std::string> names = split_names(split);
   for (const std::string& name : names)
-    if (is_folder(folder + "/" + name)) return folder + "/" + name;
+    if (base::is_folder(folder + "/" + name)) return folder + "/" + name;
 
-  const bool has_splits = is_folder(folder + "/train") || is_folder(folder + "/test") ||
-                          is_folder(folder + "/val") || is_folder(folder + "/valid");
+  const bool has_splits = base::is_folder(folder + "/train") || base::is_folder(folder + "/test") ||
+                          base::is_folder(folder + "/val") || base::is_folder(folder + "/valid");
   if (split == "train" && !has_splits) return folder;
   throw MissingSplit(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
                                  fmt::join(names, ", ")),
@@ -150,7 +150,7 @@ void FolderListing::add_file(const std::string& name, std::uint64_t size) {
   if (arena_.size() + name.size() >= kMax32)
     throw DataError(fmt::format("{}: too many files: their names take over 4 GiB", root_),
                     "split the set");
-  files_.push_back({static_cast<std::uint32_t>(arena_.size()), listed_size(size)});
+  files_.push_back({static_cast<std::uint32_t>(arena_.size()), base::listed_size(size)});
   arena_.insert(arena_.end(), name.c_str(), name.c_str() + name.size() + 1);
 }
 

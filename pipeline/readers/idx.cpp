@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 
 namespace millrace::pipeline {
@@ -75,7 +75,7 @@ std::string find_file(const std::string& folder, const std::string& split, const
     for (const char* ending : {"", ".gz"}) {
       std::string path =
           fmt::format("{}/{}-{}{}{}{}", folder, split, what, separator, kind, ending);
-      if (exists(path)) return path;
+      if (base::exists(path)) return path;
     }
   return {};
 }
@@ -114,7 +114,7 @@ class IdxReader final : public Reader {
     if (images_.damaged()) {
       Location location;
       locate(index, location);
-      return read_located(location, scratch);
+      return base::read_located(location, scratch);
     }
     return {images_.items().subspan(index * image_bytes_, image_bytes_), labels_.items()[index]};
   }
@@ -126,7 +126,7 @@ class IdxReader final : public Reader {
     location.size = image_bytes_;
     location.whole_file = false;
     location.label = labels_.items()[index];
-    return images_.plain() && set_path(location, images_.path());
+    return images_.plain() && base::set_path(location, images_.path());
   }
 
  private:
@@ -180,7 +180,7 @@ IdxPaths find_idx(const std::string& folder, const std::string& split) {
 }
 
 std::unique_ptr<Reader> open_idx(const DataOptions& options) {
-  require_folder(options.path);
+  base::require_folder(options.path);
   const IdxPaths paths = find_idx(options.path, options.split);
   const std::string prefix = prefix_of(options.split);
   if (paths.images.empty())

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <fstream>
 
-#include "pipeline/readers/files.h"
+#include "base/files.h"
 
 namespace millrace::pipeline {
 
@@ -37,8 +37,8 @@ bool is_class_name(std::string_view name) {
 
 std::vector<std::string> read_class_names(const std::string& path) {
   std::vector<std::string> names;
-  if (!exists(path) || is_folder(path)) return names;
-  open_regular(path);  // refuses what could hang
+  if (!base::exists(path) || base::is_folder(path)) return names;
+  base::open_regular(path);  // refuses what could hang
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with('\r')) line.pop_back();

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
 #include "pipeline/readers/manifest_rows.h"
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint64_t kUint32Max = std::numeric_limits<std::uint32_t>::max();
 
 struct Manifest {
   std::string file;
@@ -71,7 +71,7 @@ class ManifestReader final : public Reader {
     Location location;
     if (!locate(index, location))
       throw DataError("the path is too long", "move the set to a shorter path");
-    return read_located(location, scratch);
+    return base::read_located(location, scratch);
   }
   std::string name(std::uint64_t index) const override {
     const Image& image = images_[index];
@@ -83,7 +83,7 @@ class ManifestReader final : public Reader {
     location.size = image.bytes;
     location.whole_file = true;
     location.label = image.label;
-    return set_path(location, names_.data() + image.name);
+    return base::set_path(location, names_.data() + image.name);
   }
 
  private:
@@ -164,8 +164,8 @@ class ManifestReader final : public Reader {
     struct stat status {};
     const std::uint64_t size =
         stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-    images_.push_back({names_.size(), listed_size(size), labels.of(row, file),
-                       static_cast<std::uint32_t>(std::min(row.line, kMax32))});
+    images_.push_back({names_.size(), base::listed_size(size), labels.of(row, file),
+                       static_cast<std::uint32_t>(std::min(row.line, kUint32Max))});
     names_.insert(names_.end(), path.c_str(), path.c_str() + path.size() + 1);
     info_.bytes += size;
     fingerprint.add(std::string_view(row.path));
@@ -180,13 +180,14 @@ class ManifestReader final : public Reader {
 }  // namespace
 
 std::vector<std::string> find_manifests(const std::string& path) {
-  if (!is_folder(path)) return {path};
+  if (!base::is_folder(path)) return {path};
   std::vector<std::string> found;
   for (const char* name : {"train", "test", "val", "valid"})
     for (const char* ending : {".csv", ".jsonl"})
-      if (const std::string file = path + "/" + name + ending; exists(file)) found.push_back(file);
+      if (const std::string file = path + "/" + name + ending; base::exists(file))
+        found.push_back(file);
   for (const char* name : {"/manifest.csv", "/manifest.jsonl"})
-    if (found.empty() && exists(path + name)) found.push_back(path + name);
+    if (found.empty() && base::exists(path + name)) found.push_back(path + name);
   return found;
 }
 
@@ -203,7 +204,7 @@ std::unique_ptr<Reader> open_manifest(const DataOptions& options) {
   for (const std::string& file : files) {
     manifests.push_back(load(file));
     const std::string stem = fs::path(file).stem();
-    if (is_folder(options.path) && stem != "manifest") manifests.back().split = stem;
+    if (base::is_folder(options.path) && stem != "manifest") manifests.back().split = stem;
   }
   return std::make_unique<ManifestReader>(options, std::move(manifests));
 }

@@ -12,9 +12,9 @@
 #include <new>
 #include <utility>
 
+#include "base/files.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -114,12 +114,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (guard_ != nullptr) unguard(guard_);
+  if (guard_ != nullptr) base::unguard(guard_);
   if (memory_ != nullptr) munmap(memory_, reserved_);
 }
 
 MappedFile MappedFile::map(const std::string& path) {
-  const OpenFile file = open_regular(path);
+  const base::OpenFile file = base::open_regular(path);
   // The file goes over the front of a longer reservation: what follows its last page stays
   // readable, and the kernel zeroes what follows its last byte.
   MappedFile mapped(path, file.size);
@@ -127,7 +127,7 @@ MappedFile MappedFile::map(const std::string& path) {
                             file.descriptor.get(), 0) == MAP_FAILED)
     throw DataError(fmt::format("{}: cannot be mapped: {}", path, std::strerror(errno)),
                     "copy the data set to a local disk");
-  mapped.guard_ = guard(mapped.memory_, whole_pages(file.size));
+  mapped.guard_ = base::guard(mapped.memory_, whole_pages(file.size));
   return mapped;
 }
 

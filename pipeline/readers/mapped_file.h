@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "pipeline/readers/mapped_guard.h"
+#include "base/mapped_guard.h"
 
 namespace millrace::pipeline {
 
@@ -35,7 +35,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   std::span<const std::uint8_t> bytes() const { return {memory_, size_}; }
   /// True once a part of it was found to be gone: bytes() may hold zeros instead.
-  bool damaged() const { return guard_ != nullptr && is_damaged(guard_); }
+  bool damaged() const { return guard_ != nullptr && base::is_damaged(guard_); }
   /// Lets go of the pages that were touched, so that the page cache may drop them; they come back
   /// when they are touched again.
   void let_go() const;
@@ -48,7 +48,7 @@ class MappedFile {
   std::uint8_t* memory_ = nullptr;
   std::size_t size_ = 0;
   std::size_t reserved_ = 0;
-  GuardedRange* guard_ = nullptr;  ///< of a mapped file
+  base::GuardedRange* guard_ = nullptr;  ///< of a mapped file
 };
 
 }  // namespace millrace::pipeline

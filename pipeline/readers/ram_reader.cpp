@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_guard.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
-#include "pipeline/readers/mapped_guard.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -54,7 +54,7 @@ class RamReader final : public Reader {
     Entry& entry = entries_[index];
     if (entry.state.load(std::memory_order_acquire) == State::held)
       return {{memory_ + entry.offset, entry.size}, entry.label, true};
-    const std::uint64_t faults = mapped_faults();
+    const std::uint64_t faults = base::mapped_faults();
     const Sample sample = inner_->read(index, scratch);
     State expected = State::missing;
     if (!entry.state.compare_exchange_strong(expected, State::filling, std::memory_order_relaxed))
@@ -63,7 +63,7 @@ class RamReader final : public Reader {
     const std::uint64_t offset = used_.fetch_add(size, std::memory_order_relaxed);
     if (offset + size > info_.bytes) return sample;  // files have grown since they were listed
     std::copy(sample.bytes.begin(), sample.bytes.end(), memory_ + offset);
-    if (mapped_faults() != faults) return inner_->read(index, scratch);  // zeros were copied
+    if (base::mapped_faults() != faults) return inner_->read(index, scratch);  // zeros were copied
     entry.offset = offset;
     entry.size = static_cast<std::uint32_t>(size);
     entry.label = static_cast<std::int32_t>(sample.label);

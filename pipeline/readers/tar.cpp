@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
 #include "pipeline/readers/mapped_file.h"
@@ -50,10 +50,10 @@ class TarReader final : public Reader {
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const Entry& sample = samples_[index];
-    if (sample.size == kTooLong || shards_[sample.shard].damaged()) {
+    if (sample.size == base::kTooLong || shards_[sample.shard].damaged()) {
       Location location;
       locate(index, location);
-      return read_located(location, scratch);
+      return base::read_located(location, scratch);
     }
     return {shards_[sample.shard].bytes().subspan(sample.data, sample.size), sample.label};
   }
@@ -77,7 +77,7 @@ class TarReader final : public Reader {
     location.size = sample.size;
     location.whole_file = false;
     location.label = sample.label;
-    return set_path(location, shards_[sample.shard].path());
+    return base::set_path(location, shards_[sample.shard].path());
   }
 
  private:

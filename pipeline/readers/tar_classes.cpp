@@ -6,8 +6,8 @@
 #include <set>
 #include <string_view>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/split.h"
 
 namespace millrace::pipeline {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -92,7 +92,7 @@ TarFiles in_folder(const std::string& path, const std::string& split) {
   const std::vector<std::string> all = tars_in(path);
   for (const char* any : kSplits)
     for (const std::string& name : split_names(any)) {
-      if (is_folder(path + "/" + name) && !tars_in(path + "/" + name).empty()) {
+      if (base::is_folder(path + "/" + name) && !tars_in(path + "/" + name).empty()) {
         has_splits = true;
         if (any == split) return {tars_in(path + "/" + name), path, true};
       }
@@ -135,9 +135,9 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
 }
 
 TarFiles find_tars(const std::string& path, const std::string& split) {
-  if (is_folder(path)) return in_folder(path, split);
-  if (path.empty() || exists(path) || (path.find('{') == path.npos && !has_wildcard(path))) {
-    open_regular(path);  // what cannot be read is said before what may be wrong inside
+  if (base::is_folder(path)) return in_folder(path, split);
+  if (path.empty() || base::exists(path) || (path.find('{') == path.npos && !has_wildcard(path))) {
+    base::open_regular(path);  // what cannot be read is said before what may be wrong inside
     return {{path}, fs::path(path).parent_path(), false};
   }
   TarFiles found;

@@ -8,8 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/folder_listing.h"
 #include "pipeline/readers/labels.h"
@@ -119,7 +119,7 @@ class Indexer {
     if (group_.exact) return;  // KEY.more.jpg beside KEY.jpg: something else
     group_.exact = exact;
     group_.images = 1;
-    group_.image = {member.data, listed_size(member.size),
+    group_.image = {member.data, base::listed_size(member.size),
                     static_cast<std::uint32_t>(member.data - member.start), -1,
                     folder(parts.folder)};
   }

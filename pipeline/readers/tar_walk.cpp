@@ -8,8 +8,8 @@
 #include <numeric>
 #include <optional>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 
 namespace millrace::pipeline {
 namespace {

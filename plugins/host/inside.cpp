@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/mapped_guard.h"
 #include "millrace/error.h"
-#include "pipeline/readers/mapped_guard.h"
 #include "plugins/host/plugin_file.h"
 
 namespace millrace::plugins {
@@ -103,7 +103,7 @@ void tell(std::string_view event, std::string_view detail = {}) {
 bool is_inside() { return t_inside.unit != nullptr || t_inside.loading != nullptr; }
 
 void on_crash(int number, siginfo_t* info, void* context) {
-  if (number == SIGBUS && pipeline::replace_lost_page(info)) return;
+  if (number == SIGBUS && base::replace_lost_page(info)) return;
   const auto signal = std::find_if(g_signals.begin(), g_signals.end(),
                                    [&](const Signal& s) { return s.number == number; });
   // A signal from another process says nothing about the unit.

@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "plugins/host/inside.h"
 #include "plugins/host/unit.h"
 
@@ -214,15 +214,15 @@ void check_plugin_table(const millrace_plugin_table& table, const std::string& f
 void check_plugin_file(const std::string& file) {
   constexpr const char* kHint = "is it a plugin, built for this machine? build or copy it again";
   const auto fail = [&](const std::string& reason) { refuse(file, reason, kHint); };
-  pipeline::OpenFile open;
+  base::OpenFile open;
   try {
-    open = pipeline::open_regular(file);
+    open = base::open_regular(file);
   } catch (const DataError& error) {
     throw DataError(fmt::format("plugin cannot be loaded: {}", error.what()), kHint);
   }
   const auto read = [&](void* to, std::size_t size, std::uint64_t offset) {
-    return pipeline::read_at(open.descriptor.get(), static_cast<std::uint8_t*>(to), size, offset,
-                             file.c_str()) == size;
+    return base::read_at(open.descriptor.get(), static_cast<std::uint8_t*>(to), size, offset,
+                         file.c_str()) == size;
   };
   Elf64_Ehdr header{};
   if (!read(&header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)

@@ -9,8 +9,8 @@
 #include <set>
 #include <thread>
 
+#include "base/mapped_guard.h"
 #include "pipeline/readers/mapped_file.h"
-#include "pipeline/readers/mapped_guard.h"
 #include "pipeline/readers/ram_reader.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
@@ -230,14 +230,14 @@ TEST(MappedFiles, OneThatIsCutShortIsAnErrorOfItsSamples) {
   const auto in_ram = open("tar", folder.path("tar"), Cache::ram);
   const std::uint64_t last = reader->info().count - 1;
   const Bytes first = bytes_of(*reader, 0);
-  const std::uint64_t before = mapped_faults();
+  const std::uint64_t before = base::mapped_faults();
   Buffer scratch;
   const Sample borrowed = reader->read(last, scratch);
   fs::resize_file(file, 100'000);
   std::uint64_t sum = 0;
   for (const std::uint8_t byte : borrowed.bytes) sum += byte;  // SIGBUS, were it not caught
   EXPECT_EQ(sum, 0u);
-  EXPECT_GT(mapped_faults(), before);
+  EXPECT_GT(base::mapped_faults(), before);
   EXPECT_EQ(bytes_of(*reader, 0), first) << "what is still there can be read";
   expect_data_error({file, "changed while the set is in use: 100000 bytes"},
                     [&] { bytes_of(*reader, last); });

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/files.h"
 #include "millrace/reader.h"
-#include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 
 namespace millrace::pipeline {
@@ -181,7 +181,7 @@ TEST(Idx, LabelOutOfRangeNamesFileAndIndex) {
 
 TEST(Idx, RealMnist) {
   const char* data = std::getenv("MILLRACE_DATA");
-  if (data == nullptr || !is_folder(std::string(data) + "/mnist"))
+  if (data == nullptr || !base::is_folder(std::string(data) + "/mnist"))
     GTEST_SKIP() << "MILLRACE_DATA names no folder with mnist/ in it: real MNIST is not tested";
   const auto reader = open_reader({"idx", std::string(data) + "/mnist", "test", 10});
   EXPECT_EQ(reader->info().count, 10'000u);

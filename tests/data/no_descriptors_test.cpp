@@ -3,9 +3,9 @@
 #include <sys/resource.h>
 
 #include "augment/plan/plan.h"
+#include "base/files.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
-#include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 #include "tools/data/jpeg_writer.h"
 
@@ -47,7 +47,7 @@ TEST(NoDescriptors, AreNoFaultOfTheData) {
   const test::Bytes image = tools::encode_jpeg(test::Bytes(3 * 16 * 16, 100), {16, 16}, 80);
   const std::string file = folder.write("train/a/1.jpg", image);
   folder.write("train/a/2.jpg", image);
-  expect_run_error(file, [&] { open_regular(file); });
+  expect_run_error(file, [&] { base::open_regular(file); });
   expect_run_error(folder.path(), [&] { test::open(folder, "folder"); });
 
   const std::shared_ptr<const Reader> reader = open_reader({"folder", folder.path(), "train", 0});

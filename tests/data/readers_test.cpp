@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "base/files.h"
 #include "millrace/loader.h"
 #include "millrace/reader.h"
-#include "pipeline/readers/files.h"
 #include "tests/data/support.h"
 
 namespace millrace::pipeline {
@@ -233,7 +233,7 @@ TEST(Folder, RefusesWhatIsNoFileWithoutHanging) {
   ASSERT_EQ(mkfifo(folder.path("a/2.png").c_str(), 0600), 0);
   expect_data_error({"a/2.png", "not a regular file"}, [&] { open(folder, "folder"); });
   expect_data_error({"a/2.png", "not a regular file"},
-                    [&] { open_regular(folder.path("a/2.png")); });
+                    [&] { base::open_regular(folder.path("a/2.png")); });
   fs::remove(folder.path("a/2.png"));
   fs::create_symlink("nowhere", folder.path("a/3.png"));
   expect_data_error({"a/3.png", "No such file"}, [&] { open(folder, "folder"); });

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/mapped_guard.h"
 #include "millrace/error.h"
-#include "pipeline/readers/mapped_guard.h"
 #include "plugins/host/inside.h"
 #include "plugins/host/plugin_file.h"
 #include "tests/plugins/support.h"
@@ -51,7 +51,7 @@ class LostPage : public testing::Test {
     close(file_);
   }
   /// Reads, inside of a unit, from a guarded file that has become empty.
-  void read_inside_a_unit(pipeline::GuardedRange* range) {
+  void read_inside_a_unit(base::GuardedRange* range) {
     ASSERT_EQ(ftruncate(file_, 0), 0);
     testing::internal::CaptureStderr();
     millrace_unit unit{};
@@ -61,8 +61,8 @@ class LostPage : public testing::Test {
       EXPECT_EQ(*static_cast<volatile const char*>(memory_), 0);
     }
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-    EXPECT_TRUE(pipeline::is_damaged(range));
-    pipeline::unguard(range);
+    EXPECT_TRUE(base::is_damaged(range));
+    base::unguard(range);
     leave_crashes_alone();
   }
 
@@ -73,11 +73,11 @@ class LostPage : public testing::Test {
 
 TEST_F(LostPage, IsNoPluginsCrash) {
   tell_crashes();
-  read_inside_a_unit(pipeline::guard(memory_, size_));
+  read_inside_a_unit(base::guard(memory_, size_));
 }
 
 TEST_F(LostPage, IsNoPluginsCrashWhereTheGuardCameFirst) {
-  pipeline::GuardedRange* range = pipeline::guard(memory_, size_);
+  base::GuardedRange* range = base::guard(memory_, size_);
   tell_crashes();
   read_inside_a_unit(range);
 }

@@ -120,7 +120,8 @@ ExplainedRun run(const Planted& planted) {
   options.prefetch = planted.slots;
   options.held = 0;
   options.epochs = 2;
-  if (planted.storage.limited()) options.storage = std::make_shared<pipeline::StorageModel>(planted.storage);
+  if (planted.storage.limited())
+    options.storage = std::make_shared<pipeline::StorageModel>(planted.storage);
   return explained_run(std::make_shared<SlowReader>(planted.read),
                        std::make_shared<SlowTransform>(planted.augment), options,
                        planted.update_ms);

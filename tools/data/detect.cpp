@@ -1,8 +1,8 @@
 #include "tools/data/detect.h"
 
+#include "base/files.h"
 #include "millrace/error.h"
 #include "pipeline/readers/cifar.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/manifest.h"
 #include "pipeline/readers/tar_files.h"
@@ -32,7 +32,7 @@ std::string detect_reader(const std::string& path) {
     if (!idx.images.empty() || !idx.labels.empty()) return "idx";
     if (pipeline::find_cifar(path, split).layout != nullptr) return "cifar";
   }
-  if (!pipeline::is_folder(path)) return "folder";
+  if (!base::is_folder(path)) return "folder";
   if (!pipeline::find_manifests(path).empty()) return "manifest";
   return has_tars(path) ? "tar" : "folder";
 }

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/mapped_file.h"
 
 namespace millrace::tools {
@@ -67,7 +67,7 @@ void write_file(const std::string& path, std::span<const std::uint8_t> bytes) {
 }
 
 void write_or_match(const std::string& path, std::span<const std::uint8_t> bytes, bool force) {
-  if (!force && pipeline::exists(path)) {
+  if (!force && base::exists(path)) {
     if (holds(path, bytes)) return;
     throw RunError(fmt::format("{}: is there already, with other contents", path),
                    "choose another folder, or write over it with --force");

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline/readers/files.h"
+#include "base/files.h"
 
 namespace millrace::tools {
 

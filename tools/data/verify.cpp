@@ -6,11 +6,11 @@
 #include <mutex>
 #include <utility>
 
+#include "base/files.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/readers/cifar.h"
-#include "pipeline/readers/files.h"
 #include "pipeline/readers/folder_listing.h"
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/split.h"
@@ -131,8 +131,8 @@ void verify_split_folder(const VerifyOptions& options, const char* split, const 
         Location location;
         location.size = files.bytes(index);
         location.whole_file = true;
-        pipeline::set_path(location, files.path(index));
-        return pipeline::read_located(location, scratch).bytes;
+        base::set_path(location, files.path(index));
+        return base::read_located(location, scratch).bytes;
       },
       found);
   result.smallest = found.smallest;
@@ -209,7 +209,7 @@ VerifyReport verify_data(const VerifyOptions& options) {
     if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
     return report;
   }
-  pipeline::require_folder(options.path);
+  base::require_folder(options.path);
   if (report.kind == "folder") {
     verify_folder(options, report);
     return report;

@@ -15,8 +15,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 #include "plugins/host/inside.h"
 #include "plugins/host/registry.h"
 #include "tools/plugins/probe.h"
@@ -253,8 +253,7 @@ std::size_t CheckReport::failed() const {
 
 CheckReport check_plugin(const CheckOptions& options,
                          const std::function<void(const CheckLine&)>& line) {
-  if (!options.sample.empty())
-    pipeline::open_regular(options.sample);  // throws where it isn't there
+  if (!options.sample.empty()) base::open_regular(options.sample);  // throws where it isn't there
   CheckReport report;
   Watch watch(options, report, line);
   while (!watch.run()) {

@@ -13,9 +13,9 @@
 #include <span>
 
 #include "base/atomic_file.h"
+#include "base/files.h"
 #include "base/printable.h"
 #include "millrace/error.h"
-#include "pipeline/readers/files.h"
 
 namespace millrace::tools {
 namespace {
@@ -25,14 +25,14 @@ namespace fs = std::filesystem;
 constexpr std::size_t kHashDigits = 64;
 
 std::string hash_of(const fs::path& file) {
-  const pipeline::OpenFile open = pipeline::open_regular(file.string());
+  const base::OpenFile open = base::open_regular(file.string());
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
   bool sound = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
   std::vector<std::uint8_t> block(std::size_t{1} << 16);
   for (std::uint64_t at = 0; sound;) {
     const std::size_t count =
-        pipeline::read_at(open.descriptor.get(), block.data(), block.size(), at, file.c_str());
+        base::read_at(open.descriptor.get(), block.data(), block.size(), at, file.c_str());
     if (count == 0) break;
     sound = EVP_DigestUpdate(context.get(), block.data(), count) == 1;
     at += count;

@@ -1,4 +1,4 @@
-#include "pipeline/readers/files.h"
+#include "base/files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -11,7 +11,7 @@
 
 #include "millrace/error.h"
 
-namespace millrace::pipeline {
+namespace millrace::base {
 
 void require_resources(std::string_view path, int error) {
   if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) return;
@@ -21,7 +21,7 @@ void require_resources(std::string_view path, int error) {
 }
 
 OpenFile open_regular(const char* path) {
-  OpenFile file{base::Descriptor(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)), 0};
+  OpenFile file{Descriptor(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)), 0};
   struct stat status {};
   if (file.descriptor.get() < 0 || fstat(file.descriptor.get(), &status) != 0) {
     const int error = errno;
@@ -104,4 +104,4 @@ bool is_folder(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::base

@@ -12,10 +12,10 @@
 #include "base/printable.h"
 #include "millrace/reader.h"
 
-namespace millrace::pipeline {
+namespace millrace::base {
 
 struct OpenFile {
-  base::Descriptor descriptor;
+  Descriptor descriptor;
   std::uint64_t size = 0;  ///< bytes
 };
 
@@ -54,4 +54,4 @@ void require_folder(const std::string& path);
 bool exists(const std::string& path);
 bool is_folder(const std::string& path);
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::base

@@ -1,4 +1,4 @@
-#include "pipeline/readers/mapped_guard.h"
+#include "base/mapped_guard.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <atomic>
 #include <mutex>
 
-namespace millrace::pipeline {
+namespace millrace::base {
 
 /// A link of a list that only ever grows, so that the handler can walk it without a lock; links are
 /// used again.
@@ -104,4 +104,4 @@ bool is_damaged(const GuardedRange* range) {
 
 std::uint64_t mapped_faults() { return g_faults.load(std::memory_order_acquire); }
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::base

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace::pipeline {
+namespace millrace::base {
 
 struct GuardedRange;
 
@@ -27,4 +27,4 @@ bool replace_lost_page(const siginfo_t* info);
 /// Pages that have been replaced so far, in all mapped files.
 std::uint64_t mapped_faults();
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::base
