@@ -52,7 +52,7 @@ for _ in range(args.rounds):
             results.setdefault((side.__name__, workers), []).append(outcome)
 
 print(f"second epoch of {EPOCHS}, median of {args.rounds} rounds, sides taking turns")
-print("| | workers | s an epoch | load ms a step | update ms a step | top-1 |\n| --- | --- | --- | --- | --- | --- |")
+print("| | workers | s per epoch | load, ms per step | update, ms per step | top-1 |\n| --- | --- | --- | --- | --- | --- |")
 for (side, workers), outcomes in sorted(results.items(), key=lambda item: (item[0][1], item[0][0])):
     middle = {key: statistics.median(o[key] for o in outcomes) for key in outcomes[0] if key != "epoch"}
     print(f"| {side} | {workers} | {middle['s']:.2f} | {middle['load_ms']:.4f} | {middle['update_ms']:.3f} | "

@@ -41,9 +41,11 @@ std::vector<std::string> names_in(const CLI::App& command) {
   for (const CLI::Option* option : command->get_options())
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);
   throw UsageError(
-      fmt::format("{} does not know {}", command->get_name(), extra),
-      fmt::format("did you mean {}? {} --help lists what there is", base::nearest(extra, names),
-                  command == &app ? "millrace" : "millrace " + command->get_name()));
+      fmt::format("{}unknown {}: {}", command == &app ? "" : command->get_name() + ": ",
+                  command == &app ? "command or option" : "option or argument", extra),
+      fmt::format("did you mean {}? {} --help lists the {}", base::nearest(extra, names),
+                  command == &app ? "millrace" : "millrace " + command->get_name(),
+                  command == &app ? "commands" : "options"));
 }
 
 /// The command line without the -- that may stand before the command that `launch` runs: CLI11
@@ -58,7 +60,7 @@ std::vector<std::string> words_of(int argc, char** argv) {
 }
 
 Exit run(int argc, char** argv, const ProgramStart& start) {
-  CLI::App app{"millrace: trains vision models and says where each step's time goes", "millrace"};
+  CLI::App app{"millrace: trains vision models and shows where each step's time goes", "millrace"};
   app.set_version_flag("--version", fmt::format("millrace {} ({})", kVersion, kGit));
   app.require_subcommand(0, 1);
   Command chosen;
@@ -91,7 +93,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
     const auto line_end = what.find('\n');
     throw UsageError(what.substr(0, line_end),
                      "millrace --help lists the commands, millrace COMMAND "
-                     "--help their options");
+                     "--help lists its options");
   }
   if (!chosen) {
     const CLI::App* command = &app;
@@ -107,9 +109,11 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
 }  // namespace
 
 void millrace::tools::add_common(CLI::App& command) {
-  command.add_flag("-q,--quiet", verbosity().quiet, "errors only on stderr");
-  command.add_flag("-v,--verbose", verbosity().verbose, "the loss every train.log_every steps");
-  command.add_flag("--json", verbosity().json, "one JSON document on stdout, nothing else there");
+  command.add_flag("-q,--quiet", verbosity().quiet, "print only errors on stderr");
+  command.add_flag("-v,--verbose", verbosity().verbose,
+                   "print the loss every train.log_every steps");
+  command.add_flag("--json", verbosity().json,
+                   "print one JSON document on stdout and nothing else");
 }
 
 int main(int argc, char** argv) {

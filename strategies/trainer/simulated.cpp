@@ -98,7 +98,7 @@ class Simulated final : public Strategy {
   std::uint64_t parameter_count() const override { return 0; }
   std::uint64_t peak_device_bytes() override { return 0; }
   std::string device() const override {
-    return fmt::format("simulated ({} ms a step)", update_ms_);
+    return fmt::format("simulated ({} ms per step)", update_ms_);
   }
 
  private:

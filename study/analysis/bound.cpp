@@ -115,11 +115,11 @@ BoundVerdict judge(const BoundFigures& figures) {
     verdict.sentence +=
         fmt::format("; {} {} {} {}{}", threads, threads == 1 ? "thread on" : "threads on",
                     figures.cores, figures.cores == 1 ? "core" : "cores",
-                    threads <= figures.cores ? ", which other programs take" : "");
+                    threads <= figures.cores ? ", which other programs use" : "");
   } else if (verdict.bound != Bottleneck::overhead) {
     verdict.sentence += workers_text(figures, verdict.workers_needed);
   } else {
-    verdict.sentence += "; a batch is too little work, or the run too short";
+    verdict.sentence += "; batches are too small, or the run is too short";
   }
   return verdict;
 }

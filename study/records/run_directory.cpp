@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 [[noreturn]] void cannot_write(const fs::path& file, int error) {
   throw RunError(fmt::format("{} cannot be written: {}", file.string(), std::strerror(error)),
                  error == ENOSPC || error == EDQUOT
-                     ? "make room, or put the run elsewhere: --run DIR"
+                     ? "free some space, or choose another place: --run DIR"
                      : "choose another place: --run DIR");
 }
 
@@ -45,7 +45,7 @@ void refuse_what_is_no_run(const fs::path& path) {
   if (!fs::exists(path / "config.toml", error) && !fs::exists(path / "sweep.json", error) &&
       !is_unused(path))
     throw UsageError(
-        fmt::format("--run {}: the folder holds something that is not a run", path.string()),
+        fmt::format("--run {}: the folder holds files that are not a run", path.string()),
         "choose another directory, or empty it");
 }
 
@@ -159,8 +159,8 @@ std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
     if (step != line.end() && !step->is_number_unsigned())
       throw DataError(
           fmt::format("{}:{} is damaged: \"step\" is not a whole number", file.string(), number),
-          "the file was changed since the run wrote it: take it from a copy, or take "
-          "that line out");
+          "the file was changed since the run wrote it: restore it from a copy, or "
+          "remove that line");
     if (step != line.end() && step->get<std::uint64_t>() >= end) break;
     kept = newline + 1;
   }

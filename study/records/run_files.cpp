@@ -41,8 +41,8 @@ Json read_json(const fs::path& file) {
   if (!in) return nullptr;
   Json json = parse_json(in);
   if (!json.is_object())
-    throw DataError(fmt::format("{} is damaged: it holds no JSON object", file.string()),
-                    "a report is made without it: move it away");
+    throw DataError(fmt::format("{} is damaged: it is not a JSON object", file.string()),
+                    "move it away to get a report without it");
   return json;
 }
 
@@ -56,8 +56,9 @@ std::vector<Json> read_json_lines(const fs::path& file, bool& cut) {
     }
     lines.push_back(Json::parse(line, is_near, /*allow_exceptions=*/false));
     if (!lines.back().is_object())
-      throw DataError(fmt::format("{}:{} is damaged: no JSON object", file.string(), lines.size()),
-                      "a report is made without that line: take it out");
+      throw DataError(
+          fmt::format("{}:{} is damaged: not a JSON object", file.string(), lines.size()),
+          "remove that line to get a report without it");
   }
   return lines;
 }

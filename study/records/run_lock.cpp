@@ -61,7 +61,7 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
       if (error != EWOULDBLOCK)
         throw UsageError(
             fmt::format("{} cannot be locked: {}", path.string(), std::strerror(error)),
-            "put the run on a file system that has locks: --run DIR");
+            "choose a directory on a file system with locks: --run DIR");
       if (std::chrono::steady_clock::now() >= deadline)
         throw UsageError(
             fmt::format("{} is in use: {} writes there", directory.string(), holder(file.get())),

@@ -128,7 +128,7 @@ StepTable read_steps(const fs::path& file) {
   table.there = true;
   const auto damaged = [&](std::uint64_t line, const char* what) {
     throw DataError(fmt::format("{}:{} is damaged: {}", file.string(), line, what),
-                    "a report is made without that line: take it out");
+                    "remove that line to get a report without it");
   };
   std::string line;
   if (!std::getline(in, line) || in.eof()) {  // nothing is in it yet
@@ -142,14 +142,14 @@ StepTable read_steps(const fs::path& file) {
     spans |= columns.back() < static_cast<int>(pipeline::kSpanCount);
     numbered |= columns.back() == kStep;
   }
-  if (!spans || !numbered) damaged(1, "no header of a table of steps");
+  if (!spans || !numbered) damaged(1, "not the header of a table of steps");
   StepSum step;
   for (std::uint64_t number = 2; std::getline(in, line); ++number) {
     if (in.eof()) {
       table.cut = true;
       break;
     }
-    if (!read_row(line, columns, step)) damaged(number, "no row of this table");
+    if (!read_row(line, columns, step)) damaged(number, "not a row of this table");
     table.reduced.add(step);
     table.all.add(step);
     table.load.add(seconds(step.load_ns()));

@@ -92,7 +92,7 @@ std::int64_t newest_in(const fs::path& folder) {
 
 [[noreturn]] void cannot_write(const fs::path& file) {
   throw RunError(fmt::format("{} cannot be written: {}", file.string(), std::strerror(errno)),
-                 "make room, or leave out train.tensorboard");
+                 "free some space, or leave out train.tensorboard");
 }
 
 }  // namespace

@@ -114,21 +114,21 @@ Report comparison_report(const std::vector<fs::path>& runs) {
     for (Figure& figure : figures) report.figures.push_back(std::move(figure));
   };
   append(bars({.id = "step-time",
-               .title = "A step's time",
+               .title = "Step time",
                .caption = "Means over the run.",
                .kind = FigureKind::stacked_bar,
                .x_label = "run",
-               .y_label = "ms a step"},
+               .y_label = "ms per step"},
               names, summaries, {"load", "update"}, "_s_per_step", nullptr, 1e3));
   append(bars({.id = "blame",
-               .title = "What was waited for",
-               .caption = "Load, split by what each awaited batch was in meanwhile.",
+               .title = "Wait breakdown",
+               .caption = "Load, split by what the trainer was waiting for.",
                .kind = FigureKind::stacked_bar,
                .x_label = "run",
                .y_label = "seconds"},
               names, summaries, {kPartNames.begin(), kPartNames.end()}, "", "blame", 1));
   append(bars({.id = "rate",
-               .title = "Images a second",
+               .title = "Images per second",
                .caption = "Over the run. One run each: millrace sweep says whether a difference is "
                           "real.",
                .kind = FigureKind::bar,

@@ -85,14 +85,14 @@ std::vector<Figure> loss_figures(const JsonLines& epochs, const StepTable& steps
   add_line(figure, epochs, "test", "test_loss", 1);
   std::vector<Figure> all = unless_empty(std::move(figure));
 
-  Figure single = over_epochs("step-loss", "Loss of steps", "cross-entropy, nats");
+  Figure single = over_epochs("step-loss", "Loss per step", "cross-entropy, nats");
   single.x_label = "step";
   single.caption = steps.reduced.width() > 1
                        ? fmt::format(
                              "Means of the losses that were read (train.log_every) within "
                              "{} steps.",
                              steps.reduced.width())
-                       : "Where it was read (train.log_every).";
+                       : "The losses that were read (train.log_every).";
   Series series{.name = "train"};
   for (const StepSum& sum : steps.reduced.sums()) {
     if (sum.losses == 0) continue;
@@ -121,8 +121,8 @@ std::vector<Figure> class_figure(const Json& evaluation) {
     if (accuracy.is_number()) classes.emplace_back(name, 100 * accuracy.get<double>());
   if (classes.empty()) return {};
   Figure figure{.id = "class-accuracy",
-                .title = "Accuracy of each class",
-                .caption = "Top-1 on the test set, of the last evaluation.",
+                .title = "Accuracy per class",
+                .caption = "Top-1 on the test set in the last evaluation.",
                 .kind = FigureKind::bar,
                 .x_label = "class",
                 .y_label = "%"};
@@ -176,8 +176,8 @@ std::vector<ReportTable> confusion_table(const Json& evaluation) {
                    [](const Mistake& a, const Mistake& b) { return a.count > b.count; });
   mistakes.resize(std::min(mistakes.size(), kMaxMistakes));
   ReportTable table{.id = "mistakes",
-                    .title = "The commonest mistakes",
-                    .caption = "Of the last evaluation.",
+                    .title = "Most frequent mistakes",
+                    .caption = "In the last evaluation.",
                     .header = {"label", "taken for", "images", "of that label"}};
   for (const Mistake& one : mistakes)
     table.rows.push_back({names[one.label], names[one.predicted], fmt::format("{}", one.count),

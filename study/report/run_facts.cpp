@@ -95,13 +95,13 @@ Facts summary_facts(const Json& summary) {
   facts.count("workers", "workers");
   facts.count_unless_none("I/O threads", "io_threads");
   facts.count("prefetch", "prefetch");
-  facts.count("LibTorch's threads", "threads");
+  facts.count("LibTorch threads", "threads");
   facts.text("clock", "clock");
   facts.text("seed", "seed");
   facts.count("epochs", "epochs");
   facts.count("steps", "steps");
   facts.count("images", "images");
-  facts.count_unless_none("samples that failed", "failed");
+  facts.count_unless_none("failed samples", "failed");
   facts.count_unless_none("resumed from step", "resumed_from_step");
   facts.number("wall time", "wall_s", 1, 3, " s");
   for (const char* kind : {"load", "update", "other"}) {
@@ -109,8 +109,8 @@ Facts summary_facts(const Json& summary) {
     if (std::isfinite(value)) facts.add(kind, share(value, wall));
   }
   facts.number("unaccounted", "unaccounted_s", 1e6, 1, " µs");
-  facts.number("load a step", "load_s_per_step", 1e3, 4, " ms");
-  facts.number("update a step", "update_s_per_step", 1e3, 4, " ms");
+  facts.number("load per step", "load_s_per_step", 1e3, 4, " ms");
+  facts.number("update per step", "update_s_per_step", 1e3, 4, " ms");
   facts.count("images/s, training", "images_per_s");
   facts.number("workers needed", "workers_needed", 1, 1, "");
   facts.number("training loss", "train_loss", 1, 4, "");
@@ -118,9 +118,9 @@ Facts summary_facts(const Json& summary) {
   facts.number("top-1", "top1", 100, 2, "%");
   facts.number("top-5", "top5", 100, 2, "%");
   facts.number("device busy", "device_busy_s", 1, 3, " s");
-  facts.number("most memory", "peak_rss_bytes", 1e-6, 0, " MB");
+  facts.number("peak memory", "peak_rss_bytes", 1e-6, 0, " MB");
   if (number_at(summary, {"peak_device_bytes"}) > 0)
-    facts.number("most device memory", "peak_device_bytes", 1e-6, 0, " MB");
+    facts.number("peak device memory", "peak_device_bytes", 1e-6, 0, " MB");
   facts.text("host", "host");
   facts.count("cores", "cores");
   facts.add("millrace",
@@ -138,7 +138,7 @@ Facts step_facts(const ConfigValues& config, const StepTable& steps, std::size_t
                           "loader.workers", "train.epochs", "seed"})
     for (const auto& [name, value] : config)
       if (name == key) facts.emplace_back(name, value);
-  facts.insert(facts.end(), {{"epochs that ended", with_thousands(static_cast<double>(epochs))},
+  facts.insert(facts.end(), {{"completed epochs", with_thousands(static_cast<double>(epochs))},
                              {"steps", with_thousands(static_cast<double>(all.last))},
                              {"images", with_thousands(static_cast<double>(all.images))},
                              {"load", share(load, load + update + other)},

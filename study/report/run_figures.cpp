@@ -42,7 +42,7 @@ std::string left_out(const StepTable& steps) {
                           pipeline::kSpanNames[static_cast<std::size_t>(span)],
                           static_cast<double>(ns) * 1e-9);
   }
-  return text.empty() ? "" : " Not part of it, because no step's: " + text + ".";
+  return text.empty() ? "" : " Not included, because they belong to no step: " + text + ".";
 }
 
 Series over_steps(const char* name, const StepTable& steps, auto ns_of) {
@@ -80,7 +80,7 @@ Figure epoch_bars(const JsonLines& epochs, std::string id, std::string title, st
   for (const Group& group : groups_of(epochs.size(), kMaxBars))
     figure.categories.push_back(epoch_name(epochs, group));
   if (figure.categories.size() < epochs.size())
-    figure.caption += " Neighbouring epochs are added up.";
+    figure.caption += " Each bar adds up neighbouring epochs.";
   return figure;
 }
 
@@ -114,9 +114,9 @@ std::vector<Figure> step_figures(const StepTable& steps) {
   if (steps.all.steps == 0) return {};
   const std::uint64_t width = steps.reduced.width();
   const std::string points =
-      width > 1 ? fmt::format("Each point is the mean of {} steps.", width) : "A point a step.";
+      width > 1 ? fmt::format("Each point is the mean of {} steps.", width) : "One point per step.";
   Figure kinds{.id = "step-time",
-               .title = "A step's time",
+               .title = "Step time",
                .caption = points + left_out(steps),
                .kind = FigureKind::stacked_area,
                .x_label = "step",
@@ -135,7 +135,7 @@ std::vector<Figure> step_figures(const StepTable& steps) {
             sum, [](pipeline::Span s) { return !pipeline::is_load(s) && !pipeline::is_update(s); });
       })};
   Figure spans{.id = "step-spans",
-               .title = "A step's time, by spans",
+               .title = "Step time by spans",
                .caption = points,
                .kind = FigureKind::stacked_area,
                .x_label = "step",
@@ -151,9 +151,10 @@ std::vector<Figure> step_figures(const StepTable& steps) {
 }
 
 std::vector<Figure> epoch_figure(const JsonLines& epochs) {
-  Figure figure = epoch_bars(epochs, "epoch-time", "An epoch's time",
-                             "From the end of the epoch before to its own end: set-up is the first "
-                             "epoch's.");
+  Figure figure =
+      epoch_bars(epochs, "epoch-time", "Epoch time",
+                 "From the end of the previous epoch to its own end; set-up belongs to the "
+                 "first.");
   add_bars(figure, epochs, "load", [](const Json& e) { return number_at(e, {"load_s"}); });
   add_bars(figure, epochs, "update", [](const Json& e) { return number_at(e, {"update_s"}); });
   for (const pipeline::Span span : {pipeline::Span::evaluate, pipeline::Span::checkpoint,
@@ -167,8 +168,8 @@ std::vector<Figure> epoch_figure(const JsonLines& epochs) {
 }
 
 std::vector<Figure> blame_figure(const JsonLines& epochs) {
-  Figure figure = epoch_bars(epochs, "blame", "What was waited for",
-                             "Load, split by what each awaited batch was in meanwhile.");
+  Figure figure = epoch_bars(epochs, "blame", "Wait breakdown",
+                             "Load, split by what the trainer was waiting for.");
   for (const std::string_view part : kPartNames) {
     const std::string name(part);
     add_bars(figure, epochs, name, [&name](const Json& e) {
@@ -180,8 +181,8 @@ std::vector<Figure> blame_figure(const JsonLines& epochs) {
 
 std::vector<Figure> blame_step_figure(const Json& summary) {
   Figure figure{.id = "blame-step",
-                .title = "Waiting a step",
-                .caption = "Of 100 steps, 50, 90 and 99 waited no longer than this.",
+                .title = "Wait per step",
+                .caption = "50, 90 and 99 of 100 steps waited no longer than this.",
                 .kind = FigureKind::bar,
                 .x_label = "part of load",
                 .y_label = "ms"};
@@ -201,7 +202,7 @@ std::vector<Figure> blame_step_figure(const Json& summary) {
 
 std::vector<Figure> throughput_figure(const JsonLines& epochs, const StepTable& steps) {
   Figure figure{.id = "throughput",
-                .title = "Images a second",
+                .title = "Images per second",
                 .caption = "While training: images over load + update.",
                 .kind = FigureKind::line,
                 .x_label = epochs.size() >= 2 ? "epoch" : "step",

@@ -31,8 +31,8 @@ ReportTable time_table(const StepTable& steps) {
       .id = "time",
       .title = "Where the time went",
       .caption =
-          "Quantiles of a step's time, to 2%. An evaluation is in the step before it, set-up "
-          "in the first.",
+          "Quantiles of the step time, to 2%. An evaluation counts for the step before it, "
+          "set-up for the first.",
       .header = {"", "seconds", "share", "ms a step", "p50 ms", "p90 ms", "p99 ms"}};
   const StepSum& all = steps.all;
   const double whole = in_seconds(all.load_ns() + all.update_ns() + all.other_ns());
@@ -86,18 +86,20 @@ Json rank_in(const Json& summary, int rank) {
 void add_ranks(const fs::path& run, const StepTable& first, const Json& summary, Report& report) {
   const std::vector<int> others = other_ranks(run);
   if (others.empty()) return;
-  ReportTable table{.id = "ranks",
-                    .title = "Ranks",
-                    .caption = "waited for: what the others spent waiting for this rank.",
-                    .header = {"rank", "host", "steps", "load s", "update s", "of it peer_wait s",
-                               "other s", "waited for, s"}};
-  Figure figure{.id = "rank-time",
-                .title = "Ranks' time",
-                .caption = "Who waits for the others (peer_wait) is not the one who is late.",
-                .kind = FigureKind::stacked_bar,
-                .x_label = "rank",
-                .y_label = "seconds",
-                .series = {{.name = "load"}, {.name = "update"}, {.name = "peer_wait"}}};
+  ReportTable table{
+      .id = "ranks",
+      .title = "Ranks",
+      .caption = "waited for: seconds that the other ranks spent waiting for this one.",
+      .header = {"rank", "host", "steps", "load s", "update s", "of it peer_wait s", "other s",
+                 "waited for, s"}};
+  Figure figure{
+      .id = "rank-time",
+      .title = "Time per rank",
+      .caption = "A rank with much peer_wait waits for the others; the straggler has little.",
+      .kind = FigureKind::stacked_bar,
+      .x_label = "rank",
+      .y_label = "seconds",
+      .series = {{.name = "load"}, {.name = "update"}, {.name = "peer_wait"}}};
   const auto add = [&](int rank, const StepTable& steps) {
     const Json told = rank_in(summary, rank);
     const double load = in_seconds(steps.all.load_ns());
@@ -117,15 +119,15 @@ void add_ranks(const fs::path& run, const StepTable& first, const Json& summary,
     figure.series[2].y.push_back(wait);
     if (steps.cut)
       report.notes.push_back(
-          fmt::format("steps.rank{}.csv ends in half a row, which is left out", rank));
+          fmt::format("steps.rank{}.csv ends in an incomplete row, which is left out", rank));
   };
   add(0, first);
   for (const int rank : others) add(rank, read_steps(run / fmt::format("steps.rank{}.csv", rank)));
   const double expected = number_at(summary, {"world_size"});
   if (expected > static_cast<double>(table.rows.size()))
     report.notes.push_back(
-        fmt::format("tables of {} of {:.0f} ranks are here: the others' hosts "
-                    "have theirs",
+        fmt::format("only the tables of {} of {:.0f} ranks are here; the others are on "
+                    "their hosts",
                     table.rows.size(), expected));
   if (const std::string late = text_at(summary, {"straggler_rank"}); !late.empty())
     report.facts.emplace_back("straggler", "rank " + late);
@@ -138,16 +140,17 @@ void add_notes(const Json& summary, const JsonLines& epochs, const StepTable& st
                Report& report) {
   if (const std::string state = state_of(summary); state != "finished")
     report.notes.insert(report.notes.begin(), state);
-  if (!steps.there) report.notes.emplace_back("no steps.csv: no step was taken yet");
-  if (steps.cut) report.notes.emplace_back("steps.csv ends in half a row, which is left out");
+  if (!steps.there) report.notes.emplace_back("no steps.csv: no step has been taken yet");
+  if (steps.cut)
+    report.notes.emplace_back("steps.csv ends in an incomplete row, which is left out");
   if (epochs.empty())
-    report.notes.emplace_back("no epoch has ended: nothing by epochs (metrics.jsonl)");
+    report.notes.emplace_back("no epoch has ended: no figures per epoch (metrics.jsonl)");
   if (number_at(summary, {"resumed_from_step"}) > 0)
     report.notes.emplace_back(
-        "the run was resumed: wall time, load, update, blame and verdict are "
-        "of its last process; steps and epochs are of all of it");
+        "the run was resumed: wall time, load, update, wait breakdown and verdict "
+        "describe its last process; steps and epochs the whole run");
   if (number_at(summary, {"failed"}) > 0)
-    report.notes.emplace_back("samples failed: quarantine.jsonl says which and why");
+    report.notes.emplace_back("samples failed: quarantine.jsonl lists them with the reasons");
   if (summary.is_object() && summary.contains("model") && summary["model"].is_null())
     report.notes.emplace_back("no model (simulated device): no loss, no accuracy");
 }
@@ -180,7 +183,7 @@ Report run_report(const fs::path& path) {
                           ? summary_facts(summary)
                           : step_facts(config_at(path / "config.toml"), steps, epochs.size());
   report.facts.insert(report.facts.end(), facts.begin(), facts.end());
-  if (cut) report.notes.emplace_back("metrics.jsonl ends in half a line, which is left out");
+  if (cut) report.notes.emplace_back("metrics.jsonl ends in an incomplete line, which is left out");
 
   append(report.figures, step_figures(steps));
   append(report.figures, epoch_figure(epochs));
@@ -199,7 +202,7 @@ Report run_report(const fs::path& path) {
   add_notes(summary, epochs, steps, report);
   if (!class_figure(evaluation).empty() && !evaluation.contains("confusion"))
     report.notes.push_back("no confusion matrix was recorded: millrace eval " + path.string() +
-                           " makes one");
+                           " prints one");
   return report;
 }
 

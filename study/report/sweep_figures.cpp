@@ -61,7 +61,7 @@ std::vector<Figure> figure_bars(const SweepTable& table, const char* name, Figur
 
 Figure time_bars(const SweepTable& table) {
   Figure figure = rows_figure(table, "load-update", "Load and update",
-                              "Means a step; the table has their intervals.", "ms a step");
+                              "Means per step; the table has their intervals.", "ms per step");
   figure.kind = FigureKind::stacked_bar;
   figure.series = {{.name = "load"}, {.name = "update"}};
   for (const SweepRow& row : table.rows) {
@@ -73,14 +73,13 @@ Figure time_bars(const SweepTable& table) {
 
 /// Against the first row, with the intervals that verdicts are made by and the margin around 1.
 Figure ratio_bars(const SweepTable& table) {
-  Figure figure =
-      rows_figure(table, "ratio", fmt::format("Ratio of {} to the first row", table.metric.name),
-                  table.repeats() < 2
-                      ? "One run a row: no interval."
-                      : fmt::format("With intervals that hold together; within the dashed lines "
-                                    "(margin {:g}) a row is equivalent.",
-                                    table.margin),
-                  "ratio");
+  Figure figure = rows_figure(
+      table, "ratio", fmt::format("Ratio of {} to the first row", table.metric.name),
+      table.repeats() < 2 ? "One run per row: no interval."
+                          : fmt::format("With simultaneous intervals; within the dashed lines "
+                                        "(margin {:g}) a row is equivalent.",
+                                        table.margin),
+      "ratio");
   Series series{.name = "ratio"};
   for (std::size_t row = 0; row < table.rows.size(); ++row)
     push(series, row == 0 ? Interval{1, NAN, NAN} : table.rows[row].comparison.ratio, 1);
@@ -106,7 +105,7 @@ std::vector<Figure> worker_lines_of(const SweepTable& table) {
   while (at < columns.size() && columns[at] != "loader.workers") ++at;
   if (at == columns.size()) return {};
   Figure figure{.id = "workers",
-                .title = "Images a second by workers",
+                .title = "Images per second by workers",
                 .caption = table.repeats() < 2 ? "" : "With 95% intervals.",
                 .kind = FigureKind::line,
                 .x_label = "loader.workers",
@@ -141,7 +140,7 @@ std::vector<Figure> sweep_figures(const SweepTable& table) {
     for (Figure& figure : figures) all.push_back(std::move(figure));
   };
   append(figure_bars(table, "images_per_s",
-                     rows_figure(table, "rate", "Images a second", intervals, "images/s"), 1));
+                     rows_figure(table, "rate", "Images per second", intervals, "images/s"), 1));
   all.push_back(time_bars(table));
   if (const std::string metric = table.metric.name; metric != "images_per_s")
     append(figure_bars(table, table.metric.name,

@@ -26,7 +26,7 @@ std::string sweep_verdict(const SweepTable& table) {
     open += verdict == Verdict::inconclusive;
   }
   if (faster + slower + equivalent + open == 0)
-    return fmt::format("no verdict: repeats {}, needed {}", table.repeats(), kRepeatsForVerdict);
+    return fmt::format("no verdict: {} repeats, {} needed", table.repeats(), kRepeatsForVerdict);
   return fmt::format(
       "by {}, against the first row: {} faster, {} slower, {} equivalent, {} "
       "inconclusive",
@@ -69,7 +69,7 @@ ReportTable row_configurations(const fs::path& sweep, const SweepTable& table, R
 
 ReportTable finished_runs(const std::vector<SweepRecord>& runs) {
   ReportTable table{.id = "runs",
-                    .title = "Runs that have finished",
+                    .title = "Finished runs",
                     .caption = "",
                     .header = {"run", "load ms/step", "update ms/step", "images/s", "top-1"}};
   for (const SweepRecord& run : runs) {
@@ -95,8 +95,8 @@ Report sweep_report(const fs::path& path) {
   if (!sweep.finished) {
     report.notes.push_back(
         fmt::format("no sweep.json: the sweep is still going, or was stopped; {} "
-                    "of {} runs that were begun have finished. Intervals of the "
-                    "whole repeats so far, no verdict",
+                    "of {} runs that started have finished. Intervals cover the complete "
+                    "repeats so far, without a verdict",
                     sweep.runs.size(), sweep.begun));
     report.tables.push_back(finished_runs(sweep.runs));
   }

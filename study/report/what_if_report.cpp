@@ -64,15 +64,14 @@ double baseline_in(const Json& json) {
 }
 
 Figure change_bars(const std::vector<WhatIf>& changes, double baseline) {
-  Figure figure{.id = "what-if",
-                .title = "What changes would give",
-                .caption =
-                    "Predicted by the replay, then measured; the dashed line is the run as it "
-                    "is.",
-                .kind = FigureKind::bar,
-                .x_label = "change",
-                .y_label = "images/s",
-                .series = {{.name = "predicted"}, {.name = "measured"}}};
+  Figure figure{
+      .id = "what-if",
+      .title = "Effect of changes",
+      .caption = "Predicted by the replay, then measured; the dashed line is the baseline.",
+      .kind = FigureKind::bar,
+      .x_label = "change",
+      .y_label = "images/s",
+      .series = {{.name = "predicted"}, {.name = "measured"}}};
   for (const WhatIf& change : changes) {
     figure.categories.push_back(change.text());
     figure.series[0].y.push_back(change.predicted);
@@ -113,10 +112,10 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
   std::sort(points.begin(), points.end(),
             [](const Point& a, const Point& b) { return a.workers < b.workers; });
   Figure figure{.id = "workers",
-                .title = "Images a second by workers",
+                .title = "Images per second by workers",
                 .caption =
-                    "Dashed: what device, storage and cores allow, however many workers there "
-                    "are.",
+                    "Dashed: the rates that device, storage and cores allow with any number of "
+                    "workers.",
                 .kind = FigureKind::line,
                 .x_label = "loader.workers",
                 .y_label = "images/s",
@@ -143,9 +142,9 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
 
 std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
   Figure figure{.id = "ceilings",
-                .title = "What each resource would allow",
+                .title = "Rate that each resource would allow",
                 .caption =
-                    "Images a second if nothing else held the run up; the lowest is the "
+                    "Images per second if nothing else limited the run; the lowest is the "
                     "bound. The dashed line was measured.",
                 .kind = FigureKind::bar,
                 .x_label = "resource",
@@ -168,13 +167,13 @@ std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
 /// One bar a stage: CPU time that a sample's loading takes.
 std::vector<Figure> stage_bars(const Json& json) {
   Figure figure{.id = "stages",
-                .title = "What a sample costs",
+                .title = "Cost of a sample",
                 .caption =
-                    "CPU time of a core that has nothing else to do; machinery is the graph "
+                    "CPU time on an otherwise idle core; machinery is the graph "
                     "around the stages.",
                 .kind = FigureKind::bar,
                 .x_label = "stage",
-                .y_label = "µs of CPU a sample",
+                .y_label = "µs of CPU per sample",
                 .series = {{.name = "CPU"}}};
   for (const char* stage : {"read", "decode", "augment", "machinery"}) {
     const double cpu = number_at(json, {"model", "cpu_s_per_image", stage});
@@ -188,7 +187,7 @@ std::vector<Figure> stage_bars(const Json& json) {
 /// The baseline's load by parts, in one bar each.
 std::vector<Figure> blame_parts(const Json& summary) {
   Figure figure{.id = "blame",
-                .title = "What was waited for",
+                .title = "Wait breakdown",
                 .caption = "The baseline's load.",
                 .kind = FigureKind::bar,
                 .x_label = "part of load",
@@ -212,7 +211,7 @@ ReportTable change_table(const std::vector<WhatIf>& changes) {
   ReportTable table{
       .id = "what-if-table",
       .title = "Predictions and measurements",
-      .caption = "Ratios to the run as it is; error: predicted over measured, less 1.",
+      .caption = "Ratios to the baseline; error: predicted / measured - 1.",
       .header = {"change", "predicted images/s", "ratio", "measured images/s", "ratio", "error"}};
   for (const WhatIf& one : changes)
     table.rows.push_back(
@@ -244,8 +243,8 @@ void add_profile_facts(const Json& summary, Report& report) {
   const double others = number_at(summary, {"others_busy"});
   if (others > 0.1)
     report.notes.push_back(
-        fmt::format("other processes had up to {:.0f}% of the machine during a "
-                    "run: repeat the profile on a quiet one before believing "
+        fmt::format("other processes used up to {:.0f}% of the machine during a "
+                    "run: repeat the profile on a quiet machine before trusting "
                     "small differences",
                     100 * others));
 }
@@ -269,7 +268,7 @@ Report profile_report(const fs::path& path) {
   } else {
     report.notes.emplace_back(
         "no summary.json: the profile is still going, or was stopped before "
-        "its end; what stands here are its predictions");
+        "its end; this report shows its predictions");
   }
 
   const std::vector<WhatIf> changes = changes_in(all);
@@ -283,7 +282,7 @@ Report profile_report(const fs::path& path) {
   append(blame_step_figure(summary));
   append(stage_bars(all));
   if (changes.empty()) {
-    report.notes.emplace_back("no change was predicted yet");
+    report.notes.emplace_back("no change has been predicted yet");
   } else {
     report.figures.push_back(change_bars(changes, baseline));
     report.tables.push_back(change_table(changes));

@@ -30,7 +30,7 @@ Asked asked_at(const fs::path& path) {
   } catch (const nlohmann::json::exception&) {
     throw DataError(
         fmt::format("{} {}", file.string(), json.is_null() ? "is missing" : "is damaged"),
-        "millrace sweep --resume --run DIR, with its words, writes it again");
+        "millrace sweep --resume --run DIR with the original arguments rewrites it");
   } catch (const UsageError& error) {
     throw DataError(fmt::format("{} is damaged: {}", file.string(), error.what()), error.hint());
   }
@@ -50,7 +50,7 @@ SweepRecord record_of(const Json& json, std::uint64_t repeat) {
 SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
   const auto damaged = [&](const std::string& what) {
     return DataError(fmt::format("{} is damaged: {}", file.string(), what),
-                     "millrace sweep --resume --run DIR writes it again");
+                     "millrace sweep --resume --run DIR rewrites it");
   };
   if (!json.contains("cells") || !json["cells"].is_array()) throw damaged("it has no cells");
   std::vector<std::vector<SweepRecord>> runs;
@@ -59,7 +59,8 @@ SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
     if (!cell.is_object() || !cell.contains("runs") || !cell["runs"].is_array())
       throw damaged("a cell has no runs");
     for (const Json& run : cell["runs"]) runs.back().push_back(record_of(run, runs.back().size()));
-    if (runs.back().size() != runs.front().size()) throw damaged("cells differ in their runs");
+    if (runs.back().size() != runs.front().size())
+      throw damaged("cells have different numbers of runs");
   }
   if (runs.size() != asked.words.design.cells.size())
     throw damaged("it has other combinations than design.json");

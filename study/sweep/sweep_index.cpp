@@ -35,7 +35,7 @@ constexpr double Noise::*kNoise[] = {&Noise::steal, &Noise::others, &Noise::load
 /// What SQLite has to say against the file: it is then made again.
 struct Failure : RunError {
   explicit Failure(const std::string& what)
-      : RunError("index.sqlite: " + what, "remove it: it is made again from the runs") {}
+      : RunError("index.sqlite: " + what, "remove it: it will be rebuilt from the runs") {}
 };
 
 void check(sqlite3* database, int code) {
@@ -127,7 +127,7 @@ SweepIndex::SweepIndex(fs::path sweep) : sweep_(std::move(sweep)) {
       database_.reset();
       if (attempt > 0)
         throw RunError(fmt::format("{}: {}", file.parent_path().string(), failure.what()),
-                       "make room, or put the sweep elsewhere: --run DIR");
+                       "free some space, or choose another place: --run DIR");
       std::error_code error;
       fs::remove(file, error);
       for (const char* part : {"-journal", "-wal", "-shm"}) fs::remove(file.string() + part, error);

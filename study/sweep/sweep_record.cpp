@@ -77,7 +77,7 @@ SweepRecord read_record(const fs::path& runs, const std::string& name) {
               .figures = {}};
   } catch (const nlohmann::json::exception&) {
     throw DataError(fmt::format("{} is damaged", file.string()),
-                    "remove it, and the run's folder beside it");
+                    "remove it and the run's folder beside it");
   }
   const Json summary = parse(runs / name / "summary.json");
   record.finished = is_finished(summary);

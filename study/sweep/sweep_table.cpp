@@ -184,19 +184,19 @@ std::vector<std::string> text_notes(const SweepTable& table) {
   const std::size_t n = table.repeats();
   if (n < 2) {
     notes.emplace_back(
-        "one run a row: no interval, so small differences mean nothing (--repeats N)");
+        "one run per row: no interval, so small differences mean nothing (--repeats N)");
   } else {
     const bool bootstrap = n >= kRepeatsForBootstrap;
     notes.push_back(
         fmt::format("means of {} runs with 95% intervals ({}); ratios to the first row within "
-                    "blocks, their intervals hold together",
+                    "blocks, with simultaneous intervals",
                     n, bootstrap ? "bootstrap-t" : "t"));
     if (n < kRepeatsForVerdict)
       notes.push_back(fmt::format("fewer than {} repeats: no verdict", kRepeatsForVerdict));
     else
       notes.push_back(fmt::format(
           "equivalent: 90% interval within {:.3f} .. {:.3f} (sweep.margin={:g}); inconclusive: "
-          "what would be detected 4 times of 5",
+          "the difference that would be detected 4 times out of 5",
           1 / (1 + table.margin), 1 + table.margin, table.margin));
   }
   for (const auto& warning : table.warnings) notes.push_back("warning: " + warning);

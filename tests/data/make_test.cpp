@@ -154,7 +154,7 @@ TEST(MakeDigits, DoesNotWriteOverOtherFiles) {
   const auto before = contents(folder.path());
   tools::DigitsOptions options = digits(folder.path());
   options.seed = 1;
-  expect_error(Exit::failed, {"-idx3-ubyte", "is there already, with other contents"},
+  expect_error(Exit::failed, {"-idx3-ubyte", "already exists with other contents"},
                [&] { tools::make_digits(options); });
   EXPECT_EQ(contents(folder.path()), before);
   options.force = true;
@@ -163,12 +163,12 @@ TEST(MakeDigits, DoesNotWriteOverOtherFiles) {
 
   const TempFolder mine;
   mine.write("thesis/chapter1.tex", {1});
-  expect_error(Exit::failed, {"holds something else already: thesis/chapter1.tex"},
+  expect_error(Exit::failed, {"already holds other files: thesis/chapter1.tex"},
                [&] { tools::make_digits(digits(mine.path())); });
   EXPECT_EQ(contents(mine.path()).size(), 1u);
-  expect_error(Exit::failed, {"chapter1.tex: is there already, and is not a folder"},
+  expect_error(Exit::failed, {"chapter1.tex: already exists and is not a folder"},
                [&] { tools::make_digits(digits(mine.path("thesis/chapter1.tex"))); });
-  expect_error(Exit::failed, {"cannot be made"},
+  expect_error(Exit::failed, {"cannot be created"},
                [&] { tools::make_digits(digits(mine.path("thesis/chapter1.tex/x"))); });
   expect_error(Exit::usage, {"at least one image"},
                [&] { tools::make_digits(digits(mine.path(), 0)); });
@@ -261,13 +261,13 @@ TEST(MakeObjects, AnotherSetIsNotWrittenOver) {
   tools::make_objects(objects(folder.path()));  // finds its own
   tools::ObjectsOptions options = objects(folder.path());
   options.seed = 1;
-  expect_error(Exit::failed, {"data_batch_1.bin: is there already, with other contents"},
+  expect_error(Exit::failed, {"data_batch_1.bin: already exists with other contents"},
                [&] { tools::make_objects(options); });
   EXPECT_EQ(contents(folder.path()), before);
   options.force = true;
   tools::make_objects(options);
   EXPECT_NE(contents(folder.path()), before);
-  expect_error(Exit::usage, {"at least five images"},
+  expect_error(Exit::usage, {"at least five training images"},
                [&] { tools::make_objects(objects(folder.path("new"), 4)); });
 }
 
@@ -302,7 +302,7 @@ TEST(MakePhotos, SameBytesForAnyNumberOfThreads) {
   EXPECT_EQ(contents(one.path()), contents(two.path()));
   tools::make_photos(options);  // finds its own
   options.seed = 1;
-  expect_error(Exit::failed, {".jpg: is there already, with other contents"},
+  expect_error(Exit::failed, {".jpg: already exists with other contents"},
                [&] { tools::make_photos(options); });
   EXPECT_EQ(contents(one.path()), contents(two.path()));
 }

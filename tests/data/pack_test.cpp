@@ -153,7 +153,8 @@ TEST(Pack, OneSplitUnderANameOrAPattern) {
   options.target = folder.path("out/one.tar");
   options.split = "test";
   EXPECT_EQ(tools::pack(options)[0].count, 3u);
-  expect_error(Exit::failed, {"one.tar", "holds something already"}, [&] { tools::pack(options); });
+  expect_error(Exit::failed, {"one.tar", "already holds other files"},
+               [&] { tools::pack(options); });
   options.shards = 4;
   options.target = folder.path("out/four-{0..2}.tar");
   expect_error(Exit::usage, {"--shards 4", "3"}, [&] { tools::pack(options); });
@@ -180,7 +181,7 @@ TEST(Pack, WhatFailsLeavesNothing) {
   const TempFolder folder;
   write_folder(folder);
   folder.write("src/train/ant/5.jpg", {1, 2, 3});
-  expect_data_error({"src/train/ant/5.jpg", "not an image"},
+  expect_data_error({"src/train/ant/5.jpg", "unknown image format"},
                     [&] { tools::pack(options_of(folder)); });
   EXPECT_TRUE(fs::is_empty(folder.path("out")));
   fs::remove(folder.path("src/train/ant/5.jpg"));

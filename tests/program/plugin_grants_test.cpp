@@ -154,7 +154,7 @@ TEST_F(PluginGrants, DamagedListsTrustNothing) {
   }
   write_file(list(), whole);
   fs::permissions(list(), fs::perms::others_write, fs::perm_options::add);
-  EXPECT_TRUE(refused(start({"bench", config()}), 3, {list().string(), "everyone"}));
+  EXPECT_TRUE(refused(start({"bench", config()}), 3, {list().string(), "every user"}));
   EXPECT_FALSE(was_loaded());
 }
 
@@ -164,9 +164,11 @@ TEST_F(PluginGrants, WhatEveryoneMayReplaceIsRefused) {
                     may ? fs::perm_options::add : fs::perm_options::remove);
   };
   const auto expect_refused = [&] {
-    EXPECT_TRUE(refused(start(bench({word()})), 3, {plugin_.string(), "everyone may write"}));
-    EXPECT_TRUE(refused(start({"plugins", "trust", plugin_.string()}), 3, {"everyone may write"}));
-    EXPECT_TRUE(refused(start({"plugins", "check", plugin_.string()}), 3, {"everyone may write"}));
+    EXPECT_TRUE(refused(start(bench({word()})), 3, {plugin_.string(), "every user may write"}));
+    EXPECT_TRUE(
+        refused(start({"plugins", "trust", plugin_.string()}), 3, {"every user may write"}));
+    EXPECT_TRUE(
+        refused(start({"plugins", "check", plugin_.string()}), 3, {"every user may write"}));
     EXPECT_FALSE(was_loaded());
   };
   everyone(plugin_, true);
@@ -184,7 +186,7 @@ TEST_F(PluginGrants, WhatEveryoneMayReplaceIsRefused) {
   fs::create_symlink(plugin_, in("open/link.so"));
   everyone(in("open"), true);
   EXPECT_TRUE(refused(start(bench({"plugins.path=" + in("open").string()})), 3,
-                      {"link.so", "everyone may write"}));
+                      {"link.so", "every user may write"}));
   EXPECT_FALSE(was_loaded());
 }
 

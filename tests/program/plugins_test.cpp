@@ -90,8 +90,8 @@ TEST_F(Plugins, CheckPrintsALineACheck) {
   const Result sound =
       run({"plugins", "check", example_plugin("qoi"), "--sample", in("a.qoi").string()});
   ASSERT_TRUE(succeeded(sound));
-  for (const char* part : {"qoi: sniff", "qoi: damage", "qoi: threads", "qoi: leaks", "µs a sample",
-                           "nothing wrong in 9 checks"})
+  for (const char* part : {"qoi: sniff", "qoi: damage", "qoi: threads", "qoi: leaks",
+                           "µs per sample", "no problems in 9 checks"})
     EXPECT_NE(sound.out.find(part), std::string::npos) << part << "\n" << sound.out;
 
   const Result bad = run({"plugins", "check", test_plugin("defect_writes_past_image")});
@@ -225,7 +225,7 @@ TEST_F(Plugins, NewRefusesBadNames) {
   EXPECT_TRUE(refused(make("my_op", "pixle"), 2, {"pixle", "did you mean pixel?"}));
   EXPECT_FALSE(fs::exists(in("new")));
   ASSERT_TRUE(succeeded(make("my_op")));
-  EXPECT_TRUE(refused(make("my_op"), 2, {"my_op is there already"}));
+  EXPECT_TRUE(refused(make("my_op"), 2, {"my_op already exists"}));
 }
 
 TEST_F(Plugins, NewWritesEveryKind) {

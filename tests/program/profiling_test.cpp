@@ -66,7 +66,7 @@ TEST_F(Profiling, ATraceIsWrittenWhereItIsAskedFor) {
     steps += event["name"].get<std::string>().starts_with("step ");
   }
   EXPECT_EQ(steps, 10);
-  for (const char* track : {"trainer", "simulated (1 ms a step)", "train worker 0"})
+  for (const char* track : {"trainer", "simulated (1 ms per step)", "train worker 0"})
     EXPECT_TRUE(tracks.contains(track)) << track;
 
   const std::string file = in("named.json").string();

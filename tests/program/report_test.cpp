@@ -109,9 +109,9 @@ TEST_F(ReportCommand, OfARunThatWasKilled) {
 
 TEST_F(ReportCommand, RefusesWhatIsNoRun) {
   ASSERT_TRUE(succeeded(run(simulated("runs/first"))));
-  EXPECT_TRUE(refused(report("nowhere"), 2, {"nowhere is not there", "directory"}));
+  EXPECT_TRUE(refused(report("nowhere"), 2, {"nowhere does not exist", "directory"}));
   EXPECT_TRUE(refused(report("runs"), 2, {"is not a run", "runs/first"}));
-  EXPECT_TRUE(refused(report("runs/first/summary.json"), 2, {"no directory", "runs/first"}));
+  EXPECT_TRUE(refused(report("runs/first/summary.json"), 2, {"not a directory", "runs/first"}));
   EXPECT_TRUE(refused(run({"report"}), 2, {"path is required"}));
   EXPECT_TRUE(refused(report("runs/first", {"--md", "--json"}), 2, {"stdout"}));
   EXPECT_TRUE(refused(report("runs/first", {"--html", "/proc/none/page.html"}), 1, {"/proc/none"}));
@@ -134,7 +134,7 @@ TEST_F(ReportCommand, WithoutTheDataSetThereAreNoPictures) {
   fs::rename(in("data"), in("gone"));
   const Json json = report_json("run");
   EXPECT_EQ(json["images"], Json::array());
-  EXPECT_TRUE(notes_say(json, "no pictures of samples: "));
+  EXPECT_TRUE(notes_say(json, "no images of samples: "));
 }
 
 TEST_F(ReportCommand, ShowsASweepsTable) {

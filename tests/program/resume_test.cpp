@@ -198,7 +198,7 @@ TEST_F(Resume, AFlippedBitIsNamedAndTheCheckpointBeforeIsOffered) {
     write_file(folder / name, flipped);
     EXPECT_TRUE(refused(
         run(resumed("run", {"train.steps=0"})), 3,
-        {(folder / name).string() + " is damaged", "checksum", "step-7 is whole",
+        {(folder / name).string() + " is damaged", "checksum", "step-7 is intact",
          "rm -r " + folder.string() + " && millrace train --resume --run " + in("run").string()}));
     write_file(folder / name, whole);
   }

@@ -215,7 +215,7 @@ TEST_F(SweepResume, WithoutADirectoryTheNewestOfTheSameDesignGoesOn) {
   ASSERT_TRUE(succeeded(run(base + Arguments{"loader.prefetch=2"}, here)));
   const Result more = run(base + Arguments{"--resume", "--repeats", "2"}, here);
   ASSERT_TRUE(succeeded(more));
-  EXPECT_NE(more.err.find("resumed: 2 of them"), std::string::npos) << more.err;
+  EXPECT_NE(more.err.find("resumed: 2 runs"), std::string::npos) << more.err;
 }
 
 }  // namespace

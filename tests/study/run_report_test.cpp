@@ -130,8 +130,8 @@ TEST(RunReport, OfARunThatGoesOn) {
             "\n{\"epoch\":2,");
   const study::Report report = study::run_report(run.path());
   EXPECT_TRUE(notes_say(report, "still going, or was killed"));
-  EXPECT_TRUE(notes_say(report, "steps.csv ends in half a row"));
-  EXPECT_TRUE(notes_say(report, "metrics.jsonl ends in half a line"));
+  EXPECT_TRUE(notes_say(report, "steps.csv ends in an incomplete row"));
+  EXPECT_TRUE(notes_say(report, "metrics.jsonl ends in an incomplete line"));
   for (const char* id : {"step-time", "step-spans", "epoch-time", "blame", "throughput"})
     EXPECT_NE(figure_in(report, id), nullptr) << id;
   const study::Figure& time = *figure_in(report, "step-time");
@@ -194,7 +194,7 @@ TEST(RunReport, RanksHaveATable) {
   EXPECT_EQ(table->rows[1][2], "1");
   EXPECT_EQ(table->rows[1].back(), "0.250");
   EXPECT_TRUE(notes_say(report, "tables of 2 of 3 ranks"));
-  EXPECT_TRUE(notes_say(report, "steps.rank1.csv ends in half a row"));
+  EXPECT_TRUE(notes_say(report, "steps.rank1.csv ends in an incomplete row"));
   EXPECT_NE(figure_in(report, "rank-time"), nullptr);
 }
 

@@ -61,7 +61,7 @@ TEST(SweepTable, OneRunHasNoInterval) {
   const auto rows = text_rows(table);
   EXPECT_EQ(rows[2].back(), "1.500");
   EXPECT_EQ(rows[2][7], "150");
-  EXPECT_TRUE(has(text_notes(table), "one run a row"));
+  EXPECT_TRUE(has(text_notes(table), "one run per row"));
 }
 
 TEST(SweepTable, FiveRepeatsHaveVerdicts) {

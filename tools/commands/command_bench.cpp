@@ -100,7 +100,7 @@ Json stage_json(const StageTotals& totals) {
 std::string stage_table(const Json& json) {
   const double images = json["images"];
   std::vector<std::vector<std::string>> rows{
-      {"stage", "calls", "wall s", "cpu s", "µs an image", "MB/s of cpu"}};
+      {"stage", "calls", "wall s", "cpu s", "µs per image", "MB per cpu s"}};
   for (const auto& [name, stage] : json["per_stage"].items()) {
     const double cpu = stage["cpu_s"];
     const double bytes = stage["bytes"];
@@ -116,10 +116,11 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   const std::unique_ptr<pipeline::Timeline> timeline = arguments.trace.start(start);
   const Recipe recipe = load_recipe(arguments.recipe);
   if (recipe.text("loader.mode") != "normal")
-    throw UsageError(fmt::format("loader.mode={}: bench measures the loader, which has then "
-                                 "nothing to do",
-                                 recipe.text("loader.mode")),
-                     "use it with millrace train, which shows what the device can take");
+    throw UsageError(
+        fmt::format("loader.mode={} leaves the loader nothing to do, and bench measures the "
+                    "loader",
+                    recipe.text("loader.mode")),
+        "use it with millrace train, to measure the device");
   const auto reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
   LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
@@ -128,7 +129,7 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
   const std::uint64_t batches_in_all =
       batches_per_epoch(options, reader->info().count) * options.epochs;
   if (options.first_batch > 0 && options.first_batch >= batches_in_all)
-    throw UsageError(fmt::format("batch {} lies behind the last one: there are {} in {} epochs",
+    throw UsageError(fmt::format("batch {} is past the last one: there are {} in {} epochs",
                                  options.first_batch, batches_in_all, options.epochs),
                      fmt::format("bench.first_batch counts them from 0 to {}", batches_in_all - 1));
   options.stop = &interrupted();
@@ -223,7 +224,7 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
         with_commas(static_cast<double>(images)), with_commas(static_cast<double>(batches)),
         threads_text(options));
   print(
-      "{} images/s, {} images a CPU-second, {:.3f} s, first batch after {:.2f} ms, {:.1f} MB "
+      "{} images/s, {} images per CPU-second, {:.3f} s, first batch after {:.2f} ms, {:.1f} MB "
       "resident\n\n",
       with_commas(static_cast<double>(images) / wall),
       with_commas(static_cast<double>(images) / cpu), wall,
@@ -241,16 +242,18 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
 }  // namespace
 
 void add_bench(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("bench", "the pipeline alone: no model, no LibTorch loaded");
+  auto* command =
+      app.add_subcommand("bench", "run the pipeline alone, without a model or LibTorch");
   auto arguments = std::make_shared<BenchArguments>();
   command->add_option("recipe", arguments->recipe, "[RECIPE] [key=value ...]");
-  command->add_flag("--hash", arguments->hash, "xxh3 of every output byte and label, in order");
+  command->add_flag("--hash", arguments->hash,
+                    "compute the xxh3 hash of every output byte and label, in order");
   command->add_option("--hash-from", arguments->hash_from,
-                      "leave batches before this one out of the hash: what a run that was started "
-                      "there (bench.first_batch) has to give");
+                      "hash from this batch on; equals the hash of a run that starts there "
+                      "(bench.first_batch)");
   command->add_option("--dump", arguments->dump,
                       "write the first epoch's bytes, then its labels, to FILE");
-  arguments->trace.add_to(*command, "timeline.json here");
+  arguments->trace.add_to(*command, "timeline.json in the current directory");
   add_common(*command);
   command->footer(
       "Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash");

@@ -52,7 +52,7 @@ Exit run(const train::OpsBenchOptions& options) {
     return Exit::done;
   }
   const auto us = [](double seconds) { return fmt::format("{:.0f}", 1e6 * seconds); };
-  std::vector<std::vector<std::string>> rows{{"µs a call", "torch forward", "backward", "all",
+  std::vector<std::vector<std::string>> rows{{"µs per call", "torch forward", "backward", "all",
                                               "native forward", "backward", "all", "torch / native",
                                               "difference"}};
   for (const train::OpTiming& timing : timings) {
@@ -67,7 +67,7 @@ Exit run(const train::OpsBenchOptions& options) {
       row.insert(row.end(), {"same", "", "", "", ""});
     rows.push_back(row);
   }
-  print("batch {}, {} thread{}, {}, LibTorch {}, the least of {} rounds\n\n", options.batch,
+  print("batch {}, {} thread{}, {}, LibTorch {}, minimum of {} rounds\n\n", options.batch,
         options.threads, options.threads == 1 ? "" : "s", simd, train::torch_version(),
         options.rounds);
   print("{}", to_table(rows));
@@ -77,19 +77,20 @@ Exit run(const train::OpsBenchOptions& options) {
 }  // namespace
 
 void add_bench_ops(CLI::App& bench, Command& chosen) {
-  auto* command = bench.add_subcommand("ops", "LibTorch's convolution and pooling beside our own");
+  auto* command =
+      bench.add_subcommand("ops", "time LibTorch's convolution and pooling beside the native ones");
   auto options = std::make_shared<train::OpsBenchOptions>();
-  command->add_option("--batch", options->batch, "images a call")
+  command->add_option("--batch", options->batch, "images per call")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "of both sides")
+  command->add_option("--threads", options->threads, "threads of both sides")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "repetitions; the fastest counts")
+  command->add_option("--rounds", options->rounds, "number of repetitions; the fastest counts")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   command->add_flag("--cifar", options->cifar,
-                    "the 3x3 convolutions of VGG and ResNet on 32x32 images too (slow)");
+                    "also time the 3x3 convolutions of VGG and ResNet on 32x32 images (slow)");
   add_common(*command);
   command->callback(
       [options, &chosen] { chosen = [options](const ProgramStart&) { return run(*options); }; });

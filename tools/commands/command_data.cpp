@@ -98,7 +98,7 @@ Exit pack_set(PackOptions options) {
   const Progress show = progress_to(line, "pack");
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     if (interrupted())
-      throw Error(Exit::interrupted, "interrupted: nothing was put into " + options.target);
+      throw Error(Exit::interrupted, "interrupted: nothing was written to " + options.target);
     show(done, total);
   };
   const std::vector<PackedSplit> packed = pack(options);
@@ -153,7 +153,7 @@ Exit verify(VerifyOptions options) {
     print("{}\n", study::to_text(json, 2));
   } else {
     print("{}: {}\n", options.path,
-          report.kind.empty() ? "no data set that is known" : report.kind);
+          report.kind.empty() ? "not a known kind of data set" : report.kind);
     for (const VerifySplit& split : report.splits) {
       print("  {}: {} images in {} classes, ", split.name,
             with_commas(static_cast<double>(split.count)), split.class_counts.size());
@@ -173,7 +173,7 @@ Exit verify(VerifyOptions options) {
   if (!report.problems.empty())
     throw DataError(fmt::format("{}: {} problem{}", options.path, report.problems.size(),
                                 report.problems.size() == 1 ? "" : "s"),
-                    "mend or remove what is named above");
+                    "repair or remove the files named above");
   if (!verbosity().json) print("  sound\n");
   return Exit::done;
 }
@@ -184,15 +184,14 @@ void add_make(CLI::App& make, const std::string& kind, const std::string& help,
               Exit (*action)(Options), Command& chosen) {
   auto* command = make.add_subcommand(kind, help);
   auto options = std::make_shared<Options>();
-  command->add_option("dir", options->path, "folder to write")->required();
+  command->add_option("dir", options->path, "folder to write to")->required();
   command
-      ->add_option("--train", options->train,
-                   fmt::format("images to train on ({})", options->train))
+      ->add_option("--train", options->train, fmt::format("training images ({})", options->train))
       ->check(CLI::PositiveNumber);
-  command->add_option("--test", options->test, fmt::format("images to test on ({})", options->test))
+  command->add_option("--test", options->test, fmt::format("test images ({})", options->test))
       ->check(CLI::PositiveNumber);
-  command->add_option("--seed", options->seed, "same seed, same bytes (0)");
-  command->add_flag("--force", options->force, "write over another set of these names");
+  command->add_option("--seed", options->seed, "the same seed gives the same bytes (0)");
+  command->add_flag("--force", options->force, "overwrite another data set with these file names");
   command->footer(fmt::format("Example:\n  millrace data make {0} data/{0}", kind));
   add_common(*command);
   command->callback([options, action, &chosen] {
@@ -214,37 +213,41 @@ void add_data(CLI::App& app, Command& chosen) {
   make->footer("Example:\n  millrace data make photos data/photos --count 512");
 
   add_make(*make, "digits", "an MNIST-shaped, learnable IDX set", digits, chosen);
-  add_make(*make, "objects", "a CIFAR-10-shaped, learnable set of binary files", objects, chosen);
+  add_make(*make, "objects", "a learnable data set in the format of CIFAR-10", objects, chosen);
 
   auto* make_photos_command =
-      make->add_subcommand("photos", "a folder of JPEGs of a camera's size and detail");
+      make->add_subcommand("photos", "a folder of JPEGs with the size and detail of a camera's");
   auto photos_options = std::make_shared<PhotosOptions>();
-  make_photos_command->add_option("dir", photos_options->path, "folder to write")->required();
+  make_photos_command->add_option("dir", photos_options->path, "folder to write to")->required();
   make_photos_command
-      ->add_option("--count", photos_options->count, "images, both splits together (256)")
+      ->add_option("--count", photos_options->count, "images of both splits together (256)")
       ->check(CLI::PositiveNumber);
   make_photos_command->add_option("--classes", photos_options->classes, "classes (8)")
       ->check(CLI::Range(1, 1000));
   make_photos_command->add_option("--quality", photos_options->quality, "JPEG quality (90)")
       ->check(CLI::Range(1, 100));
-  make_photos_command->add_option("--seed", photos_options->seed, "same seed, same pictures (0)");
+  make_photos_command->add_option("--seed", photos_options->seed,
+                                  "the same seed gives the same images (0)");
   make_photos_command->add_flag("--force", photos_options->force,
-                                "write over another set of these names");
+                                "overwrite another data set with these file names");
   make_photos_command->footer("Example:\n  millrace data make photos data/photos --count 512");
   add_common(*make_photos_command);
   make_photos_command->callback([photos_options, &chosen] {
     chosen = [photos_options](const ProgramStart&) { return photos(*photos_options); };
   });
 
-  auto* verify_command = data->add_subcommand("verify", "what is there, and what is wrong with it");
+  auto* verify_command =
+      data->add_subcommand("verify", "list the content of a data set and what is wrong with it");
   auto verify_options = std::make_shared<VerifyOptions>();
   verify_command->add_option("path", verify_options->path, "folder, archive or manifest")
       ->required();
-  verify_command->add_option("--classes", verify_options->classes, "labels must lie below this")
+  verify_command
+      ->add_option("--classes", verify_options->classes,
+                   "number of classes: every label must be below it")
       ->check(CLI::PositiveNumber);
   verify_command
       ->add_option("--max-pixels", verify_options->max_pixels,
-                   fmt::format("data.max_pixels of the runs to come ({})", kMaxPixels))
+                   fmt::format("largest allowed image, as data.max_pixels ({})", kMaxPixels))
       ->check(CLI::PositiveNumber);
   verify_command->footer("Example:\n  millrace data verify data/digits --classes 10");
   add_common(*verify_command);
@@ -253,7 +256,7 @@ void add_data(CLI::App& app, Command& chosen) {
   });
 
   auto* pack_command =
-      data->add_subcommand("pack", "archives (WebDataset's shards) of a set of encoded images");
+      data->add_subcommand("pack", "pack encoded images into archives (WebDataset shards)");
   auto pack_options = std::make_shared<PackOptions>();
   pack_command->add_option("source", pack_options->source, "folder, archive or manifest")
       ->required();
@@ -263,16 +266,16 @@ void add_data(CLI::App& app, Command& chosen) {
                    "NAME-{000..003}.tar for one split")
       ->required();
   pack_command->add_option("--reader", pack_options->reader,
-                           "folder, tar or manifest (found out where it is left out)");
+                           "folder, tar or manifest (default: detected)");
   pack_command->add_option("--split", pack_options->split, "the split that NAME.tar gets (train)")
       ->check(CLI::IsMember({"train", "test"}));
-  auto* shards = pack_command->add_option("--shards", pack_options->shards, "archives a split")
+  auto* shards = pack_command->add_option("--shards", pack_options->shards, "archives per split")
                      ->check(CLI::Range(1, 1'000'000));
   auto megabytes = std::make_shared<double>(0);
-  pack_command->add_option("--shard-size", *megabytes, "most MB an archive (1000)")
+  pack_command->add_option("--shard-size", *megabytes, "largest size of an archive in MB (1000)")
       ->check(CLI::PositiveNumber)
       ->excludes(shards);
-  pack_command->add_flag("--force", pack_options->force, "write over what is there");
+  pack_command->add_flag("--force", pack_options->force, "overwrite existing archives");
   pack_command->footer(
       "Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");
   add_common(*pack_command);

@@ -47,7 +47,7 @@ std::string simd() {
   if (__builtin_cpu_supports("avx512bw") != 0) names += ", avx512";
   return names;
 #else
-  return "none that is used";
+  return "none used";
 #endif
 }
 
@@ -160,7 +160,7 @@ Exit doctor(const std::string& folder) {
                      : fmt::format("{}: {} MB/s from the page cache, {} MB/s past it", folder,
                                    with_commas(disk["cached_mb_per_s"]),
                                    with_commas(disk["uncached_mb_per_s"])));
-  add("clock", fmt::format("{:.4f} ns a tick", tick * 1e9));
+  add("clock", fmt::format("{:.4f} ns per tick", tick * 1e9));
   print("{}", to_table(rows));
   return Exit::done;
 }
@@ -168,10 +168,11 @@ Exit doctor(const std::string& folder) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Command& chosen) {
-  auto* command =
-      app.add_subcommand("doctor", "cores, SIMD, LibTorch, CUDA, page cache, storage speed");
+  auto* command = app.add_subcommand(
+      "doctor", "show cores, SIMD level, LibTorch, CUDA, page cache and storage speed");
   auto folder = std::make_shared<std::string>(".");
-  command->add_option("--storage", *folder, "folder whose storage is measured (default: here)");
+  command->add_option("--storage", *folder,
+                      "folder whose storage is measured (default: current directory)");
   add_common(*command);
   command->footer("Example:\n  millrace doctor --storage data");
   command->callback(

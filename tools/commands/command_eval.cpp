@@ -112,12 +112,13 @@ Exit evaluate(const EvalArguments& arguments) {
 }  // namespace
 
 void add_eval(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("eval", "top-1, top-5, loss, per-class accuracy, confusion");
+  auto* command = app.add_subcommand(
+      "eval", "evaluate a run or checkpoint: top-1, top-5, loss, per-class accuracy, confusion");
   auto arguments = std::make_shared<EvalArguments>();
   command
       ->add_option("what", arguments->what, "RUN directory, checkpoint folder or .safetensors file")
       ->required();
-  command->add_option("overrides", arguments->overrides, "key=value changes to the run's recipe");
+  command->add_option("overrides", arguments->overrides, "key=value overrides of the run's recipe");
   add_common(*command);
   command->footer("Example:\n  millrace eval runs/real data.path=data/digits");
   command->callback([arguments, &chosen] {

@@ -97,15 +97,15 @@ Exit show_plan(const InspectArguments& arguments) {
         inspection.recipe().text("resample"), first.name, output,
         base::name_of(base::simd_level()));
   std::vector<std::vector<std::string>> rows{
-      {"walk over pixels", "ops in it", "samples", "µs a sample", "first sample"}};
+      {"pass over pixels", "ops", "samples", "µs per sample", "first sample"}};
   for (const StepSum& sum : sums)
     rows.push_back({sum.what, sum.ops, fmt::format("{}/{}", sum.samples, samples),
                     fmt::format("{:.1f}", static_cast<double>(sum.ns) * 1e-3 / sum.samples),
                     sum.detail});
   print("{}", to_table(rows));
   print(
-      "Ops on one line were folded into one walk; what the decoder was asked for is what the "
-      "first walk reads.\n");
+      "Ops on one line were fused into one pass. The decoder decodes the region that the first "
+      "pass reads.\n");
   return Exit::done;
 }
 
@@ -137,7 +137,7 @@ Exit write_sheet(const InspectArguments& arguments) {
 
 Exit inspect(const InspectArguments& arguments) {
   if (arguments.plan == !arguments.out.empty())
-    throw UsageError("inspect takes --out F.png or --plan",
+    throw UsageError("inspect needs --out F.png or --plan",
                      "for example millrace inspect mnist-lenet --out sheet.png");
   return arguments.plan ? show_plan(arguments) : write_sheet(arguments);
 }
@@ -146,19 +146,19 @@ Exit inspect(const InspectArguments& arguments) {
 
 void add_inspect(CLI::App& app, Command& chosen) {
   auto* command =
-      app.add_subcommand("inspect", "what the model will see; how the recipe was compiled");
+      app.add_subcommand("inspect", "show what the model will see and how the recipe was compiled");
   auto arguments = std::make_shared<InspectArguments>();
   command->add_option("recipe", arguments->recipe, "[RECIPE] [key=value ...]");
   command->add_option("--out", arguments->out,
-                      "write a contact sheet (PNG): pictures and the draws that made them");
-  command->add_flag(
-      "--plan", arguments->plan,
-      "print the compiled plan: what was fused, what the decoder does, what it costs");
-  command->add_option("--samples", arguments->samples, "how many (16; 64 with --plan)")
+                      "write a contact sheet (PNG): images with the random draws that made them");
+  command->add_flag("--plan", arguments->plan,
+                    "print the compiled plan: fused ops, decoded region and scale, cost");
+  command->add_option("--samples", arguments->samples, "number of samples (16; 64 with --plan)")
       ->check(CLI::Range(1, 4096));
-  command->add_option("--columns", arguments->columns, "of the sheet")->check(CLI::Range(1, 64));
-  command->add_option("--epoch", arguments->epoch, "whose draws are shown");
-  command->add_flag("--eval", arguments->eval, "what evaluation sees");
+  command->add_option("--columns", arguments->columns, "columns of the contact sheet")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--epoch", arguments->epoch, "epoch whose random draws are shown");
+  command->add_flag("--eval", arguments->eval, "show what evaluation sees");
   add_common(*command);
   command->footer(
       "Example:\n  millrace inspect imagenet-rrc data.path=data/photos --out sheet.png\n"

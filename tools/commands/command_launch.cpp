@@ -21,7 +21,8 @@ constexpr const char* kExample =
 Exit launch(int count, std::vector<std::string> arguments) {
   if (count < 1 || count > kMaxRanks)
     throw UsageError(
-        fmt::format("launch -n {}: from 1 to {} ranks can be started", count, kMaxRanks), kExample);
+        fmt::format("launch -n {}: the number of ranks must be from 1 to {}", count, kMaxRanks),
+        kExample);
   if (arguments.empty())
     throw UsageError(fmt::format("launch -n {}: nothing to launch", count), kExample);
   if (arguments.front() != "train")
@@ -38,13 +39,14 @@ Exit launch(int count, std::vector<std::string> arguments) {
 }  // namespace
 
 void add_launch(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("launch", "train in N ranks on this host");
+  auto* command = app.add_subcommand("launch", "train with N ranks on this host");
   auto count = std::make_shared<int>(0);
-  command->add_option("-n", *count, "ranks: processes that share each batch")->required();
+  command->add_option("-n", *count, "number of ranks, the processes that share each batch")
+      ->required();
   command->prefix_command();  // from the first other word on, all is the ranks' command line
   add_common(*command);
   command->footer(
-      "After the options: -- train and its arguments, as for a run of one rank.\n"
+      "After the options: -- train and its arguments, as for a run with one rank.\n"
       "Example:\n  millrace launch -n 2 -- train mnist-lenet data.path=data/digits "
       "train.strategy=ddp");
   command->callback([command, count, &chosen] {

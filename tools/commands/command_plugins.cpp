@@ -93,7 +93,7 @@ Exit check(const PluginsArguments& arguments) {
         "for");
   }
   if (!verbosity().json)
-    print("{}: nothing wrong in {} checks{}\n", options.file, report.lines.size(),
+    print("{}: no problems in {} checks{}\n", options.file, report.lines.size(),
           skipped > 0 ? fmt::format(", {} of them skipped", skipped) : "");
   return Exit::done;
 }
@@ -103,9 +103,9 @@ Exit make(const PluginsArguments& arguments) {
   for (const plugins::PluginEntry& plugin : plugins::plugins())
     for (std::size_t i = 0; i < plugin.table->unit_count; ++i)
       if (arguments.subject == plugin.table->units[i]->name)
-        throw UsageError(fmt::format("plugins new: there is a unit {} already, in {}",
+        throw UsageError(fmt::format("plugins new: a unit {} already exists in {}",
                                      arguments.subject, plugin.table->id),
-                         "choose another name: a plugin may not take one that is there");
+                         "choose another name: plugins cannot replace existing units");
   const std::string folder =
       write_project(arguments.subject, arguments.kind, arguments.folder).string();
   if (verbosity().json) {
@@ -165,7 +165,7 @@ Exit distrust(const PluginsArguments& arguments) {
 }  // namespace
 
 void add_plugins(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("plugins", "list, explain, check or begin plugins");
+  auto* command = app.add_subcommand("plugins", "list, explain, check, trust or create plugins");
   command->require_subcommand(0, 1);  // none: main() says so, after it has looked at the options
   command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
   add_common(*command);
@@ -181,46 +181,48 @@ void add_plugins(CLI::App& app, Command& chosen) {
   };
 
   auto [list_command, list_arguments] =
-      add("list", "all units: kind, name, plugin, version, help", list);
+      add("list", "list all units: kind, name, plugin, version, help", list);
   list_command->add_option("recipe", list_arguments->recipe, "[RECIPE] [plugins.path=DIR:...]");
   list_command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
 
   auto [info_command, info_arguments] =
-      add("info", "what a unit or a plugin takes: parameters, types, ranges, defaults", info);
+      add("info", "show the parameters of a unit or plugin: types, ranges, defaults", info);
   info_command->add_option("unit", info_arguments->subject, "a unit's name, or FILE.so")
       ->required();
   info_command->add_option("recipe", info_arguments->recipe, "[RECIPE] [plugins.path=DIR:...]");
   info_command->footer("Example:\n  millrace plugins info random_affine");
 
-  auto [check_command, check_arguments] =
-      add("check", "try a plugin out, in a process of its own", check);
+  auto [check_command, check_arguments] = add("check", "test a plugin in a child process", check);
   CheckOptions& options = check_arguments->check;
   check_command->add_option("file", check_arguments->subject, "the plugin: FILE.so")->required();
   check_command->add_option("--sample", options.sample, "an image for its decoders");
   check_command->add_option("--path", options.path, "a data set for its readers");
-  check_command->add_option("--split", options.split, "of that data set (train)");
+  check_command->add_option("--split", options.split, "split of that data set (train)");
   check_command->add_option("--timeout", options.timeout_s, "seconds for one check (10)")
       ->check(CLI::PositiveNumber);
-  check_command->add_flag("--cost", options.cost, "measure the cost longer, and at more sizes");
+  check_command->add_flag("--cost", options.cost, "measure the cost for longer and at more sizes");
   check_command->footer(
       "Example:\n  millrace plugins check build/lib/plugins/examples/qoi.so --sample a.qoi");
 
-  auto [trust_command, trust_arguments] =
-      add("trust", "let recipes load these plugins as they are now; without FILE: show the list",
-          trust);
+  auto [trust_command, trust_arguments] = add(
+      "trust", "allow recipes to load these plugins as they are now; without FILE, show the list",
+      trust);
   trust_command->add_option("file", trust_arguments->files, "FILE.so ...");
   trust_command->footer("Example:\n  millrace plugins trust my_op/build/my_op.so");
 
   auto [distrust_command, distrust_arguments] =
-      add("distrust", "take plugins out of the list of trusted ones", distrust);
+      add("distrust", "remove plugins from the list of trusted ones", distrust);
   distrust_command->add_option("file", distrust_arguments->files, "FILE.so ...")->required();
   distrust_command->footer("Example:\n  millrace plugins distrust my_op/build/my_op.so");
 
-  auto [new_command, new_arguments] = add("new", "write a plugin's project, ready to build", make);
-  new_command->add_option("name", new_arguments->subject, "of the unit and the plugin")->required();
+  auto [new_command, new_arguments] =
+      add("new", "create a plugin project that is ready to build", make);
+  new_command->add_option("name", new_arguments->subject, "name of the unit and the plugin")
+      ->required();
   new_command->add_option("--kind", new_arguments->kind,
                           fmt::format("{} (geometric)", fmt::join(project_kinds(), ", ")));
-  new_command->add_option("--dir", new_arguments->folder, "folder to write NAME/ in (here)");
+  new_command->add_option("--dir", new_arguments->folder,
+                          "folder to create NAME/ in (default: current directory)");
   new_command->footer("Example:\n  millrace plugins new my_op --kind pixel");
 }
 

@@ -66,21 +66,21 @@ class Profile {
       throw UsageError("--given without a --change: nothing to predict",
                        "name one: --change loader.workers=1");
     if (!arguments_.trace.empty() && !arguments_.trace.ends_with(".json"))
-      throw UsageError(fmt::format("--trace {}: a trace is a .json file", arguments_.trace),
+      throw UsageError(fmt::format("--trace {}: the file name must end in .json", arguments_.trace),
                        "give --trace FILE.json");
     if (has_auto_workers(recipe_))
       throw UsageError("profile: loader.workers=auto changes within the run",
-                       "give a number; the profile's advice says which one is enough");
+                       "give a number; the profile's advice names the smallest sufficient one");
     if (recipe_.text("train.strategy") != "single")
-      throw UsageError("profile: the model knows one device, train.strategy=single",
-                       "leave train.strategy out; what N ranks would do is part of the table");
+      throw UsageError("profile: the model covers one device only, train.strategy=single",
+                       "leave train.strategy out; the table includes predictions for N ranks");
     pin_threads();
     study::RunDirectory directory(
         path_.empty() ? study::make_run_folder("profile-" + recipe_.name()) : path_,
         recipe_.to_toml());
     path_ = directory.path();
     if (!directory.moved_aside().empty())
-      say(fmt::format("{} held an earlier profile: it is now {}", path_.string(),
+      say(fmt::format("moved the earlier profile in {} to {}", path_.string(),
                       directory.moved_aside().string()));
     model_.emplace(recipe_, reader_);
     list_candidates();
@@ -331,26 +331,29 @@ class Profile {
 }  // namespace
 
 void add_profile(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("profile", "where the time goes, what would change it");
+  auto* command =
+      app.add_subcommand("profile", "find what limits a run and predict what changes would give");
   auto arguments = std::make_shared<ProfileArguments>();
   command->add_option("recipe", arguments->recipe,
                       "[RECIPE] [key=value ...]: a TOML file or a shipped recipe's name, then "
-                      "changes to it");
-  command->add_flag("--verify", arguments->verify,
-                    "run the changes that this machine can run, after writing the predictions");
+                      "overrides");
+  command->add_flag(
+      "--verify", arguments->verify,
+      "also run the changes that this machine can run, after writing the predictions");
   command
       ->add_option("--change", arguments->changes,
-                   "\"key=value key=value\": predict this change too (may be repeated)")
+                   "predict this change too: \"key=value key=value\"; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("--given", arguments->given, "only the changes that --change names");
+  command->add_flag("--given", arguments->given, "predict only the changes named by --change");
   command->add_option("--trace", arguments->trace,
                       "write the baseline's timeline for ui.perfetto.dev to FILE.json");
   command
       ->add_option("--blocks", arguments->blocks,
-                   "of --verify: each runs the baseline and every change once")
+                   "blocks of --verify (3); each runs the baseline and every change once")
       ->check(CLI::Range(1, 1000));
   command
-      ->add_option("--seconds", arguments->seconds, "about as long as each run's part that counts")
+      ->add_option("--seconds", arguments->seconds,
+                   "approximate length of the measured part of each run (1)")
       ->check(CLI::Range(0.05, 3600.0));
   command->add_option("--run", arguments->run,
                       "directory (default: runs/profile-RECIPE-DATE-TIME)");

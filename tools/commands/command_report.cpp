@@ -34,8 +34,8 @@ struct ReportArguments {
 void make_folder(const fs::path& folder) {
   std::error_code error;
   if (folder.empty() || fs::create_directories(folder, error) || !error) return;
-  throw RunError(fmt::format("{} cannot be made: {}", folder.string(), error.message()),
-                 "write elsewhere: --html FILE");
+  throw RunError(fmt::format("cannot create {}: {}", folder.string(), error.message()),
+                 "choose another place: --html FILE");
 }
 
 /// One file a figure and a table.
@@ -50,7 +50,7 @@ std::size_t write_csv(const study::Report& report, const fs::path& folder) {
 
 Exit report(const ReportArguments& arguments) {
   if (arguments.markdown && verbosity().json)
-    throw UsageError("--md and --json both want stdout", "ask for one of them at a time");
+    throw UsageError("--md and --json both write to stdout", "give one of them at a time");
   const study::Report report = make_report(arguments.paths);
   const bool others =
       arguments.markdown || arguments.csv || !arguments.plots.empty() || verbosity().json;
@@ -62,7 +62,7 @@ Exit report(const ReportArguments& arguments) {
   };
   if (!arguments.plots.empty()) {
     study::write_plots(report.figures, arguments.plots);
-    tell(fmt::format("{}: {} figures as SVG and PNG, with what gnuplot made them from",
+    tell(fmt::format("{}: {} figures as SVG and PNG, with their gnuplot scripts and data",
                      arguments.plots, report.figures.size()));
   }
   if (!arguments.html.empty() || !others) {
@@ -90,20 +90,19 @@ Exit report(const ReportArguments& arguments) {
 }  // namespace
 
 void add_report(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("report", "tables and plots from the records");
+  auto* command = app.add_subcommand("report", "make tables and plots from the records of runs");
   auto arguments = std::make_shared<ReportArguments>();
   command
       ->add_option("path", arguments->paths,
-                   "a run's, a profile's or a sweep's directory; several runs are compared")
+                   "directory of a run, a profile or a sweep; several runs are compared")
       ->required();
   command->add_option("--html", arguments->html,
-                      "write the page there (without options: DIR/report.html)");
+                      "write the page to this file (without options: DIR/report.html)");
   command->add_flag("--md", arguments->markdown, "print Markdown");
-  command->add_flag("--csv", arguments->csv,
-                    "write each figure's and table's numbers to DIR/report/NAME.csv");
+  command->add_flag("--csv", arguments->csv, "write each figure and table to DIR/report/NAME.csv");
   command
       ->add_option("--plots", arguments->plots,
-                   "draw each figure for a paper, by gnuplot: DIR/NAME.svg and DIR/NAME.png")
+                   "draw each figure for a paper with gnuplot: DIR/NAME.svg and DIR/NAME.png")
       ->type_name("DIR");
   add_common(*command);
   command->footer(

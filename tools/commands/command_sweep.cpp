@@ -123,9 +123,9 @@ fs::path find_resumed(SweepArguments& arguments) {
     throw UsageError(path.empty()
                          ? "--resume: there is no sweep in runs/"
                          : fmt::format("--resume: {} is not a sweep's directory", path.string()),
-                     "name its directory, --run DIR, or say what to sweep");
+                     "name its directory with --run DIR, or give a recipe and keys to sweep");
   if (!design) {
-    say("nothing to resume, the sweep begins");
+    say("nothing to resume: starting the sweep");
     return {};
   }
   if (!arguments.says_what()) {
@@ -185,7 +185,7 @@ std::uint64_t after_pilot(const SweepRunner& runner, const Question& question, J
       study::block_log_ratios(runner.records(study::kRepeatsForVerdict), question.metric),
       recipe.number("sweep.margin"),
       static_cast<std::uint64_t>(recipe.integer("sweep.most_repeats")));
-  say(fmt::format("after {} repeats: {} in all, which find a difference of {:.1f}%{}",
+  say(fmt::format("after {} repeats: {} in all will detect a difference of {:.1f}%{}",
                   study::kRepeatsForVerdict, choice.repeats, 100 * (choice.detectable - 1),
                   choice.suffices ? "" : " (sweep.most_repeats allows no more)"));
   json["auto"] = {{"pilot", study::kRepeatsForVerdict},
@@ -213,7 +213,7 @@ Exit sweep(SweepArguments arguments) {
                                   first.to_toml());
     path = directory.path();
     if (!directory.moved_aside().empty())
-      say(fmt::format("{} held an earlier run: it is now {}", path.string(),
+      say(fmt::format("moved the earlier run in {} to {}", path.string(),
                       directory.moved_aside().string()));
     lock = std::move(directory.lock());
   } else {
@@ -231,10 +231,10 @@ Exit sweep(SweepArguments arguments) {
                   cells * repeats, path.string()));
   if (!resumed.empty()) {
     const std::size_t others = runner.strangers(repeats);
-    say(fmt::format("resumed: {} of them are finished{}", runner.finished(repeats),
+    say(fmt::format("resumed: {} runs are finished{}", runner.finished(repeats),
                     others == 0 ? ""
                                 : fmt::format("; {} finished runs of another design, program or "
-                                              "data set are left as they are",
+                                              "data set are kept",
                                               others)));
   }
   Json json{{"command", "sweep"}, {"recipe", first.name()}};
@@ -265,13 +265,13 @@ Exit sweep(SweepArguments arguments) {
 
 void add_sweep(CLI::App& app, Command& chosen) {
   auto* command =
-      app.add_subcommand("sweep", "an ablation: every combination of key=a,b,c, interleaved");
+      app.add_subcommand("sweep", "run an ablation: every combination of key=a,b,c, interleaved");
   auto arguments = std::make_shared<SweepArguments>();
   command->add_option("recipe", arguments->recipe,
-                      "[RECIPE] key=a,b,c ... (commas inside [] don't separate)");
+                      "[RECIPE] key=a,b,c ... (commas inside [] do not separate values)");
   command
       ->add_option("--cell", arguments->cells,
-                   "one combination, 'key=value key=value ...'; give it once for each row")
+                   "one combination, 'key=value key=value ...'; give one --cell per row")
       ->expected(1)
       ->take_all();
   command
@@ -280,14 +280,15 @@ void add_sweep(CLI::App& app, Command& chosen) {
                    "values together ...")
       ->check(CLI::IsMember({"grid", "paired"}));
   command->add_option("--repeats", arguments->repeats,
-                      "runs a combination, each with another seed; auto: as many as the margin "
-                      "needs, by a pilot of 5");
+                      "runs per combination, each with another seed; auto: as many as the margin "
+                      "needs, after a pilot of 5");
   command->add_flag("--resume", arguments->resume,
-                    "go on with the sweep in --run DIR, or with the newest of runs/: what is "
-                    "finished is not run again");
+                    "continue the sweep in --run DIR, or the newest one in runs/; finished runs "
+                    "are not repeated");
   command->add_option("--run", arguments->run, "directory (default: runs/sweep-RECIPE-DATE-TIME)");
-  command->add_option("--metric", arguments->metric,
-                      "what rows are compared by (default images_per_s)");
+  command->add_option(
+      "--metric", arguments->metric,
+      "metric that rows are compared by: images_per_s (default), wall_s, load_s or update_s");
   add_common(*command);
   command->footer(
       "Example:\n  millrace sweep mnist-lenet data.path=data/digits loader.workers=0,1,2 "

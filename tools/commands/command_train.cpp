@@ -79,7 +79,7 @@ void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec&
         fmt::format("{}: the {} and {} splits have different classes, first {} and {}",
                     train.info().path, train.info().split, eval.info().split,
                     one == classes.end() ? "none" : *one, other == others.end() ? "none" : *other),
-        "labels are places in the list of classes: it must be the same");
+        "labels are indices into the list of classes, so both splits need the same list");
   }
   if (sample.size != eval_sample.size || sample.channels != eval_sample.channels)
     throw UsageError(
@@ -119,7 +119,7 @@ study::RunDirectory open_directory(const TrainArguments& arguments, const Recipe
       resume ? resume->open(recipe)
              : study::RunDirectory(run_path(arguments, recipe, rank.rank), recipe.to_toml());
   if (!directory.moved_aside().empty())
-    say(fmt::format("{} held an earlier run: it is now {}", directory.path().string(),
+    say(fmt::format("moved the earlier run in {} to {}", directory.path().string(),
                     directory.moved_aside().string()));
   strategy.gather(directory.path().string());
   return directory;
@@ -129,7 +129,7 @@ study::RunDirectory open_directory(const TrainArguments& arguments, const Recipe
 std::optional<Resume> find_resume(const TrainArguments& arguments) {
   if (!arguments.resume) return {};
   if (!arguments.recipe.empty() && !arguments.run.empty() && Resume::nothing_at(arguments.run)) {
-    say(fmt::format("{}: nothing to resume, the run begins", arguments.run));
+    say(fmt::format("{}: nothing to resume: starting the run", arguments.run));
     return {};
   }
   return Resume(arguments.run, arguments.recipe);
@@ -153,15 +153,15 @@ bool ended_before(Resume& resume, const train::TrainOptions& training, const Loa
 
 Exit say_finished(const std::filesystem::path& run, int rank) {
   if (rank > 0) return Exit::done;
-  say(
-      fmt::format("{} has finished: nothing is left to do; more epochs or steps prolong it, "
-                  "train.epochs=N",
-                  run.string()));
+  say(fmt::format(
+      "{} has finished; to continue it, raise the number of epochs or steps, for example with "
+      "train.epochs=N",
+      run.string()));
   try {
     print_result(study::read_json(run / "summary.json"), run);
   } catch (const nlohmann::json::exception&) {
     throw DataError(fmt::format("{} is damaged", (run / "summary.json").string()),
-                    "take it from a copy; with it moved away, the run evaluates once more");
+                    "restore it from a copy, or move it away: the run then evaluates once more");
   }
   return Exit::done;
 }
@@ -183,7 +183,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     verbosity() = {.quiet = true, .verbose = false, .json = false};
   if (is_ddp(recipe)) allow_descriptors(rank.world);
   if (rank.world > 1 && arguments.hash)
-    throw UsageError("--hash on several ranks: each sees its own part of the batches alone",
+    throw UsageError("--hash with several ranks: each rank sees only its part of the batches",
                      "use millrace bench --hash, or train.strategy=single");
   const std::shared_ptr<const Reader> reader = open_data(recipe, recipe.text("data.split"));
   const auto plan = make_plan(recipe, recipe.augment(), *reader);
@@ -340,28 +340,30 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   }
   if (failure) std::rethrow_exception(failure);
   if (result.interrupted)
-    throw Error(
-        Exit::interrupted,
-        fmt::format("interrupted after step {}: the records up to there are in {}", result.steps,
-                    directory.path().string()),
-        has_model && result.steps > 0
-            ? fmt::format("go on with: millrace train --resume --run {}", directory.path().string())
-            : "");
+    throw Error(Exit::interrupted,
+                fmt::format("interrupted after step {}: the records so far are in {}", result.steps,
+                            directory.path().string()),
+                has_model && result.steps > 0
+                    ? fmt::format("continue with: millrace train --resume --run {}",
+                                  directory.path().string())
+                    : "");
   return Exit::done;
 }
 
 }  // namespace
 
 void add_train(CLI::App& app, Command& chosen) {
-  auto* command = app.add_subcommand("train", "train, evaluate, record load/update/other");
+  auto* command = app.add_subcommand(
+      "train", "train and evaluate a model, and record where each step's time goes");
   auto arguments = std::make_shared<TrainArguments>();
   command->add_option("recipe", arguments->recipe,
                       "[RECIPE] [key=value ...]: a TOML file or a shipped "
-                      "recipe's name, then changes to it");
+                      "recipe's name, then overrides");
   command->add_option("--run", arguments->run, "run directory (default: runs/RECIPE-DATE-TIME)");
-  command->add_flag("--hash", arguments->hash, "hash every batch: the same as bench --hash gives");
+  command->add_flag("--hash", arguments->hash,
+                    "hash every batch; the result equals that of bench --hash");
   command->add_flag("--resume", arguments->resume,
-                    "take up the run in --run DIR where its last checkpoint left off");
+                    "continue the run in --run DIR from its last checkpoint");
   arguments->trace.add_to(*command, "timeline.json in the run's directory");
   add_common(*command);
   command->footer(

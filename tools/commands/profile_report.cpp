@@ -67,7 +67,7 @@ Json model_json(const ProfileReport& report) {
 std::string percent(double part) { return fmt::format("{:+.1f}%", 100 * part); }
 
 std::string stage_table(const ProfileReport& report) {
-  std::vector<std::vector<std::string>> rows{{"a sample's loading", "CPU µs", "share"}};
+  std::vector<std::vector<std::string>> rows{{"loading a sample", "CPU µs", "share"}};
   const study::StageDemand& s = report.stages;
   const std::pair<const char*, double> stages[] = {{"read", s.read_s},
                                                    {"decode", s.decode_s},
@@ -88,7 +88,7 @@ std::string blame_line(const Json& summary) {
     if (share >= 0.01)
       text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", part, 100 * share);
   }
-  return fmt::format("load, {:.3f} ms a step: {}\nthe run's own verdict: {}\n",
+  return fmt::format("load, {:.3f} ms per step: {}\nthe run's own verdict: {}\n",
                      1e3 * summary["load_s_per_step"].get<double>(), text.empty() ? "none" : text,
                      summary["verdict"].get<std::string>());
 }
@@ -176,11 +176,12 @@ std::string profile_text(const ProfileReport& report) {
       "advice: loader.workers={} loader.prefetch={} gives {} of at most {} images/s{}\n",
       advice.workers, advice.prefetch, with_commas(advice.images_per_s),
       with_commas(advice.best_images_per_s),
-      advice.workers == report.workers && advice.prefetch == report.prefetch ? ": as it is" : "");
+      advice.workers == report.workers && advice.prefetch == report.prefetch ? ": as configured"
+                                                                             : "");
   if (report.others > kNoisy)
     text += fmt::format(
-        "other processes had up to {:.0f}% of the machine during a run: repeat this on a quiet "
-        "one before believing small differences\n",
+        "warning: other processes used up to {:.0f}% of the machine during a run; repeat the "
+        "profile on a quiet machine before trusting small differences\n",
         100 * report.others);
   return text;
 }

@@ -129,11 +129,11 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
   const double wall = static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted in run {}", started_),
-                "what was measured is in " + folder_.string());
+                "the measurements so far are in " + folder_.string());
   if (result.exit_code != 0)
     throw Error(
         static_cast<Exit>(result.exit_code >= 1 && result.exit_code <= 4 ? result.exit_code : 1),
-        fmt::format("{}: {}", name, result.last_line), "all that it said is in " + log.string());
+        fmt::format("{}: {}", name, result.last_line), "its messages are in " + log.string());
   RunFigures figures = read_steps(folder / "steps.csv", length);
   const double others = machine_busy_s() - busy - (children_cpu_s() - cpu);
   figures.others =

@@ -45,11 +45,11 @@ fs::path newest_below(const fs::path& path) {
 
 Kind kind_of(const fs::path& path) {
   std::error_code error;
-  const std::string example = "give a run's, a profile's or a sweep's directory: ";
+  const std::string example = "give the directory of a run, a profile or a sweep: ";
   if (!fs::exists(path, error))
-    throw UsageError(fmt::format("{} is not there", path.string()), example + "runs/NAME");
+    throw UsageError(fmt::format("{} does not exist", path.string()), example + "runs/NAME");
   if (!fs::is_directory(path, error))
-    throw UsageError(fmt::format("{} is no directory", path.string()),
+    throw UsageError(fmt::format("{} is not a directory", path.string()),
                      example + path.parent_path().string());
   if (has(path, "sweep.json") || has(path, "design.json")) return Kind::sweep;
   if (has(path, "predictions.json")) return Kind::profile;
@@ -92,7 +92,7 @@ void add_configuration(const fs::path& run, study::Report& report) {
       {{other == "custom" || other.empty() ? "default" : "recipe " + other, std::move(known)},
        {"this run", values}});
   table.title = "Configuration";
-  table.caption = table.rows.empty() ? "As " + table.header[1] + " has it." : "Where it differs.";
+  table.caption = table.rows.empty() ? "Same as " + table.header[1] + "." : "Keys that differ.";
   report.tables.push_back(std::move(table));
 }
 
@@ -107,15 +107,15 @@ void add_pictures(const fs::path& run, study::Report& report) {
         {.id = "samples",
          .title = "What the model sees",
          .caption =
-             fmt::format("The first {} samples of the first epoch, as the pipeline makes them "
-                         "before it normalises, and the draws that made them.",
+             fmt::format("The first {} samples of the first epoch before normalisation, with the "
+                         "random draws that made them.",
                          sheet.samples.size()),
          .png = std::move(sheet.png)});
     if (plugins != "\"\"" && !plugins.empty())
       report.notes.push_back(fmt::format(
-          "a report loads no plugins: the pictures of samples are made without {}", plugins));
+          "a report loads no plugins: the images of samples are made without {}", plugins));
   } catch (const std::exception& error) {
-    report.notes.push_back(fmt::format("no pictures of samples: {}", error.what()));
+    report.notes.push_back(fmt::format("no images of samples: {}", error.what()));
   }
 }
 
@@ -132,9 +132,9 @@ study::Report make_report(const std::vector<std::string>& paths) {
   if (folders.size() > 1) {
     const auto sweep = std::find(kinds.begin(), kinds.end(), Kind::sweep);
     if (sweep != kinds.end())
-      throw UsageError(fmt::format("{} is a sweep: it is not compared with others",
+      throw UsageError(fmt::format("{} is a sweep, which cannot be compared with other runs",
                                    paths[static_cast<std::size_t>(sweep - kinds.begin())]),
-                       "give it alone; or runs, which are compared");
+                       "give the sweep alone, or runs only");
     return study::comparison_report(folders);
   }
   const fs::path& path = folders[0];

@@ -138,21 +138,21 @@ void SweepRunner::run_one(const study::SweepRun& run, std::size_t done, std::siz
   line.clear();
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted after {} of {} runs", done - 1, all),
-                "go on with: millrace sweep --resume --run " + sweep_.string());
+                "continue with: millrace sweep --resume --run " + sweep_.string());
   record.ended = now_s();
   record.noise = study::noise_between(before, study::sample_machine(), own_s + result.cpu_s);
   study::write_record(runs(), record);
   if (result.exit_code != 0)
     throw Error(
         static_cast<Exit>(result.exit_code >= 1 && result.exit_code <= 4 ? result.exit_code : 1),
-        fmt::format("{}: {}", name, result.last_line), "all that it said is in " + log.string());
+        fmt::format("{}: {}", name, result.last_line), "its messages are in " + log.string());
   index_.refresh();
   const auto finished = index_.find(record.key);
   if (!finished)
     throw RunError(fmt::format("{}: the run ended without a summary", name),
-                   "all that it said is in " + log.string());
+                   "its messages are in " + log.string());
   const study::SweepFigures& f = finished->figures;
-  say(fmt::format("[{}/{}] {}: load {:.3f} ms, update {:.3f} ms a step, {} images/s", done, all,
+  say(fmt::format("[{}/{}] {}: load {:.3f} ms, update {:.3f} ms per step, {} images/s", done, all,
                   name, 1e3 * f.load_s_per_step, 1e3 * f.update_s_per_step,
                   with_commas(f.images_per_s)));
 }

@@ -58,7 +58,7 @@ void make_split(const DigitsOptions& options, const Split& split, const Progress
 
 void make_digits(const DigitsOptions& options) {
   if (options.train == 0 || options.test == 0)
-    throw UsageError("a set needs at least one image a split", "give a count above 0");
+    throw UsageError("a data set needs at least one image per split", "give a count above 0");
   const std::array<Split, 2> splits{{{"train", options.train, 0}, {"t10k", options.test, 1}}};
   std::vector<std::string> names;
   for (const Split& split : splits)

@@ -59,8 +59,9 @@ std::vector<std::uint8_t> records(const File& file, const ObjectsOptions& option
 
 void make_objects(const ObjectsOptions& options) {
   if (options.train < kTrainFiles || options.test == 0)
-    throw UsageError("a set needs at least five images to train on, one a file, and one to test on",
-                     "give larger counts");
+    throw UsageError(
+        "a data set needs at least five training images, one per file, and one test image",
+        "give larger counts");
   const std::vector<File> files = files_of(options);
   std::vector<std::string> names{kNamesFile};
   for (const File& file : files) names.push_back(file.name);

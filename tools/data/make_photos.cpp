@@ -24,10 +24,10 @@ std::string name_of(std::uint64_t sample, int classes) {
 void check(const PhotosOptions& options) {
   if (options.classes < 1 || options.classes > 1000)
     throw UsageError(fmt::format("classes={} is not between 1 and 1000", options.classes),
-                     "8 is a good number for a trial");
+                     "use 8 for a trial");
   if (options.quality < 1 || options.quality > 100)
     throw UsageError(fmt::format("quality={} is not between 1 and 100", options.quality),
-                     "90 is what cameras write");
+                     "cameras use about 90");
   if (options.count < 2 * static_cast<std::uint32_t>(options.classes))
     throw UsageError(
         fmt::format("{} images are too few for {} classes", options.count, options.classes),

@@ -38,7 +38,7 @@ class Partial {
   const int error = errno;
   throw RunError(fmt::format("{}: cannot be written: {}", path, std::strerror(error)),
                  error == ENOSPC || error == EDQUOT || error == EFBIG
-                     ? "make room, or choose a folder on another disk"
+                     ? "free some space, or choose a folder on another disk"
                      : "check the folder's permissions");
 }
 
@@ -69,8 +69,8 @@ void write_file(const std::string& path, std::span<const std::uint8_t> bytes) {
 void write_or_match(const std::string& path, std::span<const std::uint8_t> bytes, bool force) {
   if (!force && base::exists(path)) {
     if (holds(path, bytes)) return;
-    throw RunError(fmt::format("{}: is there already, with other contents", path),
-                   "choose another folder, or write over it with --force");
+    throw RunError(fmt::format("{}: already exists with other contents", path),
+                   "choose another folder, or overwrite it with --force");
   }
   write_file(path, bytes);
 }
@@ -79,7 +79,7 @@ void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error)
-    throw RunError(fmt::format("{}: cannot be made: {}", path, error.message()),
+    throw RunError(fmt::format("{}: cannot be created: {}", path, error.message()),
                    "check the path and its permissions");
 }
 

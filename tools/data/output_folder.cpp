@@ -13,13 +13,12 @@ namespace millrace::tools {
 
 void prepare_folder(const std::string& path, const std::vector<std::string>& names, bool force) {
   namespace fs = std::filesystem;
-  if (path.empty())
-    throw UsageError("no folder given", "say where the set goes: millrace data make digits DIR");
+  if (path.empty()) throw UsageError("no folder given", "name one: millrace data make digits DIR");
   std::error_code error;
   if (const fs::file_status status = fs::status(path, error);
       fs::exists(status) && !fs::is_directory(status))
-    throw RunError(fmt::format("{}: is there already, and is not a folder", path),
-                   "choose another name for the set");
+    throw RunError(fmt::format("{}: already exists and is not a folder", path),
+                   "choose another name");
   make_folder(path);
   if (force) return;
 
@@ -35,8 +34,8 @@ void prepare_folder(const std::string& path, const std::vector<std::string>& nam
     if (entry->is_directory(unknown)) continue;
     const std::string name = entry->path().lexically_relative(path).string();
     if (!ours.contains(name))
-      throw RunError(fmt::format("{}: holds something else already: {}", path, name),
-                     "choose an empty or new folder, or write into this one with --force");
+      throw RunError(fmt::format("{}: already holds other files: {}", path, name),
+                     "choose an empty or new folder, or use this one with --force");
   }
   if (error)
     throw RunError(fmt::format("{}: cannot be listed: {}", path, error.message()),

@@ -126,7 +126,7 @@ class Packer {
     folder_ = single_ ? fs::path(options.target).parent_path() : fs::path(options.target);
     if (folder_.empty()) folder_ = ".";
     if (options.target.empty())
-      throw UsageError("no target given", "say where the archives go: data pack SRC DIR");
+      throw UsageError("no target given", "name one: millrace data pack SRC DIR");
     plan();
     check_target();
   }
@@ -166,8 +166,9 @@ class Packer {
     const std::vector<std::string>& classes = jobs_.front().source->info().classes;
     for (const Job& job : jobs_)
       if (job.source->info().classes != classes && classes != numbers(classes))
-        throw DataError(fmt::format("{}: train and test have different classes", options_.source),
-                        "labels are places in the list of classes: it must be the same");
+        throw DataError(
+            fmt::format("{}: train and test have different classes", options_.source),
+            "labels are indices into the list of classes, so both splits need the same list");
     if (classes != numbers(classes)) class_names_ = classes;
     for (const std::string& name : class_names_)
       if (!pipeline::is_class_name(name))
@@ -209,12 +210,12 @@ class Packer {
   void check_target() const {
     std::error_code error;
     if (fs::exists(folder_, error) && !fs::is_directory(folder_, error))
-      throw RunError(fmt::format("{}: is there already, and is not a folder", folder_.string()),
+      throw RunError(fmt::format("{}: already exists and is not a folder", folder_.string()),
                      "choose another name");
     if (options_.force || !fs::exists(folder_, error)) return;
     const auto in_the_way = [&](const std::string& name) {
-      throw RunError(fmt::format("{}: holds something already: {}", folder_.string(), name),
-                     "choose an empty or new folder, or write into this one with --force");
+      throw RunError(fmt::format("{}: already holds other files: {}", folder_.string(), name),
+                     "choose an empty or new folder, or use this one with --force");
     };
     if (single_) {
       for (const std::string& name : jobs_.front().names)
@@ -245,8 +246,9 @@ class Packer {
         const Sample sample = read(*job.source, index, scratch);
         const char* ending = ending_of(sample.bytes);
         if (ending == nullptr)
-          throw DataError(fmt::format("{}: not an image that is known", job.source->name(index)),
-                          "JPEG, PNG, BMP, WebP and TIFF are; remove or convert it");
+          throw DataError(
+              fmt::format("{}: unknown image format", job.source->name(index)),
+              "known formats are JPEG, PNG, BMP, WebP and TIFF; remove or convert the file");
         archive.add(fmt::format("{:09}.{}", index, ending), sample.bytes);
         const std::string label = std::to_string(sample.label);
         archive.add(fmt::format("{:09}.cls", index),
@@ -282,9 +284,9 @@ class Packer {
     }
     const bool named = class_names_.empty() || packed->info().classes == class_names_;
     if (packed->info().count != job.source->info().count || contents.value() != written || !named)
-      throw RunError(
-          fmt::format("{}: the archives do not read back as they were written", folder_.string()),
-          "check the disk and the memory of this machine");
+      throw RunError(fmt::format("{}: the archives differ from what was written when read back",
+                                 folder_.string()),
+                     "check the disk and the memory of this machine");
   }
 
   void move(const Staging& staging, const std::string& name) const {

@@ -158,8 +158,8 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
   if (report.splits.size() == 2 && report.splits[0].classes != report.splits[1].classes)
     report.problems.push_back(
         {options.path,
-         fmt::format("train has {} class folders and test {}, not of the same names: "
-                     "labels would not mean the same",
+         fmt::format("train has {} class folders and test {}, with different names: "
+                     "labels would differ in meaning",
                      report.splits[0].classes.size(), report.splits[1].classes.size())});
 }
 

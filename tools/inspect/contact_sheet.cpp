@@ -23,7 +23,7 @@ decltype(&millrace_make_sheet) load_sheet() {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     throw DeviceError(fmt::format("contact sheets need OpenCV: {}", dlerror()),
-                      "install libopencv-imgcodecs and build millrace whole");
+                      "install libopencv-imgcodecs and build all of millrace");
   return reinterpret_cast<decltype(&millrace_make_sheet)>(dlsym(library, "millrace_make_sheet"));
 }
 

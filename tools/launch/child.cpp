@@ -53,7 +53,7 @@ double seconds(const timeval& time) {
   if (input > STDERR_FILENO) close(input);
   if (output > STDERR_FILENO) close(output);
   execv(argv[0], argv.data());
-  constexpr char kWhat[] = "millrace: the program cannot be started again\n";
+  constexpr char kWhat[] = "millrace: cannot start the program again\n";
   static_cast<void>(!write(STDERR_FILENO, kWhat, sizeof kWhat - 1));
   _exit(kLost);
 }
@@ -70,7 +70,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
 
   const pid_t self = getpid();
   const pid_t pid = fork_for_program();
-  if (pid < 0) throw RunError(fmt::format("a process cannot be started: {}", std::strerror(errno)));
+  if (pid < 0) throw RunError(fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (pid == 0) become(argv, log, self);
   setpgid(pid, pid);
 

@@ -255,8 +255,8 @@ class Launcher {
         throw RunError(fmt::format("rank {} (pid {}) was killed by {}", first_, one.pid,
                                    signal_name(WTERMSIG(*one.status))),
                        WTERMSIG(*one.status) == SIGKILL
-                           ? "if nobody did, it was out of memory: the kernel's log says so"
-                           : "its last lines above may say more");
+                           ? "probably out of memory: see the kernel's log"
+                           : "see its last lines above");
       const int code = WEXITSTATUS(*one.status);
       if (code != static_cast<int>(Exit::interrupted))
         say(fmt::format("rank {} (pid {}) was the first to fail: exit code {}", first_, one.pid,
@@ -268,7 +268,7 @@ class Launcher {
     if (done) return Exit::done;
     // Rank 0 says so itself, unless the signal came before it could catch it.
     if (WIFSIGNALED(*ranks_[0].status))
-      throw Error(Exit::interrupted, "interrupted before the ranks had begun");
+      throw Error(Exit::interrupted, "interrupted before the ranks started");
     return Exit::interrupted;
   }
 

@@ -159,8 +159,9 @@ class Watch {
       open_ = true;
     }
     if (open_)
-      finish(State::failed, hangs ? fmt::format("it hangs: no end after {} s", options_.timeout_s)
-                                  : ending(status));
+      finish(State::failed, hangs
+                                ? fmt::format("it hangs: no result after {} s", options_.timeout_s)
+                                : ending(status));
     return in_load_ || next_ == first;
   }
 

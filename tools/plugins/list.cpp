@@ -172,8 +172,8 @@ Json info_json(const std::string& name) {
     }
   }
   throw UsageError(
-      fmt::format("there is no unit {}", name),
-      fmt::format("did you mean {}? `millrace plugins list` names all; plugins.path=DIR "
+      fmt::format("unknown unit {}", name),
+      fmt::format("did you mean {}? `millrace plugins list` lists all; plugins.path=DIR "
                   "adds those of plugins",
                   base::nearest(name, names)));
 }

@@ -44,7 +44,7 @@ void check_name(const std::string& name) {
   constexpr std::string_view kTaken[] = {"all",     "clean", "help",    "install",
                                          "package", "test",  "millrace"};
   if (std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
-    throw UsageError(fmt::format("plugins new: {} is a name that CMake or millrace keeps", name),
+    throw UsageError(fmt::format("plugins new: {} is a name reserved by CMake or millrace", name),
                      fmt::format("choose another: my_{}", name));
   const auto is_good = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -58,8 +58,8 @@ void check_name(const std::string& name) {
                   ? static_cast<char>(std::tolower(static_cast<unsigned char>(c)))
                   : '_';
   const std::size_t letter = better.find_first_of("abcdefghijklmnopqrstuvwxyz");
-  throw UsageError(fmt::format("plugins new: '{}' is no name for a unit", name),
-                   fmt::format("lower case letters, digits and _, a letter first: {}",
+  throw UsageError(fmt::format("plugins new: '{}' is not a valid unit name", name),
+                   fmt::format("use lower case letters, digits and _, beginning with a letter: {}",
                                letter == std::string::npos ? "my_op" : better.substr(letter, 64)));
 }
 
@@ -82,18 +82,18 @@ fs::path write_project(const std::string& name, const std::string& kind, const f
   check_name(name);
   const auto& kinds = project_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
-    throw UsageError(fmt::format("plugins new: no kind '{}'", kind),
-                     fmt::format("did you mean {}? there are {}", base::nearest(kind, kinds),
+    throw UsageError(fmt::format("plugins new: unknown kind '{}'", kind),
+                     fmt::format("did you mean {}? the kinds are {}", base::nearest(kind, kinds),
                                  fmt::join(kinds, ", ")));
   const fs::path folder = parent / name;
   std::error_code failed;
   if (fs::exists(folder, failed))
-    throw UsageError(fmt::format("plugins new: {} is there already", folder.string()),
+    throw UsageError(fmt::format("plugins new: {} already exists", folder.string()),
                      "choose another name, or another folder with --dir");
   fs::create_directories(folder, failed);
   if (failed)
     throw RunError(fmt::format("plugins new: {}: {}", folder.string(), failed.message()),
-                   "choose a folder that can be written: --dir DIR");
+                   "choose a writable folder: --dir DIR");
   for (const Template& file : kTemplates) {
     std::string to(file.name);
     if (to == kind + ".cpp") {
@@ -112,7 +112,7 @@ fs::path write_project(const std::string& name, const std::string& kind, const f
     if (!out.flush())
       throw RunError(fmt::format("plugins new: {} cannot be written: {}", (folder / to).string(),
                                  std::strerror(errno)),
-                     "make room or choose another folder: --dir DIR");
+                     "free some space or choose another folder: --dir DIR");
   }
   return folder;
 }

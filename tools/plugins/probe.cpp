@@ -203,7 +203,7 @@ Outcome watched_call(plugins::CallContext& context,
     throw Defect(
         fmt::format("it returns status {}, which the interface doesn't have", outcome.status));
   if (outcome.status != MILLRACE_OK && *error == '\0')
-    throw Defect(fmt::format("it fails with status {} and says no reason", outcome.status));
+    throw Defect(fmt::format("it fails with status {} and gives no reason", outcome.status));
   outcome.error = error;
   return outcome;
 }
@@ -267,7 +267,7 @@ void add_common_steps(std::vector<Step>& steps, std::shared_ptr<Subject> subject
                                : fmt::format("{}x{} {}", input.size.width, input.size.height,
                                              input.channels == 1 ? "gray" : "RGB");
                        cost({name, of, ns});
-                       text += fmt::format("{}{:.2f} µs a {}", i > 0 ? ", " : "", ns * 1e-3, of);
+                       text += fmt::format("{}{:.2f} µs per {}", i > 0 ? ", " : "", ns * 1e-3, of);
                      }
                      return text;
                    }});

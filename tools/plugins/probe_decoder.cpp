@@ -135,7 +135,7 @@ std::string try_sniff(const millrace_unit& unit) {
   }
   if (taken > 1)
     throw Defect(
-        fmt::format("sniff() takes bytes that mean nothing, {} times: it would be given "
+        fmt::format("sniff() accepts meaningless bytes, {} times: it would be given "
                     "other formats' images",
                     taken));
   return "empty, zeros and noise of 0 to 64 bytes";
@@ -154,7 +154,7 @@ std::string try_noise(const millrace_unit& unit, const Bytes& sample) {
       try_bytes(unit, context, bytes, seed % 4 < 2 ? 1 : 3, {});
       ++tries;
     }
-  return fmt::format("{} headers that mean nothing", tries);
+  return fmt::format("{} meaningless headers", tries);
 }
 
 std::string try_sample(const millrace_unit& unit, const Bytes& sample) {
@@ -241,7 +241,7 @@ std::string try_damage(const millrace_unit& unit, const Bytes& sample) {
     }
     try_bytes(unit, context, bytes, seed % 3 == 0 ? 1 : 3, {});
   }
-  return fmt::format("cut short ({} refused), {} times damaged", refused, mutants);
+  return fmt::format("truncated ({} rejected), damaged {} times", refused, mutants);
 }
 
 }  // namespace

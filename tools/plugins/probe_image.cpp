@@ -320,8 +320,8 @@ std::string try_parameters(const millrace_unit& unit) {
       continue;
     }
     if (&variant == variants.data())
-      throw Defect(fmt::format("create() refuses the parameters' own defaults: {}", refused));
-    some += fmt::format("; {} is refused: {}", variant.text, refused);
+      throw Defect(fmt::format("create() rejects the parameters' own defaults: {}", refused));
+    some += fmt::format("; {} is rejected: {}", variant.text, refused);
   }
   return fmt::format("made with {} of {} values{}", made, variants.size(), some);
 }
@@ -360,10 +360,10 @@ std::string try_images(const millrace_unit& unit) {
         }
     }
     if (defaults && refusals == calls)
-      throw Defect(fmt::format("it refuses every image, up to 224x224: {}", reason));
+      throw Defect(fmt::format("it rejects every image, up to 224x224: {}", reason));
   }
   std::string text = fmt::format("{} calls, 1x1 to 224x224, gray and RGB", calls);
-  if (refusals > 0) text += fmt::format("; {} refused, the last: {}", refusals, reason);
+  if (refusals > 0) text += fmt::format("; {} rejected, the last: {}", refusals, reason);
   return text;
 }
 

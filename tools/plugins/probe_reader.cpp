@@ -98,7 +98,7 @@ std::string try_nothing(const millrace_unit& unit) {
     refused.clear();
     make(unit, variant.params, "", "", refused);
   }
-  return "a path that is not there, an empty one" + some;
+  return "a missing path, an empty path" + some;
 }
 
 std::string try_data(const plugins::Unit& unit) {

@@ -63,7 +63,7 @@ void require_unshared_as_written(const fs::path& path) {
     constexpr const char* kMove = "move the file to a folder of your own";
     const std::string name = what.string();
     throw DataError(
-        fmt::format("{}: refused: everyone may write {}", path.string(), name),
+        fmt::format("{}: rejected: every user may write {}", path.string(), name),
         // /tmp is meant to be so.
         (mode & S_ISVTX) != 0 ? kMove : fmt::format("chmod o-w '{}', or {}", name, kMove));
   };
@@ -112,7 +112,7 @@ TrustList::TrustList() {
                        line.find_first_not_of("0123456789abcdef") == kHashDigits;
     if (!sound)
       throw DataError(fmt::format("{}:{}: not 'SHA-256  PATH'", file.string(), number),
-                      "remove the line; millrace plugins trust FILE writes it anew");
+                      "remove the line; millrace plugins trust FILE adds it again");
     entries_.push_back({line.substr(0, kHashDigits), line.substr(kHashDigits + 2)});
   }
 }
@@ -143,7 +143,7 @@ bool TrustList::remove(const fs::path& file) {
 void TrustList::save() const {
   const fs::path file = place();
   if (file.empty())
-    throw RunError("neither XDG_CONFIG_HOME nor HOME is set: there is no place for the list",
+    throw RunError("neither XDG_CONFIG_HOME nor HOME is set: the list has no place",
                    "set one of them");
   std::error_code error;
   fs::create_directories(file.parent_path(), error);  // a failure shows when the file is written

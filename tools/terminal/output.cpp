@@ -68,9 +68,8 @@ void flush_output() {
 void finish_output() {
   flush_output();
   if (g_output_error != 0)
-    throw RunError(
-        fmt::format("stdout cannot be written: {}", std::strerror(g_output_error)),
-        "the results are lost: make room, or send them to a file or a program that reads them all");
+    throw RunError(fmt::format("stdout cannot be written: {}", std::strerror(g_output_error)),
+                   "the results are lost: free some space, or redirect stdout to a file");
 }
 
 }  // namespace millrace::tools

@@ -32,14 +32,14 @@ Exit explain(const std::exception_ptr& failure) {
   } catch (const std::system_error& error) {
     // All that std::thread says is "Resource temporarily unavailable".
     const bool thread = error.code() == std::errc::resource_unavailable_try_again;
-    print_error(thread ? RunError(fmt::format("a thread cannot be started: {}", error.what()),
+    print_error(thread ? RunError(fmt::format("cannot start a thread: {}", error.what()),
                                   "allow more processes or memory (ulimit -u, ulimit -v), or lower "
                                   "loader.workers and train.threads")
                        : RunError(error.what()));
   } catch (const std::exception& error) {
     print_error(RunError(error.what()));
   } catch (...) {
-    print_error(RunError("an exception that is no std::exception"));
+    print_error(RunError("an exception of unknown type"));
   }
   return Exit::failed;
 }

@@ -82,7 +82,8 @@ void AutoWorkers::decide() {
   const int first = loader_.workers();
   chosen_ = std::max(1, advice.workers);  // without workers the device would have to wait
   why_ = fmt::format(
-      "a sample takes {:.3g} ms of CPU time, a batch of {} an update of {:.3g} ms: {} of at most "
+      "one sample takes {:.3g} ms of CPU time, the update of a batch of {} takes {:.3g} ms: {} of "
+      "at most "
       "{} images/s on {} cores",
       1e3 * (in.sample_s + in.read_s), in.batch, 1e3 * in.update_s,
       with_commas(advice.images_per_s), with_commas(advice.best_images_per_s), in.cores);

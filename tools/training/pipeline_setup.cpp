@@ -32,8 +32,9 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
   const std::string& dtype = recipe.text("output.dtype");
   if (dtype != "f32")
     throw UsageError(
-        fmt::format("output.normalize=device with output.dtype={}: the device makes f32 of levels",
-                    dtype),
+        fmt::format(
+            "output.normalize=device with output.dtype={}: the device converts levels to f32",
+            dtype),
         "leave output.dtype at f32, or set output.normalize=loader");
   for (const OpSpec& spec : chain) {
     // CutMix moves pixels; what blends them would have its result rounded to levels.
@@ -58,7 +59,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
       recipe = argument;
     } else {
       throw UsageError(fmt::format("two recipes: {} and {}", recipe, argument),
-                       "one recipe, then changes to it as key=value");
+                       "give one recipe, then overrides as key=value");
     }
   }
   // Plugins declare augmentations and keys, so they come before anything is checked.
@@ -117,7 +118,7 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
   if (options.path.empty() && options.reader != "synthetic")
     throw UsageError(
         "data.path is not set",
-        "data.path=DIR; `millrace data make digits data/digits` makes a set to start with");
+        "set data.path=DIR; `millrace data make digits data/digits` generates a data set");
   auto reader = open_reader(options);
   if (options.cache == Cache::ram)
     say(fmt::format("data.cache=ram: up to {:.1f} MB of {} are kept in memory",
@@ -165,8 +166,8 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
     } catch (const DataError& error) {
       if (may_fail && i + 1 < info.count) continue;
       throw DataError(reader.name(i) + ": " + error.what(),
-                      may_fail ? "not one image can be decoded: is this the right folder?"
-                               : "mend or remove it, or go on without such samples: "
+                      may_fail ? "no image can be decoded: is this the right folder?"
+                               : "repair or remove it, or skip such samples: "
                                  "loader.on_error=skip");
     }
   }

@@ -30,7 +30,7 @@ std::string checksum_of(Json position) {
 
 [[noreturn]] void damaged(const fs::path& file, const std::string& how) {
   throw DataError(fmt::format("{} is damaged: {}", file.string(), how),
-                  "take the checkpoint from a copy");
+                  "restore the checkpoint from a copy");
 }
 
 /// The whole of it, its own checksum compared.
@@ -39,18 +39,18 @@ Json document_in(const fs::path& folder) {
   std::ifstream in(file, std::ios::binary);
   if (!in) damaged(file, "it cannot be opened");
   Json json = study::parse_json(in);
-  if (!json.is_object()) damaged(file, "it holds no JSON object");
+  if (!json.is_object()) damaged(file, "it is not a JSON object");
   if ((json.contains(kFiles) || json.contains(kChecksum)) &&
       study::text_at(json, {kChecksum}) != checksum_of(json))
-    damaged(file, "its checksum is another");
+    damaged(file, "its checksum does not match");
   return json;
 }
 
 void compare(const fs::path& file, const std::string& expected) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) damaged(file, "it is not there");
+  if (!fs::is_regular_file(file, error)) damaged(file, "it is missing");
   if (base::file_checksum(file) != expected)
-    damaged(file, "its checksum is not the one that position.json has for it");
+    damaged(file, "its checksum differs from the one in position.json");
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ SavedPosition read_position(const fs::path& folder) {
                                                      : json.at("train_loss").get<double>()};
     return {position, json.value("simd", "")};
   } catch (const nlohmann::json::exception&) {
-    damaged(folder / kName, "a key is missing, or of another kind");
+    damaged(folder / kName, "a key is missing or has the wrong type");
   }
 }
 

@@ -19,7 +19,7 @@ train::RankInfo rank_of(const Recipe& recipe) {
       throw UsageError("train.strategy=ddp with train.device=simulated: there is nothing to share",
                        "use train.device=cpu, or train.strategy=single");
     if (const auto rank = train::rank_from_environment(lookup)) return *rank;
-    throw UsageError("train.strategy=ddp, but nothing has started this process as one of several",
+    throw UsageError("train.strategy=ddp, but this process was not started as one of several ranks",
                      "try: millrace launch -n 2 -- train ... (or torchrun, srun, mpirun)");
   }
   // A job's environment stands in every process of it: only what a launcher sets for each rank
@@ -29,7 +29,7 @@ train::RankInfo rank_of(const Recipe& recipe) {
   if (info.world == 1 || is_simulated(recipe)) return info;
   throw UsageError(
       fmt::format("train.strategy={}, but {} ranks were started", strategy, info.world),
-      "train.strategy=ddp shares the work among them; or start millrace train alone");
+      "set train.strategy=ddp to share the work, or start millrace train without a launcher");
 }
 
 void allow_descriptors(int ranks) {
@@ -43,7 +43,7 @@ void allow_descriptors(int ranks) {
   raised.rlim_cur = std::min(limit.rlim_max, least + kSpare);
   if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   if (limit.rlim_cur < least)
-    throw RunError(fmt::format("each of {} ranks takes up to {} open files, and the limit is {}",
+    throw RunError(fmt::format("each of {} ranks needs up to {} open files, but the limit is {}",
                                ranks, least, limit.rlim_cur),
                    "raise it in this shell: ulimit -n 1024");
 }

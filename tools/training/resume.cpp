@@ -69,11 +69,12 @@ std::string way_back(const fs::path& run, const fs::path& bad) {
   for (const fs::path& one : train::checkpoints_of(run)) {
     if (one == bad) continue;
     if (is_whole(one))
-      return fmt::format("{} is whole: rm -r{} && millrace train --resume --run {} goes on from it",
-                         one.filename().string(), removed, shell_word(run.string()));
+      return fmt::format(
+          "{} is intact: rm -r{} && millrace train --resume --run {} continues from it",
+          one.filename().string(), removed, shell_word(run.string()));
     removed += " " + shell_word(one.string());
   }
-  return "no other checkpoint is whole: start the run again, without --resume";
+  return "no other checkpoint is intact: start the run again, without --resume";
 }
 
 }  // namespace
@@ -101,7 +102,7 @@ void Resume::take_up(bool alone) {
       throw DataError(error.what(), way_back(run_, folder));
     }
   } else {
-    say(fmt::format("{} has no checkpoint yet: the run begins again", run_.string()));
+    say(fmt::format("{} has no checkpoint yet: the run starts from the beginning", run_.string()));
   }
 }
 
@@ -128,7 +129,7 @@ Recipe Resume::checked(Recipe recipe) const {
   if (recipe.eval_augment() != before.eval_augment()) changed += ", [[eval.augment]]";
   if (!changed.empty())
     throw UsageError(
-        fmt::format("--resume: another value than in {}: {}", own[0], changed.substr(2)),
+        fmt::format("--resume: these keys differ from {}: {}", own[0], changed.substr(2)),
         "leave out the recipe and those keys, or start a new run from the weights: "
         "model.weights=DIR/checkpoints/last/model.safetensors");
   return recipe;

@@ -36,13 +36,13 @@ std::int64_t graph_samples(const Recipe& recipe) {
   const std::string& strategy = recipe.text("train.strategy");
   const std::int64_t accumulate = recipe.integer("train.accumulate");
   if (device == "cpu" || is_simulated(recipe))
-    refuse("train.device=" + device, "only CUDA has graphs", "train.device=cuda");
+    refuse("train.device=" + device, "graphs need CUDA", "train.device=cuda");
   if (strategy != "single")
-    refuse("train.strategy=" + strategy, "a graph is of one device's work alone",
+    refuse("train.strategy=" + strategy, "a graph covers the work of one device only",
            "train.strategy=single");
   if (accumulate > 1)
     refuse(fmt::format("train.accumulate={}", accumulate),
-           "a graph writes gradients, it does not add to them", "train.accumulate=1");
+           "a graph overwrites gradients instead of adding to them", "train.accumulate=1");
   return recipe.integer("loader.batch");
 }
 
@@ -99,8 +99,8 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   }
   if (inflight > 0 && device == "cpu")
     throw UsageError(
-        "train.clock=async with train.device=cpu: the host is the device, a step ends "
-        "when it is done",
+        "train.clock=async with train.device=cpu: the host is the device, so a step ends "
+        "when its work does",
         "leave train.clock at sync, or set train.device=cuda");
   train::StrategyOptions options;
   options.inflight = inflight;

@@ -23,8 +23,8 @@ void TraceArgument::add_to(CLI::App& command, const std::string& where) {
 std::unique_ptr<pipeline::Timeline> TraceArgument::start(const ProgramStart& start) const {
   if (!asked_) return nullptr;
   if (!file_.empty() && !file_.ends_with(".json"))
-    throw UsageError(fmt::format("--trace {}: a trace is a .json file", file_),
-                     "give --trace FILE.json, or put --trace last: the name is then chosen");
+    throw UsageError(fmt::format("--trace {}: the file name must end in .json", file_),
+                     "give --trace FILE.json, or put --trace last to use the default name");
   return std::make_unique<pipeline::Timeline>(start.ticks, start.ns);
 }
 

@@ -261,7 +261,7 @@ void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) 
 std::string closing_table(const Json& s) {
   const double wall = s["wall_s"];
   const double steps = s["steps"].get<double>() - s["resumed_from_step"].get<double>();
-  std::vector<std::vector<std::string>> rows{{"", "seconds", "share", "ms a step"}};
+  std::vector<std::vector<std::string>> rows{{"", "seconds", "share", "ms per step"}};
   const auto add = [&](const std::string& name, double value) {
     rows.push_back({name, fmt::format("{:.3f}", value), fmt::format("{:.1f}%", 100 * value / wall),
                     steps > 0 ? fmt::format("{:.3f}", 1e3 * value / steps) : "-"});
@@ -279,7 +279,7 @@ std::string closing_table(const Json& s) {
     }
     if (std::string_view(kind) != "load") continue;
     for (const auto& [part, value] : s["blame"].items())
-      if (value > 0.0005 * wall) add("  blamed on " + part, value);
+      if (value > 0.0005 * wall) add("  wait: " + part, value);
   }
   add("wall", wall);
   std::string text = to_table(rows);
