@@ -1,4 +1,5 @@
-// Memory for pixels and bytes: 64-byte aligned, only ever growing, reused from sample to sample.
+// A growing byte buffer for pixels and encoded samples: 64-byte aligned and reused from sample to
+// sample, so that steady state allocates nothing (bounded-memory contract).
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,15 @@
 
 namespace millrace {
 
-/// Bytes that may be read (not used) behind the last pixel of any image handed to a kernel.
+/// Number of bytes that a kernel may read, but does not use, behind the last pixel of any image.
 inline constexpr std::size_t kTailSlack = 64;
 
+/// Owns one block of memory that grows and never shrinks; contents are not kept when it grows. Not
+/// thread safe.
 class Buffer {
  public:
-  /// At least `size` bytes, contents undefined; allocates only when it has to grow.
+  /// Returns a pointer to at least `size` bytes with undefined contents. Allocates only when it has
+  /// to grow, which invalidates earlier pointers; throws std::bad_alloc.
   std::uint8_t* reserve(std::size_t size) {
     if (size > capacity_) {
       std::size_t capacity = size + size / 4;

@@ -1,4 +1,5 @@
-// One way to fail: what went wrong and where in one line, then what to do about it.
+// The exceptions that the library throws. what() says in one line what went wrong and where; hint()
+// says what to do about it. Each error carries the exit code that the program returns for it.
 #pragma once
 
 #include <stdexcept>
@@ -7,16 +8,18 @@
 
 namespace millrace {
 
-/// Exit codes of the program; each Error carries the one it leads to.
+/// Exit codes of the program.
 enum class Exit {
   done = 0,
   failed = 1,        ///< the run failed (disk full, a step that cannot be taken)
   usage = 2,         ///< wrong command line or recipe
   data = 3,          ///< bad data or plugin
-  device = 4,        ///< a needed device or backend is missing
-  interrupted = 130  ///< Ctrl-C
+  device = 4,        ///< a required device or backend is missing
+  interrupted = 130  ///< interrupted by Ctrl-C
 };
 
+/// Base of all exceptions that millrace throws on purpose. std::bad_alloc and standard library
+/// errors pass through unchanged.
 class Error : public std::runtime_error {
  public:
   Error(Exit exit, const std::string& what, std::string hint = {})
@@ -29,18 +32,22 @@ class Error : public std::runtime_error {
   std::string hint_;
 };
 
+/// Thrown when a run cannot continue: a resource, a thread or a file failed.
 struct RunError : Error {
   explicit RunError(const std::string& what, std::string hint = {})
       : Error(Exit::failed, what, std::move(hint)) {}
 };
+/// Thrown for a wrong command line, recipe, option or call.
 struct UsageError : Error {
   explicit UsageError(const std::string& what, std::string hint = {})
       : Error(Exit::usage, what, std::move(hint)) {}
 };
+/// Thrown for a damaged or unsuitable data set or sample, and for a plugin that breaks a rule.
 struct DataError : Error {
   explicit DataError(const std::string& what, std::string hint = {})
       : Error(Exit::data, what, std::move(hint)) {}
 };
+/// Thrown when a required device or backend is missing.
 struct DeviceError : Error {
   explicit DeviceError(const std::string& what, std::string hint = {})
       : Error(Exit::device, what, std::move(hint)) {}

@@ -1,5 +1,5 @@
-// EXIF's orientation, for decoders: a TIFF header and its first directory, read where they lie.
-// Whatever the bytes, nothing outside them is read and no offset is followed twice.
+// EXIF orientation, for decoders. Parses the TIFF header and its first directory in place: reads
+// nothing outside the given bytes and follows no offset twice, whatever the bytes hold.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,9 @@
 
 namespace millrace {
 
-/// The Orientation tag (1 to 8) in the first directory of EXIF's TIFF structure, which starts with
-/// "II" or "MM"; 0 where it isn't there or cannot be read. Source: TIFF 6.0, EXIF 2.32.
+/// Returns the Orientation tag (1 to 8) of the first directory of EXIF's TIFF structure, which
+/// starts with "II" or "MM". Returns 0 if the tag is missing or cannot be read. Throws nothing.
+/// Source: TIFF 6.0, EXIF 2.32.
 inline std::uint32_t exif_orientation(const std::uint8_t* tiff, std::size_t size) {
   constexpr std::size_t kHeader = 8, kEntry = 12;
   if (size < kHeader) return 0;

@@ -1,4 +1,5 @@
-// Views of 8-bit images: the one type that decoders produce and augmentations read.
+// Non-owning views of 8-bit images: the type that decoders produce and augmentations read.
+// A view is valid as long as the memory that it points into.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace millrace {
 
-/// A read-only window on 8-bit pixels, any stride (negative ones mirror), interleaved or planar.
+/// A read-only view of 8-bit pixels with any strides (negative ones mirror), interleaved or planar.
 /// Sample (x, y, c) is data[y * row + x * pixel + c * channel].
 struct ImageView {
   const std::uint8_t* data = nullptr;
@@ -25,7 +26,8 @@ struct ImageView {
   }
 };
 
-/// Height x width x channels, one pixel after the other (what decoders write).
+/// Returns a view of height x width x channels bytes without padding (the layout that decoders
+/// write).
 inline ImageView interleaved(const std::uint8_t* data, Size size, int channels) {
   return {data,
           size.width,
@@ -36,7 +38,8 @@ inline ImageView interleaved(const std::uint8_t* data, Size size, int channels) 
           1};
 }
 
-/// Channels x height x width, one plane after the other (CIFAR's binary files).
+/// Returns a view of channels x height x width bytes without padding (the layout of CIFAR's binary
+/// files).
 inline ImageView planar(const std::uint8_t* data, Size size, int channels) {
   return {data,
           size.width,

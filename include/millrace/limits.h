@@ -1,24 +1,25 @@
-// Limits on the size of one image, whatever its file claims.
+// Limits on the size of one image and on working memory. They hold whatever an image file claims
+// (bounded-memory contract).
 #pragma once
 
 #include <cstdint>
 
 namespace millrace {
 
-/// Longest side of an image, in pixels: positions are fixed point with at least 12 bits of fraction
-/// in 31 bits.
+/// Longest side of an image, in pixels. Positions are fixed point in 31 bits with at least 12 bits
+/// of fraction.
 inline constexpr int kMaxImageSide = 65535;
 
-/// `data.max_pixels` where nobody says: 64 Mi pixels, 192 MiB of colour, which a full-frame
-/// camera's 61 million fit into.
+/// Default of `data.max_pixels`: 64 Mi pixels, which is 192 MiB of colour. A full-frame camera's 61
+/// million pixels fit.
 inline constexpr std::uint64_t kMaxPixels = std::uint64_t{1} << 26;
 
-/// `loader.max_bytes` where nobody says: 64 workers on photographs of 12 million pixels.
+/// Default of `loader.max_bytes`: enough for 64 workers on photographs of 12 million pixels.
 inline constexpr std::uint64_t kMaxBytes = std::uint64_t{8} << 30;
 
-/// Bytes that an image may take while it is decoded and augmented: its pixels, `copies` more of
-/// them, and what a codec takes besides, at most: 7 bytes per pixel, for a lossless WebP its ARGB
-/// and OpenCV's image. A progressive JPEG's coefficients take up to 6.
+/// Returns the number of bytes that an image may take while it is decoded and augmented: its
+/// pixels, `copies` more of them, and at most 7 bytes per pixel inside a codec. A lossless WebP
+/// reaches 7 (its ARGB and OpenCV's image); a progressive JPEG's coefficients take up to 6.
 constexpr std::uint64_t working_bytes(std::uint64_t pixels, int channels, int copies = 0) {
   constexpr std::uint64_t kCodec = 7;
   return pixels *

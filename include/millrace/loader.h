@@ -1,5 +1,6 @@
-// The loader: a TBB flow graph (or, with no workers, the caller's own thread) that turns a data
-// set into batches, in order and ahead of time.
+// The loader: reads, decodes and augments samples on worker threads and hands out batches in order,
+// ahead of the consumer. The work is a oneTBB flow graph; without workers it runs on the caller's
+// thread.
 #pragma once
 
 #include <atomic>
@@ -25,76 +26,83 @@ class StorageModel;
 
 namespace millrace {
 
-/// `loader.on_error`: what becomes of a sample that cannot be read, decoded or augmented.
+/// `loader.on_error`: how to treat a sample that cannot be read, decoded or augmented.
 enum class OnError {
   fail,     ///< next() throws
-  skip,     ///< the rank's slice is one sample shorter; the other ranks don't hear of it
-  replace,  ///< another sample, chosen by a keyed draw, takes its place (8 attempts, then skip)
+  skip,     ///< the sample is left out: this rank's slice is one shorter, the other ranks are not
+            ///< affected
+  replace,  ///< a keyed draw picks another sample instead (8 attempts, then skip)
 };
 
-/// `loader.mode`: what next() has to do for a batch.
+/// `loader.mode`: where the samples of a batch come from.
 enum class LoaderMode {
+  /// Every batch is read, decoded and augmented.
   normal,
-  synthetic,  ///< nothing: slots hold noise from the start, and no sample is ever read
-  cached,     ///< nothing once every slot was filled: their batches come again and again
+  synthetic,  ///< slots are filled with noise once, and no sample is ever read
+  cached,     ///< each slot is filled once, and its batch is handed out again and again
 };
 
-/// One failed sample, for quarantine.jsonl.
+/// One failed sample, as recorded in quarantine.jsonl.
 struct Failure {
   std::uint32_t epoch;
-  std::uint64_t position;  ///< in the epoch
+  std::uint64_t position;  ///< position in the epoch's order
   std::uint64_t sample;    ///< index in the data set
-  std::string name;        ///< path, or file and place
+  std::string name;        ///< path, or file and position in it
   std::string reason;
 };
 
-/// `loader.shuffle`.
+/// `loader.shuffle`: the order of samples in an epoch.
 struct Shuffle {
   enum class Kind { none, global, window } kind = Kind::global;
-  std::uint64_t window = 0;  ///< samples a window: windows and the samples in each are shuffled
+  /// Samples per window: the windows are shuffled, and the samples in each.
+  std::uint64_t window = 0;
 
-  /// Reads "global", "none" or "window:N"; throws UsageError.
+  /// Parses "global", "none" or "window:N" (N samples per window). Throws UsageError.
   static Shuffle parse(const std::string& text);
 };
 
+/// Options of a Loader; most stand for a recipe key of the same name.
 struct LoaderOptions {
   LoaderMode mode = LoaderMode::normal;
-  int workers = 2;          ///< threads; 0: batches are made inside next()
-  int io_threads = 0;       ///< threads that read ahead of them; 0, or no workers: none
-  std::int64_t batch = 64;  ///< samples a batch, of all ranks together
-  int rank = 0;             ///< takes its slice (rank_slice.h) of every batch
-  int world = 1;            ///< ranks that share a batch
+  int workers = 2;          ///< worker threads; 0: next() makes the batch itself
+  int io_threads = 0;       ///< threads that read ahead of the workers; 0, or no workers: none
+  std::int64_t batch = 64;  ///< samples per batch over all ranks
+  int rank = 0;             ///< takes its slice of every batch; ranks count from 0
+  int world = 1;            ///< number of ranks that share a batch
   int prefetch = 4;         ///< batches made ahead, in total
-  int held = 1;             ///< batches that the caller holds at a time, besides those
-  std::shared_ptr<pipeline::SlotMemory> memory;  ///< of the batches; null: the host's ordinary
+  int held = 1;             ///< batches that the caller may hold at a time, besides those
+  /// Allocates the memory of batches; null: ordinary host memory.
+  std::shared_ptr<pipeline::SlotMemory> memory;
   Shuffle shuffle;
   bool drop_last = false;
   OnError on_error = OnError::fail;
-  int grain = 0;  ///< samples a work unit; 0: chosen from their measured cost
+  int grain = 0;  ///< samples per task; 0: chosen from the measured cost per sample
   std::uint64_t seed = 0;
-  std::uint64_t first_batch = 0;          ///< where to start, counted over all epochs
+  std::uint64_t first_batch = 0;          ///< ordinal to start from, counted over all epochs
   std::uint64_t epochs = 1;               ///< next() ends after these
-  std::uint64_t max_pixels = kMaxPixels;  ///< a larger image is refused before it is decoded
-  /// All workers' memory for large samples: one that does not fit beside the others waits.
+  std::uint64_t max_pixels = kMaxPixels;  ///< a larger image is rejected before it is decoded
+  /// Limits the memory of all workers together for large samples, in bytes. A sample that does not
+  /// fit beside the others waits.
   std::uint64_t max_bytes = kMaxBytes;
-  bool record = true;  ///< keep per-stage totals and Batch::history()
-  std::shared_ptr<pipeline::LoaderTracks>
-      timeline;  ///< written to as well; null: there is no timeline
-  std::shared_ptr<pipeline::StorageModel>
-      storage;  ///< an emulated disk; null: reads take what they take
-  /// Called by next() before it hands out a batch, for each of its samples that failed, in order.
+  bool record = true;                                ///< keep totals per stage and Batch::history()
+  std::shared_ptr<pipeline::LoaderTracks> timeline;  ///< records a timeline; null: none
+  /// Emulates a slower disk; null: reads take their natural time.
+  std::shared_ptr<pipeline::StorageModel> storage;
+  /// Called by next(), on its thread, for each failed sample of the batch that it is about to
+  /// return, in order.
   std::function<void(const Failure&)> quarantine;
-  const std::atomic<bool>* stop = nullptr;  ///< once set, next() ends as after interrupt()
+  const std::atomic<bool>* stop = nullptr;  ///< polled; once set, next() ends as after interrupt()
 };
 
+/// Returns the number of batches in an epoch of `samples` samples over all ranks.
 std::uint64_t batches_per_epoch(const LoaderOptions& options, std::uint64_t samples);
 
-/// Throws UsageError for a batch that is larger than the data set, for a rank outside of the world,
-/// and where the largest image that max_pixels lets pass takes more than max_bytes; a Loader does
-/// so too.
+/// Throws UsageError if the rank lies outside the world, if the batch is larger than the data set,
+/// or if the largest image that max_pixels allows takes more than max_bytes. The constructor of
+/// Loader makes the same checks.
 void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
 
-/// What one stage did, summed over all workers.
+/// Totals of one stage, summed over all workers. Times are in seconds.
 struct StageTotals {
   std::uint64_t calls = 0;
   double wall_s = 0;
@@ -102,21 +110,24 @@ struct StageTotals {
   std::uint64_t bytes = 0;
 };
 
+/// Counters of a loader since it was constructed, restarts included. Times are in seconds.
 struct LoaderStats {
   StageTotals read, decode, augment;
-  int io_threads = 0;  ///< that read; 0: the workers, or the caller, do
-  ColdCounts cold;     ///< of data.cache=cold
-  /// CPU time of the worker threads outside the stages: the graph, and spinning while idle.
+  int io_threads = 0;  ///< I/O threads that read; 0: the workers, or the caller, read
+  ColdCounts cold;     ///< counts of data.cache=cold
+  /// CPU time of the worker threads outside the stages: scheduling, and spinning while idle.
   double machinery_cpu_s = 0;
-  /// Of the workers (or, without any, the caller), wall time inside of work units, and of it the
-  /// time that they were ready to run and had no core.
+  /// Wall time inside tasks, summed over the workers (or the caller, without workers), and the part
+  /// of it during which they were ready to run and had no core.
   double busy_s = 0;
   double core_wait_s = 0;
   std::uint64_t failed = 0;
 };
 
-/// A batch, or this rank's slice of it, on loan: its memory goes back to the loader when this is
-/// destroyed.
+/// One batch, or this rank's slice of it, on loan from the loader. The destructor returns the
+/// memory to the loader; the memory stays valid until then, also when the Loader is destroyed
+/// first. Move-only. Any thread may release it, one at a time. An empty Batch (false) has no data:
+/// call no accessor on it.
 class Batch {
  public:
   Batch() = default;
@@ -126,29 +137,32 @@ class Batch {
   ~Batch();
 
   explicit operator bool() const { return core_ != nullptr; }
-  /// Gives the memory back now.
+  /// Returns the memory to the loader now and leaves this empty.
   void release();
 
-  /// count() samples one after the other, each as Transform::output() says; 64-byte aligned.
+  /// Returns count() samples one after the other, 64-byte aligned. Transform::output() gives the
+  /// shape and type of one.
   const std::byte* data() const;
+  /// Returns the size of data() in bytes.
   std::size_t bytes() const;
-  /// count() labels.
+  /// Returns count() labels, each an index into DatasetInfo::classes.
   const std::int64_t* labels() const;
-  /// count() x classes() probabilities, where an op (mixup, cutmix) has mixed labels; else null,
-  /// and classes() is 0.
+  /// Returns count() x classes() probabilities, row by row, if an op mixed labels (mixup, cutmix).
+  /// Otherwise returns null, and classes() returns 0.
   const float* probabilities() const;
   int classes() const;
-  /// Samples that are there (on_error=skip, or an epoch's last batch, make it less than a full
-  /// batch). With several ranks it may be 0: every rank gets every batch, also where its slice is
-  /// empty.
+  /// Returns the number of samples present. It is less than a full batch after on_error=skip and at
+  /// the end of an epoch. With several ranks it may be 0: every rank gets every batch, even if its
+  /// slice is empty.
   std::int64_t count() const;
-  /// Samples that all ranks' slices have together, before any of them fails.
+  /// Returns the number of samples in the slices of all ranks together, before failures.
   std::int64_t global_count() const;
+  /// Returns the epoch, counted from 0.
   std::uint32_t epoch() const;
-  /// Place of the batch in its epoch.
+  /// Returns the batch's index in its epoch, counted from 0.
   std::uint64_t index() const;
-  /// How it came to be; its units hold as long as the batch. All zero without
-  /// LoaderOptions::record.
+  /// Returns when and by whom the batch was made. Its list of tasks is valid as long as the batch.
+  /// All zero unless LoaderOptions::record is set.
   pipeline::BatchHistory history() const;
 
  private:
@@ -156,47 +170,56 @@ class Batch {
   std::size_t slot_ = 0;
 };
 
-/// Batches of `reader` through `transform`, in an order fixed by the options alone (determinism
-/// contract): the slices of all ranks, one behind the other, are the batch of a single one. next()
-/// and the destructor belong to one thread; a Batch may be given up by any.
+/// Hands out batches of `reader` through `transform` in an order that depends on the options alone
+/// (determinism contract). The slices of all ranks, concatenated, are the batch of a single rank.
+///
+/// All members but interrupt() belong to one thread; a Batch may be released by any thread.
 class Loader {
  public:
+  /// Allocates the slots and starts the workers. Shares ownership of `reader` and `transform`.
+  /// Throws UsageError for options that do not fit (check_batch()) and RunError if a thread cannot
+  /// be started.
   Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
          LoaderOptions options);
-  /// Stops the workers within one sample's work; one that is blocked in a read is left behind.
+  /// Stops the workers within one sample's work (prompt-stop contract). A worker that is blocked in
+  /// a read for more than 2 seconds is left behind with the memory that it uses.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next batch; an empty Batch after the last one, or after interrupt(). Throws DataError for
-  /// a sample that failed (on_error=fail), RunError when the caller holds every slot.
+  /// Returns the next batch, waiting for it if necessary. Returns an empty Batch after the last one
+  /// or after interrupt(). Throws DataError for a sample that failed (on_error=fail), and RunError
+  /// if the caller still holds every slot.
   Batch next();
-  /// Goes on with the next batch on another number of workers. Batches that were made ahead are
-  /// made again: the same ones (determinism contract). `timeline`: tracks for as many workers, or
-  /// null. Does nothing after the last batch, or where a worker is stuck. Belongs to the thread
-  /// that calls next().
+  /// Continues after the current batch with another number of workers. Batches that were made ahead
+  /// are made again with the same bytes (determinism contract). `timeline` has tracks for as many
+  /// workers, or is null. Does nothing after the last batch, or if a worker is stuck.
   void restart(int workers, std::shared_ptr<pipeline::LoaderTracks> timeline);
+  /// Returns the number of worker threads in use.
   int workers() const;
-  /// Makes a next() that waits, and every later one, return an empty Batch. Callable from any
+  /// Makes a waiting next(), and every later one, return an empty Batch. Safe to call from any
   /// thread.
   void interrupt();
 
+  /// Returns the number of batches per epoch, which is the same on every rank.
   std::uint64_t batches_per_epoch() const;
-  /// Of all ranks together.
+  /// Returns the number of samples per epoch over all ranks, without those that drop_last drops.
   std::uint64_t samples_per_epoch() const;
-  /// Batches that there is memory for: prefetch and those that the caller may hold.
+  /// Returns the number of batches that have memory: prefetch (1 without workers) plus held.
   std::size_t slots() const;
-  /// Bytes of all slots together.
+  /// Returns the size of all slots together, in bytes.
   std::size_t slot_bytes() const;
+  /// Returns the counters so far; may be called while batches are made.
   LoaderStats stats() const;
+  /// Returns the shape and type of one sample; valid as long as the loader.
   const SampleSpec& output() const;
 
  private:
   std::shared_ptr<const Reader> reader_;
   std::shared_ptr<const Transform> transform_;
   LoaderOptions options_;
-  LoaderStats past_;     ///< of cores before a restart()
-  std::mutex swapping_;  ///< core_, between restart() and an interrupt() from elsewhere
+  LoaderStats past_;     ///< counters of the cores before the last restart()
+  std::mutex swapping_;  ///< guards core_ between restart() and an interrupt() from another thread
   std::shared_ptr<pipeline::LoaderCore> core_;
 };
 

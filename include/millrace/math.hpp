@@ -1,5 +1,6 @@
-// Elementary functions from + - * / alone: libm's last bits differ between processors, and what an
-// augmentation draws may not (determinism contract). Compile with -ffp-contract=off.
+// Elementary functions computed from + - * / alone. The last bits of libm's results differ between
+// processors, and the draws of an augmentation must not (determinism contract). Compile with
+// -ffp-contract=off. All functions are pure and throw nothing.
 #pragma once
 
 #include <bit>
@@ -13,11 +14,13 @@ struct SinCos {
   double cos;
 };
 
-/// Sine and cosine of an angle in degrees, to about 1e-16; exact at multiples of 90.
-/// Taylor series after reduction to [-45, 45] degrees, where the first term left out is < 5e-17.
+/// Returns sine and cosine of an angle in degrees, to about 1e-16; exact at multiples of 90.
+/// Reduces the angle to [-45, 45] degrees and sums a Taylor series whose first omitted term is <
+/// 5e-17.
 constexpr SinCos sincos_degrees(double degrees) {
-  if (degrees == 0) return {degrees, 1};  // what comes out below, too; no shear is common
-  // The reduction is exact: both operands are close and the quotient is a small whole number.
+  if (degrees == 0)
+    return {degrees, 1};  // shortcut with the same result; an angle of 0 (no shear) is common
+  // The reduction is exact: the operands are close and the quotient is a small whole number.
   const double turns = degrees / 90.0;
   const auto quarter = static_cast<long long>(turns + (turns < 0 ? -0.5 : 0.5));
   const double x =
@@ -42,24 +45,24 @@ constexpr SinCos sincos_degrees(double degrees) {
   }
 }
 
-/// The greatest whole number that is not above `value`, for |value| < 2^63. Without SSE4.1 the
-/// library's floor is a call.
+/// Returns the greatest whole number not above `value`, for |value| < 2^63. Avoids std::floor,
+/// which is a library call without SSE4.1.
 constexpr long long floor_to_whole(double value) {
   const auto towards_zero = static_cast<long long>(value);
   return towards_zero - (value < static_cast<double>(towards_zero) ? 1 : 0);
 }
 
-/// Nearest whole number, halves to even (what Python's round and the pixel stores do).
+/// Returns the nearest whole number, ties to even, like Python's round and the store's kernels.
 constexpr double round_half_even(double value) {
-  // 1.5 * 2^52 pushes the fraction out of the mantissa; valid below 2^51.
+  // Adding 1.5 * 2^52 shifts the fraction out of the mantissa; valid below 2^51.
   constexpr double kMagic = 6755399441055744.0;
   return (value + kMagic) - kMagic;
 }
 
 constexpr double kLn2 = 0.69314718055994530942;
 
-/// Natural logarithm of a positive, normal number, to about 1e-16. With x = m * 2^e and m around 1,
-/// ln m = 2 artanh((m - 1) / (m + 1)), whose series ends below 1e-18 after 12 terms.
+/// Returns the natural logarithm of a positive, normal number, to about 1e-16. With x = m * 2^e and
+/// m around 1, ln m = 2 artanh((m - 1) / (m + 1)); the series' terms fall below 1e-18 after 12.
 constexpr double natural_log(double x) {
   auto bits = std::bit_cast<std::uint64_t>(x);
   int exponent = static_cast<int>(bits >> 52) - 1023;
@@ -76,7 +79,8 @@ constexpr double natural_log(double x) {
   return 2 * s * sum + exponent * kLn2;
 }
 
-/// e^x for |x| < 700, to about 1e-15: e^x = 2^k e^r with |r| <= ln 2 / 2, and a Taylor series.
+/// Returns e^x for |x| < 700, to about 1e-15: e^x = 2^k e^r with |r| <= ln 2 / 2, and a Taylor
+/// series for e^r.
 constexpr double exponential(double x) {
   const double k = round_half_even(x / kLn2);
   const double r = x - k * kLn2;
@@ -86,9 +90,9 @@ constexpr double exponential(double x) {
   return sum * std::bit_cast<double>(power);
 }
 
-/// Standard normal distribution function, to about 1e-15: the series of phi(x) (x + x^3 / 3 +
-/// x^5 / (3 * 5) + ...) until it no longer changes (Marsaglia, "Evaluating the Normal
-/// Distribution", 2004). Outside [-8, 8]: 0 and 1.
+/// Returns the standard normal distribution function, to about 1e-15, and 0 or 1 outside [-8, 8].
+/// Sums the series phi(x) (x + x^3 / 3 + x^5 / (3 * 5) + ...) until it no longer changes
+/// (Marsaglia, "Evaluating the Normal Distribution", 2004).
 constexpr double normal_cdf(double x) {
   if (x < -8) return 0;
   if (x > 8) return 1;

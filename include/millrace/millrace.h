@@ -1,18 +1,20 @@
 /* millrace plugin interface (C ABI), version 1.0.
  *
  * A plugin is a shared object that exports one constant, `millrace_plugin`: a table of units. A
- * unit is an augmentation, a decoder or a reader, described by data; the host reads and checks all
- * of it, parameters included, before it calls any function of the plugin. millrace.hpp is the same
- * in C++ and much shorter to write; what is built in is written on it too.
+ * unit is an augmentation, a decoder or a reader, described by data. The host reads and checks
+ * all of that data, parameters included, before it calls any function of the plugin
+ * (plugin-safety contract). millrace.hpp is the same interface in C++ and much shorter to write;
+ * the built-in units use it too (equal-plugins contract).
  *
  * Rules
- * - Structures only ever grow at their end, and each says its own size.
- * - Images are 8-bit, interleaved (height x width x channels), channels 1 or 3 (RGB).
- * - A unit's instance is immutable and shared by all threads; what a call needs to write, it gets
- *   with the call. Nothing may be kept between calls: a result depends on the instance, the image
- *   and the call's random numbers alone.
- * - Functions return MILLRACE_OK or another status after writing a line into `error`, and a second
- *   line with what to do, if there is something to do. They throw nothing.
+ * - Structures only ever grow at their end. Each states its own size in struct_size.
+ * - Images are 8-bit, interleaved (height x width x channels), with 1 channel or 3 (RGB).
+ * - A unit's instance is immutable and shared by all threads. Memory that a call may write comes
+ *   with the call. A plugin keeps no state between calls: a result depends on the instance, the
+ *   image and the call's random numbers alone (determinism contract).
+ * - Functions return MILLRACE_OK, or another status after writing one line into `error` and, if
+ *   there is a remedy, a second line that names it. They throw nothing.
+ * - Pointers that the host passes in are valid for the duration of the call. Strings end with 0.
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H
@@ -37,8 +39,8 @@ extern "C" {
 typedef int32_t millrace_status;
 enum {
   MILLRACE_OK = 0,
-  MILLRACE_BAD_DATA = 1, /* this sample, file or data set is damaged or unsuitable */
-  MILLRACE_BAD_USE = 2   /* parameters that don't fit together, or not the images */
+  MILLRACE_BAD_DATA = 1, /* the sample, file or data set is damaged or unsuitable */
+  MILLRACE_BAD_USE = 2   /* the parameters do not fit together or do not fit the images */
 };
 
 /* ---- images and geometry -------------------------------------------------------------------- */
@@ -59,33 +61,35 @@ typedef struct millrace_image {
 
 enum { MILLRACE_INDEX = 0, MILLRACE_NEAREST = 1, MILLRACE_BILINEAR = 2 }; /* interpolation */
 enum { MILLRACE_CONSTANT = 0, MILLRACE_CLAMP = 1, MILLRACE_REFLECT = 2, MILLRACE_SYMMETRIC = 3 };
-/* border; the last two, and clamp, with MILLRACE_INDEX: padding that shows the image itself */
+/* border. The last three also work with MILLRACE_INDEX: padding filled from the image itself */
 
-/* Where each output pixel comes from. Coordinates are continuous: pixel i covers [i, i + 1). */
+/* Maps each output pixel to a position in the input. Coordinates are continuous: pixel i covers
+ * [i, i + 1). */
 typedef struct millrace_warp {
-  /* Output to input, row major, homogeneous: u = (m0 x + m1 y + m2) / (m6 x + m7 y + m8), v alike.
-   * With MILLRACE_INDEX a signed permutation with whole offsets: pixels move, levels stay. */
+  /* Output to input, row major, homogeneous: u = (m0 x + m1 y + m2) / (m6 x + m7 y + m8), and v
+   * = (m3 x + m4 y + m5) / (the same divisor). With MILLRACE_INDEX it is a signed permutation
+   * with whole offsets: pixels move, and their levels stay. */
   double map[9];
   millrace_size output;
-  millrace_rect window; /* part of the input that may be seen */
-  uint8_t fill[4];      /* a channel: what is seen outside (border MILLRACE_CONSTANT) */
+  millrace_rect window; /* the part of the input that may be read */
+  uint8_t fill[4];      /* level per channel outside the window (border MILLRACE_CONSTANT) */
   int32_t interpolation;
   int32_t border;
-  int32_t antialias; /* bilinear, axis-aligned: widen the taps where the map shrinks */
+  int32_t antialias; /* 1: widen the taps where the map shrinks (bilinear, axis-aligned maps) */
 } millrace_warp;
 
 /* ---- random numbers ------------------------------------------------------------------------- */
 
-/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011):
- * a stream that belongs to (seed; epoch, sample, unit) and to nothing else. */
+/* A random stream that depends on (seed; epoch, sample, unit) and on nothing else. Philox4x32-10
+ * (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011). */
 typedef struct millrace_rng {
   uint32_t key[2];
   uint32_t counter[4];
   uint32_t block[4];
-  uint32_t used; /* numbers of `block` handed out; 4: the next one needs a new block */
+  uint32_t used; /* numbers taken from `block`; 4: the next one needs a new block */
 } millrace_rng;
 
-/* 32 random bits. */
+/* Returns 32 random bits and advances the stream. */
 MILLRACE_INLINE uint32_t millrace_rng_bits(millrace_rng* rng) {
   if (rng->used == 4) {
     uint32_t c0 = rng->counter[0], c1 = rng->counter[1], c2 = rng->counter[2], c3 = rng->counter[3];
@@ -112,20 +116,23 @@ MILLRACE_INLINE uint32_t millrace_rng_bits(millrace_rng* rng) {
 
 /* ---- a call --------------------------------------------------------------------------------- */
 
-/* What the host hands to every call on a sample. */
+/* Context of one call on one sample. It belongs to the calling thread, for this call only. */
 typedef struct millrace_call {
   size_t struct_size;
   void* host;
-  char* error; /* a caller's buffer for one or two lines, ended by 0 */
+  char* error; /* the host's buffer for one or two lines, ended by 0 */
   size_t error_size;
-  millrace_rng rng; /* this unit's numbers for this sample */
+  millrace_rng rng; /* this unit's random numbers for this sample */
   void* scratch;    /* as many bytes as the unit asked for, 64-byte aligned, contents undefined */
   size_t scratch_size;
-  /* Any of these may be null. */
-  void (*report)(struct millrace_call* call, const char* name, double value); /* shown by inspect */
+  /* Names a drawn value, which `inspect` prints. This pointer and the next two may be null. */
+  void (*report)(struct millrace_call* call, const char* name, double value);
+  /* Logs a line; the host may ignore it. */
   void (*log)(struct millrace_call* call, const char* line);
-  int (*cancelled)(const struct millrace_call* call); /* 1: the result is no longer wanted */
-  /* For readers, never null then: memory for a sample's bytes, valid until it is released. */
+  /* Returns 1 if the result is no longer needed. */
+  int (*cancelled)(const struct millrace_call* call);
+  /* Readers only, and never null for them: returns `size` bytes for a sample, valid until it is
+   * released, or null if memory is short. */
   uint8_t* (*memory)(struct millrace_call* call, size_t size);
 } millrace_call;
 
@@ -137,44 +144,46 @@ enum {
   MILLRACE_NUMBER,
   MILLRACE_TEXT,
   MILLRACE_CHOICE,
-  MILLRACE_NUMBERS, /* a list */
-  MILLRACE_INTEGERS /* a list */
+  MILLRACE_NUMBERS, /* a list of numbers */
+  MILLRACE_INTEGERS /* a list of whole numbers */
 };
 
+/* Declares a parameter of a unit. */
 typedef struct millrace_param {
   const char* name; /* "degrees" */
   const char* help; /* one line, units included */
   int32_t type;
-  uint32_t lengths;     /* of a list: bit n set if n numbers are taken; 0: any count */
-  const char* fallback; /* the default, as it would stand in a recipe: "0.5", "[0.8, 1.2]" */
-  double min, max;      /* of numbers, and of each number of a list */
+  uint32_t lengths;     /* lists: bit n set if n numbers are allowed; 0: any count */
+  const char* fallback; /* default as written in a recipe: "0.5", "[0.8, 1.2]" */
+  double min, max;      /* range of numbers, and of each number in a list */
   const char* choices;  /* "nearest|bilinear" */
 } millrace_param;
 
+/* One parameter's value, in the fields that belong to its type. */
 typedef struct millrace_value {
-  int64_t integer;       /* boolean (0, 1), integer, choice (its place) */
+  int64_t integer;       /* boolean (0, 1), integer, choice (its index) */
   double number;         /* number, integer */
   const char* text;      /* text, choice */
   const double* numbers; /* list */
   size_t count;
 } millrace_value;
 
-/* What an instance is made from. */
+/* Arguments of millrace_unit.create, valid during that call. The instance copies what it keeps. */
 typedef struct millrace_create {
   size_t struct_size;
   void* host;
-  const millrace_value* values; /* one a declared parameter, in that order, checked */
+  const millrace_value* values; /* one per declared parameter, in that order, checked */
   size_t value_count;
   char* error;
   size_t error_size;
-  /* Choices: an instance of another unit, given as in a recipe ("posterize{bits=4}"); returns its
-   * place among the children, or -1 after writing into `error`. */
+  /* Choices: makes an instance of another unit, written as in a recipe ("posterize{bits=4}").
+   * Returns its index among the children, or -1 after writing into `error`. */
   int32_t (*child)(const struct millrace_create* create, const char* unit);
-  /* Readers. */
+  /* For readers: */
   const char* path;  /* data.path */
   const char* split; /* data.split */
-  /* Augmentations: output.mean and output.std, parts of full scale, one number or one a channel.
-   * Level 255 * mean becomes 0 in the batch. Null where there is no output. */
+  /* For augmentations: output.mean and output.std as fractions of full scale, one number or one
+   * per channel. Level 255 * mean becomes 0 in the batch. Null if there is no output. */
   const double* mean;
   size_t mean_count;
   const double* std;
@@ -183,37 +192,41 @@ typedef struct millrace_create {
 
 /* ---- kinds of units ------------------------------------------------------------------------- */
 
-/* Sees no pixels: says where they come from. Neighbours are folded into one pass, and the first
- * ones into what the decoder decodes. */
+/* Geometric: says which input position each output pixel shows, and touches no pixels. The host
+ * fuses neighbouring geometric units into one pass, and may pass the first ones on to the
+ * decoder. */
 typedef struct millrace_geometric {
   size_t struct_size;
-  /* Null: as large as the input. */
+  /* Writes the output's size. Null: same size as the input. */
   millrace_status (*output)(const void* self, millrace_size input, millrace_size* output,
                             millrace_call* call);
+  /* Writes the map from output to input positions for an input of this size. */
   millrace_status (*warp)(const void* self, millrace_size input, millrace_warp* warp,
                           millrace_call* call);
 } millrace_geometric;
 
 enum { MILLRACE_POINTWISE = 0, MILLRACE_HALO = 1, MILLRACE_GLOBAL = 2 }; /* reach */
 
-/* Changes an image in place. */
+/* Pixel: changes an image in place. */
 typedef struct millrace_pixel {
   size_t struct_size;
-  int32_t reach; /* what a pixel's result may depend on besides itself */
+  int32_t reach; /* other pixels that a pixel's result may depend on */
   int32_t halo;  /* MILLRACE_HALO: pixels on each side */
+  /* Returns the bytes of scratch memory that a call needs. */
   size_t (*scratch)(const void* self, millrace_size size, int32_t channels); /* null: none */
-  /* Either `apply`, or `levels` where a channel's new level depends on its old one alone: a table a
-   * channel, which holds 0..255 when called. Tables cost no pass of their own. */
+  /* One of the next two is set. `levels` serves units whose new level in a channel depends on
+   * the old level alone: it changes one table per channel, which holds 0..255 on entry. Tables
+   * cost no pass of their own. */
   millrace_status (*apply)(const void* self, const millrace_image* image, millrace_call* call);
   millrace_status (*levels)(const void* self, uint8_t (*levels)[256], int32_t channels,
                             millrace_call* call);
 } millrace_pixel;
 
-/* Makes a new image of a size of its own. */
+/* Filter: writes a new image, whose size it may choose. */
 typedef struct millrace_filter {
   size_t struct_size;
   millrace_status (*output)(const void* self, millrace_size input, millrace_size* output,
-                            millrace_call* call); /* null: as large as the input */
+                            millrace_call* call); /* null: same size as the input */
   size_t (*scratch)(const void* self, millrace_size input, int32_t channels); /* null: none */
   millrace_status (*apply)(const void* self, const millrace_image* source,
                            const millrace_image* destination, millrace_call* call);
@@ -221,16 +234,18 @@ typedef struct millrace_filter {
 
 #define MILLRACE_MOST_CHOSEN 16
 
-/* Draws which of its children this sample gets. */
+/* Choice: draws which of its children to apply to a sample. */
 typedef struct millrace_choice {
   size_t struct_size;
-  /* Writes at most MILLRACE_MOST_CHOSEN places of children, in the order of application. */
+  /* Writes the indices of at most MILLRACE_MOST_CHOSEN children, in the order of application,
+   * and their number. */
   millrace_status (*choose)(const void* self, uint32_t* chosen, size_t* count, millrace_call* call);
 } millrace_choice;
 
 enum { MILLRACE_F32 = 0, MILLRACE_U8 = 1, MILLRACE_F16 = 2, MILLRACE_BF16 = 3 }; /* dtype */
 enum { MILLRACE_CHW = 0, MILLRACE_HWC = 1 };                                     /* layout */
 
+/* Shape and type of a finished sample in a batch. */
 typedef struct millrace_sample {
   size_t struct_size;
   millrace_size size;
@@ -240,97 +255,104 @@ typedef struct millrace_sample {
   int32_t classes;
 } millrace_sample;
 
-/* Works on a full batch, two neighbours at a time, after the store. */
+/* Batch: works on two neighbouring samples of a full batch, after the store. */
 typedef struct millrace_batch {
   size_t struct_size;
-  /* Changes two samples and their labels (probabilities, `classes` numbers each) in place. */
+  /* Changes two samples and their labels (`classes` probabilities each) in place. */
   millrace_status (*pair)(const void* self, const millrace_sample* sample, void* first,
                           void* second, float* first_labels, float* second_labels,
                           millrace_call* call);
 } millrace_batch;
 
-/* What a decoder can tell before anything is allocated. */
+/* Contents of an image's header, read before anything is allocated. */
 typedef struct millrace_image_header {
   uint32_t width, height; /* pixels, as stored */
-  uint32_t channels;      /* 1 or 3 of the stored image; decode() delivers what it is asked for */
+  uint32_t channels;      /* 1 or 3, as stored; decode() delivers the number that it is asked for */
   uint32_t orientation
-      MILLRACE_ZERO; /* EXIF's 1 to 8; 0 where nothing is said. The host turns the image. */
+      MILLRACE_ZERO; /* EXIF orientation, 1 to 8; 0: not stated. The host turns the image. */
   uint32_t scales
-      MILLRACE_ZERO; /* bit n set: can deliver 1 / 2^n of the sides (bit 0 is understood) */
+      MILLRACE_ZERO; /* bit n set: can decode at 1 / 2^n of the sides (bit 0 is implied) */
 } millrace_image_header;
 
+/* Describes the pixels that a decoder must deliver. */
 typedef struct millrace_decode {
   size_t struct_size;
   uint32_t channels;    /* 1 or 3 */
-  uint32_t scale;       /* n: sides of 1 / 2^n, rounded up */
-  millrace_rect region; /* of the scaled image */
+  uint32_t scale;       /* n: sides are 1 / 2^n of the stored ones, rounded up */
+  millrace_rect region; /* in pixels of the scaled image */
 } millrace_decode;
 
-/* An image format. A context is one thread's working memory. */
+/* Decoder: one image format. A context is the working memory of one thread. */
 typedef struct millrace_decoder {
   size_t struct_size;
-  /* 1 if the bytes look like this format. Sees at most the first 64 bytes. */
+  /* Returns 1 if the bytes look like this format. Sees at most the first 64 bytes. */
   int (*sniff)(const uint8_t* bytes, size_t size);
-  void* (*open)(const void* self); /* a context; null on failure */
+  void* (*open)(const void* self); /* returns a context, or null on failure */
   void (*close)(void* context);
+  /* Parses the header of an encoded image. */
   millrace_status (*header)(void* context, const uint8_t* bytes, size_t size,
                             millrace_image_header* header, millrace_call* call);
-  /* Follows header(). Widens the region (never narrows it) to one that decode() can deliver with
-   * the pixels asked for as they are in the whole image. Null: whole images only. */
+  /* Called after header(). Widens the region, and never narrows it, to one that decode() can
+   * deliver with the same pixels as a decode of the whole image. Null: whole images only. */
   void (*region)(void* context, millrace_decode* request);
-  /* Follows header() on the same bytes: what that has parsed may be used. Writes exactly the
-   * region, rows of its width * channels bytes (gray, or RGB interleaved), row_bytes apart. */
+  /* Called after header() with the same bytes, so it may reuse the parsed state. Writes exactly
+   * the region: rows of its width * channels bytes (grey, or RGB interleaved), row_bytes apart. */
   millrace_status (*decode)(void* context, const uint8_t* bytes, size_t size,
                             const millrace_decode* request, uint8_t* pixels, size_t row_bytes,
                             millrace_call* call);
 } millrace_decoder;
 
+/* Describes a data set once it is open. */
 typedef struct millrace_dataset {
   size_t struct_size;
-  uint64_t count;             /* samples */
-  const char* const* classes; /* names; a label is a place in it */
+  uint64_t count;             /* number of samples */
+  const char* const* classes; /* names; a label is an index into this list */
   size_t class_count;
-  int32_t encoded;      /* 1: bytes are for a decoder; 0: they are pixels, all of this form: */
+  int32_t encoded;      /* 1: bytes need a decoder; 0: they are pixels in the form below, */
   millrace_size size;   /* and 64 bytes behind them may be read */
   int32_t channels;     /* 1 or 3 */
-  int32_t planar;       /* 1: channels after each other instead of interleaved */
+  int32_t planar;       /* 1: one channel after the other instead of interleaved */
   int32_t may_block;    /* 1: borrow() may wait for storage */
-  int32_t seekable;     /* 1: any index costs the same */
+  int32_t seekable;     /* 1: every index costs the same */
   uint64_t fingerprint; /* changes when the data set does */
 } millrace_dataset;
 
+/* One sample's bytes, on loan from the reader. */
 typedef struct millrace_bytes {
   const uint8_t* data;
   size_t size;
   int64_t label;
-  void* lease; /* the reader's own, for release() */
+  void* lease; /* the reader's own handle, for release() */
 } millrace_bytes;
 
-/* Samples by index. */
+/* Reader: returns samples by index. The functions may be called from many threads at once. */
 typedef struct millrace_reader {
   size_t struct_size;
-  /* Valid as long as the instance. */
+  /* Describes the data set. Its pointers are valid as long as the instance. */
   millrace_status (*dataset)(const void* self, millrace_dataset* dataset);
-  /* Bytes that stay as they are until release(), or, where that is null, until the call's memory
-   * is used again. */
+  /* Lends a sample's bytes. They stay unchanged until release(), or, if that is null, until the
+   * memory of the same call is used again. */
   millrace_status (*borrow)(const void* self, uint64_t index, millrace_bytes* bytes,
                             millrace_call* call);
+  /* Takes back borrowed bytes. Null: nothing to take back. */
   void (*release)(const void* self, millrace_bytes* bytes);
-  /* What to call a sample in a message: a path, or a file and a place in it. */
+  /* Writes a sample's name for messages, ended by 0: a path, or a file and a position in it. */
   void (*name)(const void* self, uint64_t index, char* text, size_t size);
 } millrace_reader;
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
-/* One unit: what it is called and takes, and the functions of its kind (one of the pointers). */
+/* One unit: its name, its parameters, and the functions of its kind. Exactly one of the kind
+ * pointers is set. */
 typedef struct millrace_unit {
   size_t struct_size;
   const char* name; /* "random_crop": lower case, digits, _ */
   const char* help; /* one line */
-  int32_t random;   /* 1: its result depends on random numbers, so evaluation leaves it out */
+  int32_t random;   /* 1: depends on random numbers, so evaluation leaves it out */
   const millrace_param* params;
   size_t param_count;
   size_t param_size; /* sizeof(millrace_param) */
+  /* Makes an instance from checked parameters. */
   millrace_status (*create)(const millrace_create* create, void** self);
   void (*destroy)(void* self);
   const millrace_geometric* geometric;
@@ -342,19 +364,20 @@ typedef struct millrace_unit {
   const millrace_reader* reader;
 } millrace_unit;
 
+/* The table that a plugin exports. It is constant and lives as long as the program. */
 typedef struct millrace_plugin_table {
   uint64_t magic; /* MILLRACE_MAGIC */
   uint32_t abi_major;
   uint32_t abi_minor;
   size_t struct_size;
   const char* id;      /* "imgcodecs": lower case, digits, _ */
-  const char* version; /* of the plugin and of the codec behind it: batches may depend on it */
-  const char* licence; /* SPDX */
+  const char* version; /* of the plugin and the codec behind it, as batches may depend on both */
+  const char* licence; /* SPDX identifier */
   const millrace_unit* const* units;
   size_t unit_count;
 } millrace_plugin_table;
 
-/* What a plugin exports under the name "millrace_plugin". */
+/* Exported by every plugin under this name. */
 extern const millrace_plugin_table millrace_plugin;
 
 #ifdef __cplusplus

@@ -1,26 +1,27 @@
-// The plugin interface in C++: write a class, name it in MILLRACE_PLUGIN, and the table of
-// millrace.h is made of it. What kind of unit a class is follows from its functions:
+// The plugin interface in C++. Write a class and list it in MILLRACE_PLUGIN; the header makes the
+// tables of millrace.h from it. The functions of the class decide the kind of unit:
 //
-//   Warp warp(Size input[, Call&]) const                       geometric: no pixels, only geometry
+//   Warp warp(Size input[, Call&]) const                       geometric: maps positions, no pixels
 //   void apply(Image image[, Call&]) const                     pixel: changes an image in place
-//   void levels(Levels levels[, Call&]) const                  pixel: a table a channel does it
-//   void apply(ConstImage from, Image to[, Call&]) const       filter: makes a new image
-//   void choose(Chosen& chosen, Call&) const                   choice: which children a sample gets
-//   void pair(const Pair& pair, Call&) const                   batch: two neighbours of a batch
+//   void levels(Levels levels[, Call&]) const                  pixel: changes a table per channel
+//   void apply(ConstImage from, Image to[, Call&]) const       filter: writes a new image
+//   void choose(Chosen& chosen, Call&) const                   choice: draws children for a sample
+//   void pair(const Pair& pair, Call&) const                   batch: changes two neighbours
 //   sniff, header, decode                                      decoder (see Decoder below)
 //   dataset, borrow, name                                      reader (see Reader below)
 //
-// A function that takes the Call may draw random numbers from it, and its unit counts as random
-// (`static constexpr bool kRandom = false` says otherwise). Besides:
+// A function that takes the Call may draw random numbers, so its unit counts as random, unless
+// `static constexpr bool kRandom = false` overrides that. The other members:
 //
-//   static constexpr const char* kName, *kHelp                 what recipes and lists call it
-//   static constexpr Parameter kParams[]                           if it takes parameters
+//   static constexpr const char* kName, *kHelp                 name in recipes, line in lists
+//   static constexpr Parameter kParams[]                       parameters, if any
 //   explicit T(const Values&)  or  T(const Values&, Children&) made once, shared by all threads
-//   Size output(Size input) const                              geometric, filter: another size
-//   static constexpr Reach kReach                              pixel, if not pointwise
-//   std::size_t scratch(Size, int channels) const              bytes that call.scratch() will give
+//   Size output(Size input) const                              output size (geometric, filter)
+//   static constexpr Reach kReach                              reach, if not pointwise (pixel)
+//   std::size_t scratch(Size, int channels) const              bytes behind call.scratch()
 //
-// Errors are thrown: BadUse for parameters or images that don't fit, BadData for damaged data.
+// Report errors by throwing BadUse for parameters or images that do not fit, and BadData for
+// damaged data. Member functions are const and run on many threads at once.
 #pragma once
 
 #include <cstring>
@@ -42,40 +43,40 @@ constexpr bool operator==(const millrace_rect& a, const millrace_rect& b) {
 }
 
 namespace millrace {
-// Named anew when anything inline in it changes: a plugin must not get another version's functions
-// from the host. (The plugins' own CMake function hides them as well.)
+// Version of the inline code, renamed whenever that code changes: a plugin must not get another
+// version's functions from the host. (The CMake function for plugins hides them as well.)
 inline namespace plugin_v1 {
 
 /// Width and height in pixels.
 using Size = millrace_size;
 /// Half-open rectangle [x0, x1) x [y0, y1) in pixels.
 using Rect = millrace_rect;
-/// 8-bit pixels, interleaved, that may be written.
+/// Writable 8-bit pixels, interleaved.
 using Image = millrace_image;
-/// What may only be read.
+/// Read-only 8-bit pixels, interleaved.
 struct ConstImage {
   const std::uint8_t* data = nullptr;
   int width = 0, height = 0, channels = 0;
   std::ptrdiff_t row = 0;
 };
 
-/// How levels are read between pixels.
+/// How a level at a position between pixels is computed.
 enum class Interpolation : std::int32_t {
-  none = MILLRACE_INDEX,         ///< whole offsets, flips, right angles: bit for bit
+  none = MILLRACE_INDEX,         ///< whole offsets, flips and right angles: levels stay exact
   nearest = MILLRACE_NEAREST,    ///< the pixel whose square holds the position
-  bilinear = MILLRACE_BILINEAR,  ///< two taps an axis; more where Warp::antialias widens them
+  bilinear = MILLRACE_BILINEAR,  ///< two taps per axis; more if Warp::antialias widens them
 };
-/// What is seen outside a window.
+/// Levels outside the window.
 enum class Border : std::int32_t {
   constant = MILLRACE_CONSTANT,    ///< Warp::fill
   clamp = MILLRACE_CLAMP,          ///< the nearest pixel inside
   reflect = MILLRACE_REFLECT,      ///< mirrored at the edge pixel's middle
-  symmetric = MILLRACE_SYMMETRIC,  ///< mirrored at the edge
+  symmetric = MILLRACE_SYMMETRIC,  ///< mirrored at the image's edge
 };
 
-/// Where each output pixel comes from (millrace_warp).
+/// Maps each output pixel to a position in the input (millrace_warp).
 struct Warp : millrace_warp {
-  /// The whole input, moved nowhere.
+  /// Returns the map that shows the whole input unchanged.
   static Warp identity(Size input) {
     return {{{1, 0, 0, 0, 1, 0, 0, 0, 1},
              input,
@@ -85,7 +86,7 @@ struct Warp : millrace_warp {
              MILLRACE_CONSTANT,
              0}};
   }
-  /// Affine: u = a x + b y + c, v = d x + e y + f.
+  /// Sets an affine map: u = a x + b y + c, v = d x + e y + f.
   void set_map(double a, double b, double c, double d, double e, double f) {
     const double all[] = {a, b, c, d, e, f, 0, 0, 1};
     for (int i = 0; i < 9; ++i) map[i] = all[i];
@@ -94,57 +95,61 @@ struct Warp : millrace_warp {
   void set_border(Border b) { border = static_cast<std::int32_t>(b); }
 };
 
-/// The caller's images or parameters don't fit; `hint` says what to do.
+/// Thrown when the images or parameters do not fit; `hint` says what to do.
 struct BadUse : std::runtime_error {
   explicit BadUse(const std::string& what, std::string todo = {})
       : std::runtime_error(what), hint(std::move(todo)) {}
   std::string hint;
 };
-/// Damaged or unsuitable data.
+/// Thrown for damaged or unsuitable data; `hint` says what to do.
 struct BadData : std::runtime_error {
   explicit BadData(const std::string& what, std::string todo = {})
       : std::runtime_error(what), hint(std::move(todo)) {}
   std::string hint;
 };
 
-/// The draws of one unit for one sample, in the order in which it asks for them.
+/// Random draws of one unit for one sample, in the order in which it asks. Every call advances the
+/// stream.
 class Draw {
  public:
   constexpr explicit Draw(const millrace_rng& rng) : rng_(rng) {}
+  /// Returns 32 random bits.
   constexpr std::uint32_t bits() { return millrace_rng_bits(&rng_); }
-  /// Uniform on [0, 1), a multiple of 2^-32.
+  /// Returns a number uniform on [0, 1), a multiple of 2^-32.
   constexpr double uniform() { return bits() * 0x1p-32; }
-  /// Uniform on [low, high).
+  /// Returns a number uniform on [low, high).
   constexpr double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  /// Uniform on 0 .. count-1 (bias below count * 2^-32).
+  /// Returns a whole number uniform on 0 .. count-1 (bias below count * 2^-32).
   constexpr std::uint32_t integer(std::uint32_t count) {
     return static_cast<std::uint32_t>((std::uint64_t{bits()} * count) >> 32);
   }
-  /// True with probability p.
+  /// Returns true with probability p.
   constexpr bool chance(double p) { return uniform() < p; }
 
  private:
   millrace_rng rng_;
 };
 
-/// A call on one sample: its random numbers, and what the host offers besides.
+/// One call on one sample: its random numbers and the host's services. Valid during the call.
 class Call : public Draw {
  public:
   explicit Call(millrace_call* raw) : Draw(raw->rng), raw_(raw) {}
-  /// Names a value that was drawn; `inspect` shows it.
+  /// Reports a drawn value by name; `inspect` prints it.
   void report(const char* name, double value) {
     if (raw_->report != nullptr) raw_->report(raw_, name, value);
   }
+  /// Logs a line, if the host listens.
   void log(const char* line) {
     if (raw_->log != nullptr) raw_->log(raw_, line);
   }
+  /// Returns whether the result is no longer needed.
   bool cancelled() const { return raw_->cancelled != nullptr && raw_->cancelled(raw_) != 0; }
-  /// As many bytes as scratch() said, 64-byte aligned, contents undefined.
+  /// Returns the memory that the class's scratch() asked for: 64-byte aligned, contents undefined.
   template <class T = std::uint8_t>
   T* scratch() {
     return static_cast<T*>(raw_->scratch);
   }
-  /// Readers: memory for a sample's bytes.
+  /// Readers: returns memory for a sample's bytes, or null if memory is short.
   std::uint8_t* memory(std::size_t size) { return raw_->memory(raw_, size); }
 
  private:
@@ -155,12 +160,13 @@ class Call : public Draw {
 // ---------------------------------------------------------------------------------
 
 using Parameter = millrace_param;
-/// For `lengths`: a list of a numbers, or of b, or of c.
+/// Returns the `lengths` of a list of a numbers, or of b, or of c.
 constexpr std::uint32_t lengths(int a, int b = -1, int c = -1) {
   const auto bit = [](int n) { return n < 0 ? 0u : 1u << n; };
   return bit(a) | bit(b) | bit(c);
 }
-/// `fallback` is the default as it would stand in a recipe.
+/// Declares a boolean parameter. In this and the following functions, `fallback` is the default as
+/// written in a recipe.
 constexpr Parameter boolean(const char* name, const char* fallback, const char* help) {
   return {name, help, MILLRACE_BOOLEAN, 0, fallback, 0, 1, nullptr};
 }
@@ -175,7 +181,7 @@ constexpr Parameter number(const char* name, const char* fallback, double min, d
 constexpr Parameter text(const char* name, const char* fallback, const char* help) {
   return {name, help, MILLRACE_TEXT, 0, fallback, 0, 0, nullptr};
 }
-/// `choices` as "nearest|bilinear".
+/// Declares a choice; `choices` is written "nearest|bilinear".
 constexpr Parameter choice(const char* name, const char* fallback, const char* choices,
                            const char* help) {
   return {name, help, MILLRACE_CHOICE, 0, fallback, 0, 0, choices};
@@ -188,13 +194,13 @@ constexpr Parameter integers(const char* name, const char* fallback, std::uint32
                              double min, double max, const char* help) {
   return {name, help, MILLRACE_INTEGERS, lengths, fallback, min, max, nullptr};
 }
-/// 8-bit colour outside an image: the parameter that all geometric units call `fill`.
+/// Declares `fill`, the 8-bit colour outside an image, as all geometric units do.
 constexpr Parameter fill_param() {
   return integers("fill", "[0]", lengths(1, 3), 0, 255,
                   "level where nothing is: for all channels, or one a channel");
 }
 
-/// A list of numbers.
+/// A view of a list of numbers.
 struct Numbers {
   const double* at = nullptr;
   std::size_t count = 0;
@@ -204,7 +210,8 @@ struct Numbers {
   double back() const { return at[count - 1]; }
 };
 
-/// The values of an instance, by the names that its class declares; all were checked by the host.
+/// The parameter values of an instance, by declared name. The host has checked them. Valid during
+/// construction; reading an undeclared name throws std::logic_error.
 class Values {
  public:
   Values(const millrace_create& create, const Parameter* params)
@@ -214,7 +221,7 @@ class Values {
   double number(std::string_view name) const { return of(name).number; }
   const char* text(std::string_view name) const { return of(name).text; }
   Numbers numbers(std::string_view name) const { return {of(name).numbers, of(name).count}; }
-  /// fill_param()'s.
+  /// Writes the levels of fill_param(); a single level goes to every channel.
   void fill(std::uint8_t (&fill)[4]) const {
     const Numbers levels = numbers("fill");
     for (std::size_t c = 0; c < 4; ++c)
@@ -222,21 +229,22 @@ class Values {
                                           : c < levels.count ? levels[c]
                                                              : 0);
   }
-  /// A choice of "nearest" and "bilinear" named `interpolation`.
+  /// Returns the value of the choice `interpolation`: nearest or bilinear.
   Interpolation interpolation() const {
     return std::string_view(text("interpolation")) == "nearest" ? Interpolation::nearest
                                                                 : Interpolation::bilinear;
   }
-  /// output.mean and output.std, one number or one a channel; 0 and 1 where there is no output.
+  /// Returns output.mean, one number or one per channel; 0 if there is no output.
   Numbers mean() const {
     static constexpr double kNone = 0;
     return create_.mean != nullptr ? Numbers{create_.mean, create_.mean_count} : Numbers{&kNone, 1};
   }
+  /// Returns output.std, one number or one per channel; 1 if there is no output.
   Numbers std() const {
     static constexpr double kNone = 1;
     return create_.std != nullptr ? Numbers{create_.std, create_.std_count} : Numbers{&kNone, 1};
   }
-  /// Readers.
+  /// Readers: return data.path and data.split.
   const char* path() const { return create_.path; }
   const char* split() const { return create_.split; }
 
@@ -250,11 +258,12 @@ class Values {
   const Parameter* params_;
 };
 
-/// Other units that a choice may hand on to.
+/// Makes instances of other units for a choice.
 class Children {
  public:
   explicit Children(const millrace_create& create) : create_(create) {}
-  /// An instance, given as in a recipe: "posterize{bits=4}". Its place, for Chosen::add().
+  /// Makes an instance, written as in a recipe ("posterize{bits=4}"). Returns its index for
+  /// Chosen::add(). Throws BadUse.
   std::uint32_t add(const std::string& unit) {
     const std::int32_t place = create_.child(&create_, unit.c_str());
     if (place < 0) throw BadUse(create_.error);
@@ -265,10 +274,11 @@ class Children {
   const millrace_create& create_;
 };
 
-/// The children that a sample gets, in order.
+/// Collects the children to apply to a sample, in order.
 class Chosen {
  public:
   explicit Chosen(std::uint32_t* places) : places_(places) {}
+  /// Appends a child by its index. Throws BadUse beyond MILLRACE_MOST_CHOSEN.
   void add(std::uint32_t child) {
     if (count_ == MILLRACE_MOST_CHOSEN) throw BadUse("more children than a sample may get");
     places_[count_++] = child;
@@ -280,13 +290,13 @@ class Chosen {
   std::size_t count_ = 0;
 };
 
-/// A table a channel, which starts as 0..255.
+/// One table per channel, which holds 0..255 on entry.
 struct Levels {
   std::uint8_t (*table)[256];
   int channels;
 };
 
-/// Two samples of a batch and their labels' probabilities.
+/// Two samples of a batch and the probabilities of their labels.
 struct Pair {
   const millrace_sample& sample;
   void* first;
@@ -295,7 +305,7 @@ struct Pair {
   float* second_labels;
 };
 
-/// What a pixel's result may depend on besides itself.
+/// Other pixels that a pixel's result may depend on.
 struct Reach {
   std::int32_t kind = MILLRACE_POINTWISE;
   std::int32_t halo = 0;
@@ -306,7 +316,7 @@ struct Reach {
 
 namespace detail {
 
-/// A C call to a C++ function: what it throws becomes a status and lines of text.
+/// Runs a C++ function behind a C interface: turns what it throws into a status and lines of text.
 template <class Function>
 millrace_status guarded(char* error, std::size_t size, const Function& function) noexcept {
   const auto say = [&](const char* what, const std::string& hint) {
@@ -514,12 +524,12 @@ millrace_status pair(const void* self, const millrace_sample* sample, void* firs
 
 }  // namespace detail
 
-/// A decoder: one object is one thread's working memory; made by T().
+/// A decoder class. One object is the working memory of one thread, made by T().
 ///   static bool sniff(const std::uint8_t* bytes, std::size_t size)
 ///   millrace_image_header header(const std::uint8_t* bytes, std::size_t size)
 ///   void decode(const std::uint8_t* bytes, std::size_t size, const millrace_decode& request,
 ///               std::uint8_t* pixels, std::size_t row_bytes)
-///   void region(millrace_decode& request)   only if it can decode less than the whole image
+///   void region(millrace_decode& request)   if it can decode less than the whole image
 namespace detail {
 
 template <class T>
@@ -560,7 +570,7 @@ millrace_status decode(void* context, const std::uint8_t* bytes, std::size_t siz
   });
 }
 
-/// A decoder's unit has no parameters and no instance of its own.
+/// Makes no instance: a decoder's unit has no parameters.
 inline millrace_status create_nothing(const millrace_create*, void** self) {
   static char nothing;
   *self = &nothing;
@@ -570,11 +580,12 @@ inline void destroy_nothing(void*) {}
 
 }  // namespace detail
 
-/// A reader, made by T(const Values&) with values.path() and values.split():
+/// A reader class, made by T(const Values&) with values.path() and values.split(). Its functions
+/// run on many threads at once.
 ///   const millrace_dataset& dataset() const
 ///   millrace_bytes borrow(std::uint64_t index, Call& call) const
 ///   std::string name(std::uint64_t index) const
-///   void release(millrace_bytes& bytes) const   if borrowed bytes have to be given back
+///   void release(millrace_bytes& bytes) const   if borrowed bytes must be returned
 namespace detail {
 
 template <class T>
@@ -609,7 +620,7 @@ void name(const void* self, std::uint64_t index, char* text, std::size_t size) {
   text[n] = '\0';
 }
 
-/// Tables, one a class, for as long as the program runs.
+/// The tables of one class, in static memory.
 template <class T>
 struct Tables {
   static constexpr millrace_geometric geometric() {
@@ -705,11 +716,11 @@ constexpr millrace_unit make_unit() {
 
 }  // namespace detail
 
-/// The table entry of a class.
+/// The unit of a class.
 template <class T>
 inline constexpr millrace_unit kUnit = detail::make_unit<T>();
 
-/// A plugin's table over some classes.
+/// A plugin's table of the listed classes.
 template <class... Units>
 struct Plugin {
   static constexpr const millrace_unit* kUnits[] = {&kUnit<Units>...};
@@ -730,7 +741,7 @@ struct Plugin {
 }  // namespace plugin_v1
 }  // namespace millrace
 
-/// MILLRACE_PLUGIN("id", "1.0", "MIT", ClassA, ClassB): exports the table, once a plugin.
+/// Exports the table; use it once per plugin: MILLRACE_PLUGIN("id", "1.0", "MIT", ClassA, ClassB).
 #define MILLRACE_PLUGIN(id, version, licence, ...)        \
   extern "C" __attribute__((visibility("default"), used)) \
   const millrace_plugin_table millrace_plugin =           \

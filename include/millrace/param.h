@@ -1,6 +1,6 @@
-// Declared parameters: type, range, default and help in one place, from which values are checked,
-// effective recipes are written and help is printed. Recipe keys and the parameters of
-// augmentations are both declared this way.
+// Declared parameters: name, type, range, default and help in one place. Values are checked,
+// effective recipes are written and help is printed from a declaration. Recipe keys and the
+// parameters of augmentations are both declared this way.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,11 @@
 
 namespace millrace {
 
+/// The value of a parameter, in the alternative that belongs to its type: choice uses std::string,
+/// numbers uses std::vector<double>.
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>>;
 
+/// Declares one parameter. Build it with the functions below.
 struct Param {
   enum class Type { boolean, integer, number, text, choice, numbers };
 
@@ -25,10 +28,10 @@ struct Param {
   std::string help;  ///< one line, units included
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices;    ///< type choice
-  bool whole = false;                  ///< type numbers: no fractions
-  std::vector<std::size_t> lengths{};  ///< type numbers: how many there may be; empty: any
-  std::string word{};  ///< type integer: may stand in a number's place, and is then a text
+  std::vector<std::string> choices;    ///< allowed values (type choice)
+  bool whole = false;                  ///< rejects fractions (type numbers)
+  std::vector<std::size_t> lengths{};  ///< allowed lengths (type numbers); empty: any
+  std::string word{};                  ///< accepted as text in place of the number (type integer)
 
   static Param boolean(std::string name, bool fallback, std::string help);
   static Param integer(std::string name, std::int64_t fallback, double min, double max,
@@ -43,22 +46,27 @@ struct Param {
                              std::vector<std::size_t> lengths, double min, double max,
                              std::string help);
 
-  /// The same, with a word that may stand in the number's place.
+  /// Returns the declaration with a word that is accepted in place of the number.
   Param or_word(std::string text) &&;
 
-  /// "auto, or a whole number from 0 to 256", for messages.
+  /// Returns a description of the valid values for messages: "auto, or a whole number from 0 to
+  /// 256".
   std::string expects() const;
 };
 
-/// Reads a value as it stands on a command line; throws UsageError naming `where`.
+/// Parses a value as given on a command line and checks it. Throws UsageError that begins with
+/// `where`.
 Value parse_value(const Param& param, std::string_view text, const std::string& where);
-/// Converts where that loses nothing (3 for a number, 15 for a list of numbers) and checks the
-/// range; throws UsageError naming `where`.
+/// Returns `value` converted to the parameter's type if nothing is lost (3 for a number, 15 for a
+/// list of numbers). Throws UsageError that begins with `where` for a wrong type, a value out of
+/// range or text that is not UTF-8.
 Value checked(const Param& param, Value value, const std::string& where);
-/// As TOML: true, 4, 0.5, "text", [1, 2]. A round trip gives the same value.
+/// Returns the value as TOML: true, 4, 0.5, "text", [1, 2]. Parsing it gives the same value.
 std::string to_toml(const Value& value);
 
-/// Values by name, complete: what an augmentation is made from.
+/// A complete set of values by name: the defaults of the declarations, overwritten by set().
+/// The accessors throw std::out_of_range for an unknown name and std::bad_variant_access for a
+/// wrong type. Reading from several threads is safe.
 class Params {
  public:
   explicit Params(std::span<const Param> declared);

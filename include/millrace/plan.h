@@ -1,4 +1,4 @@
-// The plan: a chain of augmentations compiled into the transform that a loader runs on every
+// The plan: compiles a chain of augmentations into the Transform that a loader runs on every
 // sample.
 #pragma once
 
@@ -10,19 +10,20 @@
 
 namespace millrace {
 
-/// `resample`.
+/// `resample`: whether neighbouring geometric ops share one pass over the pixels.
 enum class Resample {
   once,      ///< as few passes over the pixels as the chain allows
-  stepwise,  ///< every op by itself
+  stepwise,  ///< one pass per op
 };
 
-/// What images come in.
+/// Describes the images that come in.
 struct Source {
-  Size size;         ///< of all images, or of the first where they may vary
+  Size size;         ///< size of all images, or of the first one if sizes vary
   int channels = 1;  ///< 1 or 3
 };
 
-/// `[output]`.
+/// `[output]`: type, layout and normalisation of a sample. mean and std are fractions of full
+/// scale, one number or one per channel.
 struct OutputOptions {
   DType dtype = DType::f32;
   Layout layout = Layout::chw;
@@ -30,17 +31,17 @@ struct OutputOptions {
   std::vector<double> std{1.0};
 };
 
-/// `resample` and `[decode]`.
+/// `resample` and `[decode]`: how the chain is compiled.
 struct PlanOptions {
   PlanOptions(Resample r = Resample::once) : resample(r) {}  // NOLINT: a resample is enough
   Resample resample;
-  bool region = true;  ///< only what the first pass reads is decoded: the same bytes, sooner
-  bool dct = false;    ///< a reduction may leave powers of two to the decoder: approximate
+  bool region = true;  ///< decode only the region that the first pass reads; faster, same bytes
+  bool dct = false;    ///< let the decoder scale down by powers of two; approximate
 };
 
-/// Compiles `chain` for images like `source` (how ops fuse: docs/planning.md). `classes`: number of
-/// labels, for ops that mix them. Throws UsageError where the chain cannot be applied to the
-/// source.
+/// Returns `chain` compiled for images like `source`. Ops fuse as docs/explanation/planning.md
+/// describes. `classes` is the number of labels, for ops that mix them. The result is immutable and
+/// safe to share between threads. Throws UsageError if the chain cannot be applied to the source.
 std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain,
                                               const Source& source,
                                               const OutputOptions& output = {},

@@ -1,4 +1,5 @@
-// Readers: where samples come from. One class a format under readers/.
+// Readers: sources of samples. A reader opens a data set in one format and returns the bytes of a
+// sample by index. The formats are in pipeline/readers.
 #pragma once
 
 #include <array>
@@ -17,69 +18,75 @@
 
 namespace millrace {
 
-/// What a data set is, known once it is open.
+/// Describes a data set once it is open.
 struct DatasetInfo {
-  std::string reader;                ///< "idx", "cifar", "folder", "tar", "manifest", "synthetic"
-  std::string path;                  ///< as given
-  std::string split;                 ///< "train" or "test"
-  std::uint64_t count = 0;           ///< samples
-  std::vector<std::string> classes;  ///< names; a label is an index here
-  bool encoded = false;              ///< bytes need a decoder; else they are pixels:
-  Size size;                         ///< of every image (not encoded)
+  std::string reader;  ///< "idx", "cifar", "folder", "tar", "manifest", "synthetic", or a plugin's
+  std::string path;    ///< as given in DataOptions
+  std::string split;   ///< "train" or "test"
+  std::uint64_t count = 0;           ///< number of samples
+  std::vector<std::string> classes;  ///< names; a label is an index into this list
+  bool encoded = false;              ///< the bytes need a decoder; otherwise they are pixels:
+  Size size;                         ///< size of every image (not encoded)
   int channels = 0;                  ///< 1 or 3 (not encoded)
-  bool planar = false;               ///< channels after each other instead of interleaved
-  std::uint64_t fingerprint = 0;     ///< of names, sizes and, where they are in memory, contents
-  std::uint64_t bytes = 0;           ///< of all samples as they are stored; 0: not known
-  bool in_place = false;             ///< read() points into the reader's memory, scratch is unused
+  bool planar = false;               ///< one channel after the other instead of interleaved
+  std::uint64_t fingerprint = 0;     ///< hash of names, sizes and, for data in memory, contents
+  std::uint64_t bytes = 0;           ///< size of all samples as stored; 0: unknown
+  bool in_place = false;             ///< read() returns the reader's own memory, not the scratch
 };
 
-/// One sample's bytes, borrowed: valid until the scratch buffer they came with is used again.
+/// One sample's bytes, borrowed. They are valid until the scratch buffer that was passed to read()
+/// is used again, and as long as the reader.
 struct Sample {
   std::span<const std::uint8_t> bytes;  ///< kTailSlack bytes behind them may be read
   std::int64_t label = 0;
-  bool held = false;  ///< data.cache=ram had them already: no storage was asked
+  bool held = false;  ///< served from memory by data.cache=ram, without access to storage
 };
 
-/// Where a sample's bytes lie in storage.
+/// Position of a sample's bytes in a file.
 struct Location {
-  std::array<char, PATH_MAX> path;  ///< ended by a zero
+  std::array<char, PATH_MAX> path;  ///< zero-terminated
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  bool whole_file = false;  ///< nothing may lie before or behind them
+  bool whole_file = false;  ///< the file must hold nothing before or after these bytes
   std::int64_t label = 0;
 };
 
-/// What data.cache=cold has seen so far.
+/// Counters of data.cache=cold.
 struct ColdCounts {
   std::uint64_t proven = 0;    ///< reads before which no page was in memory
-  std::uint64_t resident = 0;  ///< reads whose pages could not be thrown out
+  std::uint64_t resident = 0;  ///< reads whose pages could not be evicted
 };
 
-/// Samples by index. Immutable once open; read() may be called from many threads.
+/// Returns samples by index. Immutable once open: all members may be called from many threads, each
+/// with a scratch buffer of its own.
 class Reader {
  public:
   virtual ~Reader() = default;
+  /// Returns the description of the data set; valid as long as the reader.
   const DatasetInfo& info() const { return info_; }
-  /// Throws DataError when the sample cannot be read. Copies nothing where the bytes are mapped.
+  /// Returns the sample at `index` (0 <= index < info().count). Copies nothing if the bytes are
+  /// mapped; otherwise the bytes lie in `scratch`. Throws DataError if the sample cannot be read.
   virtual Sample read(std::uint64_t index, Buffer& scratch) const = 0;
-  /// What to call a sample in a message: a path, or a file and a place in it.
+  /// Returns a sample's name for messages: a path, or a file and a position in it.
   virtual std::string name(std::uint64_t index) const = 0;
-  /// Where a sample can be read from a file as it is; false where it cannot (inflated, made up).
+  /// Writes the file range that holds the sample's stored bytes, and returns true. Returns false if
+  /// there is none, as for compressed or generated samples.
   virtual bool locate(std::uint64_t, Location&) const { return false; }
+  /// Returns the counters of data.cache=cold so far; zero with other caches.
   virtual ColdCounts cold() const { return {}; }
 
  protected:
   DatasetInfo info_;
 };
 
-/// `data.cache`: what stands between a reader and its storage.
+/// `data.cache`: the cache between a reader and its storage.
 enum class Cache {
-  os,    ///< the system's page cache, as it is
-  ram,   ///< each sample's bytes are kept in memory from its first read on
-  cold,  ///< the page cache is emptied before every read, and that it is empty is checked
+  os,    ///< the operating system's page cache, untouched
+  ram,   ///< each sample's bytes stay in memory after their first read
+  cold,  ///< pages are evicted before every read, and a check confirms that they are gone
 };
 
-/// `data.synthetic.*`: the images that reader "synthetic" makes up.
+/// `data.synthetic.*`: the images that reader "synthetic" generates.
 struct SyntheticOptions {
   std::uint64_t count = 60'000;
   Size size{32, 32};
@@ -87,28 +94,32 @@ struct SyntheticOptions {
   int classes = 10;
 };
 
+/// `[data]`: which data set to open, and how.
 struct DataOptions {
   std::string reader = "idx";
   std::string path;
   std::string split = "train";
-  int classes = 0;  ///< labels must lie below this; 0: the data set says how many there are
+  int classes = 0;  ///< number of classes, which labels must lie below; 0: taken from the data set
   Cache cache = Cache::os;
   SyntheticOptions synthetic{};
-  /// Told what goes on although it is not as asked for; may be empty, called from any thread.
+  /// Receives a warning when the reader continues although a request could not be met. May be
+  /// empty; may be called from any thread.
   std::function<void(const std::string&)> warn{};
-  std::map<std::string, Value> parameters{};  ///< of a plugin's reader; others have their default
+  /// Parameters of a plugin's reader; missing ones have their defaults.
+  std::map<std::string, Value> parameters{};
 };
 
-/// A built-in reader, as lists show it.
+/// Name and help line of a built-in reader.
 struct ReaderDeclaration {
   std::string name;
   std::string help;
 };
+/// Returns the built-in readers.
 std::vector<ReaderDeclaration> built_in_readers();
 
-/// Opens and checks a data set (headers, counts, labels; not the pixels). Throws DataError with
-/// the file, what is wrong with it and what to do, or UsageError for an unknown reader or a cache
-/// that it cannot have.
+/// Opens a data set and checks its headers, counts and labels, but not its pixels. The caller owns
+/// the reader. Throws DataError with the file, the defect and a remedy, and UsageError for an
+/// unknown reader or a cache that the reader does not support.
 std::unique_ptr<Reader> open_reader(const DataOptions& options);
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// A recipe: a TOML file, or the name of a shipped one, with key=value changes on top, checked
-// against the declared keys. What comes out is complete: every key has a value.
+// A recipe: a TOML file, or the name of a shipped one, with key=value overrides on top, checked
+// against the declared keys. A loaded recipe is complete: every key has a value.
 #pragma once
 
 #include <filesystem>
@@ -12,40 +12,47 @@
 
 namespace millrace {
 
-/// What a recipe must know of an augmentation to check it.
+/// Declares an augmentation, so that recipes can be checked.
 struct OpDeclaration {
   std::string name;
   std::string help;
-  bool random = false;  ///< its result depends on draws, so evaluation leaves it out
+  bool random = false;  ///< depends on random draws, so evaluation leaves it out
   std::vector<Param> params;
 };
 
 /// One entry of [[augment]].
 struct OpSpec {
   std::string op;
-  std::string id;  ///< names the op in overrides and keys its draws; default: op, then op#2, ...
+  std::string id;  ///< name in overrides and key of its draws; default: op, then op#2, ...
   bool enabled = true;
   Params params;
   bool operator==(const OpSpec&) const = default;
 };
 
-/// Declarations of all augmentations there are now, sorted by name. Valid for good.
+/// Returns the declarations of all augmentations registered so far, sorted by name. The list stays
+/// valid until the program ends.
 std::span<const OpDeclaration> op_declarations();
 
-/// All recipe keys but those of augmentations, in the order of config.toml.
+/// Returns the declarations of all recipe keys except those of augmentations, in the order of
+/// config.toml.
 std::span<const Param> recipe_keys();
+/// A checked recipe. Reading from several threads is safe; set() needs exclusive access. The
+/// accessors by key throw std::out_of_range for an unknown key.
 class Recipe {
  public:
-  /// All defaults, no augmentation. `ops`: the augmentations there are; must outlive the recipe.
+  /// Makes a recipe with all defaults and no augmentation. `ops` declares the known augmentations
+  /// and must outlive the recipe.
   explicit Recipe(std::span<const OpDeclaration> ops);
 
-  /// `recipe` is a file, or the name of a shipped recipe in one of `folders`; empty: all defaults.
-  /// `overrides` are key=value texts. Throws UsageError with file and line or the override.
+  /// Loads `recipe`, a file or the name of a shipped recipe in one of `folders`; an empty string
+  /// means all defaults. Then applies `overrides`, which are key=value texts. Throws UsageError
+  /// that names the file and line, or the override.
   static Recipe load(std::span<const OpDeclaration> ops, const std::string& recipe,
                      std::span<const std::string> overrides,
                      std::span<const std::filesystem::path> folders);
 
-  /// One key=value, or [eval.]augment+=op{name=value,...}[@before:ID|@after:ID].
+  /// Applies one override: key=value, or [eval.]augment+=op{name=value,...}[@before:ID|@after:ID].
+  /// Throws UsageError.
   void set(const std::string& override_text);
 
   bool boolean(const std::string& key) const { return values_.boolean(key); }
@@ -54,16 +61,19 @@ class Recipe {
   const std::string& text(const std::string& key) const { return values_.text(key); }
   const std::vector<double>& numbers(const std::string& key) const { return values_.numbers(key); }
   const Value& at(const std::string& key) const { return values_.at(key); }
-  /// The value of any key, augment.ID.NAME included, as TOML; throws UsageError if there is none.
+  /// Returns the value of any key as TOML, augment.ID.NAME included. Throws UsageError for an
+  /// unknown key.
   std::string value(const std::string& key) const;
 
+  /// Returns the entries of [[augment]] in order.
   const std::vector<OpSpec>& augment() const { return augment_; }
-  /// [[eval.augment]] where it is given, else the ops of [[augment]] that draw nothing.
+  /// Returns the entries of [[eval.augment]] if the recipe has any, otherwise the ops of
+  /// [[augment]] that draw nothing.
   std::vector<OpSpec> eval_augment() const;
 
-  /// "mnist-lenet", or the file's stem; "custom" without a recipe.
+  /// Returns "mnist-lenet", or the file's stem; "custom" without a recipe.
   const std::string& name() const { return name_; }
-  /// The whole recipe, defaults included; loading it gives the same recipe.
+  /// Returns the whole recipe as TOML, defaults included. Loading it gives an equal recipe.
   std::string to_toml() const;
 
  private:

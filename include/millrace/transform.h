@@ -1,5 +1,6 @@
-// What the pipeline knows of augmentation: a compiled chain that turns an image into one sample at
-// its final place. The chain itself lives in augment/.
+// The interface between the loader and augmentation: a Transform turns one image into one sample at
+// its final place in the batch (zero-copy contract). millrace/plan.h compiles a chain into a
+// Transform.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +12,18 @@
 
 namespace millrace {
 
-/// Names one sample's place in a run: what its random numbers depend on besides the op.
+/// Identifies one sample in a run. Random draws depend on it and on the op alone (determinism
+/// contract).
 struct SampleKey {
   std::uint64_t seed = 0;
   std::uint32_t epoch = 0;
-  std::uint64_t sample = 0;  ///< index in the data set; the lower 48 bits count
+  std::uint64_t sample = 0;  ///< index in the data set; only the lower 48 bits are used
 };
 
 enum class DType { f32 = MILLRACE_F32, u8 = MILLRACE_U8, f16 = MILLRACE_F16, bf16 = MILLRACE_BF16 };
 enum class Layout { chw = MILLRACE_CHW, hwc = MILLRACE_HWC };
 
+/// Returns the size of one element in bytes.
 constexpr std::size_t size_of(DType dtype) {
   return dtype == DType::f32 ? 4 : dtype == DType::u8 ? 1 : 2;
 }
@@ -43,22 +46,22 @@ struct SampleSpec {
   std::size_t bytes() const { return elements() * size_of(dtype); }
 };
 
-/// One sample's pixels, on demand: a transform asks for what it will read.
+/// Delivers one sample's pixels on demand: a transform asks only for the region that it will read.
 class PixelSource {
  public:
   virtual ~PixelSource() = default;
-  /// Of the whole image, as it is to be seen.
+  /// Returns the size of the whole image, upright (EXIF orientation applied).
   virtual Size size() const = 0;
-  /// Bit n set: pixels() can deliver 1 / 2^n of the sides.
+  /// Returns a bit mask: with bit n set, pixels() can deliver 1 / 2^n of each side.
   virtual std::uint32_t scales() const { return 1; }
-  /// Whether pixels() does less for a smaller region.
+  /// Returns whether pixels() does less work for a smaller region.
   virtual bool serves_regions() const { return false; }
-  /// A view of the whole image (at 1 / 2^scale, sides rounded up) whose pixels may be read inside
-  /// `region` of it; valid until the next call. Throws DataError.
+  /// Returns a view of the whole image at 1 / 2^scale of each side, rounded up. Only pixels inside
+  /// `region` of it may be read. The view is valid until the next call. Throws DataError.
   virtual ImageView pixels(const Rect& region, int scale) = 0;
 };
 
-/// Pixels that are there already.
+/// Serves an image that is already in memory. Does not own the pixels.
 class WholeImage final : public PixelSource {
  public:
   explicit WholeImage(const ImageView& image) : image_(image) {}
@@ -69,31 +72,36 @@ class WholeImage final : public PixelSource {
   ImageView image_;
 };
 
-/// Immutable; run() is called from many threads, each with a scratch of its own.
+/// A compiled chain of augmentations. Immutable: run() and mix() may be called from many threads,
+/// each with a scratch of its own.
 class Transform {
  public:
   /// Working memory of one thread.
   class Scratch {
    public:
     virtual ~Scratch() = default;
-    /// Gives back every piece of memory larger than `most` bytes.
+    /// Frees every buffer larger than `most` bytes.
     virtual void trim(std::size_t /*most*/) {}
   };
 
   virtual ~Transform() = default;
+  /// Returns new working memory for one thread, for use with this transform only.
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
+  /// Returns the shape and type that run() writes; valid as long as the transform.
   virtual const SampleSpec& output() const = 0;
-  /// Images of the source's size that run() may keep besides the source.
+  /// Returns how many images of the source's size run() may keep besides the source.
   virtual int full_copies() const { return 0; }
-  /// Draws what is random for `key` and writes the sample to `out` (output().bytes() bytes).
-  /// Throws DataError for an image that an op cannot take, and UsageError where the chain leads
-  /// from the image's size to another than the output's.
+  /// Makes the draws for `key` and writes the sample to `out`, which holds output().bytes() bytes.
+  /// Throws DataError for an image that an op cannot process, and UsageError if the chain gives
+  /// this image another size than output()'s.
   virtual void run(const SampleKey& key, PixelSource& source, std::byte* out,
                    Scratch& scratch) const = 0;
 
-  /// Classes of the labels' probabilities that mix() changes; 0: labels stay whole numbers.
+  /// Returns the number of classes of the label probabilities that mix() changes, or 0 if labels
+  /// stay integers.
   virtual int soft_classes() const { return 0; }
-  /// Changes two neighbours of a batch and their labels in place; `key` is the first one's.
+  /// Mixes two neighbouring samples of a batch and their labels in place; `key` belongs to the
+  /// first one. Does nothing unless soft_classes() > 0.
   virtual void mix(const SampleKey& /*key*/, std::byte* /*first*/, std::byte* /*second*/,
                    float* /*first_labels*/, float* /*second_labels*/, Scratch& /*scratch*/) const {}
 };
