@@ -1,4 +1,4 @@
-// POSIX calls behind AtomicFile.
+// Implements AtomicFile with POSIX calls.
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
@@ -15,10 +15,10 @@
 namespace millrace::base {
 namespace {
 
-constexpr std::string_view kMark = ".tmp-";  ///< then the writer's pid
+constexpr std::string_view kMark = ".tmp-";  ///< followed by the writer's process id
 
-/// A rename lasts through a power cut only once its folder is on the disk as well. Some file
-/// systems cannot do that; the file itself is complete all the same.
+/// Makes a rename survive a power cut, which needs the folder on disk as well. Some file systems
+/// cannot do that; the file itself is complete all the same.
 void sync_folder(const std::filesystem::path& folder) {
   const int directory =
       open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -33,7 +33,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path), temporary_(path.string() + std::string(kMark) + std::to_string(getpid())) {
   file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file_ < 0) fail("created");
-  flock(file_, LOCK_EX | LOCK_NB);  // a sign of life, where there are locks
+  flock(file_, LOCK_EX | LOCK_NB);  // marks the writer as alive, where locks work
 }
 
 AtomicFile::~AtomicFile() {

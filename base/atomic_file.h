@@ -1,4 +1,4 @@
-// A file that appears under its name only when it is whole and on the disk.
+// A file that appears under its name only when it is complete and on disk.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace millrace::base {
 
-/// Writes to a temporary name in the same folder; commit() fsyncs and renames. Without commit(),
-/// nothing is left behind, but by a process that is killed. Every failure is a RunError with the
-/// file and the system's reason.
+/// Writes to a temporary name in the same folder; commit() calls fsync and renames it. Without
+/// commit() the temporary file is removed, unless the process is killed. Every failure is a
+/// RunError with the file and the system's reason.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -29,7 +29,8 @@ class AtomicFile {
   int file_ = -1;
 };
 
-/// Removes the temporary files in `folder` whose writers were killed: those that nobody has locked.
+/// Removes the temporary files in `folder` whose writers were killed, that is, those without a
+/// lock.
 void remove_stale_temporaries(const std::filesystem::path& folder);
 
 }  // namespace millrace::base

@@ -1,4 +1,4 @@
-// Checksums of files, which tell a damaged one from a whole one.
+// Checksums of files, to detect damage.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace millrace::base {
 
-/// XXH3 (64 bits) of the bytes, as 16 hexadecimal digits.
+/// Returns the XXH3 (64 bits) of the bytes as 16 hexadecimal digits.
 std::string checksum(std::string_view bytes);
 /// Returns the checksum of a file's content. Throws DataError if it cannot be read.
 std::string file_checksum(const std::filesystem::path& file);

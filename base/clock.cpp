@@ -28,7 +28,7 @@ const bool Clock::uses_tsc_ = tsc_is_invariant();
 const Clock::Origin Clock::origin_ = Clock::paired_reading();
 
 Clock::Origin Clock::paired_reading() {
-  // Of a few tries the one that was interrupted least.
+  // Keep the try that was interrupted least.
   Origin best{};
   Ticks shortest = INT64_MAX;
   for (int i = 0; i < 16; ++i) {

@@ -1,5 +1,5 @@
-// Time stamps cheap enough for the hot path: the processor's time-stamp counter where it runs at a
-// constant rate, else the system's steady clock (cheap-measurement contract).
+// Time stamps cheap enough for the hot path: the processor's time-stamp counter if it runs at a
+// constant rate, otherwise the system's steady clock (cheap-measurement contract).
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,17 @@ class Clock {
 #endif
     return steady_ns();
   }
-  /// Seconds a tick: measured once, against the steady clock over the time from the program's start
-  /// to the first call (2 ms at least, waited for), then the same for good.
+  /// Returns the seconds per tick. The first call measures them against the steady clock over the
+  /// time since the program's start (at least 2 ms, for which it waits); later calls return the
+  /// same number.
   static double seconds_per_tick();
   static double seconds(Ticks ticks) { return static_cast<double>(ticks) * seconds_per_tick(); }
   static Ticks ticks(double seconds) { return static_cast<Ticks>(seconds / seconds_per_tick()); }
 
   static std::int64_t steady_ns() { return read(CLOCK_MONOTONIC); }
-  /// CPU time of the calling thread; costs about 0.2 µs.
+  /// Returns the CPU time of the calling thread; costs about 0.2 µs.
   static std::int64_t thread_cpu_ns() { return read(CLOCK_THREAD_CPUTIME_ID); }
-  /// CPU time of the process, all threads.
+  /// Returns the CPU time of the process, all threads included.
   static std::int64_t process_cpu_ns() { return read(CLOCK_PROCESS_CPUTIME_ID); }
 
  private:

@@ -1,4 +1,4 @@
-// Owns an open file descriptor.
+// Ownership of an open file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 namespace millrace::base {
 
-/// An open file descriptor, closed at the end.
+/// Closes its file descriptor when destroyed. Move-only; -1 means none.
 class Descriptor {
  public:
   explicit Descriptor(int descriptor = -1) : descriptor_(descriptor) {}

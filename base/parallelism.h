@@ -1,5 +1,5 @@
-// How many threads TBB may run: with its defaults an arena of n gets no more than the machine's
-// cores, and a second loader's limit would hold for the first as well.
+// Raises the number of threads that oneTBB may run. By default an arena of n threads gets no more
+// than the machine has cores, and the limit of one loader would apply to a second one as well.
 #pragma once
 
 #include <oneapi/tbb/global_control.h>
@@ -9,7 +9,7 @@
 
 namespace millrace::base {
 
-/// Asks for `workers` threads more, process-wide, for as long as it lives.
+/// Allows `workers` more threads in the process as long as it lives.
 class Parallelism {
  public:
   explicit Parallelism(int workers) : workers_(workers) { change(workers_); }
@@ -20,7 +20,7 @@ class Parallelism {
  private:
   struct Limit {
     std::mutex mutex;
-    int workers = 0;  ///< of all loaders together
+    int workers = 0;  ///< sum over all loaders
     std::unique_ptr<oneapi::tbb::global_control> control;
   };
 
@@ -28,7 +28,7 @@ class Parallelism {
     static auto* limit = new Limit;  // outlives every thread
     const std::lock_guard lock(limit->mutex);
     limit->workers += by;
-    limit->control.reset();  // of several, TBB keeps to the smallest
+    limit->control.reset();  // TBB applies the smallest of several limits
     if (limit->workers == 0) return;
     limit->control = std::make_unique<oneapi::tbb::global_control>(
         oneapi::tbb::global_control::max_allowed_parallelism,

@@ -10,7 +10,7 @@
 namespace millrace::base {
 namespace {
 
-/// Bytes of the character that begins at `at`; 0 where none does.
+/// Returns the number of bytes of the character that begins at `at`, or 0 if none does.
 std::size_t character_at(std::string_view text, std::size_t at) {
   const auto first = static_cast<std::uint8_t>(text[at]);
   const std::size_t size = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
@@ -24,8 +24,8 @@ std::uint32_t code_point(std::string_view character) {
   return code;
 }
 
-/// Returns whether a terminal acts on the character: C0, C1 (0x9b alone begins a sequence), and
-/// the marks that change the writing direction.
+/// Returns whether a terminal acts on the character: C0, C1 (0x9b alone begins a sequence), and the
+/// marks that change the writing direction.
 bool is_obeyed(std::uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
          (code >= 0x2066 && code <= 0x2069);
@@ -55,7 +55,8 @@ std::string escaped(std::string_view text, std::string_view kept) {
 
 bool goes_on(char byte) { return (static_cast<std::uint8_t>(byte) & 0xc0) == 0x80; }
 
-/// The first `head` and the last `tail` bytes, or a few less, for the sake of whole characters.
+/// Returns the first `head` and the last `tail` bytes, cut a little shorter so that no character is
+/// split.
 std::string ends_of(std::string_view text, std::size_t head, std::size_t tail) {
   std::size_t begin = text.size() - tail;
   while (head > 0 && goes_on(text[head])) --head;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Simd kLevels[] = {Simd::scalar, Simd::avx2, Simd::avx512};
 
-/// "scalar, avx2": what can be asked for here.
+/// Returns the levels available here: "scalar, avx2".
 std::string choices() {
   std::string list;
   for (const Simd level : kLevels)

@@ -1,5 +1,5 @@
-// Which instructions kernels use. For pixels all levels give the same bytes (determinism contract);
-// the native ops' sums differ between levels in their last bits.
+// The SIMD level that kernels use. Pixel kernels give the same bytes at every level (determinism
+// contract); the sums of the native ops differ between levels in their last bits.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 namespace millrace::base {
 
 enum class Simd : std::uint8_t {
-  scalar,  ///< what the compiler may use everywhere
+  scalar,  ///< what the compiler may use on every processor
   avx2,    ///< AVX2 and FMA (Haswell, Zen and later)
-  avx512,  ///< AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4); less is taken as avx2
+  /// AVX-512 F, BW, DQ, VL, VBMI and VNNI (Ice Lake, Zen 4); with any missing, avx2 is used.
+  avx512,
 };
 
 std::string_view name_of(Simd level);
 
-/// The most that this processor and operating system can do.
+/// Returns the highest level that this processor and operating system support.
 Simd simd_supported();
 
-/// What the kernels use: simd_supported(), or what the environment variable MILLRACE_SIMD names
-/// (scalar, avx2 or avx512). Throws UsageError where the variable names no level or one that this
-/// processor can't do.
+/// Returns the level in use: simd_supported(), or the level that the environment variable
+/// MILLRACE_SIMD names (scalar, avx2 or avx512). Throws UsageError if the variable names no level
+/// or one that is not supported.
 Simd simd_level();
 
-/// For tests and benchmarks: what the kernels use from now on. Throws UsageError where the
-/// processor can't.
+/// Sets the level in use, for tests and benchmarks. Throws UsageError if it is not supported.
 void set_simd_level(Simd level);
 
 }  // namespace millrace::base

@@ -1,4 +1,4 @@
-// "did you mean ...?": the nearest of the valid names.
+// Suggestions for "did you mean ...?": the nearest valid name.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace millrace::base {
 
-/// Number of insertions, deletions, substitutions and swaps of neighbours between two words.
+/// Returns the number of insertions, deletions, substitutions and swaps of neighbours between two
+/// words.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> two(b.size() + 1), one(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) one[j] = j;
@@ -26,10 +27,10 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return one[b.size()];
 }
 
-/// The candidate nearest to `name`; among equals the first.
+/// Returns the candidate nearest to `name`, and the first of several.
 template <class Names>
 std::string nearest(std::string_view name, const Names& candidates) {
-  constexpr std::size_t kLongestName = 256;  // what is longer is nobody's typing error
+  constexpr std::size_t kLongestName = 256;  // anything longer is not a typing error
   name = name.substr(0, kLongestName);
   std::string best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
