@@ -1,4 +1,4 @@
-// Printers' inks to colours, as other loaders do it.
+// Converts CMYK to RGB or grey with the same result as other loaders.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,11 @@
 
 namespace millrace::pipeline {
 
-/// Four inks a pixel, as libjpeg gives CMYK and YCCK, to `channels` levels. 255 is no ink: Adobe
-/// writes them so, and Pillow, OpenCV and torchvision take every file that way, whether it has
-/// Adobe's marker or not. RGB (3): K - round((255 - ink) K / 255); gray (1): BT.601 luma of that
-/// with 16-bit weights. Both are Pillow's convert("RGB") and convert("L") to the last bit.
+/// Converts four inks per pixel, as libjpeg delivers CMYK and YCCK, to `channels` levels per pixel.
+/// 255 means no ink: Adobe stores inks inverted, and Pillow, OpenCV and torchvision read every file
+/// that way, with or without Adobe's marker. RGB (3): K - round((255 - ink) K / 255). Grey (1):
+/// BT.601 luma of that with 16-bit weights. Both equal Pillow's convert("RGB") and convert("L") to
+/// the last bit.
 inline void convert_cmyk(std::span<const std::uint8_t> inks, std::uint32_t channels,
                          std::uint8_t* out) {
   for (std::size_t i = 0; i + 4 <= inks.size(); i += 4) {

@@ -1,4 +1,4 @@
-// Which decoder takes which bytes, and one thread's decoding: header, limits, memory, pixels.
+// Chooses the decoder for some bytes, and decodes on one thread: header, limits, memory, pixels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool takes(const millrace_unit& unit, std::span<const std::uint8_t> bytes) {
   });
 }
 
-/// What bytes that no decoder takes look like, for the message.
+/// Describes bytes that no decoder accepts, for the message.
 std::string describe(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return "an empty file";
   struct Known {
@@ -63,7 +63,7 @@ const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes) {
                   "loader.on_error=skip");
 }
 
-/// One decoder's working memory.
+/// The working memory of one decoder.
 struct DecodeScratch::Context {
   const millrace_unit* decoder;
   void* memory;
@@ -80,7 +80,7 @@ DecodeScratch::~DecodeScratch() {
 void* DecodeScratch::context_of(const millrace_unit& decoder) {
   for (const Context& known : contexts_)
     if (known.decoder == &decoder) return known.memory;
-  contexts_.reserve(contexts_.size() + 1);  // so that nothing is lost if this throws
+  contexts_.reserve(contexts_.size() + 1);  // reserve first, so that nothing leaks if this throws
   void* memory = plugins::guarded_call(decoder, [&] { return decoder.decoder->open(nullptr); });
   if (memory == nullptr) throw std::bad_alloc();
   contexts_.push_back({&decoder, memory});
@@ -144,8 +144,8 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
 
   const auto width = static_cast<std::size_t>(rect.x1 - rect.x0);
   const auto height = static_cast<std::size_t>(rect.y1 - rect.y0);
-  // Where a row starts at a multiple of 16 or 32, libjpeg-turbo writes it past the caches, from
-  // which an augmentation is about to read: so no row does.
+  // Misaligns every row by 8 bytes. If a row starts at a multiple of 16 or 32, libjpeg-turbo writes
+  // it with stores that bypass the caches, from which an augmentation is about to read.
   constexpr std::size_t kAlignment = 16, kOff = 8;
   const std::size_t row_bytes =
       (width * static_cast<std::size_t>(channels) + kAlignment - 1) / kAlignment * kAlignment;

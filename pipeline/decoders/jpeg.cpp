@@ -1,7 +1,9 @@
-// JPEG through libjpeg-turbo: accurate integer DCT and fancy upsampling, so that pixels equal those
-// of other trainers' loaders; a damaged file is an error, never grey. libjpeg's own API rather than
-// turbojpeg's: it tells warnings apart, keeps its state from the header to the pixels, and decodes
-// regions: columns outside get no inverse DCT, rows above none either, rows below are not read.
+// Decodes JPEG with libjpeg-turbo: accurate integer DCT and fancy upsampling, so that pixels equal
+// those of other loaders. A damaged file is an error and never turns grey.
+//
+// Uses libjpeg's own API rather than turbojpeg's: it reports warnings separately, keeps its state
+// from the header to the pixels, and decodes regions. Columns outside a region and rows above it
+// get no inverse DCT; rows below are not read.
 #include <algorithm>
 #include <csetjmp>
 #include <cstddef>
@@ -24,13 +26,14 @@
 namespace millrace::pipeline {
 namespace {
 
-/// More scans than any encoder writes: a small file could else keep a worker busy for hours.
+/// More scans than any encoder writes. Without a limit, a small file could keep a worker busy for
+/// hours.
 constexpr int kMaxScans = 500;
-/// 1, 1/2, 1/4 and 1/8 of the sides: 8, 4, 2 and 1 samples a block and side.
+/// Scales 1, 1/2, 1/4 and 1/8, which decode 8, 4, 2 and 1 samples per side of a block.
 constexpr std::uint32_t kScales = 0b1111;
-/// Columns beside a region that fancy upsampling needs to give it the whole image's levels: half a
-/// chroma sample, which is one pixel; and one more, because libjpeg upsamples a crop of two columns
-/// differently. Rows need none, as libjpeg keeps the row above and reads on below.
+/// Columns beside a region that libjpeg needs to give it the whole image's levels: one pixel (half
+/// a chroma sample) for fancy upsampling, and one more because libjpeg upsamples a crop of two
+/// columns differently. Rows need none: libjpeg keeps the row above and reads ahead below.
 constexpr std::int32_t kMargin = 2;
 
 struct Context {
@@ -41,19 +44,20 @@ struct Context {
   char* message;
   std::size_t message_size;
 
-  // Of the image whose header was read last.
-  const std::uint8_t* parsed;  ///< its bytes while the codec stands behind the header, else null
+  // State of the image whose header was read last.
+  /// The image's bytes while the codec is positioned after the header, else null.
+  const std::uint8_t* parsed;
   std::size_t parsed_size;
   std::uint32_t orientation;
   std::int32_t width, height;
-  std::int32_t grain;  ///< width of a column of blocks of all components, pixels
+  std::int32_t grain;  ///< width in pixels of a column of blocks of all components
 
-  Buffer row;  ///< for rows that cannot be written in place
+  Buffer row;  ///< holds rows that cannot be written in place
 };
 
 Context& context_of(j_common_ptr codec) { return *static_cast<Context*>(codec->client_data); }
 
-/// Two lines: what is wrong, what to do.
+/// Leaves by longjmp with an error of two lines: the defect, and the remedy.
 [[noreturn]] void leave(j_common_ptr codec, const char* text) {
   Context& context = context_of(codec);
   std::snprintf(context.message, context.message_size, "jpeg: %s", text);
@@ -71,14 +75,14 @@ Context& context_of(j_common_ptr codec) { return *static_cast<Context*>(codec->c
   leave(codec, text);
 }
 
-/// Warnings that leave the pixels whole.
+/// Returns whether a warning leaves the pixels intact.
 bool is_harmless(const jpeg_error_mgr& errors) {
   switch (errors.msg_code) {
     case JWRN_ADOBE_XFORM:
     case JWRN_BOGUS_ICC:
     case JWRN_JFIF_MAJOR:
       return true;
-    // Padding between the last pixel and the end marker; cameras write it.
+    // Padding between the last pixel and the end marker, which cameras write.
     case JWRN_EXTRANEOUS_DATA:
       return errors.msg_parm.i[1] == JPEG_EOI;
     default:
@@ -95,7 +99,7 @@ void on_progress(j_common_ptr codec) {
     leave(codec, "more scans than any encoder writes");
 }
 
-/// Instead of libjpeg's way past APP1: looks for EXIF's orientation where it lies, without a copy.
+/// Replaces libjpeg's handler of APP1: reads EXIF's orientation in place, without a copy.
 ::boolean on_app1(j_decompress_ptr codec) {
   jpeg_source_mgr& source = *codec->src;
   const std::uint8_t* bytes = source.next_input_byte;
@@ -103,7 +107,7 @@ void on_progress(j_common_ptr codec) {
   if (source.bytes_in_buffer < kLength) leave(*codec, "Premature end of JPEG file");
   const std::size_t length = bytes[0] * 256u + bytes[1];
   if (length < kLength) leave(*codec, "Bogus marker length");
-  constexpr char kExif[] = "Exif\0";  // and a second 0
+  constexpr char kExif[] = "Exif\0";  // and a second zero
   const std::size_t size = std::min(length, source.bytes_in_buffer);
   std::uint32_t& orientation = context_of(reinterpret_cast<j_common_ptr>(codec)).orientation;
   if (constexpr std::size_t kTiff = kLength + sizeof kExif;
@@ -151,8 +155,9 @@ void abort(Context& context) {
   context.parsed = nullptr;
 }
 
-/// A block takes at least one bit for its mean level. Without this, a header of a few bytes could
-/// ask for a gigabyte of coefficients; with it, memory stays below 1 KiB a byte of the file.
+/// Rejects an image that needs more blocks than the file has bits: a block takes at least one bit
+/// for its mean level. Otherwise a header of a few bytes could ask for a gigabyte of coefficients.
+/// With this check, memory stays below 1 KiB per byte of the file (bounded-memory contract).
 void check_size(jpeg_decompress_struct& codec, std::size_t size) {
   std::uint64_t blocks = 0;
   for (int i = 0; i < codec.num_components; ++i)
@@ -166,7 +171,7 @@ void check_size(jpeg_decompress_struct& codec, std::size_t size) {
   leave(codec, text);
 }
 
-/// Parses up to the first scan; leaves by longjmp on failure.
+/// Parses up to the first scan. Leaves by longjmp on failure.
 void start(Context& context, const std::uint8_t* bytes, std::size_t size) {
   jpeg_decompress_struct& codec = context.codec;
   context.orientation = 0;
@@ -196,7 +201,7 @@ millrace_status header(void* memory, const std::uint8_t* bytes, std::size_t size
   return MILLRACE_OK;
 }
 
-/// Columns from a whole column of blocks on, rows as asked for.
+/// Widens the columns to whole columns of blocks; keeps the rows.
 void region(void* memory, millrace_decode* request) {
   const auto& context = *static_cast<Context*>(memory);
   const std::int32_t grain = context.grain >> request->scale;
@@ -206,10 +211,10 @@ void region(void* memory, millrace_decode* request) {
   rect.x1 = std::min(rect.x1 + kMargin, width);
 }
 
-/// Where a progressive file lacks the last bits of low frequencies, libjpeg guesses them from the
-/// blocks around, which a region lacks.
+/// Returns whether libjpeg smooths the image: if a progressive file lacks the last bits of low
+/// frequencies, it guesses them from the neighbouring blocks, which a region does not have.
 bool is_smoothed(const jpeg_decompress_struct& codec) {
-  constexpr int kGuessed = 10;  // in zigzag order
+  constexpr int kGuessed = 10;  // coefficients in zigzag order
   if (!codec.progressive_mode || codec.coef_bits == nullptr) return false;
   for (int i = 0; i < codec.num_components; ++i)
     for (int k = 0; k < kGuessed; ++k)
@@ -217,9 +222,9 @@ bool is_smoothed(const jpeg_decompress_struct& codec) {
   return false;
 }
 
-/// libjpeg-turbo before 3.0 miscounts the columns of a component that is cropped, takes part of
-/// its upsampling from a larger inverse DCT (scaled images only) and the rest from an upsampler:
-/// 4x2.
+/// Returns whether a scaled crop has the right pixels. libjpeg-turbo before 3.0 miscounts the
+/// columns of a cropped component if part of its upsampling is done by a larger inverse DCT (scaled
+/// images only) and the rest by an upsampler, as with 4x2.
 bool crops_well_scaled(const jpeg_decompress_struct& codec) {
   for (int i = 0; i < codec.num_components; ++i) {
     const jpeg_component_info& part = codec.comp_info[i];
@@ -237,7 +242,7 @@ void read_in_place(jpeg_decompress_struct& codec, JDIMENSION end, std::uint8_t* 
                    std::size_t row_bytes) {
   const JDIMENSION begin = codec.output_scanline;
   while (codec.output_scanline < end) {
-    constexpr JDIMENSION kRows = 4;  // it writes at most four at a time
+    constexpr JDIMENSION kRows = 4;  // libjpeg writes at most four rows at a time
     JSAMPROW rows[kRows];
     const JDIMENSION count = std::min(kRows, end - codec.output_scanline);
     for (JDIMENSION i = 0; i < count; ++i)
@@ -246,7 +251,7 @@ void read_in_place(jpeg_decompress_struct& codec, JDIMENSION end, std::uint8_t* 
   }
 }
 
-/// Reads rows of which only a part is asked for, or whose colours libjpeg doesn't convert.
+/// Reads rows of which only a part is requested, or whose colours libjpeg does not convert.
 void read_through_row(Context& context, const millrace_decode& request, std::size_t column,
                       std::uint8_t* pixels, std::size_t row_bytes) {
   jpeg_decompress_struct& codec = context.codec;
@@ -310,7 +315,7 @@ millrace_status decode(void* memory, const std::uint8_t* bytes, std::size_t size
     read_in_place(codec, static_cast<JDIMENSION>(rect.y1), pixels, row_bytes);
   }
   if (codec.output_scanline == codec.output_height)
-    jpeg_finish_decompress(&codec);  // reads on to the end marker: a file cut short shows here
+    jpeg_finish_decompress(&codec);  // reads up to the end marker, which reveals a file cut short
   else
     jpeg_abort_decompress(&codec);
   return MILLRACE_OK;

@@ -1,4 +1,4 @@
-// EXIF's orientations as views: an image is turned by how it is walked, no pixel moves.
+// EXIF orientations as views: changes the strides of an image and moves no pixel.
 #pragma once
 
 #include <utility>
@@ -7,22 +7,22 @@
 
 namespace millrace::pipeline {
 
-/// How to get from a place in the image as it is to be seen to the stored one: x and y swap
-/// (`transposed`), then each runs from the other end (`mirrored_x`, `mirrored_y`).
+/// Maps a position in the upright image to the stored one: x and y swap (`transposed`), then each
+/// runs from the other end (`mirrored_x`, `mirrored_y`).
 struct Turn {
   bool transposed, mirrored_x, mirrored_y;
 };
 
-/// `orientation`: 1 to 8. Source: EXIF 2.32, table of tag 0x0112.
+/// Returns the turn for an EXIF orientation from 1 to 8. Source: EXIF 2.32, table of tag 0x0112.
 constexpr Turn turn_of(int orientation) {
   constexpr Turn kTurns[] = {
       {false, false, false},  // 1: as stored
       {false, true, false},   // 2: mirrored
       {false, true, true},    // 3: half a turn
       {false, false, true},   // 4: upside down and mirrored
-      {true, false, false},   // 5: rows are columns
+      {true, false, false},   // 5: transposed
       {true, false, true},    // 6: to be turned right
-      {true, true, true},     // 7: rows are columns, from the other ends
+      {true, true, true},     // 7: transposed and mirrored both ways
       {true, true, false},    // 8: to be turned left
   };
   return kTurns[orientation - 1];
@@ -32,7 +32,7 @@ constexpr Size turned(Size stored, Turn turn) {
   return turn.transposed ? Size{stored.height, stored.width} : stored;
 }
 
-/// The part of the stored image (of that size) that `seen` shows.
+/// Returns the part of the stored image (of size `stored`) that `seen` shows.
 constexpr Rect stored_rect(const Rect& seen, Size stored, Turn turn) {
   Rect rect = turn.transposed ? Rect{seen.y0, seen.x0, seen.y1, seen.x1} : seen;
   if (turn.mirrored_x) rect.x0 = stored.width - std::exchange(rect.x1, stored.width - rect.x0);
@@ -40,7 +40,7 @@ constexpr Rect stored_rect(const Rect& seen, Size stored, Turn turn) {
   return rect;
 }
 
-/// A view of the whole stored image, turned.
+/// Returns a view of the whole stored image, turned.
 constexpr ImageView turned(ImageView view, Turn turn) {
   if (turn.mirrored_x) {
     view.data += (view.width - 1) * view.pixel;
