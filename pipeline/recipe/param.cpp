@@ -231,7 +231,7 @@ std::string to_toml(const Value& value) {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(std::int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const {
-      std::string text = fmt::format("{}", v);  // shortest that reads back the same
+      std::string text = fmt::format("{}", v);  // shortest text that parses to the same number
       if (text.find_first_of(".en") == std::string::npos) text += ".0";
       return text;
     }
@@ -239,7 +239,7 @@ std::string to_toml(const Value& value) {
       std::string text = "\"";
       for (const char c : v) {
         if (c == '"' || c == '\\') text += '\\';
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {  // TOML allows none as it is
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {  // TOML allows none unescaped
           text += fmt::format("\\u{:04X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
         } else {
           text += c;

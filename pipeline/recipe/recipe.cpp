@@ -25,7 +25,7 @@ const Param* find(std::span<const Param> params, const std::string& name) {
   return found == params.end() ? nullptr : &*found;
 }
 
-/// A TOML node as a Value; throws UsageError for kinds that no key takes.
+/// Returns a TOML node as a Value. Throws UsageError for types that no key takes.
 Value to_value(const toml::node& node, const std::string& where) {
   if (const auto value = node.value_exact<bool>()) return *value;
   if (const auto value = node.value_exact<std::int64_t>()) return *value;
@@ -47,7 +47,8 @@ std::string location(const toml::node& node, const std::filesystem::path& file) 
   return fmt::format("{}:{}", file.string(), node.source().begin.line);
 }
 
-/// A second random_affine becomes random_affine#2.
+/// Returns an id for `op` that the chain does not use yet: a second random_affine becomes
+/// random_affine#2.
 std::string unused_id(const std::vector<OpSpec>& chain, const std::string& op) {
   const auto taken = [&](const std::string& id) {
     return std::any_of(chain.begin(), chain.end(), [&](const OpSpec& o) { return o.id == id; });
@@ -249,7 +250,7 @@ void Recipe::append_op(std::vector<OpSpec>& chain, const std::string& prefix,
   const std::string list = body.substr(brace + 1, body.size() - brace - 2);
   std::size_t start = 0;
   int depth = 0;
-  for (std::size_t i = 0; i <= list.size(); ++i) {  // commas inside brackets are a value's own
+  for (std::size_t i = 0; i <= list.size(); ++i) {  // commas inside brackets belong to a value
     if (i < list.size() && (list[i] == '[' || list[i] == '{')) ++depth;
     if (i < list.size() && (list[i] == ']' || list[i] == '}')) --depth;
     if (i < list.size() && (list[i] != ',' || depth > 0)) continue;

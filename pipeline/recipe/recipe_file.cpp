@@ -20,7 +20,7 @@ namespace millrace::pipeline {
 namespace fs = std::filesystem;
 
 bool is_override(std::string_view word) {
-  const std::size_t at = word.find_first_of("=/");  // no key holds a slash
+  const std::size_t at = word.find_first_of("=/");  // no key contains a slash
   return at != word.npos && word[at] == '=';
 }
 
@@ -55,7 +55,7 @@ PluginsPath plugins_path(const std::string& recipe, std::span<const std::string>
         const std::string value = toml::parse(text).at_path(kKey).value_or("");
         if (!value.empty()) path = {value, file.string()};
       }
-    } catch (const toml::parse_error&) {  // Recipe::load() says where and why, of depth too
+    } catch (const toml::parse_error&) {  // Recipe::load() reports it, with the line
     }
   }
   for (const std::string_view text : overrides) {

@@ -1,5 +1,5 @@
-// Which file a recipe's name stands for, and a look into it before it can be checked: plugins
-// declare augmentations and keys, so plugins.path has to be known first.
+// Finds the file of a recipe and reads plugins.path from it before the rest can be checked: plugins
+// declare augmentations and keys, so they must be loaded first.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,22 @@
 
 namespace millrace::pipeline {
 
-/// Whether a word is key=value; else it is a recipe's name or path, which may hold a '=' as well.
+/// Returns whether a word is key=value. Otherwise it is a recipe's name or path, which may contain
+/// '=' too.
 bool is_override(std::string_view word);
 
-/// `recipe` is a file, or the name of a shipped recipe in one of `folders` (the first that has it
-/// counts). Throws UsageError with the nearest name.
+/// Returns the file of `recipe`: a path, or the name of a shipped recipe in one of `folders` (the
+/// first that has it). Throws UsageError with the nearest name.
 std::filesystem::path find_recipe(const std::string& recipe,
                                   std::span<const std::filesystem::path> folders);
 
-/// plugins.path as the overrides or else the recipe say, and which of them does.
+/// The value of plugins.path and its source. Overrides win over the recipe.
 struct PluginsPath {
   std::string value;
-  std::string from;  ///< the recipe's file, or the key's name for an override; empty: neither
+  std::string from;  ///< the recipe's file, or the key for an override; empty if neither sets it
 };
 
-/// Checks nothing else yet. Throws UsageError.
+/// Returns plugins.path and checks nothing else. Throws UsageError.
 PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,
                          std::span<const std::filesystem::path> folders);
 

@@ -1,4 +1,4 @@
-// The keys of a recipe: each is declared here, once.
+// Declares every recipe key, each once.
 #include <algorithm>
 #include <limits>
 #include <list>
@@ -10,7 +10,7 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Every list there has been: recipes go on to use the one that they were made with.
+/// Keeps every list ever made: a recipe goes on using the list that it was made with.
 std::list<std::vector<Param>>& all_keys() {
   constexpr double kMax = std::numeric_limits<std::int32_t>::max();
   constexpr double kAny = std::numeric_limits<double>::infinity();

@@ -1,4 +1,4 @@
-// Recipe keys that come with a plugin's reader.
+// Recipe keys of a plugin's reader.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace millrace::pipeline {
 
-/// Makes a plugin's reader known: a choice of data.reader, and a key data.READER.NAME for each of
-/// its parameters. Recipes made before go on without them.
+/// Registers a plugin's reader: a choice of data.reader, and a key data.READER.NAME for each of its
+/// parameters. Existing recipes do not see them.
 void add_reader_keys(const std::string& reader, std::span<const Param> params);
 
 }  // namespace millrace::pipeline

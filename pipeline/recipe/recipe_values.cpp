@@ -17,7 +17,7 @@ namespace {
 
 using RecipeValues = std::vector<std::pair<std::string, std::string>>;
 
-/// As config.toml writes it, where it is of a kind that recipes have.
+/// Returns a node as config.toml writes it, or the node's TOML if recipes have no such type.
 std::string toml_text(const toml::node& node) {
   if (const auto number = node.value_exact<double>()) return to_toml(Value(*number));
   if (const auto word = node.value_exact<std::string>()) return to_toml(Value(*word));
@@ -32,7 +32,7 @@ std::string toml_text(const toml::node& node) {
   return text.str();
 }
 
-/// toml++ keeps keys sorted; people know them in the order in which they are written.
+/// Returns the entries in the order of the text; toml++ sorts keys.
 std::vector<std::pair<std::string, const toml::node*>> in_order(const toml::table& table) {
   std::vector<std::pair<std::string, const toml::node*>> all;
   for (const auto& [key, node] : table) all.emplace_back(std::string(key.str()), &node);
@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, const toml::node*>> in_order(const toml::tabl
 
 void flatten(const toml::table& table, const std::string& prefix, RecipeValues& values);
 
-/// A chain of augmentations: its order, then each one's parameters under its id.
+/// Flattens a chain of augmentations: its order, then each op's parameters under its id.
 void flatten_chain(const toml::array& chain, const std::string& name, RecipeValues& values) {
   std::string order;
   RecipeValues parameters;

@@ -1,5 +1,5 @@
-// A recipe's text as a flat list of keys, to compare it with others: no plugin and no declaration
-// is needed, so recipes of any version can be read.
+// Reads a recipe's text as a flat list of keys, to compare it with others. Needs no plugin and no
+// declaration, so it reads recipes of any version.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace millrace::pipeline {
 
-/// Dotted keys and values as TOML, in the order of the text: loader.workers, 2. An entry of
-/// [[augment]] gives augment.ID.NAME; the chain's order stands under augment. Throws DataError,
-/// naming `where`, for a text that is no TOML.
+/// Returns dotted keys with their values as TOML, in the order of the text: loader.workers, 2. An
+/// entry of [[augment]] gives augment.ID.NAME, and the chain's order is under augment. Throws
+/// DataError that names `where` if the text is not TOML.
 std::vector<std::pair<std::string, std::string>> recipe_values(const std::string& toml,
                                                                const std::string& where);
 

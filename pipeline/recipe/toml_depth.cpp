@@ -5,7 +5,7 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Where the string ends that begins at `at`, by TOML's four kinds of quotes.
+/// Returns the end of the string that begins at `at`, in any of TOML's four kinds of quotes.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const bool lines = text.substr(at, 3) == std::string_view(quote == '"' ? "\"\"\"" : "'''");
@@ -17,7 +17,8 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
     } else if (lines && text[i] == quote) {
       std::size_t count = 1;
       while (i + count < text.size() && text[i + count] == quote) ++count;
-      if (count >= 3) return i + std::min<std::size_t>(count, 5);  // two may stand before the end
+      // Up to two quotes may precede the end.
+      if (count >= 3) return i + std::min<std::size_t>(count, 5);
       i += count - 1;
     }
   }

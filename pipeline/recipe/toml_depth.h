@@ -1,5 +1,5 @@
-// A bound on how deep a TOML text nests, looked for before it is parsed: toml++ calls itself for
-// every level, and a key of 50,000 parts would be the end of the stack.
+// Bounds the nesting depth of a TOML text before it is parsed: toml++ recurses for every level, and
+// a key of 50,000 parts would overflow the stack.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace millrace::pipeline {
 
-/// Parts of a key, and brackets within brackets. A recipe has three of either.
+/// Limit on the parts of a key, and on nested brackets. A recipe needs three of either.
 constexpr std::size_t kDeepestToml = 32;
 
-/// The number of the line that nests deeper than kDeepestToml; 0 where none does.
+/// Returns the number of the line that nests deeper than kDeepestToml, or 0 if none does.
 std::size_t line_nested_too_deep(std::string_view toml);
 
 }  // namespace millrace::pipeline
