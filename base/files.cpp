@@ -1,3 +1,4 @@
+// Opens, reads and checks the files of a data set.
 #include "base/files.h"
 
 #include <fcntl.h>
@@ -63,7 +64,7 @@ Sample read_located(const Location& location, int descriptor, Buffer& scratch) {
   if (location.size >= kTooLong)
     throw DataError(fmt::format("{}: too long for an image", location.path.data()),
                     "files of 4 GiB and more cannot be samples; or set loader.on_error=skip");
-  // One byte more shows where a whole file goes on.
+  // One byte more reveals a whole file that is longer than expected.
   const std::size_t wanted = location.size + (location.whole_file ? 1 : 0);
   std::uint8_t* bytes = scratch.reserve(wanted);
   const std::size_t count =

@@ -1,3 +1,4 @@
+// The SIGBUS handler and the lock-free list of guarded ranges that it walks.
 #include "base/mapped_guard.h"
 
 #include <signal.h>
@@ -10,8 +11,8 @@
 
 namespace millrace::base {
 
-/// A link of a list that only ever grows, so that the handler can walk it without a lock; links are
-/// used again.
+/// An entry of a list that only grows, so that the handler can walk it without a lock. Entries are
+/// reused.
 struct GuardedRange {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};  ///< 0: not in use
@@ -42,7 +43,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   } else if (g_before.sa_handler != SIG_DFL && g_before.sa_handler != SIG_IGN) {
     g_before.sa_handler(signal);
   } else {
-    sigaction(SIGBUS, &g_before, nullptr);  // the touch is made again, and ends the process
+    sigaction(SIGBUS, &g_before, nullptr);  // the access repeats and ends the process
   }
 }
 
@@ -66,10 +67,10 @@ bool replace_lost_page(const siginfo_t* info) {
   const auto page = reinterpret_cast<std::uintptr_t>(info->si_addr) & ~(g_page - 1);
   GuardedRange* range = info->si_code == BUS_ADRERR ? range_of(page) : nullptr;
   if (range == nullptr) return false;
-  // Told before there is anything to be seen: who reads the zeros can know.
+  // Set the flag before the zeros become visible, so that their readers can know.
   range->damaged.store(true);
   g_faults.fetch_add(1);
-  // The bare system call: a library's wrapper is not promised to be fit for a handler.
+  // Uses the bare system call: the library's wrapper is not guaranteed to be async-signal-safe.
   const long status =
       syscall(SYS_mmap, page, g_page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return static_cast<std::uintptr_t>(status) == page;

@@ -1,3 +1,4 @@
+// Finds, maps and checks CIFAR's binary files, and reads samples from them.
 #include "pipeline/readers/cifar.h"
 
 #include <fmt/core.h>
@@ -15,7 +16,7 @@ namespace {
 constexpr CifarLayout kCifar10{"CIFAR-10", 10, 1, "batches.meta.txt"};
 constexpr CifarLayout kCifar100{"CIFAR-100", 100, 2, "fine_label_names.txt"};
 
-/// A published set: the folder its archive unpacks to and the files of a split.
+/// A published set: the folder that its archive unpacks to and the files of a split.
 struct Edition {
   const CifarLayout& layout;
   const char* folder;
@@ -33,7 +34,7 @@ const std::vector<Edition>& editions() {
   return all;
 }
 
-/// Names from the text file if it has one for each class, else "0", "1", ...
+/// Returns the names in the text file if it has one per class, otherwise "0", "1", ...
 std::vector<std::string> class_names(const std::string& path, int classes) {
   std::vector<std::string> names = read_class_names(path);
   if (names.size() == static_cast<std::size_t>(classes)) return names;

@@ -13,18 +13,18 @@
 
 namespace millrace::pipeline {
 
-/// What differs between the two sets.
+/// Differences between the two sets.
 struct CifarLayout {
   const char* name;         ///< "CIFAR-10"
-  int classes;              ///< as published
-  std::size_t label_bytes;  ///< ahead of the pixels; the last one is the label that counts
-  const char* class_names;  ///< text file with a name a line
+  int classes;              ///< number of classes as published
+  std::size_t label_bytes;  ///< bytes before the pixels; the last one is the label in use
+  const char* class_names;  ///< text file with one name per line
 
   static constexpr std::size_t kPixels = 3 * 32 * 32;
   std::size_t record() const { return label_bytes + kPixels; }
 };
 
-/// The files of one split, found but not yet opened; `layout` is null when there are none.
+/// Paths of one split's files, not yet opened; `layout` is null if there are none.
 struct CifarPaths {
   const CifarLayout* layout = nullptr;
   std::string folder;
@@ -34,15 +34,15 @@ struct CifarPaths {
 /// Looks in `folder` and in the folder that the archive unpacks to.
 CifarPaths find_cifar(const std::string& folder, const std::string& split);
 
-/// Throws DataError unless `bytes` are whole records, at least one, each with a label below
-/// `classes`; `path` is for the message.
+/// Throws DataError that names `path` unless `bytes` are whole records, at least one, each with a
+/// label below `classes`.
 void check_cifar(const std::string& path, std::span<const std::uint8_t> bytes,
                  const CifarLayout& layout, int classes);
 
 /// One mapped file of whole records, each with a label below `classes`.
 class CifarFile {
  public:
-  /// Throws DataError naming the file, what is expected and what was found.
+  /// Throws DataError with the file, the expected and the actual contents.
   CifarFile(const std::string& path, const CifarLayout& layout, int classes);
 
   const std::string& path() const { return file_.path(); }
@@ -57,7 +57,8 @@ class CifarFile {
  private:
   MappedFile file_;
   const CifarLayout* layout_;
-  std::vector<std::uint8_t> labels_;  ///< known without touching the file
+  /// Copied, so that labels are known without touching the file.
+  std::vector<std::uint8_t> labels_;
 };
 
 std::unique_ptr<Reader> open_cifar(const DataOptions& options);

@@ -1,3 +1,4 @@
+// Evicts pages with posix_fadvise and checks them with mincore.
 #include "pipeline/readers/cold_reader.h"
 
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Whole pages that hold a stretch of a file.
+/// Whole pages that hold a range of a file.
 struct Pages {
   std::uint64_t begin;
   std::uint64_t size;
@@ -27,8 +28,8 @@ std::uint64_t page_size() {
   return size;
 }
 
-/// A page is dropped only as a whole, and with large folios only with its neighbours: `around`
-/// bytes on both sides go too.
+/// Returns the pages of a sample, widened by `around` bytes on both sides. The kernel drops a page
+/// only as a whole, and with large folios only with its neighbours.
 Pages pages_of(const Location& location, std::uint64_t around) {
   const std::uint64_t unit = std::max(page_size(), around);
   const std::uint64_t begin = location.offset / unit * unit;
@@ -41,13 +42,13 @@ void evict(int file, const Pages& pages) {
                 POSIX_FADV_DONTNEED);
 }
 
-/// True if not one page of the stretch is in memory. A mapping of its own, never touched, so that
-/// looking brings nothing in.
+/// Returns true if no page of the range is in memory. Maps the file itself and never touches the
+/// mapping, so that the check brings nothing in.
 bool is_cold(int file, std::uint64_t size, const Pages& pages) {
   const std::uint64_t page = page_size();
   const std::uint64_t end = std::min(pages.begin + pages.size, (size + page - 1) / page * page);
   if (end <= pages.begin) return true;
-  constexpr std::size_t kPiece = 4096;  // pages that are looked at in one go
+  constexpr std::size_t kPiece = 4096;  // pages per mincore call
   std::array<unsigned char, kPiece> resident;
   for (std::uint64_t begin = pages.begin; begin < end; begin += kPiece * page) {
     const std::size_t length = std::min<std::uint64_t>(kPiece * page, end - begin);
@@ -76,7 +77,7 @@ class ColdReader final : public Reader {
       throw DataError("the path is too long", "move the set to a shorter path");
     const base::OpenFile file = base::open_regular(location.path.data());
     const int descriptor = file.descriptor.get();
-    posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);  // nothing beyond what is asked for
+    posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);  // no readahead
     if (throw_out(descriptor, file.size, location)) {
       proven_.fetch_add(1, std::memory_order_relaxed);
     } else {
@@ -102,7 +103,8 @@ class ColdReader final : public Reader {
     const Pages pages = pages_of(location, 0);
     evict(file, pages);
     if (is_cold(file, size, pages)) return true;
-    // What was written a moment ago has to reach the disk first; folios are up to 2 MiB large.
+    // Writes recent changes to disk first, as dirty pages cannot be evicted. Folios are up to 2 MiB
+    // large.
     fdatasync(file);
     evict(file, pages_of(location, std::uint64_t{2} << 20));
     return is_cold(file, size, pages);

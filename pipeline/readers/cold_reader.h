@@ -1,4 +1,4 @@
-// data.cache=cold: every read comes from storage, and that it does is checked before each.
+// data.cache=cold: every read comes from storage, and a check before each read confirms it.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,10 @@
 
 namespace millrace::pipeline {
 
-/// Wraps `reader`, whose samples must lie in files as they are (Reader::locate); UsageError if not.
-/// Before a read its pages are thrown out of the page cache (posix_fadvise) and are then looked for
-/// (mincore): Reader::cold() counts. `warn` is told once if they cannot be thrown out.
+/// Wraps `reader`, whose samples must lie in files unchanged (Reader::locate); otherwise throws
+/// UsageError. Before a read, evicts its pages from the page cache (posix_fadvise) and looks for
+/// them (mincore); Reader::cold() counts the outcomes. Calls `warn` once if pages cannot be
+/// evicted.
 std::unique_ptr<Reader> read_cold(std::unique_ptr<Reader> reader,
                                   std::function<void(const std::string&)> warn);
 

@@ -1,5 +1,4 @@
-// What identifies a data set's contents: xxh3 over everything added, in order (determinism
-// contract).
+// Identifies a data set's contents: xxh3 over everything added, in order (determinism contract).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ class Fingerprint {
  public:
   Fingerprint();
   void add(std::span<const std::uint8_t> bytes);
-  /// A name, ended so that "a" + "bc" differs from "ab" + "c".
+  /// Adds a name with an end mark, so that "a" + "bc" differs from "ab" + "c".
   void add(std::string_view name);
   void add(std::uint64_t number);
   std::uint64_t value() const;

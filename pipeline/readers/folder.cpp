@@ -1,3 +1,4 @@
+// Reads samples from an image folder with three system calls per file.
 #include "pipeline/readers/folder.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@ namespace millrace::pipeline {
 namespace {
 
 std::string last_part(const std::string& path) {
-  std::error_code ignored;  // a path that is not there is refused by find_split()
+  std::error_code ignored;  // find_split() rejects a missing path
   const auto whole = std::filesystem::absolute(path, ignored).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
@@ -45,8 +46,8 @@ class FolderReader final : public Reader {
     info_.bytes = files_.total_bytes();
   }
 
-  /// Three system calls: the size is known from the listing, and a read that asks for one byte more
-  /// and does not get it has seen the whole file.
+  /// Opens, reads and closes the file. Its size is known from the listing; a read that asks for one
+  /// byte more and does not get it has seen the whole file.
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const std::size_t label = files_.label(index);
     const std::size_t size = files_.bytes(index);
@@ -58,7 +59,7 @@ class FolderReader final : public Reader {
       if (file.get() >= 0 && ::read(file.get(), bytes, size + 1) == static_cast<ssize_t>(size))
         return {{bytes, size}, static_cast<std::int64_t>(label)};
     }
-    // Something is unusual: read in pieces, or say what is wrong.
+    // Read unusual files in pieces, or report what is wrong.
     Location location;
     if (!locate(index, location))
       throw DataError("the path is too long", "move the set to a shorter path");

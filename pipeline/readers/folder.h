@@ -1,4 +1,4 @@
-// Image folders: a class a folder, a sample a file. The bytes stay encoded.
+// Image folders: one folder per class, one file per sample. The bytes stay encoded.
 #pragma once
 
 #include <memory>

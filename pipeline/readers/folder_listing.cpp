@@ -1,3 +1,4 @@
+// Walks the class folders and builds the compact list of files.
 #include "pipeline/readers/folder_listing.h"
 
 #include <dirent.h>
@@ -29,7 +30,7 @@ struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
 };
 
-/// Calls visit(name, fd of the folder, d_type) for each entry that is not hidden.
+/// Calls visit(name, descriptor of the folder, d_type) for each entry that is not hidden.
 template <class Visit>
 void for_each_entry(const std::string& path, const Visit& visit) {
   const std::unique_ptr<DIR, CloseFolder> folder(opendir(path.c_str()));
@@ -46,7 +47,8 @@ void for_each_entry(const std::string& path, const Visit& visit) {
   }
 }
 
-/// `type` says so at once, unless it is a link or the file system doesn't tell.
+/// Returns whether an entry is a folder or a link to one. Asks the file system only if `type` does
+/// not tell.
 bool leads_to_folder(int folder, const char* name, unsigned char type) {
   if (type != DT_UNKNOWN && type != DT_LNK) return type == DT_DIR;
   struct stat status {};
@@ -82,7 +84,7 @@ bool has_image_ending(std::string_view name) {
                       [&](char a, char b) { return a == lower(b); });
   };
   if (std::any_of(kEndings.begin(), kEndings.end(), ends_in)) return true;
-  // A decoder from a plugin is named as the files that it reads.
+  // A plugin's decoder is named like the files that it reads.
   const auto own = plugins::decoders();
   return std::any_of(own.begin(), own.end(), [&](const millrace_unit* unit) {
     const std::string_view format = unit->name;

@@ -1,3 +1,4 @@
+// Finds, checks and reads IDX files.
 #include "pipeline/readers/idx.h"
 
 #include <fmt/core.h>
@@ -20,7 +21,7 @@ std::uint32_t big_endian(std::span<const std::uint8_t> bytes, std::size_t at) {
          std::uint32_t{bytes[at + 2]} << 8 | std::uint32_t{bytes[at + 3]};
 }
 
-/// What the first bytes say; `length` is the whole file's.
+/// Contents of the first bytes; `length` is the whole file's.
 struct Header {
   std::uint64_t count = 0;
   std::uint64_t width = 1, height = 1;
@@ -80,7 +81,7 @@ std::string find_file(const std::string& folder, const std::string& split, const
   return {};
 }
 
-/// MNIST calls its test files t10k.
+/// Returns the prefix of a split's files; MNIST calls its test files t10k.
 std::string prefix_of(const std::string& split) { return split == "test" ? "t10k" : split; }
 
 class IdxReader final : public Reader {

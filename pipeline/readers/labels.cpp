@@ -1,3 +1,4 @@
+// Parses labels and class names.
 #include "pipeline/readers/labels.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ bool is_class_name(std::string_view name) {
 std::vector<std::string> read_class_names(const std::string& path) {
   std::vector<std::string> names;
   if (!base::exists(path) || base::is_folder(path)) return names;
-  base::open_regular(path);  // refuses what could hang
+  base::open_regular(path);  // rejects files that could block
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with('\r')) line.pop_back();

@@ -1,3 +1,4 @@
+// Finds manifests, gives their labels classes and reads the files that they list.
 #include "pipeline/readers/manifest.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ constexpr std::uint64_t kUint32Max = std::numeric_limits<std::uint32_t>::max();
 
 struct Manifest {
   std::string file;
-  std::string split;  ///< by the file's name, or empty
+  std::string split;  ///< taken from the file's name, or empty
   ManifestRows table;
 };
 
@@ -94,8 +95,8 @@ class ManifestReader final : public Reader {
     std::uint32_t line;
   };
 
-  /// What labels mean: numbers if all are, else names, sorted bytewise. All splits are looked at,
-  /// so that each gives the same classes.
+  /// Maps labels to classes: numbers if all labels are numbers, otherwise names, sorted bytewise.
+  /// Reads all splits, so that each split gets the same classes.
   class Labels {
    public:
     Labels(const std::vector<Manifest>& manifests, int classes) {
@@ -160,7 +161,7 @@ class ManifestReader final : public Reader {
            const Labels& labels, Fingerprint& fingerprint) {
     const std::string path =
         row.path.starts_with('/') || folder.empty() ? row.path : folder + "/" + row.path;
-    // A file that is not there is an error of its sample, handled as loader.on_error says.
+    // A missing file is an error of its sample, handled by loader.on_error.
     struct stat status {};
     const std::uint64_t size =
         stat(path.c_str(), &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
@@ -173,7 +174,7 @@ class ManifestReader final : public Reader {
     fingerprint.add(static_cast<std::uint64_t>(images_.back().label));
   }
 
-  std::vector<char> names_;  ///< paths, each ended by a zero
+  std::vector<char> names_;  ///< paths, each zero-terminated
   std::vector<Image> images_;
 };
 

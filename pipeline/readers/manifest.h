@@ -1,4 +1,4 @@
-// Manifests: a table of paths and labels, CSV or JSONL. The images are files of their own.
+// Manifests: tables of paths and labels, CSV or JSONL. The images are separate files.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,9 @@
 
 namespace millrace::pipeline {
 
-/// The manifest files that `path` means: the file itself, or, in a folder, those that are called
-/// by a split (train.csv, test.jsonl, ...), or else manifest.csv or manifest.jsonl. Empty: none.
+/// Returns the manifest files that `path` means: the file itself; in a folder, those named after a
+/// split (train.csv, test.jsonl, ...), otherwise manifest.csv or manifest.jsonl. Returns an empty
+/// list if there are none.
 std::vector<std::string> find_manifests(const std::string& path);
 
 std::unique_ptr<Reader> open_manifest(const DataOptions& options);

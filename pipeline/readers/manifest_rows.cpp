@@ -1,3 +1,4 @@
+// Parses manifests in CSV and JSONL.
 #include "pipeline/readers/manifest_rows.h"
 
 #include <fmt/format.h>
@@ -31,14 +32,15 @@ void check_row(const std::string& file, const ManifestRow& row) {
          "give the class's number or name, or remove the row");
 }
 
-/// Takes records of fields off a CSV text.
+/// Takes records of fields from a CSV text.
 class CsvText {
  public:
   CsvText(const std::string& file, std::string_view text) : file_(file), left_(text) {}
 
   std::uint64_t line() const { return line_; }
 
-  /// The next record that is not empty; false at the end. line() is where it began.
+  /// Reads the next record that is not empty; returns false at the end. line() is the line where it
+  /// began.
   bool next(std::vector<std::string>& fields) {
     while (!left_.empty() && (left_.front() == '\n' || left_.front() == '\r')) {
       if (left_.front() == '\n') ++next_line_;
@@ -101,7 +103,7 @@ std::size_t column(const std::vector<std::string>& header, std::string_view name
   return static_cast<std::size_t>(std::find(header.begin(), header.end(), name) - header.begin());
 }
 
-/// A label or a split: text, or a whole number.
+/// Returns a label or a split, given as text or as a whole number.
 std::string text_of(const std::string& file, std::uint64_t line, const nlohmann::json& value,
                     const char* key) {
   if (value.is_string()) return value.get<std::string>();

@@ -1,5 +1,5 @@
-// The rows of a manifest, from text in memory: CSV with a header (RFC 4180) or a JSON object a
-// line.
+// Rows of a manifest, parsed from text in memory: CSV with a header (RFC 4180), or one JSON object
+// per line.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace millrace::pipeline {
 
 struct ManifestRow {
   std::string path;
-  std::string label;       ///< as it stands there; a JSON number is its digits
-  std::string split;       ///< empty where there is no such column
-  std::uint64_t line = 0;  ///< from 1
+  std::string label;       ///< as written; a JSON number gives its digits
+  std::string split;       ///< empty if there is no such column
+  std::uint64_t line = 0;  ///< line number, from 1
 };
 
 struct ManifestRows {
@@ -21,13 +21,13 @@ struct ManifestRows {
   bool has_split = false;
 };
 
-/// Columns path and label, and perhaps split, in any order; others are passed over. Throws
-/// DataError with `file`:line for a column that is missing, rows of another length, quotes that
-/// don't close.
+/// Parses CSV with the columns path and label, and optionally split, in any order; ignores other
+/// columns. Throws DataError with `file`:line for a missing column, a row of another length or an
+/// unclosed quote.
 ManifestRows parse_csv(const std::string& file, std::string_view text);
 
-/// {"path": ..., "label": ..., "split": ...} a line; other keys are passed over, and so are empty
-/// lines. Throws DataError with `file`:line.
+/// Parses {"path": ..., "label": ..., "split": ...} per line; ignores other keys and empty lines.
+/// Throws DataError with `file`:line.
 ManifestRows parse_jsonl(const std::string& file, std::string_view text);
 
 }  // namespace millrace::pipeline

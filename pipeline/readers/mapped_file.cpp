@@ -1,3 +1,4 @@
+// Maps plain files and inflates gzip files, with readable bytes behind the end.
 #include "pipeline/readers/mapped_file.h"
 
 #include <fmt/core.h>
@@ -36,7 +37,7 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  /// Inflates into `out` until it is full or the file ends; bytes written.
+  /// Inflates into `out` until it is full or the file ends. Returns the number of bytes written.
   std::size_t fill(std::span<std::uint8_t> out) {
     std::size_t written = 0;
     while (written < out.size() && !ended_) {
@@ -54,7 +55,7 @@ class Inflater {
 
   void step() {
     const auto piece = static_cast<uInt>(std::min(left_.size(), kPiece));
-    stream_.next_in = const_cast<Bytef*>(left_.data());  // zlib reads it only
+    stream_.next_in = const_cast<Bytef*>(left_.data());  // zlib only reads it
     stream_.avail_in = piece;
     const int status = ::inflate(&stream_, Z_NO_FLUSH);
     left_ = left_.subspan(piece - stream_.avail_in);
@@ -65,7 +66,7 @@ class Inflater {
     fail(stream_.msg != nullptr ? stream_.msg : "damaged");
   }
 
-  /// gzip allows several members in a row; anything else behind one is not ours.
+  /// Continues with the next gzip member. Anything else behind a member is an error.
   void end_of_member() {
     if (left_.empty()) {
       ended_ = true;
@@ -120,8 +121,8 @@ MappedFile::~MappedFile() {
 
 MappedFile MappedFile::map(const std::string& path) {
   const base::OpenFile file = base::open_regular(path);
-  // The file goes over the front of a longer reservation: what follows its last page stays
-  // readable, and the kernel zeroes what follows its last byte.
+  // Maps the file over the front of a longer reservation: the bytes behind its last page stay
+  // readable, and the kernel zeroes those behind its last byte.
   MappedFile mapped(path, file.size);
   if (file.size > 0 && mmap(mapped.memory_, file.size, PROT_READ, MAP_PRIVATE | MAP_FIXED,
                             file.descriptor.get(), 0) == MAP_FAILED)
@@ -132,7 +133,7 @@ MappedFile MappedFile::map(const std::string& path) {
 }
 
 void MappedFile::let_go() const {
-  // Only of a file: pages of its own would lose what was inflated into them.
+  // Only for a mapped file: anonymous pages would lose what was inflated into them.
   if (guard_ != nullptr) madvise(memory_, whole_pages(size_), MADV_DONTNEED);
 }
 
@@ -143,7 +144,7 @@ MappedFile MappedFile::inflate(const std::string& path, const Announced& announc
   std::array<std::uint8_t, kHead> head{};
   const std::size_t head_size = inflater.fill(head);
   const std::uint64_t size = announced({head.data(), head_size});
-  constexpr std::uint64_t kDeflateLimit = 1032;  // no deflate stream packs tighter
+  constexpr std::uint64_t kDeflateLimit = 1032;  // no deflate stream compresses further
   if (size / kDeflateLimit > packed.size_)
     throw DataError(fmt::format("{}: its header announces {} bytes, more than {} bytes of gzip can "
                                 "hold",
@@ -161,7 +162,7 @@ MappedFile MappedFile::inflate(const std::string& path, const Announced& announc
     throw DataError(
         fmt::format("{}: truncated: {} bytes where its header announces {}", path, filled, size),
         "fetch the file again");
-  // The trailer's checksum is read by asking for one byte more.
+  // Asking for one byte more makes zlib read the trailer's checksum.
   std::array<std::uint8_t, 1> beyond{};
   if (inflater.fill(beyond) > 0)
     throw DataError(fmt::format("{}: longer than the {} bytes its header announces", path, size),

@@ -1,4 +1,4 @@
-// Readers by name: `data.reader`.
+// Finds readers by name: `data.reader`.
 #include <fmt/format.h>
 
 #include <array>

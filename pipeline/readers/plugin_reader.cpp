@@ -1,3 +1,4 @@
+// Adapts a plugin's reader to Reader, and checks what it returns (plugin-safety contract).
 #include "pipeline/readers/plugin_reader.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ Params params_of(const millrace_unit& unit, const DataOptions& options) {
   return params;
 }
 
-/// The call's memory is the scratch buffer that read() was given.
+/// Allocates the call's memory in the scratch buffer that read() was given.
 std::uint8_t* memory(millrace_call* call, std::size_t size) {
   try {
     return static_cast<Buffer*>(call->host)->reserve(size);
@@ -66,7 +67,7 @@ class PluginReader final : public Reader {
       return functions_.borrow(unit_.self(), index, &bytes, &context.call);
     });
     Sample sample{{bytes.data, bytes.size}, bytes.label};
-    if (functions_.release != nullptr) {  // what is on loan only for now
+    if (functions_.release != nullptr) {  // copy bytes that must be returned
       std::uint8_t* copy = scratch.reserve(bytes.size);
       if (bytes.size > 0) std::memcpy(copy, bytes.data, bytes.size);
       plugins::guarded_call(unit_.table(), [&] { functions_.release(unit_.self(), &bytes); });
@@ -81,7 +82,7 @@ class PluginReader final : public Reader {
     try {
       const plugins::InsideUnit inside(unit_.table());
       functions_.name(unit_.self(), index, text.data(), text.size());
-    } catch (...) {  // the place has to do
+    } catch (...) {  // fall back to the index
       return fmt::format("{} sample {}", info_.path, index);
     }
     text.back() = '\0';

@@ -1,4 +1,4 @@
-// Readers of plugins: `data.reader` = a unit of plugins.path.
+// Readers from plugins: `data.reader` names a unit from plugins.path.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace millrace::pipeline {
 
-/// Opens the data set as options.path, split and parameters say. Throws DataError or UsageError
-/// with what the reader reports, and DataError where what it says of the set contradicts itself.
+/// Opens the data set with options.path, split and parameters. Throws DataError or UsageError that
+/// the reader reports, and DataError if its description of the data set contradicts itself.
 std::unique_ptr<Reader> open_plugin_reader(const millrace_unit& unit, const DataOptions& options);
 
 }  // namespace millrace::pipeline

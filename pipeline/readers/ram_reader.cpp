@@ -1,3 +1,4 @@
+// Copies each sample into one reserved mapping on its first read.
 #include "pipeline/readers/ram_reader.h"
 
 #include <fmt/core.h>
@@ -19,7 +20,7 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Bytes that caches of this process may still come to take.
+/// Bytes that the caches of this process may still allocate.
 std::atomic<std::uint64_t> g_promised{0};
 
 class RamReader final : public Reader {
@@ -36,7 +37,7 @@ class RamReader final : public Reader {
                       static_cast<double>(free - std::min(free, promised)) / 1e6),
           "use data.cache=os: the system keeps as much of the set as fits");
     size_ = info_.bytes + kTailSlack;
-    // Pages are taken as they are written.
+    // The kernel allocates pages when they are first written.
     void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();

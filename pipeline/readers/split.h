@@ -1,4 +1,4 @@
-// What a split's files are called, and the error of a set that has no such split.
+// Names of a split's files, and the error for a set without that split.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace millrace::pipeline {
 
-/// The set is there, but not this split of it.
+/// Thrown if the set exists, but this split of it does not.
 struct MissingSplit : DataError {
   using DataError::DataError;
 };
 
-/// The names of a split; the first one that is there counts: "test", "val", "valid".
+/// Returns the names of a split; the first that exists is used: "test", "val", "valid".
 inline std::vector<std::string> split_names(const std::string& split) {
   if (split == "test") return {"test", "val", "valid"};
   return {split};

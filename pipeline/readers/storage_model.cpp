@@ -1,3 +1,4 @@
+// Computes deadlines of emulated reads and sleeps until them.
 #include "pipeline/readers/storage_model.h"
 
 #include <algorithm>
@@ -9,11 +10,12 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Shorter waits are not slept: the thread goes ahead of its lane, and the next wait is longer.
+/// Shortest wait that is slept. After a shorter one the thread runs ahead of its lane, and its next
+/// wait is longer.
 constexpr std::int64_t kShortestSleep = 100'000;
-/// A stop is seen within this time.
+/// Longest sleep at a time, so that a stop is seen within it.
 constexpr std::int64_t kLongestSleep = 20'000'000;
-/// Most lateness that is made up for; a thread may have been stopped by a debugger.
+/// Largest lateness that is compensated; a thread may have been stopped by a debugger.
 constexpr std::int64_t kMaxLate = 10'000'000;
 
 void sleep_until(std::int64_t ns) {

@@ -14,8 +14,8 @@
 namespace millrace::pipeline {
 namespace {
 
-/// A stretch of noise; every image is a window into it whose place is a function of its index, so
-/// that one costs no more than a pointer.
+/// Generates images as windows into one block of noise. A window's position is a function of the
+/// index, so that a sample costs no more than a pointer.
 class SyntheticReader final : public Reader {
  public:
   explicit SyntheticReader(const DataOptions& options) : options_(options.synthetic) {

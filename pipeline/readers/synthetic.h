@@ -1,4 +1,4 @@
-// Images made up on the spot, for studies of a loader without a data set: no file is read.
+// Generated images, to study a loader without a data set: reads no file.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,4 @@
+// Builds one data set from the indices of all archives, and reads samples from them.
 #include "pipeline/readers/tar.h"
 
 #include <fmt/format.h>
@@ -89,7 +90,7 @@ class TarReader final : public Reader {
     std::uint32_t shard;
   };
 
-  /// All samples have a label of their own, or none has.
+  /// Returns whether the samples have labels of their own. Throws unless all or none have.
   bool has_labels(const std::vector<TarIndex>& indices) const {
     std::uint64_t total = 0, unlabelled = 0, beside = 0;
     for (const TarIndex& index : indices) {
@@ -112,7 +113,7 @@ class TarReader final : public Reader {
     return false;
   }
 
-  /// Takes over the samples of the split.
+  /// Adopts the samples of the split.
   void choose(const std::vector<TarIndex>& indices, const DataOptions& options,
               const TarFiles& found, bool by_label) {
     std::vector<std::string> folders;

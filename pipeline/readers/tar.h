@@ -1,5 +1,5 @@
-// Archives of images: WebDataset's layout or an image folder's. A sample is a place in a mapped
-// archive; all archives together are one data set, so that a shuffle goes across them.
+// Archives of images, in WebDataset's layout or an image folder's. A sample is a range of a mapped
+// archive. All archives together form one data set, so that a shuffle mixes them.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@ namespace millrace::pipeline {
 
 std::unique_ptr<Reader> open_tar(const DataOptions& options);
 
-/// The same of these very files, whatever they are called; class names are looked for in `folder`.
+/// Opens exactly these files, whatever their names; looks for class names in `folder`.
 std::unique_ptr<Reader> open_tar_files(const DataOptions& options,
                                        const std::vector<std::string>& files,
                                        const std::string& folder);
 
-/// The text file beside archives that holds the classes' names, a line each.
+/// Text file beside the archives with the class names, one per line.
 inline constexpr const char* kClassNamesFile = "classes.txt";
 
 }  // namespace millrace::pipeline

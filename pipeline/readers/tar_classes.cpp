@@ -1,3 +1,4 @@
+// Assigns an archive's folders to splits and classes.
 #include "pipeline/readers/tar_classes.h"
 
 #include <fmt/format.h>
@@ -29,7 +30,7 @@ bool names_split(std::string_view part) {
   return part == "train" || part == "test" || part == "val" || part == "valid";
 }
 
-/// Depth at which every folder names a split, or -1.
+/// Returns the depth at which every folder names a split, or -1.
 int split_depth(const std::vector<Parts>& folders) {
   for (std::size_t depth = 0;; ++depth) {
     const auto here = [&](const Parts& parts) { return depth < parts.size(); };
@@ -40,7 +41,7 @@ int split_depth(const std::vector<Parts>& folders) {
   }
 }
 
-/// Number of parts that all have in common.
+/// Returns the number of leading parts that all folders share.
 std::size_t common_depth(const std::vector<Parts>& folders) {
   std::size_t depth = folders.front().size();
   for (const Parts& parts : folders) {

@@ -1,4 +1,4 @@
-// Which of an archive's folders belong to a split, and which class each of them is.
+// Selects the folders of an archive that belong to a split, and maps each to a class.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ struct TarClasses {
   std::vector<std::string> classes;     ///< sorted bytewise; empty if `by_label`
 };
 
-/// Where every folder has a part that names a split, at one depth (train/CLASS, set/test/CLASS),
-/// those of `split` are chosen, unless `of_split` says that all are. What follows that part, or
-/// else what all have in common, begins with the class; `lone_class` names the only one where
-/// nothing follows. `by_label`: classes come from elsewhere, only the split is looked at.
-/// Throws DataError with `path` where the folders make no sense.
+/// Returns the folders' classes. If every folder has a part that names a split, at one depth
+/// (train/CLASS, set/test/CLASS), selects those of `split`; if `of_split`, selects all. The class
+/// begins behind that part, or else behind the parts that all folders share; `lone_class` names the
+/// only class if nothing follows. With `by_label`, labels give the classes and only the split is
+/// selected. Throws DataError with `path` for folders that fit no layout.
 TarClasses sort_out_folders(const std::vector<std::string>& folders, const std::string& split,
                             bool of_split, bool by_label, const std::string& lone_class,
                             const std::string& path);

@@ -1,3 +1,4 @@
+// Finds archives by file, folder or pattern.
 #include "pipeline/readers/tar_files.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ std::optional<std::uint64_t> number_of(std::string_view digits) {
   return value;
 }
 
-/// What stands between braces: 000..003 counts with as many digits, a,b are alternatives.
+/// Returns the alternatives of one pair of braces: 000..003 counts with as many digits, a,b lists.
 std::vector<std::string> alternatives(const std::string& text, const std::string& pattern) {
   if (const std::size_t dots = text.find(".."); dots != std::string::npos) {
     const auto first = number_of(std::string_view(text).substr(0, dots));
@@ -77,7 +78,8 @@ std::vector<std::string> tars_in(const std::string& folder) {
   return files;
 }
 
-/// "train-000.tar" and "train.tar" belong to train, "training.tar" doesn't.
+/// Returns whether a file belongs to a split: "train-000.tar" and "train.tar" belong to train,
+/// "training.tar" does not.
 bool belongs(const std::string& file, const std::string& split) {
   const std::string name = fs::path(file).filename();
   if (!name.starts_with(split)) return false;
@@ -137,7 +139,7 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
 TarFiles find_tars(const std::string& path, const std::string& split) {
   if (base::is_folder(path)) return in_folder(path, split);
   if (path.empty() || base::exists(path) || (path.find('{') == path.npos && !has_wildcard(path))) {
-    base::open_regular(path);  // what cannot be read is said before what may be wrong inside
+    base::open_regular(path);  // report unreadable files before looking inside any
     return {{path}, fs::path(path).parent_path(), false};
   }
   TarFiles found;

@@ -1,3 +1,4 @@
+// Groups an archive's members into samples and reads their labels.
 #include "pipeline/readers/tar_index.h"
 
 #include <fmt/core.h>
@@ -18,13 +19,13 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Longest .cls or .json that is looked into.
+/// Longest .cls or .json that is read.
 constexpr std::uint64_t kMaxLabelBytes = 1 << 24;
 
 struct NameParts {
   std::string_view folder;  ///< without the '/' behind it
   std::string_view key;     ///< folder included
-  std::string_view ending;  ///< behind the first dot: "jpg", "seg.png"
+  std::string_view ending;  ///< from the first dot on: "jpg", "seg.png"
   bool hidden = false;
 };
 
@@ -116,7 +117,7 @@ class Indexer {
       ++group_.images;
       return;
     }
-    if (group_.exact) return;  // KEY.more.jpg beside KEY.jpg: something else
+    if (group_.exact) return;  // KEY.more.jpg beside KEY.jpg is not the image
     group_.exact = exact;
     group_.images = 1;
     group_.image = {member.data, base::listed_size(member.size),
@@ -210,7 +211,7 @@ class Indexer {
     open_ = false;
   }
 
-  /// No key may come twice. Hashes are compared first; names are only looked at where they agree.
+  /// Rejects a key that comes twice. Compares hashes first, and names only if hashes agree.
   void check_keys() {
     std::sort(keys_.begin(), keys_.end());
     for (std::size_t i = 1; i < keys_.size(); ++i) {

@@ -1,3 +1,4 @@
+// Parses and checks tar headers.
 #include "pipeline/readers/tar_walk.h"
 
 #include <fmt/core.h>
@@ -15,10 +16,11 @@ namespace millrace::pipeline {
 namespace {
 
 constexpr const char* kFetchAgain = "fetch or make the archive again; `tar tf FILE` lists it";
-/// Longest extended header that is taken: a path has 4096 bytes at most, pax may add a few fields.
+/// Longest extended header that is accepted: a path has at most 4096 bytes, and pax may add a few
+/// fields.
 constexpr std::uint64_t kMaxExtended = 1 << 20;
 
-/// Fields of a header block.
+/// Position of a field in a header block.
 struct Field {
   std::size_t at, size;
   std::span<const std::uint8_t> of(std::span<const std::uint8_t> header) const {
@@ -38,7 +40,7 @@ bool is_zero(std::span<const std::uint8_t> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t byte) { return byte == 0; });
 }
 
-/// Octal digits between blanks; nothing at all counts as 0.
+/// Parses octal digits between blanks; an empty field is 0.
 std::optional<std::uint64_t> octal(std::span<const std::uint8_t> field) {
   std::string_view text = text_of(field);
   while (text.starts_with(' ')) text.remove_prefix(1);
@@ -50,7 +52,8 @@ std::optional<std::uint64_t> octal(std::span<const std::uint8_t> field) {
   return value;
 }
 
-/// Sum of all bytes, the checksum's own read as blanks; old tars added them as signed numbers.
+/// Returns whether the sum of all bytes, with the checksum itself read as blanks, matches. Old tars
+/// summed signed bytes.
 bool has_checksum(std::span<const std::uint8_t> header, std::uint64_t expected) {
   const auto sum = std::accumulate(header.begin(), header.end(), std::uint32_t{0});
   const auto field = kChecksum.of(header);
@@ -93,7 +96,7 @@ bool leads_out(std::string_view name) {
   return false;
 }
 
-/// What a member is that is neither file nor folder, or null.
+/// Returns the name of a member type that is neither file nor folder, or null.
 const char* odd_kind(char type) {
   switch (type) {
     case '1':
@@ -116,7 +119,7 @@ std::uint64_t padded(std::uint64_t size) {
 
 }  // namespace
 
-/// What headers ahead of a member say about it.
+/// Properties of a member that extended headers set.
 struct TarWalk::Extended {
   std::optional<std::string> name;
   std::optional<std::uint64_t> size;
@@ -166,7 +169,7 @@ std::span<const std::uint8_t> TarWalk::contents(std::uint64_t at, std::uint64_t 
   return bytes_.subspan(begin, size);
 }
 
-/// Records "LENGTH KEY=VALUE\n", LENGTH counting itself.
+/// Reads records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record.
 void TarWalk::read_pax(std::span<const std::uint8_t> records, std::uint64_t at,
                        Extended& extended) const {
   std::string_view left(reinterpret_cast<const char*>(records.data()), records.size());
@@ -252,7 +255,7 @@ bool TarWalk::next(TarMember& member) {
     const bool file = type == '0' || type == '\0' || type == '7';
     const bool folder = type == '5' || (file && name.ends_with('/'));
     member.odd = odd_kind(type);
-    // Of all but files and what is passed over, no bytes follow, whatever the size says.
+    // Only files and ignored types are followed by bytes, whatever the size field says.
     if (member.odd != nullptr || folder) size = 0;
     const bool passed_over = type == 'V' || type == 'D';
     if (type == 'S' || extended.sparse)

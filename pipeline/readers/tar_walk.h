@@ -1,7 +1,7 @@
-// The members of a tar archive, header by header, from bytes in memory: ustar, GNU's long names and
-// pax's paths and sizes. Nothing is unpacked and nothing is written, so a member can lead nowhere;
-// names that try to (absolute, with "..") are refused all the same.
-// Format: POSIX.1-2017, pax; GNU tar manual, "Basic Tar Format".
+// Walks the members of a tar archive in memory, header by header: ustar, GNU's long names, and
+// pax's paths and sizes. Unpacks and writes nothing, so no member can escape; names that try to
+// (absolute, or with "..") are rejected all the same. Format: POSIX.1-2017, pax; GNU tar manual,
+// "Basic Tar Format".
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,24 @@
 namespace millrace::pipeline {
 
 struct TarMember {
-  std::string_view name;    ///< without "./" in front; valid until the walk goes on
-  std::uint64_t start = 0;  ///< of its first header, those of a long name included
-  std::uint64_t data = 0;   ///< where its bytes begin
+  std::string_view name;    ///< without a leading "./"; valid until the next call of next()
+  std::uint64_t start = 0;  ///< offset of its first header, long-name headers included
+  std::uint64_t data = 0;   ///< offset of its bytes
   std::uint64_t size = 0;
-  const char* odd = nullptr;  ///< null for a file, else what it is: "a symbolic link"
+  const char* odd = nullptr;  ///< null for a file, otherwise its type: "a symbolic link"
 };
 
 class TarWalk {
  public:
   static constexpr std::size_t kBlock = 512;
 
-  /// `file` is for messages. `offset`: where to begin, at a member's start.
+  /// `file` is for messages; `offset` is the start of the first member to visit.
   TarWalk(std::string_view file, std::span<const std::uint8_t> bytes, std::uint64_t offset = 0)
       : file_(file), bytes_(bytes), at_(offset) {}
 
-  /// The next file, link or device; false at the end. Folders are passed over. Throws DataError
-  /// with file and offset for what is no archive, damaged, cut off or of a kind that is not known.
+  /// Returns the next file, link or device in `member`; false at the end. Skips folders. Throws
+  /// DataError with file and offset for bytes that are not an archive, damaged, truncated or of an
+  /// unknown type.
   bool next(TarMember& member);
 
  private:
