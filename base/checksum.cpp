@@ -1,3 +1,4 @@
+// Computes checksums with xxHash.
 #include "base/checksum.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Measures the rate of the time-stamp counter.
 #include "base/clock.h"
 
 #if defined(__x86_64__)

@@ -1,3 +1,4 @@
+// Escapes and shortens text for terminals and messages.
 #include "base/printable.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Detects the SIMD levels of this processor and holds the level in use.
 #include "base/simd.h"
 
 #include <fmt/format.h>

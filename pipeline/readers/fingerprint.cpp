@@ -1,3 +1,4 @@
+// Computes fingerprints with xxHash.
 #include "pipeline/readers/fingerprint.h"
 
 #include <xxhash.h>

@@ -1,3 +1,4 @@
+// The reader of generated images.
 #include "pipeline/readers/synthetic.h"
 
 #include <fmt/core.h>

@@ -1,3 +1,4 @@
+// Declares, parses, checks and prints parameter values.
 #include "millrace/param.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Loads a recipe from TOML, applies overrides and writes it back.
 #include "millrace/recipe.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Finds recipe files and reads plugins.path from them.
 #include "pipeline/recipe/recipe_file.h"
 
 #include <fmt/format.h>

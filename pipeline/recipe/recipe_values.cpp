@@ -1,3 +1,4 @@
+// Flattens a recipe's TOML into dotted keys.
 #include "pipeline/recipe/recipe_values.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Scans TOML text for its nesting depth.
 #include "pipeline/recipe/toml_depth.h"
 
 #include <algorithm>
