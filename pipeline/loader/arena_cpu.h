@@ -1,4 +1,4 @@
-// How much CPU time a TBB arena's threads spend, work and idle spinning alike.
+// Measures the CPU time of a TBB arena's threads, work and idle spinning alike.
 #pragma once
 
 #include <oneapi/tbb/task_arena.h>
@@ -16,17 +16,18 @@
 
 namespace millrace::pipeline {
 
-/// CPU time that the arena's threads spend while they belong to it, work and spinning alike.
+/// Adds up the CPU time that threads spend while they belong to the arena.
 class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
  public:
   explicit ArenaCpu(oneapi::tbb::task_arena& arena) : task_scheduler_observer(arena) {
     hand_over(this);
-    arena.initialize();  // observe() would, and an observer that fails in there cannot be destroyed
+    // observe() would do it, and an observer that fails there cannot be destroyed.
+    arena.initialize();
     observe(true);
   }
   ~ArenaCpu() override {
     observe(false);
-    const std::lock_guard lock(mutex_);  // behind the last callback
+    const std::lock_guard lock(mutex_);  // after the last callback
   }
   void on_scheduler_entry(bool) override {
     taken_over(this);
@@ -65,7 +66,7 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
     bool inside;
   };
   mutable std::mutex mutex_;
-  std::vector<Entry> entries_;  ///< used again: threads come and go with every lull
+  std::vector<Entry> entries_;  ///< entries are reused: threads come and go with every idle phase
   std::int64_t left_ns_ = 0;
 };
 

@@ -1,3 +1,4 @@
+// Reads the clocks behind SchedulerWait: thread CPU time, schedstat and page faults.
 #include "pipeline/loader/core_watch.h"
 
 #include <fcntl.h>
@@ -11,13 +12,16 @@
 namespace millrace::pipeline {
 namespace {
 
-/// All clocks together take about 1.5 µs: less than 1% of a lull that is as long as this, ...
+/// Shortest idle phase before which all clocks are read. They take about 1.5 µs together, less than
+/// 1% of it.
 constexpr double kShortestLull = 150e-6;
-/// ... and of this, after which what they said is too old to tell of the work that begins.
+/// Age up to which earlier readings describe the work that begins.
 constexpr double kFresh = 2e-3;
-/// The CPU clock takes 0.2 to 0.4 µs: of shorter work that would be more than 0.4%.
+/// Shortest work whose CPU time is read. That takes 0.2 to 0.4 µs, which would be more than 0.4% of
+/// shorter work.
 constexpr double kShortestWork = 100e-6;
-/// Less off a core than this, or than this part of the work, is what clocks differ by.
+/// Time off a core that counts. Shorter times, or smaller parts of the work, are within the clocks'
+/// differences.
 constexpr double kShortestWait = 20e-6;
 constexpr base::Clock::Ticks kSmallestPart = 64;
 
@@ -37,7 +41,7 @@ base::Clock::Ticks ticks_of_ns(std::int64_t ns) {
   return base::Clock::ticks(static_cast<double>(ns) * 1e-9);
 }
 
-/// Page faults of the calling thread that had to wait for storage.
+/// Returns the page faults of the calling thread that had to wait for storage.
 std::int64_t major_faults() {
   rusage usage{};
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt : 0;

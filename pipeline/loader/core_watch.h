@@ -1,5 +1,6 @@
-// Tells for how long a thread's work was kept from a core, at a cost that stays below 1%: clocks
-// are only asked for work that is long enough, and the dear ones only where time is missing.
+// Measures how long a thread was ready to run without a core, at a cost below 1% (cheap-measurement
+// contract). Reads clocks only for work that is long enough, and the expensive ones only if time is
+// missing.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +11,29 @@ namespace millrace::pipeline {
 
 class SchedulerWait {
  public:
-  /// The calling thread's. (What a thread waits for is a property of the thread, unlike the memory
-  /// that it works with.)
+  /// Returns the calling thread's instance. It is thread_local because waiting is a property of the
+  /// thread, unlike the memory that it works with.
   static SchedulerWait& mine();
   SchedulerWait(const SchedulerWait&) = delete;
   SchedulerWait& operator=(const SchedulerWait&) = delete;
 
-  /// What was found out about a piece of work.
+  /// Measurements of one piece of work.
   struct Found {
     base::Clock::Ticks core_wait = 0;  ///< ready to run, without a core; 0 below 20 µs
-    base::Clock::Ticks blocked = 0;    ///< else not on a core: asleep, or waiting for storage
-    bool faulted = false;              ///< for pages of a file, among others
-    std::int64_t cpu_ns = -1;  ///< CPU time; -1: not taken, the work was shorter than 100 µs
+    /// Off a core for other reasons: asleep, or waiting for storage.
+    base::Clock::Ticks blocked = 0;
+    bool faulted = false;      ///< it waited for a file's pages, among others
+    std::int64_t cpu_ns = -1;  ///< CPU time; -1: not measured, the work was shorter than 100 µs
   };
 
-  /// Work begins at `now`. Returns for how long, up to then, the thread had no core although it was
-  /// ready; 0 where it came straight from other work.
+  /// Begins a piece of work at `now`. Returns how long the thread had been ready without a core up
+  /// to then, or 0 if it came straight from other work.
   base::Clock::Ticks begin(base::Clock::Ticks now);
-  /// It has ended, after it began at `begin`.
+  /// Ends the piece of work that began at `begin`.
   Found end(base::Clock::Ticks begin, base::Clock::Ticks now);
 
-  /// How long the thread has been ready to run without running, in ns, ever; 0 where the system
-  /// doesn't say (/proc/thread-self/schedstat). Costs about 1 µs.
+  /// Returns how long the thread has been ready to run without running since it started, in ns, or
+  /// 0 if the system does not say (/proc/thread-self/schedstat). Costs about 1 µs.
   std::int64_t core_wait_ns() const;
 
  private:
@@ -40,9 +42,9 @@ class SchedulerWait {
   void read(base::Clock::Ticks now);
 
   int file_;
-  base::Clock::Ticks ended_ = 0;    ///< the last piece of work
-  base::Clock::Ticks read_at_ = 0;  ///< all of the clocks
-  base::Clock::Ticks cpu_at_ = 0;   ///< the CPU clock
+  base::Clock::Ticks ended_ = 0;    ///< end of the last piece of work
+  base::Clock::Ticks read_at_ = 0;  ///< last reading of all clocks
+  base::Clock::Ticks cpu_at_ = 0;   ///< last reading of the CPU clock
   std::int64_t cpu_ns_ = 0;
   std::int64_t core_wait_ns_ = 0;
   std::int64_t faults_ = 0;

@@ -1,6 +1,7 @@
-// Tells ThreadSanitizer of hand-overs that it cannot see, because they happen inside Debian's
-// uninstrumented libtbb. Each names one direction (constructor to task, task to destructor); what
-// workers share among each other is not covered and stays checked. Nothing in other builds.
+// Annotates hand-overs for ThreadSanitizer that it cannot see, because they happen inside Debian's
+// uninstrumented libtbb. Each annotation covers one direction (constructor to task, task to
+// destructor). Data shared among workers is not annotated and stays checked. Other builds compile
+// this to nothing.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
@@ -9,7 +10,7 @@
 
 namespace millrace::pipeline {
 
-/// All that this thread has done is seen by whoever calls taken_over() on the same tag later.
+/// Makes all that this thread has done visible to later callers of taken_over() with the same tag.
 inline void hand_over([[maybe_unused]] const void* tag) {
 #if defined(__SANITIZE_THREAD__)
   __tsan_release(const_cast<void*>(tag));

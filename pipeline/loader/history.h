@@ -1,6 +1,6 @@
-// What happened to a batch on its way: when it was asked for, when its work units were read and
-// worked on, and how long each stage took. Kept for every batch (it costs a few time stamps), so
-// that any wait can be explained afterwards (study/analysis/wait_breakdown.h).
+// History of a batch: when it was requested, when its sample ranges were read and processed, and
+// how long each stage took. Recorded for every batch at the cost of a few time stamps, so that any
+// wait can be explained afterwards (study/analysis/wait_breakdown.h).
 #pragma once
 
 #include <array>
@@ -15,42 +15,45 @@ namespace millrace::pipeline {
 enum class Stage { read, decode, augment };
 inline constexpr std::size_t kStageCount = 3;
 
-/// A work unit: some neighbouring samples of one batch, which one worker has taken from end to end.
-/// Times are Clock::now()'s; 0 where something did not happen. Two cache lines, no more: a worker
-/// writes them, the trainer's thread reads them.
+/// Times of one sample range, which one worker processes from end to end. Values of Clock::now(); 0
+/// if something did not happen. Fits two cache lines: a worker writes them, and the trainer thread
+/// reads them.
 struct alignas(64) UnitHistory {
   base::Clock::Ticks begin = 0;  ///< a worker took it
   base::Clock::Ticks end = 0;
-  std::array<base::Clock::Ticks, kStageCount> stages{};  ///< of it in each; samples take turns
-  base::Clock::Ticks core_wait =
-      0;  ///< of it the worker was ready to run and had no core; 0 below 20 µs
+  std::array<base::Clock::Ticks, kStageCount> stages{};  ///< total per stage; samples take turns
+  /// Time during which the worker was ready to run and had no core; 0 below 20 µs.
+  base::Clock::Ticks core_wait = 0;
   base::Clock::Ticks fetch_begin = 0;  ///< an I/O thread took its first sample (loader.io_threads)
-  base::Clock::Ticks fetch_end = 0;    ///< the last sample was read
+  base::Clock::Ticks fetch_end = 0;    ///< its last sample was read
 
-  base::Clock::Ticks begin_wait = 0;  ///< up to begin, the worker was to take it and had no core
-  base::Clock::Ticks fault_wait =
-      0;  ///< of it, outside of read, the worker waited for pages of a file
-  std::array<std::uint64_t, kStageCount> bytes{};  ///< read, decoded to, written
-  std::int64_t cpu_ns = -1;  ///< CPU time; -1: not taken (units below 100 µs)
-  float fetch_on_core = 1;   ///< part of the reading during which its threads lacked no core
-  std::uint32_t first = 0;   ///< place in the batch of its first sample
-  std::uint32_t count = 0;   ///< samples
-  std::uint32_t worker = 0;  ///< which, from 0
+  /// Time before begin that the worker spent ready but without a core.
+  base::Clock::Ticks begin_wait = 0;
+  /// Time outside reads during which the worker waited for page faults.
+  base::Clock::Ticks fault_wait = 0;
+  std::array<std::uint64_t, kStageCount> bytes{};  ///< bytes read, decoded and written
+  std::int64_t cpu_ns = -1;  ///< CPU time; -1: not measured (ranges below 100 µs)
+  /// Fraction of the reading time during which its threads did not lack a core.
+  float fetch_on_core = 1;
+  std::uint32_t first = 0;   ///< position of its first sample in the batch
+  std::uint32_t count = 0;   ///< number of samples
+  std::uint32_t worker = 0;  ///< the worker's index, from 0
 };
 static_assert(sizeof(UnitHistory) == 128);
 
-/// One batch, as the caller of Loader::next() met it.
+/// One batch, as the caller of Loader::next() saw it.
 struct BatchHistory {
   std::uint64_t ordinal = 0;  ///< counted over all epochs
   std::uint32_t epoch = 0;
-  std::uint64_t index = 0;             ///< in the epoch
-  bool first = false;                  ///< this loader's first
-  bool made_inline = false;            ///< loader.workers=0: inside next()
-  base::Clock::Ticks asked = 0;        ///< next() was called
-  base::Clock::Ticks opened = 0;       ///< it got its slot, and its units were queued
-  base::Clock::Ticks ready = 0;        ///< its last unit was done
-  base::Clock::Ticks got = 0;          ///< next() had it
-  base::Clock::Ticks core_wait = 0;    ///< between ready and got the caller waited for a core
+  std::uint64_t index = 0;        ///< index in the epoch
+  bool first = false;             ///< the first batch of this loader
+  bool made_inline = false;       ///< made inside next() (loader.workers=0)
+  base::Clock::Ticks asked = 0;   ///< next() was called
+  base::Clock::Ticks opened = 0;  ///< it got its slot, and its sample ranges were queued
+  base::Clock::Ticks ready = 0;   ///< its last sample range was done
+  base::Clock::Ticks got = 0;     ///< next() returned it
+  /// Time between ready and got during which the caller waited for a core.
+  base::Clock::Ticks core_wait = 0;
   std::span<const UnitHistory> units;  ///< in the batch's order
 };
 

@@ -1,3 +1,4 @@
+// The I/O threads and their queue.
 #include "pipeline/loader/io_pool.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@ IoPool::IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Sl
       jobs_(max_runs),
       threads_(static_cast<std::size_t>(threads)) {}
 
-// Where a thread cannot be started, the destructor ends those that were.
+// If a thread cannot be started, the destructor ends those that were.
 IoPool::IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Slot>& slots,
                LoaderTracks* tracks, Deliver deliver)
     : IoPool(threads, max_runs, stages, slots, std::move(deliver)) {

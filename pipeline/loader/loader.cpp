@@ -1,3 +1,4 @@
+// The public Loader and Batch, which forward to LoaderCore.
 #include "millrace/loader.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,8 @@ StageTotals operator+(const StageTotals& a, const StageTotals& b) {
   return {a.calls + b.calls, a.wall_s + b.wall_s, a.cpu_s + b.cpu_s, a.bytes + b.bytes};
 }
 
-/// Of two loaders one after the other on the same reader, whose own counts `a` has in full.
+/// Returns the totals of two cores that ran one after the other. Both use the same reader, whose
+/// own counters `a` holds in full.
 LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
   a.read = a.read + b.read;
   a.decode = a.decode + b.decode;
@@ -30,20 +32,21 @@ LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
   return a;
 }
 
-/// Keeps what a thread may still touch, or what nobody can wait for.
+/// Keeps a core that a thread may still touch, or whose threads cannot be joined.
 void leave_behind(std::shared_ptr<pipeline::LoaderCore> core) {
   static auto* left_behind = new std::vector<std::shared_ptr<pipeline::LoaderCore>>;
   left_behind->push_back(std::move(core));
 }
 
-/// The destructor waits for the graph's tasks, which never run where no thread could be started.
+/// Starts the core. On failure the core is leaked, because its destructor would wait for the
+/// graph's tasks, which never run if no thread could be started.
 void start(const std::shared_ptr<pipeline::LoaderCore>& core, int workers) try {
   core->start();
 } catch (const std::bad_alloc&) {
   leave_behind(core);
   throw;
 } catch (const std::exception& error) {
-  core->interrupt();  // for those that were
+  core->interrupt();  // stops the threads that were started
   leave_behind(core);
   throw RunError(fmt::format("{} worker{} cannot be started: {}", workers, workers == 1 ? "" : "s",
                              error.what()),

@@ -1,3 +1,4 @@
+// Slots, the order of batches, and the consumer's side of the loader.
 #include "pipeline/loader/loader_core.h"
 
 #include <fmt/format.h>
@@ -15,14 +16,14 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Work units are cut so that one takes about this long: the graph's cost, some µs a unit, is then
-/// small, and a batch still spreads over the workers.
+/// Target duration of a sample range: long against the graph's overhead of some µs per range, and
+/// short enough that a batch spreads over the workers.
 constexpr std::int64_t kUnitNs = 200'000;
-/// How long the destructor waits for workers before it leaves a blocked one behind.
+/// Time that stop() waits for workers before it leaves a blocked one behind.
 constexpr auto kPatience = std::chrono::seconds(2);
-/// A caller that gets a core when it is woken has its batch within this time.
+/// Time within which a caller has its batch if it gets a core when it is woken.
 constexpr double kPromptWake = 50e-6;
-/// Asking how long the caller has waited for cores takes about 1 µs: an answer holds this long.
+/// Age up to which the caller's scheduler wait is not read again; reading it takes about 1 µs.
 constexpr double kCoreTimeValid = 1e-3;
 
 }  // namespace
@@ -56,7 +57,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
                  static_cast<std::size_t>(stages_.transform().soft_classes()));
     slot.units.reserve(most);
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
-    // Room for all but the rare large sample, so that few buffers have to grow.
+    // Reserve enough for all but the rare large sample, so that few buffers have to grow.
     const DatasetInfo& info = stages_.reader().info();
     for (Fetched& fetched : slot.fetched)
       if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
@@ -88,7 +89,7 @@ bool LoaderCore::stop() {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   {
-    // A batch given back from now on must not reach for the graph.
+    // A batch returned from now on must not use the graph.
     const std::lock_guard lock(freeing_);
     graph_->graph->wait_for_all();
     taken_over(&ended_);
@@ -109,7 +110,7 @@ std::int64_t LoaderCore::global_count(std::uint64_t index) const {
 }
 
 Slice LoaderCore::slice_of(std::int64_t global) const {
-  const bool pairs = stages_.transform().soft_classes() > 0;  // mixup and its like
+  const bool pairs = stages_.transform().soft_classes() > 0;  // mixup and cutmix
   return rank_slice(global, options_.rank, options_.world, pairs);
 }
 
@@ -145,7 +146,7 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
 }
 
 Worker& LoaderCore::lease() {
-  // As many as there are threads, so one is always free.
+  // As many workers as threads, so one is always free.
   for (;;) {
     for (Worker& worker : workers_) {
       if (!worker.leased.load(std::memory_order_relaxed) &&
@@ -158,7 +159,7 @@ Worker& LoaderCore::lease() {
 std::int64_t LoaderCore::unit(std::int64_t count) const {
   if (options_.grain > 0) return options_.grain;
   const std::int64_t workers = options_.workers;
-  // Too few batches are open to keep every worker busy with whole ones.
+  // Too few batches are open to keep every worker busy with a whole one.
   const std::int64_t least_runs = (workers + options_.prefetch - 1) / options_.prefetch;
   const std::int64_t grain = (count + least_runs - 1) / least_runs;
   const std::int64_t cost = stages_.cost_ns();
@@ -175,19 +176,21 @@ void LoaderCore::finish(Slot& slot, Worker& worker) {
 }
 
 void LoaderCore::work(const SampleRange& run) {
-  busy_.fetch_add(1);  // before the look at stop_: stop() looks the other way round
+  busy_.fetch_add(1);  // before reading stop_; stop() writes it before it reads busy_
   if (!stop_.load()) {
     Slot& slot = slots_[run.slot];
-    static_cast<void>(slot.missing.load(std::memory_order_acquire));  // see what open_slot() wrote
-    static_cast<void>(slot.fetched_runs.load(std::memory_order_acquire));  // and the I/O threads
+    // Acquires what open_slot() wrote.
+    static_cast<void>(slot.missing.load(std::memory_order_acquire));
+    // Acquires the I/O threads' writes.
+    static_cast<void>(slot.fetched_runs.load(std::memory_order_acquire));
     Worker& worker = lease();
     try {
       stages_.work(run, slot, worker, stop_);
-    } catch (...) {  // whatever it is, next() throws it: the graph would only lose it
+    } catch (...) {  // next() throws it; the graph would lose it
       Stages::note_error(slot, run.first, std::current_exception());
     }
     note_unit(slot, run, worker);
-    // A run that was left in the middle must not complete its batch.
+    // A range that was abandoned must not complete its batch.
     if (!stop_.load() &&
         slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
       finish(slot, worker);
@@ -205,7 +208,7 @@ std::optional<std::size_t> LoaderCore::next() {
   const base::Clock::Ticks asked = options_.record ? base::Clock::now() : 0;
   {
     const std::lock_guard lock(freeing_);
-    if (freed_ + slots_.size() <= consumed_)  // the slot that comes next is still out
+    if (freed_ + slots_.size() <= consumed_)  // the next slot is still with the caller
       throw RunError(
           fmt::format("next(): the caller holds the batch of {} before, and there are {} "
                       "slots",
@@ -237,10 +240,10 @@ std::optional<std::size_t> LoaderCore::next() {
   return index;
 }
 
-/// A batch whose samples are in its slot from an earlier one.
+/// Hands out a slot's earlier samples as a new batch.
 void LoaderCore::hand_out_again(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
-  // Of the samples that were made, the first are as good as others.
+  // A smaller batch uses the first of the samples that were made.
   slot.kept = std::max(slot.kept, slot.valid);
   open_slot(ordinal);
   slot.units.clear();
@@ -315,7 +318,8 @@ BatchHistory LoaderCore::history(std::size_t index) const {
 
 void LoaderCore::free_slot(std::size_t index) {
   slots_[index].freed.store(1, std::memory_order_release);
-  // The limiter counts slots, and the next ordinal needs a certain one: it hears of slots in order.
+  // The limiter counts slots, but the next ordinal needs a certain one, so slots are reported in
+  // order.
   const std::lock_guard lock(freeing_);
   while (freed_ < consumed_ && slots_[freed_ % slots_.size()].freed.load() == 1) {
     ++freed_;
@@ -345,7 +349,8 @@ LoaderStats LoaderCore::stats() const {
     for (std::size_t i = 0; i < kStageCount; ++i) {
       const StageRecord& record = worker.records[i];
       const double wall = static_cast<double>(record.ticks.get()) * rate;
-      // CPU time a call, from the runs that took it; reading that clock counts for nothing.
+      // CPU time per call comes from the ranges that measured it; the cost of reading that clock is
+      // ignored.
       const auto calls = static_cast<double>(record.calls.get());
       const auto sampled = static_cast<double>(record.sampled_calls.get());
       const double cpu =

@@ -1,4 +1,4 @@
-// The loader behind its handles: slots, the order of batches, what workers do with a unit.
+// Implementation of Loader and Batch: slots, the order of batches, and the work on a sample range.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace millrace::pipeline {
 
-/// Batches on loan keep it alive.
+/// Owns slots, workers and the graph. Shared: batches on loan keep it alive.
 class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
  public:
   LoaderCore(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
@@ -25,7 +25,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   ~LoaderCore();
 
   void start();
-  bool stop();  ///< false: a worker is stuck and the core must never be destroyed
+  bool stop();  ///< returns false if a worker is stuck; the core must then never be destroyed
   std::optional<std::size_t> next();
   void interrupt();
   void free_slot(std::size_t index);
@@ -35,7 +35,8 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   const Stages& stages() const { return stages_; }
   std::uint64_t batches_per_epoch() const { return batches_per_epoch_; }
   std::uint64_t consumed() const { return consumed_; }
-  /// There is no next batch, or next() was told to end.
+  /// Returns whether next() has nothing more to return: after the last batch, or after an
+  /// interrupt.
   bool ended() const { return consumed_ >= end_ || stop_.load(std::memory_order_relaxed); }
   std::uint64_t samples_per_epoch() const;
   std::size_t slots() const { return slots_.size(); }
@@ -62,22 +63,22 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   const LoaderOptions options_;
   Stages stages_;
   std::uint64_t batches_per_epoch_;
-  std::int64_t max_;                     ///< samples of the rank's largest slice, at least 1
-  std::uint64_t end_;                    ///< ordinal behind the last batch
-  std::uint64_t made_end_;               ///< and behind the last one that is made (LoaderMode)
-  std::uint64_t issued_;                 ///< next ordinal to be made (the graph's source)
+  std::int64_t max_;        ///< samples of the rank's largest slice, at least 1
+  std::uint64_t end_;       ///< ordinal behind the last batch
+  std::uint64_t made_end_;  ///< ordinal behind the last batch that is made (LoaderMode)
+  std::uint64_t issued_;    ///< next ordinal to be made (the graph's source)
   std::atomic<std::uint64_t> consumed_;  ///< next ordinal to be handed out
-  std::uint64_t freed_;                  ///< all ordinals before it were given back
+  std::uint64_t freed_;                  ///< all ordinals before it were returned
   std::vector<Slot> slots_;
   std::vector<Worker> workers_;
   ReadyEvent ready_event_;
-  base::Clock::Ticks core_read_at_ =
-      0;  ///< when the caller's SchedulerWait was asked, and what it said
+  /// Last reading of the caller's SchedulerWait: when, and its value below.
+  base::Clock::Ticks core_read_at_ = 0;
   std::int64_t core_wait_ns_ = 0;
   std::atomic<bool> stop_{false};
   std::atomic<int> busy_{0};  ///< workers inside work()
   std::mutex freeing_;
-  char begun_ = 0, ended_ = 0;  ///< tags of hand-overs from start() to tasks to stop()
+  char begun_ = 0, ended_ = 0;  ///< tags for hand-overs from start() to tasks to stop()
   std::unique_ptr<Graph> graph_;
 };
 

@@ -1,4 +1,4 @@
-// The loader's workers as a TBB flow graph. Seen by loader_core.cpp alone.
+// The loader's workers as a TBB flow graph. Included by loader_core.cpp only.
 #pragma once
 
 #include <oneapi/tbb/flow_graph.h>
@@ -18,8 +18,8 @@ namespace millrace::pipeline {
 
 namespace flow = oneapi::tbb::flow;
 
-/// source (a ticket a batch) -> limiter (as many as there are slots) -> split (into runs) -> work,
-/// with I/O threads between the last two where there are any.
+/// The graph: source (one ordinal per batch) -> limiter (one per slot) -> split (into sample
+/// ranges) -> work. With I/O threads, a fetch node lies between the last two.
 struct LoaderCore::Graph {
   explicit Graph(LoaderCore& core)
       : parallelism(core.options_.workers), arena(core.options_.workers, 0), cpu(arena) {
@@ -31,7 +31,7 @@ struct LoaderCore::Graph {
                    gateway->try_put(run);
                    gateway->release_wait();
                  });
-    // A graph belongs to the arena that it is made in.
+    // A graph belongs to the arena in which it is constructed.
     arena.execute([&] { build(core); });
   }
 
@@ -51,11 +51,11 @@ struct LoaderCore::Graph {
           const Task task(core);
           const std::size_t index = ordinal % core.slots_.size();
           Slot& slot = core.slots_[index];
-          static_cast<void>(
-              slot.freed.load(std::memory_order_acquire));  // the consumer's last read
+          // Orders the consumer's last read before the writes.
+          static_cast<void>(slot.freed.load(std::memory_order_acquire));
           core.open_slot(ordinal);
           const std::int64_t count = slot.ticket.count;
-          if (count == 0) {  // no worker will see it
+          if (count == 0) {  // no worker will touch it
             slot.valid = 0;
             slot.made = slot.opened;
             core.ready_event_.ring(slot.ready);
@@ -77,7 +77,7 @@ struct LoaderCore::Graph {
       flow::make_edge(flow::output_port<0>(*split), *work);
       return;
     }
-    // Serial, so that runs are queued in the order in which they are needed.
+    // Serial, so that ranges are queued in the order in which they are needed.
     fetch.emplace(*graph, flow::serial,
                   [this, &core](const SampleRange& run, Fetch::gateway_type& way) {
                     const Task task(core);
@@ -89,7 +89,7 @@ struct LoaderCore::Graph {
     flow::make_edge(flow::output_port<0>(*fetch), *work);
   }
 
-  /// False: a thread is blocked in a read.
+  /// Ends the I/O threads. Returns false if one is blocked in a read.
   bool stop_reading(std::chrono::steady_clock::time_point deadline) {
     if (!io) return true;
     if (!io->stop(deadline)) return false;
@@ -97,7 +97,7 @@ struct LoaderCore::Graph {
     return true;
   }
 
-  /// One execution of a node's body, between start() and the end of stop().
+  /// Annotates one execution of a node's body, between start() and the end of stop().
   struct Task {
     explicit Task(const LoaderCore& of) : core(of) { taken_over(&core.begun_); }
     ~Task() { hand_over(&core.ended_); }
@@ -118,7 +118,7 @@ struct LoaderCore::Graph {
   std::optional<Split> split;
   std::optional<Fetch> fetch;
   std::optional<flow::function_node<SampleRange>> work;
-  Fetch::gateway_type* gateway = nullptr;  ///< into `work`, from the I/O threads
+  Fetch::gateway_type* gateway = nullptr;  ///< leads from the I/O threads into `work`
   std::optional<IoPool> io;
 };
 

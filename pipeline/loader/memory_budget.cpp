@@ -1,3 +1,4 @@
+// Grants memory in the order in which batches are consumed.
 #include "pipeline/loader/memory_budget.h"
 
 #include <algorithm>

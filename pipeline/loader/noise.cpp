@@ -1,3 +1,4 @@
+// Fills slots with noise for loader.mode=synthetic.
 #include "pipeline/loader/noise.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 namespace millrace::pipeline {
 namespace {
 
-/// An IEEE 754 number of 1 + exponent + mantissa bits: finite, and neither tiny nor large.
+/// Returns an IEEE 754 number with 1 + exponent + mantissa bits that is finite and neither tiny nor
+/// large.
 std::uint32_t number(std::uint64_t random, unsigned exponent_bits, unsigned mantissa_bits) {
   const std::uint32_t bias = (1u << (exponent_bits - 1)) - 1;
   const std::uint32_t exponent = bias - static_cast<std::uint32_t>(random >> 33 & 3);
@@ -41,7 +43,7 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
   std::uint8_t* out = slot.memory.data();
   for (std::size_t i = 0; i < samples * spec.elements(); ++i) {
     const std::uint32_t value = element(base::mix64(key + i), spec.dtype);
-    std::memcpy(out + i * size, &value, size);  // the low bytes come first
+    std::memcpy(out + i * size, &value, size);  // little endian: the low bytes come first
   }
   const std::size_t classes = dataset.classes.size();
   for (std::size_t i = 0; i < samples; ++i)

@@ -1,4 +1,4 @@
-// What batches hold with loader.mode=synthetic: noise of the right shape, type and labels.
+// Contents of batches with loader.mode=synthetic: noise of the right shape, type and labels.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@
 
 namespace millrace::pipeline {
 
-/// `samples` samples whose elements have random signs and mantissas and magnitudes from 1/8 up to 2
-/// (u8: any byte), with labels that count through the classes. The same for the same `seed`.
+/// Fills a slot with `samples` samples. Elements have random signs and mantissas, and magnitudes
+/// from 1/8 up to 2 (u8: any byte); labels count through the classes. Equal seeds give equal
+/// contents.
 void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
                      const Transform& transform, const DatasetInfo& dataset);
 

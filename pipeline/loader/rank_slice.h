@@ -1,4 +1,4 @@
-// Which part of a global batch a rank takes.
+// The part of a global batch that a rank takes.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@ struct Slice {
   std::int64_t count = 0;
 };
 
-/// Rank r of N takes samples [⌊rL/N⌋, ⌊(r+1)L/N⌋) of L, so that the ranks see together exactly one
-/// rank's batch, tails included; a slice may be empty. `pairs`: the cuts lie at even places, so
-/// that ops which mix samples 2i and 2i+1 find both on one rank. 0 <= rank < world.
+/// Returns the slice of a rank (0 <= rank < world). Rank r of N takes samples [⌊rL/N⌋, ⌊(r+1)L/N⌋)
+/// of L, so that all ranks together process exactly the batch of a single rank, tails included. A
+/// slice may be empty. With `pairs`, the cuts are even, so that ops which mix samples 2i and 2i+1
+/// find both on one rank.
 constexpr Slice rank_slice(std::int64_t length, int rank, int world, bool pairs) {
   const auto cut = [&](std::int64_t r) {
     if (r == world) return length;

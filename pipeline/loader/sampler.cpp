@@ -1,3 +1,4 @@
+// Computes the order of samples in an epoch.
 #include "pipeline/loader/sampler.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 constexpr int kRounds = 8;
 
-/// A window larger than the data set is the data set.
+/// Limits a window to the size of the data set.
 Shuffle clamped(Shuffle shuffle, std::uint64_t count) {
   if (shuffle.kind == Shuffle::Kind::window)
     shuffle.window = std::min(shuffle.window, std::max<std::uint64_t>(1, count));
@@ -80,7 +81,7 @@ Sampler::Sampler(std::uint64_t count, Shuffle shuffle, std::uint64_t seed, std::
 std::uint64_t Sampler::operator()(std::uint64_t position) const {
   if (shuffle_.kind == Shuffle::Kind::none) return position;
   if (shuffle_.kind == Shuffle::Kind::global) return order_(position);
-  // Behind the short window, places are counted as if it were full.
+  // Behind the short window, positions count as if it were full.
   const std::uint64_t place = position < short_end_ ? position : position + missing_;
   const std::uint64_t window = order_(place / shuffle_.window);
   const std::uint64_t first = window * shuffle_.window;

@@ -8,14 +8,14 @@
 namespace millrace::pipeline {
 
 /// A pseudo-random permutation of 0 .. count-1 chosen by `key`: an unbalanced Feistel network on
-/// the smallest power of two that holds `count`, walked along its cycle until it lands inside
+/// the smallest power of two that holds `count`, followed along its cycle until it lands inside
 /// (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
 class Permutation {
  public:
   Permutation(std::uint64_t count, std::uint64_t key);
-  /// Where `position` goes; `position` < count.
+  /// Returns the value at `position`; `position` < count.
   std::uint64_t operator()(std::uint64_t position) const;
-  /// The position that goes to `value`; `value` < count.
+  /// Returns the position of `value`; `value` < count.
   std::uint64_t inverse(std::uint64_t value) const;
 
  private:
@@ -27,7 +27,7 @@ class Permutation {
   int low_bits_;
 };
 
-/// Which sample stands at a position of an epoch.
+/// Maps a position in an epoch to a sample's index.
 class Sampler {
  public:
   Sampler(std::uint64_t count, Shuffle shuffle, std::uint64_t seed, std::uint32_t epoch);
@@ -37,7 +37,7 @@ class Sampler {
   std::uint64_t count_;
   Shuffle shuffle_;
   std::uint64_t key_;
-  Permutation order_;            ///< of samples (global) or of windows (window)
+  Permutation order_;            ///< order of samples (global) or of windows (window)
   std::uint64_t missing_ = 0;    ///< samples that the last window lacks
   std::uint64_t short_end_ = 0;  ///< first position behind the short window
 };

@@ -1,5 +1,5 @@
-// Where batch slots get their memory. The pipeline knows no device: one that copies faster from
-// memory of its own kind (page-locked, for CUDA) brings it through this interface.
+// Allocator of batch slots. The pipeline knows no device: a device that copies faster from its own
+// kind of memory (page-locked, for CUDA) provides it through this interface.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@ namespace millrace::pipeline {
 class SlotMemory {
  public:
   virtual ~SlotMemory() = default;
-  /// At least `size` bytes, 64-byte aligned. Throws RunError where there are none.
+  /// Returns at least `size` bytes, 64-byte aligned. Throws RunError if there is no memory.
   virtual void* allocate(std::size_t size) = 0;
-  /// What allocate(size) gave. Callable from any thread.
+  /// Frees what allocate(size) returned. Callable from any thread.
   virtual void release(void* memory, std::size_t size) noexcept = 0;
 };
 
-/// A piece of it, or of the host's ordinary memory, given back when this is destroyed.
+/// Owns a block from a SlotMemory or, without one, of ordinary host memory.
 class SlotBlock {
  public:
   SlotBlock() = default;
-  /// `from` may be null. kTailSlack bytes behind the last may be read.
+  /// Allocates `size` bytes; `from` may be null. kTailSlack bytes behind the last may be read.
   SlotBlock(std::shared_ptr<SlotMemory> from, std::size_t size)
       : from_(std::move(from)), size_((size + kTailSlack + 63) / 64 * 64) {
     data_ = from_ ? from_->allocate(size_) : std::aligned_alloc(64, size_);

@@ -1,3 +1,4 @@
+// Allocates slots, and lets the consumer wait for them with a futex.
 #include "pipeline/loader/slots.h"
 
 #include <linux/futex.h>
@@ -17,13 +18,14 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
           0);
 }
 
-/// Asks for pages of 2 MiB, so that the kernel clears a slot in a few steps instead of some
-/// thousands, and writing it misses fewer translations. Only whole ones: nothing is added.
+/// Requests pages of 2 MiB, so that the kernel clears a slot in a few steps instead of thousands,
+/// and writes miss fewer address translations. Covers whole large pages only, so memory use does
+/// not grow.
 void use_large_pages(std::uint8_t* memory, std::size_t size) {
   constexpr std::size_t kLarge = 2 << 20;
   const std::size_t before = (kLarge - reinterpret_cast<std::uintptr_t>(memory) % kLarge) % kLarge;
   if (size < before + kLarge) return;
-  madvise(memory + before, (size - before) / kLarge * kLarge, MADV_HUGEPAGE);  // or as it was
+  madvise(memory + before, (size - before) / kLarge * kLarge, MADV_HUGEPAGE);  // best effort
 }
 
 }  // namespace
@@ -42,7 +44,7 @@ void Slot::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
 
 void ReadyEvent::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
                       const std::atomic<bool>* outer) {
-  // A short look before sleeping: a sleep and a wake-up cost some 20 µs.
+  // Spin briefly before sleeping: a sleep and a wake-up cost some 20 µs.
   for (int i = 0; i < 64; ++i) {
     if (ready.load(std::memory_order_acquire) == 1) return;
 #if defined(__x86_64__)
@@ -51,7 +53,7 @@ void ReadyEvent::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>
   }
   sleeping_.store(true);
   while (ready.load() != 1 && !stopped.load() && (outer == nullptr || !outer->load())) {
-    // The time-out is for `outer`, and for an interrupt() that falls between check and sleep.
+    // The time-out serves `outer`, and an interrupt() that falls between check and sleep.
     const timespec most{0, 100'000'000};
     futex(ready, FUTEX_WAIT_PRIVATE, 0, &most);
   }

@@ -1,4 +1,4 @@
-// Where the trainer thread's time goes: it is always in exactly one span (conservation contract).
+// Spans of the trainer thread's time: it is always in exactly one (conservation-of-time contract).
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 namespace millrace::pipeline {
 
 enum class Span {
-  setup,        ///< before the first batch is asked for: libraries, data set, model
+  setup,        ///< before the first batch is requested: libraries, data set, model
   first_batch,  ///< waiting for the run's first batch
   load,         ///< waiting for (workers=0: making) every other batch
-  h2d,          ///< moving a batch to the device
+  h2d,          ///< copying a batch to the device
   forward,
   backward,
-  step,         ///< optimiser
+  step,         ///< optimiser step
   peer_wait,    ///< waiting for other ranks
   device_wait,  ///< waiting for the device
   evaluate,
@@ -34,17 +34,19 @@ inline constexpr std::array<std::string_view, kSpanCount> kSpanNames{
 
 using SpanTicks = std::array<base::Clock::Ticks, kSpanCount>;
 
-/// load = first_batch + load.
+/// Returns whether a span counts as load: first_batch and load do.
 constexpr bool is_load(Span span) { return span == Span::first_batch || span == Span::load; }
-/// update = h2d + forward + backward + step + peer_wait + device_wait; the rest is other.
+/// Returns whether a span counts as update: h2d, forward, backward, step, peer_wait and device_wait
+/// do. All remaining spans are other.
 constexpr bool is_update(Span span) { return span >= Span::h2d && span <= Span::device_wait; }
 
-/// The trainer thread's clock. Entering a span ends the one before, so nothing falls between.
+/// The trainer thread's clock. Entering a span ends the one before, so no time is lost between
+/// them.
 class SpanClock {
  public:
   explicit SpanClock(base::Clock::Ticks start) : since_(start) {}
 
-  /// Ends the current span and begins `next`; returns the one that ended.
+  /// Ends the current span and begins `next`. Returns the span that ended.
   Span enter(Span next) {
     const base::Clock::Ticks now = base::Clock::now();
     if (log_ != nullptr) log_->push_back({next, now});
@@ -55,21 +57,20 @@ class SpanClock {
     current_ = next;
     return before;
   }
-  /// Time in every span up to the last enter().
+  /// Returns the time in every span up to the last enter().
   const SpanTicks& ticks() const { return ticks_; }
-  /// The moment of the last enter().
+  /// Returns the time of the last enter().
   base::Clock::Ticks since() const { return since_; }
   Span current() const { return current_; }
-  /// From now on every span that ends is a record there, too; null: no longer.
+  /// Appends every span that ends from now on to `track`; null stops it.
   void record_to(Track<SpanRecord>* track) { track_ = track; }
 
-  /// A span and when it was entered; it lasts until the next one is.
+  /// A span and the time when it was entered. It lasts until the next one is entered.
   struct Entry {
     Span span;
     base::Clock::Ticks since;
   };
-  /// From now on every enter() is appended to `log`, which begins with the current span. Null ends
-  /// it.
+  /// Appends every enter() from now on to `log`, beginning with the current span; null stops it.
   void log_to(std::deque<Entry>* log) {
     log_ = log;
     if (log_ != nullptr) log_->push_back({current_, since_});
@@ -83,7 +84,7 @@ class SpanClock {
   std::deque<Entry>* log_ = nullptr;
 };
 
-/// Seconds in all spans of a kind.
+/// Time in each kind of span, in seconds.
 struct SpanSeconds {
   explicit SpanSeconds(const SpanTicks& ticks) {
     for (std::size_t i = 0; i < kSpanCount; ++i) {
@@ -100,13 +101,13 @@ struct SpanSeconds {
   double total() const { return load + update + other; }
 };
 
-/// One step. Its time runs from where it began to where the next one begins, so that the rows of a
-/// run add up to the run: setup belongs to the first, an evaluation to the step before it.
+/// One step. It lasts from its beginning to the beginning of the next one, so that the rows of a
+/// run add up to the run: setup belongs to the first step, an evaluation to the step before it.
 struct StepRecord {
   std::uint32_t epoch = 0;  ///< from 1
   std::uint64_t step = 0;   ///< from 1, over all epochs
   std::int64_t images = 0;
-  std::optional<double> loss;  ///< where it was read
+  std::optional<double> loss;  ///< empty where it was not read
   SpanTicks ticks{};
 };
 

@@ -1,5 +1,4 @@
-#include "pipeline/loader/stages.h"
-
+// Reads, decodes, augments and stores the samples of a range, and records what each stage took.
 #include <algorithm>
 #include <cstring>
 
@@ -8,26 +7,27 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/loader/core_watch.h"
+#include "pipeline/loader/stages.h"
 
 namespace millrace::pipeline {
 namespace {
 
-/// Every so many runs the thread's CPU clock is read too; it costs twenty times a tick.
+/// Number of ranges per reading of the thread's CPU clock, which costs twenty times a time stamp.
 constexpr std::uint64_t kCpuSampling = 32;
 constexpr int kReplaceAttempts = 8;
 
-/// Samples lie anywhere in the data set, so the processor cannot guess the next one: it is told
-/// this many samples ahead.
+/// Number of samples to prefetch ahead. Samples lie anywhere in the data set, so the processor
+/// cannot predict the next one.
 constexpr std::size_t kAhead = 3;
 
 void prefetch(std::span<const std::uint8_t> bytes) {
   constexpr std::size_t kCacheLine = 64;
-  constexpr std::size_t kMax = 4096;  // of a large one the processor guesses the rest
+  constexpr std::size_t kMax = 4096;  // the hardware prefetches the rest of a large sample
   for (std::size_t at = 0; at < std::min(bytes.size(), kMax); at += kCacheLine)
     __builtin_prefetch(bytes.data() + at);
 }
 
-/// Pixels that are there already, as the data set says they lie.
+/// Returns a view of pixels that need no decoding, laid out as the data set says.
 ImageView view_of(const DatasetInfo& info, const Sample& sample) {
   const std::uint8_t* pixels = sample.bytes.data();
   return info.planar ? planar(pixels, info.size, info.channels)
@@ -44,7 +44,7 @@ void touch(std::span<const std::uint8_t> bytes) {
 
 }  // namespace
 
-/// Adds up a run's stages on the stack and enters them in the worker's records at its end.
+/// Adds up a range's stages on the stack, and enters them in the worker's records at its end.
 struct Stages::Recorder {
   Recorder(Worker& of, UnitHistory& history, bool is_on) : worker(of), unit(history), on(is_on) {
     if (!on) return;
@@ -72,7 +72,7 @@ struct Stages::Recorder {
     const SchedulerWait::Found found = SchedulerWait::mine().end(unit.begin, unit.end);
     unit.core_wait = found.core_wait;
     unit.cpu_ns = found.cpu_ns;
-    // Reading has a stage of its own, which may sleep as it likes.
+    // Reads may sleep: they have a stage of their own.
     if (found.faulted)
       unit.fault_wait = std::max<base::Clock::Ticks>(
           0, found.blocked - unit.stages[static_cast<std::size_t>(Stage::read)]);
@@ -80,7 +80,7 @@ struct Stages::Recorder {
     worker.core_wait_ticks += unit.core_wait;
     ++worker.runs;
   }
-  /// What has passed since the last call belongs to `stage`.
+  /// Assigns the time since the last call to `stage`.
   void end(Stage stage, std::uint64_t calls, std::uint64_t bytes) {
     if (!on) return;
     const base::Clock::Ticks now = base::Clock::now();
@@ -96,7 +96,7 @@ struct Stages::Recorder {
     cpu = cpu_now;
   }
 
-  /// The same where a sample was given up on the way.
+  /// Assigns the time since the last call to the stage in which a sample failed.
   void fail(bool encoded, bool fetched) {
     const bool reading = ended == Stage::augment && !fetched;
     end(reading ? Stage::read : encoded ? Stage::decode : Stage::augment, 0, 0);
@@ -109,7 +109,7 @@ struct Stages::Recorder {
   bool sampled = false;
   std::int64_t cpu = 0;
   base::Clock::Ticks last = 0;
-  Stage ended = Stage::augment;  ///< what a sample went through last
+  Stage ended = Stage::augment;  ///< stage that ended last
   struct Sum {
     std::uint64_t calls = 0;
     base::Clock::Ticks ticks = 0;
@@ -119,7 +119,7 @@ struct Stages::Recorder {
   Sum sums[kStageCount];
 };
 
-/// An encoded image, of which only what is asked for gets decoded.
+/// An encoded image, decoded only where pixels are requested.
 class Stages::Decoding final : public PixelSource {
  public:
   Decoding(DecodeScratch& decode, int channels, Recorder& recorder)
@@ -128,7 +128,7 @@ class Stages::Decoding final : public PixelSource {
   std::uint32_t scales() const override { return decode_.image().scales; }
   bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int scale) override {
-    recorder_.end(Stage::augment, 0, 0);  // planning
+    recorder_.end(Stage::augment, 0, 0);  // time spent planning
     const ImageView view = decode_.decode(channels_, region, scale);
     recorder_.end(Stage::decode, 1,
                   static_cast<std::uint64_t>(region.x1 - region.x0) *
@@ -143,8 +143,8 @@ class Stages::Decoding final : public PixelSource {
   Recorder& recorder_;
 };
 
-/// A large sample's part of the memory of all workers, as long as it is worked on. What has grown
-/// with it is given back first.
+/// Holds a large sample's share of the memory budget while it is processed. Before it returns the
+/// share, it frees the buffers that grew.
 class Stages::Claim {
  public:
   Claim(MemoryBudget& memory, std::uint64_t bytes, MemoryBudget::Place place, Worker& worker)
@@ -159,7 +159,7 @@ class Stages::Claim {
   }
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
-  /// Whether the sample may be worked on; else the loader was stopped.
+  /// Returns whether the sample may be processed; if not, the loader was stopped.
   bool granted() const { return !counted_ || held_ > 0; }
 
  private:
@@ -204,7 +204,7 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
     if (reader_->info().in_place) touch(fetched.sample.bytes);
     if (base::mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
-  } catch (...) {  // the worker handles it, in its place
+  } catch (...) {  // the worker handles it in its turn
     fetched.error = std::current_exception();
   }
   if (!options_.record) return;
@@ -229,7 +229,7 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
         info.encoded || !info.in_place || !slot.fetched.empty() || base::mapped_faults() != 0;
     if (!each) {
       const bool done = work_in_place(run, slot, worker, recorder, stop);
-      // A sample failed, or a file was cut short: one by one shows which, and handles it.
+      // A sample failed or a file was truncated: process samples one by one to find and handle it.
       each = !done || base::mapped_faults() != 0;
     }
     if (each) work_each(run, slot, worker, recorder, stop);
@@ -238,8 +238,9 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
     cost_.store((base::Clock::steady_ns() - begin) / run.count + 1, std::memory_order_relaxed);
 }
 
-/// Pixels that need no scratch: all of a run's are looked up first, so that they are on their way
-/// from memory when they are needed. False: a sample failed, and the run is not done.
+/// Processes pixels that need no scratch. Looks up all samples of a range first, so that they are
+/// on their way from memory when they are needed. Returns false if a sample failed; the range is
+/// then not done.
 bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                            const std::atomic<bool>& stop) {
   const BatchId& ticket = slot.ticket;
@@ -283,7 +284,7 @@ void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recor
     one_place(sampler, place, slot, worker, recorder, stop);
 }
 
-/// The sample of one place, or what on_error puts there where it fails.
+/// Fills one position of a batch with its sample or, if that fails, with what on_error says.
 void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, Worker& worker,
                        Recorder& recorder, const std::atomic<bool>& stop) {
   const BatchId& ticket = slot.ticket;
@@ -295,7 +296,7 @@ void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, W
   for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
     try {
       return one_sample(index, place, fetched, slot, worker, recorder, stop);
-    } catch (const RunError&) {  // this machine's fault, no sample's
+    } catch (const RunError&) {  // the fault of this machine, not of a sample
       throw;
     } catch (const Error& error) {  // bad data, or an image that the chain does not fit
       recorder.fail(reader_->info().encoded, fetched != nullptr);
@@ -309,7 +310,8 @@ void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, W
   }
 }
 
-/// `fetched`: the sample as an I/O thread has read it, or null: it is read here.
+/// Processes one sample. `fetched` is the sample as an I/O thread has read it, or null to read it
+/// here.
 void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* fetched, Slot& slot,
                         Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
   const std::uint64_t faults = base::mapped_faults();
@@ -327,7 +329,8 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
   } catch (const DataError&) {
     if (base::mapped_faults() == faults) throw;
   }
-  // Pages of a mapped file were gone: what was read may be zeros. From now on readers ask the file.
+  // Pages of a mapped file were lost, so the sample may hold zeros: read it again. From now on
+  // readers check the file.
   if (base::mapped_faults() != faults)
     one_sample(index, place, nullptr, slot, worker, recorder, stop);
 }
@@ -371,7 +374,7 @@ void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const 
 }
 
 void Stages::report(Slot& slot) {
-  // A place's attempts are in order already.
+  // Attempts at one position are in order already.
   std::stable_sort(slot.failures.begin(), slot.failures.end(),
                    [](const Failed& a, const Failed& b) { return a.place < b.place; });
   failed_.fetch_add(slot.failures.size(), std::memory_order_relaxed);
@@ -383,7 +386,7 @@ void Stages::report(Slot& slot) {
 }
 
 void Stages::note_error(Slot& slot, std::int64_t place, std::exception_ptr error) {
-  // The earliest place counts, so that the message doesn't depend on the workers.
+  // The earliest position wins, so that the message does not depend on the workers.
   const std::lock_guard lock(slot.failing);
   if (slot.error_place >= 0 && slot.error_place <= place) return;
   slot.error_place = place;
@@ -395,8 +398,8 @@ void Stages::leave_out(std::int64_t place, Slot& slot) {
   slot.failed.push_back(place);
 }
 
-/// Pairs are neighbours in the batch as it was meant to be, so that a failed sample changes no
-/// other pair: its partner stays as it is, and so does an odd last one.
+/// Mixes neighbours of the batch as planned, so that a failed sample changes no other pair: its
+/// partner stays unmixed, and so does an odd last sample.
 void Stages::mix(Slot& slot, Worker& worker) const {
   const auto classes = static_cast<std::size_t>(transform_->soft_classes());
   const auto count = static_cast<std::size_t>(slot.ticket.count);

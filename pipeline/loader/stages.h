@@ -1,5 +1,5 @@
-// What is done to a run of samples: read, decode, augment, store. The same functions serve the
-// graph's workers and, with workers=0, the consumer's own thread.
+// The work on a sample range: read, decode, augment, store. The graph's workers and, with
+// workers=0, the consumer's own thread call these functions.
 #pragma once
 
 #include <atomic>
@@ -18,15 +18,16 @@
 
 namespace millrace::pipeline {
 
-/// Samples [first, first + count) of one batch: the unit that a worker takes.
+/// Samples [first, first + count) of one batch, which a worker takes as one task.
 struct SampleRange {
   std::size_t slot = 0;
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::size_t unit = 0;  ///< its place in Slot::units
+  std::size_t unit = 0;  ///< its index in Slot::units
 };
 
-/// A count with one writer at a time that others may read: no lock, no locked instruction.
+/// A counter with one writer at a time that other threads may read, without locks or locked
+/// instructions.
 template <class Number>
 class Counter {
  public:
@@ -37,37 +38,37 @@ class Counter {
   std::atomic<Number> value_{0};
 };
 
-/// One stage's records of one thread.
+/// Records of one stage on one thread.
 struct StageRecord {
   Counter<std::uint64_t> calls;
   Counter<base::Clock::Ticks> ticks;
   Counter<std::uint64_t> bytes;
-  Counter<std::uint64_t> sampled_calls;  ///< of the runs whose CPU time was taken as well
+  Counter<std::uint64_t> sampled_calls;  ///< calls in ranges whose CPU time was measured
   Counter<std::int64_t> sampled_cpu_ns;
 };
 
-/// What an I/O thread needs and records.
+/// State and records of an I/O thread.
 struct Reading {
   StorageModel::Lane lane;
   StageRecord record;
-  base::Clock::Ticks busy = 0, core_wait = 0;  ///< of the last sample
-  Track<FetchRecord>* track = nullptr;         ///< of its reads, when there is a timeline
+  base::Clock::Ticks busy = 0, core_wait = 0;  ///< time of the last sample
+  Track<FetchRecord>* track = nullptr;         ///< track of its reads; null without a timeline
 };
 
-/// A worker's memory and records, leased for the length of a run (never thread_local: a thread may
-/// serve several loaders). One cache line apart from the next.
+/// A worker's memory and records, leased for one range. Not thread_local, because a thread may
+/// serve several loaders. Aligned to separate cache lines.
 struct alignas(64) Worker {
-  Buffer bytes;  ///< of one sample
+  Buffer bytes;  ///< bytes of one sample
   StorageModel::Lane lane;
   DecodeScratch decode;
   std::unique_ptr<Transform::Scratch> transform;
-  std::vector<Sample> samples;  ///< of a run, borrowed (pixels in place)
+  std::vector<Sample> samples;  ///< samples of a range, borrowed (pixels in place)
   std::vector<std::uint64_t> indices;
 
   std::atomic<bool> leased{false};
   StageRecord records[kStageCount];
-  Counter<base::Clock::Ticks> busy_ticks;       ///< inside of units
-  Counter<base::Clock::Ticks> core_wait_ticks;  ///< of it, waiting for a core
+  Counter<base::Clock::Ticks> busy_ticks;       ///< time inside ranges
+  Counter<base::Clock::Ticks> core_wait_ticks;  ///< the part of it spent waiting for a core
   std::uint64_t runs = 0;
 };
 
@@ -76,25 +77,24 @@ class Stages {
   Stages(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
          const LoaderOptions& options);
 
-  /// Reads the sample for one place of a batch, or notes why it cannot be read: what an I/O thread
-  /// does ahead of work().
+  /// Reads the sample of one position of a batch, or stores why it cannot be read. I/O threads call
+  /// it ahead of work().
   void fetch(Slot& slot, std::int64_t place, Reading& reading, const std::atomic<bool>& stop) const;
-  /// Carries out a run; ends early once `stop` is set. What fails is handled as on_error says.
+  /// Processes a range; ends early once `stop` is set. Handles failures by on_error.
   void work(const SampleRange& run, Slot& slot, Worker& worker, const std::atomic<bool>& stop);
-  /// Keeps the error of the earliest place, for next() to throw.
+  /// Keeps the error of the earliest position, for next() to throw.
   static void note_error(Slot& slot, std::int64_t place, std::exception_ptr error);
-  /// Closes the gaps that samples left out have made and counts what is there.
-  /// Ops on whole batches run first.
+  /// Mixes labels if an op does, then closes the gaps left by failed samples and counts the rest.
   void finish(Slot& slot, Worker& worker) const;
-  /// Tells of the samples that failed, in the batch's order.
+  /// Reports the failed samples, in the batch's order.
   void report(Slot& slot);
-  /// Lets go of workers that wait for memory; their samples stay undone.
+  /// Wakes workers that wait for memory; their samples stay undone.
   void interrupt() { memory_.stop(); }
 
   const Reader& reader() const { return *reader_; }
   const Transform& transform() const { return *transform_; }
   std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
-  /// Measured time a sample, in ns; 0 before the first run has ended.
+  /// Returns the measured time per sample in ns, or 0 before the first range has ended.
   std::int64_t cost_ns() const { return cost_.load(std::memory_order_relaxed); }
 
  private:

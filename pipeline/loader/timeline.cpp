@@ -1,3 +1,4 @@
+// Makes the tracks of a timeline.
 #include "pipeline/loader/timeline.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ Timeline::Timeline(base::Clock::Ticks ticks, std::int64_t ns, std::size_t capaci
     : capacity_(capacity),
       origin_ticks_(ticks),
       origin_ns_(ns),
-      trainer_(8 * capacity),  // some seven spans a step
+      trainer_(8 * capacity),  // some seven spans per step
       device_(capacity),
       storage_(std::make_shared<Track<RequestRecord>>(capacity)) {}
 

@@ -1,5 +1,5 @@
-// The records behind a trace of a run: who did what, when. Off unless asked for; a track then has a
-// buffer of its own with one writer, so that nothing on the way waits for anything.
+// Records behind the trace of a run: which thread did what, when. Off unless requested. Each track
+// has a buffer with one writer, so that no thread waits for another.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@
 
 namespace millrace::pipeline {
 
-/// Records of one track, in the order in which they ended. One thread at a time writes, any may
-/// read meanwhile. Memory is bounded: when it is full, later records are counted and left out.
+/// Records of one track, in the order in which they ended. One thread at a time writes; any thread
+/// may read meanwhile. Memory is bounded: when it is full, later records are counted and dropped.
 template <class Record>
 class Track {
  public:
@@ -26,7 +26,8 @@ class Track {
       : capacity_(capacity),
         records_(static_cast<Record*>(std::malloc(capacity * sizeof(Record)))) {
     static_assert(std::is_trivially_copyable_v<Record> && std::is_trivially_destructible_v<Record>);
-    if (records_ == nullptr) throw std::bad_alloc();  // pages are taken as they are written
+    // The kernel allocates pages as they are written.
+    if (records_ == nullptr) throw std::bad_alloc();
   }
 
   void add(const Record& record) {
@@ -53,21 +54,21 @@ class Track {
   std::atomic<std::uint64_t> left_out_{0};
 };
 
-/// A worker's unit of one batch.
+/// A worker's range of one batch.
 struct UnitRecord {
-  std::uint64_t batch = 0;  ///< ordinal
+  std::uint64_t batch = 0;  ///< the batch's ordinal
   UnitHistory unit;
 };
 
 /// An I/O thread's read of one sample.
 struct FetchRecord {
   std::uint64_t batch = 0;
-  std::uint64_t place = 0;  ///< in the batch
+  std::uint64_t place = 0;  ///< position in the batch
   base::Clock::Ticks begin = 0, end = 0;
   std::uint64_t bytes = 0;
 };
 
-/// A batch handed over by next().
+/// A batch that next() returned.
 struct BatchRecord {
   std::uint64_t batch = 0;
   std::uint32_t epoch = 0;
@@ -75,29 +76,30 @@ struct BatchRecord {
   base::Clock::Ticks asked = 0, opened = 0, ready = 0, got = 0;
 };
 
-/// A span of the trainer's thread (pipeline/loader/spans.h).
+/// A span of the trainer thread (pipeline/loader/spans.h).
 struct SpanRecord {
   int span = 0;
   base::Clock::Ticks begin = 0, end = 0;
 };
 
-/// A step that the device worked on, on the host's clock.
+/// The device's time on one step, on the host's clock.
 struct DeviceRecord {
   std::uint64_t step = 0;  ///< counted over the run, from 1
   base::Clock::Ticks begin = 0, end = 0;
 };
 
-/// A request to the emulated storage; Clock::steady_ns().
+/// A request to the emulated storage, in Clock::steady_ns().
 struct RequestRecord {
   std::int64_t begin_ns = 0, end_ns = 0;
   std::uint64_t bytes = 0;
 };
 
-/// What one loader (the training's, the evaluation's) writes. A loader that follows another of the
-/// same shape goes on in the same tracks.
+/// Tracks of one loader (training or evaluation). A loader that replaces another of the same shape
+/// continues in the same tracks.
 class LoaderTracks {
  public:
-  /// `workers` 0: the caller's thread makes the batches, and is worker 0. Throws std::bad_alloc.
+  /// Makes the tracks. With 0 workers, the caller's thread makes the batches and is worker 0.
+  /// Throws std::bad_alloc.
   LoaderTracks(std::string name, int workers, int io_threads, std::size_t capacity);
 
   const std::string& name() const { return name_; }
@@ -120,18 +122,18 @@ class LoaderTracks {
 /// All tracks of a process.
 class Timeline {
  public:
-  /// `capacity`: most records a track; at 128 Ki a worker's track takes 22 MB when it is full, and
-  /// lasts for half a minute of units of 200 µs.
-  /// Seconds count from `ticks` and `ns`: one moment on both clocks.
+  /// Limits each track to `capacity` records. At 128 Ki, a worker's full track takes 22 MB and
+  /// lasts for half a minute of ranges of 200 µs. Seconds count from `ticks` and `ns`, which are
+  /// one moment on both clocks.
   Timeline(base::Clock::Ticks ticks, std::int64_t ns, std::size_t capacity = std::size_t{1} << 17);
 
-  /// Makes a loader's tracks, for LoaderOptions::timeline. Not while loaders run.
+  /// Makes a loader's tracks for LoaderOptions::timeline. Must not be called while loaders run.
   std::shared_ptr<LoaderTracks> add_loader(std::string name, int workers, int io_threads);
 
   Track<SpanRecord>& trainer() { return trainer_; }
   Track<DeviceRecord>& device() { return device_; }
   Track<RequestRecord>& storage() { return *storage_; }
-  /// For StorageModel::record_to().
+  /// Returns the track for StorageModel::record_to().
   std::shared_ptr<Track<RequestRecord>> shared_storage() { return storage_; }
 
   const Track<SpanRecord>& trainer() const { return trainer_; }
