@@ -1,3 +1,4 @@
+// Names the plugin in crash reports: a signal handler and what it needs.
 #include "plugins/host/inside.h"
 
 #include <signal.h>
@@ -22,7 +23,7 @@ constinit thread_local Inside t_inside;
 
 namespace {
 
-/// A link of a list that only ever grows: a handler walks it without a lock.
+/// An entry of a list that only grows, so that a signal handler can walk it without a lock.
 struct Known {
   const millrace_plugin_table* table;
   std::string file;
@@ -44,7 +45,7 @@ std::array<Signal, 5> g_signals{{{SIGSEGV, "SIGSEGV"},
                                  {SIGILL, "SIGILL"},
                                  {SIGABRT, "SIGABRT"}}};
 
-/// A line in memory of its own: a handler may not allocate.
+/// A line of text in memory of its own, because a handler may not allocate.
 class Line {
  public:
   Line& operator<<(std::string_view text) {
@@ -57,7 +58,7 @@ class Line {
     text_[size_++] = '\n';
     for (std::size_t done = 0; done < size_;) {
       const ssize_t count = ::write(STDERR_FILENO, text_.data() + done, size_ - done);
-      if (count <= 0) return;  // nobody can be told
+      if (count <= 0) return;  // stderr is closed
       done += static_cast<std::size_t>(count);
     }
   }
@@ -75,8 +76,8 @@ const Known* known_of(const millrace_unit& unit) {
   return nullptr;
 }
 
-/// "millrace: plugin ID (FILE): KIND 'NAME' EVENT", and what to do. Two threads at once are one
-/// end: the first one tells, and ends both.
+/// Writes "millrace: plugin ID (FILE): KIND 'NAME' EVENT" and a hint to stderr. If two threads
+/// crash at once, the first one writes and the other waits until the process ends.
 void tell(std::string_view event, std::string_view detail = {}) {
   if (g_told.test_and_set())
     for (;;) pause();
@@ -118,7 +119,7 @@ void on_crash(int number, siginfo_t* info, void* context) {
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
     sigaction(number, &action, nullptr);
-    // A fault happens again when this returns; what was sent has to be sent again.
+    // A fault repeats when the handler returns; a sent signal must be sent again.
     if (info->si_code <= 0) raise(number);
   }
 }
@@ -129,7 +130,7 @@ void on_exit() {
   _exit(static_cast<int>(Exit::data));
 }
 
-/// An exception that nothing can catch: of an initialiser, or out of a destructor.
+/// Called for an exception that nothing can catch: from an initialiser or a destructor.
 [[noreturn]] void on_terminate() {
   if (is_inside()) {
     tell("threw an exception", thrown_text());
@@ -139,21 +140,21 @@ void on_exit() {
   std::abort();
 }
 
-/// A thread's stack for signals, with a page below that nobody may touch.
+/// A thread's stack for signals, with a guard page below it.
 class SignalStack {
  public:
   SignalStack() {
     stack_t there{};
-    // Whoever gave the thread one already, keeps it.
+    // Keep a signal stack that the thread already has.
     if (sigaltstack(nullptr, &there) != 0 || (there.ss_flags & SS_DISABLE) == 0) return;
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const long least = sysconf(_SC_SIGSTKSZ);  // follows the processor's registers
+    const long least = sysconf(_SC_SIGSTKSZ);  // depends on the size of the processor's registers
     const std::size_t wanted =
         std::max<std::size_t>(65536, least > 0 ? static_cast<std::size_t>(least) : 0);
     size_ = page + (wanted + page - 1) / page * page;
     memory_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory_ == MAP_FAILED) {
-      memory_ = nullptr;  // a crash by too deep a recursion will have no line
+      memory_ = nullptr;  // a stack overflow will then have no line
       return;
     }
     mprotect(memory_, page, PROT_NONE);
@@ -187,7 +188,7 @@ std::string thrown_text() {
   } catch (const std::exception& error) {
     const std::string_view text = error.what();
     return ": " + std::string(text.substr(0, text.find('\n')));
-  } catch (...) {  // no std::exception: there is nothing to read
+  } catch (...) {  // not a std::exception: no text
     return "";
   }
 }
@@ -201,7 +202,7 @@ void make_signal_stack() {
 
 InsideLoading::InsideLoading(const char* file) {
   if (!t_inside.has_stack) make_signal_stack();
-  // Now, so that it is called before what was registered earlier; after the plugin's own.
+  // Register last, so that it runs before handlers registered earlier and after the plugin's own.
   std::atexit(on_exit);
   std::at_quick_exit(on_exit);
   t_inside.loading = file;

@@ -1,5 +1,5 @@
-// Which unit a thread is inside of, so that a crash there, or an exit(), can be told with the names
-// of the plugin and its unit.
+// Records which unit a thread is executing, so that a crash or an exit() there is reported with the
+// names of the plugin and its unit (plugin-safety contract).
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace millrace::plugins {
 struct Inside {
   const millrace_unit* unit = nullptr;
   const char* loading = nullptr;  ///< a plugin's file, while its initialisers run
-  bool has_stack = false;         ///< signals have a stack of their own here
+  bool has_stack = false;         ///< this thread has a stack for signals
 };
-// In the block that a thread starts with: a handler may not allocate.
+// Lies in the thread's initial TLS block, because a handler may not allocate.
 extern constinit thread_local Inside t_inside __attribute__((tls_model("initial-exec")));
 
-/// Gives signals on this thread a stack of their own, for a unit that uses up the thread's.
+/// Gives signals on this thread a stack of their own, in case a unit uses up the thread's stack.
 void make_signal_stack();
 
-/// Marks this thread as inside of a unit, for as long as it lives.
+/// Marks this thread as executing a unit, as long as the mark lives.
 class InsideUnit {
  public:
   explicit InsideUnit(const millrace_unit& unit) : outer_(t_inside.unit) {
@@ -35,7 +35,7 @@ class InsideUnit {
   const millrace_unit* outer_;
 };
 
-/// Marks this thread as loading a plugin.
+/// Marks this thread as loading a plugin, as long as the mark lives.
 class InsideLoading {
  public:
   explicit InsideLoading(const char* file);
@@ -44,20 +44,21 @@ class InsideLoading {
   InsideLoading& operator=(const InsideLoading&) = delete;
 };
 
-/// Remembers where a plugin's units come from, for good.
+/// Records which file a plugin's units come from, until the process ends.
 void remember_plugin(const millrace_plugin_table& table, const char* file);
-/// The file that a unit comes from; "" for one that is built in. Safe in a signal handler.
+/// Returns the file that a unit comes from, or "" for a built-in one. Safe in a signal handler.
 const char* file_of(const millrace_unit& unit);
 
-/// ": TEXT" of the exception that is being handled, one line of it; "" where it carries no text.
+/// Returns ": TEXT" with the first line of the exception being handled, or "" if it has no text.
 std::string thrown_text();
 
-/// From now on SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT inside of a unit, or while a plugin is
-/// loaded, put one line on stderr before they do what they did before; an exit() there, and an
-/// exception that nothing catches, become such a line and exit code 3. A fault in a mapped data
-/// file is the data's, never a plugin's. For programs: a library leaves a process's signals alone.
+/// Installs handlers that report crashes of plugins. SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT
+/// inside a unit, or while a plugin is loaded, write one line to stderr before their previous
+/// action. An exit() there, and an exception that nothing catches, write such a line and end with
+/// exit code 3. A fault in a mapped data file is blamed on the data and never on a plugin. Call it
+/// from programs only: a library must not change a process's signals.
 void tell_crashes();
-/// Undoes that, in a child process with handlers of its own.
+/// Restores the previous handlers, in a child process that installs its own.
 void leave_crashes_alone();
 
 }  // namespace millrace::plugins

@@ -1,3 +1,4 @@
+// Checks plugin files and their tables, and loads them.
 #include "plugins/host/plugin_file.h"
 
 #include <dlfcn.h>
@@ -44,12 +45,12 @@ bool is_name(const char* text) {
   });
 }
 
-/// A table of functions and those that it must have.
+/// A table of functions, and those that it must contain.
 struct Functions {
   const char* kind;
   const void* table;
-  std::size_t size;  ///< of the struct, as the plugin says
-  std::size_t need;  ///< as this millrace knows it
+  std::size_t size;  ///< size of the struct according to the plugin
+  std::size_t need;  ///< size of the struct in this millrace
   struct Function {
     const char* name;
     bool there;
@@ -70,7 +71,7 @@ std::array<Functions, 7> functions_of(const millrace_unit& u) {
   const auto* b = u.batch;
   const auto* d = u.decoder;
   const auto* r = u.reader;
-  // A struct too short to hold a function is refused before its functions are looked at.
+  // Reads no function from a struct that is too short to hold it; the caller rejects it.
   const auto has = [](const auto* table, auto member) {
     return table != nullptr && table->struct_size >= sizeof(*table) && table->*member != nullptr;
   };
@@ -189,7 +190,7 @@ std::string_view name_of(UnitKind kind) { return kKindNames[static_cast<std::siz
 
 void check_plugin_table(const millrace_plugin_table& table, const std::string& file) {
   if (table.magic != MILLRACE_MAGIC) refuse(file, fmt::format("wrong magic {:016x}", table.magic));
-  // A newer minor version may count on what this host does not offer.
+  // A newer minor version may rely on services that this host lacks.
   if (table.abi_major != MILLRACE_ABI_MAJOR || table.abi_minor > MILLRACE_ABI_MINOR)
     refuse(file,
            fmt::format("built for plugin interface {}.{}, this millrace has {}.{}", table.abi_major,
@@ -248,7 +249,8 @@ const millrace_plugin_table& load_plugin(const std::string& file) {
   check_plugin_file(file);
   // Never unloaded: instances and names of units live as long as the program.
   void* library = nullptr;
-  // Declared not to throw; an initialiser's exception passes through it all the same.
+  // Call dlopen through a volatile pointer: it is declared noexcept, but an initialiser's exception
+  // passes through it.
   void* (*volatile open_library)(const char*, int) = dlopen;
   try {
     const InsideLoading inside(file.c_str());

@@ -1,3 +1,4 @@
+// The registry of all units: built in, shipped and loaded.
 #include "plugins/host/registry.h"
 
 #include <dlfcn.h>
@@ -26,7 +27,7 @@ bool is_augmentation(const millrace_unit& unit) {
   return unit.reader == nullptr && unit.decoder == nullptr;
 }
 
-/// Filled before main() begins, in no fixed order.
+/// Tables registered before main() begins, in no fixed order.
 std::vector<const millrace_plugin_table*>& built_in_tables() {
   static std::vector<const millrace_plugin_table*> all;
   return all;
@@ -69,7 +70,8 @@ class Registry {
 
   std::vector<PluginEntry> plugins_;
   std::vector<const millrace_unit*> augmentations_;
-  std::list<std::vector<OpDeclaration>> declarations_{{}};  ///< recipes keep to an earlier one
+  /// Every list so far, as recipes keep using an earlier one.
+  std::list<std::vector<OpDeclaration>> declarations_{{}};
   std::vector<const millrace_unit*> decoders_;
   std::vector<const millrace_unit*> readers_;
 
@@ -80,7 +82,7 @@ class Registry {
                                 what, file.empty() ? "millrace itself" : file),
                     "rename it, or take one of the two out of plugins.path");
   }
-  /// data.NAME.PARAM must not be a key already.
+  /// Throws unless data.NAME.PARAM are new keys.
   static void check_reader_names(const PluginEntry& entry) {
     for (std::size_t i = 0; i < entry.table->unit_count; ++i) {
       if (entry.table->units[i]->reader == nullptr) continue;
@@ -124,7 +126,7 @@ const PluginEntry* loaded_plugin(const std::string& file) {
 
 PluginEntry add_plugin(const std::string& file) {
   if (const PluginEntry* known = loaded_plugin(file)) return *known;
-  // With a slash in it the loader takes it for a path, not for a library that it has to find.
+  // With a slash in it, dlopen takes the name for a path and does not search for a library.
   const PluginEntry entry{&load_plugin(fs::path(file).has_parent_path() ? file : "./" + file),
                           file};
   registry().add(entry);
@@ -161,8 +163,8 @@ std::vector<std::string> plugin_files(const std::string& paths, const std::strin
 
 namespace {
 
-/// Of the library that this function is part of: plugins/ beside it, millrace/plugins/ once it is
-/// installed among others.
+/// Returns the path of the shipped plugin, relative to the library that holds this function:
+/// plugins/ beside it, or millrace/plugins/ if it is installed among other libraries.
 std::string shipped_file() {
   Dl_info self{};
   fs::path folder = ".";

@@ -1,5 +1,5 @@
-// All units there are: built in, and from the plugins that were loaded. Filled when the program
-// starts, before recipes are checked; read by all threads afterwards.
+// The registry of units: built-in ones, and those of loaded plugins. Filled at the start of the
+// program, before recipes are checked, and read by all threads afterwards.
 #pragma once
 
 #include <span>
@@ -14,40 +14,41 @@ namespace millrace::plugins {
 
 struct PluginEntry {
   const millrace_plugin_table* table;
-  std::string file;  ///< empty: built in
+  std::string file;  ///< empty for a built-in plugin
 };
 
-/// Built in ones first, then in the order of loading.
+/// Returns the plugins: built-in ones first, then in the order of loading.
 std::span<const PluginEntry> plugins();
 
 /// Loads a shared object and adds its units, unless that file is loaded already. Throws DataError
-/// for a defective plugin, and for one whose id or units are there already.
+/// for a defective plugin, and for one whose id or units exist already.
 PluginEntry add_plugin(const std::string& file);
 
-/// The plugin that was loaded from this file by add_plugin(); null if none was.
+/// Returns the plugin that add_plugin() loaded from this file, or null.
 const PluginEntry* loaded_plugin(const std::string& file);
 
-/// The files that `paths` stands for: folders (every *.so in them, sorted) or files, ':' between
-/// them. `from` names the key or variable that they stand in. Loads none. Throws DataError for a
-/// path that is missing or a folder without plugins.
+/// Returns the files in `paths`: folders (every *.so in them, sorted) or files, separated by ':'.
+/// `from` names the key or variable that holds them. Loads none. Throws DataError for a missing
+/// path or a folder without plugins.
 std::vector<std::string> plugin_files(const std::string& paths, const std::string& from);
 
-/// Where the plugins lie that come with millrace.
+/// Returns the folder of the plugins that come with millrace.
 std::string shipped_folder();
 
-/// The shipped decoders (PNG and others), in lib/plugins beside this library. Loaded when first
-/// asked for, for they draw in OpenCV; thread-safe. Throws DataError.
+/// Returns the shipped decoders (PNG and others), in lib/plugins beside this library. Loads them on
+/// first use, because they depend on OpenCV. Thread-safe. Throws DataError.
 const PluginEntry& shipped_decoders();
-/// All plugins that are in use: plugins(), and the shipped decoders once they are loaded.
+/// Returns all plugins in use: plugins(), and the shipped decoders once they are loaded.
 std::vector<PluginEntry> plugins_in_use();
 
-/// An augmentation by its name; throws UsageError with the nearest one.
+/// Returns an augmentation by its name. Throws UsageError with the nearest name.
 const millrace_unit& augmentation(std::string_view name);
 
-/// Readers of loaded plugins.
+/// Returns the readers of loaded plugins.
 std::span<const millrace_unit* const> plugin_readers();
 
-/// What bytes are asked for in turn: decoders of loaded plugins, then built in ones.
+/// Returns the decoders in the order in which they are tried: those of loaded plugins, then the
+/// built-in ones.
 std::span<const millrace_unit* const> decoders();
 
 }  // namespace millrace::plugins

@@ -1,3 +1,4 @@
+// Makes instances, and turns what calls return or throw into errors.
 #include "plugins/host/unit.h"
 
 #include <fmt/format.h>
@@ -220,7 +221,7 @@ Unit::Unit(const millrace_unit& unit, const Params& params, const std::string& p
   } catch (...) {
     throw_exception(unit, "create()");
   }
-  // Parameters that don't fit are the recipe's fault, whatever the plugin calls it; a reader's
+  // Blame parameters that do not fit on the recipe, whatever status the plugin returns. A reader's
   // data may be at fault as well.
   if (status != MILLRACE_OK)
     throw_status(unit.name, unit.reader != nullptr ? status : MILLRACE_BAD_USE, error.data());

@@ -1,5 +1,5 @@
-// A unit's instance, and calls into it: what a plugin reports, or throws against the rules, becomes
-// an Error that names it (plugin-safety contract).
+// Instances of units, and guarded calls into them: what a plugin reports, or throws against the
+// rules, becomes an Error that names it (plugin-safety contract).
 #pragma once
 
 #include <array>
@@ -18,14 +18,14 @@
 
 namespace millrace::plugins {
 
-/// The host's form of a declaration; throws UsageError where it contradicts itself.
+/// Converts a plugin's declaration. Throws UsageError if it contradicts itself.
 Param to_param(const millrace_param& param);
-/// The unit's i-th parameter; a newer plugin's are longer than this host's.
+/// Returns the unit's i-th parameter; a newer plugin's structs may be longer than this host's.
 const millrace_param& param_of(const millrace_unit& unit, std::size_t i);
-/// What a recipe must know of the unit.
+/// Returns the unit's declaration, against which recipes are checked.
 OpDeclaration to_declaration(const millrace_unit& unit);
 
-/// What a call needs besides its arguments. One a thread, used again and again.
+/// Host side of a call: buffers besides the arguments. One per thread, reused.
 class CallContext {
  public:
   CallContext();
@@ -38,14 +38,14 @@ class CallContext {
   std::array<char, 512> error_{};
 };
 
-/// Throws what `status` stands for, with the lines in `error`, behind the unit's name.
+/// Throws the error that `status` stands for, with the lines in `error` behind the unit's name.
 [[noreturn]] void throw_status(const std::string& unit, millrace_status status, const char* error);
 
-/// Within a catch block: throws the exception that left a function of the plugin's as an Error.
-/// `function`: what the interface calls it, or empty.
+/// Called in a catch block: throws the exception that left a plugin's function as an Error.
+/// `function` is its name in the interface, or empty.
 [[noreturn]] void throw_exception(const millrace_unit& unit, const char* function = "");
 
-/// Runs `function`, which calls into the plugin. An exception becomes a DataError.
+/// Runs `function`, which calls into the plugin. Turns an exception into a DataError.
 template <class Function>
 auto guarded_call(const millrace_unit& unit, const Function& function) {
   const InsideUnit inside(unit);
@@ -64,18 +64,19 @@ void checked_call(const millrace_unit& unit, millrace_call& call, const Function
   if (status != MILLRACE_OK) throw_status(unit.name, status, call.error);
 }
 
-/// Runs `function`, the plugin's `name`, where nothing may be thrown. An exception is kept for
+/// Runs `function`, the plugin's `name`, in a place that must not throw. Keeps an exception for
 /// throw_late_exception().
 void last_call(const millrace_unit& unit, const char* name,
                const std::function<void()>& function) noexcept;
-/// Throws a DataError for the first exception that last_call() has kept, if there is one.
+/// Throws a DataError for the first exception that last_call() has kept, if any.
 void throw_late_exception();
 
-/// An instance: immutable, shared by all threads.
+/// An instance of a unit: immutable, shared by all threads.
 class Unit {
  public:
-  /// Throws UsageError for parameters that don't fit together. `path` and `split` are for readers,
-  /// output.mean and output.std for augmentations. `depth`: how many choices it lies within.
+  /// Makes the instance. `path` and `split` are for readers, output.mean and output.std for
+  /// augmentations, `depth` is the number of enclosing choices. Throws UsageError for parameters
+  /// that do not fit together.
   Unit(const millrace_unit& unit, const Params& params, const std::string& path = {},
        const std::string& split = {}, std::span<const double> mean = {},
        std::span<const double> std = {}, int depth = 0);
@@ -85,13 +86,13 @@ class Unit {
 
   const millrace_unit& table() const { return unit_; }
   const void* self() const { return self_; }
-  /// Of a choice, in the order in which it asked for them.
+  /// Returns a choice's children, in the order in which it created them.
   const std::vector<std::unique_ptr<Unit>>& children() const { return children_; }
-  /// How a choice asked for this child: "posterize{bits=4}".
+  /// Returns the text with which a choice created this child: "posterize{bits=4}".
   const std::string& text() const { return text_; }
 
  private:
-  static constexpr int kDeepest = 16;  ///< choices within each other; each takes stack
+  static constexpr int kDeepest = 16;  ///< limit on nested choices, each of which takes stack
 
   static std::int32_t add_child(const millrace_create* create, const char* text);
 
