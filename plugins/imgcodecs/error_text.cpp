@@ -1,3 +1,4 @@
+// Collects the messages of codec libraries.
 #include "plugins/imgcodecs/error_text.h"
 
 #include <algorithm>
@@ -10,7 +11,8 @@ namespace {
 
 thread_local std::string* t_kept = nullptr;
 
-/// Stands before std::cerr's own buffer, without one of its own: threads share nothing here.
+/// Forwards to std::cerr's own buffer or to this thread's text. Has no buffer of its own, so
+/// threads share nothing.
 class Filter final : public std::streambuf {
  public:
   explicit Filter(std::streambuf* next) : next_(next) {}
@@ -35,7 +37,7 @@ class Filter final : public std::streambuf {
 }  // namespace
 
 ErrorText::ErrorText() {
-  // Never taken out again: it must outlive whatever still writes at the program's end.
+  // Never removed: it must outlive whatever still writes at the end of the program.
   static const bool installed = (std::cerr.rdbuf(new Filter(std::cerr.rdbuf())), true);
   static_cast<void>(installed);
   t_kept = &text_;

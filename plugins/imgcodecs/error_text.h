@@ -5,8 +5,8 @@
 
 namespace imgcodecs {
 
-/// Keeps what this thread writes to std::cerr as long as it lives; other threads' text goes where
-/// it went before.
+/// Captures this thread's output to std::cerr as long as it lives; other threads' output is not
+/// affected.
 class ErrorText {
  public:
   ErrorText();
@@ -14,7 +14,7 @@ class ErrorText {
   ErrorText(const ErrorText&) = delete;
   ErrorText& operator=(const ErrorText&) = delete;
 
-  /// OpenCV's reason in one line, or nothing.
+  /// Returns OpenCV's reason in one line, or nothing.
   std::string reason() const;
 
  private:

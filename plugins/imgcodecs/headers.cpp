@@ -1,3 +1,4 @@
+// Parses the headers of PNG, BMP, WebP and TIFF.
 #include "plugins/imgcodecs/headers.h"
 
 #include <algorithm>
@@ -14,11 +15,11 @@ constexpr const char* kTruncated = "truncated in its header";
 constexpr const char* kTooFew =
     "fewer bytes than its pixels take: cut short, or its header is damaged";
 
-/// Output of deflate per byte of input, at most.
+/// Largest output of deflate per byte of input.
 constexpr std::uint64_t kDeflate = 1032;
 
-/// For codecs that can pack any plain picture into a few bytes: small ones pass, larger ones need
-/// as many bytes as deflate would.
+/// Limits formats that can pack any plain picture into a few bytes: small pictures pass, larger
+/// ones need as many bytes as deflate would.
 void allow_plain(Header& header) {
   header.most = std::uint64_t{1} << 22;
   header.max_per_byte = kDeflate;
@@ -60,12 +61,12 @@ struct TiffTags {
     }
   }
 
-  /// How many pixels the file's bytes can hold.
+  /// Computes the number of pixels that the file's bytes can hold. Returns null, or what is wrong.
   const char* bound(Header& header) const {
     const std::uint64_t pixels = std::uint64_t{*width} * *height;
     const std::uint64_t tile = std::uint64_t{tile_width.value_or(0)} * tile_height.value_or(0);
     if (tile > pixels + (1u << 22)) return "its tiles are larger than the picture";
-    constexpr std::uint32_t kYCbCr = 6;  // its colours may be subsampled to next to nothing
+    constexpr std::uint32_t kYCbCr = 6;  // its colours may be subsampled to almost nothing
     const std::uint64_t depth = std::max(1u, bits.value_or(1));
     const std::uint64_t a_pixel =
         photometric == kYCbCr ? depth : depth * std::max(1u, samples.value_or(1));
@@ -74,7 +75,7 @@ struct TiffTags {
       case 1:  // none
         header.max_per_byte = std::max<std::uint64_t>(1, 8 / a_pixel);
         break;
-      case 2:  // fax: a row takes at least a bit
+      case 2:  // fax: a row takes at least one bit
       case 3:
       case 4:
         header.max_per_byte = 8 * std::uint64_t{*width};
@@ -98,7 +99,7 @@ struct TiffTags {
 
 bool is_at(const std::uint8_t* p, const char* tag) { return std::memcmp(p, tag, 4) == 0; }
 
-/// Walks PNG's chunks to eXIf, which may stand before or behind the pixels.
+/// Walks PNG's chunks to eXIf, which may lie before or behind the pixels.
 std::uint32_t png_orientation(const std::uint8_t* bytes, std::size_t size) {
   constexpr std::size_t kStart = 8, kHead = 8, kTail = 4;
   for (std::size_t at = kStart; size - at >= kHead;) {
@@ -112,7 +113,7 @@ std::uint32_t png_orientation(const std::uint8_t* bytes, std::size_t size) {
   return 0;
 }
 
-/// Walks the chunks of an extended WebP file to EXIF, which stands behind the pixels.
+/// Walks the chunks of an extended WebP file to EXIF, which lies behind the pixels.
 std::uint32_t webp_orientation(const std::uint8_t* bytes, std::size_t size) {
   constexpr std::size_t kStart = 12, kHead = 8;
   for (std::size_t at = kStart; size - at >= kHead;) {
@@ -120,7 +121,8 @@ std::uint32_t webp_orientation(const std::uint8_t* bytes, std::size_t size) {
     if (length > size - at - kHead) return 0;
     const std::uint8_t* body = bytes + at + kHead;
     if (is_at(bytes + at, "EXIF")) {
-      constexpr char kPrefix[] = "Exif\0";  // and a second 0: not allowed, but written by some
+      // A second zero is not allowed, but some programs write it.
+      constexpr char kPrefix[] = "Exif\0";
       const std::size_t skip =
           length >= sizeof kPrefix && std::memcmp(body, kPrefix, sizeof kPrefix) == 0
               ? sizeof kPrefix
@@ -128,7 +130,7 @@ std::uint32_t webp_orientation(const std::uint8_t* bytes, std::size_t size) {
       return millrace::exif_orientation(body + skip, length - skip);
     }
     at += kHead + length;
-    at += length % 2 != 0 && at < size ? 1 : 0;  // chunks start at even places
+    at += length % 2 != 0 && at < size ? 1 : 0;  // chunks start at even offsets
   }
   return 0;
 }
@@ -158,7 +160,7 @@ const char* bmp_header(const std::uint8_t* bytes, std::size_t size, Header& head
     bits = little16(bytes + 24);
   } else {
     if (size < 34) return kTruncated;
-    // A negative height says that the rows run from the top.
+    // A negative height means that rows run from the top.
     const std::uint32_t height = little32(bytes + 22);
     header.image = {little32(bytes + 18), height >> 31 ? 0u - height : height, 3};
     bits = little16(bytes + 28);
@@ -182,7 +184,7 @@ const char* webp_header(const std::uint8_t* bytes, std::size_t size, Header& hea
   if (is_at(chunk, "VP8 ")) {
     if (body[3] != 0x9d || body[4] != 0x01 || body[5] != 0x2a) return "its first frame is damaged";
     header.image = {little16(body + 6) & 0x3fff, little16(body + 8) & 0x3fff, 3};
-    header.max_per_byte = 1024;  // the modes of a block of 16x16 take more than 2 bits
+    header.max_per_byte = 1024;  // the modes of a 16x16 block take more than 2 bits
   } else if (is_at(chunk, "VP8L")) {
     if (body[0] != 0x2f) return "its lossless stream is damaged";
     const std::uint32_t sides = little32(body + 1);
@@ -215,13 +217,13 @@ const char* tiff_header(const std::uint8_t* bytes, std::size_t size, Header& hea
     const std::size_t at = directory + 2 + i * kEntry;
     if (at + kEntry > size) return kTruncated;
     std::optional<std::uint32_t>* tag = tags.find(read16(bytes + at));
-    if (tag == nullptr || tag->has_value()) continue;  // libtiff, too, takes a tag's first entry
+    if (tag == nullptr || tag->has_value()) continue;  // libtiff uses the first entry of a tag, too
     constexpr std::uint32_t kShort = 3, kLong = 4;
     const std::uint32_t type = read16(bytes + at + 2);
     if (type != kShort && type != kLong) return "a tag is of an unknown type";
     std::size_t value = at + 8;
     const std::uint32_t count = read32(bytes + at + 4);
-    if (count > (type == kShort ? 2u : 1u)) {  // the values stand elsewhere; the first one counts
+    if (count > (type == kShort ? 2u : 1u)) {  // the values are stored elsewhere; use the first one
       value = read32(bytes + value);
       if (size < 4 || value > size - 4) return kTruncated;
     }

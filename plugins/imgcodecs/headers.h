@@ -1,6 +1,6 @@
-// Width, height and orientation from an image file's bytes, by hand: the host refuses a picture
-// that is too large before any codec allocates for it, and OpenCV only tells the size after
-// decoding, and would move the pixels of a turned image.
+// Reads width, height and orientation from an image file's bytes. The host can then reject a
+// picture that is too large before any codec allocates for it (bounded-memory contract). OpenCV
+// reports the size only after decoding, and would move the pixels of a turned image.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,20 @@ namespace imgcodecs {
 
 struct Header {
   millrace_image_header image;
-  /// Most pixels that a file of this kind can hold: so many, and so many per byte.
+  /// Largest number of pixels that a file of this kind can hold: a constant, plus a number per
+  /// byte.
   std::uint64_t most = 0;
   std::uint64_t max_per_byte = 0;
 };
 
-/// Null on success, else what is wrong. None reads beyond `size`.
+/// Parses a header. Returns null, or what is wrong. Reads nothing beyond `size`.
 using ReadHeader = const char* (*)(const std::uint8_t* bytes, std::size_t size, Header& header);
 
 const char* png_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 const char* bmp_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 const char* webp_header(const std::uint8_t* bytes, std::size_t size, Header& header);
-/// Of the first picture in the file, as it is to be seen: OpenCV turns TIFF, whatever it is told,
-/// so nothing is left for the host to turn.
+/// Parses the header of the first picture in the file, upright: OpenCV always turns TIFF, so
+/// nothing is left for the host to turn.
 const char* tiff_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 
 }  // namespace imgcodecs

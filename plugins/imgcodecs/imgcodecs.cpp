@@ -1,5 +1,5 @@
-// PNG through libpng, BMP, WebP and TIFF through OpenCV, as a plugin: a program that meets only
-// JPEG never loads OpenCV and what hangs on it.
+// A plugin that decodes PNG with libpng, and BMP, WebP and TIFF with OpenCV. As a plugin it keeps
+// OpenCV and its dependencies out of a program that meets only JPEG.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -19,7 +19,7 @@
 namespace imgcodecs {
 namespace {
 
-/// One format: how its bytes start, and where its size stands.
+/// One format: its first bytes, and its header parser.
 struct Format {
   const char* name;
   const char* help;
@@ -33,11 +33,12 @@ bool has(const std::uint8_t* bytes, std::size_t size, std::size_t at, const char
   return size >= at + length && std::memcmp(bytes + at, text, length) == 0;
 }
 
-/// OpenCV keeps no state from image to image; the host only needs something that is not null.
+/// Returns a dummy context: OpenCV keeps no state from image to image, and the host needs a pointer
+/// that is not null.
 void* open(const void*) {
   static std::once_flag once;
   std::call_once(once, [] {
-    cv::setNumThreads(0);  // its threads could steal another sample's work
+    cv::setNumThreads(0);  // OpenCV's threads would compete with the workers
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   });
   static char nothing;
@@ -70,7 +71,7 @@ millrace_status fail(const std::string& reason, millrace_call* call) {
   return MILLRACE_BAD_DATA;
 }
 
-/// Through OpenCV, which takes memory of its own: given ours, it would not say that it failed.
+/// Decodes with OpenCV into OpenCV's own memory: given ours, it would not report a failure.
 millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size,
                        const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
                        millrace_call* call) try {
@@ -85,7 +86,7 @@ millrace_status decode(void*, const std::uint8_t* bytes, std::size_t size,
     const std::string reason = text.reason();
     return fail("damaged or cut short" + (reason.empty() ? reason : " (" + reason + ")"), call);
   }
-  // `pixels` has room for what the header says, so anything else must not be written.
+  // `pixels` has room for the size in the header, so any other size is an error.
   const millrace_rect& whole = request->region;
   if (image.cols != whole.x1 || image.rows != whole.y1)
     return fail("its header and its pixels disagree on the size", call);

@@ -1,3 +1,4 @@
+// Decodes PNG with libpng.
 #include "plugins/imgcodecs/png.h"
 
 #include <png.h>
@@ -32,7 +33,8 @@ void read_bytes(png_structp png, png_bytep out, png_size_t size) {
   reading.left -= size;
 }
 
-/// False after an error, which leaves by longjmp: nothing here has a destructor.
+/// Reads the pixels. Returns false after an error, which leaves by longjmp: nothing here has a
+/// destructor.
 bool read_image(png_structp png, png_infop info, const millrace_decode& request,
                 std::uint8_t* pixels, std::size_t row_bytes) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
