@@ -1,5 +1,6 @@
-// npy: NumPy arrays (format 1.0 to 3.0, numpy.lib.format): SPLIT_images.npy of unsigned bytes,
-// count x height x width [x channels], and SPLIT_labels.npy of integers. Mapped, never copied.
+// npy: a reader of NumPy arrays (format 1.0 to 3.0, numpy.lib.format). SPLIT_images.npy holds
+// unsigned bytes, count x height x width [x channels]; SPLIT_labels.npy holds integers. The files
+// are mapped and never copied.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,7 +13,7 @@
 
 namespace {
 
-/// A file in memory, with 64 bytes behind it that may be read.
+/// A mapped file, with 64 readable bytes behind it.
 class Mapped {
  public:
   explicit Mapped(const std::string& path) {
@@ -40,7 +41,7 @@ class Mapped {
   std::size_t size_ = 0;
 };
 
-/// A file's header: type, shape and where the elements begin.
+/// Header of a file: type, shape and the offset of the elements.
 struct Array {
   explicit Array(const std::string& path) : file(path) {
     const std::uint8_t* b = file.data();
@@ -129,7 +130,7 @@ class Npy {
   static std::string file(const millrace::Values& values, const char* ending) {
     return std::string(values.path()) + "/" + values.split() + ending;
   }
-  /// Little endian, of 1, 2, 4 or 8 bytes.
+  /// Returns a label, stored little endian in 1, 2, 4 or 8 bytes.
   std::int64_t label(std::size_t i) const {
     std::int64_t value = 0;
     std::memcpy(&value, labels_.at(i * labels_.item), labels_.item);

@@ -1,4 +1,4 @@
-// qoi: the Quite OK Image format, as its specification 1.0 (qoiformat.org, 2022) has it.
+// qoi: a decoder of the Quite OK Image format, specification 1.0 (qoiformat.org, 2022).
 #include <millrace/millrace.hpp>
 
 namespace {
@@ -37,9 +37,9 @@ struct Qoi {
           now = {next(), next(), next(), tag == 0xFF ? next() : now.a};
         } else if (tag >> 6 == 0) {  // a pixel seen before
           now = seen[tag];
-        } else if (tag >> 6 == 3) {  // as often again
+        } else if (tag >> 6 == 3) {  // repeats the last pixel
           run = tag & 63;
-        } else {  // little differences
+        } else {  // small differences
           const int luma = tag >> 6 == 2 ? next() : 0;
           const int green = tag >> 6 == 2 ? (tag & 63) - 32 : (tag >> 2 & 3) - 2;
           now.r += tag >> 6 == 2 ? green - 8 + (luma >> 4) : (tag >> 4 & 3) - 2;

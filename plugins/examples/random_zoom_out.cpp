@@ -1,4 +1,5 @@
-// random_zoom_out: the whole image, smaller, somewhere on a canvas of its own size.
+// random_zoom_out: shows the whole image, scaled down, at a random position on a canvas of the
+// image's size.
 #include <millrace/millrace.hpp>
 
 struct RandomZoomOut {
@@ -13,7 +14,7 @@ struct RandomZoomOut {
   }
   millrace::Warp warp(millrace::Size input, millrace::Call& call) const {
     millrace::Warp warp = millrace::Warp::identity(input);
-    const double factor = call.uniform(1, most);  // of a canvas that covers `factor` images
+    const double factor = call.uniform(1, most);  // the canvas covers `factor` images per side
     const double left = call.uniform(0, input.width * (factor - 1));
     const double top = call.uniform(0, input.height * (factor - 1));
     call.report("factor", factor);

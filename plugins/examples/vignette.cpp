@@ -1,4 +1,4 @@
-// vignette: darker towards the corners, as a lens does it.
+// vignette: darkens the image towards its corners, as a lens does.
 #include <millrace/millrace.hpp>
 
 struct Vignette {

@@ -1,4 +1,4 @@
-// example_batch: both samples of a pair become their mean, and so do their labels.
+// example_batch: replaces both samples of a pair, and their labels, by their mean.
 #include <millrace/millrace.hpp>
 
 namespace {

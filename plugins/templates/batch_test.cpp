@@ -1,4 +1,4 @@
-// Samples of one pixel: with p=1 both become the mean, and so do their labels.
+// Mixes samples of one pixel: with p=1 both samples, and their labels, become the mean.
 #include "batch.cpp"
 
 #include <cstdio>

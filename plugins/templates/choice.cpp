@@ -1,4 +1,4 @@
-// example_choice: each sample gets one of two augmentations.
+// example_choice: applies one of two augmentations to each sample.
 #include <millrace/millrace.hpp>
 
 namespace {

@@ -1,4 +1,4 @@
-// Both children are chosen, about as often as `p` says.
+// Checks that both children are chosen, about as often as `p` says.
 #include "choice.cpp"
 
 #include <cstdio>
@@ -10,7 +10,7 @@ int main() {
   create.values = &p;
   create.value_count = 1;
   create.child = [](const millrace_create*, const char* unit) -> std::int32_t {
-    return unit[0] == 'h' ? 0 : 1;  // what the host would do
+    return unit[0] == 'h' ? 0 : 1;  // stands for the host
   };
   millrace::Children children(create);
   const ExampleChoice op(millrace::Values(create, ExampleChoice::kParams), children);

@@ -1,4 +1,4 @@
-// example_decoder: binary PGM and PPM (netpbm's P5 and P6), 8 bits a level.
+// example_decoder: decodes binary PGM and PPM (netpbm's P5 and P6) with 8 bits per level.
 #include <cstring>
 #include <millrace/millrace.hpp>
 

@@ -1,4 +1,4 @@
-// Two pixels, red and white, as RGB and as gray; then cut short.
+// Decodes two pixels, red and white, as RGB and as grey; then checks a truncated file.
 #include "decoder.cpp"
 
 #include <cstdio>

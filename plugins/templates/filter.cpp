@@ -1,4 +1,4 @@
-// example_filter: the mean of each pixel and its two neighbours in the row.
+// example_filter: averages each pixel with its two neighbours in the row.
 #include <millrace/millrace.hpp>
 
 namespace {

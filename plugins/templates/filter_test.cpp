@@ -1,4 +1,4 @@
-// On one row: an edge becomes a slope, and the ends repeat themselves.
+// Filters one row: an edge becomes a slope, and the end pixels are repeated outside.
 #include "filter.cpp"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// example_geometric: shows a random part of the image, as large as the whole.
+// example_geometric: enlarges a random part of the image to the image's size.
 #include <millrace/millrace.hpp>
 
 namespace {
@@ -17,7 +17,7 @@ struct ExampleGeometric {
     const double left = call.uniform(0, (1 - part) * input.width);
     const double top = call.uniform(0, (1 - part) * input.height);
     call.report("part", part);
-    warp.set_map(part, 0, left, 0, part, top);  // where an output pixel comes from
+    warp.set_map(part, 0, left, 0, part, top);  // maps output positions to input positions
     warp.set_interpolation(millrace::Interpolation::bilinear);
     return warp;
   }

@@ -1,4 +1,4 @@
-// The geometry by itself: no image is needed to see that it stays inside.
+// Checks that the warp stays inside the image; needs no pixels.
 #include "geometric.cpp"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// example_pixel: dims the image by a random factor.
+// example_pixel: darkens the image by a random factor.
 #include <millrace/millrace.hpp>
 
 namespace {

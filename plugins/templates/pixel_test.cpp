@@ -1,4 +1,4 @@
-// On an image of two pixels: levels sink, and never below what `least` allows.
+// Checks an image of two pixels: levels sink, and never below what `least` allows.
 #include "pixel.cpp"
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// example_reader: SPLIT.bin in the data set's folder: records of a label byte and gray pixels.
+// example_reader: reads SPLIT.bin in the data set's folder: records of a label byte and grey
+// pixels.
 #include <fstream>
 #include <millrace/millrace.hpp>
 #include <vector>
@@ -35,7 +36,7 @@ class ExampleReader {
     set_.fingerprint = 14695981039346656037u;  // FNV-1a
     for (const char byte : bytes_)
       set_.fingerprint = (set_.fingerprint ^ static_cast<std::uint8_t>(byte)) * 1099511628211u;
-    bytes_.resize(bytes_.size() + 64);  // what the host may read behind the last pixel
+    bytes_.resize(bytes_.size() + 64);  // the host may read this far behind the last pixel
   }
 
   const millrace_dataset& dataset() const { return set_; }

@@ -1,4 +1,4 @@
-// Two records of 1x1 pixel, written to the current folder; then a file that is not there.
+// Writes two records of 1x1 pixel to the current folder and reads them; then opens a missing file.
 #include "reader.cpp"
 
 #include <cstdio>
