@@ -1,4 +1,4 @@
-// brightness, contrast, saturation, hue: one adjustment by a fixed amount (torchvision's functional
+// brightness, contrast, saturation, hue: adjust by a fixed amount (torchvision's functional
 // adjust_*). color_jitter draws the amounts.
 #include "augment/ops/builtin.h"
 #include "augment/ops/color.h"

@@ -1,5 +1,5 @@
-// affine: a fixed rotation, translation, scale and shear (torchvision's functional affine; angles
-// turn clockwise). random_affine draws the amounts; rand_augment is made of this one.
+// affine: a fixed rotation, translation, scale and shear (torchvision's functional affine; positive
+// angles turn clockwise). random_affine draws the amounts, and rand_augment uses this op.
 #include <algorithm>
 
 #include "augment/ops/builtin.h"
@@ -51,7 +51,7 @@ class Affine {
   }
 
  private:
-  /// Cut off towards zero; what misses a whole number by rounding counts as it.
+  /// Truncates to whole pixels; a value within rounding of a whole number counts as that number.
   static double whole(double pixels) {
     const double size = pixels < 0 ? -pixels : pixels;
     const auto cut = static_cast<double>(static_cast<std::int64_t>(size + 1e-6));

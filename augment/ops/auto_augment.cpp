@@ -1,6 +1,7 @@
-// rand_augment (Cubuk et al., 2020) and trivial_augment (Mueller and Hutter, 2021): one or more of
-// 14 operations, drawn uniformly, with torchvision's RandAugment's and TrivialAugmentWide's
-// strengths. Every operation at every strength that can be drawn is a child made in advance.
+// rand_augment (Cubuk et al., 2020) and trivial_augment (Mueller and Hutter, 2021): apply one or
+// more of 14 operations, drawn uniformly, with the strengths of torchvision's RandAugment and
+// TrivialAugmentWide. Every operation, at every strength that can be drawn, is a child made in
+// advance.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -39,19 +40,19 @@ constexpr bool has_strength(int op) {
 }
 constexpr bool is_signed(int op) { return op >= kOpShearX && op <= kOpSharpness; }
 
-/// What operations do at strength 1.
+/// Amounts of the operations at strength 1.
 struct Space {
   double shear;      ///< tangent of the angle
-  double translate;  ///< pixels, or a part of the side
+  double translate;  ///< pixels, or a fraction of the side
   bool translates_part;
   double rotate;   ///< degrees
   double enhance;  ///< factors from 1 - this to 1 + this
-  double bits;     ///< dropped by posterize
+  double bits;     ///< number of bits dropped by posterize
 };
 constexpr Space kRandSpace{0.3, 150.0 / 331.0, true, 30, 0.9, 4};
 constexpr Space kTrivialSpace{0.99, 32, false, 135, 0.99, 6};
 
-/// The amount of an operation at a strength, negative for the other sign.
+/// Returns the amount of an operation at a strength; a negative strength gives the other sign.
 double amount_of(int op, const Space& space, double strength) {
   switch (op) {
     case kOpShearX:
@@ -76,7 +77,7 @@ double amount_of(int op, const Space& space, double strength) {
   }
 }
 
-/// The angle whose tangent is `x`, by bisection.
+/// Returns the angle whose tangent is `x`, by bisection.
 double atan_degrees(double x) {
   double low = -89, high = 89;
   for (int i = 0; i < 100; ++i) {
@@ -87,7 +88,8 @@ double atan_degrees(double x) {
   return (low + high) / 2;
 }
 
-/// The unit that does it, as in a recipe; `how` is what all warps have in common.
+/// Returns the unit that performs the operation, written as in a recipe; `how` holds the parameters
+/// that all warps share.
 std::string unit_of(int op, const Space& space, double amount, const std::string& how) {
   const auto along = [](bool x, double value) {
     return x ? fmt::format("[{},0]", value) : fmt::format("[0,{}]", value);
@@ -102,11 +104,11 @@ std::string unit_of(int op, const Space& space, double amount, const std::string
       if (space.translates_part)
         return fmt::format("affine{{translate_part={},{}}}", along(op == kOpTranslateX, amount),
                            how);
-      // Cut off to whole pixels; what misses one by rounding counts as it.
+      // Truncates to whole pixels; a value within rounding of a whole number counts as that number.
       return fmt::format(
           "affine{{translate={},{}}}",
           along(op == kOpTranslateX, static_cast<int>(amount + (amount < 0 ? -1e-6 : 1e-6))), how);
-    case kOpRotate:  // torchvision's rotate turns the other way round than its affine
+    case kOpRotate:  // torchvision's rotate turns the opposite way of its affine
       return fmt::format("affine{{degrees={},{}}}", -amount, how);
     case kOpSharpness:
       return fmt::format("sharpness{{p=1,sharpness_factor={}}}", amount);
@@ -122,7 +124,7 @@ std::string unit_of(int op, const Space& space, double amount, const std::string
   }
 }
 
-/// The operations at each of some strengths, with either sign: places among a unit's children.
+/// The operations at several strengths, with either sign, as indices of a unit's children.
 class Operations {
  public:
   Operations(const Space& space, const std::vector<double>& strengths, const Values& values,
@@ -145,7 +147,7 @@ class Operations {
         }
   }
 
-  /// Draws an operation, its strength as bin() says, then its sign, as far as it has them.
+  /// Draws an operation, its strength with bin(), and its sign if it has two.
   template <class Bin>
   void choose(Chosen& chosen, Call& call, const Bin& bin) const {
     const int op = static_cast<int>(call.integer(kOpCount));
@@ -164,7 +166,7 @@ class Operations {
   std::vector<Entry> entries_;  ///< [strength][op][sign]
 };
 
-/// 0 to 1 in `bins` steps.
+/// Returns the strengths from 0 to 1 in `bins` steps.
 std::vector<double> all_strengths(const Values& values) {
   const std::int64_t bins = values.integer("num_magnitude_bins");
   std::vector<double> strengths;

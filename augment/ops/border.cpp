@@ -1,3 +1,4 @@
+// Declares and reads the `border` parameter of geometric ops.
 #include "augment/ops/border.h"
 
 #include <algorithm>
@@ -7,12 +8,12 @@
 namespace millrace::augment {
 namespace {
 
-/// The index in [low, high) that `i` shows.
+/// Returns the index in [low, high) that index `i` shows.
 int inside(int i, int low, int high, int border) {
   const int length = high - low;
   i -= low;
   if (border == MILLRACE_CLAMP) return low + std::clamp(i, 0, length - 1);
-  // Reflect repeats ... 2 1 [0 1 2] 1 0 ..., symmetric ... 1 0 [0 1 2] 2 1 ...
+  // Reflect repeats ... 2 1 [0 1 2] 1 0 ..., symmetric repeats ... 1 0 [0 1 2] 2 1 ...
   const int period = border == MILLRACE_REFLECT ? std::max(1, 2 * length - 2) : 2 * length;
   i = (i % period + period) % period;
   if (i >= length) i = border == MILLRACE_REFLECT ? period - i : period - 1 - i;

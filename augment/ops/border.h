@@ -1,4 +1,4 @@
-// Padding that shows the image itself: edge, reflect and symmetric.
+// Padding filled from the image itself: edge, reflect and symmetric.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace millrace::augment {
 
-/// Carries out an index move whose border is not a colour; `to` is interleaved, as large as
+/// Performs an index move whose border is not a colour. `to` is interleaved and has the size of
 /// warp.output.
 void copy_with_border(const ImageView& from, const millrace_warp& warp, std::uint8_t* to);
 
-/// The warp moves pixels and none of its output comes from outside the window.
+/// Returns whether the warp only moves pixels and none of its output comes from outside the window.
 bool shows_no_fill(const millrace_warp& warp);
 
 }  // namespace millrace::augment

@@ -1,4 +1,4 @@
-// The table of the built-in augmentations. A new one is named here and in builtin.h.
+// The table of the built-in augmentations. List a new one here and in builtin.h.
 #include "augment/ops/builtin.h"
 
 #include <iterator>
@@ -42,7 +42,7 @@ constexpr const millrace_unit* kUnits[] = {&kAffine,
                                            &kTrivialAugment,
                                            &kVflip};
 
-// The version counts up when a batch's bytes change for the same recipe.
+// Raise the version when a batch's bytes change for the same recipe.
 constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
                                        MILLRACE_ABI_MAJOR,
                                        MILLRACE_ABI_MINOR,

@@ -1,5 +1,5 @@
-// The built-in augmentations: each file defines one (or a family) with the interface that plugins
-// use, and builtin.cpp makes a table of them.
+// The built-in augmentations. Each file defines one (or a family) with the interface that plugins
+// use, and builtin.cpp puts them into one table (equal-plugins contract).
 #pragma once
 
 #include "millrace/millrace.hpp"

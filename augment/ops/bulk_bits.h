@@ -1,6 +1,5 @@
-// Random bits by the row: a stream of its own for one call, keyed by two of the call's draws. Its
-// words are Philox blocks side by side, which vectorise; the call's own generator makes one at a
-// time.
+// Random bits in bulk: a stream for one call, keyed by two of the call's draws. It makes Philox
+// blocks side by side, which vectorises; the call's own generator makes one at a time.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@ class BulkBits {
  public:
   explicit BulkBits(Draw& draw) : key0_(draw.bits()), key1_(draw.bits()) {}
 
-  /// The next words, at least one and at most `most`; `count` says how many.
+  /// Returns the next words, at least one and at most `most`; stores their number in `count`.
   const std::uint32_t* take(std::size_t most, std::size_t& count) {
     if (used_ == kWords) refill();
     count = most < kWords - used_ ? most : kWords - used_;
@@ -24,7 +23,7 @@ class BulkBits {
     return words;
   }
 
-  /// Blocks are made this many side by side: their first words come first, then their second ones.
+  /// Number of blocks made side by side. Their first words come first, then their second ones.
   static constexpr std::size_t kLanes = 64;
 
  private:

@@ -1,3 +1,4 @@
+// Colour arithmetic that several ops share.
 #include "augment/ops/color.h"
 
 #include <algorithm>
@@ -7,24 +8,24 @@
 namespace millrace::augment {
 namespace {
 
-/// Whole levels, what lies outside 0..255 at its ends.
+/// Truncates to a whole level; values outside 0..255 become its ends.
 MILLRACE_WIDE inline std::uint8_t cut_off(float value) {
   value = value > 0 ? value : 0;
   value = value < 255 ? value : 255;
   return static_cast<std::uint8_t>(static_cast<int>(value));
 }
 
-/// A whole level, as torch computes and then cuts off: two fused steps.
+/// Returns a gray level as torch computes and truncates it: two fused steps.
 MILLRACE_WIDE inline int gray_of(float r, float g, float b) {
   return static_cast<int>(fused(b, 0.114f, fused(g, 0.587f, r * 0.2989f)));
 }
 
-/// Mean over all pixels of their gray; the sum is exact.
+/// Returns the mean gray level of all pixels; the sum is exact.
 float mean_gray(const Image& image) {
   std::uint64_t sum = 0;
   if (image.channels == 1) {
     each_row(image, [&](const std::uint8_t* row, std::size_t bytes) {
-      for (std::size_t done = 0; done < bytes; done += 65536) {  // so that 32 bits are enough
+      for (std::size_t done = 0; done < bytes; done += 65536) {  // short enough for sums of 32 bits
         std::uint32_t part = 0;
         wide(
             [](const std::uint8_t* __restrict in, std::size_t n, std::uint32_t* __restrict out)
@@ -56,7 +57,7 @@ float mean_gray(const Image& image) {
   return static_cast<float>(sum) / pixels;
 }
 
-/// 1 - factor is taken in double precision, as Python does.
+/// Computes 1 - factor in double precision, as Python does.
 float rest_of(double factor) { return static_cast<float>(1.0 - factor); }
 
 }  // namespace
@@ -101,7 +102,8 @@ void adjust_saturation(const Image& image, double factor) {
 
 namespace {
 
-/// One pixel's hue turned. Everything is computed and then selected: branches don't vectorise.
+/// Turns the hue of one pixel. Computes all cases and selects one, because branches do not
+/// vectorise.
 MILLRACE_WIDE inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_t& b, float by) {
   constexpr float kLevel = static_cast<float>(1.0 / 255);
   const float red = r * kLevel, green = g * kLevel, blue = b * kLevel;
@@ -110,13 +112,13 @@ MILLRACE_WIDE inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_
   float low = red < green ? red : green;
   low = low < blue ? low : blue;
   const float range = high - low;
-  const auto none = static_cast<float>(high == low);  // 0 is not divided by 0, but by something
+  const auto none = static_cast<float>(high == low);  // avoids a division by 0
   const float saturation = range / (high + none);
   const float divisor = range + none;
   const float rc = (high - red) / divisor;
   const float gc = (high - green) / divisor;
   const float bc = (high - blue) / divisor;
-  // Sixths of the circle, from red on; a whole turn keeps them from being negative.
+  // Sixths of the circle, from red on. Adding a whole turn keeps them from being negative.
   const float from_red = bc - gc, from_green = (rc + 2.0f) - bc, from_blue = (gc + 4.0f) - rc;
   float sixths = high == green ? from_green : from_blue;
   sixths = high == red ? from_red : sixths;
@@ -126,7 +128,7 @@ MILLRACE_WIDE inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_
   hue += static_cast<float>(hue < 0.0f);
   hue -= static_cast<float>(hue >= 1.0f);
   const float h6 = hue * 6.0f;
-  const int sector = static_cast<int>(h6);  // 6, by rounding, is 0 again: the same levels
+  const int sector = static_cast<int>(h6);  // 6, by rounding, means 0: the same levels
   const float f = h6 - static_cast<float>(sector);
   const float pale = 1.0f - saturation;
   constexpr float kScale = static_cast<float>(256.0 - 1e-3);

@@ -1,4 +1,4 @@
-// color_jitter: brightness, contrast, saturation and hue changed by random amounts in a random
+// color_jitter: changes brightness, contrast, saturation and hue by random amounts in a random
 // order (torchvision's ColorJitter).
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
-// crop, center_crop and pad: windows at fixed places (torchvision's functional.crop, CenterCrop and
-// Pad).
+// crop, center_crop and pad: windows at fixed positions (torchvision's functional.crop, CenterCrop
+// and Pad).
 #include <algorithm>
 
 #include "augment/ops/builtin.h"
@@ -52,8 +52,8 @@ class CenterCrop {
   }
 
  private:
-  /// Of a smaller image the odd pixel of padding goes behind it; of a larger one half a pixel is
-  /// rounded to even.
+  /// Returns where the window starts. If the image is smaller, the odd pixel of padding goes behind
+  /// it; if it is larger, half a pixel is rounded to even.
   static int start(int have, int want) {
     if (have < want) return -((want - have) / 2);
     return static_cast<int>(round_half_even((have - want) / 2.0));

@@ -1,6 +1,6 @@
 // cutmix (Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
-// Features", 2019): neighbours of a batch swap a box, and labels are mixed by its area
-// (torchvision's CutMix: the same box; both of a pair get a part of the other).
+// Features", 2019): swaps a box between neighbours of a batch and mixes their labels by its area.
+// Uses torchvision's box (CutMix); both samples of a pair get a part of the other.
 #include <algorithm>
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// Samples an image at displaced positions.
 #include "augment/ops/displace.h"
 
 #include <algorithm>
@@ -9,15 +10,15 @@ namespace {
 
 constexpr int kBits = 11;
 constexpr int kOne = 1 << kBits;
-constexpr int kRun = 256;  ///< pixels whose positions are worked out at once
+constexpr int kRun = 256;  ///< pixels whose positions are computed at once
 
 struct Positions {
   std::int32_t x[kRun], y[kRun];    ///< upper left tap, or the pixel itself
-  std::int32_t wx[kRun], wy[kRun];  ///< weight of the right and the lower tap
+  std::int32_t wx[kRun], wy[kRun];  ///< weights of the right and the lower tap
 };
 
-/// Along one axis: positions first + i * step + by[i], kept within two pixels of the image, which
-/// changes nothing (all of it is outside there).
+/// Computes positions along one axis: first + i * step + by[i], limited to two pixels around the
+/// image. The limit changes nothing, as everything farther out shows the fill.
 void positions(const float* by, int first, int step, int count, int size, bool bilinear,
                std::int32_t* at, std::int32_t* weight) {
   wide(
@@ -34,7 +35,7 @@ void positions(const float* by, int first, int step, int count, int size, bool b
             part[i] = fixed & (kOne - 1);
           } else {
             constexpr float kRound =
-                12582912.0f;  // 1.5 * 2^23 pushes the fraction out of the mantissa
+                12582912.0f;  // 1.5 * 2^23 shifts the fraction out of the mantissa
             place[i] = static_cast<int>((u + kRound) - kRound);
           }
         }

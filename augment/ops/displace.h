@@ -1,4 +1,4 @@
-// An image read at displaced positions, pixel by pixel.
+// Reads an image at positions displaced pixel by pixel.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 namespace millrace::augment {
 
 struct Displacement {
-  const float* x;  ///< pixels to the right, width * height of them, row after row
+  const float* x;  ///< pixels to the right, width * height of them, row by row
   const float* y;  ///< pixels down
 };
 
-/// Output pixel (x, y) is read at (x + dx, y + dy); what lies outside has the level `fill` of its
-/// channel. `to` is as large as `from`. Bilinear weights have 11 bits, results are rounded to
-/// nearest, halves up; nearest takes halves to the even place, as torch's grid_sample.
+/// Sets output pixel (x, y) to the input at (x + dx, y + dy), or to `fill` outside the input. `to`
+/// has the size of `from`. Bilinear weights have 11 bits and results are rounded to nearest, halves
+/// up. Nearest rounds halves to even positions, as torch's grid_sample does.
 void displace(const ConstImage& from, const Displacement& by, Interpolation interpolation,
               const std::uint8_t (&fill)[4], const Image& to);
 

@@ -1,5 +1,4 @@
-// Random numbers that are not uniform, from a unit's draws and + - * / sqrt alone (determinism
-// contract).
+// Draws from non-uniform distributions, computed with + - * / sqrt alone (determinism contract).
 #pragma once
 
 #include <cmath>
@@ -8,14 +7,16 @@
 
 namespace millrace::augment {
 
-/// Normal(0, 1) (Box and Muller, "A Note on the Generation of Random Normal Deviates", 1958).
+/// Draws from Normal(0, 1) (Box and Muller, "A Note on the Generation of Random Normal Deviates",
+/// 1958).
 inline double normal_deviate(Draw& draw) {
   const double radius = std::sqrt(-2 * natural_log(1 - draw.uniform()));
   return radius * sincos_degrees(360 * draw.uniform()).cos;
 }
 
-/// Natural logarithm of a Gamma(shape, 1) deviate (Marsaglia and Tsang, "A Simple Method for
-/// Generating Gamma Variables", 2000). The logarithm, because deviates of small shapes underflow.
+/// Draws the natural logarithm of a Gamma(shape, 1) deviate (Marsaglia and Tsang, "A Simple Method
+/// for Generating Gamma Variables", 2000). Deviates of small shapes underflow; their logarithms do
+/// not.
 inline double log_gamma_deviate(double shape, Draw& draw) {
   double log_boost = 0;
   if (shape < 1) {
@@ -35,7 +36,7 @@ inline double log_gamma_deviate(double shape, Draw& draw) {
   }
 }
 
-/// Beta(a, b), a and b positive: X / (X + Y) of Gamma deviates X and Y.
+/// Draws from Beta(a, b), with a and b positive, as X / (X + Y) of Gamma deviates X and Y.
 inline double beta_deviate(double a, double b, Draw& draw) {
   const double log_x = log_gamma_deviate(a, draw);
   const double log_y = log_gamma_deviate(b, draw);

@@ -1,4 +1,4 @@
-// elastic: every pixel is read a little aside, by random displacements that are smoothed so that
+// elastic: reads every pixel at a random displacement; the displacements are smoothed, so that
 // neighbours move together (torchvision's ElasticTransform).
 #include <algorithm>
 
@@ -63,12 +63,12 @@ class Elastic {
   static constexpr int kMaxRadius = static_cast<int>(8 * kMaxSigma + 1) / 2;
   struct Axis {
     double alpha;
-    int radius;  ///< of the kernel, the same along both axes
+    int radius;  ///< radius of the kernel, equal along both axes
   };
 
-  /// Kernels of 8 sigma + 1, made odd.
+  /// Returns the radius of a kernel of 8 sigma + 1 weights, made odd.
   static int radius_of(double sigma) { return static_cast<int>(8 * sigma + 1) / 2; }
-  /// Floats of one direction's displacements, up to a cache line.
+  /// Returns the number of floats in one direction's displacements, rounded up to a cache line.
   static std::size_t field(Size size) {
     return (static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) + 15) /
            16 * 16;
@@ -78,7 +78,7 @@ class Elastic {
     return {size.width, size.height, 1, {radius, nullptr}, {radius, nullptr}};
   }
 
-  /// Uniform on [-most, most).
+  /// Fills `out` with numbers uniform on [-most, most).
   static void fill_noise(BulkBits& bits, float most, float* out, std::size_t count) {
     std::size_t taken = 0;
     for (std::size_t done = 0; done < count; done += taken) {

@@ -1,4 +1,4 @@
-// gaussian_blur: smooths with a Gaussian of a random width (torchvision's GaussianBlur).
+// gaussian_blur: smooths with a Gaussian of random width (torchvision's GaussianBlur).
 #include "augment/ops/builtin.h"
 #include "augment/ops/smooth.h"
 
@@ -15,7 +15,7 @@ class GaussianBlur {
                "pixels, odd: both ways, or [width, height]"),
       numbers("sigma", "[0.1, 2]", lengths(1, 2), 1e-3, 1000,
               "standard deviation in pixels: one, or [low, high]")};
-  // As far as half the kernel, which only an instance knows.
+  // The reach is half the kernel, which only an instance knows.
   static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
 
   explicit GaussianBlur(const Values& values) {

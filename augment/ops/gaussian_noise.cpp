@@ -1,5 +1,5 @@
-// gaussian_noise: adds normally distributed levels, each channel of each pixel its own
-// (torchvision's GaussianNoise on 8-bit tensors: noise is cut off to whole levels towards zero).
+// gaussian_noise: adds an independent normal deviate to each channel of each pixel (torchvision's
+// GaussianNoise on 8-bit tensors: noise is truncated to whole levels).
 #include <algorithm>
 
 #include "augment/ops/builtin.h"

@@ -1,3 +1,4 @@
+// Affine maps that several ops share.
 #include "augment/ops/geometry.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ Warp resized(Size input, double x, double y, double width, double height, Size o
   Warp warp = Warp::identity(input);
   warp.output = output;
   warp.set_map(width / output.width, 0, x, 0, height / output.height, y);
-  // As torchvision crops before it resizes: taps see nothing outside the box.
+  // torchvision crops before it resizes, so taps see nothing outside the box.
   warp.window = {static_cast<int>(std::floor(x)), static_cast<int>(std::floor(y)),
                  static_cast<int>(std::ceil(x + width)), static_cast<int>(std::ceil(y + height))};
   warp.set_interpolation(interpolation);

@@ -1,4 +1,5 @@
-// What geometric augmentations share: sizes, padding and cropping in torchvision's conventions.
+// Helpers that geometric augmentations share: sizes, padding and cropping in torchvision's
+// conventions.
 #pragma once
 
 #include <string>
@@ -7,25 +8,25 @@
 
 namespace millrace::augment {
 
-/// "640x480".
+/// Returns "640x480".
 std::string to_text(Size size);
 
-/// [side] or [height, width].
+/// Reads [side] or [height, width].
 Size to_size(const Numbers& numbers);
 
-/// Pixels added on each side; negative ones are taken away.
+/// Pixels added on each side; negative numbers remove pixels.
 struct Sides {
   int left = 0, top = 0, right = 0, bottom = 0;
 };
-/// [all], [x, y] or [left, top, right, bottom].
+/// Reads [all], [x, y] or [left, top, right, bottom].
 Sides to_sides(const Numbers& numbers);
 
-/// The window of `size` whose upper left corner is at (x, y) of the input; what lies outside the
-/// input shows `fill`.
+/// Returns the window of `size` whose upper left corner is at (x, y) of the input. Pixels outside
+/// the input show `fill`.
 Warp cropped(Size input, int x, int y, Size size, const std::uint8_t (&fill)[4]);
 
-/// [x, x + width) x [y, y + height) of the input, stretched to `output`. Antialiased where that
-/// shrinks, if `antialias` is set; positions are pixel centres.
+/// Returns [x, x + width) x [y, y + height) of the input, stretched to `output`. With `antialias`,
+/// taps widen where that shrinks. Positions are pixel centres.
 Warp resized(Size input, double x, double y, double width, double height, Size output,
              Interpolation interpolation, bool antialias);
 

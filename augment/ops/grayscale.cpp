@@ -1,4 +1,4 @@
-// grayscale: RGB images become gray, with as many channels as before, with probability p
+// grayscale: turns RGB images gray with probability p and keeps the number of channels
 // (torchvision's RandomGrayscale; p = 1 is its Grayscale).
 #include "augment/ops/builtin.h"
 #include "augment/ops/color.h"

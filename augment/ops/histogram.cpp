@@ -1,5 +1,5 @@
-// autocontrast and equalize: tables made from the levels that an image has (torchvision's
-// RandomAutocontrast and RandomEqualize, on 8-bit tensors: the same operations, the same levels).
+// autocontrast and equalize: tables computed from the levels of an image (torchvision's
+// RandomAutocontrast and RandomEqualize on 8-bit tensors: same operations, same levels).
 #include <array>
 #include <numeric>
 
@@ -10,14 +10,14 @@
 namespace millrace::augment {
 namespace {
 
-constexpr std::size_t kLanes = 96;  // a whole number of pixels, and of vectors
+constexpr std::size_t kLanes = 96;  // a whole number of pixels and of vectors
 
 struct Extent {
   std::uint8_t low[3] = {255, 255, 255};
   std::uint8_t high[3] = {0, 0, 0};
 };
 
-/// Lowest and highest level of each channel.
+/// Returns the lowest and highest level of each channel.
 Extent extent_of(const Image& image) {
   alignas(64) std::array<std::uint8_t, kLanes> low, high;
   low.fill(255);
@@ -65,7 +65,7 @@ struct Autocontrast {
       for (int level = 0; level < 256; ++level) {
         const float value =
             low == high ? static_cast<float>(level) : static_cast<float>(level - low) / scale;
-        // Levels that the image doesn't have may leave the range.
+        // Levels that the image does not have may fall outside the range.
         tables[c][static_cast<std::size_t>(level)] =
             static_cast<std::uint8_t>(std::clamp(value, 0.0f, 255.0f));
       }
@@ -77,8 +77,8 @@ struct Autocontrast {
 
 using Histogram = std::array<std::uint32_t, 256>;
 
-/// Of each channel. Neighbouring bytes go to different tables also in gray images, so that counting
-/// the same level twice doesn't wait for memory.
+/// Counts the levels of each channel. Neighbouring bytes go to different tables, also in gray
+/// images, so that counting one level twice does not wait for memory.
 void count(const Image& image, Histogram (&counts)[3]) {
   for (Histogram& histogram : counts) histogram.fill(0);
   each_row(image, [&](const std::uint8_t* row, std::size_t bytes) {
@@ -95,8 +95,8 @@ void count(const Image& image, Histogram (&counts)[3]) {
       counts[0][level] += counts[1][level] + counts[2][level];
 }
 
-/// Pillow's table, which torchvision follows: a level becomes the number of pixels below it, in
-/// steps of 1/255 of those below the highest level.
+/// Computes Pillow's table, which torchvision uses too. A level becomes the number of pixels below
+/// it, in steps of 1/255 of the number of pixels below the highest level.
 void equalizing_table(const Histogram& counts, std::uint32_t pixels, LevelTable& table) {
   std::size_t highest = 255;
   while (highest > 0 && counts[highest] == 0) --highest;

@@ -1,3 +1,4 @@
+// Adds noise to 8-bit levels.
 #include "augment/ops/level_noise.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace millrace::augment {
 
 LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range) {
   constexpr std::size_t kColumns = 512;
-  // Interval of the real numbers that become `level`.
+  // Returns the lower end of the interval of real numbers that become `level`.
   const auto low_end = [&](int level) {
     if (rounding == Rounding::nearest) return level - 0.5;
     return static_cast<double>(level > 0 ? level : level - 1);
@@ -52,7 +53,7 @@ LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range
       poor[poor_count++] = much;
     }
   }
-  // What is left is full but for rounding.
+  // The remaining columns are full, except for rounding.
   for (std::size_t i = 0; i < rich_count; ++i) set(rich[i], 1, rich[i]);
   for (std::size_t i = 0; i < poor_count; ++i) set(poor[i], 1, poor[i]);
 }

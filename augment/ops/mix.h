@@ -1,4 +1,4 @@
-// What ops on pairs of a batch have in common: their labels.
+// Labels of ops that mix pairs of a batch.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace millrace::augment {
 
-/// Two neighbours' labels: `part` of the own, the rest of the other's.
+/// Mixes two neighbours' labels: `part` of the own, the rest of the other's.
 inline void mix_labels(const Pair& pair, double part) {
   const auto own = static_cast<float>(part), other = static_cast<float>(1 - part);
   for (std::int32_t i = 0; i < pair.sample.classes; ++i) {

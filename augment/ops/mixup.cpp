@@ -1,6 +1,6 @@
-// mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018): neighbours of a batch
-// become weighted sums of each other, and so do their labels (torchvision's MixUp, which pairs each
-// sample with the one before it; here both of a pair are mixed, with the same weight).
+// mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018): replaces neighbours of a
+// batch, and their labels, by weighted sums of each other. torchvision's MixUp pairs each sample
+// with the one before it; here both samples of a pair are mixed, with the same weight.
 #include "augment/ops/builtin.h"
 #include "augment/ops/distributions.h"
 #include "augment/ops/elements.h"

@@ -1,4 +1,4 @@
-// How pixel ops walk over an image: rows as runs of bytes, RGB runs as three planes, and tables.
+// Loops over pixels for pixel ops: rows as runs of bytes, RGB runs as three planes, and tables.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline std::size_t row_bytes(const Image& image) {
   return static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.channels);
 }
 
-/// body(bytes, count) for each row; once where the rows follow each other without a gap.
+/// Calls body(bytes, count) for each row, or once if rows follow each other without a gap.
 template <class Body>
 void each_row(const Image& image, const Body& body) {
   const std::size_t bytes = row_bytes(image);
@@ -27,7 +27,7 @@ void each_row(const Image& image, const Body& body) {
   for (int y = 0; y < image.height; ++y) body(image.data + y * image.row, bytes);
 }
 
-/// Pixels of an RGB image, channel by channel.
+/// A run of pixels of an RGB image, channel by channel.
 struct RgbRun {
   static constexpr std::size_t kMax = 1024;
   alignas(64) std::uint8_t r[kMax];
@@ -61,8 +61,7 @@ inline void join(const RgbRun& run, std::size_t count, std::uint8_t* pixels) {
       pixels, count, run.r, run.g, run.b);
 }
 
-/// body(run, count) for all pixels of an RGB image; with `kWrites` what it leaves in the run is
-/// put back.
+/// Calls body(run, count) for all pixels of an RGB image. With `kWrites`, writes the run back.
 template <bool kWrites, class Body>
 void each_rgb_run(const Image& image, const Body& body) {
   RgbRun run;
@@ -76,14 +75,14 @@ void each_rgb_run(const Image& image, const Body& body) {
   });
 }
 
-/// Replaces each level by its channel's table.
+/// Replaces each level by its channel's table entry.
 inline void apply_levels(const Image& image, const LevelTable* tables) {
   const bool rgb = image.channels == 3;
   const LevelTable &first = tables[0], &second = tables[rgb ? 1 : 0], &third = tables[rgb ? 2 : 0];
   each_row(image, [&](std::uint8_t* row, std::size_t bytes) {
     std::size_t i = 0;
     if (base::simd_level() == base::Simd::avx512 && bytes > kTailSlack) {
-      // The kernel may read past what it is asked for; nothing says that there is anything.
+      // The kernel may read past the end of its input, and this image may have no bytes there.
       i = (bytes - kTailSlack) / 3 * 3;
       kernels().lookup8(row, i, {nullptr, tables, image.channels},
                         reinterpret_cast<std::byte*>(row));
@@ -93,7 +92,7 @@ inline void apply_levels(const Image& image, const LevelTable* tables) {
       row[i + 1] = second[row[i + 1]];
       row[i + 2] = third[row[i + 2]];
     }
-    for (; i < bytes; ++i) row[i] = first[row[i]];  // gray: rows need not be threes
+    for (; i < bytes; ++i) row[i] = first[row[i]];  // gray: rows need not be multiples of three
   });
 }
 

@@ -1,4 +1,4 @@
-// invert, posterize, solarize: a level's new value depends on the level alone, so these are tables
+// invert, posterize, solarize: the new level depends on the old one alone, so these ops are tables
 // and cost no pass (torchvision's RandomInvert, RandomPosterize, RandomSolarize).
 #include "augment/ops/builtin.h"
 #include "augment/ops/probability.h"
@@ -6,7 +6,7 @@
 namespace millrace::augment {
 namespace {
 
-/// All channels get the same table: old level to new.
+/// Sets the same table, old level to new, for all channels.
 template <class Function>
 void set_all(Levels levels, const Function& function) {
   for (int c = 0; c < levels.channels; ++c)

@@ -1,5 +1,5 @@
 // random_affine: rotation, translation, scale and shear about the centre (torchvision's
-// RandomAffine: the same parameters, ranges, order of composition and rounding).
+// RandomAffine: same parameters, ranges, order of composition and rounding).
 #include "augment/ops/random_affine.h"
 
 #include "augment/ops/builtin.h"
@@ -32,7 +32,7 @@ struct Range {
   double low = 0, high = 0;
 };
 
-/// A single number d stands for [-d, d].
+/// Expands a single number d to [-d, d].
 Range symmetric(const Numbers& values) {
   return values.size() == 1 ? Range{-values[0], values[0]} : Range{values[0], values[1]};
 }

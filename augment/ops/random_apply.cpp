@@ -1,4 +1,4 @@
-// random_apply: all of a list of augmentations with probability p, or none (torchvision's
+// random_apply: applies all of a list of augmentations with probability p, or none (torchvision's
 // RandomApply).
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@
 namespace millrace::augment {
 namespace {
 
-/// "a{x=[1,2]};b" at its semicolons outside braces and brackets, without the blanks around.
+/// Splits "a{x=[1,2]};b" at semicolons outside braces and brackets, and trims blanks.
 std::vector<std::string> split_ops(std::string_view text) {
   std::vector<std::string> ops;
   std::string op;

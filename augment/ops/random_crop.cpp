@@ -1,4 +1,4 @@
-// random_crop: pads, then cuts out a window of a fixed size at a random place (torchvision's
+// random_crop: pads, then cuts out a window of fixed size at a random position (torchvision's
 // RandomCrop with padding_mode="constant").
 #include <algorithm>
 #include <string>
@@ -38,7 +38,7 @@ class RandomCrop {
   }
 
   Warp warp(Size input, Call& call) const {
-    // Padding that pad_if_needed adds goes to both sides, as torchvision does.
+    // pad_if_needed pads both sides, as in torchvision.
     const int lack_x = std::max(0, size_.width - (input.width + padding_.left + padding_.right));
     const int lack_y = std::max(0, size_.height - (input.height + padding_.top + padding_.bottom));
     const int room_x = input.width + padding_.left + padding_.right + 2 * lack_x - size_.width;

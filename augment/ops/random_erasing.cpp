@@ -1,5 +1,5 @@
-// random_erasing: covers a rectangle of random area, shape and place with probability p
-// (torchvision's RandomErasing: the same parameters, draws and number of attempts).
+// random_erasing: covers a rectangle of random area, shape and position with probability p
+// (torchvision's RandomErasing: same parameters, draws and number of attempts).
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -75,7 +75,7 @@ class RandomErasing {
     return numbers[c < numbers.size() ? c : 0];
   }
 
-  /// Ten attempts to find a rectangle smaller than the image, then none.
+  /// Makes ten attempts to find a rectangle smaller than the image; returns none if all fail.
   std::optional<Rect> place(const Image& image, Call& call) const {
     const double area = static_cast<double>(image.width) * image.height;
     for (int attempt = 0; attempt < 10; ++attempt) {
@@ -116,7 +116,7 @@ class RandomErasing {
 
   double p_, low_scale_, high_scale_, low_log_ratio_, high_log_ratio_;
   std::uint8_t fill_[3];
-  std::vector<LevelNoise> noise_;  ///< mode=random: of each channel
+  std::vector<LevelNoise> noise_;  ///< per channel (mode=random)
 };
 
 }  // namespace

@@ -12,7 +12,8 @@
 namespace millrace::augment {
 
 std::array<double, 9> perspective_map(const Corners& from, const Corners& to) {
-  // to -> from: u (g x + h y + 1) = a x + b y + c, v alike; eight equations, eight unknowns.
+  // Maps `to` to `from`: u (g x + h y + 1) = a x + b y + c, and v alike; eight equations with eight
+  // unknowns.
   double m[8][9] = {};
   for (int i = 0; i < 4; ++i) {
     const auto [x, y] = to[static_cast<std::size_t>(i)];
@@ -22,11 +23,12 @@ std::array<double, 9> perspective_map(const Corners& from, const Corners& to) {
     std::copy(row_u, row_u + 9, m[2 * i]);
     std::copy(row_v, row_v + 9, m[2 * i + 1]);
   }
-  for (int column = 0; column < 8; ++column) {  // Gauss and Jordan, with pivots
+  for (int column = 0; column < 8; ++column) {  // Gauss-Jordan elimination with pivots
     int pivot = column;
     for (int row = column; row < 8; ++row)
       if (std::abs(m[row][column]) > std::abs(m[pivot][column])) pivot = row;
-    if (std::abs(m[pivot][column]) < 1e-12) return {1, 0, 0, 0, 1, 0, 0, 0, 1};  // on one line
+    // Corners on one line.
+    if (std::abs(m[pivot][column]) < 1e-12) return {1, 0, 0, 0, 1, 0, 0, 0, 1};
     std::swap_ranges(m[pivot], m[pivot] + 9, m[column]);
     for (int row = 0; row < 8; ++row) {
       if (row == column) continue;

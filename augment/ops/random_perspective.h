@@ -1,4 +1,4 @@
-// The matrix behind random_perspective, apart so that tests can hold it against torchvision's.
+// The matrix of random_perspective, in a header so that tests can compare it with torchvision's.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@ namespace millrace::augment {
 /// Four points (x, y) in continuous coordinates, clockwise from the upper left.
 using Corners = std::array<std::pair<double, double>, 4>;
 
-/// The projective map, row major, that takes each point of `to` to that of `from`.
+/// Returns the projective map, row major, from the points of `to` to those of `from`.
 std::array<double, 9> perspective_map(const Corners& from, const Corners& to);
 
 }  // namespace millrace::augment

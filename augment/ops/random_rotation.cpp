@@ -1,5 +1,5 @@
-// random_rotation: about the centre, counter-clockwise (torchvision's RandomRotation without
-// expand, since all samples of a batch have one size).
+// random_rotation: rotates about the centre, counter-clockwise (torchvision's RandomRotation
+// without expand, because all samples of a batch have one size).
 #include <algorithm>
 
 #include "augment/ops/builtin.h"

@@ -98,8 +98,8 @@ class RandomResizedCrop {
   }
 
  private:
-  /// The square root of IEEE 754 is the same everywhere. Ten attempts, then the largest centred
-  /// window whose ratio is allowed.
+  /// Draws a window in ten attempts; falls back to the largest centred window with an allowed
+  /// ratio. Uses std::sqrt, which IEEE 754 makes equal on all machines (determinism contract).
   Rect window(Size input, Call& call) const {
     const double area = static_cast<double>(input.width) * input.height;
     for (int attempt = 0; attempt < 10; ++attempt) {

@@ -1,5 +1,5 @@
-// sharpness: away from or towards the image smoothed by 3x3 weights of 1 around a 5 (torchvision's
-// RandomAdjustSharpness, on 8-bit tensors: the same levels). The outermost pixels stay.
+// sharpness: moves levels away from or towards a smoothed image, with 3x3 weights of 1 around a 5
+// (torchvision's RandomAdjustSharpness on 8-bit tensors: same levels). The outermost pixels stay.
 #include <cstring>
 
 #include "augment/ops/builtin.h"
@@ -9,7 +9,8 @@
 namespace millrace::augment {
 namespace {
 
-/// Inner pixels of a row, `step` bytes each, from the original rows above, at and below it.
+/// Sharpens the inner pixels of a row, `step` bytes each, from the original rows above, at and
+/// below it.
 void sharpen(const std::uint8_t* above, const std::uint8_t* at, const std::uint8_t* below,
              std::ptrdiff_t step, std::size_t bytes, float rest, std::uint8_t* out) {
   wide(
@@ -19,7 +20,7 @@ void sharpen(const std::uint8_t* above, const std::uint8_t* at, const std::uint8
         for (std::ptrdiff_t i = s; i < n - s; ++i) {
           const int sum = up[i - s] + up[i] + up[i + s] + mid[i - s] + 5 * mid[i] + mid[i + s] +
                           down[i - s] + down[i] + down[i + s];
-          const int smooth = (sum + 6) / 13;  // to nearest: thirteenths are never halves
+          const int smooth = (sum + 6) / 13;  // rounds to nearest: thirteenths are never halves
           float value = fused(static_cast<float>(smooth - mid[i]), part, mid[i]);
           value = value > 0 ? value : 0;
           value = value < 255 ? value : 255;
@@ -40,7 +41,7 @@ struct Sharpness {
   explicit Sharpness(const Values& values)
       : rest(static_cast<float>(1.0 - values.number("sharpness_factor"))), p(values.number("p")) {}
 
-  /// Two original rows.
+  /// Returns the size of two original rows.
   std::size_t scratch(Size size, int channels) const {
     return 2 * static_cast<std::size_t>(size.width) * static_cast<std::size_t>(channels);
   }

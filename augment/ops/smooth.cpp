@@ -1,3 +1,4 @@
+// Separable smoothing of 8-bit images.
 #include "augment/ops/smooth.h"
 
 #include "augment/plan/wide.h"
@@ -5,16 +6,16 @@
 namespace millrace::augment {
 namespace {
 
-/// 1.5 * 2^23 pushes the fraction out of the mantissa: to nearest, halves to even.
+/// Adding 1.5 * 2^23 shifts the fraction out of the mantissa: rounds to nearest, halves to even.
 constexpr float kRound = 12582912.0f;
 
 constexpr std::size_t aligned(std::size_t floats) { return (floats + 15) / 16 * 16; }
 
-/// As many elements as stay in a register; anywhere in a row.
+/// Number of elements that stay in a register, anywhere in a row.
 constexpr std::ptrdiff_t kVector = 8;
 using Vector [[gnu::vector_size(kVector * sizeof(float)), gnu::aligned(4), gnu::may_alias]] = float;
 
-/// out[i] = w0 middle[i] + sum over j of w_j (before(j)[i] + behind(j)[i]).
+/// Computes out[i] = w0 middle[i] + sum over j of w_j (before(j)[i] + behind(j)[i]).
 template <class Before, class Behind>
 MILLRACE_WIDE inline void add_up(const float* middle, const Before& before, const Behind& behind,
                                  const float* weights, int radius, std::ptrdiff_t count,
@@ -35,7 +36,7 @@ MILLRACE_WIDE inline void add_up(const float* middle, const Before& before, cons
   }
 }
 
-/// Along a row whose ends are mirrored.
+/// Smooths along a row whose ends are mirrored.
 void smooth_row(const float* in, const SmoothingWeights& weights, std::ptrdiff_t step,
                 std::size_t count, float* out) {
   wide(
@@ -48,7 +49,7 @@ void smooth_row(const float* in, const SmoothingWeights& weights, std::ptrdiff_t
       in, weights.at, weights.radius, step, static_cast<std::ptrdiff_t>(count), out);
 }
 
-/// Across rows; rows[radius] is the middle one.
+/// Smooths across rows; rows[radius] is the middle one.
 void smooth_column(const float* const* rows, const SmoothingWeights& weights, std::size_t count,
                    float* out) {
   wide(
@@ -61,7 +62,8 @@ void smooth_column(const float* const* rows, const SmoothingWeights& weights, st
       rows, weights.at, weights.radius, static_cast<std::ptrdiff_t>(count), out);
 }
 
-/// Adds what lies left and right of a row's `width` pixels: `row` points behind the left border.
+/// Adds the mirrored elements left and right of a row's `width` pixels; `row` points behind the
+/// left border.
 void mirror_ends(const SmoothingPlan& plan, float* row) {
   const auto step = static_cast<std::ptrdiff_t>(plan.step);
   for (int j = 1; j <= plan.x.radius; ++j)
@@ -86,7 +88,7 @@ void load(const float* elements, std::size_t count, float* out) {
 void store(const float* row, std::size_t count, std::uint8_t* levels) {
   wide(
       [](const float* __restrict in, std::size_t n, std::uint8_t* __restrict to) MILLRACE_WIDE {
-        // Weights are positive and sum up to 1: nothing leaves 0..255 by more than rounding.
+        // Weights are positive and sum up to 1, so nothing leaves 0..255 by more than rounding.
         for (std::size_t i = 0; i < n; ++i)
           to[i] = static_cast<std::uint8_t>(static_cast<int>((in[i] + kRound) - kRound));
       },
@@ -96,8 +98,9 @@ void store(const float* row, std::size_t count, float* elements) {
   std::copy(row, row + count, elements);
 }
 
-/// A row is smoothed along x when it is first needed and kept as long as it is; the image's row may
-/// be overwritten once it has been read, which is before its own output row is written.
+/// Smooths row by row. A row is smoothed along x when it is first needed, and kept while it is
+/// needed. Its original may be overwritten after it was read, which happens before its own output
+/// row is written.
 template <class Element>
 void smooth_rows(const SmoothingPlan& plan, Element* data, std::ptrdiff_t row, void* scratch) {
   const std::size_t count = plan.row();
