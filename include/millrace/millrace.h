@@ -296,7 +296,7 @@ typedef struct millrace_decoder {
    * deliver with the same pixels as a decode of the whole image. Null: whole images only. */
   void (*region)(void* context, millrace_decode* request);
   /* Called after header() with the same bytes, so it may reuse the parsed state. Writes exactly
-   * the region: rows of its width * channels bytes (grey, or RGB interleaved), row_bytes apart. */
+   * the region: rows of its width * channels bytes (gray, or RGB interleaved), row_bytes apart. */
   millrace_status (*decode)(void* context, const uint8_t* bytes, size_t size,
                             const millrace_decode* request, uint8_t* pixels, size_t row_bytes,
                             millrace_call* call);

@@ -1,4 +1,4 @@
-// Converts CMYK to RGB or grey with the same result as other loaders.
+// Converts CMYK to RGB or gray with the same result as other loaders.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace millrace::pipeline {
 
 /// Converts four inks per pixel, as libjpeg delivers CMYK and YCCK, to `channels` levels per pixel.
 /// 255 means no ink: Adobe stores inks inverted, and Pillow, OpenCV and torchvision read every file
-/// that way, with or without Adobe's marker. RGB (3): K - round((255 - ink) K / 255). Grey (1):
+/// that way, with or without Adobe's marker. RGB (3): K - round((255 - ink) K / 255). Gray (1):
 /// BT.601 luma of that with 16-bit weights. Both equal Pillow's convert("RGB") and convert("L") to
 /// the last bit.
 inline void convert_cmyk(std::span<const std::uint8_t> inks, std::uint32_t channels,

@@ -1,5 +1,5 @@
 // Decodes JPEG with libjpeg-turbo: accurate integer DCT and fancy upsampling, so that pixels equal
-// those of other loaders. A damaged file is an error and never turns grey.
+// those of other loaders. A damaged file is an error and never turns gray.
 //
 // Uses libjpeg's own API rather than turbojpeg's: it reports warnings separately, keeps its state
 // from the header to the pixels, and decodes regions. Columns outside a region and rows above it

@@ -1,4 +1,4 @@
-// IDX files (MNIST, Fashion-MNIST): one file of grey images and one of labels, plain or gzip.
+// IDX files (MNIST, Fashion-MNIST): one file of gray images and one of labels, plain or gzip.
 // Format: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits".
 #pragma once
 

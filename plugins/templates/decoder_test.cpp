@@ -1,4 +1,4 @@
-// Decodes two pixels, red and white, as RGB and as grey; then checks a truncated file.
+// Decodes two pixels, red and white, as RGB and as gray; then checks a truncated file.
 #include "decoder.cpp"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// example_reader: reads SPLIT.bin in the data set's folder: records of a label byte and grey
+// example_reader: reads SPLIT.bin in the data set's folder: records of a label byte and gray
 // pixels.
 #include <fstream>
 #include <millrace/millrace.hpp>
