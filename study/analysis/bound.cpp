@@ -1,3 +1,4 @@
+// Assigns a run's load time to the resource that would have to be faster.
 #include "study/analysis/bound.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 namespace millrace::study {
 namespace {
 
-constexpr double kLoadThatBinds = 0.1;  ///< of load + update
+constexpr double kLoadThatBinds = 0.1;  ///< as a share of load + update
 constexpr std::size_t kBounds = 6;
 constexpr std::array<std::string_view, kBounds> kBoundNames{"device",  "storage", "decode",
                                                             "augment", "cores",   "overhead"};
@@ -19,7 +20,7 @@ double& at(std::array<double, kBounds>& of, Bottleneck bound) {
   return of[static_cast<std::size_t>(bound)];
 }
 
-/// Load by what would have to be faster.
+/// Splits load by the resource that would have to be faster to shorten it.
 std::array<double, kBounds> by_bound(const BoundFigures& figures) {
   const auto part = [&](Part one) { return figures.load[static_cast<std::size_t>(one)]; };
   std::array<double, kBounds> parts{};
@@ -111,7 +112,7 @@ BoundVerdict judge(const BoundFigures& figures) {
   if (verdict.bound == Bottleneck::storage) {
     verdict.sentence += storage_text(figures, load);
   } else if (verdict.bound == Bottleneck::cores) {
-    const int threads = figures.workers + 1;  // with the trainer's
+    const int threads = figures.workers + 1;  // counts the trainer's thread too
     verdict.sentence +=
         fmt::format("; {} {} {} {}{}", threads, threads == 1 ? "thread on" : "threads on",
                     figures.cores, figures.cores == 1 ? "core" : "cores",

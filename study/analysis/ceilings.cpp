@@ -1,3 +1,4 @@
+// Computes each resource's ceiling from the demands of a sample and a step.
 #include "study/analysis/ceilings.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-/// Samples of a batch, an epoch's short last one included.
+/// Returns the mean number of samples per batch, counting the short last batch of an epoch.
 double mean_batch(const ReplayInput& in) {
   const auto batch = static_cast<std::uint64_t>(in.batch);
   if (in.drop_last) return static_cast<double>(batch);
@@ -29,7 +30,7 @@ double storage_ceiling(const ReplayInput& in) {
       std::accumulate(in.bytes.begin(), in.bytes.end(), 0.0) / static_cast<double>(in.bytes.size());
   const ReplayStorage& s = in.storage;
   double most = kUnlimited;
-  double one = in.read_s + s.latency_s;  // a read that meets no other
+  double one = in.read_s + s.latency_s;  // a read without contention
   if (s.bytes_per_s > 0) {
     most = std::min(most, s.bytes_per_s / mean);
     one += mean / s.bytes_per_s;
@@ -42,12 +43,12 @@ double storage_ceiling(const ReplayInput& in) {
   return std::min(most, in.ranks * at_once / one);
 }
 
-/// Cores that the workers of all ranks can use at once.
+/// Returns how many cores the workers of all ranks can use at once.
 double worker_cores(const ReplayInput& in) {
   return std::min(in.ranks * std::max(1, in.workers), in.cores);
 }
 
-/// What a stage second costs on a machine whose workers fill so many cores.
+/// Returns the wall time of one second of stage work when the workers keep `cores` cores busy.
 double crowded(const ReplayInput& in, double cores) {
   if (in.cores < 2) return 1;
   return 1 + (in.crowding_stage - 1) * (cores - 1) / (in.cores - 1);
@@ -69,7 +70,7 @@ std::vector<Ceiling> ceilings(const ReplayInput& in, const StageDemand& demand) 
   add("storage", storage_ceiling(in));
   add("decode", stage(demand.decode_s));
   add("augment", stage(demand.augment_s));
-  // Reading is not the workers' where I/O threads do it.
+  // With I/O threads the workers do not read.
   add("loader", stage(demand.total() - (in.io_threads > 0 ? demand.read_s : 0)));
   const double batch = mean_batch(in);
   const double cpu = demand.total() * in.crowding_stage +

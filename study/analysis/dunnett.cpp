@@ -1,3 +1,4 @@
+// Critical values of Dunnett's comparison by numerical integration.
 #include "study/analysis/dunnett.h"
 
 #include <algorithm>
@@ -18,14 +19,14 @@ namespace {
 
 namespace bm = boost::math;
 
-/// With fewer blocks the integrand peaks where an error would be zero: too sharply for the rule
-/// below, while Sidak's bound, which is then taken, is hardly wider.
+/// Fewest blocks for the integral. With fewer blocks the integrand peaks too sharply for the
+/// midpoint rule, and Sidak's bound is hardly wider.
 constexpr std::size_t kFewest = 5;
 
-/// Given what the reference did, rows are independent of each other. Scaled by the figures'
-/// deviation, the reference is its mean w ~ N(0, 1) and the length r of its residuals, r^2 ~ chi^2
-/// of n - 1 degrees; a row's mean difference is then normal around -w, and the sum of squares of
-/// its differences noncentral chi^2 with r^2. All integrands are smooth and vanish at the ends,
+/// Given the reference's values, the rows are independent. Scaled by the standard deviation, the
+/// reference is its mean w ~ N(0, 1) and the length r of its residuals, r^2 ~ chi^2 with n - 1
+/// degrees of freedom. A row's mean difference is then normal around -w, and the sum of squares of
+/// its differences is noncentral chi^2 with r^2. All integrands are smooth and vanish at both ends,
 /// where the midpoint rule converges fastest.
 class OwnVariance {
  public:
@@ -51,12 +52,12 @@ class OwnVariance {
     }
   }
 
-  /// P(max |T| <= c)
+  /// Returns P(max |T| <= c).
   double operator()(double c) const {
     const bm::normal normal;
     double sum = 0;
     for (int i = 0; i < kMeans; ++i) {
-      const double w = (i + 0.5) * kTail / kMeans;  // symmetric in w
+      const double w = (i + 0.5) * kTail / kMeans;  // the integrand is symmetric in w
       const double weight = 2 * bm::pdf(normal, w) * kTail / kMeans;
       for (const Length& length : lengths_) {
         double inside = 0;
@@ -72,7 +73,7 @@ class OwnVariance {
   }
 
  private:
-  static constexpr double kTail = 7;  ///< deviations, beyond which nothing counts
+  static constexpr double kTail = 7;  ///< in standard deviations; the mass beyond is negligible
   static constexpr int kMeans = 24;
   static constexpr int kLengths = 48;
   static constexpr int kSquares = 48;
@@ -93,13 +94,13 @@ double solve(std::size_t rows, std::size_t blocks, double confidence) {
   const bm::students_t t(static_cast<double>(blocks) - 1);
   double low = bm::quantile(t, (1 + confidence) / 2);
   if (rows == 1) return low;
-  // Sidak's bound: c would be this if rows had nothing in common.
+  // Sidak's bound: the value of c if the rows were independent.
   double high = bm::quantile(t, (1 + std::pow(confidence, 1 / static_cast<double>(rows))) / 2);
   if (blocks < kFewest) return high;
   const OwnVariance probability(rows, blocks);
   const auto excess = [&](double c) { return probability(c) - confidence; };
   const double below = excess(low), above = excess(high);
-  if (above <= 0) return high;  // closer to it than the integral is exact
+  if (above <= 0) return high;  // the bound is closer than the integral's error
   std::uintmax_t steps = 50;
   constexpr int kBits = 30;
   const auto [left, right] = bm::tools::toms748_solve(
@@ -110,7 +111,8 @@ double solve(std::size_t rows, std::size_t blocks, double confidence) {
 }  // namespace
 
 double dunnett_critical(std::size_t rows, std::size_t blocks, double confidence) {
-  // A tenth of a second each, and simulated studies ask for the same one thousands of times.
+  // A value takes a tenth of a second, and simulated studies ask for the same one thousands of
+  // times.
   static std::mutex mutex;
   static std::map<std::tuple<std::size_t, std::size_t, double>, double> known;
   const std::lock_guard lock(mutex);

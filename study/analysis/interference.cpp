@@ -1,3 +1,4 @@
+// Samples the machine's state from /proc and /sys and turns disturbances into warnings.
 #include "study/analysis/interference.h"
 
 #include <fmt/format.h>
@@ -18,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// From where on noise is worth a line: what moves a comparison of a few percent.
+/// Thresholds of the warnings: noise above them moves a comparison by a few percent.
 constexpr double kSteal = 0.01;
 constexpr double kOthers = 0.05;
 constexpr double kFrequency = 0.05;
-constexpr double kOutlier = 14.826;  ///< MADs: ten standard deviations of a normal distribution
+constexpr double kOutlier = 14.826;  ///< in MADs: ten standard deviations of a normal distribution
 
 double mean_mhz(const std::string& root) {
   double sum = 0;
@@ -52,7 +53,7 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/// "3 of 20 runs, at most 4.1%", or nothing.
+/// Returns text such as "3 of 20 runs, at most 4.1%", or "" if no run reaches `from`.
 std::string how_often(std::span<const Noise> runs, double Noise::*part, double from) {
   std::size_t count = 0;
   double most = 0;

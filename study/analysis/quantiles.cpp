@@ -1,3 +1,4 @@
+// Histogram of durations with logarithmic classes.
 #include "study/analysis/quantiles.h"
 
 #include <algorithm>
@@ -6,7 +7,8 @@
 
 namespace millrace::study {
 
-// Numbers below kParts are classes of their own; [2^k, 2^(k+1)) has kParts classes of equal width.
+// Each number below kParts has a class of its own; [2^k, 2^(k+1)) has kParts classes of equal
+// width.
 void Quantiles::add(double seconds) {
   const double most = std::ldexp(1.0, kOctaves) - 1;
   const auto ns = static_cast<std::uint64_t>(std::clamp(seconds * 1e9, 0.0, most));
@@ -26,7 +28,8 @@ double Quantiles::at(double q, std::uint64_t zeros) const {
   const auto octave = static_cast<unsigned>(i / kParts);
   const auto place = static_cast<double>(i % kParts);
   if (octave == 0) return place * 1e-9;
-  return std::ldexp(place + kParts + 0.5, static_cast<int>(octave) - 1) * 1e-9;  // its middle
+  return std::ldexp(place + kParts + 0.5, static_cast<int>(octave) - 1) * 1e-9;  // the middle of
+                                                                                 // the class
 }
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Discrete-event simulation of the loader's threads, the storage, the device and the cores.
 #include "study/analysis/replay.h"
 
 #include <algorithm>
@@ -10,21 +11,21 @@ namespace millrace::study {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// Less than a cycle: what rounding leaves of a demand.
+/// Demands below this are rounding errors (less than one cycle).
 constexpr double kNothing = 1e-12;
-/// As the loader cuts its units (pipeline/loader/loader.cpp).
+/// Duration of a work unit that the loader aims at (pipeline/loader/loader.cpp).
 constexpr double kUnitS = 200e-6;
 
 enum class Work { stage, update, host };
 
-/// Takes its turn on the cores, sleeps, or has nothing to do.
+/// Runs on a core by turns, sleeps, or is idle.
 struct Thread {
   enum class State { idle, running, asleep };
   State state = State::idle;
-  bool ended = false;  ///< has just become idle
+  bool ended = false;  ///< became idle at this event
   Work work = Work::host;
-  double left = 0;        ///< running: CPU time
-  double until = kNever;  ///< asleep
+  double left = 0;        ///< running: CPU seconds left
+  double until = kNever;  ///< asleep: until this time
 
   void run(Work what, double demand) {
     state = State::running;
@@ -42,10 +43,10 @@ struct Thread {
 struct Unit {
   std::uint64_t ordinal = 0;
   std::int64_t first = 0, count = 0;
-  std::int64_t claimed = 0, read = 0;  ///< by I/O threads
+  std::int64_t claimed = 0, read = 0;  ///< by the I/O threads
 };
 
-/// The emulated disk's arithmetic (StorageModel::finish_ns) on the replay's time.
+/// Storage with the arithmetic of the emulated disk (StorageModel::finish_ns), in simulated time.
 class Disk {
  public:
   Disk(const ReplayStorage& options, int ranks) : options_(options), ranks_(ranks) {}
@@ -79,13 +80,13 @@ class Simulation {
   ReplayOutput run();
 
  private:
-  /// A worker or an I/O thread, or the trainer as its own worker.
+  /// A worker, an I/O thread, or the trainer as its own worker.
   struct Hand {
     Thread thread;
     Unit* unit = nullptr;
-    std::int64_t place = 0;  ///< in the batch, of the sample under way
+    std::int64_t place = 0;  ///< current sample's index in the batch
     enum class At { reading, waiting, working } at = At::reading;
-    double begin = 0;  ///< of the read
+    double begin = 0;  ///< start of the read
     double unit_begin = 0;
   };
   struct Batch {
@@ -105,7 +106,7 @@ class Simulation {
   void advance();
   void begin_unit(Hand& hand, Unit* unit);
   void begin_sample(Hand& hand);
-  /// False once the unit is done.
+  /// Starts the next phase. Returns false once the unit is done.
   bool next_phase(Hand& hand);
   void worker_ended(Hand& worker);
   void reader_ended(Hand& reader);
@@ -121,18 +122,18 @@ class Simulation {
   const ReplayInput& in_;
   const std::uint64_t batches_per_epoch_;
   const std::uint64_t slots_;
-  const std::uint64_t total_;  ///< steps
+  const std::uint64_t total_;  ///< number of steps
   Disk disk_;
   double now_ = 0;
 
   Hand trainer_;
-  std::vector<Thread> helpers_;  ///< further threads of an update on the CPU
+  std::vector<Thread> helpers_;  ///< the other threads of an update on the CPU
   std::vector<Hand> workers_, readers_;
-  std::deque<Unit> units_;  ///< all there have been: the queues below point here
+  std::deque<Unit> units_;  ///< every unit so far: the queues below hold pointers into it
   std::deque<Unit*> to_read_, to_work_;
-  std::vector<std::int64_t> missing_;  ///< samples, by slot
+  std::vector<std::int64_t> missing_;  ///< samples not yet done, by slot
   std::uint64_t issued_ = 0, freed_ = 0;
-  double cost_ = 0;  ///< wall time a sample of the last unit
+  double cost_ = 0;  ///< wall time per sample of the last unit
 
   At at_ = At::blocked;
   std::uint64_t step_ = 0;
@@ -163,8 +164,8 @@ std::int64_t Simulation::count_of(std::uint64_t ordinal) const {
       std::min(batch, in_.samples - ordinal % batches_per_epoch_ * batch));
 }
 
-/// Each epoch goes through a list in another order, and once through all of it where the list is as
-/// long as the epoch: strides by a prime.
+/// Returns an index into a list of `of` demands. Each epoch visits the list in another order, and
+/// visits all of it if it is as long as the epoch: strides are prime.
 std::size_t Simulation::pick(std::uint64_t ordinal, std::int64_t place, std::size_t of) const {
   const std::uint64_t position =
       ordinal % batches_per_epoch_ * static_cast<std::uint64_t>(in_.batch) +
@@ -231,7 +232,7 @@ void Simulation::begin_unit(Hand& hand, Unit* unit) {
 void Simulation::begin_sample(Hand& hand) {
   hand.begin = now_;
   const bool read_already = !readers_.empty() && hand.unit->read == hand.unit->count;
-  if (!reads_wait() || read_already) {  // nothing to wait for: the whole unit at once
+  if (!reads_wait() || read_already) {  // nothing to wait for: runs the whole unit at once
     hand.at = Hand::At::working;
     double cpu = read_already ? 0 : in_.read_s;
     if (!readers_.empty() && !read_already) {
@@ -404,7 +405,7 @@ ReplayOutput Simulation::run() {
   while (step_ < total_) {
     open_batches();
     if (at_ == At::blocked && issued_ > step_ && missing_[step_ % slots_] == 0) {
-      if (now_ > span_begin_) {  // it slept
+      if (now_ > span_begin_) {  // the thread slept
         at_ = At::waking;
         trainer_.thread.sleep(now_ + in_.wake_s);
       } else {

@@ -1,3 +1,4 @@
+// Student's t, bootstrap-t and equivalence intervals, verdicts, and the choice of repeats.
 #include "study/analysis/statistics.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ constexpr double kPower = 0.80;
 
 struct Moments {
   double mean = 0;
-  double deviation = 0;  ///< of one value, n - 1
+  double deviation = 0;  ///< standard deviation of one value, with n - 1
 };
 
 Moments moments_of(std::span<const double> values) {
@@ -46,7 +47,7 @@ double critical_of(const std::vector<double>& values, double confidence, int res
              : bootstrap_critical(std::span(&values, 1), confidence, resamples);
 }
 
-/// The effect, in standard errors of the mean, that is found with a probability of kPower.
+/// Returns the effect, in standard errors of the mean, that is found with probability kPower.
 double detectable_errors(double critical, std::size_t count) {
   const double freedom = static_cast<double>(count) - 1;
   const auto excess = [&](double errors) {
@@ -62,9 +63,9 @@ double detectable_errors(double critical, std::size_t count) {
   return (left + right) / 2;
 }
 
-/// The same for a study that is yet to be made.
+/// Returns detectable_errors() for a study that has not been run yet.
 double planned_errors(std::size_t rows, std::uint64_t repeats) {
-  // Simulated studies ask for the same ones thousands of times.
+  // Simulated studies ask for the same values thousands of times.
   static std::mutex mutex;
   static std::map<std::pair<std::size_t, std::uint64_t>, double> known;
   const std::lock_guard lock(mutex);
@@ -115,7 +116,8 @@ double bootstrap_critical(std::span<const std::vector<double>> rows, double conf
       }
       if (sum == 0) continue;
       const double variance = (squares - sum * sum / n) / (n - 1);
-      // Resamples of one block over and over have no variance: whatever they say lies outside.
+      // Resampling one block over and over gives no variance: such a resample lies outside any
+      // interval.
       const bool none = variance <= 1e-20 * squares;
       most = std::max(most, none ? std::numeric_limits<double>::infinity()
                                  : std::abs(sum) / std::sqrt(n * variance));
@@ -223,7 +225,7 @@ RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double ma
                 high = std::max<std::uint64_t>(most, kRepeatsForVerdict);
   const double best = detectable(high);
   if (!(best <= wanted)) return {high, false, std::exp(best)};
-  while (high - low > 1) {  // it falls with the repeats
+  while (high - low > 1) {  // the detectable effect falls with the repeats
     const std::uint64_t middle = (low + high) / 2;
     (detectable(middle) <= wanted ? high : low) = middle;
   }

@@ -1,5 +1,5 @@
-// Arithmetic of comparisons: the logarithms of ratios of one block each are what is averaged, and
-// one process is one observation. Free of processes, files and clocks.
+// Statistics of comparisons. They average logarithms of ratios within one block, and treat one
+// process as one observation. Independent of processes, files and clocks.
 #pragma once
 
 #include <cstdint>
@@ -12,90 +12,93 @@ namespace millrace::study {
 
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// Fewer repeats give intervals, but no verdict.
+/// Fewest repeats for a verdict; fewer give intervals only.
 inline constexpr std::size_t kRepeatsForVerdict = 5;
-/// From here on intervals come from a bootstrap.
+/// Fewest repeats for bootstrap intervals.
 inline constexpr std::size_t kRepeatsForBootstrap = 10;
-/// Resamples of a bootstrap: its quantiles then vary by less than what a table shows.
+/// Resamples of a bootstrap: enough that its quantiles vary by less than the last digit of a table.
 inline constexpr int kResamples = 9999;
 
 struct Interval {
   double mean = 0;
-  double low = 0;  ///< NaN with `high` where one observation gives no interval
+  double low = 0;  ///< NaN, as `high`, if one observation gives no interval
   double high = 0;
 };
 
-/// Arithmetic mean with Student's t interval that holds the true mean with probability
-/// `confidence`; `values` are independent.
+/// Returns the arithmetic mean with the Student's t interval that holds the true mean with
+/// probability `confidence`. `values` are independent.
 Interval t_interval(std::span<const double> values, double confidence);
 
-/// Quantile `confidence` of |mean* - mean| / standard error* over resamples of `rows` (each as many
-/// values, of the same blocks: whole blocks are drawn); of several rows, of the largest of theirs.
-/// Symmetric bootstrap-t: Hall, "The Bootstrap and Edgeworth Expansion" (1992), 3.6; the largest of
-/// several: Romano and Wolf, Econometrica 73 (2005). Same input, same result.
+/// Returns the quantile `confidence` of |mean* - mean| / standard error* over resamples of `rows`.
+/// For several rows, takes the largest of their statistics. All rows have the same number of
+/// values, one per block, and whole blocks are drawn. Symmetric bootstrap-t: Hall, "The Bootstrap
+/// and Edgeworth Expansion" (1992), 3.6; largest of several: Romano and Wolf, Econometrica 73
+/// (2005). Deterministic.
 double bootstrap_critical(std::span<const std::vector<double>> rows, double confidence,
                           int resamples = kResamples);
 
-/// mean +- critical standard errors.
+/// Returns mean +- `critical` standard errors.
 Interval interval_at(std::span<const double> values, double critical);
 
-/// A figure as a table shows it: the mean with its 95% interval; by t, from kRepeatsForBootstrap
-/// values on by bootstrap-t. `logarithmic`: all values are positive and their geometric mean is
-/// what counts.
+/// Returns the mean and its 95% interval as tables show it: by Student's t, and by bootstrap-t from
+/// kRepeatsForBootstrap values on. `logarithmic`: all values are positive, and the mean is
+/// geometric.
 Interval figure_interval(std::span<const double> values, bool logarithmic);
 
-/// The effect, in units of the values, that |mean| / standard error > `critical` finds with a
-/// probability of 80%; `deviation` is the standard deviation of one of `count` values.
+/// Returns the effect, in units of the values, that the test |mean| / standard error > `critical`
+/// finds with a probability of 80%. `deviation` is the standard deviation of one of `count` values.
 double smallest_detectable(double critical, double deviation, std::size_t count);
 
 enum class Verdict { none, faster, slower, equivalent, inconclusive };
-/// "faster" ...; "-" for none.
+/// Returns "faster" and so on; "-" for none.
 std::string name_of(Verdict verdict);
 
-/// One row against the reference. Ratios, not logarithms.
+/// One row compared with the reference, as ratios rather than logarithms.
 struct Comparison {
   Interval ratio;        ///< with the simultaneous 95% interval
   Interval equivalence;  ///< with the row's own 90% interval
-  double critical = 0;   ///< half the simultaneous interval, in standard errors
-  double deviation = 0;  ///< standard deviation of ln(cell / reference) of one block
+  double critical = 0;   ///< half width of the simultaneous interval, in standard errors
+  double deviation = 0;  ///< standard deviation of ln(cell / reference) within one block
   std::size_t blocks = 0;
   Verdict verdict = Verdict::none;
 };
-/// The smallest ratio above 1 that would have been found with a probability of 80%; NaN without an
-/// interval.
+/// Returns the smallest ratio above 1 that would have been found with a probability of 80%; NaN
+/// without an interval.
 double detectable_ratio(const Comparison& comparison);
 
-/// Of simultaneous intervals.
+/// Confidence of simultaneous intervals.
 inline constexpr double kConfidence = 0.95;
-/// The same where a pilot chose the number of repeats and is part of them: studies end early that
-/// happened to look quiet, which costs up to 1.5 points of confidence (tests/study simulates it).
+/// Confidence when a pilot chose the number of repeats and is part of them. Studies whose pilot
+/// happens to look quiet end early, which costs up to 1.5 points of confidence (tests/study
+/// simulates it).
 inline constexpr double kConfidenceAfterPilot = 0.97;
 
 struct CompareOptions {
   double margin = 0.03;        ///< ratios within 1/(1+margin) .. 1+margin are equivalent
-  bool more_is_faster = true;  ///< of a rate; false: of a duration
+  bool more_is_faster = true;  ///< the figure is a rate; false: a duration
   double confidence = kConfidence;
   int resamples = kResamples;
 };
 
-/// Rows of ln(cell / reference), a value a block, as many in each. Simultaneous over the rows:
-/// Dunnett's many-to-one comparison, each row with its own variance (dunnett.h); from
-/// kRepeatsForBootstrap blocks on its bootstrap. "equivalent" wins where two verdicts would hold.
+/// Compares rows of ln(cell / reference). Each has one value per block, and all have the same
+/// number. Confidence is simultaneous over the rows: Dunnett's many-to-one comparison with each
+/// row's own variance (dunnett.h), and its bootstrap from kRepeatsForBootstrap blocks on. If two
+/// verdicts would hold, "equivalent" wins.
 std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
                                 const CompareOptions& options);
 
-/// ln(cell / reference) a block; throws nothing: NaN where a figure is not positive.
+/// Returns ln(cell / reference) per block; NaN if a figure is not positive. Never throws.
 std::vector<double> log_ratios(std::span<const double> cell, std::span<const double> reference);
 
-/// Repeats after which an effect of `margin` would be found with a probability of 80% in the row
-/// that varies most, judged by a pilot's `rows` of ln(cell / reference); a pilot of five says
-/// little of a deviation, so its 80% upper limit is planned with (Browne, Statistics in Medicine
-/// 14, 1995). At least kRepeatsForVerdict, at most `most`: `suffices` is false where that is not
-/// enough.
+/// Number of repeats after which an effect of `margin` would be found with a probability of 80% in
+/// the row that varies most, estimated from a pilot's `rows` of ln(cell / reference). A pilot of
+/// five estimates a standard deviation poorly, so the plan uses its 80% upper limit (Browne,
+/// Statistics in Medicine 14, 1995). At least kRepeatsForVerdict and at most `most`; `suffices` is
+/// false if `most` is not enough.
 struct RepeatChoice {
   std::uint64_t repeats = 0;
   bool suffices = true;
-  double detectable = 0;  ///< with that many, as a ratio above 1
+  double detectable = 0;  ///< detectable ratio above 1 with that many repeats
 };
 RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double margin,
                             std::uint64_t most);

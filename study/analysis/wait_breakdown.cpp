@@ -1,3 +1,4 @@
+// Walks back along a batch's history from the moment the trainer got it.
 #include "study/analysis/wait_breakdown.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace {
 
 using Ticks = base::Clock::Ticks;
 
-/// One wait on its way from its end to its beginning.
+/// One wait, walked from its end to its beginning.
 class Walk {
  public:
   explicit Walk(const pipeline::BatchHistory& batch)
@@ -24,16 +25,16 @@ class Walk {
   Ticks now() const { return now_; }
   const PartTicks& parts() const { return parts_; }
 
-  /// Goes back to `to`; what lies between is `part`.
+  /// Moves back to `to` and charges the stretch to `part`.
   void back(Ticks to, Part part) { parts_[static_cast<std::size_t>(part)] += step(to); }
-  /// Nobody had the samples; but just before a worker took the unit behind, it may have lacked a
+  /// Nobody worked on the samples. Just before a worker took the next unit it may have lacked a
   /// core.
   void idle(Ticks to) {
     const Ticks cores = std::min(core_wait_, now_ - std::clamp(to, begin_, std::max(begin_, now_)));
     core_wait_ -= std::max<Ticks>(0, cores);
     back(to, Part::cores, cores, idle_);
   }
-  /// Samples were being read by I/O threads.
+  /// Charges the stretch to I/O threads that were reading the samples.
   void fetch(const pipeline::UnitHistory& unit, Ticks to) {
     core_wait_ = 0;
     const double off = std::clamp(1.0 - unit.fetch_on_core, 0.0, 1.0);
@@ -42,15 +43,15 @@ class Walk {
                             static_cast<double>(std::max<Ticks>(0, now_ - std::max(to, begin_)))),
          Part::storage);
   }
-  /// The same, `most` of it to `part` and the rest to `rest`.
+  /// Moves back to `to`: charges at most `most` to `part` and the rest to `rest`.
   void back(Ticks to, Part part, Ticks most, Part rest) {
     const Ticks length = step(to);
     const Ticks share = std::clamp<Ticks>(most, 0, length);
     parts_[static_cast<std::size_t>(part)] += share;
     parts_[static_cast<std::size_t>(rest)] += length - share;
   }
-  /// Through a unit's work down to `to`: its samples took turns, so any stretch of it has the
-  /// unit's own mixture.
+  /// Moves back through a unit's work to `to`. Its samples took turns, so any stretch has the
+  /// unit's own mixture of stages.
   void work(const pipeline::UnitHistory& unit, Ticks to) {
     const Ticks length = step(to);
     const auto stage = [&](pipeline::Stage one) {
@@ -60,7 +61,7 @@ class Walk {
     const double decoding = stage(pipeline::Stage::decode);
     const double augmenting = stage(pipeline::Stage::augment);
     const double all = std::max(1.0, reading + decoding + augmenting);
-    // Without a core every stage stood still alike; without pages those that look at them did.
+    // A missing core stalls every stage alike; missing pages stall only the stages that touch them.
     const double cores = std::min(static_cast<double>(unit.core_wait), all);
     const double on_core = 1 - cores / all;
     const double pixels = (decoding + augmenting) * on_core;
@@ -91,7 +92,7 @@ class Walk {
   const Part idle_;
   const Ticks begin_;
   Ticks now_;
-  Ticks core_wait_ = 0;  ///< of the unit that was come from, not yet found in the way
+  Ticks core_wait_ = 0;  ///< core wait of the unit just left that is still to be charged
   PartTicks parts_{};
 };
 
@@ -116,17 +117,18 @@ PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
     if (unit.end > last->end) last = &unit;
     first_fetch = std::min(first_fetch, unit.fetch_begin);
   }
-  walk.back(last->end, Part::augment);  // ops on the whole batch
+  walk.back(last->end, Part::augment);  // batch-wide ops
   walk.work(*last, last->begin);
 
-  // It waited for a worker. Which of its batch's other units had one, from late to early?
+  // The unit waited for a worker. Find which of its batch's other units had one, from late to
+  // early.
   const Ticks there = last->fetch_end != 0 ? last->fetch_end : batch.opened;
   if (walk.now() > there && !walk.over()) {
     by_end_.clear();
     for (const pipeline::UnitHistory& unit : batch.units)
       if (&unit != last && unit.end > there) by_end_.emplace_back(unit.end, &unit);
     std::sort(by_end_.begin(), by_end_.end());
-    // Of those that were at work at a moment any will do: the way goes on from its beginning.
+    // Any unit at work at that moment will do: the walk continues from its beginning.
     for (auto one = by_end_.rbegin(); one != by_end_.rend() && walk.now() > there; ++one) {
       const pipeline::UnitHistory& unit = *one->second;
       if (unit.begin >= walk.now()) continue;
@@ -137,7 +139,7 @@ PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
   }
   if (last->fetch_end != 0) {
     walk.fetch(*last, last->fetch_begin);
-    walk.fetch(*last, std::max(first_fetch, batch.opened));  // read in the batch's order
+    walk.fetch(*last, std::max(first_fetch, batch.opened));  // reads follow the batch's order
   }
   walk.idle(batch.asked);
   return walk.parts();

@@ -1,6 +1,5 @@
-// Why the trainer waited: every wait for a batch, split along that batch's own history (contract
-// T3). Nothing is estimated from averages of the run, and the parts add up to the wait, to the
-// tick.
+// Splits every wait for a batch along that batch's own history (contract Wait breakdown). Nothing
+// is estimated from averages of the run, and the parts add up to the wait exactly, in clock ticks.
 #pragma once
 
 #include <array>
@@ -16,14 +15,15 @@
 namespace millrace::study {
 
 enum class Part {
-  storage,         ///< the awaited samples were being read
-  decode,          ///< they were being decoded
-  augment,         ///< augmented, stored, mixed
-  queue,           ///< nobody worked on them: behind other batches, or their slot was not free
-  cores,           ///< a worker had them, or the trainer was woken, but there was no core to run on
+  storage,         ///< I/O threads or workers were reading the awaited samples
+  decode,          ///< the samples were being decoded
+  augment,         ///< the samples were being augmented, stored or mixed
+  queue,           ///< nobody worked on the batch: other batches came first, or its slot was not
+                   ///< free
+  cores,           ///< a worker held the samples, or the trainer was woken, but no core was free
   startup,         ///< the run's first batch, before any work on it began
-  epoch_boundary,  ///< queue, of an epoch's first batch
-  handover,        ///< next() itself: waking up, taking over, telling of failed samples
+  epoch_boundary,  ///< queue, for an epoch's first batch
+  handover,        ///< next() itself: waking up, taking the batch, reporting failed samples
 };
 inline constexpr std::size_t kPartCount = 8;
 inline constexpr std::array<std::string_view, kPartCount> kPartNames{
@@ -35,12 +35,13 @@ using PartSeconds = std::array<double, kPartCount>;
 /// Splits single waits.
 class WaitSplitter {
  public:
-  /// The parts of [asked, got]; their sum is its length, exactly.
+  /// Returns the parts of [asked, got]; they add up to its length exactly.
   ///
-  /// The batch is ready when its last unit is, so the way back from there is followed: through that
-  /// unit's stages (in proportion, where samples took turns); while it waited for a worker, through
-  /// the batch's own other units, which had the workers, and where none had, queue; while it was
-  /// being read, storage; before, while others of its batch were being read, storage, else queue.
+  /// The batch is ready when its last unit is, so the split walks back from there. Through that
+  /// unit's stages: each stage, in proportion if samples took turns. While the unit waited for a
+  /// worker: the batch's other units, which had the workers; queue if none had. While it was being
+  /// read: storage. Before that: storage while other units of the batch were being read, otherwise
+  /// queue.
   PartTicks split(const pipeline::BatchHistory& batch);
 
  private:
@@ -48,22 +49,24 @@ class WaitSplitter {
       by_end_;  ///< working memory
 };
 
-/// A run's (or an epoch's) blame, added up step by step.
+/// The wait breakdown of a run or an epoch, added up step by step.
 class WaitBreakdown {
  public:
-  /// One step, whose load took `load` ticks in all: what lies outside of next() is handover.
+  /// Adds one step whose load took `load` ticks. Time outside of next() is handover.
   void add(const pipeline::BatchHistory& batch, base::Clock::Ticks load);
-  /// So far load took `load` in all: what no step has of it (a wait that an interruption ended)
-  /// is handover.
+  /// Sets the total of load so far. Time that belongs to no step, such as an interrupted wait, is
+  /// handover.
   void complete(base::Clock::Ticks load);
 
-  /// Steps added.
+  /// Returns the number of steps added.
   std::uint64_t steps() const { return steps_; }
   const PartTicks& ticks() const { return ticks_; }
-  /// All waits, and all but the loader's first, which is no sign of how the run goes on.
+  /// Returns the sums of all waits; steady_seconds() leaves out the loader's first wait, which is
+  /// not representative.
   PartSeconds seconds() const;
   PartSeconds steady_seconds() const;
-  /// Seconds a step, at `q` of 0 to 1, to 2%: of a part, and of all of load.
+  /// Returns a quantile in seconds per step, accurate to 2%, of one part or of all of load. `q`
+  /// lies in 0..1.
   double quantile(Part part, double q) const;
   double load_quantile(double q) const { return load_.at(q); }
 
@@ -72,15 +75,15 @@ class WaitBreakdown {
   PartTicks ticks_{};
   PartTicks first_{};
   std::uint64_t steps_ = 0;
-  std::array<Quantiles, kPartCount> step_;  ///< those that are not 0
+  std::array<Quantiles, kPartCount> step_;  ///< nonzero values only
   Quantiles load_;
 };
 
-/// {part: seconds}.
+/// Returns {part: seconds}.
 nlohmann::ordered_json to_json(const PartSeconds& seconds);
-/// {"load" and each part: {"p50": s, "p90": s, "p99": s}} a step.
+/// Returns {"load" and each part: {"p50": s, "p90": s, "p99": s}}, in seconds per step.
 nlohmann::ordered_json step_json(const WaitBreakdown& blame);
-/// Of all ticks since `before`, as ticks() gave them then.
+/// Returns the sums since `before`, an earlier value of ticks().
 PartSeconds seconds_since(const WaitBreakdown& blame, const PartTicks& before);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Lists candidate changes, scores predictions, and searches for the smallest sufficient loader.
 #include "study/analysis/whatif.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 namespace millrace::study {
 namespace {
 
-/// Shorter than a sleeper's wake-up: such a simulated device would measure the scheduler.
+/// A simulated device faster than a thread's wake-up would measure the scheduler.
 constexpr double kShortestUpdateMs = 0.05;
 
 std::string setting(const char* key, double value) { return fmt::format("{}={:.6g}", key, value); }

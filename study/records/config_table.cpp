@@ -1,3 +1,4 @@
+// Compares configurations key by key.
 #include "study/records/config_table.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which keys several recipes differ in.
+// Table of the keys in which several recipes differ.
 #pragma once
 
 #include <filesystem>
@@ -13,17 +13,18 @@ namespace millrace::study {
 /// Keys and values (pipeline/recipe/recipe_values.h).
 using ConfigValues = std::vector<std::pair<std::string, std::string>>;
 
-/// Of a run's config.toml; none where there is no such file. Throws DataError where it is no TOML.
+/// Reads a run's config.toml. Returns nothing if there is no such file. Throws DataError if it is
+/// not TOML.
 ConfigValues config_at(const std::filesystem::path& file);
 
-/// A column: a name for its head, and what stands below.
+/// A column: its heading and its values.
 struct ConfigColumn {
   std::string name;
   ConfigValues values;
 };
 
-/// A row for each key that has not the same value in all columns, in the order of the first column
-/// that has it; "-" where a column lacks it. `recipe`, which only names, is left out.
+/// Returns a row for each key whose value is not the same in all columns, in the order of the first
+/// column that has it. Missing values are "-". Leaves out `recipe`, which is only a name.
 ReportTable config_table(const std::vector<ConfigColumn>& columns);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Writes run directories, moves earlier runs aside, and cuts files back for resumption.
 #include "study/records/run_directory.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,8 @@ namespace fs = std::filesystem;
                      : "choose another place: --run DIR");
 }
 
-/// Whether a folder holds no more than what a run leaves that was killed before its first record.
+/// Returns whether a folder holds at most the files of a run that was killed before its first
+/// record.
 bool is_unused(const fs::path& path) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error))
@@ -49,7 +51,7 @@ void refuse_what_is_no_run(const fs::path& path) {
         "choose another directory, or empty it");
 }
 
-/// Moves the run at `path` to path.1, path.2 ...; returns where it went.
+/// Moves the run at `path` to path.1, path.2, ... and returns its new path.
 fs::path move_aside(const fs::path& path) {
   std::error_code error;
   for (int n = 1;; ++n) {
@@ -68,7 +70,7 @@ void make_folder(const fs::path& path) {
   if (error) cannot_write(path, error.value());
 }
 
-/// Removes what writers that were killed have left; the caller holds the lock.
+/// Removes temporary files of killed writers. The caller holds the lock.
 void remove_left_overs(const fs::path& run) {
   base::remove_stale_temporaries(run);
   const fs::path checkpoints = run / "checkpoints";
@@ -101,10 +103,10 @@ std::string row_of(const pipeline::StepRecord& record) {
   return fmt::to_string(row);
 }
 
-/// Where the row of a step waits that is not over.
+/// Returns the file that holds the row of the unfinished step.
 fs::path open_row(fs::path steps) { return steps += ".open"; }
 
-/// Where the row of `step` ends that begins at `begin`; npos if there is none.
+/// Returns the end of the row of `step` that begins at `begin`; npos if there is none.
 std::size_t end_of_row(const std::string& text, std::size_t begin, std::uint64_t step) {
   const std::size_t comma = text.find(',', begin);
   const std::string wanted = std::to_string(step) + ",";
@@ -114,12 +116,12 @@ std::size_t end_of_row(const std::string& text, std::size_t begin, std::uint64_t
   return newline == std::string::npos ? newline : newline + 1;
 }
 
-/// Keeps the rows of the first `steps` steps, each of which must be there; the last one may be
-/// waiting beside the file.
+/// Keeps the rows of the first `steps` steps, each of which must be there. The last one may still
+/// be in the open row's file.
 void cut_steps(const fs::path& file, std::uint64_t steps) {
   std::error_code missing;
   if (steps == 0 && !fs::exists(file, missing)) return;
-  if (steps == 0) return cut(file, 0);  // the header is written again
+  if (steps == 0) return cut(file, 0);  // open_steps() writes the header again
   std::string text = text_of(file);
   const std::size_t header = text.find('\n');
   std::size_t end = header == std::string::npos ? text.size() : header + 1;
@@ -141,7 +143,7 @@ void cut_steps(const fs::path& file, std::uint64_t steps) {
   cut(file, end);
 }
 
-/// Keeps the lines up to the first whose "step" is `end` or later; how many those are.
+/// Keeps the lines before the first whose "step" is `end` or later, and returns their number.
 std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
   std::error_code missing;
   if (!fs::exists(file, missing)) return 0;
@@ -150,7 +152,7 @@ std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
   std::uint64_t number = 1;
   for (; kept < text.size(); ++number) {
     const std::size_t newline = text.find('\n', kept);
-    if (newline == std::string::npos) break;  // killed while it was written
+    if (newline == std::string::npos) break;  // killed while writing this line
     const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(kept),
                                             text.begin() + static_cast<std::ptrdiff_t>(newline),
                                             nullptr, /*allow_exceptions=*/false);
@@ -206,7 +208,8 @@ RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path
   if (!is_unused(path_)) {
     moved_aside_ = move_aside(path_);
     make_folder(path_);
-    // The earlier run's lock is held until the new one is: nobody gets in between.
+    // Holds the earlier run's lock until the new one is taken, so that no other process gets in
+    // between.
     lock_ = RunLock(path_);
   }
   write_file(path_ / "config.toml", config_toml);
@@ -240,7 +243,7 @@ RunDirectory RunDirectory::of_rank(fs::path path, int rank, std::uint64_t step) 
   directory.path_ = std::move(path);
   directory.steps_name_ = fmt::format("steps.rank{}.csv", rank);
   directory.quarantine_name_ = fmt::format("quarantine.rank{}.jsonl", rank);
-  make_folder(directory.path_);  // another host's may be another disk
+  make_folder(directory.path_);  // other hosts may have another disk
   cut_steps(directory.path_ / directory.steps_name_, step);
   directory.quarantined_ = cut_lines(directory.path_ / directory.quarantine_name_, step + 1);
   directory.open_steps();
@@ -266,7 +269,7 @@ void RunDirectory::open_steps() {
   steps_ = open(steps_name_);
   if (fs::file_size(path_ / steps_name_) > 0) return;
   std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
-  // The optimiser's span shares its name with the step's number: two columns must not.
+  // A span shares its name with the step number's column, and columns need distinct names.
   for (const auto name : pipeline::kSpanNames)
     header += fmt::format(",{}", name == "step" ? "step_s" : name);
   write(steps_, steps_name_, header + "\n", false);
@@ -300,7 +303,7 @@ void RunDirectory::quarantine(const nlohmann::ordered_json& line) {
 }
 
 void RunDirectory::close() {
-  open_steps();  // a run without a step has a table without a row
+  open_steps();  // a run without steps has a table without rows
   write(steps_, steps_name_, "", true);
   steps_.reset();
 }

@@ -1,4 +1,5 @@
-// A run directory: what a run leaves behind, readable while it goes on and after it was killed.
+// Run directory: the files that one run leaves behind. They can be read while the run goes on and
+// after it was killed.
 #pragma once
 
 #include <chrono>
@@ -18,44 +19,45 @@ namespace millrace::study {
 
 class RunDirectory {
  public:
-  /// Makes `path`, locks it and writes config.toml. An earlier run that stands there is moved aside
-  /// to path.1, path.2 ...; one that goes on, and a folder that holds something else, are refused
-  /// (UsageError). Throws RunError when it cannot be written.
+  /// Creates and locks `path`, and writes config.toml. Moves an earlier run to path.1, path.2, ...
+  /// Throws UsageError if a run is still going on there or if the folder holds something else, and
+  /// RunError if it cannot be written.
   RunDirectory(std::filesystem::path path, const std::string& config_toml);
-  /// Throws what the constructor would where `path` is another process's or no run's, and touches
-  /// nothing: a run finds out before it waits for its ranks.
+  /// Throws what the constructor would if `path` belongs to another process or is not a run.
+  /// Changes nothing, so that a run can fail before it waits for its ranks.
   static void check(const std::filesystem::path& path);
-  /// Takes up a run that ended after `step` steps, by a signal or worse: rows and lines of later
-  /// steps, and the summary, go. `epoch_open`: its last epoch is to be recorded (again). `lock` is
-  /// `path`'s. Throws DataError where a row up to that step is missing.
+  /// Continues a run that ended after `step` steps, by a signal or a crash: removes rows and lines
+  /// of later steps, and the summary. `epoch_open`: the last epoch will be recorded again. `lock`
+  /// is the lock of `path`. Throws DataError if a row up to that step is missing (contract Exact
+  /// resumption).
   static RunDirectory resume(std::filesystem::path path, const std::string& config_toml,
                              std::uint64_t step, bool epoch_open, RunLock lock);
 
   /// Opens the files of rank `rank` > 0, steps.rankR.csv and quarantine.rankR.jsonl, cut back to
-  /// `step`. Rank 0's run is at `path`; rank 0 holds the lock.
+  /// `step`. `path` is the directory of rank 0, which holds the lock.
   static RunDirectory of_rank(std::filesystem::path path, int rank, std::uint64_t step);
 
   const std::filesystem::path& path() const { return path_; }
-  /// Where an earlier run was moved to; empty if there was none.
+  /// Returns where an earlier run was moved to; empty if there was none.
   const std::filesystem::path& moved_aside() const { return moved_aside_; }
-  /// Held until the directory is let go; not in of_rank()'s.
+  /// Returns the lock, held for the object's lifetime. Empty for of_rank().
   std::optional<RunLock>& lock() { return lock_; }
 
-  /// Samples that had failed up to where the run was taken up.
+  /// Returns the number of samples that had failed before the point of resumption.
   std::uint64_t quarantined() const { return quarantined_; }
 
-  /// A row of steps.csv.
+  /// Appends a row to steps.csv.
   void step(const pipeline::StepRecord& record);
-  /// The row of a step that is not over, kept in steps.csv.open until step() is given the final
-  /// one; the rows before it are synced. resume() finds a whole table whatever happens in between.
+  /// Keeps the row of an unfinished step in steps.csv.open until step() receives the final one, and
+  /// syncs the rows before it. resume() therefore finds a complete table at any moment.
   void open_step(const pipeline::StepRecord& record);
-  /// A line of metrics.jsonl, flushed.
+  /// Appends a line to metrics.jsonl and flushes.
   void epoch(const nlohmann::ordered_json& line);
-  /// A line of quarantine.jsonl, flushed; from any thread.
+  /// Appends a line to quarantine.jsonl and flushes. Thread-safe.
   void quarantine(const nlohmann::ordered_json& line);
-  /// Ends steps.csv.
+  /// Closes steps.csv.
   void close();
-  /// summary.json, whole or not at all.
+  /// Writes summary.json atomically.
   void summary(const nlohmann::ordered_json& summary);
 
  private:
@@ -82,14 +84,15 @@ class RunDirectory {
   std::chrono::steady_clock::time_point flushed_;
 };
 
-/// JSON as text; bytes that are not UTF-8 (names of files) become U+FFFD instead of an exception.
+/// Returns JSON as text. Bytes that are not UTF-8, as in file names, become U+FFFD instead of an
+/// exception.
 std::string to_text(const nlohmann::ordered_json& json, int indent = -1);
 
-/// Makes runs/NAME-YYYYmmdd-HHMMSS, with -2, -3 ... where that is taken; no other process gets the
-/// same one. Throws RunError where it cannot be made.
+/// Creates runs/NAME-YYYYmmdd-HHMMSS, or with -2, -3, ... if that exists. Concurrent processes get
+/// different folders. Throws RunError if it cannot be created.
 std::filesystem::path make_run_folder(const std::string& name);
 
-/// Writes a file whole or not at all: to a temporary name, synced, renamed. Throws RunError.
+/// Writes a file atomically: to a temporary name, synced, then renamed. Throws RunError.
 void write_file(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Reads a run's JSON files with bounds on their nesting.
 #include "study/records/run_files.h"
 
 #include <fmt/format.h>
@@ -14,8 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Leaves out what is nested deeper than any record of ours: whatever walks a document calls itself
-/// for every level.
+/// Drops values nested deeper than any of our records, because code that walks a document recurses
+/// per level.
 bool is_near(int depth, Json::parse_event_t, Json&) {
   constexpr int kDeepest = 64;
   return depth <= kDeepest;
@@ -50,7 +51,7 @@ std::vector<Json> read_json_lines(const fs::path& file, bool& cut) {
   std::vector<Json> lines;
   std::ifstream in(file, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
-    if (in.eof()) {  // no newline at its end: the writer was killed, or is still at it
+    if (in.eof()) {  // no final newline: the writer was killed, or is still writing
       cut = true;
       break;
     }

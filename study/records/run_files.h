@@ -1,5 +1,5 @@
-// A run's JSON files, read to be shown: what is missing is missing, what cannot be parsed is an
-// error.
+// Reads a run's JSON files for display: missing values are reported as missing, malformed files are
+// errors.
 #pragma once
 
 #include <filesystem>
@@ -15,16 +15,17 @@ namespace millrace::study {
 /// discarded value for malformed JSON.
 nlohmann::ordered_json parse_json(std::istream& in);
 
-/// Null where there is no such file; throws DataError where it holds no JSON object.
+/// Reads a JSON object. Returns null if there is no such file; throws DataError if it holds
+/// anything else.
 nlohmann::ordered_json read_json(const std::filesystem::path& file);
 
-/// One object a line; none where there is no such file. Throws DataError with the line. `cut`: the
-/// last line was not written to its end, and is left out.
+/// Reads one object per line. Returns nothing if there is no such file. Throws DataError with the
+/// line number. Sets `cut` if the last line is incomplete, and leaves it out.
 std::vector<nlohmann::ordered_json> read_json_lines(const std::filesystem::path& file, bool& cut);
 
-/// The number at a path of keys; NaN where there is none.
+/// Returns the number at a path of keys; NaN if there is none.
 double number_at(const nlohmann::ordered_json& json, std::initializer_list<const char*> keys);
-/// The text there, or a number or true/false as text; empty where there is none.
+/// Returns the string at a path of keys, or a number or boolean as text; empty if there is none.
 std::string text_at(const nlohmann::ordered_json& json, std::initializer_list<const char*> keys);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Lock file with flock(2).
 #include "study/records/run_lock.h"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether `path` still leads to the file: another process may have moved its folder away.
+/// Returns whether `path` still leads to the open file. Another process may have moved its folder.
 bool is_at(int file, const fs::path& path) {
   struct stat held {};
   struct stat there {};
@@ -40,7 +41,7 @@ void sign(int file) {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   const std::string text = fmt::format("pid {} on host {}\n", getpid(), host.data());
-  // A full disk keeps the text out, and the lock all the same.
+  // The lock holds even if a full disk keeps the text out.
   if (ftruncate(file, 0) == 0) static_cast<void>(!pwrite(file, text.data(), text.size(), 0));
 }
 

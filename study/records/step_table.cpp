@@ -1,3 +1,4 @@
+// Reads steps.csv and merges neighbouring steps.
 #include "study/records/step_table.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a table's columns go; a span's number, or one of these.
+/// Destination of a table's column: a span's number, or one of these.
 enum Column : int { kStep = 100, kImages, kLoss, kUnused };
 
 int column_of(std::string_view name) {
@@ -25,7 +26,7 @@ int column_of(std::string_view name) {
   if (name == "step_s") name = "step";
   for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
     if (pipeline::kSpanNames[i] == name) return static_cast<int>(i);
-  return kUnused;  // load_s and so on: the spans add up to them
+  return kUnused;  // load_s and others: sums of the spans
 }
 
 std::vector<std::string_view> cells_of(std::string_view line) {
@@ -131,7 +132,7 @@ StepTable read_steps(const fs::path& file) {
                     "remove that line to get a report without it");
   };
   std::string line;
-  if (!std::getline(in, line) || in.eof()) {  // nothing is in it yet
+  if (!std::getline(in, line) || in.eof()) {  // the table is still empty
     table.cut = !line.empty();
     return table;
   }

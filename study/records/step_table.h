@@ -1,4 +1,5 @@
-// steps.csv, reduced to some hundreds of points: neighbouring steps are added up, none is left out.
+// Reads steps.csv and reduces it to some hundreds of points: neighbouring steps are added up, none
+// is left out.
 #pragma once
 
 #include <array>
@@ -13,34 +14,34 @@ namespace millrace::study {
 
 using SpanNs = std::array<std::int64_t, pipeline::kSpanCount>;
 
-/// Neighbouring steps, added up. Times are whole nanoseconds, as the table has them, so that sums
-/// are exact.
+/// Neighbouring steps, added up. Times are whole nanoseconds, as in the table, so that sums are
+/// exact.
 struct StepSum {
-  std::uint64_t first = 0;  ///< number of its first step
+  std::uint64_t first = 0;  ///< number of the first step
   std::uint64_t last = 0;
   std::uint64_t steps = 0;
   std::int64_t images = 0;
-  double loss_sum = 0;       ///< of the losses that were read
-  std::uint64_t losses = 0;  ///< how many
+  double loss_sum = 0;       ///< sum of the losses that were read back
+  std::uint64_t losses = 0;  ///< number of those losses
   SpanNs ns{};
 
   void add(const StepSum& next);
-  /// Of all load (first_batch included), update and other spans.
+  /// Return the sums of all load spans (first_batch included), of update, and of the other spans.
   std::int64_t load_ns() const;
   std::int64_t update_ns() const;
   std::int64_t other_ns() const;
-  /// The middle between its first and last step.
+  /// Returns the middle between its first and last step.
   double middle() const { return 0.5 * static_cast<double>(first + last); }
 };
 
-/// Adds steps up while they come: at most 2 * `points` sums, all of one width but the last. When
-/// there would be more, each two neighbours become one.
+/// Adds steps up as they arrive, in at most 2 * `points` sums of equal width (the last may be
+/// shorter). When there would be more, each pair of neighbours becomes one sum.
 class StepReduction {
  public:
   explicit StepReduction(std::size_t points = 200) : points_(points) {}
   void add(const StepSum& step);
   const std::vector<StepSum>& sums() const { return sums_; }
-  /// Steps in each but the last.
+  /// Returns the steps per sum; the last sum may have fewer.
   std::uint64_t width() const { return width_; }
 
  private:
@@ -52,13 +53,12 @@ class StepReduction {
 struct StepTable {
   StepReduction reduced;
   StepSum all;
-  Quantiles load, update, other;  ///< seconds a step
-  bool there = false;             ///< there is such a file
-  bool cut = false;               ///< its last row was not written to its end, and is left out
+  Quantiles load, update, other;  ///< seconds per step
+  bool there = false;             ///< the file exists
+  bool cut = false;               ///< the last row was incomplete and is left out
 };
 
-/// Of steps.csv or steps.rankR.csv. Throws DataError with the line where one is no row of such a
-/// table.
+/// Reads steps.csv or steps.rankR.csv. Throws DataError with the line of a malformed row.
 StepTable read_steps(const std::filesystem::path& file);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Encodes event files: protobuf fields, CRC-32C and TFRecord frames.
 #include "study/records/tensorboard.h"
 
 #include <fmt/format.h>
@@ -19,21 +20,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
-constexpr double kMaxKept = 1;  ///< seconds
+constexpr double kMaxKept = 1;  ///< in seconds
 
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
     for (int bit = 0; bit < 8; ++bit)
-      crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78u : 0u);  // the polynomial, bits reversed
+      crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78u : 0u);  // the polynomial, bit-reversed
     table[byte] = crc;
   }
   return table;
 }
 constexpr std::array<std::uint32_t, 256> kCrcTable = make_crc_table();
 
-/// TFRecord's checksum: one that stays good where the data hold checksums themselves.
+/// Returns TFRecord's masked checksum, which stays strong for data that contain checksums.
 std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xA282EAD8u;
 }
@@ -43,7 +44,7 @@ void append_little_endian(std::string& text, Word word) {
   for (std::size_t i = 0; i < sizeof word; ++i) text += static_cast<char>((word >> (8 * i)) & 0xFF);
 }
 
-// Protobuf's wire format: a key of field number and type before each value.
+// Protobuf's wire types. Each value follows a key made of its field number and type.
 enum Wire { varint = 0, fixed64 = 1, length = 2, fixed32 = 5 };
 
 void append_varint(std::string& text, std::uint64_t value) {
@@ -61,7 +62,7 @@ void append_bytes(std::string& text, int field, std::string_view bytes) {
   text += bytes;
 }
 
-/// Event's fields that are always there: wall_time = 1, and step = 2 where it is not 0.
+/// Begins an Event with its common fields: wall_time = 1, and step = 2 if it is not 0.
 std::string begin_event(double wall_time, std::uint64_t step) {
   std::string event;
   append_key(event, 1, Wire::fixed64);
@@ -76,7 +77,7 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The latest SECONDS in the names of the folder's event files; -1 without any.
+/// Returns the latest SECONDS in the names of the folder's event files; -1 if there are none.
 std::int64_t newest_in(const fs::path& folder) {
   std::int64_t newest = -1;
   std::error_code error;

@@ -1,5 +1,5 @@
-// A run's curves as TensorBoard event files: TFRecord frames around Event messages in protobuf's
-// wire format, of which only what scalars need is written here.
+// Writes a run's curves as TensorBoard event files: TFRecord frames around Event messages in
+// protobuf's wire format, limited to what scalars need.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,34 @@
 namespace millrace::study {
 
 struct Scalar {
-  std::string tag;  ///< "train/loss": what stands before the slash groups the charts
+  std::string tag;  ///< "train/loss": the part before the slash groups the charts
   double value = 0;
 };
 
-/// Castagnoli's CRC-32 (RFC 3720, appendix B.4), with the start and end values usual there.
+/// Returns Castagnoli's CRC-32 (RFC 3720, appendix B.4), with the usual start and end values.
 std::uint32_t crc32c(std::string_view bytes);
-/// One TFRecord: length, its checksum, the bytes, their checksum.
+/// Returns one TFRecord: length, its checksum, the bytes, their checksum.
 std::string tf_record(std::string_view bytes);
 
-// Event messages (tensorboard/compat/proto/event.proto). `wall_time` in seconds since 1970.
-/// What every file begins with.
+// Event messages (tensorboard/compat/proto/event.proto). `wall_time` is in seconds since 1970.
+/// Returns the message that begins every file.
 std::string version_event(double wall_time);
-/// SessionLog START: from the second one on, TensorBoard forgets what it has read so far of `step`
-/// and later ones. So each file has one, the first too.
+/// Returns SessionLog START. From the second one on, TensorBoard drops what it has read of `step`
+/// and later steps; therefore every file has one, including the first.
 std::string start_event(double wall_time, std::uint64_t step);
 std::string scalars_event(double wall_time, std::uint64_t step, std::span<const Scalar> scalars);
 
-/// events.out.tfevents.SECONDS.HOST.PID in a run's directory. Throws RunError when it cannot be
-/// written. Not thread-safe.
+/// Writes events.out.tfevents.SECONDS.HOST.PID in a run's directory. Throws RunError if it cannot
+/// be written. Not thread-safe.
 class EventFile {
  public:
-  /// Begins a new file, by name behind those that an earlier process left there. `first_step`: the
-  /// first one that this process tells of.
+  /// Creates a file whose name sorts after those of earlier processes. `first_step` is the first
+  /// step that this process records.
   EventFile(const std::filesystem::path& folder, std::uint64_t first_step);
 
-  /// Kept in memory for up to a second.
+  /// Buffers scalars for up to one second.
   void scalars(std::uint64_t step, std::span<const Scalar> scalars);
-  /// What was kept goes to the file, whole records at once.
+  /// Writes the buffered records to the file, whole records at once.
   void flush();
 
   const std::filesystem::path& path() const { return path_; }
@@ -53,7 +53,7 @@ class EventFile {
   std::filesystem::path path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::string kept_;
-  double flushed_ = 0;  ///< wall time
+  double flushed_ = 0;  ///< wall time of the last flush, in seconds
 };
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Writes the Trace Event Format: tracks, slices, flow arrows.
 #include "study/records/trace.h"
 
 #include <fmt/format.h>
@@ -18,12 +19,12 @@
 namespace millrace::study {
 namespace {
 
-// Tracks, from the top.
+// Track numbers, from the top.
 constexpr int kTrainer = 1;
 constexpr int kDevice = 2;
 constexpr int kStorage = 3;
 constexpr int kFirstLoader = 100;
-constexpr int kLoaderStride = 1000;  ///< more threads than a loader can have
+constexpr int kLoaderStride = 1000;  ///< more than the threads of any loader
 constexpr int kFirstIo = 300;
 
 constexpr std::array<std::string_view, pipeline::kStageCount> kStageNames{"read", "decode",
@@ -66,7 +67,7 @@ class Writer {
   void put(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
     fmt::format_to(std::back_inserter(text_), text, std::forward<Arguments>(arguments)...);
   }
-  /// A comma, and now and then the file.
+  /// Writes a separator, and flushes the buffer now and then.
   void next() {
     if (!first_) put(",\n");
     first_ = false;
@@ -78,7 +79,7 @@ class Writer {
     text_.clear();
   }
 
-  /// ns from the origin: whole ones, so that what lies inside of something still does when written.
+  /// Returns nanoseconds from the origin. Whole ones keep nested slices nested.
   std::int64_t ns(Ticks ticks) const {
     return std::llround(base::Clock::seconds(ticks - timeline_.origin_ticks()) * 1e9);
   }
@@ -105,7 +106,8 @@ class Writer {
         phase, phase == 'f' ? R"("bp":"e",)" : "", id, pid_, track, us(at));
   }
 
-  /// Steps with their spans inside; what belongs to none (setup, teardown) beside them.
+  /// Writes steps with their spans inside, and beside them the spans outside of steps (setup,
+  /// teardown).
   void trainer() {
     name(kTrainer, "trainer");
     if (!options_.device.empty()) name(kDevice, options_.device);
@@ -154,7 +156,7 @@ class Writer {
     if (target != nullptr) arrivals_[batch.batch] = (ns(target->begin) + ns(target->end)) / 2;
   }
 
-  /// Without a trainer: waits for batches, and what is done with them.
+  /// Without a trainer: writes the caller's waits for batches and the use of each.
   void caller() {
     name(kTrainer, "caller");
     const auto batches = train_batches();
@@ -169,7 +171,8 @@ class Writer {
     }
   }
 
-  /// Requests to the emulated disk overlap, so they are no track's slices but a group of their own.
+  /// Writes requests to the emulated disk. They overlap, so they form async events instead of
+  /// slices of a track.
   void storage() {
     const auto requests = timeline_.storage().records();
     if (requests.empty()) return;
@@ -220,7 +223,7 @@ class Writer {
                     unit.count, unit.worker, base::Clock::seconds(unit.core_wait) * 1e6);
     if (unit.cpu_ns >= 0) arguments += fmt::format(R"(,"cpu_us":{:.3f})", us(unit.cpu_ns));
     slice(track, fmt::format("batch {}", record.batch), begin, end, arguments);
-    // Samples take turns in the stages; their sums are shown one after the other.
+    // Samples take turns in the stages; the stages' sums are drawn one after the other.
     Ticks at = unit.begin;
     for (std::size_t i = 0; i < pipeline::kStageCount; ++i) {
       if (unit.stages[i] == 0) continue;
@@ -246,7 +249,7 @@ class Writer {
   int pid_;
   bool first_ = true;
   fmt::memory_buffer text_;
-  std::map<std::uint64_t, std::int64_t> arrivals_;  ///< by batch: where its arrows end
+  std::map<std::uint64_t, std::int64_t> arrivals_;  ///< end point of each batch's arrows
   std::uint64_t flows_ = 0;
 };
 

@@ -1,3 +1,4 @@
+// Overlays the figures of several runs.
 #include "study/report/comparison_report.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// The folders' names; whole paths where two have the same.
+/// Returns the folders' names, or whole paths if two names are equal.
 std::vector<std::string> names_of(const std::vector<fs::path>& runs) {
   std::vector<std::string> names;
   for (const fs::path& run : runs) names.push_back(run.filename().string());
@@ -52,7 +53,7 @@ ReportTable fact_table(const std::vector<std::string>& names, const std::vector<
   return table;
 }
 
-/// Of all reports' line charts of an id, the lines in one.
+/// Merges the line charts with one id of all reports into one chart.
 std::vector<Figure> overlaid(const std::vector<std::string>& names,
                              const std::vector<Report>& reports) {
   std::vector<Figure> all;
@@ -64,7 +65,7 @@ std::vector<Figure> overlaid(const std::vector<std::string>& names,
       });
       if (same == all.end()) {
         same = all.insert(all.end(), figure);
-        // One run had two epochs, another had not: two figures by different x.
+        // One run has two epochs and another has not: their figures have different x axes.
         for (const Figure& other : all)
           if (&other != &*same && other.id == figure.id) same->id += "-by-" + figure.x_label;
         same->series.clear();
@@ -77,7 +78,7 @@ std::vector<Figure> overlaid(const std::vector<std::string>& names,
   return all;
 }
 
-/// A bar a run of what `keys` of its summary hold, times `factor`.
+/// Returns one bar per run: the value at `keys` of its summary, times `factor`.
 std::vector<Figure> bars(Figure figure, const std::vector<std::string>& names,
                          const std::vector<Json>& summaries, const std::vector<std::string>& series,
                          const std::string& suffix, const char* section, double factor) {

@@ -1,4 +1,4 @@
-// Several runs side by side in one report.
+// Report that shows several runs side by side.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace millrace::study {
 
-/// Facts that differ, the keys that differ, where each run's time went, and each curve with a line
-/// a run. Throws DataError where a file that is there is damaged.
+/// Returns the facts and keys that differ, each run's time by parts, and each curve with one line
+/// per run. Throws DataError if a file is damaged.
 Report comparison_report(const std::vector<std::filesystem::path>& runs);
 
 }  // namespace millrace::study

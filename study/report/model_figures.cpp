@@ -1,3 +1,4 @@
+// Builds figures from metrics.jsonl and evaluations.
 #include "study/report/model_figures.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxClasses = 60;  ///< in one bar chart
+constexpr std::size_t kMaxClasses = 60;  ///< per bar chart
 constexpr std::size_t kMaxInMatrix = 40;
 constexpr std::size_t kMaxMistakes = 12;
 
@@ -28,7 +29,7 @@ Figure over_epochs(std::string id, std::string title, std::string y_label) {
           .series = {}};
 }
 
-/// Epochs in which a figure was not taken are left out: its line goes on.
+/// Adds a line over the epochs. Epochs without the value are skipped, and the line continues.
 void add_line(Figure& figure, const JsonLines& epochs, const char* name, const char* key,
               double factor) {
   Series series{.name = name};
@@ -48,7 +49,7 @@ std::vector<Figure> unless_empty(Figure figure) {
 
 using Counts = std::vector<std::vector<double>>;
 
-/// Empty where there is none, or none that is square and of numbers.
+/// Returns the confusion matrix; empty if it is missing, not square or not numeric.
 Counts confusion_of(const Json& evaluation) {
   if (!evaluation.is_object() || !evaluation.contains("confusion")) return {};
   const Json& all = evaluation["confusion"];

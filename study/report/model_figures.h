@@ -1,4 +1,4 @@
-// The figures of what a model has learnt: loss, accuracy, classes, confusions.
+// Figures of the model's quality: loss, accuracy, per-class accuracy, confusions.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,15 +10,16 @@
 
 namespace millrace::study {
 
-/// Of training and test over the epochs; then what was read of single steps.
+/// Returns training and test loss over the epochs, then the losses read back at single steps.
 std::vector<Figure> loss_figures(const JsonLines& epochs, const StepTable& steps);
-/// Top-1 and top-5 on the test set over the epochs, in percent.
+/// Returns top-1 and top-5 accuracy on the test set over the epochs, in percent.
 std::vector<Figure> accuracy_figure(const JsonLines& epochs);
-/// Of `evaluation`'s per_class, in percent; of very many classes, those with the lowest.
+/// Returns `evaluation`'s per_class accuracy in percent. If there are very many classes, shows the
+/// lowest.
 std::vector<Figure> class_figure(const nlohmann::ordered_json& evaluation);
 
-/// Of `evaluation`'s confusion [label][prediction], whose names are those of per_class: as a matrix
-/// where it is small, and the commonest mistakes.
+/// Returns `evaluation`'s confusion [label][prediction], with the class names of per_class: a
+/// matrix if it is small, and the most frequent mistakes.
 std::vector<Figure> confusion_figure(const nlohmann::ordered_json& evaluation);
 std::vector<ReportTable> confusion_table(const nlohmann::ordered_json& evaluation);
 

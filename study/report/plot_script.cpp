@@ -1,3 +1,4 @@
+// Writes one figure as a gnuplot script and its data file.
 #include "study/report/plot_script.h"
 
 #include <fmt/format.h>
@@ -17,18 +18,18 @@ namespace millrace::study {
 namespace {
 
 constexpr std::size_t kLongestTic = 36;
-constexpr std::size_t kMaxMarks = 60;  ///< more points are a plain line
+constexpr std::size_t kMaxMarks = 60;  ///< lines with more points have no marks
 
-/// M. Okabe and K. Ito, "Color Universal Design" (2008); its yellow, hard to see on white, last.
+/// M. Okabe and K. Ito, "Color Universal Design" (2008). Yellow, hard to see on white, comes last.
 constexpr std::array<std::string_view, 8> kColours{"#0072B2", "#E69F00", "#009E73", "#D55E00",
                                                    "#CC79A7", "#56B4E9", "#000000", "#F0E442"};
 std::string_view colour(std::size_t i) { return kColours[i % kColours.size()]; }
 
-/// Value i, NaN where there is none or it is not finite.
+/// Returns value i; NaN if it is missing or not finite.
 double at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() && std::isfinite(values[i]) ? values[i] : kNaN;
 }
-/// Where value i of a line stands.
+/// Returns the x coordinate of value i of a line.
 double x_at(const Series& series, std::size_t i) {
   return series.x.empty() ? static_cast<double>(i) : at(series.x, i);
 }
@@ -47,8 +48,8 @@ struct Range {
   bool empty() const { return low > high; }
 };
 
-/// What lies at one place of a stack, from below: the upper edge of each part. A part that is
-/// missing adds nothing; where all are, so is the place.
+/// Returns the upper edge of each part at one place of a stack, from below. A missing part adds
+/// nothing; if all are missing, so is the place.
 std::vector<double> upper_edges(const std::vector<double>& parts) {
   std::vector<double> edges(parts.size(), kNaN);
   if (!any_finite(parts)) return edges;
@@ -58,8 +59,8 @@ std::vector<double> upper_edges(const std::vector<double>& parts) {
   return edges;
 }
 
-/// One figure on its way to a sheet. Every series has a block of the data file; the parts of a
-/// stack share one.
+/// Draws one figure on a sheet. Every series has a block of the data file; the parts of a stack
+/// share one.
 class Plot {
  public:
   explicit Plot(const Figure& figure) : figure_(figure), sheet_(figure) {
@@ -120,7 +121,7 @@ class Plot {
 
 void Plot::nothing() {
   sheet_.block("no value");
-  sheet_.text_row("0 2");  // outside, as gnuplot takes a plot without a point for an error
+  sheet_.text_row("0 2");  // outside of the axes, because gnuplot rejects a plot without points
   sheet_.set_x_range(0, 1);
   sheet_.set("yrange [0:1]");
   sheet_.set("label 1 'no data' at graph 0.5, 0.5 center");
@@ -128,18 +129,21 @@ void Plot::nothing() {
   sheet_.draw("1:2 with points");
 }
 
-/// From 0, unless the values lie close together far from it.
+/// Starts the y axis at 0, unless the values lie close together and far from 0.
 void Plot::y_range() {
   const bool line = figure_.kind == FigureKind::line;
   if (y_.low < 0)
     sheet_.set("xzeroaxis lt -1 lw 0.5");
   else if (!line || y_.low < 0.6 * y_.high || y_.low == y_.high)
     sheet_.set(y_.high > 0 ? "yrange [0:*]" : "yrange [0:1]");
-  if (y_.high >= 1e6) sheet_.set("format y '%.0f'");                // not 2e+06
-  if (!bounds_.empty()) sheet_.set("offsets 0, 0, graph 0.04, 0");  // not hidden by the frame
+  if (y_.high >= 1e6) sheet_.set("format y '%.0f'");  // not 2e+06
+  if (!bounds_.empty())
+    sheet_.set("offsets 0, 0, graph 0.04, 0");  // keeps bounds clear of the
+                                                // frame
 }
 
-/// From the last block's columns 3 and 4. gnuplot's own error bars have a hole in the middle.
+/// Draws intervals from the last block's columns 3 and 4. gnuplot's own error bars have a hole in
+/// the middle.
 void Plot::intervals(const Series& series, std::string_view line_colour) {
   if (!any_finite(series.low) || !any_finite(series.high)) return;
   sheet_.draw(fmt::format(
@@ -156,7 +160,7 @@ void Plot::bound(const Series& series, const std::vector<std::pair<double, doubl
               &series);
 }
 
-/// A bound of one value goes from end to end of `x`.
+/// Draws a bound of one value from end to end of `x`.
 void Plot::line_bounds(const Range& x) {
   for (const Series* series : bounds_) {
     std::vector<std::pair<double, double>> points;
@@ -201,7 +205,7 @@ void Plot::lines() {
   line_bounds(x);
 }
 
-/// Draws all parts, from the last block's columns 2 and up, lower ones over higher ones.
+/// Draws all parts of a stack from columns 2 and up of the last block, lower ones over higher ones.
 void Plot::stack(const std::string& how) {
   for (std::size_t n = drawn_.size(); n-- > 0;)
     sheet_.draw(fmt::format("1:{}{} fs solid noborder fc rgb '{}'", n + 2, how, colour(n)),
@@ -236,7 +240,7 @@ void Plot::areas() {
   line_bounds(x);
 }
 
-/// Names as tics at 0, 1, 2 ..., `most` of them at most.
+/// Returns names as tics at 0, 1, 2, ..., at most `most` of them.
 std::string tics(const std::vector<std::string>& names, std::size_t most) {
   const std::size_t every = std::max<std::size_t>((names.size() + most - 1) / most, 1);
   std::string text;
@@ -272,7 +276,7 @@ void Plot::category_axis() {
   sheet_.set_x_range(-0.6, static_cast<double>(figure_.categories.size()) - 0.4);
 }
 
-/// A line across the category's width, or with one value across all.
+/// Draws bounds across each category's width; a bound of one value crosses all of them.
 void Plot::bar_bounds() {
   for (const Series* series : bounds_) {
     std::vector<std::pair<double, double>> points;
@@ -353,7 +357,7 @@ void Plot::matrix() {
   sheet_.set("palette defined (0 '#ffffff', 0.5 '#6baed6', 1 '#08306b')");
   sheet_.set(fmt::format("cbrange [{}:{}]", low, high));
   sheet_.grow(8 * static_cast<int>(std::min<std::size_t>(rows, 14)));
-  // As pixels, cells keep their edges in any viewer; too many would make a huge file.
+  // Cells drawn as pixels keep their edges in any viewer; too many would make a huge file.
   sheet_.draw(fmt::format("1:2:3 with image{}", rows * columns <= 4096 ? " pixels" : ""));
   if (columns > 12 || rows > 24) return;
   for (const auto& [column, ink] : {std::pair(4, "#000000"), std::pair(5, "#ffffff")})

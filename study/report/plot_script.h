@@ -1,4 +1,5 @@
-// A figure as a script and a table of numbers for the program gnuplot: text only, nothing is run.
+// Converts a figure to a script and a table of numbers for gnuplot. Writes text only and runs
+// nothing.
 #pragma once
 
 #include <string>
@@ -12,8 +13,8 @@ struct PlotScript {
   std::string data;    ///< ID.dat
 };
 
-/// Sized for a column of a paper (86 mm; the PNG at 300 dots an inch), with colours that
-/// colour-blind readers can tell apart. The same text for the same figure.
+/// Returns a plot sized for a column of a paper (86 mm; the PNG at 300 dots per inch), in colours
+/// that colour-blind readers can tell apart. Deterministic.
 PlotScript plot_script(const Figure& figure);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Layout of gnuplot pages: sizes, key, terminals.
 #include "study/report/plot_sheet.h"
 
 #include <fmt/format.h>
@@ -10,10 +11,10 @@
 namespace millrace::study {
 namespace {
 
-constexpr int kFont = 11;                 ///< units: 8.25 points
-constexpr double kPoints = 0.75;          ///< a unit
-constexpr double kDots = 300.0 / 96;      ///< a unit
-constexpr std::size_t kLongestName = 46;  ///< in the key
+constexpr int kFont = 11;                 ///< in units: 8.25 points
+constexpr double kPoints = 0.75;          ///< points per unit
+constexpr double kDots = 300.0 / 96;      ///< dots per unit
+constexpr std::size_t kLongestName = 46;  ///< letters per entry of the key
 
 }  // namespace
 
@@ -79,7 +80,7 @@ PlotScript PlotSheet::finish() const {
   if (!figure_.y_label.empty())
     text += fmt::format("set ylabel {}\n", gnuplot_text(figure_.y_label));
   text += settings_;
-  // noenhanced: names are full of underscores. SVG counts letters in units, cairo in points.
+  // noenhanced: names are full of underscores. SVG measures letters in units, cairo in points.
   text += fmt::format(
       "small = ',{}'\n"
       "set terminal svg noenhanced size {},{} font 'sans-serif,{}' background '#ffffff'\n"

@@ -1,5 +1,5 @@
-// What all plots have in common: the page with its title, axes, key and sizes, the data file in
-// blocks, and how gnuplot is told of them.
+// Common parts of all plots: the page with its title, axes, key and sizes, the data file in blocks,
+// and the gnuplot commands.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@ class PlotSheet {
  public:
   static constexpr double kLetter = 6.2;  ///< width of most letters, in units
 
-  /// The figure must outlive it.
+  /// Keeps a reference to `figure`, which must outlive the sheet.
   explicit PlotSheet(const Figure& figure) : figure_(figure) {}
 
   /// `set WHAT`
   void set(const std::string& what);
   void set_x_range(double low, double high);
-  /// Begins the data file's next block; the columns' meaning is for people.
+  /// Begins the data file's next block. `columns` is a comment that names the columns.
   void block(const std::string& columns);
-  /// A row of it; what is not finite becomes NaN, which gnuplot leaves out.
+  /// Adds a row. Values that are not finite become NaN, which gnuplot leaves out.
   void row(const std::vector<double>& values);
   void text_row(const std::string& text);
-  /// Draws the last block, by what stands behind `using`. `named`: the series that the key is to
-  /// name, where there are several.
+  /// Draws the last block; `how` is the text after `using`. `named` is the series that the key
+  /// names, if there are several.
   void draw(const std::string& how, const Series* named = nullptr);
-  /// So much more height, in units.
+  /// Increases the height by `height` units.
   void grow(int height) { height_ += height; }
-  /// As wide as two columns of a paper, 178 mm.
+  /// Sets the width to two columns of a paper, 178 mm.
   void widen() { width_ = 672; }
   int width() const { return width_; }
 
@@ -45,7 +45,7 @@ class PlotSheet {
   int blocks_ = 0;
   std::vector<std::string> curves_;
   std::size_t in_key_ = 0;
-  // 86 mm; 96 units are an inch, which is what SVG means by them.
+  // 86 mm: SVG has 96 units per inch.
   int width_ = 326;
   int height_ = 215;
 };

@@ -1,3 +1,4 @@
+// Escapes text for gnuplot.
 #include "study/report/plot_text.h"
 
 #include <fmt/format.h>
@@ -9,7 +10,7 @@
 namespace millrace::study {
 namespace {
 
-/// Whether a byte of UTF-8 goes on with the letter of the one before.
+/// Returns whether a byte of UTF-8 continues the character of the one before.
 bool goes_on(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 }  // namespace
@@ -37,8 +38,7 @@ std::string shortened(std::string_view whole, std::size_t most) {
 }
 
 std::string gnuplot_text(std::string_view text) {
-  // Between single quotes, less would have to be replaced, but gnuplot 5.4 misreads a text that
-  // begins with one.
+  // Single quotes would need less escaping, but gnuplot 5.4 misreads a text that begins with one.
   std::string out = "\"";
   for (const char byte : drawable(text)) {
     if (std::string_view("\"\\`'@").find(byte) != std::string_view::npos)

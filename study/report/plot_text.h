@@ -1,4 +1,4 @@
-// Text for plots: whatever a name holds, it is drawn as it stands and does nothing else.
+// Text for plots: draws any name literally and without side effects.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,20 @@
 
 namespace millrace::study {
 
-/// UTF-8 on one line: line ends and tabs become spaces; other control characters, and what is not
-/// UTF-8 or can't stand in XML, become U+FFFD.
+/// Returns UTF-8 on one line. Line ends and tabs become spaces; other control characters, invalid
+/// UTF-8 and characters that XML forbids become U+FFFD.
 std::string drawable(std::string_view text);
-/// Letters (code points) of UTF-8.
+/// Counts the letters (code points) of UTF-8.
 std::size_t letters(std::string_view text);
-/// The first `most` letters; the last one is an ellipsis if there are more.
+/// Returns the first `most` letters; the last one is an ellipsis if there are more.
 std::string shortened(std::string_view text, std::size_t most);
 
-/// `text`, made drawable, as a literal of gnuplot's. It is drawn as it stands behind `set terminal
-/// ... noenhanced`.
+/// Returns `text`, made drawable, as a gnuplot literal. Needs `set terminal ... noenhanced`.
 std::string gnuplot_text(std::string_view text);
-/// The same for the label of a tic, where gnuplot looks for a number's format.
+/// Returns gnuplot_text() for a tic's label, in which gnuplot looks for number formats.
 std::string gnuplot_tic(std::string_view text);
-/// The same in lines of at most `most` letters, where words allow it: an expression.
+/// Returns an expression that draws `text` in lines of at most `most` letters, broken between words
+/// if possible.
 std::string gnuplot_lines(std::string_view text, std::size_t most);
 
 }  // namespace millrace::study

@@ -1,5 +1,5 @@
-// What a report shows, before it is HTML, Markdown, CSV or an image: every writer is given this, so
-// that all of them show the same figures.
+// Contents of a report, independent of HTML, Markdown, CSV and images. All writers receive the same
+// struct and therefore show the same figures.
 #pragma once
 
 #include <string>
@@ -10,24 +10,24 @@ namespace millrace::study {
 
 struct Series {
   std::string name{};
-  std::vector<double> x{};    ///< of lines and areas; empty for bars, which stand at categories
+  std::vector<double> x{};    ///< for lines and areas; empty for bars, which stand at categories
   std::vector<double> y{};    ///< NaN leaves a gap
-  std::vector<double> low{};  ///< an interval's ends for each y; empty without
+  std::vector<double> low{};  ///< lower ends of intervals, one per y; empty if there are none
   std::vector<double> high{};
   bool bound = false;  ///< a limit to compare with: drawn dashed, without points
 };
 
 enum class FigureKind { line, stacked_area, bar, stacked_bar, matrix };
 
-/// One plot. A matrix has one series a row and one y a column.
+/// One plot. A matrix has one series per row and one y per column.
 struct Figure {
-  std::string id{};  ///< letters, digits and dashes; unique in a report, names its files
+  std::string id{};  ///< letters, digits and dashes; unique in a report; names its files
   std::string title{};
-  std::string caption{};  ///< a sentence: what to look at; may be empty
+  std::string caption{};  ///< one sentence on what to look for; may be empty
   FigureKind kind = FigureKind::line;
-  std::string x_label{};  ///< with its unit
+  std::string x_label{};  ///< includes the unit
   std::string y_label{};
-  std::vector<std::string> categories{};  ///< of bars; columns of a matrix
+  std::vector<std::string> categories{};  ///< categories of bars, or columns of a matrix
   std::vector<Series> series{};
 };
 
@@ -36,17 +36,17 @@ struct ReportTable {
   std::string title{};
   std::string caption{};
   std::vector<std::string> header{};
-  std::vector<std::vector<std::string>> rows{};  ///< as many cells as the header
+  std::vector<std::vector<std::string>> rows{};  ///< each row has as many cells as the header
 };
 
 struct ReportImage {
   std::string id{};
   std::string title{};
   std::string caption{};
-  std::string png{};  ///< the file's bytes
+  std::string png{};  ///< bytes of a PNG file
 };
 
-/// In the order in which it is read: verdict and facts, figures, tables, images.
+/// A report in reading order: verdict and facts, figures, tables, images.
 struct Report {
   std::string title{};
   std::string verdict{};                                     ///< one sentence; may be empty

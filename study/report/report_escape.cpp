@@ -1,3 +1,4 @@
+// Escaping for HTML, scripts, Markdown and CSV; base64.
 #include "study/report/report_escape.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-/// Length of the character at `at`; 0 where none begins.
+/// Returns the length of the character at `at`; 0 if none begins there.
 std::size_t character_at(std::string_view text, std::size_t at) {
   for (std::size_t length = 1; length <= 4 && at + length <= text.size(); ++length)
     if (base::is_utf8(text.substr(at, length))) return length;
@@ -99,7 +100,7 @@ std::string markdown_escaped(std::string_view raw) {
       safe += ' ';
       continue;
     }
-    // An underscore within a word is none of Markdown's: load_s stays readable.
+    // Underscores within a word are not Markdown's: load_s stays readable.
     const bool marks = std::string_view("\\`*|<>&~").find(c) != std::string_view::npos ||
                        (c == ']' && i + 1 < text.size() &&
                         std::string_view("([:").find(text[i + 1]) != std::string_view::npos) ||

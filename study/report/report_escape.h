@@ -1,4 +1,4 @@
-// Text that came from data, made harmless for the place where it is put.
+// Escapes text that came from data, for each place where a report puts it.
 #pragma once
 
 #include <string>
@@ -6,18 +6,19 @@
 
 namespace millrace::study {
 
-/// Well-formed UTF-8: what is not becomes U+FFFD, control characters but tab and newline too.
+/// Returns well-formed UTF-8. Invalid bytes, and control characters except tab and newline, become
+/// U+FFFD.
 std::string clean_utf8(std::string_view text);
-/// For an element's text and for attributes in either kind of quotes.
+/// Escapes for an element's text and for attributes in either kind of quotes.
 std::string html_escaped(std::string_view text);
-/// JSON that may stand inside <script>: no <, > or & (so no end tag and no comment begins in it),
-/// no U+2028 or U+2029; it is still the same JSON.
+/// Escapes JSON for a <script> element: without <, > or & (so it cannot end the element or begin a
+/// comment) and without U+2028 or U+2029. The value stays the same.
 std::string script_json(std::string_view json);
-/// Inline Markdown and a cell of a table: on one line, nothing of it is taken for markup.
+/// Escapes for inline Markdown and table cells: one line, no markup.
 std::string markdown_escaped(std::string_view text);
-/// A field of RFC 4180: in quotes where it has to be.
+/// Returns a field as in RFC 4180, quoted if necessary.
 std::string csv_field(std::string_view text);
-/// RFC 4648, section 4.
+/// Encodes as in RFC 4648, section 4.
 std::string base64(std::string_view bytes);
 
 }  // namespace millrace::study

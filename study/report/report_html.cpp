@@ -1,3 +1,4 @@
+// Writes the HTML page: head, tables, and chart data for Chart.js.
 #include "study/report/report_html.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// No style, script, font or picture from elsewhere, whatever the texts hold.
+/// The content security policy blocks styles, scripts, fonts and pictures from elsewhere, whatever
+/// the texts contain.
 constexpr const char* kHead = R"(<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -26,7 +28,7 @@ constexpr const char* kHead = R"(<!DOCTYPE html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 )";
 constexpr std::size_t kSectionsForContents = 6;
-constexpr std::size_t kWordsFrom = 28;  ///< a table with longer cells is wrapped, not scrolled
+constexpr std::size_t kWordsFrom = 28;  ///< tables with longer cells wrap instead of scrolling
 
 std::string paragraph(const std::string& caption) {
   return caption.empty() ? "" : "<p class=\"caption\">" + html_escaped(caption) + "</p>\n";
@@ -36,7 +38,7 @@ std::string spoken_number(double value) {
   return std::isfinite(value) ? fmt::format("{:.4g}", value) : "-";
 }
 
-/// What the picture shows, for those who hear it.
+/// Returns a description of the figure for screen readers.
 std::string spoken(const Figure& figure) {
   std::string text = figure.title + ". " + figure.caption;
   for (const Series& series : figure.series) {
@@ -51,7 +53,7 @@ std::string spoken(const Figure& figure) {
   return text + " " + figure.y_label + (figure.x_label.empty() ? "" : " by " + figure.x_label);
 }
 
-/// Cells are shaded by their part of the row: by its root, so that few among many are seen.
+/// Shades each cell by the square root of its share of the row, so that small shares stay visible.
 std::string matrix_table(const Figure& figure) {
   std::string html =
       fmt::format("<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th>{} \\ {}</th>",

@@ -1,4 +1,5 @@
-// A report as one HTML file that needs no other: opens from the disk, asks the network for nothing.
+// Writes a report as one self-contained HTML file: it opens from the disk and makes no network
+// request.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace millrace::study {
 
-/// Charts are drawn by Chart.js, which is inside; matrices are tables. Whatever stands in the
-/// report's texts is shown as it is, and is never markup or script.
+/// Returns the page. The embedded Chart.js draws charts; matrices are tables. Texts of the report
+/// are shown literally and never act as markup or script.
 std::string to_html(const Report& report);
 
 }  // namespace millrace::study

@@ -1,5 +1,5 @@
-// The fixed parts of a report's page, made from study/report/page/ and Debian's Chart.js by the
-// build.
+// Fixed parts of a report's page. The build makes them from study/report/page/ and Debian's
+// Chart.js.
 #pragma once
 
 #include <string_view>
@@ -8,6 +8,6 @@ namespace millrace::study {
 
 extern const std::string_view kReportCss;
 extern const std::string_view kReportJs;
-extern const std::string_view kChartJs;  ///< with its licence's line
+extern const std::string_view kChartJs;  ///< with its licence line
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Runs gnuplot and checks its results.
 #include "study/report/report_plots.h"
 
 #include <fcntl.h>
@@ -41,11 +42,11 @@ fs::path find_gnuplot() {
 }
 
 struct Ended {
-  int status = 0;      ///< as waitpid() has it
+  int status = 0;      ///< as returned by waitpid()
   std::string output;  ///< stdout and stderr
 };
 
-/// gnuplot -d SCRIPT in `folder`: its defaults, not the user's own settings.
+/// Runs gnuplot in `folder` with its default settings, ignoring the user's own (-d).
 Ended run_gnuplot(const fs::path& program, const fs::path& folder, std::string script) {
   std::array<int, 2> pipe{};
   if (pipe2(pipe.data(), O_CLOEXEC) != 0)
@@ -78,7 +79,7 @@ Ended run_gnuplot(const fs::path& program, const fs::path& folder, std::string s
   return ended;
 }
 
-/// The line that says what was wrong: gnuplot shows the command in question before it.
+/// Returns the line with the error. gnuplot prints the offending command before it.
 std::string telling_line(const std::string& output) {
   std::istringstream lines(output);
   std::string first;
@@ -119,7 +120,7 @@ void write_plots(std::span<const Figure> figures, const fs::path& folder) {
       throw RunError(
           fmt::format("gnuplot cannot draw {}: {}", figure.id, telling_line(ended.output)),
           fmt::format("see {}", (folder / (figure.id + ".gp")).string()));
-    for (const char* type : kDrawn)  // gnuplot doesn't look whether it could write
+    for (const char* type : kDrawn)  // gnuplot ignores write errors
       if (const fs::path file = folder / (figure.id + type);
           fs::file_size(file, error) == 0 || error)
         throw RunError(fmt::format("gnuplot left no {}", file.string()), "is the disk full?");

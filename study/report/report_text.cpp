@@ -1,3 +1,4 @@
+// Writes Markdown, CSV and JSON.
 #include "study/report/report_text.h"
 
 #include <fmt/format.h>
@@ -14,10 +15,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Row = std::vector<std::string>;
 
-constexpr std::size_t kRowsInFull = 24;  ///< of a figure's values in Markdown
+constexpr std::size_t kRowsInFull = 24;  ///< limit for the tables of a figure's values in Markdown
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
-/// For people.
+/// Formats a number for people.
 std::string short_number(double value) {
   if (!std::isfinite(value)) return "-";
   return fmt::format("{:.4g}", value).find('e') == std::string::npos ? fmt::format("{:.4g}", value)
@@ -37,8 +38,8 @@ bool same_x(const Figure& figure) {
                      [&](const Series& s) { return s.x == figure.series[0].x; });
 }
 
-/// A figure as a table, each value through `text`; an interval in columns of its own or, `short`,
-/// behind the value.
+/// Returns a figure as table rows, formatting each value with `text`. Intervals have their own
+/// columns or, with `brackets`, follow the value.
 std::vector<Row> rows_of(const Figure& figure, const auto& text, bool brackets) {
   std::vector<Row> rows;
   if (figure.kind == FigureKind::matrix) {
@@ -93,7 +94,7 @@ std::vector<Row> rows_of(const Figure& figure, const auto& text, bool brackets) 
   return rows;
 }
 
-/// What each series comes to: for figures of too many points.
+/// Summarises each series, for figures of too many points.
 std::vector<Row> range_rows(const Figure& figure) {
   std::vector<Row> rows{{figure.y_label, "points", "first", "least", "mean", "most", "last"}};
   for (const Series& series : figure.series) {

@@ -1,4 +1,4 @@
-// A report as text: Markdown to read or to paste, CSV and JSON to compute with.
+// Writes a report as text: Markdown for reading, CSV and JSON for further computation.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,17 +8,17 @@
 
 namespace millrace::study {
 
-/// GitHub's Markdown. Figures become tables: of all values where these are few, else of what each
-/// series comes to. Pictures are left out.
+/// Returns GitHub's Markdown. Figures become tables of their values, or of a summary per series if
+/// there are many values. Leaves pictures out.
 std::string to_markdown(const Report& report);
 
-/// A header, then a row a category or x; one column a series, and NAME low, NAME high where it has
-/// intervals. Series with x of their own stand below each other: series, x, y. A matrix: a row a
-/// series. NaN is an empty field; quoted as RFC 4180 says, lines end in \n.
+/// Returns a header, then one row per category or x. Each series has one column, plus NAME low and
+/// NAME high if it has intervals. Series with different x are stacked: series, x, y. A matrix has
+/// one row per series. NaN is an empty field. Quoting follows RFC 4180; lines end in LF.
 std::string to_csv(const Figure& figure);
 std::string to_csv(const ReportTable& table);
 
-/// The struct as it is; pictures in base64. What is not a number becomes null.
+/// Returns the struct's members; pictures in base64. Values that are not finite become null.
 nlohmann::ordered_json to_json(const Figure& figure);
 nlohmann::ordered_json to_json(const Report& report);
 

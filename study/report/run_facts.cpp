@@ -1,3 +1,4 @@
+// Formats a summary's entries as facts.
 #include "study/report/run_facts.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ class FactList {
     const double value = number_at(summary_, {key});
     if (std::isfinite(value)) add(name, with_thousands(value));
   }
-  /// Nothing where it is 0, which says nothing.
+  /// Adds the count unless it is 0.
   void count_unless_none(const char* name, const char* key) {
     if (number_at(summary_, {key}) > 0) count(name, key);
   }
@@ -45,7 +46,7 @@ std::string share(double part, double whole) {
   return whole > 0 ? fmt::format("{} ({:.1f}%)", seconds(part), 100 * part / whole) : seconds(part);
 }
 
-/// A profile writes its cost model under the same name.
+/// Returns the model's name. A profile writes its cost model under the same key.
 std::string model_of(const Json& summary) {
   const std::string name = text_at(summary, {"model"});
   const double params = number_at(summary, {"params"});

@@ -1,4 +1,4 @@
-// What a summary says of a run, as names and values for people.
+// Facts of a run, as names and values for people.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,11 +13,11 @@ namespace millrace::study {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// Of a run that has ended. What the summary lacks is left out.
+/// Returns the facts of a finished run. Leaves out what the summary lacks.
 Facts summary_facts(const nlohmann::ordered_json& summary);
-/// Of one that has not: what it was to be, from its configuration, and how far it came.
+/// Returns the facts of an unfinished run: its configuration and its progress.
 Facts step_facts(const ConfigValues& config, const StepTable& steps, std::size_t epochs);
-/// "finished", "interrupted after step 12", "failed: ...", or that there is no summary.
+/// Returns "finished", "interrupted after step 12", "failed: ...", or that there is no summary.
 std::string state_of(const nlohmann::ordered_json& summary);
 
 /// 12345.6 -> "12,346".

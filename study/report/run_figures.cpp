@@ -1,3 +1,4 @@
+// Builds the figures of time and throughput.
 #include "study/report/run_figures.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxBars = 48;
 
-/// Spans that belong to no step, or to the first one only.
+/// Spans that belong to no step, or only to the first one.
 constexpr pipeline::Span kBetween[] = {pipeline::Span::setup, pipeline::Span::first_batch,
                                        pipeline::Span::evaluate, pipeline::Span::checkpoint,
                                        pipeline::Span::teardown};
@@ -60,7 +61,7 @@ std::string epoch_name(const JsonLines& epochs, const Group& group) {
   return first == last ? first : first + "-" + last;
 }
 
-/// Sums over the group's epochs of what `value` finds in each; NaN counts for nothing.
+/// Returns the sum of `value` over the group's epochs; NaN counts as nothing.
 double sum_over(const JsonLines& epochs, const Group& group, auto value) {
   double sum = 0;
   for (std::size_t i = group.begin; i < group.end; ++i) {

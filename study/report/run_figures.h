@@ -1,4 +1,4 @@
-// The figures of a run's time: a step's, an epoch's, what was waited for, images a second.
+// Figures of a run's time: per step, per epoch, by wait, and in images per second.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,26 +13,26 @@ namespace millrace::study {
 
 using JsonLines = std::vector<nlohmann::ordered_json>;
 
-/// Load, update and records a step, in ms, over the steps; then the same by spans. What happens
-/// once or between steps (setup, first batch, evaluation, checkpoints, teardown) is in the captions
-/// and in epoch_figure().
+/// Returns load, update and records in ms per step over the steps, then the same by spans. Spans
+/// outside of steps (setup, first batch, evaluation, checkpoints, teardown) are in the captions and
+/// in epoch_figure().
 std::vector<Figure> step_figures(const StepTable& steps);
-/// Seconds of an epoch by what they went into; epochs in groups where there are many.
+/// Returns each epoch's seconds by parts. Many epochs are shown in groups.
 std::vector<Figure> epoch_figure(const JsonLines& epochs);
-/// Load of an epoch by what was waited for.
+/// Returns each epoch's load by its wait breakdown.
 std::vector<Figure> blame_figure(const JsonLines& epochs);
-/// p50, p90 and p99 of load a step and of its parts, in ms; of `summary`'s blame_step.
+/// Returns p50, p90 and p99 of load per step and of its parts, in ms, from `summary`'s blame_step.
 std::vector<Figure> blame_step_figure(const nlohmann::ordered_json& summary);
-/// Images/s over the epochs, or over the steps while there are not two epochs.
+/// Returns images/s over the epochs, or over the steps if there are fewer than two epochs.
 std::vector<Figure> throughput_figure(const JsonLines& epochs, const StepTable& steps);
 
-/// Ranges of neighbours that `count` things are shown in: at most `most`, as even as can be.
+/// Range of neighbours drawn as one: `count` items in at most `most` groups of nearly equal size.
 struct Group {
   std::size_t begin, end;
 };
 std::vector<Group> groups_of(std::size_t count, std::size_t most);
 
-/// Takes series that are 0 or NaN everywhere out; empty where nothing is left.
+/// Removes series that are 0 or NaN everywhere. Returns nothing if none is left.
 std::vector<Figure> shown(Figure figure);
 
 }  // namespace millrace::study

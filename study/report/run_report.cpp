@@ -1,3 +1,4 @@
+// Puts a run's report together.
 #include "study/report/run_report.h"
 
 #include <fmt/format.h>
@@ -25,7 +26,7 @@ void append(std::vector<Figure>& to, std::vector<Figure> figures) {
 
 double in_seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
-/// load, update and other with their quantiles, and the spans in each.
+/// Returns load, update and other with their quantiles, and the spans in each.
 ReportTable time_table(const StepTable& steps) {
   ReportTable table{
       .id = "time",
@@ -60,7 +61,7 @@ ReportTable time_table(const StepTable& steps) {
   return table;
 }
 
-/// Numbers of the ranks whose tables lie beside rank 0's.
+/// Returns the numbers of the ranks whose tables lie beside rank 0's.
 std::vector<int> other_ranks(const fs::path& run) {
   std::vector<int> ranks;
   std::error_code error;
@@ -82,7 +83,7 @@ Json rank_in(const Json& summary, int rank) {
   return nullptr;
 }
 
-/// Each rank's time, from its own table.
+/// Adds each rank's time, from its own table.
 void add_ranks(const fs::path& run, const StepTable& first, const Json& summary, Report& report) {
   const std::vector<int> others = other_ranks(run);
   if (others.empty()) return;
@@ -135,7 +136,7 @@ void add_ranks(const fs::path& run, const StepTable& first, const Json& summary,
   append(report.figures, shown(std::move(figure)));
 }
 
-/// What there is nothing of, and why.
+/// Lists the figures this run cannot have, and why.
 void add_notes(const Json& summary, const JsonLines& epochs, const StepTable& steps,
                Report& report) {
   if (const std::string state = state_of(summary); state != "finished")
@@ -155,7 +156,7 @@ void add_notes(const Json& summary, const JsonLines& epochs, const StepTable& st
     report.notes.emplace_back("no model (simulated device): no loss, no accuracy");
 }
 
-/// The last evaluation that there is a record of.
+/// Returns the last recorded evaluation.
 const Json& last_evaluation(const Json& summary, const JsonLines& epochs) {
   const auto has = [](const Json& json) {
     return json.is_object() && json.contains("per_class") && json["per_class"].is_object();

@@ -1,4 +1,4 @@
-// A run's directory as a report: of whatever is there, with notes of what is not.
+// Report on a run directory: shows what is there, and notes what is missing.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace millrace::study {
 
-/// Verdict, facts, figures and tables of the run at `path`; it may still be going, or have been
-/// killed. Throws DataError where a file that is there is damaged.
+/// Returns the verdict, facts, figures and tables of the run at `path`, which may still be going or
+/// have been killed. Throws DataError if a file is damaged.
 Report run_report(const std::filesystem::path& path);
 
 }  // namespace millrace::study

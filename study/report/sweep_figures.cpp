@@ -1,3 +1,4 @@
+// Builds bar and line charts from a sweep's table.
 #include "study/report/sweep_figures.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 namespace millrace::study {
 namespace {
 
-/// "0" where one key is swept, else "workers=0, prefetch=2".
+/// Returns "0" if one key is swept, else "workers=0, prefetch=2".
 std::string row_name(const SweepTable& table, std::size_t row) {
   const auto& labels = table.design.cells[row].labels;
   if (labels.size() == 1) return labels[0];
@@ -45,7 +46,7 @@ void push(Series& series, const Interval& interval, double factor) {
   series.high.push_back(factor * interval.high);
 }
 
-/// One figure of all rows with its intervals; nothing where no row has it.
+/// Returns one figure of all rows with intervals; nothing if no row has the value.
 std::vector<Figure> figure_bars(const SweepTable& table, const char* name, Figure figure,
                                 double factor) {
   Series series{.name = name};
@@ -71,7 +72,8 @@ Figure time_bars(const SweepTable& table) {
   return figure;
 }
 
-/// Against the first row, with the intervals that verdicts are made by and the margin around 1.
+/// Returns the ratios to the first row, with the intervals that decide verdicts and the margin
+/// around 1.
 Figure ratio_bars(const SweepTable& table) {
   Figure figure = rows_figure(
       table, "ratio", fmt::format("Ratio of {} to the first row", table.metric.name),
@@ -98,7 +100,7 @@ std::optional<double> number_in_label(const std::string& text) {
   return value;
 }
 
-/// A line for each combination of the other keys.
+/// Returns a line for each combination of the other keys.
 std::vector<Figure> worker_lines_of(const SweepTable& table) {
   const auto& columns = table.design.columns;
   std::size_t at = 0;
@@ -114,7 +116,7 @@ std::vector<Figure> worker_lines_of(const SweepTable& table) {
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const auto& labels = table.design.cells[row].labels;
     const auto workers = number_in_label(labels[at]);
-    if (!workers) continue;  // auto
+    if (!workers) continue;  // workers=auto
     std::string name;
     for (std::size_t i = 0; i < labels.size(); ++i)
       if (i != at)

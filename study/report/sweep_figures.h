@@ -1,4 +1,4 @@
-// The figures of a sweep's table.
+// Figures of a sweep's table.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace millrace::study {
 
-/// Rates, times, ratios and accuracies of the rows, with their intervals; images/s by workers where
-/// these are swept.
+/// Returns rates, times, ratios and accuracies of the rows, with their intervals, and images/s over
+/// workers if these are swept.
 std::vector<Figure> sweep_figures(const SweepTable& table);
 
 }  // namespace millrace::study

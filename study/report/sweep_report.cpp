@@ -1,3 +1,4 @@
+// Puts a sweep's report together.
 #include "study/report/sweep_report.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// The best and the verdicts, in a sentence.
+/// Returns a sentence with the best row and the verdicts.
 std::string sweep_verdict(const SweepTable& table) {
   std::size_t faster = 0, slower = 0, equivalent = 0, open = 0;
   for (std::size_t row = 1; row < table.rows.size(); ++row) {
@@ -33,7 +34,7 @@ std::string sweep_verdict(const SweepTable& table) {
       table.metric.name, faster, slower, equivalent, open);
 }
 
-/// What each row's first run was configured to, where it differs from the first row's.
+/// Returns the configuration of each row's first run, where it differs from the first row's.
 ReportTable row_configurations(const fs::path& sweep, const SweepTable& table, Report& report) {
   ReportTable differences{
       .id = "rows",
@@ -112,7 +113,7 @@ Report sweep_report(const fs::path& path) {
     report.verdict = sweep_verdict(table);
     for (const std::string& note : text_notes(table)) report.notes.push_back(note);
   } else if (table.repeats() >= kRepeatsForVerdict) {
-    for (auto& row : rows) row.pop_back();  // looking before the end would be a test more
+    for (auto& row : rows) row.pop_back();  // no verdicts yet: each look would be another test
   }
   ReportTable results{.id = "table", .title = "The table", .header = rows.front()};
   results.rows.assign(rows.begin() + 1, rows.end());

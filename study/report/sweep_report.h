@@ -1,4 +1,4 @@
-// A sweep's directory as a report: its table, and each column that matters as a figure.
+// Report on a sweep's directory: its table, and each important column as a figure.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace millrace::study {
 
-/// Of the sweep at `path`; of one that goes on or was killed, what has finished, without a verdict.
-/// Throws DataError where a file is damaged.
+/// Returns the report on the sweep at `path`. An unfinished sweep shows its finished runs without
+/// verdicts. Throws DataError if a file is damaged.
 Report sweep_report(const std::filesystem::path& path);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Puts a profile's report together.
 #include "study/report/what_if_report.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// One change: rates in images/s, NaN where it was not measured.
+/// One change: rates in images/s; NaN if it was not measured.
 struct WhatIf {
   std::vector<std::string> words;
   double predicted = NAN, measured = NAN, error = NAN;
@@ -32,7 +33,7 @@ struct WhatIf {
   }
 };
 
-/// The largest prediction first.
+/// Returns the changes, largest prediction first.
 std::vector<WhatIf> changes_in(const Json& json) {
   std::vector<WhatIf> all;
   if (!json.is_object() || !json.contains("what_if") || !json["what_if"].is_array()) return all;
@@ -54,7 +55,7 @@ std::vector<WhatIf> changes_in(const Json& json) {
   return all;
 }
 
-/// What ratios are turned into images/s with.
+/// Returns the baseline's rate, which turns ratios into images/s.
 double baseline_in(const Json& json) {
   if (json.is_object() && json.contains("what_if") && json["what_if"].is_array() &&
       !json["what_if"].empty())
@@ -85,7 +86,7 @@ Figure change_bars(const std::vector<WhatIf>& changes, double baseline) {
   return figure;
 }
 
-/// The workers of a change of nothing else.
+/// Returns the number of workers if the change affects nothing else.
 std::optional<double> only_workers(const WhatIf& change) {
   constexpr std::string_view kKey = "loader.workers=";
   if (change.words.size() != 1 || !change.words[0].starts_with(kKey)) return {};
@@ -127,7 +128,7 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
     figure.series[1].x.push_back(point.workers);
     figure.series[1].y.push_back(point.measured);
   }
-  // The baseline alone is no line.
+  // The baseline alone makes no line.
   if (figure.series[1].y.size() < 2) figure.series.pop_back();
   for (const char* name : {"device", "storage", "cores"}) {
     const double rate = number_at(summary, {"ceilings", name});
@@ -164,7 +165,7 @@ std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
   return {std::move(figure)};
 }
 
-/// One bar a stage: CPU time that a sample's loading takes.
+/// Returns one bar per stage: CPU time per sample.
 std::vector<Figure> stage_bars(const Json& json) {
   Figure figure{.id = "stages",
                 .title = "Cost of a sample",
@@ -184,7 +185,7 @@ std::vector<Figure> stage_bars(const Json& json) {
   return shown(std::move(figure));
 }
 
-/// The baseline's load by parts, in one bar each.
+/// Returns the baseline's load by its wait breakdown, one bar per part.
 std::vector<Figure> blame_parts(const Json& summary) {
   Figure figure{.id = "blame",
                 .title = "Wait breakdown",

@@ -1,5 +1,5 @@
-// A profile's directory as a report: the baseline's time, what each resource would allow, what
-// changes were predicted to give and what they gave.
+// Report on a profile's directory: the baseline's time, each resource's ceiling, and the predicted
+// and measured effect of changes.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace millrace::study {
 
-/// Of the profile at `path`, verified or not, finished or not. Throws DataError where a file that
-/// is there is damaged.
+/// Returns the report on the profile at `path`, verified or not, finished or not. Throws DataError
+/// if a file is damaged.
 Report profile_report(const std::filesystem::path& path);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Parses a sweep's axes and expands them to combinations.
 #include "study/sweep/design.h"
 
 #include <fmt/format.h>
@@ -38,7 +39,7 @@ std::vector<std::string> varied_keys(const std::vector<SweepAxis>& axes) {
   return keys;
 }
 
-/// A sweep of one combination has a column all the same.
+/// Names the columns. A sweep of one combination has a column too.
 SweepDesign named(SweepDesign design) {
   if (!design.columns.empty()) return design;
   design.columns.emplace_back("run");

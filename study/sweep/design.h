@@ -1,4 +1,4 @@
-// The design of a sweep: which combinations of keys it has, and in which order they run.
+// Design of a sweep: which combinations of keys it runs, and in which order.
 #pragma once
 
 #include <cstdint>
@@ -7,48 +7,50 @@
 
 namespace millrace::study {
 
-/// One key and the values it is tried with.
+/// One key and its values.
 struct SweepAxis {
   std::string key;
   std::vector<std::string> values;
 };
 
-/// Splits key=a,b,c at the commas outside brackets; throws UsageError for an empty value.
+/// Splits key=a,b,c at the commas outside brackets. Throws UsageError for an empty value.
 SweepAxis parse_axis(const std::string& text);
 
-/// A combination: the overrides key=value that it differs by, and the words that name its row.
+/// A combination: the overrides key=value that distinguish it, and its row's labels.
 struct SweepCell {
   std::vector<std::string> overrides;
   std::vector<std::string> labels;
 };
 
-/// The combinations, the first of which all others are compared with, and the names of the columns
-/// that tell them apart.
+/// The combinations, the first of which is the reference, and the names of the columns that
+/// distinguish them.
 struct SweepDesign {
   std::vector<std::string> columns;
   std::vector<SweepCell> cells;
 };
 
-/// Every combination, the first axis slowest. Axes of one value are in no column.
+/// Returns every combination; the first axis varies slowest. Axes of one value have no column.
 SweepDesign grid_design(const std::vector<SweepAxis>& axes);
-/// The first value of each axis together, then the second of each ...: axes of one value go with
-/// all. Throws UsageError where axes differ in length.
+/// Combines the first values of all axes, then the second ones, and so on; axes of one value go
+/// with all. Throws UsageError if axes differ in length.
 SweepDesign paired_design(const std::vector<SweepAxis>& axes);
-/// One combination a text "key=value key=value ..."; an empty one is the recipe as it is. `axes`
-/// go with all and have one value each, else UsageError.
+/// Returns one combination per text "key=value key=value ..."; an empty text is the unchanged
+/// recipe. `axes` apply to all combinations and must have one value each, otherwise throws
+/// UsageError.
 SweepDesign list_design(const std::vector<SweepAxis>& axes, const std::vector<std::string>& cells);
 
-/// What the words behind `millrace sweep` ask for: at most one recipe, then keys.
+/// Arguments of `millrace sweep`: at most one recipe, then keys.
 struct SweepWords {
   std::string recipe;  ///< empty: none
   SweepDesign design;
 };
-/// `kind`: grid or paired; `cells` make it a list. Throws UsageError.
+/// Parses the arguments. `kind` is grid or paired; `cells` make it a list. Throws UsageError.
 SweepWords read_words(const std::vector<std::string>& words, const std::vector<std::string>& cells,
                       const std::string& kind);
 
-/// Blocks: every cell once a repeat, each repeat in its own random order, so that a drift of the
-/// machine meets all cells alike. Same seed, same order; more repeats only add blocks.
+/// Orders the runs in blocks: each repeat runs every cell once in its own random order, so that a
+/// drift of the machine affects all cells alike. The order depends on the seed only, and more
+/// repeats only append blocks.
 struct SweepRun {
   std::size_t cell;
   std::uint64_t repeat;

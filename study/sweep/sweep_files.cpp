@@ -1,3 +1,4 @@
+// Restores tables from sweep.json, or from the finished runs.
 #include "study/sweep/sweep_files.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// What was asked, by design.json.
+/// The design as recorded in design.json.
 struct Asked {
   SweepWords words;
   SweepMetric metric;
@@ -46,7 +47,7 @@ SweepRecord record_of(const Json& json, std::uint64_t repeat) {
   return record;
 }
 
-/// The same arithmetic as the sweep's own, on the same figures.
+/// Computes the table with the sweep's own code, from the same figures.
 SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
   const auto damaged = [&](const std::string& what) {
     return DataError(fmt::format("{} is damaged: {}", file.string(), what),
@@ -68,7 +69,7 @@ SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
   SweepTable table = sweep_table(std::move(asked.words.design), std::move(runs), asked.metric,
                                  std::isfinite(margin) ? margin : 0.03,
                                  json.contains("auto") ? kConfidenceAfterPilot : kConfidence);
-  // Blocks that were cut are known to the sweep only.
+  // Only the sweep itself knows which blocks were interrupted.
   table.warnings.clear();
   if (json.contains("warnings") && json["warnings"].is_array())
     for (const Json& warning : json["warnings"])
@@ -76,7 +77,7 @@ SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
   return table;
 }
 
-/// All records of runs/, by name.
+/// Returns all records of runs/, by name.
 std::vector<SweepRecord> records_in(const fs::path& runs) {
   std::vector<std::string> names;
   std::error_code error;
@@ -88,7 +89,7 @@ std::vector<SweepRecord> records_in(const fs::path& runs) {
   return records;
 }
 
-/// The repeats in which every cell has finished.
+/// Returns the repeats in which every cell has finished.
 std::vector<std::vector<SweepRecord>> whole_blocks(const SweepDesign& design,
                                                    const std::vector<SweepRecord>& records) {
   std::uint64_t repeats = 0;

@@ -1,4 +1,4 @@
-// A sweep's directory read back: the table that it printed, or what there is of it so far.
+// Reads a sweep's directory: the table that it printed, or what exists of it so far.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,17 @@
 namespace millrace::study {
 
 struct SweepFiles {
-  /// Of sweep.json, or, while there is none, of those repeats in which every combination has
-  /// finished. Empty where there is no such repeat.
+  /// From sweep.json or, if there is none yet, from the repeats in which every combination has
+  /// finished. Empty if there is no such repeat.
   std::optional<SweepTable> table;
-  bool finished = false;  ///< there is a sweep.json
+  bool finished = false;  ///< sweep.json exists
   std::string recipe;
-  /// While it is not finished: all finished runs of the newest program, in the order of their
-  /// names.
+  /// While unfinished: all finished runs of the newest program, by name.
   std::vector<SweepRecord> runs;
   std::size_t begun = 0;  ///< runs that have a record, finished or not
 };
 
-/// Throws DataError where a file is damaged.
+/// Reads the directory. Throws DataError if a file is damaged.
 SweepFiles read_sweep(const std::filesystem::path& path);
 
 }  // namespace millrace::study

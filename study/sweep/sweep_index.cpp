@@ -1,3 +1,4 @@
+// SQLite statements of the index.
 #include "study/sweep/sweep_index.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;  ///< of the table; raise it when columns change
+constexpr int kVersion = 1;  ///< schema version: raise it when columns change
 constexpr const char* kTable = R"(
   CREATE TABLE runs(
     name TEXT PRIMARY KEY, stamp TEXT NOT NULL, key TEXT NOT NULL, binary TEXT, data TEXT,
@@ -32,7 +33,7 @@ constexpr const char* kInsert =
 constexpr double Noise::*kNoise[] = {&Noise::steal, &Noise::others, &Noise::load_average,
                                      &Noise::mhz_begin, &Noise::mhz_end};
 
-/// What SQLite has to say against the file: it is then made again.
+/// A fault of the index file found by SQLite; the index is then rebuilt.
 struct Failure : RunError {
   explicit Failure(const std::string& what)
       : RunError("index.sqlite: " + what, "remove it: it will be rebuilt from the runs") {}
@@ -96,7 +97,7 @@ class Statement {
   int column_ = 0;
 };
 
-/// Changes when the file does.
+/// Returns a stamp that changes when the file does.
 std::string stamp_of(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
@@ -140,8 +141,8 @@ bool SweepIndex::open() {
   const int code = sqlite3_open((sweep_ / "index.sqlite").c_str(), &database);
   database_.reset(database);
   check(database, code);
-  sqlite3_busy_timeout(database, 5000);  // someone may be looking
-  // It can be made again, so nothing waits for the disk.
+  sqlite3_busy_timeout(database, 5000);  // another process may be reading
+  // The index can be rebuilt, so writes need not reach the disk.
   execute(database, "PRAGMA synchronous=OFF");
   Statement version(database, "PRAGMA user_version");
   version.next();

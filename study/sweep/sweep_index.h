@@ -1,5 +1,5 @@
-// An index over the runs of a sweep, in SQLite: index.sqlite. It holds nothing that the runs' own
-// files don't say: lost, damaged or of another version, it is made again from them.
+// Index over the runs of a sweep, in SQLite (index.sqlite). It is derived from the runs' own files:
+// a lost, damaged or outdated index is rebuilt from them.
 #pragma once
 
 #include <filesystem>
@@ -15,21 +15,21 @@ namespace millrace::study {
 
 class SweepIndex {
  public:
-  /// Opens `sweep`/index.sqlite over `sweep`/runs and brings it up to date. Throws RunError where
-  /// it cannot be written.
+  /// Opens `sweep`/index.sqlite over `sweep`/runs and updates it. Throws RunError if it cannot be
+  /// written.
   explicit SweepIndex(std::filesystem::path sweep);
 
-  /// Reads what has changed in the directories since, and forgets what is gone.
+  /// Reads directories that changed, and forgets those that are gone.
   void refresh();
-  /// The finished run of that identity.
+  /// Returns the finished run with that identity.
   std::optional<SweepRecord> find(const std::string& key) const;
-  /// Of all runs, finished or not: names begin with it, filled up with zeros.
+  /// Returns the largest number of all runs, finished or not. Names begin with it, zero-padded.
   std::uint64_t largest_number() const;
-  /// Finished runs, whichever their identity.
+  /// Returns the number of finished runs of any identity.
   std::uint64_t finished() const;
-  /// Names of runs that were begun and did not finish.
+  /// Returns the names of runs that were begun and did not finish.
   std::vector<std::string> unfinished() const;
-  /// Whether the constructor had to make it again from the directories.
+  /// Returns whether the constructor had to rebuild the index.
   bool rebuilt() const { return rebuilt_; }
 
  private:

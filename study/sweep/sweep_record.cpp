@@ -1,3 +1,4 @@
+// Reads and writes the records of single runs.
 #include "study/sweep/sweep_record.h"
 
 #include <fmt/format.h>
@@ -28,7 +29,7 @@ Json parse(const fs::path& file) {
   return parse_json(in);
 }
 
-/// A run that ended by a signal or an error leaves a summary too.
+/// Runs that ended by a signal or an error leave a summary too.
 bool is_finished(const Json& summary) {
   return summary.is_object() && summary.contains("wall_s") && !summary.contains("error") &&
          text_at(summary, {"interrupted"}) != "true";

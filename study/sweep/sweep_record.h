@@ -1,6 +1,6 @@
-// One run of a sweep as its files tell it: runs/NAME.json says what it was to be, written before it
-// starts and again when it has ended; runs/NAME/summary.json, written by the run itself, that it
-// finished. These files are the truth: whatever else a sweep keeps is made from them.
+// One run of a sweep, as its files describe it. The sweep writes runs/NAME.json with the run's
+// identity before it starts, and again after it ended. The run itself writes runs/NAME/summary.json
+// when it finishes. All other data of a sweep derive from these files.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace millrace::study {
 
-/// A finished run's figures. NaN where the summary has none.
+/// A finished run's figures; NaN if the summary lacks one.
 struct SweepFigures {
   double load_s_per_step = 0;
   double update_s_per_step = 0;
@@ -21,10 +21,10 @@ struct SweepFigures {
   double wall_s = 0;
   double images_per_s = 0;
   double top1 = 0;     ///< NaN without a model
-  double threads = 0;  ///< of LibTorch: they follow the workers unless train.threads is set
+  double threads = 0;  ///< LibTorch's threads; equal to the workers unless train.threads is set
 };
 
-/// A figure's name in summary.json and its place.
+/// A figure's name in summary.json, and its member.
 struct FigureName {
   const char* name;
   double SweepFigures::*figure;
@@ -38,38 +38,39 @@ inline constexpr FigureName kFigures[] = {{"load_s_per_step", &SweepFigures::loa
                                           {"top1", &SweepFigures::top1},
                                           {"threads", &SweepFigures::threads}};
 
-/// What a run's result depends on. Equal identities are one run, which is never repeated.
+/// Everything that a run's result depends on. Runs with equal identities are not repeated.
 struct RunIdentity {
   std::string config;  ///< the whole recipe, without its seed
   std::string binary;  ///< hash of the program and its libraries
   std::string data;    ///< fingerprints of the data sets
   std::uint64_t seed = 0;
-  std::uint64_t copy = 0;  ///< counts what a design asks for more than once
+  std::uint64_t copy = 0;  ///< distinguishes runs that a design asks for more than once
 
-  /// 32 hexadecimal digits.
+  /// Returns 32 hexadecimal digits.
   std::string key() const;
 };
 
 struct SweepRecord {
-  std::string name;  ///< of the file without .json, and of the run's directory
+  std::string name;  ///< name of the run's directory, and of its file without .json
   std::string key;
   std::string binary;
   std::string data;
-  std::string session;  ///< which start of the program ran it
+  std::string session;  ///< identifies the start of the program that ran it
   std::vector<std::string> overrides;
   std::uint64_t repeat = 0;
   std::uint64_t seed = 0;
   double begun = 0;  ///< seconds since 1970
-  double ended = 0;  ///< NaN where the sweep did not live to see it
-  Noise noise;       ///< the same
+  double ended = 0;  ///< NaN if the sweep was killed before the run ended
+  Noise noise;       ///< disturbances during the run
   bool finished = false;
-  SweepFigures figures;  ///< of a finished run
+  SweepFigures figures;  ///< if finished
 };
 
-/// Writes runs/NAME.json; `figures` and `finished` are the run's own to say. Throws RunError.
+/// Writes runs/NAME.json, without `figures` and `finished`, which the run itself records. Throws
+/// RunError.
 void write_record(const std::filesystem::path& runs, const SweepRecord& record);
-/// Reads runs/NAME.json and, where the run finished, its summary. Throws DataError for a record
-/// that is damaged.
+/// Reads runs/NAME.json and, if the run finished, its summary. Throws DataError for a damaged
+/// record.
 SweepRecord read_record(const std::filesystem::path& runs, const std::string& name);
 
 }  // namespace millrace::study

@@ -1,3 +1,4 @@
+// Turns runs into rows, intervals, verdicts and notes.
 #include "study/sweep/sweep_table.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ constexpr SweepMetric kMetrics[] = {{"images_per_s", &SweepFigures::images_per_s
                                     {"load_s", &SweepFigures::load_s, false},
                                     {"update_s", &SweepFigures::update_s, false}};
 
-/// How a figure is shown: its column, its unit as a factor, its digits.
+/// Presentation of a figure: its column, its unit as a factor, its digits.
 struct Column {
   const char* title;
   const char* figure;
@@ -59,7 +60,7 @@ std::string verdict_text(const Comparison& comparison) {
   return fmt::format("inconclusive (detects {})", percent(detectable_ratio(comparison)));
 }
 
-/// Blocks that were not run in one go: what happened in between is part of their differences.
+/// Warns of blocks that were interrupted: events in between are part of their differences.
 void warn_of_cut_blocks(const SweepTable& table, std::vector<std::string>& warnings) {
   for (std::size_t repeat = 0; repeat < table.repeats(); ++repeat) {
     std::set<std::string> sessions;

@@ -1,12 +1,12 @@
-// Draws a report's figures with Chart.js. What to draw stands as JSON in #report-figures; each
-// figure has its canvas in the page already, named by its id.
+// Draws a report's figures with Chart.js. The figures are JSON in #report-figures; the page already
+// holds a canvas for each, with the figure's id.
 (() => {
   'use strict';
   const figures = JSON.parse(document.getElementById('report-figures').textContent);
 
-  // Okabe and Ito's colours, which people who see few colours can tell apart; its yellow darker.
+  // Okabe and Ito's colours for colour-blind readers, with a darker yellow.
   const COLOURS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#a39800', '#8c8c8c'];
-  // What is in many reports looks the same in all of them.
+  // Gives categories that occur in many reports a fixed colour.
   const KNOWN = {
     load: 1, update: 0, other: 7, measured: 0, predicted: 1, train: 1, test: 0,
     h2d: 5, forward: 2, backward: 3, step: 4, peer_wait: 6, device_wait: 0, log: 7,
@@ -15,7 +15,7 @@
   };
   const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
   const POINTS = ['circle', 'rect', 'triangle', 'rectRot', 'crossRot', 'star'];
-  const LONG_NAMES = 14; // categories with longer names stand below each other
+  const LONG_NAMES = 14; // with longer names the bars are horizontal
   const SHOWN = 44;      // letters of a category's name on an axis
 
   const colourOf = (name, index) => COLOURS[(name in KNOWN ? KNOWN[name] : index) % COLOURS.length];
@@ -25,7 +25,7 @@
   const isLying = figure => isBar(figure) && figure.categories.some(name => name.length > LONG_NAMES);
   const shortened = name => (name.length > SHOWN ? name.slice(0, SHOWN - 1) + '…' : name);
 
-  // Intervals: a line from low to high through each value, with a bar at either end.
+  // Draws intervals: a line from low to high through each value, with a bar at either end.
   const whiskers = {
     id: 'whiskers',
     afterDatasetsDraw(chart) {
@@ -82,8 +82,8 @@
       pointStyle: POINTS[index % POINTS.length], pointRadius: data.length <= 60 ? 3.5 : 0, pointHitRadius: 6};
   }
 
-  // The value axis has to hold the intervals too. That of two runs can be thousands of times its value:
-  // it is cut at the axis' end, so that the bars stay to be seen.
+  // Extends the value axis to the intervals. An interval over two runs can be thousands of times its
+  // value: it is cut at the end of the axis, so that the bars stay visible.
   function reach(figure) {
     const known = values => values.filter(v => v !== null);
     const ends = known(figure.series.flatMap(s => [...s.low, ...s.high]));
@@ -141,7 +141,7 @@
     return Math.max(190, 90 + figure.categories.length * (12 + 13 * bars)) + 'px';
   }
 
-  // The figures behind a picture, made when somebody asks for them.
+  // Makes the table of values behind a chart when the reader opens it.
   function fillTable(details, figure) {
     const table = document.createElement('table');
     const row = (cells, kind) => {
@@ -168,7 +168,7 @@
     charts = [];
     for (const figure of figures) {
       const canvas = document.getElementById('canvas-' + figure.id);
-      if (!canvas) continue; // a matrix stands in the page as a table
+      if (!canvas) continue; // the page shows a matrix as a table
       canvas.parentElement.style.height = heightOf(figure);
       charts.push(new Chart(canvas, configOf(figure)));
     }
