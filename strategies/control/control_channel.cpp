@@ -1,3 +1,4 @@
+// Connects ranks to rank 0, then hands the sockets to the background thread.
 #include "strategies/control/control_channel.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Seconds in which a connection that rank 0 has closed is tried again.
+/// Seconds during which a rank retries a connection that rank 0 has closed.
 constexpr double kMaxDrops = 5;
 constexpr std::chrono::milliseconds kPause{20};
 
@@ -37,7 +38,8 @@ Hello hello_of(const ControlOptions& options) {
           static_cast<std::uint32_t>(options.rank), static_cast<std::uint64_t>(getpid()), host};
 }
 
-/// The connection is closed before an answer: rank 0 does that to the oldest of too many strangers.
+/// Rank 0 closed the connection before answering, as it does to the oldest of too many connections
+/// without a hello.
 struct Dropped : ProtocolError {
   Dropped() : ProtocolError("it closes the connection") {}
 };
@@ -47,7 +49,7 @@ struct Dropped : ProtocolError {
   throw ProtocolError(std::strerror(errno));
 }
 
-/// Rank 0's answer to a hello.
+/// Sends a hello and returns rank 0's answer.
 Message ask(const Fd& server, const std::string& hello, MessageReader& reader,
             Clock::time_point deadline) {
   if (send(server.get(), hello.data(), hello.size(), MSG_NOSIGNAL) !=
@@ -133,14 +135,14 @@ std::unique_ptr<ControlChannel> ControlChannel::connect(ControlOptions options,
 
 ControlChannel::~ControlChannel() { leave(Leave::silently, {}); }
 
-/// No signal is handled on the new thread: those of the process belong to the trainer's.
+/// Blocks all signals on the new thread: the trainer's thread handles them.
 void ControlChannel::start(std::function<void()> body) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this, body = std::move(body)]() mutable {
     body();
-    body = nullptr;  // closes the sockets
+    body = nullptr;  // destroying the loop closes the sockets
     const std::lock_guard lock(state_.mutex);
     state_.over = true;
     state_.changed.notify_all();
@@ -150,7 +152,7 @@ void ControlChannel::start(std::function<void()> body) {
 
 void ControlChannel::wait_for_ranks(double patience_s) {
   std::unique_lock lock(state_.mutex);
-  // Rank 0 knows which ones are missing, so its message should be the first.
+  // Rank 0 knows which ranks are missing, so its message should come first.
   const Clock::time_point deadline = after(options_.rank == 0 ? patience_s : patience_s + 2);
   state_.changed.wait_until(lock, deadline, [&] { return state_.all_here || state_.over; });
   if (state_.all_here) return;

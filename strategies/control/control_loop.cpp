@@ -1,3 +1,4 @@
+// Event loop of the control channel: connections, messages, heartbeats, interrupts.
 #include "strategies/control/control_loop.h"
 
 #include <fmt/format.h>
@@ -15,12 +16,14 @@ using namespace std::chrono_literals;
 
 constexpr auto kLeaving = 1000ms;
 constexpr auto kAsking = 1500ms;
-/// Connections that have not said hello. Few, for each costs a descriptor of this process.
+/// Most connections that have not said hello. Few, because each costs a descriptor of this process.
 constexpr std::size_t kMaxStrangers = 64;
-/// Taken in before those that are there are read: a rank's hello comes with its connection.
+/// Most connections accepted before the existing ones are read: a rank's hello arrives with its
+/// connection.
 constexpr int kMaxAccepted = 16;
-constexpr std::size_t kMaxAtOnce = 65536;  ///< bytes read of one connection before the next
-constexpr auto kLook = 100ms;              ///< at the interrupt flag
+constexpr std::size_t kMaxAtOnce = 65536;  ///< most bytes read from one connection before the next
+                                           ///< one's turn
+constexpr auto kLook = 100ms;              ///< interval between looks at the interrupt flag
 constexpr auto kInterruptedInterval = 250ms;
 
 std::chrono::steady_clock::duration seconds(double s) {
@@ -65,7 +68,7 @@ ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state, Fd 
 
 void ControlLoop::run() {
   publish_missing();
-  for (Connection& one : connections_) receive(one);  // what came with the welcome
+  for (Connection& one : connections_) receive(one);  // bytes that arrived with the welcome
   while (phase_ != Phase::over) {
     wait();
     take_orders();
@@ -109,7 +112,7 @@ ControlLoop::Clock::duration ControlLoop::interval() const {
   return interrupted_ ? std::min<Clock::duration>(interval_, kInterruptedInterval) : interval_;
 }
 
-/// From now on this rank tells of it, and gives the others some time to answer.
+/// Announces the interrupt, and gives the others time to answer.
 void ControlLoop::interrupt() {
   interrupted_ = true;
   if (options_.interrupted != nullptr) options_.interrupted->store(true);
@@ -117,7 +120,7 @@ void ControlLoop::interrupt() {
   next_beat_ = now_;
 }
 
-/// This process was stopped, or got no core: what the others have sent lies unread.
+/// This process was stopped or got no core: messages of the others are still unread.
 void ControlLoop::forgive(Clock::duration stood_still) {
   for (Connection& one : connections_) one.heard += stood_still;
   for (Member& one : members_) one.since += stood_still;
@@ -132,7 +135,7 @@ void ControlLoop::take_orders() {
     ordered_ = state_.order;
     goodbye.reason = state_.reason;
   }
-  if (phase_ != Phase::watching) return;  // a failure comes first
+  if (phase_ != Phase::watching) return;  // a failure takes precedence
   if (ordered_ == Leave::silently) phase_ = Phase::over;
   if (ordered_ == Leave::done) {
     say(goodbye);
@@ -159,12 +162,12 @@ void ControlLoop::accept_new() {
   for (int i = 0; i < kMaxAccepted; ++i) {
     Fd fd = accept_from(listener_);
     if (!fd) {
-      // Without a free descriptor the one that waits would wake poll() again and again.
+      // Without a free descriptor, a pending connection would wake poll() again and again.
       listening_ = errno == EAGAIN || errno == EWOULDBLOCK;
       return;
     }
     const auto strangers = std::count_if(connections_.begin(), connections_.end(), stranger);
-    // The one that has been silent for longest makes room; new ones stand at the end.
+    // Closes the connection that has been silent for longest; new ones are at the end.
     if (static_cast<std::size_t>(strangers) >= kMaxStrangers)
       connections_.erase(std::find_if(connections_.begin(), connections_.end(), stranger));
     connections_.push_back({std::move(fd), {}, {}, -1, now_});
@@ -185,7 +188,7 @@ void ControlLoop::receive(Connection& from) {
   }
   bool garbled = false;
   try {
-    // Also of a closed connection: its last words say why.
+    // Reads a closed connection to its end: the last message says why.
     while (const std::optional<Message> message = from.reader.next()) handle(from, *message);
   } catch (const ProtocolError&) {
     garbled = true;
@@ -217,7 +220,7 @@ void ControlLoop::handle(Connection& from, const Message& message) {
       phase_ = Phase::over;
     }
   } else if (const auto* report = std::get_if<FailureReport>(&message)) {
-    // Rank 0 tells of anyone; the others only that they have given up rank 0.
+    // Rank 0 reports on any rank; other ranks only report that they gave up rank 0.
     if (report->rank >= options_.world || (serves() && report->rank != 0))
       throw ProtocolError("a failure of a rank that is none of the sender's business");
     serves() ? decide(*report) : conclude(*report);
@@ -256,7 +259,7 @@ void ControlLoop::greet(Connection& from, const Hello& hello) {
   member.since = now_;
   const Member& self = members_[0];
   from.out += encode(Welcome{self.pid, self.host});
-  if (verdict_) from.out += encode(*verdict_);  // it has come too late to hear it with the others
+  if (verdict_) from.out += encode(*verdict_);  // it missed the verdict that the others received
   publish_missing();
 }
 
@@ -270,9 +273,9 @@ void ControlLoop::note(const Heartbeat& beat, Member& member) {
 
 void ControlLoop::lost(Connection& connection, bool garbled) {
   connection.fd.close();
-  if (connection.rank < 0) return;  // a stranger
+  if (connection.rank < 0) return;  // no hello yet
   if (phase_ == Phase::asking) {
-    phase_ = Phase::over;  // rank 0 has ended as well, by what this rank will print
+    phase_ = Phase::over;  // rank 0 ends as well, because of the error that this rank will print
     return;
   }
   const Member& member = members_[static_cast<std::size_t>(connection.rank)];
@@ -292,7 +295,7 @@ void ControlLoop::beat() {
   const Heartbeat beat{position >> 1, state_.stamp.load(std::memory_order_relaxed),
                        (position & 1) != 0, interrupted_};
   note(beat, members_[static_cast<std::size_t>(options_.rank)]);
-  // A peer that does not read gets no second one.
+  // A peer that does not read gets no second heartbeat.
   for (Connection& one : connections_)
     if (one.rank >= 0 && one.out.empty()) one.out += encode(beat);
 }
@@ -309,7 +312,7 @@ void ControlLoop::flush(Connection& to) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (n < 0) {
-      to.out.clear();  // what it has sent before it closed is still to be read
+      to.out.clear();  // messages sent before the close are still to be read
       return;
     }
     to.out.erase(0, static_cast<std::size_t>(n));

@@ -1,4 +1,4 @@
-// The background thread of a control channel: sockets, heartbeats and the verdict.
+// Background thread of the control channel: sockets, heartbeats and the verdict.
 #pragma once
 
 #include <chrono>
@@ -15,24 +15,25 @@ class ControlLoop {
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
-  /// Rank 0.
+  /// Creates the loop of rank 0.
   ControlLoop(const ControlOptions& options, ControlState& state, Fd listener);
-  /// The others, once rank 0 has answered; `reader` may hold what it said after that.
+  /// Creates the loop of another rank, after rank 0's answer. `reader` may hold messages that
+  /// followed it.
   ControlLoop(const ControlOptions& options, ControlState& state, Fd server, MessageReader reader,
               const Welcome& welcome);
 
-  /// Returns after the goodbye, or after on_failure.
+  /// Runs the loop. Returns after the goodbye, or after on_failure.
   void run();
 
  private:
   struct Connection {
     Fd fd;
     MessageReader reader;
-    std::string out;  ///< not sent yet
-    int rank = -1;    ///< -1: has not said hello
+    std::string out;  ///< bytes still to be sent
+    int rank = -1;    ///< -1: no hello received
     Time heard;
   };
-  /// What is known of a rank.
+  /// What this process knows about a rank.
   struct Member {
     enum class Presence { missing, here, left } presence = Presence::missing;
     std::uint64_t pid = 0;
@@ -40,21 +41,21 @@ class ControlLoop {
     std::uint64_t step = 0;
     std::uint64_t stamp = 0;
     bool in_collective = false;
-    bool interrupted = false;  ///< knows that the run is to end
-    Time since;                ///< of the last progress
+    bool interrupted = false;  ///< the rank knows that the run is to end
+    Time since;                ///< time of the last progress
   };
   enum class Phase {
     watching,
-    telling,  ///< rank 0: the verdict is out, and the others are given time to read it
-    leaving,  ///< the goodbye is on its way
-    asking,   ///< an error of this rank's: rank 0 says whether it came first
+    telling,  ///< rank 0: the verdict was sent, and the others get time to read it
+    leaving,  ///< the goodbye is being sent
+    asking,   ///< this rank has an error: waiting for rank 0 to say whether it came first
     over,
   };
 
   bool serves() const { return options_.rank == 0; }
   void wait();
   void forgive(Clock::duration stood_still);
-  /// Between two heartbeats.
+  /// Returns the time between two heartbeats.
   Clock::duration interval() const;
   void take_orders();
   void accept_new();
@@ -85,11 +86,12 @@ class ControlLoop {
   std::vector<Connection> connections_;
   std::vector<Member> members_;
   Time now_, next_beat_, until_;
-  bool listening_ = true;  ///< false for a while after accept() has failed
+  bool listening_ = true;  ///< false for a while after accept() failed
   Phase phase_ = Phase::watching;
-  bool interrupted_ = false;  ///< this rank's state, which its heartbeats carry
+  bool interrupted_ = false;  ///< interrupt state that this rank's heartbeats carry
   Leave ordered_ = Leave::no;
-  std::optional<FailureReport> suspect_;  ///< an error that may only follow from another failure
+  std::optional<FailureReport> suspect_;  ///< an error that may be the consequence of another
+                                          ///< failure
   Time suspect_until_;
   std::optional<FailureReport> verdict_;
 };

@@ -1,3 +1,4 @@
+// Encodes and decodes control messages.
 #include "strategies/control/control_message.h"
 
 #include <bit>
@@ -9,8 +10,8 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4343524d;  // "MRCC"
 constexpr std::uint32_t kVersion = 2;
-constexpr std::size_t kPrefix = 2;      ///< bytes of a message's length
-constexpr std::size_t kLongest = 4096;  ///< of a message, without them
+constexpr std::size_t kPrefix = 2;      ///< size of the length prefix in bytes
+constexpr std::size_t kLongest = 4096;  ///< most bytes of a message, without the prefix
 
 class Writer {
  public:
@@ -49,7 +50,7 @@ class Parser {
     if (value > 1) throw ProtocolError("a flag is neither 0 nor 1");
     return value == 1;
   }
-  /// What would move a terminal's cursor becomes a space.
+  /// Reads a text. Control characters that would move a terminal's cursor become spaces.
   std::string text() {
     const auto size = number<std::uint16_t>();
     if (size > kMaxText) throw ProtocolError("a text is too long");
@@ -146,7 +147,7 @@ void read(Parser& in, FailureReport& m) {
   m.reason = in.text();
 }
 
-/// Calls `use` with an empty message of the index'th type.
+/// Calls `use` with an empty message of the type number `index`.
 template <std::size_t I = 0, class Use>
 Message parse(std::size_t index, const Use& use) {
   if constexpr (I < std::variant_size_v<Message>) {

@@ -1,5 +1,5 @@
-// What ranks say to each other on the control channel, and its bytes: length-prefixed messages of a
-// few dozen bytes, little-endian, checked before anything is made of them.
+// Messages of the control channel and their wire format: length-prefixed, a few dozen bytes,
+// little-endian, validated before use.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace millrace::train {
 
-/// A rank's first words to rank 0.
+/// A rank's first message to rank 0.
 struct Hello {
-  std::uint64_t key = 0;  ///< must be rank 0's
+  std::uint64_t key = 0;  ///< must equal rank 0's key
   std::uint32_t world = 0;
   std::uint32_t rank = 0;
   std::uint64_t pid = 0;
   std::string host;
   bool operator==(const Hello&) const = default;
 };
-/// Rank 0's answer.
+/// Rank 0's answer to an accepted hello.
 struct Welcome {
   std::uint64_t pid = 0;
   std::string host;
   bool operator==(const Welcome&) const = default;
 };
-/// Its other answer.
+/// Rank 0's answer to a rejected hello.
 struct Refused {
   std::string reason;
   bool operator==(const Refused&) const = default;
 };
-/// Rank 0 to all, once every rank has said hello.
+/// Sent by rank 0 to all, once every rank has said hello.
 struct AllHere {
   bool operator==(const AllHere&) const = default;
 };
@@ -41,18 +41,18 @@ struct Heartbeat {
   std::uint64_t step = 0;
   std::uint64_t stamp = 0;  ///< changes with every sign of progress
   bool in_collective = false;
-  bool interrupted = false;  ///< a signal has asked the sender, or one it has heard from, to stop
+  bool interrupted = false;  ///< a signal asked the sender, or a rank it has heard from, to stop
   bool operator==(const Heartbeat&) const = default;
 };
 struct Goodbye {
   std::uint64_t step = 0;
-  std::string reason;  ///< of an error; empty: the end
+  std::string reason;  ///< text of an error; empty: regular end
   bool operator==(const Goodbye&) const = default;
 };
 
 using Message = std::variant<Hello, Welcome, Refused, AllHere, Heartbeat, Goodbye, FailureReport>;
 
-/// Texts are cut to kMaxText bytes.
+/// Encodes a message. Cuts texts to kMaxText bytes.
 std::string encode(const Message& message);
 
 inline constexpr std::size_t kMaxText = 1000;
@@ -61,12 +61,12 @@ struct ProtocolError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Cuts a stream of bytes into messages.
+/// Splits a byte stream into messages.
 class MessageReader {
  public:
   void add(std::string_view bytes) { bytes_ += bytes; }
-  /// The next message; empty until all of it has come. Throws ProtocolError for what is none: then
-  /// nothing that follows can be trusted.
+  /// Returns the next message; empty until it is complete. Throws ProtocolError for malformed
+  /// bytes, after which the stream cannot be trusted.
   std::optional<Message> next();
 
  private:

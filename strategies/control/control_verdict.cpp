@@ -1,4 +1,4 @@
-// The verdict of a control channel: who has failed, and what follows from that.
+// Verdict of the control channel: decides which rank failed, and ends the run.
 #include <algorithm>
 
 #include "strategies/control/control_loop.h"
@@ -8,15 +8,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Whoever connects has to say hello by then.
+/// Time within which a new connection must say hello.
 constexpr auto kGreeting = 2s;
-/// A rank whose peer is killed sees its collectives fail at the same moment and says so: its error
-/// is believed only if no death is heard of for so long.
+/// Delay before a rank's error is believed. If a rank is killed, its peers' collectives fail at the
+/// same moment and they report that; the killed rank's closed connection arrives within this time.
 constexpr auto kDoubt = 300ms;
-/// For the others to read the verdict, before rank 0's own end cuts the connections.
+/// Time for the others to read the verdict before rank 0's exit closes the connections.
 constexpr auto kTelling = 250ms;
-/// After an interrupt: a rank that is stopped or gone is not waited for. With kTelling, all leave
-/// within 2 s of the signal.
+/// Time to answer after an interrupt; ranks that are stopped or gone are given up. Together with
+/// kTelling, all ranks leave within 2 s of the signal.
 constexpr auto kAnswer = 1250ms;
 
 }  // namespace
@@ -47,7 +47,7 @@ void ControlLoop::judge_progress() {
     return one.presence == Member::Presence::here && one.in_collective && idle(one);
   });
   if (!waited_for) return;
-  int latest = -1;  // the one furthest behind
+  int latest = -1;  // rank furthest behind
   for (int rank = 0; rank < options_.world; ++rank) {
     const Member& one = members_[static_cast<std::size_t>(rank)];
     const bool stuck = one.presence == Member::Presence::here && !one.in_collective && idle(one);
@@ -65,7 +65,8 @@ void ControlLoop::judge_progress() {
   decide(report);
 }
 
-/// Before the first step nothing is worth a wait; a rank that has begun it says so in its answer.
+/// Before the first step nothing is worth waiting for. A rank that has begun it says so in its
+/// answer.
 void ControlLoop::judge_interrupt() {
   for (int rank = 0; rank < options_.world; ++rank) {
     const Member& one = members_[static_cast<std::size_t>(rank)];
@@ -80,14 +81,14 @@ void ControlLoop::judge_interrupt() {
 FailureReport ControlLoop::report_on(int rank, FailureKind kind) const {
   const Member& member = members_[static_cast<std::size_t>(rank)];
   std::uint64_t step = member.step;
-  // Ranks take their steps together: this one's own is nearer than what a heartbeat said.
+  // Ranks take their steps together: this rank's own step is more recent than that of a heartbeat.
   if (kind != FailureKind::stuck && kind != FailureKind::ended)
     step = std::max(step, state_.position.load(std::memory_order_relaxed) >> 1);
   return {kind, rank, member.pid, member.host, step, 0, {}};
 }
 
 void ControlLoop::suspect(FailureReport report) {
-  if (!serves()) {  // rank 0 has had its doubts already
+  if (!serves()) {  // rank 0 has already waited for kDoubt
     decide(report);
     return;
   }
@@ -102,7 +103,7 @@ void ControlLoop::decide(const FailureReport& report) {
   say(report);
   phase_ = Phase::telling;
   until_ = now_ + kTelling;
-  if (!serves()) {  // only rank 0 could be told, and it is what has failed
+  if (!serves()) {  // other ranks could only tell rank 0, which is the one that failed
     for (Connection& one : connections_) flush(one);
     conclude(report);
   }

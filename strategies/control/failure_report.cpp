@@ -1,3 +1,4 @@
+// Words of failure reports.
 #include "strategies/control/failure_report.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Reads the environment variables of torchrun, Open MPI, Slurm and PMI.
 #include "strategies/control/rank.h"
 
 #include <fmt/format.h>
@@ -14,13 +15,13 @@ namespace {
 
 constexpr std::int64_t kMaxRanks = 1'000'000;
 
-/// The variables of one launcher.
+/// Environment variables of one launcher.
 class Environment {
  public:
   Environment(const EnvironmentLookup& lookup, std::string launcher)
       : lookup_(lookup), launcher_(std::move(launcher)) {}
 
-  /// An empty variable counts as none.
+  /// Returns a variable's value. Empty variables count as unset.
   std::optional<std::string> text(const char* name) const {
     const char* value = lookup_(name);
     return value == nullptr || *value == '\0' ? std::nullopt : std::optional<std::string>(value);
@@ -67,7 +68,7 @@ class Environment {
             : what_to_do);
   }
 
-  /// MASTER_ADDR and MASTER_PORT, as they are for launchers that name neither.
+  /// Reads MASTER_ADDR and MASTER_PORT for launchers that set neither themselves.
   void master(RankInfo& info) const {
     info.master_port = static_cast<int>(
         number("MASTER_PORT", 1, 65535).value_or(std::int64_t{kDefaultMasterPort}));
@@ -85,7 +86,7 @@ class Environment {
   std::string launcher_;
 };
 
-/// `lower` must lie below `upper`.
+/// Throws UsageError unless `lower` is less than `upper`.
 void check_below(const char* lower, int value, const char* upper, int bound) {
   if (value < bound) return;
   throw UsageError(fmt::format("{}={}, but {}={}", lower, value, upper, bound),
@@ -154,7 +155,8 @@ RankInfo from_pmi(const Environment& env) {
   return info;
 }
 
-/// The first host of Slurm's notation: "rack[01-02,07]n[3-4],login" is rack01n3.
+/// Returns the first host of a list in Slurm's notation: "rack[01-02,07]n[3-4],login" gives
+/// rack01n3.
 std::string first_host(std::string_view list) {
   std::string host;
   bool taking = true;
@@ -176,7 +178,8 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-/// Tasks on the node'th host: "2(x3),1" says 2, 2, 2, 1. Empty where the text says nothing of it.
+/// Returns the number of tasks on host number `node`: "2(x3),1" means 2, 2, 2, 1. Empty if the list
+/// does not say.
 std::optional<int> tasks_on(std::string_view list, std::int64_t node) {
   while (!list.empty()) {
     const std::string_view part = list.substr(0, list.find(','));
@@ -201,7 +204,7 @@ const char* slurm_world(const Environment& env) {
 RankInfo from_slurm(const Environment& env) {
   RankInfo info;
   info.rank = env.rank("SLURM_PROCID");
-  // A batch script of a job that asked for no tasks has no SLURM_NTASKS.
+  // The batch script of a job that asked for no tasks lacks SLURM_NTASKS.
   const char* world = slurm_world(env);
   info.world = static_cast<int>(env.number(world, 1, kMaxRanks).value_or(1));
   check_below("SLURM_PROCID", info.rank, world, info.world);
@@ -261,14 +264,14 @@ std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup) {
   const bool has_slurm = slurm.has("SLURM_PROCID");
   const bool has_pmi = pmi.has("PMI_RANK") && pmi.has("PMI_SIZE");
   const bool has_other = has_mpi || has_slurm || has_pmi;
-  // One of the two alone is what job scripts export for use by others.
+  // Job scripts export one of the two alone for other uses.
   if (torchrun.has("RANK") && torchrun.has("WORLD_SIZE"))
     return named(from_torchrun(torchrun), "torchrun");
   if (!has_other && (torchrun.has("RANK") || torchrun.has("WORLD_SIZE")))
     return named(from_torchrun(torchrun), "torchrun");
   if (has_mpi) return named(from_open_mpi(open_mpi), "openmpi");
-  // srun may set PMI's variables as well; with mpirun inside a job, Slurm's are those of the daemon
-  // that mpirun has started.
+  // srun may set PMI's variables as well. With mpirun inside a job, Slurm's variables describe the
+  // daemon that mpirun started.
   const bool pmi_is_slurm = has_pmi && has_slurm &&
                             *pmi.text("PMI_RANK") == *slurm.text("SLURM_PROCID") &&
                             pmi.text("PMI_SIZE") == slurm.text(slurm_world(slurm));

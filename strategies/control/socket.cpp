@@ -1,3 +1,4 @@
+// Non-blocking TCP sockets.
 #include "strategies/control/socket.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,8 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-/// Of `host`, or, where that is empty, those to listen at. Null with the reason in `why`.
+/// Resolves `host`; if it is empty, returns the addresses to listen at. Null with the reason in
+/// `why`.
 Addresses addresses_of(const std::string& host, int port, std::string& why) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -40,7 +42,7 @@ Fd socket_for(const addrinfo& address) {
                    address.ai_protocol));
 }
 
-/// Messages are small and late ones are of no use.
+/// Disables Nagle's algorithm: messages are small, and late ones are useless.
 void send_at_once(const Fd& socket) {
   const int on = 1;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -61,7 +63,7 @@ bool wait_for(const Fd& socket, short events, Time deadline) {
   }
 }
 
-/// One attempt; an empty one with the reason in `why`.
+/// Makes one attempt. Returns an empty descriptor with the reason in `why` if it fails.
 Fd try_connect(const addrinfo& address, Time deadline, std::string& why) {
   Fd fd = socket_for(address);
   if (fd && connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
@@ -91,13 +93,14 @@ void Fd::close() {
 Fd listen_on(const std::string& address, int port) {
   std::string why;
   const Addresses all = addresses_of(address, port, why);
-  for (const int family : {AF_INET6, AF_INET}) {  // a socket of IPv6 takes both, where there is one
+  for (const int family : {AF_INET6, AF_INET}) {  // an IPv6 socket accepts IPv4 too, on hosts that
+                                                  // have IPv6
     for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
       if (one->ai_family != family) continue;
       Fd fd = socket_for(*one);
       const int off = 0;
       const int on = 1;
-      // A port of the caller's choice may still be held by connections of the run before.
+      // A port of the caller's choice may still be held by connections of an earlier run.
       if (fd && port != 0) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
       if (fd && family == AF_INET6)
         setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);

@@ -1,4 +1,4 @@
-// TCP sockets as the control channel needs them: never blocking, closed with their owner.
+// TCP sockets for the control channel: non-blocking, closed by their owner.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace millrace::train {
 
-/// A file descriptor that is closed with it; -1: none.
+/// Owns a file descriptor and closes it. -1: none.
 class Fd {
  public:
   Fd() = default;
@@ -24,7 +24,7 @@ class Fd {
 
   void close();
   int get() const { return fd_; }
-  /// Its owner is somebody else from now on.
+  /// Gives up ownership and returns the descriptor.
   int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
@@ -32,18 +32,19 @@ class Fd {
   int fd_ = -1;
 };
 
-/// Listens at `address` (empty: at all of the host's), on a port that the kernel chooses where it
-/// is 0. Throws RunError.
+/// Listens at `address` (empty: all addresses of the host). Port 0: the kernel chooses. Throws
+/// RunError.
 Fd listen_on(const std::string& address, int port = 0);
-/// The port that a socket is bound to.
+/// Returns the port that a socket is bound to.
 int port_of(const Fd& socket);
-/// The next connection that waits; none: an empty one.
+/// Returns the next pending connection, or an empty descriptor if there is none.
 Fd accept_from(const Fd& listener);
 
-/// Tries until `deadline`: rank 0 may not listen yet. Throws RunError that says why it failed.
+/// Connects, retrying until `deadline` because rank 0 may not listen yet. Throws RunError with the
+/// reason.
 Fd connect_to(const std::string& host, int port, std::chrono::steady_clock::time_point deadline);
 
-/// Waits until the socket can be read; false at `deadline`.
+/// Waits until the socket is readable. Returns false at `deadline`.
 bool wait_readable(const Fd& socket, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace millrace::train

@@ -1,5 +1,5 @@
-// What libmillrace_cuda.so exports: plain C functions, found by dlsym, so that a machine without
-// CUDA's libraries never has to load them.
+// Exports of libmillrace_cuda.so: plain C functions, found by dlsym, so that machines without
+// CUDA's libraries never load them.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,26 @@ class DeviceSum;
 }  // namespace millrace::train
 
 extern "C" {
-/// Number of devices that can be used. Where that is 0, `reason` says why (cut to `capacity`).
+/// Returns the number of usable devices. If it is 0, writes the reason to `reason` (cut to
+/// `capacity`).
 int millrace_cuda_device_count(char* reason, std::size_t capacity);
-/// "NVIDIA H200", for 0 <= device < count; cut to `capacity`.
+/// Writes a name such as "NVIDIA H200", for 0 <= device < count; cut to `capacity`.
 void millrace_cuda_device_name(int device, char* name, std::size_t capacity);
-/// "0000:1b:00.0", or "" where it cannot be told.
+/// Writes the PCI bus id, "0000:1b:00.0", or "" if it is unknown.
 void millrace_cuda_bus_id(int device, char* id, std::size_t capacity);
-/// Most bytes that tensors held on the device at one time.
+/// Returns the peak number of bytes that tensors held on the device.
 std::uint64_t millrace_cuda_peak_bytes(int device);
-/// Page-locked host memory that every device copies from; null where there is none left.
+/// Allocates page-locked host memory that every device can copy from. Returns null if none is left.
 void* millrace_cuda_pin(std::size_t size);
 void millrace_cuda_unpin(void* memory);
-/// A graph of the device's work, not captured yet; the caller's to delete.
+/// Returns an uncaptured graph, owned by the caller.
 millrace::train::DeviceGraph* millrace_cuda_new_graph(int device);
-/// Sums over the first `devices` devices by NCCL; the caller's to delete. Null where that fails;
-/// `reason` says why (cut to `capacity`).
+/// Returns NCCL sums over the first `devices` devices, owned by the caller. If that fails, returns
+/// null and writes the reason to `reason` (cut to `capacity`).
 millrace::train::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity);
-/// Gives `group`, whose ranks meet through `store`, NCCL for tensors on this device. Where that
-/// fails `reason` says why (cut to `capacity`), else it is left alone. Absent from a module that
-/// was built without NCCL's header.
+/// Adds NCCL for tensors on this device to `group`, whose ranks meet through `store`. If that
+/// fails, writes the reason to `reason` (cut to `capacity`); otherwise leaves it unchanged. Missing
+/// from modules built without NCCL's header.
 void millrace_cuda_add_nccl(c10d::ProcessGroup* group, c10d::Store* store, int device,
                             double timeout_s, char* reason, std::size_t capacity);
 }

@@ -1,6 +1,6 @@
-// Everything that has to link against LibTorch's CUDA libraries; loading this library is also what
-// registers CUDA with torch. It is compiled wherever MILLRACE_CUDA is on, but needs a GPU to run:
-// no machine of the project's CI has one, so it has been compiled and linked there, not run.
+// Everything that must link against LibTorch's CUDA libraries. Loading this library also registers
+// CUDA with torch. It is compiled wherever MILLRACE_CUDA is on. No machine of the project's CI has
+// a GPU, so it has been compiled and linked there, but not run.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
@@ -12,7 +12,8 @@ int millrace_cuda_device_count(char* reason, std::size_t capacity) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return count;
-  cudaGetLastError();  // the error is told here; torch must not meet it again
+  cudaGetLastError();  // clears the error, which is reported here, so that torch does not report it
+                       // again
   std::snprintf(reason, capacity, "%s",
                 status == cudaSuccess ? "the driver lists no device" : cudaGetErrorString(status));
   return 0;

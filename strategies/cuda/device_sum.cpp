@@ -1,5 +1,5 @@
-// NCCL's sum over the devices of this process, through LibTorch's communicators. Like all of this
-// module it has never run on the machines of the project's CI.
+// NCCL's sum over the devices of this process, through LibTorch's communicators. Like the rest of
+// this module, it has never run on the machines of the project's CI.
 #include "strategies/torch/device_sum.h"
 
 #include <ATen/ATen.h>
@@ -16,8 +16,8 @@
 namespace millrace::train {
 namespace {
 
-/// ncclReduce goes round a ring that is laid when the communicators are made, and ends at the first
-/// device: every element is added up in the ring's order. Each device's share goes to its current
+/// ncclReduce uses a ring that is laid out when the communicators are made and ends at the first
+/// device: every element is added in the ring's order. Each device's part runs on its current
 /// stream.
 class NcclSum final : public DeviceSum {
  public:
@@ -29,7 +29,7 @@ class NcclSum final : public DeviceSum {
 
 millrace::train::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity) {
   try {
-    // The first sum over these devices makes their communicators.
+    // The first sum over these devices creates their communicators.
     std::vector<at::Tensor> zeros;
     for (int device = 0; device < devices; ++device)
       zeros.push_back(at::zeros(

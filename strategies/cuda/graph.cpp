@@ -1,6 +1,6 @@
-// A CUDA graph by LibTorch's own capture, which gives it a private pool of memory and makes the
-// default generator's seed and offset something that a replay reads. Like all of this module it
-// has never run on the machines of the project's CI.
+// A CUDA graph captured by LibTorch, which gives it a private memory pool and makes replays read
+// the default generator's seed and offset. Like the rest of this module, it has never run on the
+// machines of the project's CI.
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -22,25 +22,25 @@ class CudaGraph final : public DeviceGraph {
     if (!graph_) return;
     try {
       const c10::cuda::CUDAGuard guard(device_);
-      C10_CUDA_CHECK(cudaDeviceSynchronize());  // a replay under way uses the graph's memory
-    } catch (const std::exception&) {           // then there is none under way
+      C10_CUDA_CHECK(cudaDeviceSynchronize());  // a running replay uses the graph's memory
+    } catch (const std::exception&) {           // then no replay is running
     }
   }
 
   std::vector<at::Tensor> capture(const Work& work) override {
     const c10::cuda::CUDAGuard guard(device_);
-    // The graph's pool is a new one: what the allocator keeps for later has to go to make room.
+    // The graph's pool starts empty: the allocator's cached memory must go to make room.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     c10::cuda::CUDACachingAllocator::emptyCache();
     graph_.emplace();
-    graph_->capture_begin();  // registers the device's default generator, too
+    graph_->capture_begin();  // also registers the device's default generator
     std::vector<at::Tensor> results;
     try {
       results = work();
     } catch (...) {
       try {
         graph_->capture_end();
-      } catch (const std::exception&) {  // the first error is the one to tell
+      } catch (const std::exception&) {  // the first error is the one to report
       }
       throw;
     }

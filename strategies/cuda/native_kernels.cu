@@ -1,5 +1,6 @@
-// One thread an element of images (models/native/index.h), one block an element of weights: its
-// threads' shares are added up as a tree of fixed shape. No atomics, so runs repeat bit for bit.
+// CUDA kernels of the native ops. One thread computes one element of images
+// (models/native/index.h). One block computes one element of weights: its threads' sums are added
+// in a tree of fixed shape. Without atomics, runs repeat bit for bit (contract Determinism).
 #include <algorithm>
 
 #include "models/native/index.h"
@@ -9,7 +10,7 @@ namespace millrace::train::native {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxBlocks = 1 << 20;  // longer work goes round in the kernels
+constexpr std::int64_t kMaxBlocks = 1 << 20;  // kernels loop over longer work
 
 int blocks_for(std::int64_t elements) {
   return static_cast<int>(std::min((elements + kThreads - 1) / kThreads, kMaxBlocks));
@@ -20,7 +21,7 @@ __device__ std::int64_t first_index() {
 }
 __device__ std::int64_t index_step() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
-/// Adds up what the block's threads hold; thread 0 gets the sum.
+/// Adds up the values of the block's threads. Thread 0 receives the sum.
 template <class T>
 __device__ T block_sum(T value) {
   __shared__ T shares[kThreads];
@@ -31,7 +32,7 @@ __device__ T block_sum(T value) {
     __syncthreads();
   }
   const T sum = shares[0];
-  __syncthreads();  // the next element's shares may be written
+  __syncthreads();  // until here, threads may still read this element's sums
   return sum;
 }
 

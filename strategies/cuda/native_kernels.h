@@ -1,5 +1,5 @@
-// Launches of the native ops' CUDA kernels: device pointers to contiguous memory, a stream, no
-// LibTorch. T: float or double. Each returns what the launch said.
+// Launchers of the native ops' CUDA kernels. They take device pointers to contiguous memory and a
+// stream, and are independent of LibTorch. T: float or double. Each returns the launch's status.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ cudaError_t launch_conv_weight_gradient(const ConvGeometry& geometry, const T* i
 template <class T>
 cudaError_t launch_conv_bias_gradient(const ConvGeometry& geometry, const T* gradient, T* bias,
                                       cudaStream_t stream);
-/// `winners`: row * width + column of the input for every output.
+/// `winners`: row * width + column in the input, for every output.
 template <class T>
 cudaError_t launch_max_pool(const PoolGeometry& geometry, const T* input, T* output,
                             std::int32_t* winners, cudaStream_t stream);

@@ -1,6 +1,6 @@
-// The native ops for CUDA tensors: contiguous copies, memory for the results, launches. It is
-// compiled and linked where MILLRACE_CUDA is on; what its kernels compute is tested on the host
-// (tests/torch/native_index_test.cpp), launches need a GPU.
+// Native ops for CUDA tensors: makes tensors contiguous, allocates results, launches kernels. It is
+// compiled and linked where MILLRACE_CUDA is on. The kernels' arithmetic is tested on the host
+// (tests/torch/native_index_test.cpp); launches need a GPU.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>

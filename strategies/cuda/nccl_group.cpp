@@ -1,10 +1,10 @@
-// NCCL for a process group's CUDA tensors. Compiled where NCCL's header is found; like all of this
-// module it has never run on the machines of the project's CI.
+// NCCL for a process group's CUDA tensors. Compiled where NCCL's header is found. Like the rest of
+// this module, it has never run on the machines of the project's CI.
 #include <nccl.h>
 
 #include <chrono>
 #include <cstdio>
-#define USE_C10D_NCCL  // LibTorch was built with it; its header asks
+#define USE_C10D_NCCL  // LibTorch was built with NCCL, and its header requires the macro
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -13,7 +13,8 @@
 
 void millrace_cuda_add_nccl(c10d::ProcessGroup* group, c10d::Store* store, int device,
                             double timeout_s, char* reason, std::size_t capacity) {
-  // ProcessGroupNCCL::Options holds NCCL's own structures: header and library must agree on them.
+  // ProcessGroupNCCL::Options holds NCCL's own structures, so header and library must agree on
+  // their version.
   const std::uint64_t theirs = torch::cuda::nccl::version();
   const std::uint64_t ours =
       std::uint64_t{NCCL_MAJOR} << 32 | std::uint64_t{NCCL_MINOR} << 16 | std::uint64_t{NCCL_PATCH};

@@ -1,3 +1,4 @@
+// Autocast through LibTorch, and the loss scale's updates.
 #include "strategies/torch/amp.h"
 
 #include <ATen/autocast_mode.h>

@@ -1,5 +1,5 @@
-// Mixed precision: the ops of a forward pass in bf16 or f16 where that is safe, and a scale for the
-// loss that keeps f16's small gradients from vanishing (Micikevicius et al., 2018).
+// Mixed precision: runs the forward pass's ops in bf16 or f16 where that is safe, and scales the
+// loss so that small gradients do not vanish in f16 (Micikevicius et al., 2018).
 #pragma once
 
 #include <torch/torch.h>
@@ -11,10 +11,10 @@
 
 namespace millrace::train {
 
-/// Autocast for the calling thread as long as this lives. Backward belongs outside.
+/// Enables autocast on the calling thread for its lifetime. The backward pass belongs outside.
 class Autocast {
  public:
-  /// `amp`: off, bf16 or f16.
+  /// `amp` is off, bf16 or f16.
   Autocast(const std::string& amp, torch::Device device);
   ~Autocast();
   Autocast(const Autocast&) = delete;
@@ -26,23 +26,23 @@ class Autocast {
   bool before_ = false;
 };
 
-/// torch.amp.GradScaler with its defaults: from 65536, halved after a step whose gradients are not
-/// finite (and which is left out), doubled after 2000 good ones.
+/// Equivalent of torch.amp.GradScaler with its defaults: starts at 65536, halves after a step with
+/// gradients that are not finite (and skips that step), doubles after 2000 good steps.
 class GradScaler {
  public:
-  /// Without `enabled` (anything but f16) it does nothing.
+  /// Does nothing unless `enabled` (f16 only).
   GradScaler(bool enabled, torch::Device device);
 
   torch::Tensor scaled(const torch::Tensor& loss) const;
-  /// Divides the gradients by the scale. The tensor says whether one was not finite; undefined
-  /// where the scaler is off.
+  /// Divides the gradients by the scale. Returns a tensor that says whether a gradient was not
+  /// finite; undefined if the scaler is off.
   torch::Tensor unscale(const std::vector<torch::Tensor>& gradients);
   void update(const torch::Tensor& found_inf);
-  /// The scale and its age, for a checkpoint.
+  /// Returns the scale and its age, for a checkpoint.
   NamedTensors state();
 
  private:
-  torch::Tensor scale_, growth_;  ///< undefined where the scaler is off
+  torch::Tensor scale_, growth_;  ///< undefined if the scaler is off
 };
 
 }  // namespace millrace::train

@@ -1,3 +1,4 @@
+// Wraps slots in tensors.
 #include "strategies/torch/batch_tensors.h"
 
 #include "millrace/error.h"
@@ -6,7 +7,7 @@ namespace millrace::train {
 
 pipeline::Slice whole(const Batch& batch) { return {0, batch.count()}; }
 
-// Torch has no view of constant memory; nothing writes through those below.
+// Torch has no view of constant memory; nothing writes through this one.
 
 torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options) {
   const std::int64_t channels = options.channels;
@@ -27,7 +28,7 @@ torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const Strateg
       torch::from_blob(pixels, {slice.count, channels, height, width},
                        options.dtype == DType::u8 ? torch::kByte : torch::kFloat);
   if (channels != 1) return planes;
-  // One plane is at once planes and pixels; strides that say so keep the first pooling fast.
+  // A single plane is both planes and pixels. Strides that say so keep the first pooling fast.
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
 }
 

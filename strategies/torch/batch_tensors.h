@@ -1,4 +1,5 @@
-// A batch as torch sees it: views of its slot, no copies.
+// Tensors that view a batch's slot, without copies (contract Zero copy). The batch must outlive
+// them.
 #pragma once
 
 #include <torch/torch.h>
@@ -11,16 +12,16 @@
 
 namespace millrace::train {
 
-/// All of a batch.
+/// Returns the slice that holds the whole batch.
 pipeline::Slice whole(const Batch& batch);
 
-/// N x channels x height x width, f32 or u8 as options.dtype says. Throws UsageError where the
-/// batch does not hold what `options` say. The batch must outlive it.
+/// Returns N x channels x height x width images, f32 or u8 according to options.dtype. Throws
+/// UsageError if the batch does not match `options`.
 torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options);
-/// N labels. The batch must outlive them.
+/// Returns N labels.
 torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice);
-/// What the loss is taken against: labels, or the probabilities (N x classes) that ops have made of
-/// them. The batch must outlive them.
+/// Returns the targets of the loss: labels, or the probabilities (N x classes) that ops made of
+/// them.
 torch::Tensor targets_of(const Batch& batch, pipeline::Slice slice);
 
 }  // namespace millrace::train

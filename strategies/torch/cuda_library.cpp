@@ -1,4 +1,4 @@
-// dlopen and dlsym behind CudaLibrary.
+// Implements CudaLibrary with dlopen and dlsym.
 #include "strategies/torch/cuda_library.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kLibrary = "libmillrace_cuda.so";
 constexpr const char* kHint = "set train.device=cpu, or see what millrace doctor says about CUDA";
 
-/// The function called `name`, as the type of its declaration in cuda_api.h.
+/// Returns the function `name`, typed by its declaration in cuda_api.h.
 template <class Function>
 Function* symbol(void* library, const char* name) {
   void* const address = dlsym(library, name);

@@ -1,3 +1,4 @@
+// Runs replicas on threads, scatters batches and adds gradients.
 #include "strategies/torch/data_parallel.h"
 
 #include <barrier>
@@ -37,7 +38,7 @@ class DataParallel::ReplicaBarrier {
       if (other.defined()) sums.add_(other.to(sums.device()));
     barrier_.arrive_and_wait();
   }
-  /// For a replica that cannot go on: the others must not wait for it.
+  /// Lets the others continue without a replica that has failed.
   void leave(int replica) {
     sums_[static_cast<std::size_t>(replica)].reset();
     barrier_.arrive_and_drop();
@@ -112,7 +113,7 @@ std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
   std::vector<Samples> parts;
   std::vector<std::unique_ptr<DeviceMark>> copied;
   for (int replica = 0; replica < threads_.count(); ++replica) {
-    // Mixed samples are so already: cuts need not lie at even places.
+    // Samples are already mixed, so a slice may begin at an odd index.
     const pipeline::Slice slice =
         pipeline::rank_slice(batch.count(), replica, threads_.count(), /*pairs=*/false);
     Samples part{images_of(batch, slice, options()), targets_of(batch, slice)};
@@ -171,7 +172,7 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& pla
 
   spans.enter(pipeline::Span::backward);
   const torch::NoGradGuard no_grad;
-  // In double, as the single strategy's sum is where the host is the device.
+  // Sums in double, as the single strategy does on the CPU.
   const auto sum_of = [&](const Loss& loss) {
     return loss.value.to(torch_device(), torch::kDouble) * loss.divisor;
   };

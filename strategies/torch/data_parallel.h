@@ -1,5 +1,5 @@
-// Data parallel in one process: replicas of the model, a thread each, share every batch. Replicas
-// live as long as the strategy (PyTorch's DataParallel makes them anew each step).
+// Data parallel strategy in one process: replicas of the model, one thread each, share every batch.
+// Replicas live as long as the strategy; PyTorch's DataParallel makes new ones at each step.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace millrace::train {
 
-/// On the CPU: groups of train.threads threads; on CUDA: a device each, from the first one on.
-/// Replica r takes the slice of each batch that rank r would; each does its own forward, weighted
-/// loss and backward; gradients are summed to the first device's, on the CPU in the order of the
-/// replicas and on CUDA by NCCL in that of its ring, and its optimiser steps. On the CPU parameters
-/// are shared memory; devices are sent them before the next window of gradients. Running statistics
-/// are those of the first replica, as in PyTorch's.
+/// Replicas are groups of train.threads threads on the CPU, and one device each on CUDA, from the
+/// first device on. Replica r takes the same slice of each batch as rank r would, and does its own
+/// forward pass, weighted loss and backward pass. Gradients are summed on the first device: on the
+/// CPU in the order of the replicas, on CUDA by NCCL in the order of its ring. Its optimiser takes
+/// the step. On the CPU replicas share the parameters' memory; devices receive them before the next
+/// window of gradients. Running statistics are those of the first replica, as in PyTorch.
 class DataParallel final : public TorchStrategy {
  public:
-  /// Throws UsageError for a single replica, DeviceError for fewer devices than replicas.
-  /// `separate`: replicas on the CPU have parameters of their own too, as tests of what devices do.
-  /// `sum`: in place of NCCL, for tests.
+  /// Throws UsageError for a single replica, DeviceError for fewer devices than replicas. For
+  /// tests: `separate` gives replicas on the CPU their own parameters, as on devices; `sum`
+  /// replaces NCCL.
   explicit DataParallel(const StrategyOptions& options, bool separate = false,
                         std::unique_ptr<DeviceSum> sum = nullptr);
 
@@ -33,8 +33,7 @@ class DataParallel final : public TorchStrategy {
   Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
 
  private:
-  /// Adds up over the replicas' threads, in the order of the replicas, so that all get the same
-  /// bits.
+  /// Adds up over the replicas' threads, in the order of the replicas, so that all get equal bits.
   class ReplicaBarrier;
   class Statistics;
 
@@ -46,18 +45,18 @@ class DataParallel final : public TorchStrategy {
   };
 
   Classifier& replica_of(int replica);
-  /// The first replica's parameters to the others.
+  /// Sends the first replica's parameters to the others.
   void send_weights();
-  /// Each replica's part, on its device; not normalised yet.
+  /// Returns each replica's part on its device, not normalised yet.
   std::vector<Samples> scatter(Batch& batch);
-  /// Adds the other replicas' gradients to the first one's, and drops them.
+  /// Adds the other replicas' gradients to the first one's, and clears them.
   void add_gradients();
 
-  const bool separate_;          ///< each has parameters of its own
-  std::vector<Replica> others_;  ///< from the second on
+  const bool separate_;          ///< each replica has its own parameters
+  std::vector<Replica> others_;  ///< replicas from the second on
   ReplicaThreads threads_;
   std::unique_ptr<DeviceSum> sum_;                   ///< null on the CPU
-  std::shared_ptr<ReplicaBarrier> replica_barrier_;  ///< with sync_batchnorm
+  std::shared_ptr<ReplicaBarrier> replica_barrier_;  ///< only with sync_batchnorm
 };
 
 }  // namespace millrace::train

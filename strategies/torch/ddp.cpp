@@ -1,3 +1,4 @@
+// Exchanges arrivals, gradients and totals between ranks.
 #include "strategies/torch/ddp.h"
 
 #include <algorithm>
@@ -15,15 +16,15 @@
 namespace millrace::train {
 namespace {
 
-/// What a rank tells on its arrival.
+/// Columns of the row that each rank sends on its arrival at a step.
 enum Column : std::int64_t { kSamples, kStop, kBusy, kLoad, kUpdate, kOther, kColumns };
 
-/// PyTorch's: a small first bucket, so that the first sum starts early, then 25 MiB.
+/// PyTorch's sizes: a small first bucket, so that the first sum starts early, then 25 MiB.
 constexpr std::int64_t kFirstBucket = c10d::kDefaultFirstBucketBytes;
 constexpr std::int64_t kBucket = c10d::kDefaultBucketBytesCap;
 
-/// The buckets in the order in which backward fills them. They stay as they are: PyTorch rearranges
-/// them after the first step, which would make a resumed run's sums differ in their last bits.
+/// Returns the buckets in the order in which backward fills them. They stay fixed: PyTorch
+/// rearranges them after the first step, which would change the last bits of a resumed run's sums.
 std::vector<std::vector<std::size_t>> buckets_of(const std::vector<torch::Tensor>& parameters) {
   const std::vector<torch::Tensor> reversed(parameters.rbegin(), parameters.rend());
   std::vector<std::int64_t> places(parameters.size());
@@ -33,8 +34,8 @@ std::vector<std::vector<std::size_t>> buckets_of(const std::vector<torch::Tensor
       places));
 }
 
-/// Sums a bucket. The Reducer by itself takes the mean, which it rounds in one way at the first
-/// step (x * (1/N)) and in another one later (x / N): a resumed run would differ in its last bits.
+/// Sums a bucket. The Reducer's own mean rounds in one way at the first step (x * (1/N)) and in
+/// another one later (x / N), which would change the last bits of a resumed run.
 class SumHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
@@ -63,7 +64,7 @@ std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions
     const bool interrupted = report.kind == FailureKind::interrupted;
     leave(Error(interrupted ? Exit::interrupted : Exit::failed, report.text(), report.hint()));
   };
-  // Without a key from the launcher the store, which anyone can read, has to carry one: it then
+  // Without a key from the launcher, the store carries one. Anyone can read the store, so this key
   // only keeps runs apart.
   const bool store_carries_key = !options.rank.key;
   std::unique_ptr<ControlChannel> channel;
@@ -87,8 +88,8 @@ std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions
   return channel;
 }
 
-/// Throws UsageError, on every rank, where model.ops=auto has come to different ops on ranks whose
-/// hosts have different SIMD levels.
+/// Throws UsageError on every rank if model.ops=auto chose different ops because the hosts have
+/// different SIMD levels.
 void require_same_ops(Peers& peers, const StrategyOptions& options) {
   const std::string mine = options.model_options.native_ops ? "native" : "torch";
   const std::vector<std::string> all = peers.gather(mine);
@@ -136,11 +137,11 @@ Ddp::~Ddp() = default;
 void Ddp::end(const std::string& reason) {
   if (!reason.empty()) return control_->fail(reason);
   torch::Tensor last = torch::zeros({1});
-  sum(last);  // rank 0's goodbye ends the watch: it must not come before the others are done
+  sum(last);  // rank 0's goodbye ends the watch, so it waits until the others are done
   control_->goodbye();
 }
 
-/// Waits for the other ranks, which the channel is to know.
+/// Waits for the other ranks, and lets the control channel know.
 void Ddp::sum(torch::Tensor& values) const {
   control_->progress(step_, /*in_collective=*/true);
   peers_.sum(values);
@@ -181,7 +182,8 @@ void Ddp::arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans) {
     stop_agreed_ = stop_agreed_ || cell[rank][kStop] > 0;
     if (cell[rank][kBusy] > cell[last][kBusy]) last = rank;
   }
-  // All left the step before together, so whoever was busy for longest is whom the others await.
+  // All ranks left the previous step together, so the rank that was busy for longest is the one the
+  // others await.
   const auto kinds = [&](std::int64_t rank) {
     return BlamedWait{cell[rank][kLoad], cell[rank][kUpdate], cell[rank][kOther]};
   };
@@ -196,15 +198,15 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
   arrive(batch.count(), place.stop, spans);
   spans.enter(pipeline::Span::h2d);
   const Samples samples = take(batch);
-  if (place.updates) {  // else the gradients stay here for now
+  if (place.updates) {  // otherwise the gradients stay on this rank for now
     reducer_->prepare_for_forward();
     reducer_->prepare_for_backward({});
   }
-  // A rank without samples joins the sum all the same.
+  // A rank without samples takes part in the sum too.
   control_->progress(step_, /*in_collective=*/place.updates);
   Loss loss = learn(model(), samples.images, samples.targets, place, rank(), &spans);
   if (torch_device().is_cpu()) return loss;
-  // Summed on the device: nobody waits for it before the optimiser's step.
+  // Computed on the device: nobody waits for it before the optimiser's step.
   torch::Tensor sum = loss.value * loss.divisor;
   peers_.sum(sum);
   return {sum, 1, loss.samples};
@@ -235,7 +237,7 @@ void Ddp::clear_gradients() {
   std::vector<torch::Tensor> gradients;
   for (const torch::Tensor& parameter : model().parameters())
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-  at::_foreach_zero_(gradients);  // views of the reducer's buckets: they must stay
+  at::_foreach_zero_(gradients);  // views of the reducer's buckets, which must not be freed
 }
 
 }  // namespace millrace::train

@@ -1,5 +1,5 @@
-// Distributed data parallel: one process a rank, each with a slice of every batch; gradients are
-// summed while backward still runs, by c10d's Reducer, the engine of PyTorch's own
+// Distributed data parallel strategy: one process per rank, each with a slice of every batch.
+// c10d's Reducer sums gradients while backward still runs; it is the engine of PyTorch's
 // DistributedDataParallel (Li et al., "PyTorch Distributed", 2020).
 #pragma once
 
@@ -15,7 +15,7 @@ namespace millrace::train {
 
 class Ddp final : public TorchStrategy {
  public:
-  /// Meets the other ranks; throws what Peers does. All start from rank 0's weights.
+  /// Meets the other ranks, and starts all of them from rank 0's weights. Throws what Peers does.
   explicit Ddp(const StrategyOptions& options);
   ~Ddp() override;
 
@@ -35,8 +35,8 @@ class Ddp final : public TorchStrategy {
   int rank() const override { return peers_.rank(); }
 
  private:
-  /// Tells all ranks of this one's arrival at a step and hears of theirs: how many samples they
-  /// have, whether one was asked to stop, which was late.
+  /// Exchanges the ranks' states on arrival at a step: numbers of samples, whether a rank was asked
+  /// to stop, and which rank was late.
   void arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans);
 
   void sum(torch::Tensor& values) const;
@@ -46,11 +46,11 @@ class Ddp final : public TorchStrategy {
   std::uint64_t step_ = 0;
   std::unique_ptr<c10d::Reducer> reducer_;
   torch::Tensor arrivals_;  ///< world x kColumns, f64
-  double samples_ = 0;      ///< of the step, on all ranks
+  double samples_ = 0;      ///< samples of the step on all ranks
   bool stop_agreed_ = false;
-  base::Clock::Ticks since_ = 0;       ///< when all had arrived at the step before
-  pipeline::SpanTicks ticks_since_{};  ///< of the spans, then
-  std::vector<BlamedWait> blamed_;     ///< what the others have waited for a rank
+  base::Clock::Ticks since_ = 0;       ///< time when all had arrived at the previous step
+  pipeline::SpanTicks ticks_since_{};  ///< values of the spans at that time
+  std::vector<BlamedWait> blamed_;     ///< seconds that the others have waited for each rank
 };
 
 }  // namespace millrace::train

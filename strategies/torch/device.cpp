@@ -1,3 +1,4 @@
+// Parses devices and sets process-wide switches of LibTorch.
 #include "strategies/torch/device.h"
 
 #include <malloc.h>
@@ -41,7 +42,7 @@ torch::Device torch_device(const std::string& device) {
 
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
 #endif
 }
@@ -64,7 +65,8 @@ void prefer_channels_last(torch::nn::Module& model) {
   const torch::NoGradGuard no_grad;
   for (torch::Tensor& parameter : model.parameters()) {
     if (parameter.dim() != 4) continue;
-    // Not contiguous(): with one channel it keeps strides that the gradients will not have.
+    // Does not use contiguous(): with one channel it keeps strides that the gradients will not
+    // have.
     const auto format = torch::MemoryFormat::ChannelsLast;
     torch::Tensor pixels =
         torch::empty(parameter.sizes(), parameter.options().memory_format(format));

@@ -1,4 +1,4 @@
-// Work that a device is given once, to be given to it again as a whole (a CUDA graph).
+// Interface of a CUDA graph: work that is recorded once and launched again as a whole.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,18 +10,19 @@ namespace millrace::train {
 
 class DeviceGraph {
  public:
-  /// Gives the device work and returns the tensors that hold what comes of it.
+  /// Launches work on the device and returns the tensors that hold its results.
   using Work = std::function<std::vector<at::Tensor>()>;
 
   virtual ~DeviceGraph() = default;
 
-  /// Records what `work` gives to the current stream, which must not be the device's own; the
-  /// device does none of it. Returns what `work` does: every replay writes to the memory of these
-  /// tensors, and reads and writes all other memory where it was at the time of the recording. To
-  /// be called once. Where `work` throws, its exception goes through and the graph is of no use.
+  /// Records the work that `work` launches on the current stream, which must not be the default
+  /// stream; the device executes none of it. Returns the tensors that `work` returns. Every replay
+  /// writes to the memory of these tensors, and reads and writes all other memory at the addresses
+  /// of the recording. Call it once. If `work` throws, passes the exception on, and the graph is
+  /// unusable.
   virtual std::vector<at::Tensor> capture(const Work& work) = 0;
-  /// Gives all that was recorded to the current stream, in one call. None of `work`'s host code
-  /// runs. Random numbers follow from the seed that the device's default generator has now.
+  /// Launches the recorded work on the current stream, in one call, without running `work`'s host
+  /// code. Random numbers follow from the default generator's current seed.
   virtual void replay() = 0;
 };
 

@@ -1,3 +1,4 @@
+// Reads the caching allocator's statistics.
 #include "strategies/torch/device_memory.h"
 
 #include <c10/core/CachingDeviceAllocator.h>

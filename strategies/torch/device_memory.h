@@ -1,4 +1,4 @@
-// A device's memory as its caching allocator counts it.
+// Device memory as counted by the caching allocator.
 #pragma once
 
 #include <torch/torch.h>
@@ -9,7 +9,7 @@
 
 namespace millrace::train {
 
-/// For any device but the CPU.
+/// Returns the memory of any device except the CPU.
 std::unique_ptr<DeviceMemory> make_device_memory(torch::Device device);
 
 }  // namespace millrace::train

@@ -1,4 +1,5 @@
-// Compiled everywhere; only a device with streams can run it.
+// Streams and events on any device that has them. Compiled everywhere; only such a device can run
+// it.
 #include "strategies/torch/device_streams.h"
 
 #include <c10/core/Event.h>
@@ -13,7 +14,7 @@ namespace {
 
 class EventMark final : public DeviceMark {
  public:
-  /// Of what `stream` was given so far. `timed`: the device notes when it is reached.
+  /// Marks the work launched on `stream` so far. `timed`: the device records the time.
   EventMark(const c10::Stream& stream, bool timed)
       : event_(stream.device_type(),
                timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT) {
@@ -38,7 +39,8 @@ class C10Streams final : public DeviceStreams {
       const c10::StreamGuard guard(copies_);
       there = host.to(device_, /*non_blocking=*/true);
     }
-    there.record_stream(work());  // its memory is not given to another copy before work is done
+    there.record_stream(work());  // keeps the allocator from reusing the memory before the work
+                                  // stream is done with it
     return there;
   }
   std::unique_ptr<DeviceMark> join() override {
@@ -50,7 +52,7 @@ class C10Streams final : public DeviceStreams {
     return std::make_unique<EventMark>(work(), /*timed=*/true);
   }
   base::Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
-    // From one mark to the next: milliseconds in single precision are coarse over hours.
+    // Measures from one mark to the next: milliseconds in single precision are coarse over hours.
     const auto& event = static_cast<const EventMark&>(*mark).event();
     const double seconds = static_cast<const EventMark&>(*last_).event().elapsedTime(event) * 1e-3;
     last_at_ += static_cast<base::Clock::Ticks>(seconds / base::Clock::seconds_per_tick());
@@ -77,7 +79,7 @@ class C10Streams final : public DeviceStreams {
   }
 
  private:
-  /// Lets what `later` is given from now on wait for what `earlier` was given so far.
+  /// Makes later work on `later` wait for the work launched on `earlier` so far.
   static void follow(const c10::Stream& later, const c10::Stream& earlier) {
     EventMark(earlier, /*timed=*/false).event().block(later);
   }
@@ -86,8 +88,8 @@ class C10Streams final : public DeviceStreams {
   torch::Device device_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream copies_;
-  std::optional<c10::Stream> side_;   ///< of aside()
-  std::unique_ptr<DeviceMark> last_;  ///< of known time
+  std::optional<c10::Stream> side_;   ///< stream of aside()
+  std::unique_ptr<DeviceMark> last_;  ///< last mark with a known time
   base::Clock::Ticks last_at_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// A device's two streams: its work, and beside it copies of batches from the host. c10's generic
-// streams and events: no CUDA header is needed, and a test can stand in for the device.
+// A device's two streams: one for work, one for copies of batches from the host. Uses c10's generic
+// streams and events, so that no CUDA header is needed and tests can replace the device.
 #pragma once
 
 #include <torch/torch.h>
@@ -16,27 +16,28 @@ class DeviceStreams {
  public:
   virtual ~DeviceStreams() = default;
 
-  /// Begins to copy `host`, which must stay until the mark of the next join() is reached.
+  /// Starts to copy `host`, which must stay unchanged until the mark of the next join() is reached.
   virtual torch::Tensor copy(const torch::Tensor& host) = 0;
-  /// What the device is given from now on waits for the copies so far. Reached when these are done.
+  /// Makes later work wait for the copies so far. Returns a mark that is reached when these are
+  /// done.
   virtual std::unique_ptr<DeviceMark> join() = 0;
-  /// Reached when all work that the device was given so far is done.
+  /// Returns a mark that is reached when all work so far is done.
   virtual std::unique_ptr<DeviceMark> mark() = 0;
-  /// When the device reached one of mark()'s; to be asked in the order in which they were made,
-  /// once they are reached.
+  /// Returns the time at which the device reached a mark of mark(), on the host's clock. Ask for
+  /// marks in the order of their creation, after they are reached.
   virtual base::Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) = 0;
-  /// Sets the device's clock by the host's, waiting for the device. To be called before the first
-  /// mark() and, as clocks drift apart, from time to time when none is open.
+  /// Aligns the device's clock with the host's, waiting for the device. Call it before the first
+  /// mark() and, because clocks drift, again from time to time while no mark is open.
   virtual void set_clock() = 0;
-  /// What the device is given within `work` goes to another stream, always the same one, which
-  /// waits for all before and for which all after waits. What that stream's memory held may be
-  /// given back at any time: it is used again within `work` alone.
+  /// Runs `work` with a side stream as the current one, always the same. The side stream waits for
+  /// all earlier work, and later work waits for it. Its memory may be freed at any time: only
+  /// `work` uses it again.
   virtual void aside(const std::function<void()>& work) = 0;
-  /// A number on the host that the device can write to at its own time.
+  /// Returns a number in host memory that the device can write asynchronously.
   virtual torch::Tensor host_number() = 0;
 };
 
-/// Null for the CPU, which has no queue.
+/// Returns null for the CPU, which has no queue.
 std::unique_ptr<DeviceStreams> make_device_streams(torch::Device device);
 
 }  // namespace millrace::train

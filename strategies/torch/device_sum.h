@@ -1,4 +1,4 @@
-// Sums over the devices of one process.
+// Interface of sums over the devices of one process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +10,10 @@ namespace millrace::train {
 class DeviceSum {
  public:
   virtual ~DeviceSum() = default;
-  /// `vectors`: contiguous, of one length and type, a device each. Replaces the first by the sum of
-  /// all, in an order of additions that is the same for every call of that length; the others hold
-  /// anything then. Each device does its share once it has done what it was given before.
+  /// Replaces the first of `vectors` by the sum of all. They are contiguous, of one length and
+  /// type, and lie on one device each. The order of additions is fixed for a given length. The
+  /// contents of the other vectors are then undefined. Each device does its part after its earlier
+  /// work.
   virtual void sum(std::vector<at::Tensor>& vectors) = 0;
 };
 

@@ -1,3 +1,4 @@
+// Updates and swaps averaged weights.
 #include "strategies/torch/ema.h"
 
 namespace millrace::train {

@@ -1,4 +1,4 @@
-// An exponential moving average of a model's weights: what is evaluated when it is kept.
+// Exponential moving average of a model's weights. If kept, evaluations use it.
 #pragma once
 
 #include <torch/torch.h>
@@ -9,31 +9,31 @@
 
 namespace millrace::train {
 
-/// torchvision's ExponentialMovingAverage with buffers: the first update takes the values as they
-/// are, every other one average = decay * average + (1 - decay) * value, for parameters and
-/// floating-point buffers; other buffers are copied.
+/// Equivalent of torchvision's ExponentialMovingAverage with buffers. The first update copies the
+/// values; every later one sets average = decay * average + (1 - decay) * value for parameters and
+/// floating-point buffers. Other buffers are copied.
 class Ema {
  public:
-  /// Starts from the model's values. `decay` 0: does nothing.
+  /// Starts from the model's values. Does nothing if `decay` is 0.
   Ema(const torch::nn::Module& model, double decay);
 
   explicit operator bool() const { return decay_ > 0; }
   void update();
-  /// Exchanges the model's values with the averages; a second call undoes it.
+  /// Exchanges the model's values with the averages. A second call undoes it.
   void swap();
-  /// The averages under the model's names.
+  /// Returns the averages under the model's names.
   NamedTensors state() const { return averages_; }
-  /// How many updates there were, for a checkpoint.
+  /// Returns the number of updates, for a checkpoint.
   NamedTensors count() const;
 
  private:
   double decay_;
-  NamedTensors values_;    ///< the model's own
-  NamedTensors averages_;  ///< in the same order
-  torch::Tensor updates_;  ///< undefined where nothing is averaged
+  NamedTensors values_;    ///< the model's own tensors
+  NamedTensors averages_;  ///< in the same order as values_
+  torch::Tensor updates_;  ///< undefined if nothing is averaged
 };
 
-/// The model holds the averages for as long as this lives.
+/// Puts the averages into the model for its lifetime.
 class EmaInPlace {
  public:
   explicit EmaInPlace(Ema& ema) : ema_(ema) { ema_.swap(); }

@@ -1,3 +1,4 @@
+// Sums of correct answers, losses and confusions.
 #include "strategies/torch/evaluation.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Packs gradients into buckets and sums them.
 #include "strategies/torch/gradient_sum.h"
 
 #include <utility>
@@ -5,7 +6,7 @@
 namespace millrace::train {
 namespace {
 
-/// A dense tensor's elements in the order of its memory, whatever its strides.
+/// Returns a dense tensor's elements in memory order, whatever its strides.
 torch::Tensor in_memory(const torch::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1});
 }
@@ -35,7 +36,7 @@ void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, Dev
     }
     sum.sum(vectors);
     begin = end;
-    if (firsts.size() == 1) continue;  // it was summed where it lies
+    if (firsts.size() == 1) continue;  // summed in place
     std::vector<std::int64_t> lengths;
     for (const torch::Tensor& part : firsts) lengths.push_back(part.numel());
     at::_foreach_copy_(firsts, vectors.front().split_with_sizes(lengths));

@@ -1,5 +1,5 @@
-// Gradients of replicas on devices of their own, brought together in few sums: a network of many
-// layers has many small ones, which are not worth a sum each.
+// Sums the gradients of replicas on separate devices in few calls: deep networks have many small
+// gradients, and a call for each would be slow.
 #pragma once
 
 #include <torch/torch.h>
@@ -11,12 +11,12 @@
 
 namespace millrace::train {
 
-/// What is summed at a time, unless one gradient alone is larger; as c10d's Reducer has it.
+/// Bytes per sum, unless one gradient alone is larger. c10d's Reducer uses this size too.
 inline constexpr std::int64_t kSumBytes = std::int64_t{25} << 20;
 
-/// `gradients[r]`: of replica r, on its device, in the order of the parameters; dense, and laid out
-/// alike on all devices. Adds those of all replicas to the first one's; the others' are of no use
-/// then.
+/// Adds all replicas' gradients to those of the first. `gradients[r]` lies on replica r's device,
+/// in the order of the parameters, dense and with the same layout on all devices. The contents of
+/// the others are then undefined.
 void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceSum& sum,
                    std::int64_t bytes = kSumBytes);
 

@@ -1,3 +1,4 @@
+// Warms up, captures and replays forward and backward passes.
 #include "strategies/torch/graphed_steps.h"
 
 #include <string>
@@ -48,7 +49,8 @@ torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor
   spans.enter(pipeline::Span::forward);
   if (!loss_.defined()) capture(pass);
   graph_->replay();
-  // The handles that the optimiser's step has dropped, to the memory that was now written.
+  // Points the handles, which the optimiser's step has dropped, to the memory that the replay
+  // wrote.
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i].mutable_grad() = gradients_[i];
   return loss_;

@@ -1,11 +1,11 @@
-// A step's forward and backward pass as a graph: which batches run eagerly, when the graph is
-// captured, and what it reads and writes from then on.
+// A step's forward and backward pass as a graph: decides which batches run eagerly and when the
+// graph is captured, and owns the memory that it reads and writes.
 //
-// As PyTorch's documentation asks for: some steps on a stream of their own first, so that libraries
-// have made their workspaces and chosen their algorithms; then a capture without gradients, so that
-// backward writes them to memory of the graph's own; then replays that read a batch from where the
-// captured one lay. The warm-up steps are steps of the run, and the capture does no work: no step
-// is lost and none is taken twice.
+// Follows PyTorch's documentation. Some steps run eagerly on a side stream first, so that libraries
+// allocate their workspaces and choose their algorithms. The capture then starts without gradients,
+// so that backward writes them to the graph's own memory. Replays read a batch from the memory of
+// the captured one. Warm-up steps are steps of the run, and the capture does no work: no step is
+// lost or taken twice.
 #pragma once
 
 #include <torch/torch.h>
@@ -23,27 +23,27 @@ namespace millrace::train {
 
 class GraphedSteps {
  public:
-  /// Forward and backward pass over images and targets. Returns the loss, without its graph of
-  /// autograd, and leaves gradients in the parameters, which have none before. Enters forward and
-  /// backward on the clock if there is one. Kept with the graph: it must not refer to its step.
+  /// Forward and backward pass over images and targets. Returns the loss, detached from autograd,
+  /// and leaves gradients in the parameters, which had none before. Enters forward and backward on
+  /// the clock if there is one. The graph keeps it, so it must not refer to its step.
   using Pass = std::function<torch::Tensor(
       const torch::Tensor& images, const torch::Tensor& targets, pipeline::SpanClock* spans)>;
 
   /// Eager steps of full size before the capture.
   static constexpr int kWarmUps = 3;
 
-  /// `samples`: of the batches whose steps are captured. `streams` must outlive this.
+  /// `samples`: size of the batches whose steps are captured. `streams` must outlive this object.
   GraphedSteps(std::unique_ptr<DeviceGraph> graph, DeviceStreams& streams,
                std::vector<torch::Tensor> parameters, std::int64_t samples);
 
-  /// What `pass` gives, by whichever way: the loss, which the next call may write over, and
-  /// gradients in the parameters, which may be changed and dropped. Every call must bring the same
-  /// `pass`. A replay is in the forward span. Throws RunError where the pass cannot be captured.
+  /// Runs `pass` eagerly or as a replay. Returns the loss, which the next call may overwrite, and
+  /// leaves gradients in the parameters, which may be changed and dropped. Every call must pass the
+  /// same `pass`. A replay counts as forward. Throws RunError if the pass cannot be captured.
   torch::Tensor run(const torch::Tensor& images, const torch::Tensor& targets,
                     pipeline::SpanClock& spans, const Pass& pass);
 
  private:
-  /// Whether a batch has the form of the one that is captured; the first full one decides.
+  /// Returns whether a batch has the captured form, which the first full one determines.
   bool takes(const torch::Tensor& images, const torch::Tensor& targets);
   void capture(const Pass& pass);
 
@@ -52,9 +52,10 @@ class GraphedSteps {
   std::vector<torch::Tensor> parameters_;
   std::int64_t samples_;
   int warm_ups_ = 0;
-  torch::Tensor images_, targets_;        ///< what the graph reads
-  torch::Tensor loss_;                    ///< what it writes; undefined until it is captured
-  std::vector<torch::Tensor> gradients_;  ///< the same, a parameter each; undefined for some
+  torch::Tensor images_, targets_;        ///< inputs of the graph
+  torch::Tensor loss_;                    ///< output of the graph; undefined until the capture
+  std::vector<torch::Tensor> gradients_;  ///< outputs of the graph, one per parameter; some
+                                          ///< undefined
 };
 
 }  // namespace millrace::train

@@ -1,11 +1,11 @@
-// The library's doors, found by dlsym (strategies/trainer/torch_library.h).
+// Entry points of the LibTorch library, found by dlsym (strategies/trainer/torch_library.h).
 #include <torch/version.h>
 
 #include "strategies/torch/data_parallel.h"
 #include "strategies/torch/ddp.h"
 #include "strategies/torch/single.h"
 
-/// Throws what the strategies' constructors throw.
+/// Makes a strategy. Throws what the strategies' constructors throw.
 extern "C" millrace::train::Strategy* millrace_make_strategy(
     const millrace::train::StrategyOptions* options) {
   if (options->strategy == "ddp") return new millrace::train::Ddp(*options);
@@ -13,5 +13,5 @@ extern "C" millrace::train::Strategy* millrace_make_strategy(
   return new millrace::train::Single(*options);
 }
 
-/// LibTorch's version, "2.11.0".
+/// Returns LibTorch's version, such as "2.11.0".
 extern "C" const char* millrace_torch_version() { return TORCH_VERSION; }

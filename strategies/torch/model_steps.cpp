@@ -1,3 +1,4 @@
+// Training steps of one model on given images.
 #include "strategies/torch/model_steps.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// A model's training step without loader or trainer, for benchmarks: one side of a comparison.
+// A model's training step without loader or trainer, for benchmarks.
 #pragma once
 
 #include <torch/torch.h>
@@ -14,13 +14,14 @@ namespace millrace::train {
 
 class ModelSteps {
  public:
-  /// Initial weights come from torch's generator, seeded with `seed` first, as PyTorch's do.
-  /// SGD with lr 0.01 and momentum 0.9. Throws what make_model() throws.
+  /// Initialises weights from torch's generator, seeded with `seed`, as PyTorch does. Uses SGD with
+  /// lr 0.01 and momentum 0.9. Throws what make_model() throws.
   ModelSteps(const std::string& model, const ModelShape& shape, bool native, std::uint64_t seed);
 
-  /// `images`: N x C x H x W as `shape` says. Returns the loss before the step.
+  /// Runs the forward pass on N x C x H x W `images` of the given shape. Returns the loss before
+  /// the step.
   torch::Tensor forward(const torch::Tensor& images, const torch::Tensor& labels);
-  /// Applies the gradients and drops them.
+  /// Applies the gradients and clears them.
   void step();
 
  private:
@@ -28,19 +29,19 @@ class ModelSteps {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-/// One plane is at once planes and pixels; strides that say so make LibTorch's ops take its faster
-/// way.
+/// Returns a single plane with strides of both planes and pixels, which lets LibTorch's ops take
+/// their faster path.
 torch::Tensor as_pixels(const torch::Tensor& planes);
 
 }  // namespace millrace::train
 
-// For bench/step.py, which has LibTorch loaded by Python.
+// C interface for bench/step.py, which has LibTorch loaded by Python.
 extern "C" {
-/// Never deleted; `seed` for the weights. 10 classes. Null, with a line on stderr, where there is
-/// no such model.
+/// Returns a model of 10 classes with weights from `seed`, which is never deleted. If the model
+/// does not exist, prints a line to stderr and returns null.
 void* millrace_model_new(const char* model, std::int64_t channels, std::int64_t side, int native,
                          std::uint64_t seed);
-/// One step on `batch` images, contiguous N x C x H x W; returns its loss.
+/// Takes one step on `batch` contiguous N x C x H x W images. Returns its loss.
 float millrace_model_step(void* model, const float* images, std::int64_t channels,
                           std::int64_t side, const std::int64_t* labels, std::int64_t batch);
 }

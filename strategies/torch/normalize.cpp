@@ -1,3 +1,4 @@
+// Converts levels to normalised values on the device.
 #include "strategies/torch/normalize.h"
 
 namespace millrace::train {
@@ -11,7 +12,8 @@ torch::Tensor a_channel(const std::vector<double>& values, torch::Device device)
 
 Normalization::Normalization(const StrategyOptions& options, torch::Device device) {
   if (!options.normalize) return;
-  // Divisors are tensors: CUDA would multiply by a number's reciprocal, which rounds otherwise.
+  // Divisors are tensors: for plain numbers CUDA multiplies by the reciprocal, which rounds
+  // differently.
   levels_ = torch::full({1}, 255.0f, torch::TensorOptions(device));
   mean_ = a_channel(options.mean, device);
   std_ = a_channel(options.std, device);

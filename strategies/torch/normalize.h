@@ -1,5 +1,5 @@
-// What output.normalize=device leaves to the strategy: levels 0..255 become the values that a model
-// takes, on the model's device, from a quarter of the bytes that would otherwise be sent there.
+// Normalisation on the device (output.normalize=device): converts levels 0..255 to the model's
+// values there, so that a quarter of the bytes is sent.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,17 +8,17 @@
 
 namespace millrace::train {
 
-/// (level / 255 - mean) / std, every operation rounded to f32: on a device that rounds to nearest
-/// the same bits as augment/plan/store.h makes.
+/// Computes (level / 255 - mean) / std, rounding every operation to f32. Devices that round to
+/// nearest give the bits of augment/plan/store.h.
 class Normalization {
  public:
   Normalization(const StrategyOptions& options, torch::Device device);
 
-  /// `images`: N x channels x height x width on the device. f32 is returned as it is.
+  /// Converts N x channels x height x width images on the device. Returns f32 unchanged.
   torch::Tensor operator()(const torch::Tensor& images) const;
 
  private:
-  torch::Tensor levels_, mean_, std_;  ///< undefined for f32; 1 or 1 x channels x 1 x 1
+  torch::Tensor levels_, mean_, std_;  ///< undefined for f32; shape 1 or 1 x channels x 1 x 1
 };
 
 }  // namespace millrace::train

@@ -1,4 +1,4 @@
-// Both sides of each comparison, run in turn in one process.
+// Times both sides of each comparison by turns in one process.
 #include "strategies/torch/ops_bench.h"
 
 #include <torch/torch.h>
@@ -20,17 +20,17 @@ using torch::Tensor;
 
 constexpr double kTolerance = 1e-4;
 constexpr int kComparedSteps = 20;
-constexpr double kLeastLoss = 1e-3;  // few images are soon learnt by heart
+constexpr double kLeastLoss = 1e-3;  // few images are soon memorised
 
 double seconds_since(std::int64_t begin_ns) {
   return static_cast<double>(base::Clock::steady_ns() - begin_ns) * 1e-9;
 }
 
-/// An op as one of the sides runs it: leaf tensors in, the op's output out.
+/// An op as one side runs it: from leaf tensors to the op's output.
 struct Side {
   std::vector<Tensor> leaves;
   std::function<Tensor(const std::vector<Tensor>&)> op;
-  Tensor deltas;  ///< gradient of the output, in its memory format
+  Tensor deltas;  ///< the output's gradient, in its memory format
 
   Tensor forward() const { return op(leaves); }
   std::vector<Tensor> gradients(const Tensor& output) const {
@@ -46,7 +46,7 @@ double difference(const Tensor& a, const Tensor& b) {
   return (a - b).abs().max().item<double>() / std::max(largest, 1e-30);
 }
 
-/// The larger one; NaN, where there is one.
+/// Returns the larger value; NaN if one is NaN.
 double worse(double a, double b) { return b <= a ? a : b; }
 
 void keep_least(OpSeconds& least, const OpSeconds& seconds) {
@@ -69,7 +69,7 @@ OpSeconds time_once(const Side& side) {
 }
 
 void require_agreement(const OpTiming& timing) {
-  if (timing.difference <= kTolerance) return;  // NaN is no agreement
+  if (timing.difference <= kTolerance) return;  // NaN fails the comparison
   throw RunError("bench ops: " + timing.name + ": our results differ from LibTorch's by " +
                  std::to_string(timing.difference) + " of the largest");
 }
@@ -105,16 +105,16 @@ Tensor as_pixels_in_memory(const Tensor& tensor) {
   return tensor.contiguous(torch::MemoryFormat::ChannelsLast);
 }
 
-/// As conv_relu_pool leaves them.
+/// Converts to the memory format that conv_relu_pool writes.
 Tensor batch_last(const Tensor& tensor) {
   return tensor.permute({1, 2, 3, 0}).contiguous().permute({3, 0, 1, 2});
 }
 
-/// A convolution of a model's, and with ReLU and pooling behind it.
+/// A convolution of a model, alone and with ReLU and pooling.
 struct Layer {
   const char* name;
   std::int64_t in, out, side, kernel, padding;
-  bool first;  ///< reads images, which want no gradient
+  bool first;  ///< its input are images, which need no gradient
 
   Side torchs(std::int64_t batch, bool pooled) const {
     auto inputs = tensors(batch);
@@ -146,7 +146,7 @@ struct Layer {
 
  private:
   std::vector<Tensor> tensors(std::int64_t batch) const {
-    // Sums of these are exact, so both sides see the same ties in the poolings' windows.
+    // Sums of these values are exact, so both sides see the same ties in the pooling windows.
     torch::manual_seed(1);
     const Tensor images = torch::randint(-4, 5, {batch, in, side, side}) / 4;
     const Tensor weight = torch::randint(-16, 17, {out, in, kernel, kernel}) / 64;
@@ -156,7 +156,7 @@ struct Layer {
 };
 
 constexpr Layer kLayers[] = {{"conv1", 1, 6, 28, 5, 2, true}, {"conv2", 6, 16, 14, 5, 0, false}};
-/// One of each size that VGG and ResNet have on 32x32 images.
+/// One convolution of each size that VGG and ResNet have on 32x32 images.
 constexpr Layer kCifarLayers[] = {{"vgg", 3, 64, 32, 3, 1, true},
                                   {"vgg", 64, 64, 32, 3, 1, false},
                                   {"vgg", 128, 128, 16, 3, 1, false},
@@ -187,7 +187,7 @@ OpTiming time_linear(std::int64_t batch, std::int64_t in, std::int64_t out, int 
   return compare("linear " + std::to_string(in) + "->" + std::to_string(out), side, {}, rounds);
 }
 
-/// One step; `loss` gets its value.
+/// Runs one step and stores its value in `loss`.
 OpSeconds time_step(ModelSteps& model, const Tensor& images, const Tensor& labels, double& loss) {
   std::int64_t begin = base::Clock::steady_ns();
   const Tensor value = model.forward(images, labels);
@@ -202,7 +202,7 @@ OpSeconds time_step(ModelSteps& model, const Tensor& images, const Tensor& label
   return seconds;
 }
 
-/// A model as the studies use it.
+/// A model as used in the studies.
 struct LeNetCase {
   const char* model;
   int channels, side;

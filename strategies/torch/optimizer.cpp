@@ -1,3 +1,4 @@
+// SGD, Adam and AdamW through LibTorch's fused kernels.
 #include "strategies/torch/optimizer.h"
 
 #include "millrace/error.h"
@@ -45,7 +46,7 @@ class Sgd final : public Optimizer {
   void step(double lr, const torch::Tensor& found_inf) override {
     constexpr double kDampening = 0;
     constexpr bool kMaximize = false;
-    constexpr bool kFirst = false;  // without dampening, momenta of 0 are as good as none
+    constexpr bool kFirst = false;  // without dampening, momenta of 0 are equivalent to none
     at::_fused_sgd_(parameters_, gradients_of(parameters_), momenta_, options_.weight_decay,
                     options_.momentum, lr, kDampening, options_.nesterov, kMaximize, kFirst,
                     /*grad_scale=*/{}, where_defined(found_inf));
@@ -60,7 +61,7 @@ class Sgd final : public Optimizer {
  private:
   NamedTensors named_;
   std::vector<torch::Tensor> parameters_;
-  std::vector<torch::Tensor> momenta_;  ///< empty without momentum
+  std::vector<torch::Tensor> momenta_;  ///< empty if momentum is 0
   StrategyOptions options_;
 };
 
@@ -95,7 +96,7 @@ class Adam final : public Optimizer {
     else
       apply([](auto&&... all) { at::_fused_adam_(all...); });
     if (!found_inf.defined()) return;
-    for (torch::Tensor& steps : steps_) steps.sub_(found_inf);  // a step that was not taken
+    for (torch::Tensor& steps : steps_) steps.sub_(found_inf);  // uncounts a skipped step
   }
 
   NamedTensors state() override {

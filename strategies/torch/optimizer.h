@@ -1,4 +1,4 @@
-// Optimisers in one fused call over all parameters; torch::optim walks them one by one.
+// Optimisers that update all parameters in one fused call; torch::optim visits them one by one.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,16 +17,16 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// Applies the parameters' gradients, all of which must be there. Where `found_inf` is defined
-  /// and not 0, nothing changes (mixed precision found a gradient that is not finite).
+  /// Applies the parameters' gradients, all of which must exist. Changes nothing if `found_inf` is
+  /// defined and not 0 (mixed precision found a gradient that is not finite).
   virtual void step(double lr, const torch::Tensor& found_inf) = 0;
-  /// What it remembers between steps, by name; the tensors are its own.
+  /// Returns the state kept between steps, by name. The tensors are the optimiser's own.
   virtual NamedTensors state() = 0;
 };
 
-/// sgd (momentum after Sutskever et al., 2013), adam (Kingma and Ba, 2015) or adamw (Loshchilov and
-/// Hutter, 2019), as torch.optim defines them. `parameters` are named as in the model. Throws
-/// UsageError for options that contradict each other.
+/// Makes sgd (momentum after Sutskever et al., 2013), adam (Kingma and Ba, 2015) or adamw
+/// (Loshchilov and Hutter, 2019), as torch.optim defines them. `parameters` are named as in the
+/// model. Throws UsageError for contradictory options.
 std::unique_ptr<Optimizer> make_optimizer(const StrategyOptions& options, NamedTensors parameters);
 
 }  // namespace millrace::train

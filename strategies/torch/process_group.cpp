@@ -1,3 +1,4 @@
+// Rendezvous and collectives through c10d.
 #include "strategies/torch/process_group.h"
 
 #include <c10/util/Logging.h>
@@ -8,7 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#define USE_C10D_GLOO  // LibTorch was built with it; its header asks
+#define USE_C10D_GLOO  // LibTorch was built with Gloo, and its header requires the macro
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -29,7 +30,7 @@ std::string place_of(const RankInfo& info) {
   return info.master_addr + ":" + std::to_string(info.master_port);
 }
 
-/// Returns a loopback listener for the store where all ranks are on this host, else none.
+/// Returns a loopback listener for the store if all ranks are on this host, else none.
 Fd listener_of(const RankInfo& info) {
   if (info.store_fd >= 0) {
     Fd given(info.store_fd);
@@ -37,7 +38,7 @@ Fd listener_of(const RankInfo& info) {
     socklen_t size = sizeof listens;
     if (getsockopt(given.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0 ||
         port_of(given) != info.master_port) {
-      given.release();  // whoever's it is
+      given.release();  // leaves the descriptor to its owner
       throw UsageError(std::string(kStoreVariable) + " names no socket that listens at port " +
                            std::to_string(info.master_port),
                        std::string("unset it: `millrace launch` sets it for rank 0"));
@@ -53,7 +54,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
   options.port = static_cast<std::uint16_t>(info.master_port);
   options.isServer = info.rank == 0 && !info.agent_store;
   options.numWorkers = static_cast<std::size_t>(info.world);
-  options.waitWorkers = false;  // meet() says who is missing
+  options.waitWorkers = false;  // meet() reports which ranks are missing
   options.timeout = timeout;
   const auto cannot_serve = [&](const std::string& why) {
     return RunError("rank 0 cannot serve the rendezvous at " + place_of(info) + ": " + why,
@@ -61,7 +62,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
                     "`millrace launch`, which finds one");
   };
   try {
-    // By itself it would listen at every address of the host, and let anyone in.
+    // By default the store would listen at every address of the host, without authentication.
     Fd listener = options.isServer ? listener_of(info) : Fd();
     if (listener) options.masterListenFd = listener.release();
     auto store = c10::make_intrusive<c10d::TCPStore>(info.master_addr, options);
@@ -83,15 +84,15 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
 Peers::Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout)
     : info_(rank), timeout_(timeout) {
   static std::once_flag once;
-  std::call_once(once, c10::initLogging);  // as TORCH_CPP_LOG_LEVEL says
-  // A launcher that starts a run again serves the same store: attempts must not meet.
+  std::call_once(once, c10::initLogging);  // honours TORCH_CPP_LOG_LEVEL
+  // A launcher that restarts a run serves the same store, so each attempt uses its own names.
   const char* const attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
   store_ = c10::make_intrusive<c10d::PrefixStore>(
       std::string("millrace/") + (attempt != nullptr ? attempt : "0"), open_store(info_, timeout_));
   meet();
   try {
     auto group = c10::make_intrusive<c10d::ProcessGroup>(store_, info_.rank, info_.world);
-    // The control channel notices a lost rank; this only bounds what it cannot see.
+    // The control channel detects lost ranks; this time-out only bounds what it cannot see.
     const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(2 * timeout_);
     const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store_), info_.rank, info_.world,
@@ -121,7 +122,7 @@ void Peers::meet() {
   std::string missing;
   for (int other = 0; other < info_.world; ++other) {
     const std::string key = "world/" + std::to_string(other);
-    // The first that is missing takes all the patience there is.
+    // The first missing rank uses up the whole time-out.
     const auto patience =
         missing.empty() ? std::chrono::milliseconds(timeout_) : std::chrono::milliseconds(1);
     try {
@@ -157,7 +158,7 @@ void Peers::sum(torch::Tensor& values) const {
 }
 
 void Peers::broadcast(const std::vector<torch::Tensor>& tensors) const {
-  constexpr std::size_t kBytes = 250 << 20;  // at a time
+  constexpr std::size_t kBytes = 250 << 20;  // bytes per broadcast
   if (!tensors.empty()) c10d::broadcast_coalesced(group_, tensors, kBytes);
 }
 

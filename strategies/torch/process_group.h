@@ -1,5 +1,5 @@
-// The ranks of a distributed run, and what they tell each other: c10d's store, and its process
-// group over Gloo for tensors in host memory, over NCCL for those on CUDA devices.
+// Ranks of a distributed run and their collectives: c10d's store, and its process group, over Gloo
+// for tensors in host memory and over NCCL for tensors on CUDA devices.
 #pragma once
 
 #include <torch/torch.h>
@@ -18,9 +18,9 @@ namespace millrace::train {
 
 class Peers {
  public:
-  /// Meets the other ranks; `cuda`: of the device, null for the CPU. Throws UsageError where they
-  /// do not agree on how many they are, RunError where the port is taken, rank 0 cannot be reached,
-  /// or some have not come within `timeout`.
+  /// Meets the other ranks. `cuda` is the device's module; null for the CPU. Throws UsageError if
+  /// the ranks disagree on the world size, and RunError if the port is taken, rank 0 cannot be
+  /// reached, or some ranks do not arrive within `timeout`.
   Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout);
   ~Peers();
   Peers(const Peers&) = delete;
@@ -32,11 +32,11 @@ class Peers {
 
   /// Sums over all ranks, in place. All must call it in the same order.
   void sum(torch::Tensor& values) const;
-  /// Rank 0's values for all, in place.
+  /// Copies rank 0's values to all ranks, in place.
   void broadcast(const std::vector<torch::Tensor>& tensors) const;
-  /// Every rank's text, by rank. All must call it in the same order.
+  /// Returns every rank's text, by rank. All must call it in the same order.
   std::vector<std::string> gather(const std::string& mine);
-  /// Rank 0's text for all.
+  /// Returns rank 0's text on all ranks.
   std::string tell(const std::string& text);
 
  private:
@@ -48,7 +48,7 @@ class Peers {
   std::chrono::seconds timeout_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  int told_ = 0;  ///< texts so far
+  int told_ = 0;  ///< number of texts so far
 };
 
 }  // namespace millrace::train

@@ -1,3 +1,4 @@
+// Forward and backward pass on one device, eager or as a graph.
 #include "strategies/torch/single.h"
 
 #include <utility>
@@ -19,11 +20,11 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
   constexpr int kReplica = 0;
   if (!graphed_ || batch.count() != place.window_samples) {
     const Samples samples = take(batch);
-    // On the CPU the first layer's gradient is the last to read the pixels.
+    // On the CPU the first layer's gradient is the last op to read the pixels.
     return learn(model(), samples.images, samples.targets, place, kReplica, &spans);
   }
   const Samples samples = send(batch);
-  seed_draws(model(), samples.images.device(), place, kReplica);  // a replay draws by it as well
+  seed_draws(model(), samples.images.device(), place, kReplica);  // replays draw from it as well
   const auto both = [this, window = place.window_samples](const torch::Tensor& images,
                                                           const torch::Tensor& targets,
                                                           pipeline::SpanClock* clock) {

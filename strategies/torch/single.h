@@ -1,4 +1,4 @@
-// Training on one device.
+// Strategy for training on one device.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace millrace::train {
 
 class Single final : public TorchStrategy {
  public:
-  /// `streams`, `graph`: in place of the device's own, for tests.
+  /// `streams` and `graph` replace the device's own, for tests.
   explicit Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams = nullptr,
                   std::unique_ptr<DeviceGraph> graph = nullptr);
 
@@ -20,7 +20,7 @@ class Single final : public TorchStrategy {
   Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
 
  private:
-  std::optional<GraphedSteps> graphed_;  ///< where options.graph_samples asks for it
+  std::optional<GraphedSteps> graphed_;  ///< only if options.graph_samples asks for it
 };
 
 }  // namespace millrace::train

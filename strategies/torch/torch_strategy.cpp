@@ -1,3 +1,4 @@
+// Steps, loss read-back, evaluation and checkpoints common to all strategies.
 #include "strategies/torch/torch_strategy.h"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kAverages = "ema.safetensors";
 constexpr const char* kState = "training.safetensors";
 
-/// Torch's errors carry a stack trace; a user wants the one line that says what went wrong.
+/// Runs `work` and shortens torch's errors, which carry a stack trace, to the line that says what
+/// went wrong.
 template <class Work>
 auto in_our_words(const char* doing, const Work& work) {
   try {
@@ -36,7 +38,7 @@ auto in_our_words(const char* doing, const Work& work) {
   }
 }
 
-/// A seed for one step on one rank, so that a resumed run draws as the first one did (splitmix64's
+/// Returns a seed per step and rank, so that a resumed run draws the same numbers (splitmix64's
 /// finaliser over the three).
 std::uint64_t step_seed(std::uint64_t seed, std::uint64_t step, int rank) {
   std::uint64_t x = seed + 0x9e3779b97f4a7c15u * (step + 1) +
@@ -53,8 +55,8 @@ NamedTensors trainable(const torch::nn::Module& model) {
   return named;
 }
 
-/// Scales gradients so that all of them together are no longer than `limit`
-/// (torch.nn.utils.clip_grad_norm_, norm 2).
+/// Scales gradients so that their joint norm is at most `limit` (torch.nn.utils.clip_grad_norm_,
+/// norm 2).
 void clip(const std::vector<torch::Tensor>& gradients, double limit) {
   const torch::Tensor norm = torch::stack(at::_foreach_norm(gradients, 2)).norm();
   const torch::Tensor factor = (limit / (norm + 1e-6)).clamp_max(1);
@@ -132,7 +134,7 @@ void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> c
 
 std::string TorchStrategy::memory_hint(std::int64_t samples) {
   const std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
-  if (options_.graph_samples > 0)  // a graph's memory is its own: eager steps tell nothing of it
+  if (options_.graph_samples > 0)  // eager steps would not account for the graph's own memory
     return "make loader.batch smaller, or set train.cuda_graphs=off, which needs less";
   if (options_.strategy != "single" || device_.is_cpu()) return smaller;
   clear_gradients();
@@ -162,7 +164,7 @@ void TorchStrategy::seed_draws(Classifier& model, torch::Device device, const St
                                int replica) const {
   const std::uint64_t seed = step_seed(options_.seed, place.step, replica);
   if (model.is_training()) seed_dropout(model, seed);
-  if (!device.is_cpu())  // each replica's device has a generator of its own
+  if (!device.is_cpu())  // each replica's device has its own generator
     at::Generator(at::globalContext().defaultGenerator(device)).set_current_seed(seed);
 }
 
@@ -195,7 +197,7 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
   return loss.detach();
 }
 
-/// A step that the device has been given: its loss comes by a copy of its own.
+/// A step queued on the device. Its loss arrives by an asynchronous copy.
 class TorchStrategy::DeviceStep final : public QueuedStep {
  public:
   DeviceStep(TorchStrategy& strategy, std::uint64_t step, const Loss& loss, const Totals& totals)
@@ -206,7 +208,7 @@ class TorchStrategy::DeviceStep final : public QueuedStep {
       loss_.copy_(loss.value, /*non_blocking=*/true);
     }
     begin_ = std::move(strategy.begun_);
-    if (!begin_) begin_ = streams.mark();  // there were no samples
+    if (!begin_) begin_ = streams.mark();  // the step had no samples
     end_ = streams.mark();
   }
   bool done() override { return end_->reached(); }
@@ -223,7 +225,7 @@ class TorchStrategy::DeviceStep final : public QueuedStep {
  private:
   TorchStrategy& strategy_;
   std::uint64_t step_;
-  torch::Tensor loss_;  ///< on the host
+  torch::Tensor loss_;  ///< in host memory
   double divisor_;
   Totals totals_;
   std::unique_ptr<DeviceMark> begin_, end_;
@@ -236,7 +238,7 @@ void TorchStrategy::step(Batch batch, const StepContext& place, pipeline::SpanCl
     try {
       step_in(std::move(batch), place, spans);
     } catch (const c10::OutOfMemoryError&) {
-      fits = false;  // what the step held is freed before others are tried
+      fits = false;  // frees the step's memory before others are tried
     }
   });
   if (!fits)
@@ -259,7 +261,7 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::Spa
   last_samples_ = static_cast<std::int64_t>(totals.samples);
   if (place.opens) window_seen_ = 0;
   window_seen_ += totals.samples;
-  if (!streams_)  // before it can do harm
+  if (!streams_)  // before the optimiser uses it
     finished_.push_back({.step = place.step, .loss = read_loss(place.step, totals)});
 
   if (place.updates) {
@@ -291,7 +293,7 @@ std::optional<double> TorchStrategy::read_loss(std::uint64_t step, const Totals&
                        " at step " + std::to_string(step + 1),
                    "lower train.lr, or set train.clip or train.warmup; the last checkpoint is from "
                    "before");
-  double* const sums = train_loss_.mutable_data_ptr<double>();  // indexing takes microseconds
+  double* const sums = train_loss_.mutable_data_ptr<double>();  // indexing would take microseconds
   sums[0] += totals.loss;
   sums[1] += totals.samples;
   return loss;
@@ -300,7 +302,7 @@ std::optional<double> TorchStrategy::read_loss(std::uint64_t step, const Totals&
 void TorchStrategy::update(const StepContext& place) {
   const torch::NoGradGuard no_grad;
   const auto wanted = static_cast<double>(place.window_samples);
-  if (window_seen_ > 0) {  // else every sample of the window has failed
+  if (window_seen_ > 0) {  // otherwise every sample of the window failed
     std::vector<torch::Tensor> gradients;
     for (const torch::Tensor& parameter : parameters_)
       if (parameter.grad().defined()) gradients.push_back(parameter.grad());
@@ -315,7 +317,7 @@ void TorchStrategy::update(const StepContext& place) {
 }
 
 void TorchStrategy::clear_gradients() {
-  // Dropped, so that the next backward writes instead of adds.
+  // Drops gradients, so that the next backward writes instead of adding.
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
 }
 
@@ -341,7 +343,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
       const pipeline::Slice all = whole(batch);
       const Autocast autocast(options_.amp, device_);
       torch::Tensor pixels = images_of(batch, all, options_);
-      if (streams_) {  // labels stay here; reading the answers waits for all of it
+      if (streams_) {  // labels stay on the host; reading the results waits for all of the work
         pixels = streams_->copy(pixels);
         streams_->join();
       }
@@ -366,7 +368,7 @@ NamedTensors TorchStrategy::training_state() {
 
 void TorchStrategy::save(const std::filesystem::path& folder) {
   share_buffers();
-  // What other ranks have recorded up to here is on disk before the checkpoint counts.
+  // The checkpoint counts only after the other ranks have written their records up to here.
   torch::Tensor arrivals = torch::zeros({1});
   add_up(arrivals);
   if (rank() != 0) return;

@@ -1,5 +1,5 @@
-// What all strategies with a model have in common: the model, the optimiser and everything that
-// goes on around the gradients. How a batch becomes gradients is each strategy's own.
+// Base of all strategies with a model: owns the model, the optimiser and everything around the
+// gradients. Each strategy decides how a batch becomes gradients.
 #pragma once
 
 #include <torch/torch.h>
@@ -45,90 +45,93 @@ class TorchStrategy : public Strategy {
   std::string bus_id() const final { return cuda_ ? cuda_->bus_id() : std::string(); }
   std::string device() const override;
 
-  /// The model itself, for tests and tools that set or read weights.
+  /// Returns the model, for tests and tools that set or read weights.
   Classifier& model() { return *model_; }
 
  protected:
-  /// Throws UsageError for options that no model can follow, DeviceError for a device that is not
-  /// there, DataError for weights of another model. `streams`: in place of the device's own, for
-  /// tests.
+  /// Throws UsageError for options that no model can follow, DeviceError for a missing device,
+  /// DataError for weights of another model. `streams` replace the device's own, for tests.
   explicit TorchStrategy(const StrategyOptions& options,
                          std::unique_ptr<DeviceStreams> streams = nullptr);
 
-  /// What a forward pass has found, of one replica.
+  /// Result of one replica's forward pass.
   struct Loss {
-    torch::Tensor value;       ///< on the device; Σ losses / divisor
+    torch::Tensor value;       ///< sum of losses / divisor, on the device
     double divisor = 1;        ///< 1, or the number of samples
-    std::int64_t samples = 0;  ///< of this replica
+    std::int64_t samples = 0;  ///< samples of this replica
   };
-  /// What a step adds up over all ranks.
+  /// Sums of a step over all ranks.
   struct Totals {
-    double loss = 0;  ///< sum of the samples' losses; on a CUDA device not known yet
+    double loss = 0;  ///< sum of the samples' losses; not yet known on a CUDA device
     double samples = 0;
-    double asked_to_stop = 0;  ///< ranks
+    double asked_to_stop = 0;  ///< number of ranks asked to stop
   };
 
-  /// Adds to the gradients of `model` those of Σ losses / place.window_samples. Enters forward and
-  /// backward on `spans`, if there is one. `replica`: of which replica or rank; it draws its own.
+  /// Adds the gradients of (sum of losses / place.window_samples) to those of `model`. Enters
+  /// forward and backward on `spans`, if there is one. `replica`: replica or rank, which draws its
+  /// own random numbers.
   Loss learn(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
              const StepContext& place, int replica, pipeline::SpanClock* spans) const;
 
-  /// Sets what the random numbers of a step follow from.
+  /// Seeds the random numbers of a step.
   void seed_draws(Classifier& model, torch::Device device, const StepContext& place,
                   int replica) const;
-  /// The rest of learn(): the loss, over `window_samples`; every tensor is `model`'s or made here.
+  /// Computes the loss over `window_samples`, the rest of learn(). Every tensor belongs to `model`
+  /// or is made here.
   torch::Tensor pass(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
                      std::int64_t window_samples, pipeline::SpanClock* spans) const;
   static Loss loss_of(const torch::Tensor& value, std::int64_t samples, const StepContext& place);
 
-  /// Forward and backward of this process's part of the batch. Leaves the gradients of all of it,
-  /// over all replicas and ranks, in those of model() when place.updates.
+  /// Runs forward and backward on this process's part of the batch. If place.updates, leaves the
+  /// gradients of the whole batch, over all replicas and ranks, in model().
   virtual Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) = 0;
-  /// Makes the totals those of all ranks.
+  /// Sums the totals over all ranks.
   virtual void add_up(Totals&, pipeline::SpanClock&) {}
-  /// The same for any vector of sums.
+  /// Sums any vector over all ranks.
   virtual void add_up(torch::Tensor&) {}
-  /// A sign of life between two collectives.
+  /// Reports progress between two collectives.
   virtual void alive() {}
-  /// Gives every rank the buffers of the first (running statistics of batch normalisation).
+  /// Copies the first rank's buffers (running statistics of batch normalisation) to all.
   virtual void share_buffers() {}
-  /// Makes ready for the next window of gradients.
+  /// Prepares for the next window of gradients.
   virtual void clear_gradients();
   virtual int rank() const { return 0; }
 
-  /// A new model on the device, in training, initialised from torch's current generator.
+  /// Returns a new model on the device in training mode, initialised from torch's current
+  /// generator.
   std::shared_ptr<Classifier> make_replica(torch::Device device) const;
-  /// What a model learns from, on its device: images in f32, and labels or probabilities.
+  /// A model's input on its device: images in f32, and labels or probabilities.
   struct Samples {
     torch::Tensor images, targets;
   };
-  /// All of a batch. Without a queue these are views, and the batch must outlive them; else it is
-  /// given back once the device has copied it, and the device's work on the step begins here.
+  /// Returns the whole batch. On the CPU these are views, and the batch must outlive them.
+  /// Otherwise the batch is given back once the device has copied it, and the device's work on the
+  /// step begins here.
   Samples take(Batch& batch);
-  /// The same, as it was sent: images that output.normalize=device is for are levels.
+  /// Does the same without normalising: with output.normalize=device images are levels.
   Samples send(Batch& batch);
   torch::Tensor normalized(const torch::Tensor& images) const { return normalization_(images); }
   const StrategyOptions& options() const { return options_; }
   torch::Device torch_device() const { return device_; }
   DeviceStreams* streams() { return streams_.get(); }
-  /// For a strategy that takes the batch apart by itself: gives it back once the device has reached
-  /// all marks, and notes that the device's work on the step begins here.
+  /// Gives a batch back once the device has reached all marks, for strategies that split the batch
+  /// themselves. The device's work on the step begins here.
   void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied);
   std::optional<CudaLibrary>& cuda() { return cuda_; }
 
  private:
   void update(const StepContext& place);
   class DeviceStep;
-  /// What to do about a step of so many samples that has not fitted into the device's memory.
+  /// Returns advice for a step of `samples` samples that exceeded the device's memory.
   std::string memory_hint(std::int64_t samples);
   void step_in(Batch batch, const StepContext& place, pipeline::SpanClock& spans);
-  /// Takes note of a step's loss; throws RunError for one that is not a number.
+  /// Records a step's loss. Throws RunError if it is not a number.
   std::optional<double> read_loss(std::uint64_t step, const Totals& totals);
-  /// All that a checkpoint holds besides the model's weights, by name.
+  /// Returns the state of a checkpoint except for the model's weights, by name.
   NamedTensors training_state();
 
   StrategyOptions options_;
-  std::optional<CudaLibrary> cuda_;  ///< loaded before anything below touches torch
+  std::optional<CudaLibrary> cuda_;  ///< loaded before any member below uses torch
   torch::Device device_;
   Normalization normalization_;
   std::shared_ptr<Classifier> model_;
@@ -136,14 +139,14 @@ class TorchStrategy : public Strategy {
   std::unique_ptr<Optimizer> optimizer_;
   GradScaler scaler_;
   Ema ema_;
-  double window_seen_ = 0;              ///< samples of the open window that were there
-  std::vector<FinishedStep> finished_;  ///< where the host is the device
+  double window_seen_ = 0;              ///< samples of the open window that could be loaded
+  std::vector<FinishedStep> finished_;  ///< on the CPU
   std::int64_t last_samples_ = 0;
-  torch::Tensor train_loss_;  ///< f64: sum of losses and samples since take_train_loss()
-  std::unique_ptr<DeviceStreams> streams_;  ///< null where the host is the device
-  std::unique_ptr<DeviceMark> begun_;       ///< the device's work on the step under way
+  torch::Tensor train_loss_;  ///< f64: sums of losses and samples since take_train_loss()
+  std::unique_ptr<DeviceStreams> streams_;  ///< null on the CPU
+  std::unique_ptr<DeviceMark> begun_;       ///< start of the device's work on the current step
   InFlightBatches held_;
-  StepQueue queue_;  ///< last: it is the first to go, with all that is still under way
+  StepQueue queue_;  ///< last member: destroyed first, with all steps in flight
 };
 
 }  // namespace millrace::train

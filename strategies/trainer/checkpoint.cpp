@@ -1,3 +1,4 @@
+// Writes checkpoints atomically, and finds them again.
 #include "strategies/trainer/checkpoint.h"
 
 #include <fcntl.h>
@@ -40,7 +41,7 @@ void sync_folder(const fs::path& folder) {
   ::close(fd);
 }
 
-/// Makes or moves a symbolic link, at no moment leaving none.
+/// Makes or replaces a symbolic link atomically.
 void point(const fs::path& link, const std::string& to) {
   fs::path temporary = link;
   temporary += ".tmp";
@@ -51,7 +52,7 @@ void point(const fs::path& link, const std::string& to) {
     cannot_write(link, errno);
 }
 
-/// The step of a checkpoint's folder; 0 for any other name.
+/// Returns the step in the name of a checkpoint's folder; 0 for any other name.
 std::uint64_t step_of(const std::string& name) {
   std::uint64_t step = 0;
   if (!name.starts_with(kPrefix)) return 0;
@@ -60,18 +61,18 @@ std::uint64_t step_of(const std::string& name) {
   return error == std::errc() && stop == end ? step : 0;
 }
 
-/// Puts a folder in the place of another one, if there is one, at no moment leaving none.
+/// Moves a folder to its place atomically, replacing an existing one.
 void put_in_place(const fs::path& temporary, const fs::path& final) {
   std::error_code error;
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(temporary, error);  // what was there before
+    fs::remove_all(temporary, error);  // the replaced folder
     return;
   }
-  if (errno != ENOENT) fs::remove_all(final, error);  // a file system that cannot exchange
+  if (errno != ENOENT) fs::remove_all(final, error);  // the file system cannot exchange folders
   if (::rename(temporary.c_str(), final.c_str()) != 0) cannot_write(final, errno);
 }
 
-/// The steps of all checkpoints, the newest first.
+/// Returns the steps of all checkpoints, newest first.
 std::vector<std::uint64_t> steps_in(const fs::path& folder) {
   std::error_code error;
   std::vector<std::uint64_t> steps;
@@ -132,7 +133,7 @@ fs::path last_checkpoint(const fs::path& run) {
   std::error_code error;
   const fs::path last = fs::canonical(run / kFolder / kLast, error);
   if (!error) return last;
-  // Killed before the first one was pointed at, or copied without links.
+  // The run was killed before it pointed at its first checkpoint, or was copied without links.
   const std::vector<fs::path> all = checkpoints_of(run);
   return all.empty() ? fs::path() : all.front();
 }

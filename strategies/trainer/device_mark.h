@@ -1,4 +1,4 @@
-// A point in the work that a device was given: reached once all before it is done.
+// A point in a device's queue, reached once all earlier work is done.
 #pragma once
 
 namespace millrace::train {
@@ -6,7 +6,7 @@ namespace millrace::train {
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
-  /// Looks without waiting.
+  /// Checks without waiting.
   virtual bool reached() = 0;
   virtual void wait() = 0;
 };

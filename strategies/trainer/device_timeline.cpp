@@ -1,3 +1,4 @@
+// Splits the device's time into work and gaps.
 #include "strategies/trainer/device_timeline.h"
 
 #include <algorithm>

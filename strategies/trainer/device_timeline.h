@@ -1,5 +1,6 @@
-// A device's time beside the host's (two-clocks contract): every moment of a run is either work on
-// a step or a gap, and a gap is told apart by what the trainer thread was doing. Free of LibTorch.
+// A device's time beside the host's (contract Two clocks). Every moment of a run is either work on
+// a step or a gap, and each gap is attributed to the trainer thread's span. Independent of
+// LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,12 @@
 
 namespace millrace::train {
 
-/// From the run's begin; busy and all gaps add up to it, to the tick.
+/// Times from the run's start. Busy time and all gaps add up to it exactly, in ticks.
 struct DeviceTime {
-  base::Clock::Ticks busy = 0;  ///< in steps, from a step's first work to its last
-  pipeline::SpanTicks gaps{};   ///< by the host's span; an evaluation's work counts as its gap
+  base::Clock::Ticks busy = 0;  ///< time in steps, from a step's first work to its last
+  pipeline::SpanTicks gaps{};   ///< gaps by the host's span; an evaluation's work counts as its gap
 
-  /// The batch was not ready.
+  /// Returns the gaps while the batch was not ready.
   base::Clock::Ticks gap_load() const {
     return gaps[static_cast<std::size_t>(pipeline::Span::first_batch)] +
            gaps[static_cast<std::size_t>(pipeline::Span::load)];
@@ -24,26 +25,26 @@ struct DeviceTime {
 
 class DeviceTimeline {
  public:
-  /// Follows the host's spans through `spans`, from the begin of the current one on.
+  /// Follows the host's spans through `spans`, from the start of the current one.
   explicit DeviceTimeline(pipeline::SpanClock& spans);
   ~DeviceTimeline() { spans_.log_to(nullptr); }
   DeviceTimeline(const DeviceTimeline&) = delete;
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
 
-  /// A step that the device worked on from `begin` to `end`, on the host's clock; steps come in
-  /// their order. What overlaps the step before is that one's.
+  /// Adds a step that the device worked on from `begin` to `end`, on the host's clock, in order.
+  /// Overlap with the previous step counts for that one.
   void step(base::Clock::Ticks begin, base::Clock::Ticks end);
-  /// All of it up to `end`, when the device has no step left.
+  /// Returns the times up to `end`. The device must have no step left.
   DeviceTime until(base::Clock::Ticks end);
 
  private:
   void gap(base::Clock::Ticks end);
-  /// Forgets what the host did before `at_`.
+  /// Drops the host's spans before `at_`.
   void forget();
 
   pipeline::SpanClock& spans_;
   std::deque<pipeline::SpanClock::Entry> host_;
-  base::Clock::Ticks at_;  ///< accounted for up to here
+  base::Clock::Ticks at_;  ///< end of the time accounted for
   DeviceTime time_;
 };
 

@@ -1,3 +1,4 @@
+// Returns batches once the device has copied them.
 #include "strategies/trainer/held_batches.h"
 
 #include <algorithm>

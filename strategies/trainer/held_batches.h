@@ -1,5 +1,5 @@
-// Batches that a device still reads: their slots go back to the loader once it has copied them.
-// Free of LibTorch.
+// Batches that a device still reads. Their slots return to the loader once the device has copied
+// them. Independent of LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace millrace::train {
 
 class InFlightBatches {
  public:
-  /// Keeps `batch` until all of `until` are reached.
+  /// Keeps `batch` until all marks of `until` are reached.
   void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until);
-  /// Gives back, in their order, what the device has read; where more than `most` are left, waits
-  /// for the oldest of them in device_wait.
+  /// Gives back batches that the device has read, in order. If more than `most` are left, waits for
+  /// the oldest in device_wait.
   void keep_at_most(std::size_t most, pipeline::SpanClock& spans);
   std::size_t count() const { return held_.size(); }
 

@@ -1,3 +1,4 @@
+// Extrapolates memory use linearly.
 #include "strategies/trainer/memory_fit.h"
 
 #include <exception>
@@ -21,13 +22,15 @@ std::optional<std::int64_t> find_samples_that_fit(std::int64_t too_many, DeviceM
   try {
     for (int i = 0; i < 2; ++i) {
       uses[i].samples = too_many / (i == 0 ? 8 : 4);
-      if (uses[i].samples < 2) return std::nullopt;  // batch normalisation takes no fewer
+      if (uses[i].samples < 2)
+        return std::nullopt;  // batch normalisation needs at least two
+                              // samples
       memory.reset();
       step(uses[i].samples);
       uses[i].bytes = memory.peak();
     }
     return samples_that_fit(uses[0], uses[1], memory.available());
-  } catch (const std::exception&) {  // the first error is the one to tell
+  } catch (const std::exception&) {  // the first error is the one to report
     return std::nullopt;
   }
 }

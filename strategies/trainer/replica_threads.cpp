@@ -1,8 +1,10 @@
+// Runs a function on all replica threads and collects their errors.
 #include "strategies/trainer/replica_threads.h"
 
 namespace millrace::train {
 
-// Where a thread cannot be started, the destructor ends those that were.
+// If a thread cannot be started, the delegated constructor's object is destroyed, which ends the
+// others.
 ReplicaThreads::ReplicaThreads(int count) : ReplicaThreads() {
   failures_.resize(static_cast<std::size_t>(count));
   for (int replica = 1; replica < count; ++replica)

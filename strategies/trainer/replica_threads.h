@@ -1,4 +1,4 @@
-// One thread a replica, for as long as the strategy lives. Free of LibTorch.
+// Threads of replicas, one each, for the strategy's lifetime. Independent of LibTorch.
 #pragma once
 
 #include <condition_variable>
@@ -11,8 +11,8 @@
 
 namespace millrace::train {
 
-/// Runs a function for replicas 0 to count - 1 at once: 0 on the calling thread, the others on
-/// threads of their own, always the same.
+/// Runs a function for replicas 0 to count - 1 concurrently: 0 on the calling thread, each of the
+/// others always on the same thread of its own.
 class ReplicaThreads {
  public:
   explicit ReplicaThreads(int count);
@@ -21,8 +21,8 @@ class ReplicaThreads {
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
   int count() const { return static_cast<int>(threads_.size()) + 1; }
-  /// Runs work(0) here while the others run, then `waiting` (which may be empty), then waits for
-  /// all of them. Throws what the lowest replica threw, once all have ended.
+  /// Runs work(0) on this thread while the others run, then `waiting` (may be empty), then waits
+  /// for all of them. Afterwards throws the exception of the lowest replica that threw.
   void run(const std::function<void(int)>& work, const std::function<void()>& waiting);
 
  private:
@@ -32,7 +32,7 @@ class ReplicaThreads {
   std::mutex mutex_;
   std::condition_variable begin_, end_;
   const std::function<void(int)>* work_ = nullptr;
-  std::size_t round_ = 0;  ///< calls of run() so far
+  std::size_t round_ = 0;  ///< number of calls of run()
   int running_ = 0;
   bool quit_ = false;
   std::vector<std::exception_ptr> failures_;  ///< by replica

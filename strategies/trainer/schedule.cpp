@@ -1,3 +1,4 @@
+// Closed forms of the learning rate.
 #include "strategies/trainer/schedule.h"
 
 #include <algorithm>
@@ -10,12 +11,12 @@
 namespace millrace::train {
 namespace {
 
-/// OneCycleLR's defaults.
+/// Defaults of OneCycleLR.
 constexpr double kRise = 0.3;
 constexpr double kFirst = 1.0 / 25;
 constexpr double kFinalRate = kFirst / 1e4;
 
-/// From `begin` to `end` along half a cosine, `part` from 0 to 1.
+/// Interpolates from `begin` to `end` along half a cosine; `part` lies in 0..1.
 double along_cosine(double begin, double end, double part) {
   return end + (begin - end) / 2 * (1 + std::cos(std::numbers::pi * part));
 }
@@ -68,7 +69,7 @@ double Schedule::after_warmup(std::uint64_t update) const {
                         std::min(1.0, static_cast<double>(update - warmup_) / length));
   }
   if (options_.name == "onecycle") {
-    // The peak lies on a step, the last step has the last rate.
+    // The peak lies on a step, and the last step has the final rate.
     const double last = static_cast<double>(updates_) - 1;
     const double peak = kRise * static_cast<double>(updates_) - 1;
     const double now = std::min(static_cast<double>(update), last);

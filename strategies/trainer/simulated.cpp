@@ -1,3 +1,4 @@
+// Sleeps through steps on an absolute schedule.
 #include "strategies/trainer/simulated.h"
 
 #include <fmt/format.h>
@@ -20,14 +21,14 @@ void sleep_until(std::int64_t steady_ns) {
   }
 }
 
-/// A moment near now, on the clock that spans are taken by.
+/// Converts a time near now to the clock of the spans.
 base::Clock::Ticks ticks_at(std::int64_t steady_ns) {
   const auto from_now = static_cast<double>(steady_ns - base::Clock::steady_ns()) * 1e-9;
   return base::Clock::now() +
          static_cast<base::Clock::Ticks>(from_now / base::Clock::seconds_per_tick());
 }
 
-/// A moment of the device's future, known beforehand.
+/// A time in the device's future, known in advance.
 class Moment final : public DeviceMark {
  public:
   explicit Moment(std::int64_t steady_ns) : steady_ns_(steady_ns) {}
@@ -53,13 +54,13 @@ class Work final : public QueuedStep {
   std::int64_t begin_ns_, end_ns_;
 };
 
-/// When the device begins and ends each step is known as soon as the step is given to it: after the
-/// step before, and not before it was given.
+/// The begin and end of each step are known as soon as it is queued: it begins after the previous
+/// step, and not before it was queued.
 class Simulated final : public Strategy {
  public:
   Simulated(double update_ms, int inflight)
       : update_ms_(update_ms), inflight_(inflight), queue_(inflight) {
-    // The kernel may round a sleep up by 50 µs to save wake-ups; a device does not.
+    // The kernel may delay wake-ups by 50 µs to combine them; a device does not.
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   }
 
@@ -67,7 +68,7 @@ class Simulated final : public Strategy {
     last_samples_ = batch.count();
     queue_.make_room(spans);
     const std::int64_t begin = std::max(base::Clock::steady_ns() - owed_ns_, free_ns_);
-    // Where every sample has failed there is nothing to do.
+    // If every sample failed, there is nothing to do.
     free_ns_ = begin + (last_samples_ > 0 ? static_cast<std::int64_t>(update_ms_ * 1e6) : 0);
     std::vector<std::unique_ptr<DeviceMark>> copied;
     copied.push_back(std::make_unique<Moment>(begin));
@@ -75,8 +76,9 @@ class Simulated final : public Strategy {
     held_.keep_at_most(static_cast<std::size_t>(inflight_), spans);
     if (inflight_ == 0) spans.enter(pipeline::Span::device_wait);
     queue_.push(std::make_unique<Work>(place.step, begin, free_ns_), spans);
-    // A sleeper wakes some 50 µs late; the next step begins as much sooner, so that the mean is
-    // right without spinning. What the host itself was late by, a device would have waited.
+    // A sleeping thread wakes some 50 µs late. The next step begins that much earlier, so that the
+    // mean is right without spinning. A device would have waited for the host's own delays, so
+    // these are not made up for.
     if (inflight_ == 0)
       owed_ns_ = std::clamp<std::int64_t>(base::Clock::steady_ns() - free_ns_, 0, kMaxOwedNs);
   }
@@ -106,7 +108,7 @@ class Simulated final : public Strategy {
 
   double update_ms_;
   int inflight_;
-  std::int64_t free_ns_ = 0;  ///< when the device is done with all that it was given
+  std::int64_t free_ns_ = 0;  ///< time when the device has finished all queued steps
   std::int64_t owed_ns_ = 0;
   InFlightBatches held_;
   StepQueue queue_;

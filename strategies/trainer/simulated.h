@@ -1,5 +1,5 @@
 // A simulated accelerator: every step takes a set time and no CPU, so that a loader can be sized
-// for a device that one does not have.
+// for a device that is not at hand.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace millrace::train {
 
-/// `update_ms`: milliseconds a step, from when its batch is there. `inflight`: steps that it may
-/// have to do at a time, of which it holds the batches until it begins them; 0: none outlasts the
-/// call (train.clock=sync).
+/// `update_ms`: milliseconds per step, from the arrival of its batch. `inflight`: most steps in
+/// flight, whose batches are held until they begin; 0: each call waits for its step
+/// (train.clock=sync).
 std::unique_ptr<Strategy> make_simulated(double update_ms, int inflight = 0);
 
 }  // namespace millrace::train

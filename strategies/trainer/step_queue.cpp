@@ -1,3 +1,4 @@
+// Bounds and drains the queue.
 #include "strategies/trainer/step_queue.h"
 
 #include <utility>

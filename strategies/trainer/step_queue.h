@@ -1,4 +1,4 @@
-// Steps that a device has been given and has not finished (two-clocks contract). Free of LibTorch.
+// Steps in flight on a device (contract Two clocks). Independent of LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,30 @@
 
 namespace millrace::train {
 
-/// One of them.
+/// A step in flight.
 class QueuedStep {
  public:
   virtual ~QueuedStep() = default;
-  /// Looks without waiting.
+  /// Checks without waiting.
   virtual bool done() = 0;
-  /// Waits until it is done. Throws RunError for a loss that is not a number.
+  /// Waits until the step is done. Throws RunError if its loss is not a number.
   virtual FinishedStep finish() = 0;
 };
 
 class StepQueue {
  public:
-  /// `most`: steps under way at a time, `train.inflight`; by the sync clock 0, as none outlasts its
-  /// push().
+  /// `most`: most steps in flight, `train.inflight`. 0 for the sync clock: push() then waits for
+  /// its step.
   explicit StepQueue(int most) : max_(static_cast<std::size_t>(most)) {}
 
-  /// Waits in device_wait until one more step may be given to the device.
+  /// Waits in device_wait until one more step may be queued.
   void make_room(pipeline::SpanClock& spans);
-  /// After make_room(). By the sync clock waits until it is done, in device_wait.
+  /// Adds a step; call make_room() first. With the sync clock, waits in device_wait until it is
+  /// done.
   void push(std::unique_ptr<QueuedStep> step, pipeline::SpanClock& spans);
-  /// Waits in device_wait until the device has none.
+  /// Waits in device_wait until no step is in flight.
   void drain(pipeline::SpanClock& spans);
-  /// What has been finished since the last call, in the order of the steps; waits for nothing.
+  /// Returns the steps finished since the last call, in order, without waiting.
   std::vector<FinishedStep> take();
 
  private:

@@ -1,5 +1,5 @@
-// What the trainer asks of a strategy: steps, evaluation, weights. Free of LibTorch, so that the
-// loop and its clock are tested without it.
+// Interface between the trainer and a strategy: steps, evaluation, weights. Independent of
+// LibTorch, so that the loop and its clock are tested without it.
 #pragma once
 
 #include <atomic>
@@ -19,154 +19,159 @@
 
 namespace millrace::train {
 
-/// Exact sums over an evaluation (no padding, nothing dropped).
+/// Exact sums over an evaluation, without padding or dropped samples.
 struct Evaluation {
   std::uint64_t images = 0;
-  std::uint64_t failed = 0;  ///< samples that could not be loaded; they are not in `images`
-  double loss_sum = 0;       ///< of the samples' cross-entropies, in nats
+  std::uint64_t failed = 0;  ///< samples that could not be loaded; not included in `images`
+  double loss_sum = 0;       ///< sum of the samples' cross-entropies, in nats
   std::uint64_t top5 = 0;    ///< samples whose label is among the 5 largest logits
   std::vector<std::uint64_t> samples, correct;  ///< by label
-  /// [label][prediction]; empty for more than kMaxConfused classes, as it grows with their square.
+  /// [label][prediction]; empty for more than kMaxConfused classes, because its size is their
+  /// square.
   std::vector<std::vector<std::uint64_t>> confusion;
 
   static constexpr std::size_t kMaxConfused = 1024;
 };
 
-/// Seconds that other ranks have waited for one, by what it was longer in than they were.
+/// Seconds that other ranks have waited for one rank, by the kind of work in which it took longer.
 struct BlamedWait {
   double load = 0, update = 0, other = 0;
   double total() const { return load + update + other; }
 };
-/// Adds what a rank that took `mine` (seconds of each kind since all left together, without waiting
-/// for others) has waited for the `late` one, `seconds` in all, to `sum`: to each kind in
-/// proportion to how much longer the late rank was in it.
+/// Attributes a wait for the `late` rank to kinds of work. A rank that took `mine` (seconds per
+/// kind since all left together, without waiting) has waited `seconds` in all. Adds to `sum`, to
+/// each kind in proportion to the late rank's excess in it.
 void blame_wait(double seconds, const BlamedWait& late, const BlamedWait& mine, BlamedWait& sum);
 
-/// What the loop knows of a step and a strategy needs.
+/// A step's facts that the loop knows and a strategy needs.
 struct StepContext {
-  std::uint64_t step = 0;  ///< batches before it, over all epochs
-  /// Samples of all the batches that share an optimiser step (train.accumulate), over all ranks.
+  std::uint64_t step = 0;  ///< number of batches before it, over all epochs
+  /// Samples of all batches that share an optimiser step (train.accumulate), over all ranks.
   std::int64_t window_samples = 0;
-  bool opens = true;    ///< the first of those batches
-  bool updates = true;  ///< the last of them: the optimiser acts after it
-  double lr = 0.01;     ///< of that optimiser step
+  bool opens = true;    ///< first of those batches
+  bool updates = true;  ///< last of those batches: the optimiser acts after it
+  double lr = 0.01;     ///< learning rate of that optimiser step
   bool stop = false;    ///< this process was asked to stop
 };
 
 /// A step that the device has finished.
 struct FinishedStep {
-  std::uint64_t step = 0;        ///< as in StepContext
-  std::optional<double> loss;    ///< mean over all ranks' samples; empty: no model, or no samples
-  base::Clock::Ticks begin = 0;  ///< of the device's work on it, on the host's clock; both 0 where
-  base::Clock::Ticks end = 0;    ///< the host is the device
+  std::uint64_t step = 0;        ///< as StepContext::step
+  std::optional<double> loss;    ///< mean over all ranks' samples; empty without a model or samples
+  base::Clock::Ticks begin = 0;  ///< the device's work on it, on the host's clock; both 0 on the
+                                 ///< CPU
+  base::Clock::Ticks end = 0;
 };
 
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// Forward and backward on one batch, of which there may be nothing (count() is 0), then the
+  /// Runs forward and backward on one batch, which may be empty (count() is 0), then the
   /// optimiser's step if the place says so. Gives the batch back as soon as it is no longer read.
-  /// Enters h2d, forward, backward, step, peer_wait and device_wait on `spans` as it goes through
-  /// them and leaves it in the last of them. By the sync clock the device has then finished; by the
-  /// async one it may have train.inflight steps to do, this one among them. Throws RunError, naming
-  /// the step, for a loss that is not a number.
+  /// Enters h2d, forward, backward, step, peer_wait and device_wait on `spans` as it goes, and
+  /// leaves it in the last of them. With the sync clock the device has then finished; with the
+  /// async one up to train.inflight steps, including this one, may be in flight. Throws RunError
+  /// with the step if a loss is not a number.
   virtual void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) = 0;
-  /// Steps that were finished since the last call, in their order; waits for nothing.
+  /// Returns the steps finished since the last call, in order, without waiting.
   virtual std::vector<FinishedStep> take_finished() = 0;
-  /// Waits, in device_wait, until the device has finished all steps.
+  /// Waits in device_wait until the device has finished all steps.
   virtual void drain(pipeline::SpanClock&) {}
-  /// Batches that it may hold at a time: what LoaderOptions::held must be.
+  /// Returns the most batches that it holds at a time; LoaderOptions::held must match.
   virtual int batches_held() const { return 1; }
-  /// To be called before a batch is asked for. Gives back batches that the device has copied; where
-  /// more than `most` are left, waits for them in device_wait.
+  /// Gives back batches that the device has copied. If more than `most` are left, waits for them in
+  /// device_wait. Call it before asking for a batch.
   virtual void hold_at_most(std::size_t /*most*/, pipeline::SpanClock&) {}
-  /// Memory that batches should lie in; null: the host's ordinary.
+  /// Returns the memory for batches; null: ordinary host memory.
   virtual std::shared_ptr<pipeline::SlotMemory> slot_memory() { return nullptr; }
-  /// Samples of the last step on all ranks.
+  /// Returns the last step's samples on all ranks.
   virtual std::int64_t last_samples() const = 0;
-  /// Whether to stop before the next step: on several ranks they agree, one step after one of them
-  /// was asked to (StepContext::stop).
+  /// Returns whether to stop before the next step. Several ranks agree on it, one step after one of
+  /// them was asked (StepContext::stop).
   virtual bool stopping(bool asked) const { return asked; }
-  /// Mean loss over the samples since the last call; NaN where there is no model.
+  /// Returns the mean loss over the samples since the last call; NaN without a model.
   virtual double take_train_loss() = 0;
-  /// Every rank's text, by rank; all of them must ask in the same order.
+  /// Returns every rank's text, by rank. All must call it in the same order.
   virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
-  /// What the other ranks have waited for each, by rank; empty where there is one.
+  /// Returns what the other ranks have waited for each, by rank; empty for a single rank.
   virtual std::vector<BlamedWait> blamed_waits() const { return {}; }
-  /// The end of the work with it: on several ranks, the others then know that this one has not
-  /// died, and why it goes: `reason` is its error, empty for a good end.
+  /// Ends the work with the strategy. On several ranks, tells the others that this one has not
+  /// died; `reason` is its error, empty for a regular end.
   virtual void end(const std::string& reason) { static_cast<void>(reason); }
-  /// Runs the model over every batch of `loader`; where one of the ranks has been asked to stop,
-  /// over those that its loader still gave: images + failed is then less than there are samples, on
-  /// every rank. Empty where there is no model.
+  /// Runs the model over every batch of `loader`. If a rank was asked to stop, covers only the
+  /// batches that its loader still returned: images + failed is then less than the number of
+  /// samples, on every rank. Empty without a model.
   virtual std::optional<Evaluation> evaluate(Loader& loader) = 0;
-  /// Writes model.safetensors and all else that the next step depends on into a checkpoint's
-  /// folder. To be called on every rank; the first of them writes. Throws RunError when a file
-  /// cannot be completed.
+  /// Writes model.safetensors and everything else that the next step depends on into a checkpoint's
+  /// folder. Call it on every rank; the first one writes. Throws RunError if a file cannot be
+  /// completed.
   virtual void save(const std::filesystem::path& folder) = 0;
-  /// Takes up where save() left off: the next step has the same bits. Throws DataError, naming the
-  /// file, for what is cut short or of another model or optimiser.
+  /// Restores what save() wrote: the next step has the same bits (contract Exact resumption).
+  /// Throws DataError with the file if it is truncated or belongs to another model or optimiser.
   virtual void restore(const std::filesystem::path& folder) = 0;
-  /// xxh3 of all parameters and buffers in the order of their names, 16 hex digits.
+  /// Returns the xxh3 of all parameters and buffers in the order of their names, as 16 hex digits.
   virtual std::string parameters_hash() = 0;
-  /// Number of trainable parameters.
+  /// Returns the number of trainable parameters.
   virtual std::uint64_t parameter_count() const = 0;
-  /// Most memory the device held so far; 0 on the CPU.
+  /// Returns the device's peak memory in bytes so far; 0 on the CPU.
   virtual std::uint64_t peak_device_bytes() = 0;
-  /// PCI bus id of the (first) device, "0000:1b:00.0", for NVML; empty where it has none.
+  /// Returns the PCI bus id of the (first) device, "0000:1b:00.0", for NVML; empty if it has none.
   virtual std::string bus_id() const { return {}; }
-  /// What runs the steps, in words: "cpu (1 thread)", "NVIDIA H200", "simulated (1.1 ms a step)".
+  /// Describes what runs the steps: "cpu (1 thread)", "NVIDIA H200", "simulated (1.1 ms a step)".
   virtual std::string device() const = 0;
 };
 
-/// Callbacks into the program for a strategy with several ranks.
+/// Callbacks into the program for strategies with several ranks.
 struct RankHooks {
-  /// A signal asks this process to stop; the strategy sets it where another rank was asked.
+  /// Set when a signal asks this process to stop, and by the strategy when another rank was asked.
   std::atomic<bool>* interrupted = nullptr;
-  /// Called once the ranks watch each other: from then on the strategy sees to interrupts, also
-  /// while this rank waits for another one.
+  /// Called once the ranks watch each other. From then on the strategy handles interrupts, even
+  /// while this rank waits for another.
   std::function<void()> watched = [] {};
-  /// Ends the process, on a background thread: another rank has failed, or an interrupt ends the
-  /// run where no step can be completed.
+  /// Ends the process, on a background thread, because another rank has failed, or because an
+  /// interrupt ends the run where no step can be completed.
   std::function<void(const Error&)> leave;
 };
 
-/// Everything a strategy with a model needs to know. Plain data: crosses into the LibTorch library.
+/// All options of a strategy with a model. Plain data, because it crosses into the LibTorch
+/// library.
 struct StrategyOptions {
   std::string strategy = "single";  ///< single, data_parallel, ddp
   std::string model = "lenet5";
   ModelOptions model_options;
   std::string weights;  ///< safetensors file to start from; empty: initialise
   int classes = 10;
-  int channels = 1;                     ///< of a sample
-  Size input;                           ///< of a sample
-  DType dtype = DType::f32;             ///< of the batches: f32, or with `normalize` u8
-  bool normalize = false;               ///< batches hold levels, of which the strategy makes f32
-  std::vector<double> mean{0}, std{1};  ///< for that: one number, or one a channel, on 0..1
+  int channels = 1;                     ///< channels of a sample
+  Size input;                           ///< size of a sample
+  DType dtype = DType::f32;             ///< element type of batches: f32, or u8 with `normalize`
+  bool normalize = false;               ///< batches hold levels, which the strategy normalises to
+                                        ///< f32
+  std::vector<double> mean{0}, std{1};  ///< for `normalize`: one number, or one per channel, on a
+                                        ///< scale of 0..1
   std::string device = "cpu";           ///< cpu, cuda, cuda:N
   int threads = 1;
   std::uint64_t seed = 0;
   std::string optimizer = "sgd";
-  double momentum = 0;  ///< sgd
+  double momentum = 0;  ///< for sgd
   bool nesterov = false;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< adam, adamw
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  ///< for adam and adamw
   double weight_decay = 0;
-  double clip = 0;                     ///< largest norm of all gradients together; 0: any
-  double label_smoothing = 0;          ///< part of the target spread over all classes
-  double ema = 0;                      ///< decay a step of the averaged weights; 0: none are kept
+  double clip = 0;                     ///< largest joint norm of all gradients; 0: no limit
+  double label_smoothing = 0;          ///< probability spread over all classes
+  double ema = 0;                      ///< decay of the averaged weights per step; 0: no average
   std::string amp = "off";             ///< off, bf16, f16
   std::string tf32 = "conv";           ///< CUDA: off, conv, on
   std::string channels_last = "auto";  ///< auto, on, off
-  int replicas = 1;                    ///< data_parallel
+  int replicas = 1;                    ///< for data_parallel
   bool sync_batchnorm = false;
-  RankInfo rank;         ///< ddp
-  RankHooks hooks;       ///< ddp
+  RankInfo rank;         ///< for ddp
+  RankHooks hooks;       ///< for ddp
   double timeout = 300;  ///< ddp: seconds after which a silent rank counts as lost
-  /// Of the batches whose forward and backward pass are captured as a CUDA graph; 0: none are. For
+  /// Size of the batches whose forward and backward pass is captured as a CUDA graph; 0: none. For
   /// `single` on a CUDA device.
   std::int64_t graph_samples = 0;
-  int inflight = 0;  ///< steps that the device may have to do at a time; 0: the sync clock
+  int inflight = 0;  ///< most steps in flight on the device; 0: sync clock
 };
 
 }  // namespace millrace::train

@@ -1,3 +1,4 @@
+// Opens the LibTorch library and looks up its entry points.
 #include "strategies/trainer/torch_library.h"
 
 #include <dlfcn.h>
@@ -9,13 +10,13 @@
 namespace millrace::train {
 namespace {
 
-/// Found through the program's RUNPATH; never closed.
+/// Opens the library through the program's RUNPATH. Never closes it.
 void* library() {
   static void* const handle = [] {
-    // Read when libgomp is loaded: its threads then sleep between parallel regions instead of
-    // spinning on cores that loader workers could use.
+    // libgomp reads this when it is loaded: its threads then sleep between parallel regions instead
+    // of spinning on cores that loader workers could use.
     setenv("OMP_WAIT_POLICY", "passive", 0);
-    // What c10d remarks on the way to an error, we say in a line of our own.
+    // Silences c10d's messages on the way to an error, which we report in a line of our own.
     setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
     void* opened = dlopen("libmillrace_torch.so", RTLD_NOW | RTLD_GLOBAL);
     if (opened == nullptr) {

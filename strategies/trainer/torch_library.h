@@ -1,5 +1,5 @@
-// Opens the library with everything that needs LibTorch, when a model is to be run. Loading it
-// costs 113 MB and half a second; commands that need no model never do.
+// Opens the library that links LibTorch, when a model is needed. Loading it costs 113 MB and half a
+// second; commands that need no model never load it.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace millrace::train {
 
-/// The strategy that the options name. Throws DeviceError when this build has no LibTorch, or when
-/// the device is not there, and what the strategies' constructors throw.
+/// Makes the strategy that the options name. Throws DeviceError if this build lacks LibTorch or the
+/// device is missing, and what the strategies' constructors throw.
 std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
 
-/// See strategies/torch/ops_bench.h. Throws DeviceError when this build has no LibTorch, RunError
-/// where our ops' results are not LibTorch's.
+/// See strategies/torch/ops_bench.h. Throws DeviceError if this build lacks LibTorch, RunError if
+/// the native ops' results differ from LibTorch's.
 std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
 
-/// "2.11.0", loading LibTorch; throws DeviceError without one.
+/// Loads LibTorch and returns its version, such as "2.11.0". Throws DeviceError without LibTorch.
 std::string torch_version();
 
 }  // namespace millrace::train

@@ -1,3 +1,4 @@
+// Runs epochs and steps, and hands records to the observer.
 #include "strategies/trainer/trainer.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace millrace::train {
 namespace {
 
-/// A planted delay: the deadline is absolute, so that time asleep is what was asked for.
+/// Adds an artificial delay. The deadline is absolute, so that the time asleep is as configured.
 void plant(double seconds) {
   if (seconds <= 0) return;
   const std::int64_t until = base::Clock::steady_ns() + static_cast<std::int64_t>(seconds * 1e9);
@@ -88,7 +89,7 @@ void Trainer::run() {
   if (steps_in_epoch_ == 0) return;
   const std::uint64_t done = result_.steps % steps_in_epoch_;
   if (position_.evaluation_due || (done > 0 && result_.steps == all_steps_)) {
-    // The earlier run ended between its last step and what follows an epoch.
+    // The earlier run ended between its last step and the work at the epoch's end.
     spans_.enter(pipeline::Span::log);
     const std::uint64_t steps = done > 0 ? done : steps_in_epoch_;
     end_epoch(static_cast<std::uint32_t>((result_.steps - 1) / steps_in_epoch_ + 1), steps);
@@ -113,7 +114,7 @@ void Trainer::run_epoch() {
 void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
   drain();
   const bool complete = steps == steps_in_epoch_;
-  // A run that is taken up in the middle of an epoch repeats what follows here.
+  // A run resumed in the middle of an epoch repeats what follows here.
   if (!complete) checkpoint(/*best=*/false);
   EpochRecord record{epoch,
                      steps,
@@ -147,7 +148,7 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
 }
 
 StepContext Trainer::place_of(std::uint64_t step) const {
-  const std::uint64_t begin = step / steps_in_epoch_ * steps_in_epoch_;  // of its epoch
+  const std::uint64_t begin = step / steps_in_epoch_ * steps_in_epoch_;  // first step of the epoch
   const std::uint64_t end = std::min(begin + steps_in_epoch_, all_steps_);
   const std::uint64_t first = begin + (step - begin) / options_.accumulate * options_.accumulate;
   const std::uint64_t last = std::min(first + options_.accumulate, end);
@@ -197,7 +198,7 @@ bool Trainer::train_step(std::uint32_t epoch) {
   const std::uint64_t step_in_epoch = (result_.steps - 1) % steps_in_epoch_ + 1;
   observer_.progress({epoch, step_in_epoch, steps_in_epoch_, result_.steps, position_.epoch_images,
                       last_loss_, &spans_.ticks()});
-  // An epoch's last step is followed by a checkpoint in any case.
+  // An epoch's last step is always followed by a checkpoint.
   since_checkpoint_ += 1;
   if (options_.checkpoint_every > 0 && since_checkpoint_ >= options_.checkpoint_every &&
       place.updates && step_in_epoch < steps_in_epoch_ && result_.steps < all_steps_) {
@@ -216,7 +217,8 @@ void Trainer::checkpoint(bool best) {
 }
 
 void Trainer::begin_step(std::uint32_t epoch, std::uint64_t step) {
-  // The clock has just entered the wait for this step's batch: what came before is the last step's.
+  // The clock has just entered the wait for this step's batch: earlier time belongs to the previous
+  // step.
   if (open_.step > 0) {
     open_.ticks = difference(spans_.ticks(), open_since_);
     ended_.push_back(open_);
@@ -229,7 +231,7 @@ void Trainer::begin_step(std::uint32_t epoch, std::uint64_t step) {
 }
 
 void Trainer::abandon_step() {
-  // No batch came: the wait belongs to the step before it.
+  // No batch came: the wait belongs to the previous step.
   open_ = {};
   open_since_ = ended_since_;
   if (ended_.empty()) return;
@@ -264,7 +266,7 @@ void Trainer::drain() {
 }
 
 void Trainer::close() {
-  if (open_.step > result_.steps) abandon_step();  // begun, and ended by an exception
+  if (open_.step > result_.steps) abandon_step();  // begun, then ended by an exception
   for (const pipeline::StepRecord& row : ended_) observer_.step(row);
   ended_.clear();
   if (open_.step == 0) return;
@@ -285,7 +287,7 @@ std::optional<Evaluation> Trainer::evaluate() {
   if (loader == nullptr) return std::nullopt;
   auto evaluation = strategy_.evaluate(*loader);
   if (evaluation && evaluation->images + evaluation->failed < loader->samples_per_epoch()) {
-    result_.interrupted = true;  // cut short: not a result
+    result_.interrupted = true;  // incomplete, so not a result
     evaluation.reset();
   }
   return evaluation;

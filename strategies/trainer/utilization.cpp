@@ -1,3 +1,4 @@
+// Loads NVML and samples a device's utilisation.
 #include "strategies/trainer/utilization.h"
 
 #include <dlfcn.h>
@@ -6,11 +7,11 @@
 #include <type_traits>
 
 namespace millrace::train {
-/// The functions of NVML that are used; 0 means success.
+/// NVML's functions as used here; they return 0 for success.
 struct UtilizationSampler::Nvml {
-  /// nvmlUtilization_t.
+  /// Layout of nvmlUtilization_t.
   struct Rates {
-    unsigned gpu;  ///< percent
+    unsigned gpu;  ///< in percent
     unsigned memory;
   };
 
@@ -18,7 +19,7 @@ struct UtilizationSampler::Nvml {
   int (*handle_by_bus_id)(const char*, void**);
   int (*rates)(void*, Rates*);
 
-  /// Null where the library or one of them is missing. Never unloaded.
+  /// Returns null if the library or a function is missing. Never unloads it.
   static std::unique_ptr<Nvml> load(const char* library) {
     void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return nullptr;

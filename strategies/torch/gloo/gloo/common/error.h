@@ -1,2 +1,2 @@
-// Named by ProcessGroupGloo.hpp; nothing of it is used. See README.md.
+// Stub of a Gloo header that ProcessGroupGloo.hpp includes; unused. See README.md.
 #pragma once

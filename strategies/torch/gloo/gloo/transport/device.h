@@ -1,4 +1,4 @@
-// Named by ProcessGroupGloo.hpp. See README.md.
+// Declarations that ProcessGroupGloo.hpp needs. See README.md.
 #pragma once
 
 namespace gloo::transport {
