@@ -1,4 +1,4 @@
-// millrace: the program. Commands live in command_*.cpp.
+// Entry point of the program. Commands live in tools/commands.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -31,7 +31,8 @@ std::vector<std::string> names_in(const CLI::App& command) {
   return names;
 }
 
-/// A word or option that no command takes: the nearest one that the innermost command does.
+/// Rejects a word or option that no command takes, and suggests the nearest one of the innermost
+/// command.
 [[noreturn]] void refuse_extras(const CLI::App& app, const CLI::ExtrasError& error) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -48,8 +49,8 @@ std::vector<std::string> names_in(const CLI::App& command) {
                   command == &app ? "commands" : "options"));
 }
 
-/// The command line without the -- that may stand before the command that `launch` runs: CLI11
-/// would give what follows it to nobody.
+/// Returns the command line without the -- that may precede the command of `launch`: CLI11 would
+/// pass the words after it to no command.
 std::vector<std::string> words_of(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words.front() == "launch") {
@@ -78,12 +79,12 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   try {
     std::vector<std::string> words = words_of(argc, argv);
     grant_plugins(words);
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    std::reverse(words.begin(), words.end());  // CLI11 takes them in reverse
     app.parse(std::move(words));
   } catch (const CLI::ExtrasError& error) {
     refuse_extras(app, error);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) {  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
       app.exit(error, text, text);
       print("{}", text.str());
@@ -121,7 +122,7 @@ int main(int argc, char** argv) {
   const ProgramStart start{base::Clock::now(), base::Clock::steady_ns()};
   catch_interrupts();
   explain_uncaught();
-  plugins::tell_crashes();  // it asks first: what a plugin threw is told with its name
+  plugins::tell_crashes();  // installed first: it names the plugin that threw
   Exit exit = Exit::failed;
   try {
     exit = run(argc, argv, start);
@@ -130,7 +131,7 @@ int main(int argc, char** argv) {
   } catch (...) {
     exit = explain(std::current_exception());
   }
-  flush_output();  // what there is beside an error
-  // Tearing down LibTorch and thread pools would cost time that no record shows.
+  flush_output();  // output that precedes an error
+  // Skips tearing down LibTorch and thread pools, which would cost time that no record shows.
   _exit(static_cast<int>(exit));
 }

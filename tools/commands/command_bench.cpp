@@ -1,4 +1,4 @@
-// millrace bench: the pipeline alone, as fast as it goes. No model, no LibTorch.
+// millrace bench: runs the pipeline alone, as fast as it can, without model or LibTorch.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -34,12 +34,12 @@ struct BenchArguments {
   TraceArgument trace;
 };
 
-/// The first epoch's bytes as they stand in the batches, then its labels: one byte each where all
-/// of them fit, else 8 bytes, little endian. Appears under its name when it is complete.
+/// Writes the first epoch's bytes as they are in the batches, then its labels: one byte each if all
+/// of them fit, else 8 bytes, little-endian. The file gets its name when it is complete.
 class Dump {
  public:
   Dump(std::string path, std::size_t classes) : path_(std::move(path)), narrow_(classes <= 256) {
-    // A pipe or a device is written to; a file appears when it is complete.
+    // Writes directly to a pipe or a device; writes a file atomically.
     std::error_code none;
     const auto status = std::filesystem::status(path_, none);
     target_ = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)
@@ -259,7 +259,7 @@ void add_bench(CLI::App& app, Command& chosen) {
       "Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash");
   add_bench_ops(*command, chosen);
   command->callback([command, arguments, &chosen] {
-    if (!command->get_subcommands().empty()) return;  // `ops` has chosen
+    if (!command->get_subcommands().empty()) return;  // the subcommand `ops` runs instead
     chosen = [arguments](const ProgramStart& start) { return bench(*arguments, start); };
   });
 }

@@ -1,4 +1,4 @@
-// millrace bench ops: LibTorch's convolutions and poolings beside our own.
+// millrace bench ops: compares the native convolutions and poolings with LibTorch's.
 #include <fmt/format.h>
 
 #include <memory>

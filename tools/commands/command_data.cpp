@@ -1,4 +1,4 @@
-// millrace data: makes data sets, and says what is wrong with one.
+// millrace data: makes, packs and verifies data sets.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Most problems that are printed; --json lists all.
+/// Most problems printed; --json lists all.
 constexpr std::size_t kMaxPrinted = 20;
 
 Progress progress_to(ProgressLine& line, const char* what) {
@@ -34,7 +34,7 @@ Progress progress_to(ProgressLine& line, const char* what) {
   };
 }
 
-/// What was made, and how one goes on.
+/// Reports what was made, and suggests the next command.
 Exit report_made(const std::string& kind, const std::string& path, std::uint64_t train,
                  std::uint64_t test, double seconds, const std::string& next) {
   if (verbosity().json) {
@@ -178,7 +178,7 @@ Exit verify(VerifyOptions options) {
   return Exit::done;
 }
 
-/// `data make KIND`, for a set of two splits whose sizes can be chosen.
+/// Adds `data make KIND` for a set of two splits with chosen sizes.
 template <typename Options>
 void add_make(CLI::App& make, const std::string& kind, const std::string& help,
               Exit (*action)(Options), Command& chosen) {
@@ -203,7 +203,8 @@ void add_make(CLI::App& make, const std::string& kind, const std::string& help,
 
 void add_data(CLI::App& app, Command& chosen) {
   auto* data = app.add_subcommand("data", "make, verify or pack a data set");
-  data->require_subcommand(0, 1);  // none: main() says so, after it has looked at the options
+  data->require_subcommand(0, 1);  // main() reports a missing subcommand after it has checked the
+                                   // options
   data->footer("Example:\n  millrace data make digits data/digits");
   add_common(*data);
 

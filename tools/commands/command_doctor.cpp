@@ -1,4 +1,4 @@
-// millrace doctor: what this machine and this build offer, and what is in the way.
+// millrace doctor: reports what this machine and this build offer, and what is missing.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ std::string simd() {
 #endif
 }
 
-/// Asks the driver itself, so that no CUDA library needs to be there.
+/// Asks the driver itself, so that no CUDA library is needed.
 Json cuda() {
   Json json;
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -73,7 +73,7 @@ Json cuda() {
   return json;
 }
 
-/// Reads a file that was just written: through the page cache, and past it. MB/s.
+/// Reads a file just written, through the page cache and past it. Returns MB/s.
 Json storage(const std::string& folder) {
   constexpr std::size_t kBytes = 64 << 20;
   const std::string file = folder + "/.millrace-doctor.tmp";
@@ -117,8 +117,8 @@ Exit doctor(const std::string& folder) {
   json["cpu"] = first_value("/proc/cpuinfo", "model name");
   json["cores"] = {{"usable", usable}, {"online", sysconf(_SC_NPROCESSORS_ONLN)}};
   json["simd"] = simd();
-  json["kernels"] =
-      base::name_of(base::simd_level());  // what MILLRACE_SIMD and the processor make of it
+  json["kernels"] = base::name_of(base::simd_level());  // the level after MILLRACE_SIMD and the
+                                                        // processor's limits
   json["memory"] = {{"total", first_value("/proc/meminfo", "MemTotal")},
                     {"available", first_value("/proc/meminfo", "MemAvailable")},
                     {"page_cache", first_value("/proc/meminfo", "Cached")}};

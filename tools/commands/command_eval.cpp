@@ -1,4 +1,4 @@
-// millrace eval: what a trained model can do.
+// millrace eval: evaluates a trained model.
 #include <fmt/format.h>
 
 #include <memory>
@@ -34,7 +34,7 @@ std::string confusion_table(const train::Evaluation& evaluation,
   return to_table(rows);
 }
 
-/// A model with what it is evaluated on.
+/// A model and its evaluation data.
 struct Evaluated {
   Recipe recipe;
   std::shared_ptr<const Reader> reader;
@@ -58,8 +58,8 @@ Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weig
   return {recipe, std::move(reader), std::move(plan), std::move(strategy)};
 }
 
-/// A run that goes on removes old checkpoints: where the weights are gone before they are read,
-/// those that are the newest by then are taken.
+/// A run in progress removes old checkpoints: if the weights disappear before they are read, uses
+/// the newest ones at that time.
 Evaluated load(const EvalArguments& arguments) {
   constexpr int kTries = 5;
   for (int i = 1;; ++i) {

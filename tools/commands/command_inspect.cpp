@@ -1,4 +1,4 @@
-// millrace inspect: what the model will see, and how the recipe was compiled.
+// millrace inspect: shows the model's input and the compiled plan.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,9 +35,9 @@ std::string joined(const std::vector<std::string>& names) {
   return names.empty() ? "-" : fmt::format("{}", fmt::join(names, " + "));
 }
 
-/// Steps that many samples have in common: what is walked over, and what was folded into it.
+/// Plan steps that many samples have in common: the pass, and the ops folded into it.
 struct StepSum {
-  std::string what, ops, detail;  ///< the detail of the first sample
+  std::string what, ops, detail;  ///< `detail`: of the first sample
   int samples = 0;
   std::int64_t ns = 0;
 };

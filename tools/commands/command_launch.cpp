@@ -1,4 +1,4 @@
-// millrace launch: several ranks of one training run on this host.
+// millrace launch: starts several ranks of one training run on this host.
 #include <fmt/format.h>
 
 #include <memory>
@@ -43,7 +43,7 @@ void add_launch(CLI::App& app, Command& chosen) {
   auto count = std::make_shared<int>(0);
   command->add_option("-n", *count, "number of ranks, the processes that share each batch")
       ->required();
-  command->prefix_command();  // from the first other word on, all is the ranks' command line
+  command->prefix_command();  // everything from the first other word on is the ranks' command line
   add_common(*command);
   command->footer(
       "After the options: -- train and its arguments, as for a run with one rank.\n"

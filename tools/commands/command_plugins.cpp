@@ -1,4 +1,4 @@
-// millrace plugins: what units there are, what is wrong with a plugin, and a start for a new one.
+// millrace plugins: lists units, checks and trusts plugins, and starts new ones.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,9 +26,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct PluginsArguments {
-  std::vector<std::string> recipe;  ///< for plugins.path
-  std::vector<std::string> files;   ///< to trust
-  std::string subject;              ///< a unit, a file, or a new plugin's name
+  std::vector<std::string> recipe;  ///< overrides, for plugins.path
+  std::vector<std::string> files;   ///< files to trust
+  std::string subject;              ///< a unit, a file, or the name of a new plugin
   std::string kind = "geometric";
   std::string folder = ".";
   CheckOptions check;
@@ -166,7 +166,8 @@ Exit distrust(const PluginsArguments& arguments) {
 
 void add_plugins(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("plugins", "list, explain, check, trust or create plugins");
-  command->require_subcommand(0, 1);  // none: main() says so, after it has looked at the options
+  command->require_subcommand(0, 1);  // main() reports a missing subcommand after it has checked
+  // the options
   command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
   add_common(*command);
 

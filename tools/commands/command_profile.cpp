@@ -1,4 +1,5 @@
-// millrace profile: where the time goes, what would change it, and whether that was true.
+// millrace profile: measures where the time goes, predicts the effect of changes, and verifies the
+// predictions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ struct ProfileArguments {
   double seconds = 1;
 };
 
-/// A change that was checked: its recipe loads, its chain compiles.
+/// A change that was validated: its recipe loads and its chain compiles.
 struct Candidate {
   study::Change change;
   Recipe recipe;
@@ -99,8 +100,8 @@ class Profile {
   }
 
  private:
-  /// LibTorch's threads follow the workers unless they are set: a change of the workers would be
-  /// two changes.
+  /// Pins LibTorch's threads, which otherwise follow the workers: changing the workers would change
+  /// both.
   void pin_threads() {
     if (simulated_) return;
     threads_ = threads_of(recipe_, rank_of(recipe_));
@@ -131,7 +132,7 @@ class Profile {
     for (const OpSpec& op : recipe_.augment()) {
       if (!op.enabled) continue;
       const std::string without = "augment." + op.id + ".enabled=false";
-      try {  // some batches tell whether what is left gives samples of one size
+      try {  // a few batches show whether the remaining ops give samples of one size
         LoaderProbe(recipe_with({without}), reader_).measure(0, 0);
         facts.without_op.push_back(without);
       } catch (const Error& error) {
@@ -185,7 +186,7 @@ class Profile {
     double step_guess = recipe_.number("simulated.update_ms") * 1e-3;
     if (!simulated_) {
       model_->set_device(is_on_cpu(recipe_) ? threads_ : 0);
-      step_guess = 0.02;  // of the first run only, which is short
+      step_guess = 0.02;  // for the first, short run only
       for (const std::int64_t batch : batches_tried()) {
         say(fmt::format("the device alone, batch {}", batch));
         const std::vector<std::string> alone{"loader.workers=0",
@@ -311,7 +312,7 @@ class Profile {
     report_.score = study::score_of(report_.outcomes);
   }
 
-  /// More make a prediction no better.
+  /// More steps do not improve a prediction.
   static constexpr std::uint64_t kMaxSteps = 400;
 
   const ProfileArguments& arguments_;
@@ -320,7 +321,7 @@ class Profile {
   const std::shared_ptr<const Reader> reader_;
   fs::path path_;
   int threads_ = 0;
-  std::vector<std::string> fixed_;  ///< overrides of every run
+  std::vector<std::string> fixed_;  ///< overrides that all runs share
   std::optional<ProfileModel> model_;
   std::optional<ChildRuns> runs_;
   std::vector<Candidate> candidates_;

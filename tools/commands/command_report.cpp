@@ -1,4 +1,4 @@
-// millrace report: tables and plots from the records of a run, a profile or a sweep.
+// millrace report: writes tables and plots from the records of a run, a profile or a sweep.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -26,8 +26,8 @@ struct ReportArguments {
   bool csv = false;
   std::string plots;
 
-  /// Where files go that have no name of their own: into the run; beside nothing in particular
-  /// where there are several.
+  /// Returns the folder for files without a given name: the run's directory, or the current one for
+  /// several runs.
   fs::path folder() const { return paths.size() == 1 ? fs::path(paths[0]) : fs::path("."); }
 };
 
@@ -38,7 +38,7 @@ void make_folder(const fs::path& folder) {
                  "choose another place: --html FILE");
 }
 
-/// One file a figure and a table.
+/// Writes one file per figure and table.
 std::size_t write_csv(const study::Report& report, const fs::path& folder) {
   make_folder(folder);
   for (const study::Figure& figure : report.figures)

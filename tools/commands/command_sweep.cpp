@@ -1,4 +1,5 @@
-// millrace sweep: an ablation. Every combination as a process of its own, interleaved, one table.
+// millrace sweep: runs an ablation. Every combination is a process of its own; runs are interleaved
+// and end in one table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kDesignFile = "design.json";
 constexpr std::uint64_t kMaxRepeats = 10'000;
 
-/// As given; what is not given comes from the sweep that is resumed, or is the default.
+/// Arguments as given. Missing ones come from the resumed sweep, or are defaults.
 struct SweepArguments {
   std::vector<std::string> recipe;
   std::vector<std::string> cells;
@@ -37,19 +38,20 @@ struct SweepArguments {
   std::string run;
   bool resume = false;
 
-  /// plugins.path=... by itself says what may be loaded, not what is swept.
+  /// Returns whether the arguments define a sweep. plugins.path=... alone only says what may be
+  /// loaded.
   bool says_what() const {
     return !cells.empty() || !std::all_of(recipe.begin(), recipe.end(), names_plugins);
   }
   static bool names_plugins(const std::string& word) { return word.starts_with("plugins.path="); }
 };
 
-/// What is swept, out of the command line's words.
+/// The sweep that the command line asks for.
 struct Question {
   std::string recipe_name;
   study::SweepDesign design;
-  std::vector<Recipe> recipes;  ///< one a cell, model.ops resolved
-  std::string ops;              ///< what model.ops=auto stands for
+  std::vector<Recipe> recipes;  ///< one recipe per cell, with model.ops resolved
+  std::string ops;              ///< resolved value of model.ops=auto
   study::SweepMetric metric;
   std::optional<std::uint64_t> repeats;  ///< empty: auto
 };
@@ -63,7 +65,7 @@ std::string shared_ops(const std::vector<Recipe>& recipes) {
   return native ? "native" : "torch";
 }
 
-/// The words that make `arguments` again: kept in the directory.
+/// Returns the arguments as JSON, for the sweep's directory.
 Json to_json(const SweepArguments& arguments) {
   return {{"recipe", arguments.recipe},
           {"cells", arguments.cells},
@@ -72,14 +74,14 @@ Json to_json(const SweepArguments& arguments) {
           {"metric", arguments.metric.value_or("images_per_s")}};
 }
 
-/// Whether a value is of the kind that to_json() gives the key.
+/// Returns whether a value has the type that to_json() gives the key.
 bool is_as_written(const std::string& key, const Json& value) {
   if (key != "recipe" && key != "cells") return value.is_string();
   return value.is_array() &&
          std::all_of(value.begin(), value.end(), [](const Json& word) { return word.is_string(); });
 }
 
-/// The words of the sweep at `path`; empty where none is.
+/// Returns the arguments of the sweep at `path`; empty if there is none.
 std::optional<Json> design_at(const fs::path& path) {
   std::ifstream in(path / kDesignFile);
   if (!in) return {};
@@ -91,7 +93,7 @@ std::optional<Json> design_at(const fs::path& path) {
   return json;
 }
 
-/// The newest sweep of runs/ that asks the same, or the newest of all where nothing is asked.
+/// Returns the newest sweep of runs/ with the same question, or the newest of all if none is given.
 fs::path newest_sweep(const SweepArguments& arguments) {
   fs::path newest;
   fs::file_time_type when;
@@ -113,8 +115,7 @@ fs::path newest_sweep(const SweepArguments& arguments) {
   return newest;
 }
 
-/// Where the sweep is that is to be gone on with; empty where it has to begin. Completes
-/// `arguments`.
+/// Returns the sweep to resume; empty if a new one is to begin. Completes `arguments`.
 fs::path find_resumed(SweepArguments& arguments) {
   if (!arguments.resume) return {};
   const fs::path path = arguments.run.empty() ? newest_sweep(arguments) : fs::path(arguments.run);
@@ -141,7 +142,7 @@ fs::path find_resumed(SweepArguments& arguments) {
   return path;
 }
 
-/// Empty for auto.
+/// Returns the number of repeats; empty for auto.
 std::optional<std::uint64_t> repeats_of(const std::string& text) {
   if (text == "auto") return {};
   std::uint64_t repeats = 0;
@@ -154,7 +155,8 @@ std::optional<std::uint64_t> repeats_of(const std::string& text) {
   return repeats;
 }
 
-/// `ops`: what model.ops=auto stands for in a sweep that is resumed; empty: in none yet.
+/// Builds the question. `ops` is the resolved model.ops=auto of a resumed sweep; empty for a new
+/// one.
 Question question_of(const SweepArguments& arguments, const std::string& ops) {
   Question question{.recipe_name = {},
                     .design = {},
@@ -166,7 +168,7 @@ Question question_of(const SweepArguments& arguments, const std::string& ops) {
       study::read_words(arguments.recipe, arguments.cells, arguments.design.value_or("grid"));
   question.recipe_name = std::move(words.recipe);
   question.design = std::move(words.design);
-  for (const auto& cell : question.design.cells) {  // what is wrong is found before anything runs
+  for (const auto& cell : question.design.cells) {  // finds errors before anything runs
     std::vector<std::string> all = cell.overrides;
     if (!question.recipe_name.empty()) all.insert(all.begin(), question.recipe_name);
     question.recipes.push_back(load_recipe(all));
@@ -177,8 +179,8 @@ Question question_of(const SweepArguments& arguments, const std::string& ops) {
   return question;
 }
 
-/// The repeats that --repeats auto comes to, by the first blocks alone: however often a sweep is
-/// resumed, it comes to the same.
+/// Returns the number of repeats that --repeats auto chooses. It depends on the first blocks alone,
+/// so that a resumed sweep chooses the same.
 std::uint64_t after_pilot(const SweepRunner& runner, const Question& question, Json& json) {
   const Recipe& recipe = question.recipes[0];
   const auto choice = study::choose_repeats(
@@ -200,7 +202,7 @@ Exit sweep(SweepArguments arguments) {
   const std::string ops = resumed.empty() ? "" : design_at(resumed)->value("ops", "torch");
   const Question question = question_of(arguments, ops);
   const Recipe& first = question.recipes.front();
-  {  // data sets that are not there are found before a directory is made
+  {  // finds missing data sets before it makes a directory
     SweepKeys keys;
     for (const Recipe& recipe : question.recipes) keys.identity(recipe, 0);
   }
@@ -219,7 +221,7 @@ Exit sweep(SweepArguments arguments) {
   } else {
     lock.emplace(path);
   }
-  lock->share_with_children();  // none of them is left to write where another sweep begins
+  lock->share_with_children();  // no child may still write when another sweep begins
   Json words = to_json(arguments);
   words["ops"] = question.ops;
   study::write_file(path / kDesignFile, study::to_text(words, 2) + "\n");

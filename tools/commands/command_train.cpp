@@ -1,4 +1,4 @@
-// millrace train: trains, evaluates, records.
+// millrace train: trains, evaluates and records.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -60,14 +60,14 @@ train::TrainOptions train_options(const Recipe& recipe) {
   return options;
 }
 
-/// The trainer makes the same schedule, when it is late to refuse it.
+/// Builds the trainer's schedule early, so that an invalid one fails before the run starts.
 void check_schedule(const train::TrainOptions& options, std::uint64_t samples) {
   const auto window = static_cast<std::uint64_t>(options.batch) * options.accumulate;
   const std::uint64_t updates = (samples + window - 1) / window;
   static_cast<void>(train::Schedule(options.schedule, options.epochs * updates, updates));
 }
 
-/// An evaluation that would not be one of the same task.
+/// Rejects an evaluation set that does not match the training task.
 void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec& sample,
                       const SampleSpec& eval_sample) {
   const auto& classes = train.info().classes;
@@ -99,16 +99,16 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
 
 bool is_ddp(const Recipe& recipe) { return recipe.text("train.strategy") == "ddp"; }
 
-/// Ranks that share nothing (of a simulated device) keep records of their own.
+/// Returns the run's path. Ranks that share nothing (simulated devices) have records of their own.
 std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& recipe, int rank) {
   std::filesystem::path path = arguments.run.empty() ? study::make_run_folder(recipe.name())
                                                      : std::filesystem::path(arguments.run);
-  if (!path.has_filename()) path = path.parent_path();  // DIR/
+  if (!path.has_filename()) path = path.parent_path();  // DIR/ ends in a separator
   if (rank > 0) path += fmt::format(".rank{}", rank);
   return path;
 }
 
-/// Rank 0 makes the directory, the others write beside it.
+/// Opens the run's directory. Rank 0 creates it; the others write beside its files.
 study::RunDirectory open_directory(const TrainArguments& arguments, const Recipe& recipe,
                                    std::optional<Resume>& resume, const train::RankInfo& rank,
                                    train::Strategy& strategy) {
@@ -125,7 +125,8 @@ study::RunDirectory open_directory(const TrainArguments& arguments, const Recipe
   return directory;
 }
 
-/// Empty without --resume, and where --resume finds no run and a recipe says what to start.
+/// Returns the run to resume. Empty without --resume, and if --resume finds no run but a recipe is
+/// given.
 std::optional<Resume> find_resume(const TrainArguments& arguments) {
   if (!arguments.resume) return {};
   if (!arguments.recipe.empty() && !arguments.run.empty() && Resume::nothing_at(arguments.run)) {
@@ -135,7 +136,7 @@ std::optional<Resume> find_resume(const TrainArguments& arguments) {
   return Resume(arguments.run, arguments.recipe);
 }
 
-/// Whether there is nothing left to do of a run that is taken up.
+/// Returns whether a resumed run is already complete.
 bool ended_before(Resume& resume, const train::TrainOptions& training, const LoaderOptions& options,
                   std::uint64_t samples) {
   const std::uint64_t in_epoch = batches_per_epoch(options, samples);
@@ -145,7 +146,7 @@ bool ended_before(Resume& resume, const train::TrainOptions& training, const Loa
       options.drop_last ? in_epoch * static_cast<std::uint64_t>(options.batch) : samples);
 }
 
-/// Ends a rank that another rank's failure or an interrupt stops.
+/// Ends a rank because of another rank's failure or an interrupt.
 [[noreturn]] void leave(const Error& error) {
   print_error(error);
   _exit(static_cast<int>(error.exit()));
@@ -197,7 +198,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
   if (resume) training.from = resume->position();
   options.first_batch = training.from.steps;
 
-  // All that can be refused is refused now, before the training and before a folder is touched.
+  // Rejects invalid settings now, before the training and before a folder is touched.
   check_batch(options, reader->info());
   check_schedule(training, reader->info().count);
   if (!resume && !arguments.run.empty() && (rank.rank == 0 || !is_ddp(recipe)))
@@ -216,10 +217,10 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
 
   if (resume && resume->checkpoint()) strategy->restore(*resume->checkpoint());
 
-  beginning.end();  // there will be records to complete
+  beginning.end();  // from here on there are records to complete
   study::RunDirectory directory = open_directory(arguments, recipe, resume, rank, *strategy);
-  // Ranks agree on where to stop, and a window of batches that share an optimiser step is
-  // completed: the trainer sees to that.
+  // Ranks agree on where to stop, and the batches of an open optimiser step are completed: the
+  // trainer does both.
   const std::atomic<bool>* const stop =
       !is_ddp(recipe) && training.accumulate == 1 ? &interrupted() : nullptr;
   options.stop = stop;
@@ -276,7 +277,8 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     LoaderOptions eval_options =
         eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
     eval_options.workers = loader.workers();
-    eval_options.stop = &interrupted();  // ranks agree afterwards that it was cut short
+    eval_options.stop = &interrupted();  // ranks agree afterwards that the evaluation was
+                                         // interrupted
     eval_options.timeline = eval_tracks;
     eval_options.memory = options.memory;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);
@@ -286,14 +288,14 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
                          interrupted());
   const bool has_model = strategy->parameter_count() > 0;
   train::UtilizationSampler sampler(strategy->bus_id());
-  std::exception_ptr failure;  // the records are written all the same
+  std::exception_ptr failure;  // records are written after a failure too
   std::string reason;
   try {
     trainer.run();
   } catch (const std::exception& error) {
     failure = std::current_exception();
     reason = error.what();
-    strategy->end(reason);  // may end the process, in the name of the rank that failed first
+    strategy->end(reason);  // may end the process on behalf of the rank that failed first
   }
   const train::TrainResult& result = trainer.result();
   const std::optional<train::Utilization> utilization = sampler.stop();
@@ -317,7 +319,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
                    {},
                    utilization,
                    recorder.blame(spans.ticks())};
-  spans.enter(pipeline::Span::teardown);  // the last look at the clock: all records end here
+  spans.enter(pipeline::Span::teardown);  // last reading of the clock: all records end here
   facts.wall_s = static_cast<double>(base::Clock::steady_ns() - start.ns) * 1e-9;
   facts.spans = spans.ticks();
   try {
@@ -336,7 +338,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     if (rank.rank == 0 || !is_ddp(recipe)) directory.summary(summary_json);
     if (rank.rank == 0 && !failure) print_result(summary_json, directory.path());
   } catch (const Error&) {
-    if (!failure) throw;  // else the first error is the one to tell
+    if (!failure) throw;  // otherwise the first error is the one to report
   }
   if (failure) std::rethrow_exception(failure);
   if (result.interrupted)

@@ -1,4 +1,4 @@
-// The commands: each adds its subcommand to the program and returns an exit code when it runs.
+// Commands: each adds its subcommand to the program and returns an exit code when it runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 
 namespace millrace::tools {
 
-/// When main() began, on both clocks.
+/// Time at which main() began, on both clocks.
 struct ProgramStart {
   base::Clock::Ticks ticks;
   std::int64_t ns;
@@ -17,11 +17,11 @@ struct ProgramStart {
 
 using Command = std::function<Exit(const ProgramStart&)>;
 
-/// Each declares its options on `app` and leaves what to do in `chosen` when it is the one called.
+/// Each declares its options on `app` and, if its command was called, stores the work in `chosen`.
 void add_train(CLI::App& app, Command& chosen);
 void add_eval(CLI::App& app, Command& chosen);
 void add_bench(CLI::App& app, Command& chosen);
-/// `ops`, below bench.
+/// Adds `ops` to bench.
 void add_bench_ops(CLI::App& bench, Command& chosen);
 void add_inspect(CLI::App& app, Command& chosen);
 void add_profile(CLI::App& app, Command& chosen);
@@ -32,7 +32,7 @@ void add_plugins(CLI::App& app, Command& chosen);
 void add_launch(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
 
-/// -q, -v and --json, which every command takes.
+/// Adds -q, -v and --json, which every command takes.
 void add_common(CLI::App& command);
 
 }  // namespace millrace::tools

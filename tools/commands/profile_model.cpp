@@ -1,3 +1,4 @@
+// Probes loaders, and fills the replay's input from recipes and measurements.
 #include "tools/commands/profile_model.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ void ProfileModel::probe(double seconds, int rounds) {
   std::vector<double> inline_part, crowding, spread, take;
   const LoaderProbe& base = probes_.at(base_key_);
   for (int round = 0; round < rounds; ++round) {
-    // Ratios are taken within a round, which the machine's drift hardly reaches.
+    // Takes ratios within a round, because the machine drifts little in that time.
     double alone = 0;
     for (const auto& [key, probe] : probes_) {
       const ProbeFigures one = probe.measure(1, seconds);
@@ -111,7 +112,7 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const study::Change
   if (change.cores > 0) in.cores = change.cores;
   if (change.decode_free) in.sample_s = std::max(0.0, in.sample_s - demand(recipe).stages.decode_s);
   in.update_s /= change.device_speed;
-  // A faster device is another one: it takes no CPU.
+  // A faster device is a different one: it takes no CPU.
   if (change.device_speed != 1) in.update_threads = 0;
   return in;
 }

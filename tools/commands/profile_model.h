@@ -1,4 +1,4 @@
-// From a recipe to what the replay needs: the recipe's own settings, and demands measured once.
+// Cost model of a recipe: the replay's input from the recipe's settings and demands measured once.
 #pragma once
 
 #include <algorithm>
@@ -15,37 +15,38 @@
 
 namespace millrace::tools {
 
-/// What loading demands, for one LoaderProbe::key_of().
+/// Measured demand of loading, for one LoaderProbe::key_of().
 struct LoaderDemand {
   study::StageDemand stages;
-  double inline_s = 0;  ///< a sample, on the trainer's own thread
+  double inline_s = 0;  ///< seconds per sample, on the trainer's own thread
 };
 
 class ProfileModel {
  public:
   ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader);
 
-  /// A recipe that predictions will be asked for: its loader is to be probed too.
+  /// Adds a recipe to be predicted, whose loader must be probed too.
   void add(const Recipe& recipe);
-  /// Measures all that was added, in `rounds` interleaved rounds.
+  /// Measures everything added, in `rounds` interleaved rounds.
   void probe(double seconds, int rounds);
 
-  /// The device's part: its time a step with nothing beside it, by batch size. `threads`: CPU
-  /// threads that it keeps busy, 0 for one that takes no CPU.
+  /// Set the device's demands: its time per step by batch size, without other load. `threads`: CPU
+  /// threads that it keeps busy; 0: it takes no CPU.
   void set_device(int threads) { update_threads_ = threads; }
   void set_update(std::int64_t batch, double seconds) { update_s_[batch] = seconds; }
-  /// The most that taking a batch can cost the trainer: what a measured step had beyond its update.
+  /// Limits the trainer's cost of taking a batch to what a measured step took beyond its update.
   void limit_take(double seconds) { take_s_ = std::min(take_s_, std::max(0.0, seconds)); }
-  /// The trainer's own time a step, and CPU time of an I/O thread a sample (0: unknown).
+  /// Sets the trainer's own seconds per step, and an I/O thread's CPU seconds per sample (0:
+  /// unknown).
   void set_host(double host_s, double io_read_s);
-  /// How much longer an update takes beside a busy loader: fitted so that the replay of `recipe`
-  /// has the update that was measured.
+  /// Fits the slowdown of updates beside a busy loader, so that the replay of `recipe` has the
+  /// measured update.
   void fit_crowding(const Recipe& recipe, double measured_update_s);
 
   study::ReplayInput input(const Recipe& recipe) const;
   study::ReplayInput input(const Recipe& recipe, const study::Change& change) const;
   const LoaderDemand& demand(const Recipe& recipe) const;
-  /// StageDemand as the workers of `recipe` meet it.
+  /// Returns the workers' StageDemand for `recipe`.
   const study::StageDemand& stages(const Recipe& recipe) const { return demand(recipe).stages; }
 
   double crowding_stage() const { return crowding_stage_; }

@@ -1,3 +1,4 @@
+// Runs a loader alone and reads CPU clocks.
 #include "tools/commands/profile_probe.h"
 
 #include <algorithm>
@@ -21,13 +22,13 @@ double seconds_since(std::int64_t ns) {
   return static_cast<double>(base::Clock::steady_ns() - ns) * 1e-9;
 }
 
-/// Of the workers: this thread's own is taken off.
+/// Returns the workers' CPU time: the process's without this thread's.
 std::int64_t others_cpu_ns() {
   return base::Clock::process_cpu_ns() - base::Clock::thread_cpu_ns();
 }
 
 double spread_of(const std::vector<double>& batches, double samples_a_batch) {
-  // Of the middle: an interruption makes single batches long.
+  // Uses the middle batches: interruptions make single batches long.
   std::vector<double> from_middle;
   const double middle = study::middle_of(batches);
   for (const double one : batches) from_middle.push_back(std::abs(one - middle));
@@ -52,7 +53,7 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
   options.workers = workers;
   Loader loader(reader_, transform_, options);
   const std::uint64_t epoch = loader.batches_per_epoch();
-  for (int i = 0; i <= options.prefetch; ++i) loader.next();  // the graph is under way
+  for (int i = 0; i <= options.prefetch; ++i) loader.next();  // the graph is now running
 
   const LoaderStats before = loader.stats();
   const std::int64_t begin = base::Clock::steady_ns();
@@ -88,7 +89,8 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds) const {
                   static_cast<double>(std::max<std::int64_t>(1, images));
   if (workers > 0)
     figures.take_s = static_cast<double>(own_end - own_begin) * 1e-9 / static_cast<double>(batches);
-  // On one core the stages' time is CPU time, but for what others take; the rest is the graph's.
+  // On one core the stages' wall time is CPU time, except for other processes' share. The rest is
+  // the graph's.
   const double stages = std::max(read + decode + augment, 1e-12);
   const double all = std::max(stages, figures.cpu_s * static_cast<double>(images));
   figures.read_part = read / all;
@@ -122,7 +124,7 @@ std::vector<double> demand_weights(double spread) {
   if (spread < 0.01) return {};
   const double sigma = std::sqrt(std::log1p(spread * spread));
   std::vector<double> weights;
-  // Sums of twelve evenly spread numbers are as good as normal.
+  // A sum of twelve uniform numbers is nearly normal.
   std::uint32_t state = 12345;
   for (int i = 0; i < 1021; ++i) {
     double normal = -6;

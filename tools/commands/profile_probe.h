@@ -1,5 +1,5 @@
-// What loading demands, measured in this process with the loader alone: no device, no storage to
-// wait for. CPU time is what is taken, so that a busy machine changes little.
+// Measures what loading demands, in this process with the loader alone: no device, and no storage
+// to wait for. Takes CPU time, which a busy machine changes little.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,14 @@
 
 namespace millrace::tools {
 
-/// One measurement of a loader that is never kept waiting.
+/// One measurement of a loader that never waits for its consumer.
 struct ProbeFigures {
-  double cpu_s = 0;  ///< of all its threads, a sample
-  /// Parts of cpu_s, by the stages' share of the threads' time.
+  double cpu_s = 0;  ///< CPU seconds per sample, all threads together
+  /// Parts of cpu_s, in proportion to the stages' shares of the threads' time.
   double read_part = 0, decode_part = 0, augment_part = 0;
-  double take_s = 0;  ///< the consumer's CPU time a batch (with workers)
-  double spread = 0;  ///< of a sample's demand over its mean, guessed from batches (workers=0 only)
+  double take_s = 0;  ///< the consumer's CPU seconds per batch (with workers)
+  double spread = 0;  ///< standard deviation of a sample's demand over its mean, estimated from
+                      ///< batches (workers=0 only)
 };
 
 class LoaderProbe {
@@ -26,11 +27,11 @@ class LoaderProbe {
   /// Throws what opening data and compiling the chain throw.
   LoaderProbe(const Recipe& recipe, std::shared_ptr<const Reader> reader);
 
-  /// Runs for `seconds` at least, and to an epoch's end where epochs are short, so that every
-  /// sample has its part.
+  /// Runs for at least `seconds`, and to the end of an epoch if epochs are short, so that every
+  /// sample takes part.
   ProbeFigures measure(int workers, double seconds) const;
 
-  /// What of a recipe a loader's demand depends on: recipes with the same text need one probe.
+  /// Returns the part of a recipe that loading depends on: recipes with equal text need one probe.
   static std::string key_of(const Recipe& recipe);
 
  private:
@@ -39,14 +40,15 @@ class LoaderProbe {
   LoaderOptions options_;
 };
 
-/// Sizes of up to 1,024 samples, spread evenly over the set.
+/// Returns sizes in bytes of up to 1,024 samples, spread evenly over the set.
 std::vector<double> sample_sizes(const Reader& reader);
 
-/// Relative demands with a mean of 1 and the given spread, for the replay: lognormal, as sizes of
-/// photos are. Empty without a spread.
+/// Returns relative demands with a mean of 1 and the given spread, for the replay: lognormal, like
+/// the sizes of photos. Empty without a spread.
 std::vector<double> demand_weights(double spread);
 
-/// Seconds from a thread's wake-up call to its going on: half of a round trip between two threads.
+/// Returns the seconds from a wake-up call until the thread runs: half of a round trip between two
+/// threads.
 double wake_up_s();
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Formats a profile's predictions and measurements.
 #include "tools/commands/profile_report.h"
 
 #include <fmt/format.h>
@@ -12,10 +13,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// From here on the measured ratios are blurred.
+/// Share of other processes above which measured ratios are unreliable.
 constexpr double kNoisy = 0.1;
 
-/// The rate that ratios are turned into images/s with.
+/// Returns the rate that turns ratios into images/s.
 double baseline_of(const ProfileReport& report) {
   return report.verified_baseline.value_or(report.baseline);
 }
@@ -80,7 +81,7 @@ std::string stage_table(const ProfileReport& report) {
   return to_table(rows);
 }
 
-/// What the run itself says of its waits.
+/// Returns the run's own wait breakdown in a line.
 std::string blame_line(const Json& summary) {
   std::string text;
   for (const auto& [part, seconds] : summary["blame"].items()) {
@@ -130,7 +131,7 @@ Json predictions_json(const ProfileReport& report) {
 Json profile_json(const ProfileReport& report) {
   Json json = report.summary;
   json["command"] = "profile";
-  // The run's own, from where its load went; the profile's is from what each resource would allow.
+  // The run's bound follows from where its load went; the profile's follows from the ceilings.
   json["run_bound"] = json["bound"];
   json["run_verdict"] = json["verdict"];
   json["bound"] = report.bound.name;

@@ -1,3 +1,4 @@
+// Starts the children of a profile and reads their records.
 #include "tools/commands/profile_runs.h"
 
 #include <fmt/format.h>
@@ -31,7 +32,7 @@ double children_cpu_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// CPU seconds of the whole machine that were not idle; stolen ones count.
+/// Returns the machine's busy CPU seconds; stolen time counts as busy.
 double machine_busy_s() {
   std::ifstream in("/proc/stat");
   std::string cpu;

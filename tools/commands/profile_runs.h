@@ -1,4 +1,4 @@
-// Short `millrace train` children of a profile, and what their records say.
+// Short `millrace train` children of a profile, and figures from their records.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,35 @@
 namespace millrace::tools {
 
 struct RunLength {
-  std::uint64_t warm_up = 0;  ///< steps that don't count
-  std::uint64_t steps = 0;    ///< that do
-  std::uint64_t window = 20;  ///< steps that are looked at together
+  std::uint64_t warm_up = 0;  ///< steps that are not counted
+  std::uint64_t steps = 0;    ///< counted steps
+  std::uint64_t window = 20;  ///< steps per window
 };
 
-/// So many steps that take about `seconds`, in whole epochs where these are short.
+/// Returns a length of about `seconds`, in whole epochs if these are short.
 RunLength run_length(double step_s, double seconds, int prefetch, std::uint64_t batches_per_epoch);
 
-/// Over the steps that count.
+/// Figures over the counted steps.
 struct RunFigures {
-  /// Over load + update: of five windows or more the middle one's, so that what interrupts single
-  /// ones (other programs) falls out; of fewer, all steps'.
+  /// Images/s over load + update. With five windows or more, the median window's, which excludes
+  /// interruptions by other programs; with fewer, over all steps.
   double images_per_s = 0;
-  double step_s = 0;                           ///< load + update, of the middle step
-  double load_s = 0, update_s = 0, log_s = 0;  ///< a step
-  /// Of the machine's CPU time while the child ran, 0..1: what other processes used or the
-  /// hypervisor withheld.
+  double step_s = 0;                           ///< load + update of the median step
+  double load_s = 0, update_s = 0, log_s = 0;  ///< seconds per step
+  /// Share of the machine's CPU time during the child that other processes used or the hypervisor
+  /// withheld, 0..1.
   double others = 0;
-  nlohmann::ordered_json summary;  ///< of the whole child
+  nlohmann::ordered_json summary;  ///< summary of the whole child
 };
 
 class ChildRuns {
  public:
-  /// `recipe`: [RECIPE] [key=value ...] of all children; their records go below `folder`.
+  /// `recipe` holds the arguments [RECIPE] [key=value ...] of all children. Their records go below
+  /// `folder`.
   ChildRuns(std::vector<std::string> recipe, std::filesystem::path folder);
 
-  /// Throws what the child ended with, and RunError when it was interrupted or left no records.
+  /// Runs a child. Throws the error that it ended with, and RunError if it was interrupted or left
+  /// no records.
   RunFigures run(const std::string& name, const std::vector<std::string>& overrides,
                  const RunLength& length);
   int started() const { return started_; }

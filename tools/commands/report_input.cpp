@@ -1,3 +1,4 @@
+// Recognises directories and adds configurations and pictures to reports.
 #include "tools/commands/report_input.h"
 
 #include <fmt/format.h>
@@ -29,7 +30,7 @@ bool has(const fs::path& path, const char* name) {
   return fs::exists(path / name, error);
 }
 
-/// The newest run, profile or sweep right below `path`.
+/// Returns the newest run, profile or sweep directly below `path`.
 fs::path newest_below(const fs::path& path) {
   fs::path newest;
   fs::file_time_type when;
@@ -65,7 +66,7 @@ std::string value_of(const study::ConfigValues& values, const std::string& key) 
   return "";
 }
 
-/// What the run's recipe says that the shipped one does not.
+/// Adds the keys in which the run's recipe differs from the shipped one.
 void add_configuration(const fs::path& run, study::Report& report) {
   const auto values = study::config_at(run / "config.toml");
   std::string name = value_of(values, "recipe");
@@ -84,7 +85,7 @@ void add_configuration(const fs::path& run, study::Report& report) {
     shipped = load_recipe({}, Plugins::none).to_toml();
   }
   study::ConfigValues known = pipeline::recipe_values(shipped, other);
-  // What older runs don't say of is no difference; an op that was taken out is one.
+  // Keys that an older run does not record are no differences, but a removed op is one.
   std::erase_if(known, [&](const auto& one) {
     return one.first.find("augment.") == std::string::npos && value_of(values, one.first).empty();
   });
@@ -96,10 +97,10 @@ void add_configuration(const fs::path& run, study::Report& report) {
   report.tables.push_back(std::move(table));
 }
 
-/// What the model saw first. A report is made without it, too.
+/// Adds pictures of the model's first samples. A report is made without them if they fail.
 void add_pictures(const fs::path& run, study::Report& report) {
   try {
-    // A report shows records, perhaps a stranger's: it never runs code that they name.
+    // Records may come from a stranger, so a report never runs code that they name.
     const std::string plugins = value_of(study::config_at(run / "config.toml"), "plugins.path");
     ContactSheet sheet = contact_sheet({(run / "config.toml").string(), "data.cache=os"}, 0, false,
                                        kPictures, kColumns, Plugins::none);

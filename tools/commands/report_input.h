@@ -1,5 +1,5 @@
-// What millrace report is given: which kind of directory it is, the report on it, and what only the
-// program can add to that: shipped recipes to compare with, and pictures.
+// Input of millrace report: recognises the kind of directory, and adds what only the program can:
+// comparisons with shipped recipes, and pictures.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace millrace::tools {
 
-/// A report on one run, profile or sweep; on several runs, side by side. Throws UsageError where
-/// one is none of these, DataError where a file is damaged.
+/// Returns the report on one run, profile or sweep, or on several runs side by side. Throws
+/// UsageError for any other path, DataError if a file is damaged.
 study::Report make_report(const std::vector<std::string>& paths);
 
 }  // namespace millrace::tools

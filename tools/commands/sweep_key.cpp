@@ -1,3 +1,4 @@
+// Hashes the program, its libraries and data sets.
 #include "tools/commands/sweep_key.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The program, and what it loads from beside it: lib/*.so and lib/plugins/*.so.
+/// Returns the program and the files that it loads from beside it: lib/*.so and lib/plugins/*.so.
 std::set<fs::path> program_files() {
   std::set<fs::path> files;
   std::error_code error;
@@ -61,7 +62,7 @@ SweepKeys::SweepKeys() : binary_(hash_of(program_files())) {}
 
 study::RunIdentity SweepKeys::identity(const Recipe& recipe, std::uint64_t seed) {
   Recipe plain = recipe;
-  // The seed is told apart; what the sweep makes of its runs does not change them.
+  // The seed is a separate part of the identity, and the sweep's own keys do not change its runs.
   for (const char* same : {"seed=0", "sweep.margin=1", "sweep.most_repeats=5"}) plain.set(same);
   return {plain.to_toml(), binary_, fingerprints(recipe), seed, 0};
 }

@@ -1,4 +1,4 @@
-// What a run's result depends on besides its recipe: the program and the data set.
+// Identity of a run: its recipe, the program and the data set.
 #pragma once
 
 #include <map>
@@ -9,20 +9,21 @@
 
 namespace millrace::tools {
 
-/// Names the runs of one sweep; files are read once.
+/// Computes the identities of one sweep's runs; reads each file once.
 class SweepKeys {
  public:
-  /// Hashes the program, its own libraries beside it, and the plugins that are loaded.
+  /// Hashes the program, its own libraries, and the loaded plugins.
   SweepKeys();
 
-  /// Of a run of `recipe` with `seed`; `copy` stays 0. Opens the data sets: throws as open_data().
+  /// Returns the identity of a run of `recipe` with `seed`; `copy` is 0. Opens the data sets, and
+  /// throws as open_data() does.
   study::RunIdentity identity(const Recipe& recipe, std::uint64_t seed);
 
  private:
   std::string fingerprints(const Recipe& recipe);
 
   std::string binary_;
-  std::map<std::string, std::string> fingerprints_;  ///< by the keys that choose a data set
+  std::map<std::string, std::string> fingerprints_;  ///< by the keys that select a data set
 };
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Plans, skips and runs a sweep's processes.
 #include "tools/commands/sweep_runner.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A key without its section: random_affine.enabled stays, loader.workers becomes workers.
+/// Returns the last part of a key: loader.workers becomes workers.
 std::string short_key(const std::string& key) {
   const auto dot = key.rfind('.');
   return dot == std::string::npos ? key : key.substr(dot + 1);

@@ -1,4 +1,4 @@
-// Runs what a sweep has planned, one process after the other, and leaves out what is finished.
+// Runs the planned processes of a sweep one after another, skipping finished ones.
 #pragma once
 
 #include <filesystem>
@@ -15,19 +15,20 @@ namespace millrace::tools {
 
 class SweepRunner {
  public:
-  /// `recipe_name`: what children are to be given first; may be empty. `recipes`: one a cell.
-  /// Removes what unfinished runs have left: the caller holds the sweep's lock.
+  /// `recipe_name` is the children's first argument; may be empty. `recipes` holds one per cell.
+  /// Removes what unfinished runs have left. The caller holds the sweep's lock.
   SweepRunner(std::filesystem::path sweep, const study::SweepDesign& design,
               std::string recipe_name, std::vector<Recipe> recipes);
 
-  /// Planned runs of the first `repeats` blocks that are finished.
+  /// Returns how many planned runs of the first `repeats` blocks are finished.
   std::size_t finished(std::uint64_t repeats);
-  /// Finished runs of the directory that are none of these: of another program, data set ...
+  /// Returns how many finished runs in the directory are not planned ones, such as those of another
+  /// program or data set.
   std::size_t strangers(std::uint64_t repeats);
-  /// Runs the blocks up to `repeats` as far as they are not finished. Throws the error of a run
-  /// that fails, and Error{interrupted}.
+  /// Runs the unfinished part of the blocks up to `repeats`. Throws the error of a run that fails,
+  /// and Error{interrupted}.
   void run(std::uint64_t repeats);
-  /// What there is after run(repeats): of each cell by repeat.
+  /// Returns the records after run(repeats), per cell by repeat.
   std::vector<std::vector<study::SweepRecord>> records(std::uint64_t repeats) const;
 
  private:
@@ -42,7 +43,7 @@ class SweepRunner {
   std::vector<Recipe> recipes_;
   SweepKeys keys_;
   study::SweepIndex index_;
-  std::map<std::string, std::uint64_t> copies_;              ///< of an identity, so far
+  std::map<std::string, std::uint64_t> copies_;              ///< number of runs per identity so far
   std::vector<std::vector<study::RunIdentity>> identities_;  ///< by repeat, then cell
   std::vector<std::vector<std::string>> planned_;            ///< their keys
   std::string session_;

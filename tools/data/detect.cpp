@@ -1,3 +1,4 @@
+// Recognises data sets by the names of their files.
 #include "tools/data/detect.h"
 
 #include "base/files.h"

@@ -1,11 +1,11 @@
-// Which reader a path is for, where nobody says.
+// Chooses the reader for a path when none is named.
 #pragma once
 
 #include <string>
 
 namespace millrace::tools {
 
-/// "idx", "cifar", "tar", "manifest", or "folder" for anything else.
+/// Returns "idx", "cifar", "tar", "manifest", or "folder" for anything else.
 std::string detect_reader(const std::string& path);
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Strokes of the ten digits and a soft pen.
 #include "tools/data/digit_drawing.h"
 
 #include <algorithm>
@@ -11,10 +12,10 @@ namespace {
 struct Point {
   double x, y;
 };
-using Stroke = std::vector<Point>;  ///< a smooth curve through these points
+using Stroke = std::vector<Point>;  ///< points on a smooth curve
 using Glyph = std::vector<Stroke>;
 
-/// How people write each digit, in a unit square with y downwards.
+/// Returns handwritten forms of each digit, in a unit square with y downwards.
 const std::array<std::vector<Glyph>, 10>& glyphs() {
   static const std::array<std::vector<Glyph>, 10> all{{
       {{{{.52, .10}, {.28, .26}, {.22, .58}, {.44, .90}, {.72, .70}, {.75, .34}, {.50, .10}}},
@@ -72,15 +73,16 @@ const std::array<std::vector<Glyph>, 10>& glyphs() {
   return all;
 }
 
-/// About normal, from -3 to 3 with variance 1/2.
+/// Returns an approximately normal number from -3 to 3 with variance 1/2.
 double bell(Draw& draw) {
-  double sum = draw.uniform();  // one after the other: a sum's operands have no order
+  double sum = draw.uniform();  // separate statements, because operands of a sum are evaluated in
+                                // any order
   sum += draw.uniform();
   sum += draw.uniform();
   return 2 * (sum - 1.5);
 }
 
-/// Unit square to pixels: scale, slant, turn, shift.
+/// Maps the unit square to pixels: scale, slant, rotation, shift.
 struct Placement {
   double xx, xy, yx, yy, x0, y0;
 
@@ -99,7 +101,7 @@ struct Placement {
   Point operator()(Point p) const { return {x0 + xx * p.x + xy * p.y, y0 + yx * p.x + yy * p.y}; }
 };
 
-/// Squared distance of every pixel's centre to the nearest stroke, as far as the pen reaches.
+/// Squared distance from every pixel's centre to the nearest stroke, within the pen's reach.
 class Canvas {
  public:
   static constexpr double kReach = 4;  ///< pixels; more than any pen's radius
@@ -121,7 +123,7 @@ class Canvas {
       }
   }
 
-  /// Catmull and Rom's spline through the points, as short lines.
+  /// Draws a Catmull-Rom spline through the points as short lines.
   void curve(const std::vector<Point>& p) {
     for (std::size_t i = 0; i + 1 < p.size(); ++i) {
       const Point before = p[i > 0 ? i - 1 : i], after = p[std::min(i + 2, p.size() - 1)];
@@ -165,7 +167,7 @@ void draw_digit(int label, Draw& draw, std::span<std::uint8_t, kDigitPixels> pix
       points.push_back(place({point.x + shake * bell(draw), point.y + shake * bell(draw)}));
     canvas.curve(points);
   }
-  // A slip of the pen, now and then.
+  // Adds a slip of the pen now and then.
   if (draw.chance(.12)) {
     const Point at{draw.uniform(2, 26), draw.uniform(2, 26)};
     canvas.line(at, {at.x + 2.5 * bell(draw), at.y + 2.5 * bell(draw)});

@@ -1,5 +1,5 @@
-// One handwriting-like digit: strokes as smooth curves, jittered, slanted, drawn with a soft pen.
-// Only + - * / and sqrt on doubles, so that every machine draws the same bytes.
+// Draws one handwriting-like digit: smooth curves, jittered and slanted, with a soft pen. Uses only
+// + - * / and sqrt on doubles, so that every machine draws equal bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace millrace::tools {
 
-inline constexpr int kDigitSide = 28;  ///< pixels, as in MNIST
+inline constexpr int kDigitSide = 28;  ///< in pixels, as in MNIST
 inline constexpr int kDigitPixels = kDigitSide * kDigitSide;
 
-/// Draws digit `label` (0 to 9), white on black, the way that `draw` decides.
+/// Draws digit `label` (0 to 9) white on black, varied by `draw`.
 void draw_digit(int label, Draw& draw, std::span<std::uint8_t, kDigitPixels> pixels);
 
 }  // namespace millrace::tools

@@ -24,7 +24,7 @@ struct Encoder {
 
   ~Encoder() {
     jpeg_destroy_compress(&codec);
-    std::free(out);  // libjpeg's malloc
+    std::free(out);  // allocated by libjpeg
   }
 };
 
@@ -34,7 +34,8 @@ struct Encoder {
   std::longjmp(encoder.escape, 1);
 }
 
-/// False after an error. Apart from encode_jpeg(), so that no object's life spans the jump.
+/// Returns false after an error. Separate from encode_jpeg(), so that longjmp skips no object's
+/// destructor.
 bool run(Encoder& encoder, const std::uint8_t* pixels, Size size, int quality) {
   jpeg_compress_struct& codec = encoder.codec;
   codec.err = jpeg_std_error(&encoder.errors);

@@ -1,4 +1,4 @@
-// JPEG encoding for generated sets.
+// Encodes JPEG files for generated data sets.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Draws digits in parallel and writes IDX files.
 #include "tools/data/make_digits.h"
 
 #include <array>
@@ -16,7 +17,7 @@ namespace {
 struct Split {
   const char* prefix;
   std::uint32_t count;
-  std::uint32_t epoch;  ///< keeps the two splits' draws apart
+  std::uint32_t epoch;  ///< separates the random draws of the two splits
 };
 
 void append_big_endian(std::vector<std::uint8_t>& bytes, std::uint32_t number) {

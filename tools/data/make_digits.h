@@ -1,5 +1,5 @@
-// The generated stand-in for MNIST: the same files and shapes, digits that a LeNet learns but not
-// at a glance, the same bytes on every machine for the same seed.
+// Generated replacement for MNIST: the same files and shapes, with digits that a LeNet learns,
+// though not at once. Equal seeds give equal bytes on every machine.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 namespace millrace::tools {
 
 struct DigitsOptions {
-  std::string path;              ///< folder; made if it is not there
-  std::uint32_t train = 60'000;  ///< images
+  std::string path;              ///< folder, created if necessary
+  std::uint32_t train = 60'000;  ///< number of images
   std::uint32_t test = 10'000;
   std::uint64_t seed = 0;
-  int threads = 0;     ///< 0: one a core
-  bool force = false;  ///< write over what is there
+  int threads = 0;     ///< 0: one per core
+  bool force = false;  ///< overwrite existing files
   Progress progress;
 };
 
-/// Writes four plain IDX files. What is there already is left alone if it is exactly what would be
-/// written; else, without `force`, RunError says what is in the way. RunError for a full disk too.
+/// Writes four plain IDX files. Keeps an existing file if it is identical; otherwise, without
+/// `force`, throws RunError with the file in the way. Throws RunError for a full disk too.
 void make_digits(const DigitsOptions& options);
 
 }  // namespace millrace::tools

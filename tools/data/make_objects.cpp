@@ -1,3 +1,4 @@
+// Draws objects in parallel and writes CIFAR-10's binary files.
 #include "tools/data/make_objects.h"
 
 #include <fmt/format.h>
@@ -17,10 +18,10 @@ constexpr std::size_t kRecord = 1 + kObjectPixels;  // the label, then the pixel
 constexpr std::uint32_t kTrainFiles = 5;
 constexpr const char* kNamesFile = "batches.meta.txt";
 
-/// One file's samples, counted through the split.
+/// A file's range of samples, counted through the split.
 struct File {
   std::string name;
-  std::uint32_t epoch;  ///< keeps the two splits' draws apart
+  std::uint32_t epoch;  ///< separates the random draws of the two splits
   std::uint32_t first, count;
 };
 

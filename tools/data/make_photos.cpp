@@ -1,3 +1,4 @@
+// Draws photos in parallel and writes an image folder.
 #include "tools/data/make_photos.h"
 
 #include <fmt/core.h>
@@ -14,7 +15,8 @@
 namespace millrace::tools {
 namespace {
 
-/// Images go round the classes; of each class, every fifth is for test, the first one included.
+/// Returns an image's path. Images rotate through the classes; of each class, every fifth image is
+/// for test, starting with the first.
 std::string name_of(std::uint64_t sample, int classes) {
   const std::uint64_t round = sample / static_cast<std::uint64_t>(classes);
   const std::uint64_t label = sample % static_cast<std::uint64_t>(classes);

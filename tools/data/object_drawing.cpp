@@ -1,3 +1,4 @@
+// Shapes of the ten classes, shaded and noisy.
 #include "tools/data/object_drawing.h"
 
 #include <algorithm>
@@ -24,7 +25,8 @@ double bars(double x, double y) {
 
 double dots(double x, double y) { return disc(std::abs(x) - .5, std::abs(y) - .5, .34); }
 
-/// How far inside the object of this class a point lies, its edge being 0; it fills about [-1, 1].
+/// Returns how far inside the class's object a point lies; 0 at its edge. The object fills about
+/// [-1, 1].
 double depth(int label, double x, double y) {
   switch (label) {
     case 0:
@@ -71,7 +73,7 @@ void draw_object(int label, Draw& draw, std::span<std::uint8_t, kObjectPixels> p
   Colour object = any_colour(draw);
   Colour middle{};
   for (std::size_t c = 0; c < 3; ++c) middle[c] = (top[c] + bottom[c]) / 2;
-  if (distance(object, middle) < 120)  // else it could not be seen
+  if (distance(object, middle) < 120)  // too little contrast would hide the object
     for (std::size_t c = 0; c < 3; ++c) object[c] = middle[c] < 128 ? 235 : 20;
   const double noise = draw.uniform(10, 60);
 

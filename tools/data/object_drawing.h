@@ -1,5 +1,5 @@
-// One made-up thumbnail of a coloured object before a background: what a network for CIFAR-10 can
-// learn on, and only by shape, because colours say nothing about the class.
+// Draws a thumbnail of a coloured object on a background. A network for CIFAR-10 can learn it by
+// shape only, because colours are independent of the class.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ namespace millrace::tools {
 inline constexpr int kObjectSide = 32;
 inline constexpr std::size_t kObjectPixels = std::size_t{3} * kObjectSide * kObjectSide;
 
-/// A class each; the label is the place in the list.
+/// Class names; a label is an index into the list.
 inline constexpr std::array<const char*, 10> kObjectNames{
     "disc", "square", "triangle", "ring", "cross", "bars", "moon", "star", "frame", "dots"};
 
-/// Writes planar RGB (CIFAR's order). `draw` decides place, size, angle, colours and noise.
+/// Writes planar RGB (CIFAR's order). `draw` decides position, size, angle, colours and noise.
 void draw_object(int label, Draw& draw, std::span<std::uint8_t, kObjectPixels> pixels);
 
 }  // namespace millrace::tools

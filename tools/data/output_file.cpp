@@ -1,3 +1,4 @@
+// Writes files through a temporary name.
 #include "tools/data/output_file.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 namespace millrace::tools {
 namespace {
 
-/// Removes the temporary file unless it got its final name.
+/// Removes the temporary file unless it was renamed.
 class Partial {
  public:
   explicit Partial(std::string path) : path_(std::move(path)) {}

@@ -1,3 +1,4 @@
+// Checks what an output folder holds.
 #include "tools/data/output_folder.h"
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// Where a generated set goes: a folder of its own, never one that holds something else.
+// Prepares the folder of a generated set, which must hold nothing else.
 #pragma once
 
 #include <string>
@@ -6,9 +6,8 @@
 
 namespace millrace::tools {
 
-/// Makes the folder, or checks that the one that is there holds nothing but files of these
-/// relative names (left from an earlier, perhaps interrupted run). Throws RunError naming what
-/// else lies there, unless `force`.
+/// Makes the folder, or checks that an existing one holds only files of these relative names (from
+/// an earlier, perhaps interrupted run). Unless `force`, throws RunError with anything else in it.
 void prepare_folder(const std::string& path, const std::vector<std::string>& names, bool force);
 
 }  // namespace millrace::tools

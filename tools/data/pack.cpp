@@ -1,3 +1,4 @@
+// Cuts splits into shards, writes and verifies them, and moves them into place.
 #include "tools/data/pack.h"
 
 #include <fmt/format.h>
@@ -26,12 +27,12 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kShardBytes = 1'000'000'000;
 
-/// A folder inside the target's that goes away with everything in it.
+/// Temporary folder inside the target's, removed with everything in it.
 class Staging {
  public:
   explicit Staging(const fs::path& folder) : path_(folder / ".millrace-pack.partial") {
     std::error_code ignored;
-    fs::remove_all(path_, ignored);  // of an earlier run that was killed
+    fs::remove_all(path_, ignored);  // left by an earlier run that was killed
     make_folder(path_);
   }
   ~Staging() {
@@ -47,11 +48,11 @@ class Staging {
   fs::path path_;
 };
 
-/// One split on its way.
+/// A split being packed.
 struct Job {
   std::unique_ptr<Reader> source;
-  std::vector<std::string> names;     ///< of its archives, without folder
-  std::vector<std::uint64_t> starts;  ///< first sample of each, and the end
+  std::vector<std::string> names;     ///< names of its archives, without the folder
+  std::vector<std::uint64_t> starts;  ///< index of each archive's first sample, and the end
 };
 
 const char* ending_of(std::span<const std::uint8_t> bytes) {
@@ -77,8 +78,8 @@ std::unique_ptr<Reader> open_source(const PackOptions& options, const std::strin
   return reader;
 }
 
-/// Where each shard begins: as many as are asked for, of equal counts, or as many as the size
-/// takes.
+/// Returns where each shard begins: the requested number of shards of equal counts, or as many as
+/// the size limit requires.
 std::vector<std::uint64_t> cut(const PackOptions& options, const Reader& source) {
   const std::uint64_t count = source.info().count;
   std::vector<std::uint64_t> starts;
@@ -105,7 +106,7 @@ std::vector<std::uint64_t> cut(const PackOptions& options, const Reader& source)
   return starts;
 }
 
-/// What was written, or read back: labels, sizes and bytes in order.
+/// Contents as written or as read back: labels, sizes and bytes in order.
 class Contents {
  public:
   void add(const Sample& sample) {
@@ -309,7 +310,7 @@ class Packer {
     return packed;
   }
 
-  /// Shards of an earlier, larger set would be read with the new ones.
+  /// Removes shards of an earlier, larger set, which would be read with the new ones.
   void remove_stale() const {
     if (single_) return;
     std::error_code ignored;

@@ -1,3 +1,4 @@
+// Distributes pieces of a loop over threads.
 #include "tools/data/parallel.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Noise, shapes and colours of generated photographs.
 #include "tools/data/photo_drawing.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace {
 
 using Colour = std::array<float, 3>;
 
-/// Value noise: random heights on a lattice of `cell` pixels, smoothly joined.
+/// Value noise: random heights on a lattice of `cell` pixels, interpolated smoothly.
 class Noise {
  public:
   Noise(Size size, float cell, Draw& draw)
@@ -44,13 +45,13 @@ class Noise {
   std::vector<float> heights_;
 };
 
-/// A disc (power 2) to a near rectangle (power 8), shaded from one side.
+/// A shape between a disc (power 2) and nearly a rectangle (power 8), shaded from one side.
 struct Shape {
   float x, y, width, height;
   bool boxy;
   Colour colour;
 
-  /// Above 0 inside; about the distance to the edge in pixels.
+  /// Returns a value above 0 inside; about the distance to the edge in pixels.
   float depth(float px, float py) const {
     const float u = (px - x) / width, v = (py - y) / height;
     float uu = u * u, vv = v * v;
@@ -69,7 +70,7 @@ Colour colour_around(const Colour& base, float spread, Draw& draw) {
   return colour;
 }
 
-/// A colour wheel without trigonometry: three tents a third of a turn apart.
+/// Returns a colour of a wheel without trigonometry: three tent functions a third of a turn apart.
 Colour class_colour(int label, int classes) {
   Colour colour{};
   for (std::size_t c = 0; c < 3; ++c) {
@@ -107,7 +108,7 @@ Photo draw_photo(int label, int classes, Draw& draw) {
     shape.colour = colour_around(base, 90, draw);
     shapes.push_back(shape);
   }
-  // From clouds to film grain; how fast it falls off is part of the class.
+  // Octaves from clouds to film grain; their fall-off depends on the class.
   std::vector<Noise> octaves;
   std::vector<float> amplitudes;
   const float roughness = .72f + .03f * static_cast<float>(label % 4);

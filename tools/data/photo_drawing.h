@@ -1,5 +1,5 @@
-// One made-up photograph: sky-like gradients, noise on every scale and lit shapes, with as much
-// detail as a camera's picture, so that decoding it costs what decoding a real one does.
+// Draws a photograph-like image: sky-like gradients, noise on every scale and lit shapes, with as
+// much detail as a camera's picture, so that decoding costs as much.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct Photo {
   std::vector<std::uint8_t> pixels;  ///< interleaved RGB
 };
 
-/// `label` of `classes` decides the main colour, the kind of shapes and the grain; `draw` the rest.
-/// About 500x375, sides from 300 to 640 pixels.
+/// `label` of `classes` decides the main colour, the kind of shapes and the grain; `draw` decides
+/// the rest. About 500x375, with sides from 300 to 640 pixels.
 Photo draw_photo(int label, int classes, Draw& draw);
 
 }  // namespace millrace::tools

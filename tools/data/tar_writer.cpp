@@ -1,3 +1,4 @@
+// Headers and padding of the ustar format.
 #include "tools/data/tar_writer.h"
 
 #include <fcntl.h>
@@ -51,7 +52,7 @@ void TarWriter::add(std::string_view name, std::span<const std::uint8_t> bytes) 
   text(100, "0000644");
   text(108, "0000000");
   text(116, "0000000");
-  text(124, fmt::format("{:011o}", bytes.size()));  // below 8 GiB: samples are below 4
+  text(124, fmt::format("{:011o}", bytes.size()));  // below 8 GiB: samples are below 4 GiB
   text(136, "00000000000");
   text(148, "        ");
   text(156, "0");

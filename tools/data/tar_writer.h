@@ -1,5 +1,5 @@
-// A ustar archive, member by member. Its bytes depend on names and contents alone: no times, no
-// owners.
+// Writes a ustar archive member by member. Its bytes depend on names and contents alone: no times,
+// no owners.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace millrace::tools {
 
 class TarWriter {
  public:
-  /// Writes `path` anew. Throws RunError, as everything here, with the file and the system's
-  /// reason.
+  /// Creates or truncates `path`. Throws RunError, as all members do, with the file and the
+  /// system's reason.
   explicit TarWriter(std::string path);
 
-  /// `name`: up to 100 bytes.
+  /// Adds a member. `name` has up to 100 bytes.
   void add(std::string_view name, std::span<const std::uint8_t> bytes);
-  /// Writes the end mark; the archive is on the disk then.
+  /// Writes the end mark. The archive is then on the disk.
   void finish();
-  /// Bytes so far, without the end mark.
+  /// Returns the bytes so far, without the end mark.
   std::uint64_t size() const { return size_; }
 
-  /// What a member of so many bytes takes in an archive.
+  /// Returns the bytes that a member of `bytes` bytes takes in an archive.
   static std::uint64_t member_size(std::uint64_t bytes);
 
  private:

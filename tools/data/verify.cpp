@@ -1,3 +1,4 @@
+// Checks structure and decodes every image.
 #include "tools/data/verify.h"
 
 #include <fmt/core.h>
@@ -21,7 +22,8 @@ namespace {
 
 constexpr const char* kSplits[] = {"train", "test"};
 
-/// True if `check` passes; else its DataError, which names the file, becomes a problem.
+/// Returns whether `check` passes. Otherwise records its DataError, which names the file, as a
+/// problem.
 template <class Check>
 bool passes(VerifyReport& report, const Check& check) {
   try {
@@ -33,7 +35,7 @@ bool passes(VerifyReport& report, const Check& check) {
   }
 }
 
-/// Counts the samples of a set whose pixels lie in memory; opening it has checked the rest.
+/// Counts the samples of a set whose pixels lie in memory; opening it has checked everything else.
 void tally(const Reader& reader, VerifyReport& report) {
   const DatasetInfo& info = reader.info();
   VerifySplit split{info.split, info.count, info.classes,    {},
@@ -54,7 +56,7 @@ void verify_in_memory(const VerifyOptions& options, const char* split, VerifyRep
 void verify_idx(const VerifyOptions& options, const char* split, VerifyReport& report) {
   const pipeline::IdxPaths paths = pipeline::find_idx(options.path, split);
   if (paths.images.empty() && paths.labels.empty()) return;
-  // Each file by itself first, so that damage to one does not hide damage to the other.
+  // Checks each file by itself first, so that damage to one does not hide damage to the other.
   bool sound = true;
   if (!paths.images.empty())
     sound &=
@@ -75,7 +77,7 @@ void verify_cifar(const VerifyOptions& options, const char* split, VerifyReport&
   if (sound) verify_in_memory(options, split, report);
 }
 
-/// What decoding a split's files found.
+/// Results of decoding a split's files.
 struct Decoded {
   std::mutex mutex;
   Size smallest, largest;
@@ -93,7 +95,7 @@ struct Decoded {
   }
 };
 
-/// `bytes_of(index, scratch)` gives an image's bytes, or throws DataError.
+/// `bytes_of(index, scratch)` returns an image's bytes, or throws DataError.
 template <class BytesOf>
 void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf& bytes_of,
                 Decoded& found) {
@@ -104,7 +106,7 @@ void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf
                  for (std::uint64_t index = begin; index < end; ++index) try {
                      const auto bytes = bytes_of(index, scratch);
                      found.add(decode.decode(bytes, 3, options.max_pixels).size());
-                   } catch (const Error& error) {  // a plugin may call it wrong use
+                   } catch (const Error& error) {  // plugins may report damage as wrong usage
                      found.add(index, error.what());
                    }
                });
@@ -150,7 +152,7 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
       root = pipeline::find_split(options.path, split);
     } catch (const DataError& error) {
       missing = missing.empty() ? error.what() : missing;
-      continue;  // a set may have one split only
+      continue;  // a set may have only one split
     }
     passes(report, [&] { verify_split_folder(options, split, root, report); });
   }
@@ -163,7 +165,7 @@ void verify_folder(const VerifyOptions& options, VerifyReport& report) {
                      report.splits[0].classes.size(), report.splits[1].classes.size())});
 }
 
-/// Any set of encoded images: opened, which checks its structure, then decoded.
+/// Verifies any set of encoded images: opens it, which checks its structure, then decodes.
 void verify_encoded(const VerifyOptions& options, const char* split, VerifyReport& report,
                     std::string& missing) {
   try {
@@ -190,9 +192,9 @@ void verify_encoded(const VerifyOptions& options, const char* split, VerifyRepor
       report.problems.push_back({reader->name(index), reason});
     report.splits.push_back(std::move(result));
   } catch (const pipeline::MissingSplit& error) {
-    missing = error.what();  // a set may have one split only
+    missing = error.what();  // a set may have only one split
   } catch (const DataError& error) {
-    // What belongs to no split is found in both.
+    // Problems outside of splits are found in both.
     if (report.problems.empty() || report.problems.back().what != error.what())
       report.problems.push_back({{}, error.what()});
   }

@@ -1,4 +1,4 @@
-// What a data set is, and everything that is wrong with it: headers, counts, labels, and every
+// Recognises a data set and finds everything wrong with it: headers, counts, labels, and every
 // image decoded.
 #pragma once
 
@@ -14,23 +14,23 @@ namespace millrace::tools {
 
 struct VerifyOptions {
   std::string path;
-  int classes = 0;  ///< labels must lie below this; 0: whatever the set says
+  int classes = 0;  ///< labels must be less than this; 0: as the set says
   std::uint64_t max_pixels = kMaxPixels;
-  int threads = 0;  ///< 0: one a core
+  int threads = 0;  ///< 0: one per core
   Progress progress;
 };
 
 struct VerifyProblem {
-  std::string where;  ///< a file, or a file and a place in it; empty when `what` names it
+  std::string where;  ///< a file, or a file and a position in it; empty if `what` names it
   std::string what;
 };
 
 struct VerifySplit {
   std::string name;                         ///< "train", "test"
-  std::uint64_t count = 0;                  ///< samples
-  std::vector<std::string> classes;         ///< names
-  std::vector<std::uint64_t> class_counts;  ///< samples of each
-  Size smallest, largest;                   ///< least and greatest width and height met
+  std::uint64_t count = 0;                  ///< number of samples
+  std::vector<std::string> classes;         ///< class names
+  std::vector<std::uint64_t> class_counts;  ///< number of samples per class
+  Size smallest, largest;                   ///< minimum and maximum of width and of height
   std::uint64_t fingerprint = 0;
 };
 
@@ -40,8 +40,8 @@ struct VerifyReport {
   std::vector<VerifyProblem> problems;  ///< all of them; empty: the set is sound
 };
 
-/// Goes on after a problem; an archive or a manifest is given up at its first one. Throws DataError
-/// only when there is nothing at `path`.
+/// Verifies a data set. Continues after a problem, except in an archive or a manifest. Throws
+/// DataError only if `path` does not exist.
 VerifyReport verify_data(const VerifyOptions& options);
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Captions of samples, and the module that draws them.
 #include "tools/inspect/contact_sheet.h"
 
 #include <dlfcn.h>
@@ -13,7 +14,7 @@
 namespace millrace::tools {
 namespace {
 
-/// The module that draws, from beside the pipeline's library.
+/// Loads the drawing module from the folder of the pipeline's library.
 decltype(&millrace_make_sheet) load_sheet() {
   Dl_info self{};
   std::filesystem::path folder = "lib";
@@ -27,7 +28,7 @@ decltype(&millrace_make_sheet) load_sheet() {
   return reinterpret_cast<decltype(&millrace_make_sheet)>(dlsym(library, "millrace_make_sheet"));
 }
 
-/// Name, label, then the draws, some to a line.
+/// Returns name and label, then the draws, several per line.
 std::vector<std::string> lines_of(const Inspected& sample) {
   std::vector<std::string> lines{
       std::filesystem::path(sample.name).filename().string(),
@@ -49,7 +50,7 @@ std::vector<std::string> lines_of(const Inspected& sample) {
 
 ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, bool eval,
                            std::size_t count, int columns, Plugins plugins) {
-  // As the store would see it, before it normalises.
+  // Samples as the store receives them, before normalisation.
   for (const char* key : {"output.dtype=u8", "output.normalize=loader", "output.layout=hwc"})
     words.emplace_back(key);
   Inspection inspection(load_recipe(words, plugins), epoch, eval);

@@ -1,3 +1,4 @@
+// Runs single samples through a recipe's plan.
 #include "tools/inspect/inspection.h"
 
 #include <fmt/format.h>

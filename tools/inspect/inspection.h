@@ -1,4 +1,4 @@
-// The pipeline of a recipe, one sample at a time, outside the loader.
+// Pipeline of a recipe, one sample at a time, without the loader.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace millrace::tools {
 
-/// One sample through the plan.
+/// One sample after the plan.
 struct Inspected {
   std::string name;
   std::string label;
@@ -23,10 +23,10 @@ struct Inspected {
 
 class Inspection {
  public:
-  /// Opens the data set and compiles the chain, of training or of evaluation; throws as these do.
+  /// Opens the data set and compiles the chain of training or evaluation. Throws what these throw.
   Inspection(Recipe recipe, std::uint32_t epoch, bool eval);
 
-  /// The sample at a place of the epoch's order. Throws DataError with its name.
+  /// Returns the sample at position `place` of the epoch's order. Throws DataError with its name.
   Inspected operator()(std::uint64_t place);
 
   const Recipe& recipe() const { return recipe_; }

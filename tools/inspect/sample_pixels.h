@@ -1,4 +1,4 @@
-// One sample's pixels outside the loader: what inspect runs plans on.
+// One sample's pixels without the loader; inspect runs plans on them.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace millrace::tools {
 
 class SamplePixels final : public PixelSource {
  public:
-  /// Reads and, where it is encoded, parses the header. Throws DataError.
+  /// Reads the sample and, if it is encoded, parses the header. Throws DataError.
   SamplePixels(const Reader& reader, std::uint64_t index, int channels, std::uint64_t max_pixels)
       : channels_(channels) {
     const DatasetInfo& info = reader.info();

@@ -1,3 +1,4 @@
+// Draws and encodes contact sheets with OpenCV.
 #include "tools/inspect/sheet.h"
 
 #include <algorithm>
@@ -10,12 +11,12 @@
 
 namespace {
 
-constexpr int kLeastWidth = 200;  ///< of a tile: room for its lines
+constexpr int kLeastWidth = 200;  ///< width of a tile, for its text
 constexpr int kLine = 16;
 constexpr int kMargin = 8;
 constexpr double kFontScale = 0.38;
 
-/// Small pictures are enlarged by a whole number, so that their pixels can be seen.
+/// Returns a whole factor by which small pictures are enlarged, so that their pixels are visible.
 int zoom_of(const millrace_tile& tile) { return std::max(1, kLeastWidth / tile.width); }
 
 cv::Mat enlarged(const millrace_tile& tile) {

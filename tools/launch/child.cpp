@@ -1,3 +1,4 @@
+// Forks, executes and waits for a child.
 #include "tools/launch/child.h"
 
 #include <fcntl.h>
@@ -19,9 +20,9 @@
 namespace millrace::tools {
 namespace {
 
-constexpr int kLost = 1;  ///< exit code of a child that could not begin
+constexpr int kLost = 1;  ///< exit code of a child that could not start
 
-/// The line that says what went wrong, or the last one there is.
+/// Returns the line that says what went wrong, or else the last line.
 std::string telling_line(const std::filesystem::path& log) {
   std::ifstream in(log);
   std::string line, last, telling;
@@ -37,13 +38,15 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-/// In the child: allocates nothing, as other threads may have held the heap when it was forked.
+/// Runs in the child. Allocates nothing, because other threads may have held the heap's lock during
+/// fork().
 [[noreturn]] void become(const std::vector<char*>& argv, const std::filesystem::path& log,
                          pid_t parent) {
-  // A process group of its own: a terminal's Ctrl-C then reaches it once, by way of its parent.
+  // Makes a process group of its own: a terminal's Ctrl-C then reaches the child once, through its
+  // parent.
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);       // a parent that is killed takes it along
-  if (getppid() != parent) _exit(kLost);  // it has died before that
+  prctl(PR_SET_PDEATHSIG, SIGKILL);       // killing the parent kills the child
+  if (getppid() != parent) _exit(kLost);  // the parent died before that
   const int input = open("/dev/null", O_RDONLY);
   const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (input < 0 || output < 0) _exit(kLost);

@@ -1,4 +1,4 @@
-// Runs this program again as a child process.
+// Runs this program as a child process.
 #pragma once
 
 #include <filesystem>
@@ -9,13 +9,14 @@ namespace millrace::tools {
 
 struct ChildResult {
   int exit_code = 0;      ///< 128 + N after signal N
-  double cpu_s = 0;       ///< user and system time, with that of its own children
-  std::string last_line;  ///< the last line it wrote, for messages
+  double cpu_s = 0;       ///< user and system time, including its own children
+  std::string last_line;  ///< its last line of output, for messages
 };
 
-/// millrace ARGUMENTS, its stdout and stderr in `log`. Passes SIGTERM on when this process is
-/// interrupted; dies with it, also where it is killed. Call it from the main thread, whose end
-/// counts as this process's. Throws RunError when the child cannot be started.
+/// Runs millrace with `arguments`, with its stdout and stderr in `log`. Passes SIGTERM on if this
+/// process is interrupted. The child dies with this process, even if that is killed. Call it from
+/// the main thread, because the child dies when the calling thread ends. Throws RunError if the
+/// child cannot be started.
 ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log);
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Starts ranks as child processes, passes signals on, and finds the first failure.
 #include "tools/launch/local_launcher.h"
 
 #include <fcntl.h>
@@ -31,37 +32,38 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// From the first rank's failure to SIGTERM for the others, which watch each other themselves.
+/// Time from the first rank's failure to SIGTERM for the others, which watch each other themselves.
 constexpr auto kPatience = 5s;
-/// From SIGTERM to SIGKILL.
+/// Time from SIGTERM to SIGKILL.
 constexpr auto kLastPatience = 5s;
-/// From the first rank's end after an interrupt to SIGTERM for the others: a second signal, by
-/// which they leave where they are. They end together, unless one cannot.
+/// Time from the first rank's end after an interrupt to SIGTERM for the others: a second signal, on
+/// which they leave at once. They end together, unless one cannot.
 constexpr auto kInterruptPatience = 10s;
 
 struct Rank {
   pid_t pid = 0;
   RankLines err;
-  std::optional<int> status;  ///< of waitpid(), once it has ended
+  std::optional<int> status;  ///< status of waitpid(), once it has ended
 };
 
-/// Arguments of a rank's process.
+/// Arguments for a rank's process.
 struct Start {
   int rank = 0;
   int count = 1;
-  int port = 0;  ///< of the rendezvous
+  int port = 0;  ///< port of the rendezvous
   std::uint64_t key = 0;
   train::Fd store = {};   ///< listens at the port; rank 0 serves it
-  train::Fd err = {};     ///< for stderr; none: as the launcher's
-  train::Fd errors = {};  ///< for what it ends with
+  train::Fd err = {};     ///< receives stderr; none: the launcher's stderr
+  train::Fd errors = {};  ///< receives the rank's final error
 };
 
 [[noreturn]] void become_rank(const Start& start, std::vector<std::string> arguments,
                               pid_t parent) {
-  // A process group of its own: a terminal's Ctrl-C then reaches it once, by way of the launcher.
+  // Makes a process group of its own: a terminal's Ctrl-C then reaches it once, through the
+  // launcher.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it has died before that
+  if (getppid() != parent) _exit(1);  // the launcher died before that
   const std::map<std::string, std::string> variables{
       {"RANK", std::to_string(start.rank)},
       {"WORLD_SIZE", std::to_string(start.count)},
@@ -69,11 +71,11 @@ struct Start {
       {"LOCAL_WORLD_SIZE", std::to_string(start.count)},
       {"MASTER_ADDR", "127.0.0.1"},
       {"MASTER_PORT", std::to_string(start.port)},
-      {"GLOO_SOCKET_IFNAME", "lo"},  // nobody outside of this host is to reach a rank
+      {"GLOO_SOCKET_IFNAME", "lo"},  // no other host needs to reach a rank
       {train::kKeyVariable, fmt::format("{:016x}", start.key)},
       {kErrorVariable, std::to_string(start.errors.get())}};
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  unsetenv("TORCHELASTIC_USE_AGENT_STORE");  // an outer launcher's
+  unsetenv("TORCHELASTIC_USE_AGENT_STORE");  // from an outer launcher
   fcntl(start.errors.get(), F_SETFD, 0);
   if (start.rank == 0) {
     setenv(train::kStoreVariable, std::to_string(start.store.get()).c_str(), 1);
@@ -144,10 +146,10 @@ class Launcher {
     if (pid == 0) become_rank(start, arguments, self);
     one.pid = pid;
     setpgid(pid, pid);
-    start.store.close();  // rank 0 has it
+    start.store.close();  // rank 0 owns it now
   }
 
-  /// A pipe: returns the end to read from.
+  /// Makes a pipe. Returns its read end.
   static train::Fd pipe_to(train::Fd& in, int rank) {
     int ends[2] = {-1, -1};
     if (pipe2(ends, O_CLOEXEC) != 0) throw cannot_start(rank);
@@ -167,20 +169,20 @@ class Launcher {
     for (const Rank& one : ranks_)
       if (one.err.fd() >= 0) fds.push_back({one.err.fd(), POLLIN, 0});
     for (const int fd : errors_.fds()) fds.push_back({fd, POLLIN, 0});
-    constexpr int kLookMs = 50;  // at children and signals
+    constexpr int kLookMs = 50;  // interval between looks at children and signals
     poll(fds.data(), fds.size(), kLookMs);
     for (Rank& one : ranks_) one.err.pump();
     errors_.pump();
   }
 
-  /// A rank that was stopped goes on, to end with the others.
+  /// Continues a stopped rank, so that it ends with the others.
   void interrupt() {
     told_ = true;
     tell_all(SIGTERM);
     tell_all(SIGCONT);
   }
 
-  /// Of those that have failed since the last look, a killed one is likelier to be the cause.
+  /// Of the ranks that failed since the last look, a killed one is the likelier cause.
   void collect() {
     int first = -1;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -210,7 +212,7 @@ class Launcher {
                              : WTERMSIG(status) == SIGTERM;
   }
 
-  /// A process that was stopped cannot end by itself.
+  /// A stopped process cannot end by itself.
   void kill_stopped() {
     for (const Rank& one : ranks_) {
       siginfo_t info{};
@@ -235,7 +237,7 @@ class Launcher {
       if (!one.status) kill(one.pid, signal);
   }
 
-  /// The rank with the error may end after those that it was told to, for it completes its records.
+  /// The rank with the error may end after those it informed, because it completes its records.
   void find_cause() {
     if (first_ < 0 || !errors_.relayed(first_)) return;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -266,7 +268,7 @@ class Launcher {
     const bool done = std::none_of(ranks_.begin(), ranks_.end(),
                                    [](const Rank& one) { return failed(*one.status); });
     if (done) return Exit::done;
-    // Rank 0 says so itself, unless the signal came before it could catch it.
+    // Rank 0 reports it itself, unless the signal came before its handler was set.
     if (WIFSIGNALED(*ranks_[0].status))
       throw Error(Exit::interrupted, "interrupted before the ranks started");
     return Exit::interrupted;
@@ -274,11 +276,11 @@ class Launcher {
 
   std::vector<Rank> ranks_;
   RankErrors errors_;
-  bool told_ = false;     ///< of the interrupt
-  bool ending_ = false;   ///< one has failed, or ended by the interrupt: the others are to end, too
+  bool told_ = false;     ///< the interrupt was reported
+  bool ending_ = false;   ///< a rank failed, or ended by the interrupt: the others must end too
   bool hurried_ = false;  ///< SIGTERM was sent after a failure
   bool killed_ = false;
-  int first_ = -1;  ///< the first rank that failed
+  int first_ = -1;  ///< first rank that failed
   Clock::time_point next_;
 };
 

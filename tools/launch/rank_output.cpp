@@ -1,3 +1,4 @@
+// Merges the ranks' lines and errors.
 #include "tools/launch/rank_output.h"
 
 #include <fcntl.h>
@@ -17,7 +18,8 @@ namespace millrace::tools {
 namespace {
 
 constexpr std::size_t kLongestLine = 65536;
-/// From the first error to its print: the others, which fail by the same, have said so by then.
+/// Delay from the first error to its print: other ranks that fail for the same reason have reported
+/// it by then.
 constexpr std::chrono::seconds kOthers{1};
 
 /// "WHAT" of "millrace: WHAT\n  hint: ...".
@@ -27,7 +29,8 @@ std::string_view what_of(std::string_view text) {
   return line.starts_with(kName) ? line.substr(kName.size()) : line;
 }
 
-/// Whether `text` only tells of another rank's error: "rank 1 (host, pid 5) ended at step 9: WHAT".
+/// Returns whether `text` only reports another rank's error: "rank 1 (host, pid 5) ended at step 9:
+/// WHAT".
 bool relays(const std::string& text, const std::string& other) {
   const std::string_view what = what_of(other);
   return text != other && !what.empty() && what_of(text).starts_with("rank ") &&

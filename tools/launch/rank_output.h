@@ -11,13 +11,13 @@
 
 namespace millrace::tools {
 
-/// A pipe that a rank writes to; this end never blocks.
+/// The read end of a rank's pipe; never blocks.
 class RankPipe {
  public:
   RankPipe() = default;
   explicit RankPipe(train::Fd pipe);
 
-  /// -1 once it is at its end.
+  /// Returns the descriptor; -1 after the end of the stream.
   int fd() const { return pipe_.get(); }
   /// Returns the bytes that arrived since the last call.
   std::string take();
@@ -26,14 +26,14 @@ class RankPipe {
   train::Fd pipe_;
 };
 
-/// Whole lines of a rank's stderr, with "[rank R] " before each.
+/// Prints whole lines of a rank's stderr, with "[rank R] " before each.
 class RankLines {
  public:
   RankLines() = default;
   RankLines(train::Fd pipe, int rank);
 
   int fd() const { return pipe_.fd(); }
-  /// Passes on what there is.
+  /// Prints the lines that have arrived.
   void pump();
   /// Prints an unfinished last line.
   void end_line();
@@ -46,8 +46,8 @@ class RankLines {
   std::string line_;
 };
 
-/// The errors that ranks end with. What all of them say is printed once and bare; where they
-/// differ, each text is printed once, with its ranks: "[rank 1] millrace: ..." or "[ranks 0, 2]
+/// Collects the errors that ranks end with. Prints an error common to all once, without prefix. If
+/// errors differ, prints each text once with its ranks: "[rank 1] millrace: ..." or "[ranks 0, 2]
 /// ...".
 class RankErrors {
  public:
@@ -56,22 +56,24 @@ class RankErrors {
   void watch(int rank, train::Fd pipe) {
     pipes_[static_cast<std::size_t>(rank)] = RankPipe(std::move(pipe));
   }
-  /// The pipes that poll() is to look at.
+  /// Returns the pipes for poll().
   std::vector<int> fds() const;
-  /// Reads what there is, and prints what has stood for a second without the other ranks' word.
+  /// Reads available text, and prints errors that have waited a second for other ranks.
   void pump();
   /// Prints the rest.
   void print();
-  /// Whether a rank has only told of another one's error.
+  /// Returns whether a rank only reported another one's error.
   bool relayed(int rank) const { return relaying_.count(static_cast<std::size_t>(rank)) > 0; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   std::vector<RankPipe> pipes_;
-  std::vector<std::string> texts_;  ///< by rank, of pipes that are not at their end
-  std::map<std::string, std::vector<std::size_t>> waiting_;  ///< whole texts and who said them
-  std::vector<std::string> order_;                           ///< of waiting_, as they came
+  std::vector<std::string> texts_;  ///< by rank, from pipes that are still open
+  std::map<std::string, std::vector<std::size_t>> waiting_;  ///< whole texts, and the ranks that
+                                                             ///< reported them
+  std::vector<std::string> order_;                           ///< keys of waiting_, in order of
+                                                             ///< arrival
   std::set<std::string> printed_;
   std::set<std::size_t> relaying_;
   Clock::time_point due_;

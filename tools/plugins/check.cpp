@@ -1,5 +1,4 @@
-#include "tools/plugins/check.h"
-
+// Runs the probe in child processes and reads its lines.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -19,6 +18,7 @@
 #include "millrace/error.h"
 #include "plugins/host/inside.h"
 #include "plugins/host/registry.h"
+#include "tools/plugins/check.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace::tools {
@@ -26,7 +26,7 @@ namespace {
 
 using State = CheckLine::State;
 
-/// Lines from the child: a word, then fields after tabs.
+/// Line protocol from the child: a word, then fields separated by tabs.
 class Channel {
  public:
   explicit Channel(int descriptor) : descriptor_(descriptor) {}
@@ -61,7 +61,7 @@ std::vector<Step> steps_of(const millrace_plugin_table& table, const CheckOption
   return steps;
 }
 
-/// Everything from step `first` on; the steps before it were done by another child.
+/// Runs everything from step `first` on; other children have done the earlier steps.
 void probe(const CheckOptions& options, std::size_t first, const Channel& channel) {
   const auto attempt = [&](const std::string& unit, const std::string& check, const auto& run) {
     channel.say("begin", {unit, check});
@@ -106,7 +106,7 @@ void probe(const CheckOptions& options, std::size_t first, const Channel& channe
   _exit(0);
 }
 
-/// The last line of what the child printed, for a crash that says why.
+/// Returns the last line of the child's output, for a crash that explains itself.
 std::string last_words(int output) {
   std::string text(4096, '\0');
   const off_t size = lseek(output, 0, SEEK_END);
@@ -123,14 +123,15 @@ std::string signal_name(int signal) {
   return name != nullptr ? std::string("SIG") + name : fmt::format("signal {}", signal);
 }
 
-/// One child's life after the other.
+/// Watches one child after another.
 class Watch {
  public:
   Watch(const CheckOptions& options, CheckReport& report,
         const std::function<void(const CheckLine&)>& line)
       : options_(options), report_(report), tell_(line) {}
 
-  /// A child that goes on where the last one ended. True if it got to the end, or no further.
+  /// Runs a child that continues where the last one ended. Returns whether it finished, or got no
+  /// further.
   bool run() {
     const std::size_t first = next_;
     int pipe_ends[2];
@@ -148,13 +149,14 @@ class Watch {
     }
     setpgid(pid, pid);
     const bool hangs = !read_lines(from.get());
-    kill(-pid, SIGKILL);  // what it may have started, too
+    kill(-pid, SIGKILL);  // also kills processes that it may have started
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (stopped()) throw Error(Exit::interrupted, "plugins check: interrupted");
     if (ended_) return true;
-    if (!open_ && next_ == first) {  // between two checks: by a thread of its own, or at its end
+    if (!open_ && next_ == first) {  // between two checks: a thread of its own ended it, or its
+      // exit did
       current_ = {"", "process", State::ok, ""};
       open_ = true;
     }
@@ -176,7 +178,7 @@ class Watch {
     return fmt::format("it ends the process with exit code {}{}", WEXITSTATUS(status), quoted);
   }
 
-  /// False when nothing came for too long.
+  /// Returns false after the time-out.
   bool read_lines(int from) {
     using Clock = std::chrono::steady_clock;
     std::string text;
@@ -224,7 +226,7 @@ class Watch {
 
   void finish(State state, const std::string& detail) {
     open_ = false;
-    if (in_load_ && loaded_ && state == State::ok) return;  // told by an earlier child
+    if (in_load_ && loaded_ && state == State::ok) return;  // an earlier child reported it
     loaded_ |= in_load_ && state == State::ok;
     current_.state = state;
     current_.detail = detail;
@@ -254,7 +256,7 @@ std::size_t CheckReport::failed() const {
 
 CheckReport check_plugin(const CheckOptions& options,
                          const std::function<void(const CheckLine&)>& line) {
-  if (!options.sample.empty()) base::open_regular(options.sample);  // throws where it isn't there
+  if (!options.sample.empty()) base::open_regular(options.sample);  // throws if it does not exist
   CheckReport report;
   Watch watch(options, report, line);
   while (!watch.run()) {

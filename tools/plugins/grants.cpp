@@ -1,3 +1,4 @@
+// Collects the user's grants and checks plugins against them.
 #include "tools/plugins/grants.h"
 
 #include <fmt/format.h>
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kKey = "plugins.path=";
 
-/// The parts of `text` between separators.
+/// Splits `text` at separators.
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -47,11 +48,11 @@ void grant(std::string_view value) {
     for (std::string& path : split(paths, ':')) typed_paths().push_back(std::move(path));
   };
   add(value);
-  const auto cells = split(value, ',');  // of a sweep
+  const auto cells = split(value, ',');  // from a sweep
   if (cells.size() > 1) std::for_each(cells.begin(), cells.end(), add);
 }
 
-/// Whether both are the same file or folder, of whatever type.
+/// Returns whether both are the same file or folder, of whatever type.
 bool are_same(const std::string& one, const std::string& other) {
   struct stat a {
   }, b{};
@@ -59,7 +60,7 @@ bool are_same(const std::string& one, const std::string& other) {
          a.st_ino == b.st_ino;
 }
 
-/// Whether `file` is one of `paths`, or lies right in a folder of theirs.
+/// Returns whether `file` is one of `paths`, or lies directly in one of them.
 bool is_named_by(const std::vector<std::string>& paths, const std::string& file) {
   const std::string parent = fs::path(file).parent_path().string();
   return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
@@ -83,8 +84,8 @@ bool is_shipped(const std::string& file) {
   return end == folder.end();
 }
 
-/// Why `file` may be loaded; empty where nobody asked for it. `trust`: what the list says of it,
-/// where that was looked at.
+/// Returns why `file` may be loaded; empty if nobody asked for it. Sets `trust` to the list's
+/// answer if the list was consulted.
 std::string reason_for(const std::string& file, Trust* trust) {
   if (is_shipped(file)) return "comes with millrace";
   if (is_named_by(typed_paths(), file)) return "named on the command line";
@@ -120,7 +121,8 @@ void grant_plugins(const std::vector<std::string>& arguments) {
 }
 
 void load_asked_plugins(const pipeline::PluginsPath& path) {
-  std::vector<std::pair<std::string, std::string>> reasons;  // all are known before one is loaded
+  std::vector<std::pair<std::string, std::string>> reasons;  // all reasons are known before any
+                                                             // plugin is loaded
   for (const std::string& file : plugins::plugin_files(path.value, path.from)) {
     if (plugins::loaded_plugin(file) != nullptr) continue;
     Trust trust = Trust::none;

@@ -1,3 +1,4 @@
+// Guard pages, and the signal handler that reports accesses to them.
 #include "tools/plugins/guarded.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ std::size_t page_size() {
   return size;
 }
 
-/// What the signal handler knows: plain memory, no locks.
+/// State for the signal handler: plain memory, no locks.
 struct Watched {
   std::atomic<bool> used{false};
   std::atomic<const char*> what{nullptr};
@@ -42,10 +43,10 @@ int watch(const char* what, std::uint8_t* pages, std::size_t mapped, std::uint8_
     watched[i].what = what;
     return static_cast<int>(i);
   }
-  return -1;  // a touch is then reported as a crash
+  return -1;  // an access is then reported as a crash
 }
 
-/// "writes", "reads", or "touches" where the processor doesn't tell.
+/// Returns "writes", "reads", or "touches" if the processor does not tell.
 const char* access(void* context) {
 #if defined(__x86_64__)
   constexpr greg_t kWrite = 2;
@@ -79,7 +80,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   }
   struct sigaction plain {};
   plain.sa_handler = SIG_DFL;
-  sigaction(signal, &plain, nullptr);  // the fault comes again and ends the process
+  sigaction(signal, &plain, nullptr);  // the fault recurs and ends the process
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ void Guarded::check() const {
 
 void report_touches(int descriptor) {
   line_to = descriptor;
-  // A stack of its own, for a plugin that uses up the thread's.
+  // Alternate signal stack, for plugins that exhaust the thread's stack.
   static std::array<char, 65536> stack;
   stack_t other{};
   other.ss_sp = stack.data();

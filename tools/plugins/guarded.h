@@ -1,5 +1,5 @@
-// Memory between two pages that nobody may touch, with bytes of a known pattern in the gaps: what a
-// plugin does outside the memory it was given is seen at once, or when check() looks.
+// Memory between two guard pages, with a known pattern in the gaps. Accesses outside of it are
+// caught at once by the pages, or by check().
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,18 @@
 
 namespace millrace::tools {
 
-/// What a check found wrong.
+/// Reports what a check found wrong.
 struct Defect : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 class Guarded {
  public:
-  /// Which forbidden page the memory borders on, as closely as `align` allows.
+  /// The guard page that the memory borders on, as closely as `align` allows.
   enum class Near { behind, before };
 
-  /// `what` names it in messages ("the image") and must outlive it. All bytes start as `fill`.
+  /// `what` names the memory in messages ("the image") and must outlive it. All bytes start as
+  /// `fill`.
   Guarded(const char* what, std::size_t size, Near near, std::uint8_t fill, std::size_t align = 1);
   ~Guarded();
   Guarded(const Guarded&) = delete;
@@ -27,7 +28,7 @@ class Guarded {
 
   std::uint8_t* data() const { return data_; }
   std::size_t size() const { return size_; }
-  /// From now on its bytes may be read, but not written.
+  /// Makes the bytes read-only.
   void protect();
   /// Throws Defect if a byte of the gaps has changed.
   void check() const;
@@ -39,13 +40,13 @@ class Guarded {
   std::size_t size_;
   std::uint8_t fill_;
   std::uint8_t* pages_;
-  std::size_t mapped_;  ///< with the two forbidden pages
+  std::size_t mapped_;  ///< including the guard pages
   std::uint8_t* data_;
   int watched_;
 };
 
-/// From now on a touch of a forbidden page is written to `descriptor` as a line "fail\tREASON", and
-/// the process ends; other faults end it as they would.
+/// From now on, an access to a guard page writes the line "fail\tREASON" to `descriptor` and ends
+/// the process. Other faults end it as usual.
 void report_touches(int descriptor);
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Lists plugins, units and parameters.
 #include "tools/plugins/list.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kReaders = "readers";  ///< built in, by classes instead of a table
+constexpr const char* kReaders = "readers";  ///< built-in readers are classes, not tables
 
 Json json_of(const Value& value) {
   return std::visit([](const auto& v) { return Json(v); }, value);
@@ -28,7 +29,7 @@ Json json_of(const Value& value) {
 const char* type_name(const millrace_param& param) {
   constexpr const char* kNames[] = {"boolean", "integer", "number",  "text",
                                     "choice",  "numbers", "integers"};
-  return kNames[param.type - MILLRACE_BOOLEAN];  // the table was checked
+  return kNames[param.type - MILLRACE_BOOLEAN];  // the table has been validated
 }
 
 Json param_json(const millrace_param& declared) {
@@ -73,7 +74,7 @@ Json plugin_json(const plugins::PluginEntry& plugin) {
           {"file", plugin.file.empty() ? Json(nullptr) : Json(plugin.file)}};
 }
 
-/// All there is, the shipped decoders loaded for it.
+/// Returns all units, including those of the shipped decoders, which it loads.
 std::vector<plugins::PluginEntry> everything() {
   plugins::shipped_decoders();
   return plugins::plugins_in_use();

@@ -1,4 +1,4 @@
-// What units there are and what they take, as JSON and for people.
+// Lists units and their parameters, as JSON and as text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,17 +8,17 @@
 
 namespace millrace::tools {
 
-/// {"plugins": [...], "units": [...]}: everything that is built in or loaded, the shipped decoders
-/// included.
+/// Returns {"plugins": [...], "units": [...]}: everything built in or loaded, including the shipped
+/// decoders.
 nlohmann::ordered_json list_json();
-/// The same as text, a plugin and its units after the other.
+/// Returns the list as text, each plugin followed by its units.
 std::string list_text(const nlohmann::ordered_json& list);
 
-/// One plugin with all that its units declare.
+/// Returns one plugin with all declarations of its units.
 nlohmann::ordered_json info_json(const plugins::PluginEntry& plugin);
-/// One unit by its name, among all there are; throws UsageError with the nearest name.
+/// Returns the unit with that name. Throws UsageError with the nearest name.
 nlohmann::ordered_json info_json(const std::string& unit);
-/// Of either.
+/// Returns either kind of info as text.
 std::string info_text(const nlohmann::ordered_json& info);
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Fills the templates of a plugin's project.
 #include "tools/plugins/new_project.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "dark_corners" -> "DarkCorners".
+/// Converts "dark_corners" to "DarkCorners".
 std::string class_name(const std::string& name) {
   std::string text;
   bool up = true;
@@ -40,7 +41,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }
 
 void check_name(const std::string& name) {
-  // Names that CMake keeps for targets of its own.
+  // Names that CMake reserves for targets.
   constexpr std::string_view kTaken[] = {"all",     "clean", "help",    "install",
                                          "package", "test",  "millrace"};
   if (std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
@@ -101,7 +102,7 @@ fs::path write_project(const std::string& name, const std::string& kind, const f
     } else if (to == kind + "_test.cpp") {
       to = name + "_test.cpp";
     } else if (to.ends_with(".cpp")) {
-      continue;  // another kind's
+      continue;  // belongs to another kind
     }
     std::string text = replaced(std::string(file.text), "example_" + kind, name);
     text = replaced(text, "Example" + class_name(kind), class_name(name));

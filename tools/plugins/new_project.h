@@ -1,4 +1,5 @@
-// millrace plugins new: writes a plugin's project, ready to be built and tested.
+// millrace plugins new: writes a plugin's project that builds and passes its test (contract Plugin
+// tools).
 #pragma once
 
 #include <filesystem>
@@ -7,12 +8,11 @@
 
 namespace millrace::tools {
 
-/// What `--kind` takes.
+/// Returns the values of `--kind`.
 const std::vector<std::string>& project_kinds();
 
 /// Writes `parent`/NAME with CMakeLists.txt, NAME.cpp, NAME_test.cpp and README.md. Throws
-/// UsageError for a name that no unit can have and for a folder that is there, RunError where it
-/// cannot be written.
+/// UsageError for an invalid unit name or an existing folder, RunError if it cannot be written.
 std::filesystem::path write_project(const std::string& name, const std::string& kind,
                                     const std::filesystem::path& parent);
 

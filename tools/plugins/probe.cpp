@@ -1,3 +1,4 @@
+// Steps common to all kinds of units, and the guards around each call.
 #include "tools/plugins/probe.h"
 
 #include <fmt/format.h>
@@ -23,11 +24,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a plugin has to leave as it was, of the thread and of the process.
+/// State of the thread and the process that a plugin must leave unchanged.
 struct Surroundings {
   int rounding = std::fegetround();
 #if defined(__x86_64__)
-  unsigned control = _mm_getcsr() & ~0x3Fu;  // without the flags of what has happened
+  unsigned control = _mm_getcsr() & ~0x3Fu;  // control bits without the status flags
 #else
   unsigned control = 0;
 #endif
@@ -46,7 +47,7 @@ struct Surroundings {
   }
 };
 
-/// Bytes on the heap, of this thread's arena.
+/// Returns the bytes on the heap, in this thread's arena.
 std::int64_t heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
@@ -58,12 +59,12 @@ std::int64_t open_files() {
   return std::distance(begin(all), end(all));
 }
 
-/// Throws Defect if `function`, done again and again, keeps memory or files. Caches may fill and
-/// the heap may settle: only what is lost in every round counts.
+/// Throws Defect if repeated calls of `function` keep memory or files. Caches may fill and the heap
+/// may settle: only losses in every round count.
 void expect_no_leak(const std::string& what, const std::function<void()>& function) {
   constexpr int kRounds = 4;
   constexpr int kTimes = 64;
-  constexpr std::int64_t kLeast = 16;  // bytes: malloc gives no less
+  constexpr std::int64_t kLeast = 16;  // in bytes; malloc's smallest allocation
   std::int64_t bytes_lost = 0;
   std::int64_t files_lost = kTimes;
   for (int round = 0; round < kRounds; ++round) {
@@ -182,7 +183,7 @@ Outcome watched_call(plugins::CallContext& context,
   Outcome outcome;
   const Surroundings before;
   context.call.error[0] = '\0';
-  errno = EDOM;  // means nothing; whoever looks at it without a reason sees this
+  errno = EDOM;  // an arbitrary value: a plugin that reads errno without a reason sees it
   try {
     const auto begin = Clock::now();
     outcome.status = function();

@@ -1,5 +1,5 @@
-// The child's side of `plugins check`: what is tried, one step after the other. A step either
-// returns what it saw, or throws what is wrong.
+// Child's side of `plugins check`: the steps, one after another. Each step returns what it
+// observed, or throws what is wrong.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace millrace::tools {
 
-/// Why a check cannot be made.
+/// Thrown if a check cannot be made.
 struct Skip : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -23,66 +23,69 @@ struct Skip : std::runtime_error {
 struct Step {
   std::string unit;
   std::string check;
-  std::function<std::string()> run;  ///< what it saw; throws Defect or Skip
+  std::function<std::string()> run;  ///< returns what it observed; throws Defect or Skip
 };
 
 /// Everything that a unit's result may depend on.
 struct Input {
   Size size{0, 0};
   int channels = 0;
-  std::uint64_t seed = 0;  ///< of the draws and the pixels; of readers, the index
+  std::uint64_t seed = 0;  ///< of the draws and the pixels; for readers, the index
   std::string text() const;
 };
 
-/// What no result may depend on: where memory lies, how far rows are apart, what it held before.
+/// Everything that no result may depend on: where memory lies, the distance of rows, earlier
+/// contents.
 struct Placement {
   Guarded::Near near = Guarded::Near::behind;
   int row_padding = 0;  ///< bytes between two rows
   std::uint8_t fill = 0;
 };
 
-/// What a call gave.
+/// Result of a call.
 struct Outcome {
   millrace_status status = MILLRACE_OK;
   std::string error;
-  std::vector<std::uint8_t> bytes;  ///< all that it wrote
-  double ns = 0;                    ///< within the plugin
+  std::vector<std::uint8_t> bytes;  ///< all bytes that it wrote
+  double ns = 0;                    ///< time inside the plugin
   bool same_as(const Outcome& other) const {
     return status == other.status && bytes == other.bytes;
   }
 };
 
-/// One thread's way to call a unit.
+/// Calls a unit from one thread.
 using Session = std::function<Outcome(const Input&, const Placement&)>;
 
-/// A unit and what is tried with it.
+/// A unit and the inputs to try it with.
 struct Subject {
   const millrace_unit& unit;
-  std::function<Session()> open;        ///< a new thread's session on the same instance
-  std::function<void()> make_and_drop;  ///< create and destroy
-  std::vector<Input> inputs;            ///< small ones
-  std::vector<Input> costs;             ///< what is timed
+  std::function<Session()> open;        ///< opens a new thread's session on the same instance
+  std::function<void()> make_and_drop;  ///< creates and destroys an instance
+  std::vector<Input> inputs;            ///< small inputs
+  std::vector<Input> costs;             ///< inputs that are timed
 };
 
-/// Runs `function`, which calls into the plugin: throws Defect for an exception, a changed rounding
-/// mode, locale or folder, and a status that the interface doesn't have or explain.
+/// Runs `function`, which calls into the plugin. Throws Defect for an exception, a changed rounding
+/// mode, locale or folder, and for a status that the interface does not have or that is
+/// unexplained.
 Outcome watched_call(plugins::CallContext& context,
                      const std::function<millrace_status()>& function);
 
-/// Parameters with one of them at a bound of its range, or at each of its choices; the first entry
-/// is the defaults.
+/// Parameters with one of them at a bound of its range, or at one of its choices. The first entry
+/// holds the defaults.
 struct Variant {
   std::string text;  ///< "degrees=180"
   Params params;
 };
 std::vector<Variant> variants_of(const millrace_unit& unit);
 
-/// Same call twice, in other order, elsewhere in memory; on several threads at once; leaks; cost.
+/// Adds steps that repeat a call, reorder calls, move memory, use several threads, look for leaks,
+/// and measure cost.
 void add_common_steps(std::vector<Step>& steps, std::shared_ptr<Subject> subject,
                       const CheckOptions& options,
                       const std::function<void(const CheckCost&)>& cost);
 
-/// Augmentations of every kind; decoders; readers.
+/// Add the steps of augmentations of every kind, of decoders and of readers.
 void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
                      const CheckOptions& options,
                      const std::function<void(const CheckCost&)>& cost);

@@ -1,4 +1,4 @@
-// Decoders: on nothing, on noise, on a whole image, and on one that is cut short or damaged.
+// Probes decoders with no bytes, noise, a valid image, and truncated or damaged ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,13 +13,14 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr std::uint64_t kPixelLimit = std::uint64_t{1} << 24;  ///< of damaged images that are tried
+constexpr std::uint64_t kPixelLimit = std::uint64_t{1} << 24;  ///< most pixels of a damaged image
+                                                               ///< that is tried
 
 std::uint8_t noise(std::uint64_t seed, std::uint64_t at) {
   return static_cast<std::uint8_t>(base::mix64(seed << 32 ^ at) >> 56);
 }
 
-/// The bytes in front of a forbidden page.
+/// Copies the bytes to memory that ends at a guard page.
 std::unique_ptr<Guarded> lend(const Bytes& bytes) {
   auto memory =
       std::make_unique<Guarded>("the image's bytes", bytes.size(), Guarded::Near::behind, 0);
@@ -28,7 +29,7 @@ std::unique_ptr<Guarded> lend(const Bytes& bytes) {
   return memory;
 }
 
-/// A context, closed at the end.
+/// A decoder's context, closed at the end.
 class Context {
  public:
   explicit Context(const millrace_unit& unit)
@@ -60,7 +61,8 @@ Outcome read_header(const millrace_unit& unit, const Context& context, const Gua
   return outcome;
 }
 
-/// The region [0, width) x [0, height) where `request` is the whole, decoded into guarded rows.
+/// Decodes the region [0, width) x [0, height) of the scaled image into guarded rows; `request`
+/// describes the whole image.
 Outcome decode(const millrace_unit& unit, const Context& context, const Guarded& bytes,
                const millrace_decode& request, const Placement& placement) {
   const auto width =
@@ -85,7 +87,7 @@ Outcome decode(const millrace_unit& unit, const Context& context, const Guarded&
   return outcome;
 }
 
-/// Sides at 1 / 2^scale, rounded up.
+/// Returns the sides at 1 / 2^scale, rounded up.
 millrace_decode whole(const millrace_image_header& header, std::uint32_t channels,
                       std::uint32_t scale = 0) {
   const auto side = [scale](std::uint32_t n) {
@@ -95,7 +97,7 @@ millrace_decode whole(const millrace_image_header& header, std::uint32_t channel
       sizeof(millrace_decode), channels, scale, {0, 0, side(header.width), side(header.height)}};
 }
 
-/// Header and pixels of bytes that may be anything.
+/// Decodes header and pixels of arbitrary bytes.
 Outcome try_bytes(const millrace_unit& unit, const Context& context, const Bytes& bytes,
                   std::uint32_t channels, const Placement& placement) {
   const auto memory = lend(bytes);
@@ -106,7 +108,7 @@ Outcome try_bytes(const millrace_unit& unit, const Context& context, const Bytes
   return decode(unit, context, *memory, whole(header, channels), placement);
 }
 
-/// Other decoders of the same plugin have samples of their own.
+/// Skips samples of other decoders of the same plugin.
 void expect_taken(const millrace_unit& unit, const Bytes& sample) {
   if (unit.decoder->sniff(sample.data(), std::min<std::size_t>(sample.size(), 64)) != 1)
     throw Skip("the sample is not of this format");
@@ -167,7 +169,7 @@ std::string try_sample(const millrace_unit& unit, const Bytes& sample) {
   std::size_t regions = 0;
   for (const std::uint32_t channels : {1u, 3u}) {
     const auto must = [&](const millrace_decode& request, const Placement& placement) {
-      // header() goes before every decode(): it may have left something for it.
+      // header() precedes every decode(), because it may have stored something for it.
       read_header(unit, context, *memory, header);
       Outcome outcome = decode(unit, context, *memory, request, placement);
       if (outcome.status != MILLRACE_OK)
@@ -271,7 +273,7 @@ void add_decoder_steps(std::vector<Step>& steps, const millrace_unit& unit,
     expect_taken(unit, *sample);
     return [&unit, sample, context = std::make_shared<Context>(unit)](const Input& input,
                                                                       const Placement& placement) {
-      Bytes bytes = *sample;  // the first one whole, the others damaged
+      Bytes bytes = *sample;  // the first one intact, the others damaged
       if (input.seed > 0)
         bytes[bytes.size() * input.seed / 8 % bytes.size()] ^=
             static_cast<std::uint8_t>(input.seed);

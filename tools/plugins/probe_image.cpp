@@ -1,4 +1,4 @@
-// Augmentations: geometric, pixel, filter, choice and batch units on images of odd sizes.
+// Probes augmentations: geometric, pixel, filter, choice and batch units on images of odd sizes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,11 +12,12 @@ namespace millrace::tools {
 namespace {
 
 constexpr Size kSizes[] = {{1, 1}, {3, 5}, {17, 13}, {224, 224}};
-constexpr std::int64_t kPixelLimit = std::int64_t{1} << 24;  ///< of a filter's output that is tried
+constexpr std::int64_t kPixelLimit = std::int64_t{1} << 24;  ///< most pixels of a filter's output
+                                                             ///< that is tried
 
 using Shared = std::shared_ptr<const plugins::Unit>;
 
-/// A reproducible byte.
+/// Returns a reproducible byte.
 std::uint8_t byte_of(std::uint64_t seed, std::uint64_t at) {
   return static_cast<std::uint8_t>(base::mix64(seed << 32 ^ at) >> 56);
 }
@@ -25,7 +26,8 @@ void report(millrace_call*, const char*, double) {}
 void log(millrace_call*, const char*) {}
 int cancelled(const millrace_call*) { return 0; }
 
-/// A call's surroundings, with this input's draws. What may be null is null in some placements.
+/// A call's surroundings, with this input's draws. Members that may be null are null in some
+/// placements.
 struct Calling {
   Calling(const plugins::Unit& unit, const Input& input, const Placement& placement) {
     context.call.rng = base::stream({1, 0, input.seed}, base::op_id(unit.table().name));
@@ -47,7 +49,7 @@ struct Calling {
   std::unique_ptr<Guarded> scratch;
 };
 
-/// Rows of pixels in guarded memory, drawn from the seed.
+/// Rows of pixels in guarded memory, generated from the seed.
 class TestImage {
  public:
   TestImage(const char* what, Size size, int channels, const Placement& placement)
@@ -87,7 +89,7 @@ class TestImage {
  private:
   std::size_t height() const { return static_cast<std::size_t>(image_.height); }
 
-  std::size_t width_, row_;  ///< bytes
+  std::size_t width_, row_;  ///< in bytes
   std::uint8_t fill_;
   const char* what_;
   Guarded memory_;
@@ -227,7 +229,7 @@ Outcome run_choice(const plugins::Unit& unit, const Input& input, const Placemen
   return outcome;
 }
 
-/// An element as `dtype` has it; half floats between 0.5 and 2.
+/// Writes an element of type `dtype`; half floats between 0.5 and 2.
 void put_element(std::uint8_t* at, std::int32_t dtype, std::uint8_t value) {
   const auto put = [at](auto number) { std::memcpy(at, &number, sizeof number); };
   if (dtype == MILLRACE_U8) put(value);
@@ -236,7 +238,7 @@ void put_element(std::uint8_t* at, std::int32_t dtype, std::uint8_t value) {
   if (dtype == MILLRACE_BF16) put(static_cast<std::uint16_t>(0x3F00 + value));
 }
 
-/// The number of an input chooses type and layout.
+/// Chooses type and layout by the input's number.
 Outcome run_batch(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   constexpr std::int32_t kClasses = 10;
   constexpr std::size_t kSizeOf[] = {4, 1, 2, 2};
@@ -292,7 +294,7 @@ Outcome run(const plugins::Unit& unit, const Input& input, const Placement& plac
                                     : run_batch(unit, input, placement);
 }
 
-/// Null, and the reason in `refused`, where the parameters don't fit together.
+/// Returns null, with the reason in `refused`, if the parameters contradict each other.
 Shared make(const millrace_unit& unit, const Params& params, std::string& refused) {
   Shared made;
   plugins::CallContext context;
@@ -374,7 +376,7 @@ void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
                      const std::function<void(const CheckCost&)>& cost) {
   steps.push_back({unit.name, "parameters", [&unit] { return try_parameters(unit); }});
   steps.push_back({unit.name, "images", [&unit] { return try_images(unit); }});
-  const auto instance = std::make_shared<Shared>();  // made at the first step that needs it
+  const auto instance = std::make_shared<Shared>();  // created by the first step that needs it
   const auto open = [&unit, instance]() -> Session {
     std::string refused;
     if (*instance == nullptr) *instance = make(unit, variants_of(unit).front().params, refused);

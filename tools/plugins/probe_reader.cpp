@@ -1,4 +1,4 @@
-// Readers: on a data set that is not there, and on one that is.
+// Probes readers with a missing data set and with a valid one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kNowhere = "/nowhere/no such data set";
 
-/// Null, and the reason in `refused`, where the reader reports one.
+/// Returns null, with the reason in `refused`, if the reader reports one.
 std::shared_ptr<const plugins::Unit> make(const millrace_unit& unit, const Params& params,
                                           const std::string& path, const std::string& split,
                                           std::string& refused) {
@@ -45,7 +45,7 @@ std::uint8_t* memory(millrace_call* call, std::size_t size) {
   return static_cast<Buffer*>(call->host)->reserve(size);
 }
 
-/// One sample; its bytes behind its label.
+/// Reads one sample; its label precedes its bytes.
 Outcome read(const plugins::Unit& unit, const millrace_dataset& set, std::uint64_t index) {
   const millrace_reader& functions = *unit.table().reader;
   Buffer scratch;
@@ -63,7 +63,7 @@ Outcome read(const plugins::Unit& unit, const millrace_dataset& set, std::uint64
   if (set.encoded == 0) {
     if (bytes.size != pixels)
       throw Defect(fmt::format("a sample has {} bytes, its pixels are {}", bytes.size, pixels));
-    std::uint8_t sum = 0;  // the 64 bytes behind it may be read
+    std::uint8_t sum = 0;  // the 64 bytes after it must be readable
     for (std::size_t i = 0; i < 64; ++i)
       sum ^= *const_cast<const volatile std::uint8_t*>(bytes.data + bytes.size + i);
     static_cast<void>(sum);
@@ -79,7 +79,7 @@ Outcome read(const plugins::Unit& unit, const millrace_dataset& set, std::uint64
   return outcome;
 }
 
-/// Some indices of the set, its ends among them.
+/// Returns some indices of the set, including its ends.
 std::vector<std::uint64_t> some_of(std::uint64_t count) {
   std::vector<std::uint64_t> some;
   const std::uint64_t most = std::min<std::uint64_t>(count, 32);

@@ -1,4 +1,4 @@
-// The files that `plugins new` starts from: plugins/templates/, put into the program by the build.
+// Files that `plugins new` starts from: plugins/templates/, embedded by the build.
 #pragma once
 
 #include <span>

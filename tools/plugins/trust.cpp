@@ -1,5 +1,4 @@
-#include "tools/plugins/trust.h"
-
+// Reads, writes and checks the trust list.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <openssl/evp.h>
@@ -16,6 +15,7 @@
 #include "base/files.h"
 #include "base/printable.h"
 #include "millrace/error.h"
+#include "tools/plugins/trust.h"
 
 namespace millrace::tools {
 namespace {
@@ -45,7 +45,7 @@ std::string hash_of(const fs::path& file) {
   return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
-/// Absolute and without links, also for what is no longer there.
+/// Returns the path made absolute and without links, even if it no longer exists.
 std::string key_of(const fs::path& file) {
   std::error_code error;
   const fs::path resolved = fs::weakly_canonical(file, error);
@@ -64,7 +64,7 @@ void require_unshared_as_written(const fs::path& path) {
     const std::string name = what.string();
     throw DataError(
         fmt::format("{}: rejected: every user may write {}", path.string(), name),
-        // /tmp is meant to be so.
+        // /tmp is legitimately writable by all
         (mode & S_ISVTX) != 0 ? kMove : fmt::format("chmod o-w '{}', or {}", name, kMove));
   };
   const fs::path folder = path.parent_path();
@@ -91,7 +91,7 @@ fs::path TrustList::place() {
   const char* config = std::getenv("XDG_CONFIG_HOME");
   const char* home = std::getenv("HOME");
   fs::path folder;
-  if (config != nullptr && *config == '/')  // the standard ignores a relative one
+  if (config != nullptr && *config == '/')  // the XDG standard ignores relative paths
     folder = config;
   else if (home != nullptr && *home != '\0')
     folder = fs::path(home) / ".config";
@@ -146,7 +146,7 @@ void TrustList::save() const {
     throw RunError("neither XDG_CONFIG_HOME nor HOME is set: the list has no place",
                    "set one of them");
   std::error_code error;
-  fs::create_directories(file.parent_path(), error);  // a failure shows when the file is written
+  fs::create_directories(file.parent_path(), error);  // writing the file reports a failure
   std::string text;
   for (const Entry& entry : entries_) text += entry.hash + "  " + entry.path + "\n";
   base::AtomicFile out(file);

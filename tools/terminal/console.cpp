@@ -1,3 +1,4 @@
+// Formats errors, progress and tables.
 #include "tools/terminal/console.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr std::string_view kName = "millrace: ";
 
-/// Characters on the screen, not bytes.
+/// Counts characters on the screen, not bytes.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));

@@ -1,4 +1,4 @@
-// What the program says: errors, progress and small tables.
+// Messages of the program: errors, progress and small tables.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace millrace::tools {
 
-/// -q, -v, --json: set once by main().
+/// The options -q, -v and --json, set once by main().
 struct Verbosity {
   bool quiet = false;
   bool verbose = false;
@@ -17,31 +17,32 @@ struct Verbosity {
 };
 Verbosity& verbosity();
 
-/// One line, then the hint: "millrace: WHAT" and "  hint: WHAT TO DO". Both are made printable, and
-/// long values in them are shortened: here alone, so that errors may hold what they like. A rank of
-/// `millrace launch` tells its launcher, which says for all ranks what they have in common.
+/// Prints one line, then the hint: "millrace: WHAT" and "  hint: WHAT TO DO". Makes both printable
+/// and shortens long values in them; since this happens only here, errors may hold any text. A rank
+/// of `millrace launch` sends the error to its launcher, which prints errors common to all ranks
+/// once.
 void print_error(const Error& error);
 /// Prints finished error lines, each preceded by `before`.
 void print_error_text(const std::string& text, const std::string& before = {});
-/// Returns the descriptor that errors go to: the one that kErrorVariable names in the environment
-/// of a launcher's rank, else stderr's.
+/// Returns the descriptor for errors: the one that kErrorVariable names in the environment of a
+/// launcher's rank, else stderr.
 int error_descriptor();
 inline constexpr const char* kErrorVariable = "MILLRACE_ERROR_FD";
-/// `text` as one word of a shell's command line, for commands that messages propose.
+/// Returns `text` as one word of a shell's command line, for commands that messages propose.
 std::string shell_word(const std::string& text);
-/// A remark on stderr, unless -q.
+/// Prints a remark to stderr, unless -q.
 void say(const std::string& text);
 
-/// A line on stderr that is written over, on a terminal only.
+/// A line on stderr that is overwritten; only on a terminal.
 class ProgressLine {
  public:
   ProgressLine();
   ~ProgressLine();
-  /// True where a bar is shown at all and the last one is old enough.
+  /// Returns whether a bar is shown at all and the last update is old enough.
   bool due();
-  /// `done` of `total`, then `text`.
+  /// Shows `done` of `total`, then `text`.
   void show(double done, double total, const std::string& text);
-  /// Takes the line away, for other output.
+  /// Erases the line, for other output.
   void clear();
 
  private:
@@ -50,10 +51,10 @@ class ProgressLine {
   std::chrono::steady_clock::time_point last_;
 };
 
-/// Columns aligned: the first to the left, the others to the right. Cells are made printable.
+/// Aligns columns: the first to the left, the others to the right. Makes cells printable.
 std::string to_table(std::vector<std::vector<std::string>> rows);
 
-/// 12345.6 -> "12,346".
+/// Formats 12345.6 as "12,346".
 std::string with_commas(double value);
 
 }  // namespace millrace::tools

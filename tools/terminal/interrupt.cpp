@@ -1,3 +1,4 @@
+// Signal handlers.
 #include "tools/terminal/interrupt.h"
 
 #include <unistd.h>
@@ -17,8 +18,8 @@ int g_errors = STDERR_FILENO;
 constexpr const char* kBeforeFirstStep = "interrupted before the first step";
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
 
-/// What a launcher or sweep passes on may come beside what a scheduler sends to every process of a
-/// job: once from each is still the first signal.
+/// A signal that a launcher or sweep passes on may arrive beside one that a scheduler sends to
+/// every process of a job: one of each still counts as the first signal.
 void on_signal(int, siginfo_t* info, void*) {
   static volatile std::sig_atomic_t from_parent = 0, from_others = 0;
   volatile std::sig_atomic_t& count =
@@ -42,12 +43,12 @@ void catch_interrupts() {
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
-  sigaddset(&action.sa_mask, SIGINT);  // one at a time
+  sigaddset(&action.sa_mask, SIGINT);  // handles one signal at a time
   sigaddset(&action.sa_mask, SIGTERM);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write(), not the end
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit becomes an error of write()
 }
 
 std::atomic<bool>& interrupted() { return g_interrupted; }

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM as an orderly end: a flag that loops and loaders look at.
+// Orderly end on Ctrl-C and SIGTERM: sets a flag that loops and loaders check.
 #pragma once
 
 #include <sys/types.h>
@@ -7,18 +7,18 @@
 
 namespace millrace::tools {
 
-/// Catches SIGINT and SIGTERM from here on. Call it before any other thread is made. A second
-/// signal ends the process at once (exit 130).
+/// Catches SIGINT and SIGTERM from now on. Call it before any other thread starts. A second signal
+/// ends the process at once (exit 130).
 void catch_interrupts();
-/// Set once a signal has come, and by ranks that hear of another's.
+/// Returns the flag, set after a signal and by ranks that hear of another's.
 std::atomic<bool>& interrupted();
 
-/// While it lives, the first signal ends the process at once (exit 130, and a line that says so):
-/// nothing is worth saving yet, and what goes on may take long (a data set to be opened, ranks that
-/// have not come). One a process at a time.
+/// During its lifetime, the first signal ends the process at once (exit 130, with a line that says
+/// so): nothing is worth saving yet, and the current work may take long (opening a data set,
+/// waiting for ranks). One per process at a time.
 class LeaveOnInterrupt {
  public:
-  /// Throws Error where a signal has come before.
+  /// Throws Error if a signal has already come.
   LeaveOnInterrupt();
   ~LeaveOnInterrupt() { end(); }
   LeaveOnInterrupt(const LeaveOnInterrupt&) = delete;
@@ -26,8 +26,8 @@ class LeaveOnInterrupt {
   void end();
 };
 
-/// fork() for a child that becomes another program: a signal between the two ends it, where a
-/// handler would only set a flag that is lost.
+/// Calls fork() for a child that executes another program. A signal between the two ends the child,
+/// where a handler would only set a flag that is lost.
 pid_t fork_for_program();
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Writes to stdout and stderr, and keeps the first error of stdout.
 #include "tools/terminal/output.h"
 
 #include <fcntl.h>
@@ -13,10 +14,10 @@
 namespace millrace::tools {
 namespace {
 
-/// The first failure of stdout, which its FILE doesn't keep.
+/// First error of stdout, which its FILE does not keep.
 int g_output_error = 0;
 
-/// Where results go; null: the stdout that all code in this process shares.
+/// Stream for results; null: the stdout that all code in this process shares.
 std::FILE* g_own_stdout = nullptr;
 
 std::FILE* results() { return g_own_stdout != nullptr ? g_own_stdout : stdout; }
@@ -28,8 +29,8 @@ void remember(bool written) {
 }  // namespace
 
 void open_standard_streams() {
-  // For reading, all of them: a result that goes to a closed stdout is lost, and must not seem to
-  // be written. The lowest number that is free is the one that is missing.
+  // Opens them for reading, so that writes of results to a closed stdout fail instead of seeming to
+  // succeed. open() returns the lowest free number, which is the missing one.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) open("/dev/null", O_RDONLY);
 }
@@ -38,7 +39,7 @@ void keep_stdout_for_results() {
   if (g_own_stdout != nullptr) return;
   remember(std::fflush(stdout) == 0);
   const int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  if (own < 0) return;  // shared it stays: better than no results
+  if (own < 0) return;  // keeps the shared stdout, which is better than no results
   g_own_stdout = fdopen(own, "w");
   if (g_own_stdout == nullptr)
     close(own);

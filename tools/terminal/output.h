@@ -10,28 +10,28 @@
 
 namespace millrace::tools {
 
-/// Opens /dev/null in the place of each of stdin, stdout and stderr that is closed, so that no file
-/// of ours gets its number. First thing in main().
+/// Opens /dev/null in place of each closed one of stdin, stdout and stderr, so that no file of ours
+/// gets its number. Call it first in main().
 void open_standard_streams();
 
-/// From now on results alone go to stdout. What other code in this process writes there, a plugin
-/// for example, goes to stderr.
+/// From now on only results go to stdout. Output of other code in this process, such as plugins,
+/// goes to stderr.
 void keep_stdout_for_results();
 
-/// Writes results to stdout, made printable. A failure is remembered for finish_output().
+/// Writes results to stdout, made printable. Records a failure for finish_output().
 void write_output(std::string_view text);
 /// Formats and writes results to stdout.
 template <class... Values>
 void print(fmt::format_string<Values...> format, Values&&... values) {
   write_output(fmt::format(format, std::forward<Values>(values)...));
 }
-/// Writes remarks to stderr as they are; what cannot be written is dropped.
+/// Writes remarks to stderr unchanged; drops what cannot be written.
 void write_error(std::string_view text);
 
-/// Sends out what waits to be written; a failure is remembered.
+/// Writes buffered output. Records a failure for finish_output().
 void flush_output();
 
-/// Throws RunError where some of the results could not be written.
+/// Throws RunError if some of the results could not be written.
 void finish_output();
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Turns exceptions into messages and exit codes.
 #include "tools/terminal/uncaught.h"
 
 #include <fmt/format.h>
@@ -30,7 +31,7 @@ Exit explain(const std::exception_ptr& failure) {
   } catch (const std::bad_alloc&) {
     print_error(RunError("out of memory", "lower loader.batch or loader.prefetch"));
   } catch (const std::system_error& error) {
-    // All that std::thread says is "Resource temporarily unavailable".
+    // std::thread's message is only "Resource temporarily unavailable".
     const bool thread = error.code() == std::errc::resource_unavailable_try_again;
     print_error(thread ? RunError(fmt::format("cannot start a thread: {}", error.what()),
                                   "allow more processes or memory (ulimit -u, ulimit -v), or lower "

@@ -1,4 +1,4 @@
-// How a failure is told that reaches main(), or nobody.
+// Reports failures that reach main(), and those that no code catches.
 #pragma once
 
 #include <exception>
@@ -7,12 +7,11 @@
 
 namespace millrace::tools {
 
-/// Says in one line what went wrong; the exit code that it leads to.
+/// Prints one line about what went wrong. Returns the exit code for it.
 Exit explain(const std::exception_ptr& failure);
 
-/// From now on exceptions that nobody can catch are explained too, and end the program with their
-/// exit code: those of libraries' threads and initialisers, which need memory that may not be
-/// there.
+/// From now on, also explains exceptions that nobody can catch, and ends the program with their
+/// exit code. These come from libraries' threads and initialisers, which may run out of memory.
 void explain_uncaught();
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Watches first steps and applies the replay's advice.
 #include "tools/training/auto_workers.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 namespace millrace::tools {
 namespace {
 
-/// Enough for medians: so many steps and so long; and not later than this, with a few steps.
+/// Steps and seconds for reliable medians; and the latest moment, at which a few steps suffice.
 constexpr std::size_t kSteps = 24;
 constexpr double kSeconds = 0.5;
 constexpr std::size_t kFewSteps = 5;
@@ -64,7 +65,7 @@ study::ReplayInput AutoWorkers::measured() const {
     const pipeline::StorageOptions& limits = options.storage->options();
     in.bytes = {static_cast<double>(stats.read.bytes) / reads};
     in.storage = {limits.bytes_per_s, limits.latency_s, limits.requests_per_s};
-  } else if (wait > in.sample_s / 10) {  // a real storage is only known by what it took
+  } else if (wait > in.sample_s / 10) {  // a real storage is known only by the time that reads took
     in.bytes = {1};
     in.storage.latency_s = wait;
   }
@@ -75,7 +76,7 @@ study::ReplayInput AutoWorkers::measured() const {
 
 void AutoWorkers::decide() {
   const study::ReplayInput in = measured();
-  // More workers than cores only help where they wait for a storage that nobody else waits for.
+  // More workers than cores help only if they wait for storage without contention.
   const bool waits = in.storage.limited() && in.io_threads == 0;
   const study::Advice advice =
       study::advise(in, std::min(waits ? 4 * in.cores : in.cores, 32), in.sample_s, 0.95);

@@ -1,5 +1,5 @@
-// loader.workers=auto: watches a run's first steps, asks the replay how many workers are enough for
-// this device, and goes on with so many. Which batches come is not touched (determinism contract).
+// loader.workers=auto: watches a run's first steps, asks the replay how many workers suffice for
+// this device, and continues with that number. The batches stay the same (contract Determinism).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 namespace millrace::tools {
 
 struct AutoWorkersFacts {
-  LoaderOptions options;  ///< of the loader as it began
+  LoaderOptions options;  ///< the loader's initial options
   std::uint64_t samples = 0;
-  int cores = 1;           ///< of this process' part of the host
+  int cores = 1;           ///< cores of this process's share of the host
   int device_threads = 0;  ///< CPU threads of an update; 0: the device takes no CPU
 };
 
@@ -26,7 +26,8 @@ class AutoWorkers final : public train::TrainObserver {
  public:
   using Tracks = std::function<std::shared_ptr<pipeline::LoaderTracks>(int workers)>;
 
-  /// Passes everything on to `next`. `tracks`: the timeline's, for so many workers, or null.
+  /// Passes all events on to `next`. `tracks` returns the timeline's tracks for a number of
+  /// workers; may be null.
   AutoWorkers(train::TrainObserver& next, Loader& loader, AutoWorkersFacts facts, Tracks tracks);
 
   void batch(const Batch& batch, base::Clock::Ticks load) override { next_.batch(batch, load); }
@@ -38,7 +39,7 @@ class AutoWorkers final : public train::TrainObserver {
     next_.checkpoint(position, open, best);
   }
 
-  /// first, chosen, after_steps, why; chosen is null where the run was over before.
+  /// Returns first, chosen, after_steps, why. `chosen` is null if the run ended before.
   nlohmann::ordered_json record() const;
 
  private:
@@ -50,7 +51,7 @@ class AutoWorkers final : public train::TrainObserver {
   const AutoWorkersFacts facts_;
   const Tracks tracks_;
   const std::int64_t begin_ns_;
-  std::vector<double> updates_, hosts_;  ///< seconds, of the steps seen
+  std::vector<double> updates_, hosts_;  ///< seconds of the observed steps
   int chosen_ = -1;
   std::string why_;
 };

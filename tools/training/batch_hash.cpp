@@ -1,3 +1,4 @@
+// Feeds batches to xxh3.
 #include "tools/training/batch_hash.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// xxh3 over batches: every output byte, then every label, batch after batch in order.
+// xxh3 hash over batches: every output byte, then every label, batch after batch in order.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class BatchHash {
  public:
   BatchHash();
   void add(const Batch& batch);
-  /// 16 hex digits.
+  /// Returns 16 hex digits.
   std::string digest() const;
 
  private:

@@ -1,3 +1,4 @@
+// Loads recipes, plugins, data sets and plans.
 #include "tools/training/pipeline_setup.h"
 
 #include <fmt/format.h>
@@ -20,14 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the checkout that was built, or under an installation's prefix.
+/// Returns the recipe folders: of the checkout that was built, and under an installation's prefix.
 std::vector<fs::path> recipe_folders() {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   return {folder / "../share/millrace/recipes", MILLRACE_RECIPES};
 }
 
-/// output.normalize=device: what cannot be left to it.
+/// Rejects chains that output.normalize=device cannot serve.
 void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
   const std::string& dtype = recipe.text("output.dtype");
   if (dtype != "f32")
@@ -37,7 +38,7 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
             dtype),
         "leave output.dtype at f32, or set output.normalize=loader");
   for (const OpSpec& spec : chain) {
-    // CutMix moves pixels; what blends them would have its result rounded to levels.
+    // CutMix only moves pixels; ops that blend them would have their results rounded to levels.
     if (!spec.enabled || spec.op == "cutmix" || plugins::augmentation(spec.op).batch == nullptr)
       continue;
     throw UsageError(
@@ -62,7 +63,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
                        "give one recipe, then overrides as key=value");
     }
   }
-  // Plugins declare augmentations and keys, so they come before anything is checked.
+  // Plugins declare augmentations and keys, so they are loaded before anything is checked.
   const auto folders = recipe_folders();
   const pipeline::PluginsPath path = pipeline::plugins_path(recipe, overrides, folders);
   if (plugins == Plugins::none) {
@@ -75,7 +76,7 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   }
   load_asked_plugins(path);
   if (const std::string more = load_plugins_of_environment(); !more.empty()) {
-    // config.toml repeats the run, whatever the environment says then.
+    // config.toml reproduces the run, whatever the environment says later.
     const bool there = path.value == more || path.value.ends_with(":" + more);
     overrides.push_back("plugins.path=" + (there                ? path.value
                                            : path.value.empty() ? more
@@ -149,7 +150,8 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
   if (!info.encoded)
     return std::make_shared<augment::Plan>(chain, Source{info.size, info.channels}, output, options,
                                            classes);
-  // The first image stands for all: where on_error lets samples fail, the first that fits.
+  // Checks the first image on behalf of all; if on_error lets samples fail, the first one that
+  // fits.
   Buffer bytes;
   pipeline::DecodeScratch decode;
   const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
@@ -161,7 +163,7 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
     } catch (const augment::Misfit& error) {
       if (may_fail && i + 1 < info.count) continue;
       const std::string what = reader.name(i) + ": " + error.what();
-      if (may_fail) throw UsageError(what, error.hint());  // not one image fits
+      if (may_fail) throw UsageError(what, error.hint());  // no image fits
       throw DataError(what, error.hint());
     } catch (const DataError& error) {
       if (may_fail && i + 1 < info.count) continue;
@@ -244,9 +246,10 @@ LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
   LoaderOptions options = loader_options(recipe, std::move(storage), rank, world);
   options.batch =
       std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
-  // Another sample in a failed one's place would be counted twice.
+  // Another sample in place of a failed one would count twice.
   if (options.on_error == OnError::replace) options.on_error = OnError::skip;
-  options.mode = LoaderMode::normal;  // accuracy is of the data, whatever was trained on
+  options.mode = LoaderMode::normal;  // accuracy is measured on the data, whatever the training
+                                      // read
   options.shuffle = {Shuffle::Kind::none, 0};
   options.drop_last = false;
   options.epochs = 1;

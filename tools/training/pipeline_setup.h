@@ -1,4 +1,4 @@
-// From a recipe to the parts of a pipeline.
+// Builds the parts of a pipeline from a recipe.
 #pragma once
 
 #include <memory>
@@ -15,47 +15,48 @@ namespace millrace::tools {
 
 /// Whether loading a recipe may load plugins, which are native code.
 enum class Plugins {
-  asked,  ///< those that the user asked for (tools/plugins/grants.h); others are refused
-  none,   ///< none: the recipe is only looked at
+  asked,  ///< loads those that the user asked for (tools/plugins/grants.h) and rejects others
+  none,   ///< loads none: the recipe is only inspected
 };
 
-/// Splits "[RECIPE] [key=value ...]" and loads it, after the plugins that plugins.path and
+/// Parses "[RECIPE] [key=value ...]" and loads the recipe, after the plugins that plugins.path and
 /// MILLRACE_PLUGIN_PATH name.
 Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins = Plugins::asked);
 
-/// A record's `plugins`: id, version and file (null: built in) of all whose units may have been
-/// used.
+/// Returns `plugins` for records: id, version and file (null: built in) of every plugin whose units
+/// may have been used.
 nlohmann::ordered_json plugins_json();
 
-/// Opens the data set's `split` as [data] says. Labels must lie below `classes`, or, where that is
-/// 0, below model.classes.
+/// Opens the data set's `split` as [data] says. Labels must be less than `classes`, or if that is
+/// 0, less than model.classes.
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
                                         std::size_t classes = 0);
 
-/// Compiles a chain for what `reader` delivers and what [output] asks for.
+/// Compiles a chain from the images of `reader` to the format of [output].
 std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
                                                const std::vector<OpSpec>& chain,
                                                const Reader& reader);
 
-/// The disk of data.storage.*, or null where none is emulated. All loaders of a run share one.
+/// Returns the disk of data.storage.*, or null if none is emulated. All loaders of a run share one.
 std::shared_ptr<pipeline::StorageModel> emulated_storage(const Recipe& recipe);
 
-/// loader.workers=auto: the run decides (tools/training/auto_workers.h).
+/// Returns whether loader.workers=auto (tools/training/auto_workers.h).
 bool has_auto_workers(const Recipe& recipe);
-/// loader.workers, or what a run begins with where that is to be found out: half of the cores.
+/// Returns loader.workers; for auto, the initial number: half of the cores.
 int first_workers(const Recipe& recipe);
 
-/// Samples that all of `world` ranks take together.
+/// Returns the samples per batch over all `world` ranks.
 std::int64_t global_batch(const Recipe& recipe, int world);
-/// [loader] and [data], seed included, for one of `world` ranks; io_threads is the number that will
-/// run, batch what all ranks take together.
+/// Returns [loader] and [data], seed included, for one of `world` ranks. io_threads is the resolved
+/// number, and batch the size over all ranks.
 LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::StorageModel> storage,
                              int rank = 0, int world = 1);
 
-/// Throws UsageError for a loader.mode that would leave other keys of the recipe without effect.
+/// Throws UsageError if loader.mode would leave other keys of the recipe without effect.
 void check_mode(const Recipe& recipe);
 
-/// How evaluation reads: in order, unaugmented, nothing dropped; ranks share its batches alike.
+/// Returns the options for evaluation: in order, unaugmented, nothing dropped. Ranks share its
+/// batches equally.
 LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
                                   std::shared_ptr<pipeline::StorageModel> storage, int rank = 0,
                                   int world = 1);

@@ -1,3 +1,4 @@
+// Reads, writes and verifies position.json.
 #include "tools/training/position_file.h"
 
 #include <fmt/format.h>
@@ -19,10 +20,10 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kName = "position.json";
-constexpr const char* kFiles = "files";        ///< their checksums, by name
-constexpr const char* kChecksum = "checksum";  ///< of all the rest of position.json
+constexpr const char* kFiles = "files";        ///< checksums of the other files, by name
+constexpr const char* kChecksum = "checksum";  ///< checksum of the rest of position.json
 
-/// Its text is the same after it was written and read.
+/// Returns the checksum of JSON text, which stays the same when written and read back.
 std::string checksum_of(Json position) {
   position.erase(kChecksum);
   return base::checksum(study::to_text(position));
@@ -33,7 +34,7 @@ std::string checksum_of(Json position) {
                   "restore the checkpoint from a copy");
 }
 
-/// The whole of it, its own checksum compared.
+/// Returns the whole document, after comparing its own checksum.
 Json document_in(const fs::path& folder) {
   const fs::path file = folder / kName;
   std::ifstream in(file, std::ios::binary);

@@ -1,5 +1,5 @@
-// position.json in a checkpoint's folder: how far the run had come, and the checksum of every file
-// beside it, so that a flipped bit is not trained on.
+// position.json in a checkpoint's folder: the run's position, and the checksum of every file beside
+// it, which detects flipped bits.
 #pragma once
 
 #include <filesystem>
@@ -11,18 +11,17 @@ namespace millrace::tools {
 
 struct SavedPosition {
   train::Position position;
-  std::string simd;  ///< level that the checkpoint was written at; empty: not recorded
+  std::string simd;  ///< SIMD level of the writer; empty: not recorded
 };
 
-/// Writes it last, when all other files are there. Throws RunError.
+/// Writes it last, after all other files. Throws RunError.
 void save_position(const train::Position& position, const std::filesystem::path& folder);
 
-/// Throws DataError, naming the file that is damaged or missing. A checkpoint from before there
-/// were checksums is taken as it is.
+/// Reads the position. Throws DataError with the file that is damaged or missing. Accepts
+/// checkpoints from before there were checksums.
 SavedPosition read_position(const std::filesystem::path& folder);
 
-/// Throws DataError where the checkpoint that `file` belongs to, if to any, has another checksum
-/// for it.
+/// Throws DataError if `file` belongs to a checkpoint with another checksum for it.
 void check_checksum(const std::filesystem::path& file);
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Chooses the launcher's variables and raises the limit of open files.
 #include "tools/training/rank_setup.h"
 
 #include <fmt/format.h>
@@ -22,8 +23,8 @@ train::RankInfo rank_of(const Recipe& recipe) {
     throw UsageError("train.strategy=ddp, but this process was not started as one of several ranks",
                      "try: millrace launch -n 2 -- train ... (or torchrun, srun, mpirun)");
   }
-  // A job's environment stands in every process of it: only what a launcher sets for each rank
-  // tells of ranks that nobody has asked for.
+  // Every process of a job has the job's environment: only variables that a launcher sets per rank
+  // prove that a rank was started.
   if (lookup("RANK") == nullptr || lookup("WORLD_SIZE") == nullptr) return {};
   train::RankInfo info = train::rank_from_environment(lookup).value_or(train::RankInfo{});
   if (info.world == 1 || is_simulated(recipe)) return info;
@@ -33,9 +34,9 @@ train::RankInfo rank_of(const Recipe& recipe) {
 }
 
 void allow_descriptors(int ranks) {
-  constexpr rlim_t kOfOne = 40;      // LibTorch's, the records' and a data set's
+  constexpr rlim_t kOfOne = 40;      // descriptors of LibTorch, the records and a data set
   constexpr rlim_t kOfEachPeer = 6;  // rank 0 has most: store, control channel, Gloo
-  constexpr rlim_t kSpare = 64;      // connections of strangers, before they are sent away
+  constexpr rlim_t kSpare = 64;      // connections of strangers, before they are closed
   const rlim_t least = kOfOne + kOfEachPeer * static_cast<rlim_t>(ranks - 1);
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least + kSpare) return;

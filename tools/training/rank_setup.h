@@ -1,4 +1,4 @@
-// Which rank of a distributed run this process is.
+// Determines this process's rank in a distributed run.
 #pragma once
 
 #include "millrace/recipe.h"
@@ -6,14 +6,14 @@
 
 namespace millrace::tools {
 
-/// Of train.strategy=ddp, from the environment; of a simulated device, from torchrun's and
-/// `millrace launch`'s alone. Else rank 0 of 1. Throws UsageError as rank_from_environment() does,
-/// where no launcher has started a rank of ddp, and where one has started several of a strategy
-/// that has none.
+/// Returns the rank: for train.strategy=ddp from the environment; for a simulated device from the
+/// variables of torchrun and `millrace launch` alone; otherwise rank 0 of 1. Throws UsageError as
+/// rank_from_environment() does, if no launcher has started a rank of ddp, and if one has started
+/// several of a strategy without ranks.
 train::RankInfo rank_of(const Recipe& recipe);
 
-/// Raises the limit of open files to what a run of so many ranks takes in each of them. Throws
-/// RunError where it cannot: c10d ends a process that runs out of descriptors by abort().
+/// Raises the limit of open files to the needs of a rank in a run of `ranks`. Throws RunError if it
+/// cannot, because c10d calls abort() in a process that runs out of descriptors.
 void allow_descriptors(int ranks);
 
 }  // namespace millrace::tools

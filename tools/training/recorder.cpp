@@ -1,3 +1,4 @@
+// Passes the trainer's events to the run's files and the progress line.
 #include "tools/training/recorder.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ Recorder::Recorder(study::RunDirectory& directory, const Recipe& recipe, const D
       steps_(from.steps),
       first_rank_(first_rank) {
   if (hash) hash_.emplace();
-  // The line of an open epoch, at the last step, is written anew.
+  // A resumed run writes the line of an open epoch again, at its last step.
   if (first_rank && recipe.boolean("train.tensorboard"))
     events_.emplace(directory.path(), from.epoch_open() ? from.steps : from.steps + 1);
 }

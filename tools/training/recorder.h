@@ -1,4 +1,4 @@
-// Writes a training run into its directory and shows how far it has come.
+// Records a training run in its directory and shows its progress.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace millrace::tools {
 
 class Recorder final : public train::TrainObserver {
  public:
-  /// All must outlive it. `hash`: of every batch. `from`: where an earlier run is taken up.
+  /// All arguments must outlive it. `hash`: hash every batch. `from`: position of the resumed run.
   Recorder(study::RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
            bool hash, train::Strategy& strategy, const train::Position& from, bool first_rank);
 
@@ -28,13 +28,13 @@ class Recorder final : public train::TrainObserver {
   void checkpoint(const train::Position& position, const pipeline::StepRecord& open,
                   bool best) override;
 
-  /// Ends the tables, after the last step was told.
+  /// Closes the tables after the last step.
   void close();
-  /// Of the batches so far; empty without `hash`.
+  /// Returns the hash of the batches so far; empty without `hash`.
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
-  /// Where load went, of a run that spent `spans` so far.
+  /// Returns the wait breakdown of a run whose spans are `spans` so far.
   const study::WaitBreakdown& blame(const pipeline::SpanTicks& spans);
-  /// Steps of the whole run so far.
+  /// Returns the steps of the whole run so far.
   std::uint64_t steps() const { return steps_; }
 
  private:
@@ -43,14 +43,14 @@ class Recorder final : public train::TrainObserver {
   const DatasetInfo& dataset_;
   train::Strategy& strategy_;
   std::optional<BatchHash> hash_;
-  std::optional<study::EventFile> events_;  ///< with train.tensorboard
+  std::optional<study::EventFile> events_;  ///< only with train.tensorboard
   ProgressLine line_;
   double busy_before_ = 0;
   study::WaitBreakdown breakdown_;
-  base::Clock::Ticks epochs_load_ = 0;  ///< of all epochs so far
-  study::PartTicks blamed_before_{};    ///< this epoch
+  base::Clock::Ticks epochs_load_ = 0;  ///< all epochs so far
+  study::PartTicks blamed_before_{};    ///< sums at the start of this epoch
   std::uint64_t steps_;
-  bool first_rank_;  ///< which alone writes more than its own rows
+  bool first_rank_;  ///< rank 0, which alone writes more than its own rows
 };
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Checks that a run may continue, and cuts its records back.
 #include "tools/training/resume.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Keys that say how the work is done, where, or for how long; every other one changes the result.
+/// Keys that change how, where or how long the run works. Every other key changes the result.
 constexpr std::array kFree{"data.path",
                            "data.cache",
                            "data.storage.bandwidth",
@@ -63,7 +64,7 @@ bool is_whole(const fs::path& checkpoint) {
   }
 }
 
-/// How to go on where the last checkpoint is damaged: the commands, or what else there is to do.
+/// Returns advice for a damaged last checkpoint: the commands to continue, or another way.
 std::string way_back(const fs::path& run, const fs::path& bad) {
   std::string removed = " " + shell_word(bad.string());
   for (const fs::path& one : train::checkpoints_of(run)) {
@@ -120,7 +121,7 @@ Recipe Resume::checked(Recipe recipe) const {
   for (const Param& key : recipe_keys())
     if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))
       changed += fmt::format(", {}", key.name);
-  // These schedules are functions of how far the run has come of all its epochs.
+  // These schedules depend on the total number of epochs.
   const std::string& schedule = before.text("train.schedule");
   if ((schedule == "cosine" || schedule == "onecycle") &&
       recipe.integer("train.epochs") != before.integer("train.epochs"))

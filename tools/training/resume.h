@@ -1,4 +1,4 @@
-// Taking up a training run where its last checkpoint left off.
+// Resumes a training run from its last checkpoint (contract Exact resumption).
 #pragma once
 
 #include <filesystem>
@@ -14,30 +14,30 @@ namespace millrace::tools {
 
 class Resume {
  public:
-  /// `run`: the directory of a run that has begun; `texts`: "[RECIPE] [key=value ...]" as given,
-  /// without a RECIPE the run's own config.toml. Throws UsageError where there is no such run.
+  /// `run` is the directory of a run that has begun. `texts` are the arguments "[RECIPE] [key=value
+  /// ...]"; without a RECIPE the run's own config.toml applies. Throws UsageError if there is no
+  /// such run.
   Resume(std::filesystem::path run, std::vector<std::string> texts);
 
-  /// Whether there is no run at `run`.
+  /// Returns whether there is no run at `run`.
   static bool nothing_at(const std::filesystem::path& run);
 
-  /// What load_recipe() is to be given.
+  /// Returns the arguments for load_recipe().
   const std::vector<std::string>& recipe() const { return texts_; }
-  /// Finds the checkpoint. `alone`: locks the run first, as all do but the ranks beside rank 0.
-  /// Throws UsageError where the run goes on, DataError for a checkpoint that is damaged.
+  /// Finds the checkpoint. `alone`: locks the run first, as all processes except ranks other than 0
+  /// do. Throws UsageError if the run is still going, DataError for a damaged checkpoint.
   void take_up(bool alone);
-  /// The recipe to go on with: its model.ops=auto is what the run has begun with. Throws
-  /// UsageError, naming the keys, where it would not go on with the same training.
+  /// Returns the recipe to continue with; model.ops=auto keeps the ops that the run began with.
+  /// Throws UsageError with the keys that would change the training.
   Recipe checked(Recipe recipe) const;
-  /// Empty where the run was ended before its first one: it then begins again.
+  /// Returns the checkpoint; empty if the run ended before its first one and begins again.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
   const train::Position& position() const { return position_; }
-  /// To be told how many steps the run is to have, and samples an epoch. True where it has taken
-  /// them all and finished. One that was killed between its last step and its summary evaluates
-  /// once more.
+  /// Returns whether the run has taken all of its `steps` and finished. A run killed between its
+  /// last step and its summary evaluates once more. Call it before open().
   bool finished(std::uint64_t steps, std::uint64_t epoch_samples);
-  /// The run's directory, cut back to the checkpoint; once, and after take_up(true). Warns where
-  /// the checkpoint was written at another SIMD level.
+  /// Returns the run's directory, cut back to the checkpoint. Call it once, after take_up(true).
+  /// Warns if the checkpoint was written at another SIMD level.
   study::RunDirectory open(const Recipe& recipe);
 
  private:
@@ -46,7 +46,7 @@ class Resume {
   std::optional<study::RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
   train::Position position_;
-  std::string simd_;  ///< level that the checkpoint was written at; empty: not recorded
+  std::string simd_;  ///< SIMD level of the checkpoint's writer; empty: not recorded
 };
 
 }  // namespace millrace::tools

@@ -1,3 +1,4 @@
+// Translates a recipe to strategy options.
 #include "tools/training/strategy_setup.h"
 
 #include <fmt/format.h>
@@ -25,7 +26,7 @@ bool is_device(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// Samples of the batches whose steps are captured as a CUDA graph; 0: none are.
+/// Returns the size of the batches whose steps are captured as a CUDA graph; 0: none.
 std::int64_t graph_samples(const Recipe& recipe) {
   if (recipe.text("train.cuda_graphs") == "off") return 0;
   const auto refuse = [](const std::string& with, const char* why, const char* use) {

@@ -1,4 +1,4 @@
-// From a recipe to what runs its steps.
+// Makes the strategy that a recipe asks for.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,17 @@
 
 namespace millrace::tools {
 
-/// Cores that this process may run on.
+/// Returns the cores that this process may run on.
 int cores();
 bool is_simulated(const Recipe& recipe);
 bool is_on_cpu(const Recipe& recipe);
-/// train.threads, or what the host's cores leave each rank and replica beside its workers.
+/// Returns train.threads, or by default the cores of the host that are left to each rank and
+/// replica beside its workers.
 int threads_of(const Recipe& recipe, const train::RankInfo& rank);
-/// The recipe with model.ops=auto resolved for a run of `world` ranks.
+/// Returns the recipe with model.ops=auto resolved for a run of `world` ranks.
 Recipe with_ops(Recipe recipe, int world = 1);
-/// `recipe`'s model.ops is resolved; `hooks` are train.strategy=ddp's. Throws UsageError for a
-/// device that no name is known for, DeviceError for one that is missing.
+/// Makes the strategy. `recipe`'s model.ops must be resolved; `hooks` serve train.strategy=ddp.
+/// Throws UsageError for an unknown device name, DeviceError for a missing device.
 std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reader& reader,
                                                const SampleSpec& sample,
                                                const train::RankInfo& rank = {},

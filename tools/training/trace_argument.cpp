@@ -1,3 +1,4 @@
+// Declares --trace and writes the trace.
 #include "tools/training/trace_argument.h"
 
 #include <fmt/format.h>

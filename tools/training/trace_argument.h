@@ -1,4 +1,4 @@
-// --trace [FILE.json]: a timeline of the run, of train and bench.
+// Option --trace [FILE.json] of train and bench: a timeline of the run.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,13 @@ namespace millrace::tools {
 
 class TraceArgument {
  public:
-  /// `where`: where it goes without a name, in words.
+  /// Adds the option. `where` describes the default place of the file.
   void add_to(CLI::App& command, const std::string& where);
-  /// Null where no trace was asked for. Throws UsageError for a name that doesn't end in .json.
+  /// Returns null if no trace was asked for. Throws UsageError for a name that does not end in
+  /// .json.
   std::unique_ptr<pipeline::Timeline> start(const ProgramStart& start) const;
-  /// Writes the trace to the file that was named, or else to `unnamed`; a rank > 0 puts its number
-  /// before the .json. `device`: of a simulated one; else empty.
+  /// Writes the trace to the named file, or else to `unnamed`. A rank > 0 puts its number before
+  /// the .json. `device` names a simulated device; otherwise empty.
   void finish(const pipeline::Timeline& timeline, const std::string& device,
               std::filesystem::path unnamed, int rank) const;
 

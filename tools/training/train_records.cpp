@@ -1,3 +1,4 @@
+// Formats results as JSON and text.
 #include "tools/training/train_records.h"
 
 #include <fmt/format.h>
@@ -22,10 +23,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// With more classes its rows would be most of the summary.
+/// With more classes the matrix would dominate the summary.
 constexpr std::size_t kMaxClassesInConfusion = 100;
 
-/// NaN and infinity have no place in JSON.
+/// Returns null for NaN and infinity, which JSON lacks.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json span_json(const pipeline::SpanSeconds& seconds) {

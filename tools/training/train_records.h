@@ -1,4 +1,4 @@
-// From a training run's numbers to its records: metrics.jsonl, summary.json, the closing table.
+// Turns a training run's results into records: metrics.jsonl, summary.json, the closing table.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@
 
 namespace millrace::tools {
 
-/// What a summary says besides the trainer's result.
+/// Facts of a summary besides the trainer's result.
 struct TrainFacts {
   const Recipe& recipe;
   const DatasetInfo& dataset;
@@ -25,38 +25,38 @@ struct TrainFacts {
   int threads = 0;
   const LoaderOptions& options;
   LoaderStats loader;
-  std::uint64_t failed = 0;  ///< samples, of training and evaluation
+  std::uint64_t failed = 0;  ///< samples of training and evaluation
   std::string parameters_hash;
   std::string batch_hash;  ///< empty without --hash
   std::uint64_t peak_device_bytes = 0;
   double wall_s = 0;  ///< from main() to the summary
   pipeline::SpanTicks spans{};
-  train::Position from;  ///< where the run was taken up
+  train::Position from;  ///< position at which the run was resumed
   std::optional<train::DeviceTime> device_time;
   std::optional<train::Utilization> utilization;
   const study::WaitBreakdown& blame;
 };
 
 nlohmann::ordered_json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset);
-/// What TensorBoard is shown of a line of metrics.jsonl: each figure that it has.
+/// Returns the figures of a metrics.jsonl line that TensorBoard shows.
 std::vector<study::Scalar> epoch_scalars(const nlohmann::ordered_json& line);
 nlohmann::ordered_json summary_of(const TrainFacts& facts, const train::TrainResult& result);
-/// What the ranks have to say of themselves, by rank, and the sums over them; all must call it.
+/// Adds each rank's facts, by rank, and their sums. All ranks must call it.
 void add_ranks(nlohmann::ordered_json& summary, const train::RankInfo& rank,
                train::Strategy& strategy);
-/// The summary for people: where the time went, then what the model can do.
+/// Returns the summary for people: where the time went, then the model's quality.
 std::string closing_table(const nlohmann::ordered_json& summary);
 
-/// Loss, top-1, top-5, per-class accuracy of an evaluation.
+/// Returns loss, top-1, top-5 and per-class accuracy of an evaluation.
 nlohmann::ordered_json to_json(const train::Evaluation& evaluation,
                                const std::vector<std::string>& classes);
-/// A figure, or NaN where the JSON says null: what a diverged model leaves.
+/// Returns a number, or NaN if the JSON holds null, as it does for a diverged model.
 double number_in(const nlohmann::ordered_json& json, const char* key);
-/// "2 workers, 4 I/O threads".
+/// Returns "2 workers, 4 I/O threads".
 std::string threads_text(const LoaderOptions& options);
-/// What data.cache=cold has counted: proven and resident reads.
+/// Returns the counts of data.cache=cold: proven and resident reads.
 nlohmann::ordered_json cold_json(const ColdCounts& counts);
-/// Most memory that the process has held so far.
+/// Returns the process's peak memory so far, in bytes.
 std::uint64_t peak_rss_bytes();
 
 }  // namespace millrace::tools
