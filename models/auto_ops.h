@@ -1,6 +1,6 @@
-// Resolves model.ops=auto to LibTorch's or our own convolutions and poolings, for a whole model.
+// Resolves model.ops=auto to LibTorch's or the native convolutions and poolings, for a whole model.
 // The choice depends on the recipe and the SIMD level alone: nothing is timed when a run starts,
-// and all ranks agree. Free of LibTorch.
+// and all ranks agree. Independent of LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,16 @@ namespace millrace::train {
 /// Inputs of the choice.
 struct OpsQuestion {
   std::string_view model;           ///< model.name
-  std::int64_t samples = 0;         ///< a batch, of the rank or replica with the largest share
+  std::int64_t samples = 0;         ///< samples per batch, of the rank or replica with the largest
+                                    ///< share
   std::string_view device = "cpu";  ///< train.device
   std::string_view amp = "off";     ///< train.amp
   std::string_view channels_last = "auto";  ///< train.channels_last
   base::Simd simd = base::Simd::scalar;
 };
 
-/// Our own ops from so many samples on: there and above they make the whole training step faster.
+/// Smallest number of samples per batch from which the native ops make the whole training step
+/// faster.
 struct NativeFrom {
   std::string_view model;
   base::Simd simd;
@@ -39,8 +41,8 @@ inline constexpr NativeFrom kNativeFrom[] = {
     {"lenet5_cifar", base::Simd::avx2, 16},    // 0.6, 1.0, 1.3, 2.4
 };
 
-/// Whether the question's model is faster with our own ops. Under AMP they would stay f32, and
-/// channels_last is LibTorch's: both mean LibTorch's ops.
+/// Returns whether the native ops make the question's model faster. Under AMP they would stay f32,
+/// and channels_last works with LibTorch's ops only: both choose LibTorch's.
 constexpr bool prefers_native_ops(const OpsQuestion& question) {
   if (question.device != "cpu" || question.amp != "off" || question.channels_last == "on")
     return false;

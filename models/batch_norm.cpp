@@ -1,4 +1,4 @@
-// The synchronised forward and backward pass; without a reducer ATen's.
+// Synchronised forward and backward pass. Without a reducer, ATen's batch norm.
 #include "models/batch_norm.h"
 
 #include <array>
@@ -21,25 +21,25 @@ constexpr std::array<std::int64_t, 3> kAllButChannels{0, 2, 3};
                  "set loader.drop_last=true, or make the batch or the images larger");
 }
 
-/// A vector over channels, to be used beside N x C x H x W in the same type.
+/// Reshapes a vector over channels to broadcast with N x C x H x W, in the same type.
 Tensor beside(const Tensor& vector, const Tensor& images) {
   return vector.to(images.scalar_type()).view({1, -1, 1, 1});
 }
 
-/// Sum over everything but the channels, float64.
+/// Returns the sum over everything but the channels, in float64.
 Tensor channel_sums(const Tensor& images) {
   return images.sum(kAllButChannels, /*keepdim=*/false, torch::kDouble);
 }
 
-/// Carries a reducer through a graph of tensors.
+/// Carries a reducer through autograd's graph.
 struct ReducerHandle : torch::CustomClassHolder {
   explicit ReducerHandle(std::shared_ptr<StatisticsReducer> r) : reducer(std::move(r)) {}
   std::shared_ptr<StatisticsReducer> reducer;
 };
 
-/// y = (x - mean) / deviation · weight + bias, where mean and deviation are functions of all
-/// participants' x. `mean`, `inverse` (1 / deviation) and `count` (values a channel, a vector of
-/// one) are float64.
+/// Computes y = (x - mean) / deviation · weight + bias, where mean and deviation are functions of
+/// all participants' x. `mean`, `inverse` (1 / deviation) and `count` (values per channel, a vector
+/// of one) are float64.
 class NormaliseTogether : public torch::autograd::Function<NormaliseTogether> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& input,
@@ -118,7 +118,7 @@ Tensor BatchNormImpl::forward_reduced(const Tensor& input) {
     count = sums.narrow(0, 2 * channels, 1);
     if (input.is_cpu() && count.item<double>() <= 1) refuse_single_value();
     mean = sums.narrow(0, 0, channels) / count;
-    // Rounding may leave less than nothing of a constant channel.
+    // Rounding may make a constant channel's variance negative.
     const Tensor variance = (sums.narrow(0, channels, channels) / count - mean * mean).clamp_min(0);
     inverse = (variance + kEps).rsqrt();
     running_mean.lerp_(mean.to(running_mean.scalar_type()), kMomentum);

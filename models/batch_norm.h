@@ -1,8 +1,8 @@
-// Batch normalisation whose statistics may be taken over several replicas or ranks
-// (SyncBatchNorm), on any device.
+// Batch normalisation that can take its statistics over several replicas or ranks (SyncBatchNorm),
+// on any device.
 //
-// Ioffe, Szegedy, "Batch normalization" (2015). LibTorch has the synchronised form for CUDA alone,
-// as pieces; here it is written with ordinary tensor operations.
+// Ioffe, Szegedy, "Batch normalization" (2015). LibTorch offers the synchronised form for CUDA
+// alone, in pieces; this one consists of ordinary tensor operations.
 #pragma once
 
 #include <torch/torch.h>
@@ -11,34 +11,36 @@
 
 namespace millrace::train {
 
-/// Adds up over all replicas or ranks.
+/// Sums over all replicas or ranks.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;
-  /// `sums`: contiguous float64 vector on the input's device. Replaces it, in place, by its sum
-  /// over all participants; each of them calls this equally often and in the same order, from the
-  /// thread of its forward or backward pass.
+  /// Replaces `sums`, a contiguous float64 vector on the input's device, by its sum over all
+  /// participants. Each of them calls this equally often and in the same order, from the thread of
+  /// its forward or backward pass.
   virtual void all_reduce(torch::Tensor& sums) = 0;
 };
 
-/// torch::nn::BatchNorm2d's parameters, buffers, defaults (eps 1e-5, momentum 0.1) and arithmetic,
-/// as long as no reducer is set.
+/// Without a reducer, has the parameters, buffers, defaults (eps 1e-5, momentum 0.1) and arithmetic
+/// of torch::nn::BatchNorm2d.
 ///
 /// With a reducer, training normalises by the mean and variance of all participants' samples:
-/// forward reduces (Σx, Σx², n), backward (Σdy, Σdy·x̂). A participant without samples (N = 0)
-/// passes N x C x H x W with N = 0 through forward and backward like the others, and by that joins
-/// both. Gradients of weight and bias are those of its own samples, to be summed with all others.
+/// forward reduces (Σx, Σx², n), backward (Σdy, Σdy·x̂). A participant without samples passes N x C
+/// x H x W with N = 0 through forward and backward like the others, and thereby takes part in both.
+/// Gradients of weight and bias cover its own samples only, and must be summed over all
+/// participants.
 class BatchNormImpl : public torch::nn::Module {
  public:
   explicit BatchNormImpl(std::int64_t channels);
-  /// N x channels x H x W to the same. Throws RunError in training when there is but one value a
-  /// channel (with a reducer: on the CPU only, other devices would have to be waited for).
+  /// Returns images of the input's shape, N x channels x H x W. Throws RunError in training if
+  /// there is only one value per channel. With a reducer it checks on the CPU only, because other
+  /// devices would have to be waited for.
   torch::Tensor forward(const torch::Tensor& input);
-  /// nullptr: own samples only.
+  /// nullptr: normalises by its own samples only.
   void set_reducer(std::shared_ptr<StatisticsReducer> reducer) { reducer_ = std::move(reducer); }
 
-  torch::Tensor weight, bias;               ///< channels; scale and shift
-  torch::Tensor running_mean, running_var;  ///< channels; what evaluation normalises by
+  torch::Tensor weight, bias;               ///< scale and shift, per channel
+  torch::Tensor running_mean, running_var;  ///< per channel; used in evaluation
   torch::Tensor num_batches_tracked;        ///< scalar, int64
 
  private:
@@ -48,7 +50,7 @@ class BatchNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BatchNorm);
 
-/// Sets the reducer of every batch norm in `model`; returns how many there are.
+/// Sets the reducer of every batch norm in `model`, and returns their number.
 std::size_t set_statistics_reducer(torch::nn::Module& model,
                                    const std::shared_ptr<StatisticsReducer>& reducer);
 

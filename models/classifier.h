@@ -1,4 +1,4 @@
-// What every model is to a strategy: images in, one logit a class out.
+// Interface between models and strategies: images in, one logit per class out.
 #pragma once
 
 #include <torch/torch.h>
@@ -7,17 +7,18 @@
 
 namespace millrace::train {
 
-/// What a model is built for.
+/// Shape that a model is built for.
 struct ModelShape {
-  int channels = 1;  ///< of an image
-  Size input;        ///< of an image
+  int channels = 1;  ///< channels of an image
+  Size input;        ///< size of an image
   int classes = 10;
 };
 
-/// Children are registered under torchvision's names, so that weights go both ways.
+/// Base of all models. Children are registered under torchvision's names, so that weights can be
+/// exchanged in both directions.
 class Classifier : public torch::nn::Module {
  public:
-  /// `images`: N x channels x height x width, f32. Returns N x classes.
+  /// Returns N x classes logits for N x channels x height x width images in f32.
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 };
 

@@ -1,3 +1,4 @@
+// Draws dropout masks from the model's own generator.
 #include "models/dropout.h"
 
 namespace millrace::train {

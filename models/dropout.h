@@ -1,5 +1,5 @@
-// Dropout that draws from a generator of its model, not of the process: replicas that run at once
-// would take from a common one in any order.
+// Dropout that draws from a generator of its model, not of the process: concurrent replicas would
+// draw from a shared one in any order.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,13 +8,13 @@
 
 namespace millrace::train {
 
-/// torch::nn::Dropout's arithmetic: in training, each value is 0 with probability p, else divided
-/// by 1 - p.
+/// Computes as torch::nn::Dropout: in training, sets each value to 0 with probability p, and
+/// divides it by 1 - p otherwise.
 class DropoutImpl : public torch::nn::Module {
  public:
   explicit DropoutImpl(double p) : p_(p), generator_(at::detail::createCPUGenerator()) {}
   torch::Tensor forward(const torch::Tensor& input);
-  /// What the next draws follow from, on the CPU; on other devices torch's own generator decides.
+  /// Seeds the next draws on the CPU. On other devices torch's own generator decides.
   void seed(std::uint64_t seed) { generator_.set_current_seed(seed); }
 
  private:
@@ -23,7 +23,7 @@ class DropoutImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Dropout);
 
-/// Seeds every dropout of a model, each differently.
+/// Seeds every dropout of a model differently.
 void seed_dropout(torch::nn::Module& model, std::uint64_t seed);
 
 }  // namespace millrace::train

@@ -1,4 +1,4 @@
-// Initialisation, layer by layer, in the order of torch's generator that Python has.
+// Initialises layer by layer, consuming torch's generator in Python's order.
 #include "models/init.h"
 
 #include <string>
@@ -8,8 +8,8 @@
 namespace millrace::train {
 namespace {
 
-/// Calls `set(weight, bias)` for every layer of one kind, in the order in which Python's modules()
-/// visits them: the same seed then gives the same weights.
+/// Calls `set(weight, bias)` for every layer of one kind, in the order of Python's modules(): equal
+/// seeds then give equal weights.
 template <class Layer, class Set>
 void for_each(torch::nn::Module& model, const Set& set) {
   for (const auto& module : model.modules(/*include_self=*/false))

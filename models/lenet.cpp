@@ -1,4 +1,4 @@
-// LeNet-5's layers and the arithmetic of its sizes.
+// LeNet-5's layers and sizes.
 #include "models/lenet.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ int after_stage(int side, int kernel, int padding) {
   return std::max(0, (side + 2 * padding - kernel + 1) / kPool);
 }
 
-/// Side of the maps that reach fc1, for images of this side; 0 where none is left.
+/// Returns the side of the maps that reach fc1, for images of side `side`; 0 if nothing is left.
 int after_convolutions(const LeNetVariant& v, int side) {
   const int half = after_stage(side, v.kernel, v.padding1);
   return half == 0 ? 0 : after_stage(half, v.kernel, v.padding2);

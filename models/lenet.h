@@ -1,8 +1,8 @@
 // LeNet-5: two convolutions with pooling, three linear layers.
 //
 // LeCun, Bottou, Bengio, Haffner, "Gradient-based learning applied to document recognition" (1998),
-// in the form that today's tutorials give it: ReLU and max pooling instead of sigmoids and
-// averages. The studies use three variants, which differ in the convolutions alone.
+// in the form of today's tutorials: ReLU and max pooling instead of sigmoids and averages. The
+// studies use three variants, which differ only in the convolutions.
 #pragma once
 
 #include "models/classifier.h"
@@ -10,7 +10,7 @@
 
 namespace millrace::train {
 
-/// The convolutions of a variant: side of the square kernels, zero padding of the first and second.
+/// Convolutions of a variant: side of the square kernels, zero padding of the first and the second.
 struct LeNetVariant {
   int kernel;
   int padding1;
@@ -22,10 +22,10 @@ inline constexpr LeNetVariant kLeNet5Plain{3, 0, 0};  ///< 28x28: 400 features
 inline constexpr LeNetVariant kLeNet5Cifar{3, 1, 1};  ///< 32x32: 1024 features
 
 /// conv1(→6), ReLU, pool 2, conv2(6→16), ReLU, pool 2, fc1(→120), ReLU, fc2(→84), ReLU,
-/// fc3(→classes). fc1 takes as many features as the input's size leads to.
+/// fc3(→classes). fc1 has as many inputs as the images' size gives.
 class LeNet : public Classifier {
  public:
-  /// Throws UsageError, naming `name`, for images too small for two convolutions and two poolings.
+  /// Throws UsageError, with `name`, for images too small for two convolutions and two poolings.
   LeNet(std::string_view name, const LeNetVariant& variant, const ModelShape& shape,
         bool native_ops);
   torch::Tensor forward(const torch::Tensor& images) override;

@@ -1,5 +1,5 @@
-// The models there are, by the names that `model.name` takes. Free of LibTorch, so that a recipe is
-// checked without loading it; a test holds this list equal to the registry's and the recipe key's.
+// Names of the models, as `model.name` takes them. Independent of LibTorch, so that recipes are
+// checked without loading it. A test compares this list with the registry and the recipe key.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ inline constexpr std::array<std::string_view, 14> kModelNames{
     "linear",        // one layer
     "mlp",           // two linear layers (study S4's pure_linear)
     "simple_conv",   // one convolution, two linear layers (study S4)
-    "vgg16",         // torchvision's
+    "vgg16",         // as in torchvision
     "vgg16_bn",      // with batch norm
     "vgg19",         // study S2, with model.variant=cifar
     "vgg19_bn",
     "vgg_cifar",  // vgg19_bn's convolutions under three linear layers (study S1)
-    "resnet18",   // torchvision's
+    "resnet18",   // as in torchvision
     "resnet34",
     "resnet50",  // study S3
 };

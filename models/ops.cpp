@@ -1,3 +1,4 @@
+// Calls LibTorch's or the native ops.
 #include "models/ops.h"
 
 #include "millrace/error.h"
@@ -6,7 +7,7 @@
 namespace millrace::train {
 namespace {
 
-/// What the native ops take of a layer; padding of numbers, with zeros.
+/// Parameters of a layer for the native ops: numeric zero padding only.
 struct Layer {
   at::IntArrayRef stride, padding, dilation;
   std::int64_t groups;

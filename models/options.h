@@ -1,5 +1,5 @@
-// What a recipe may choose about a model beside its name. Plain data, free of LibTorch: it travels
-// with a strategy's options.
+// Choices that a recipe has about a model, besides its name. Plain data, independent of LibTorch:
+// it travels with a strategy's options.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 namespace millrace::train {
 
 struct ModelOptions {
-  /// What a ResNet's stem and a VGG's head are made for: imagenet (as in torchvision) or cifar
-  /// (32x32 images). The other models have one form.
+  /// Form of a ResNet's stem and a VGG's head: imagenet (as in torchvision) or cifar (32x32
+  /// images). Other models have one form.
   std::string variant = "imagenet";
-  double dropout = -1;  ///< probability; negative: as the model's source has it
-  /// default (as the model's source has it), kaiming or xavier (models/init.h).
+  double dropout = -1;  ///< probability; negative: as in the model's source
+  /// default (as in the model's source), kaiming or xavier (models/init.h).
   std::string init = "default";
-  bool native_ops = false;  ///< our own convolutions and poolings (models/ops.h); LeNets alone
+  bool native_ops = false;  ///< native convolutions and poolings (models/ops.h); LeNets only
 };
 
 }  // namespace millrace::train

@@ -1,4 +1,4 @@
-// The table of models.
+// Table of models.
 #include "models/registry.h"
 
 #include <functional>
@@ -91,7 +91,7 @@ bool has_dropout(const Classifier& model) {
   return false;
 }
 
-/// Refuses what would otherwise be ignored.
+/// Throws for options that the model would ignore.
 void check_variant(const std::string& name, const Entry& entry, const ModelOptions& options) {
   if (options.variant != "imagenet" && !for_cifar(options))
     throw UsageError("model.variant=" + options.variant + ": there is no such variant",

@@ -24,12 +24,12 @@ nn::Conv2d convolution1x1(int in, int out, int stride = 1) {
   return convolution(in, out, 1, stride, 0);
 }
 
-/// Two or three convolutions and a way around them.
+/// Two or three convolutions with a skip connection.
 class ResidualImpl : public nn::Module {
  public:
-  /// `width`: of the maps inside; `out`: of those that leave.
+  /// `width`: channels inside the block; `out`: channels of its output.
   ResidualImpl(bool bottleneck, int in, int width, int out, int stride) {
-    // Made first and registered last, like torchvision's: a seed then means the same weights.
+    // Created first and registered last, as in torchvision, so that equal seeds give equal weights.
     nn::Sequential around{nullptr};
     if (stride != 1 || in != out)
       around = nn::Sequential(convolution1x1(in, out, stride), BatchNorm(out));

@@ -1,7 +1,7 @@
 // ResNet-18, -34 and -50.
 //
-// He, Zhang, Ren, Sun, "Deep residual learning for image recognition" (2015); names and
-// initialisation as in torchvision, which puts the bottleneck's stride on its 3x3 convolution.
+// He, Zhang, Ren, Sun, "Deep residual learning for image recognition" (2015). Names and
+// initialisation follow torchvision, which puts the bottleneck's stride on its 3x3 convolution.
 #pragma once
 
 #include <array>
@@ -13,20 +13,20 @@ namespace millrace::train {
 
 struct ResNetVariant {
   bool bottleneck;            ///< blocks of 1x1, 3x3, 1x1 convolutions instead of two 3x3
-  std::array<int, 4> blocks;  ///< of layer1 to layer4
+  std::array<int, 4> blocks;  ///< number of blocks in layer1 to layer4
 };
 
 inline constexpr ResNetVariant kResNet18{false, {2, 2, 2, 2}};
 inline constexpr ResNetVariant kResNet34{false, {3, 4, 6, 3}};
 inline constexpr ResNetVariant kResNet50{true, {3, 4, 6, 3}};
 
-/// How images enter.
+/// First layers of the network.
 enum class ResNetStem {
   imagenet,  ///< convolution 7x7 with stride 2, then max pooling 3x3 with stride 2
   cifar,     ///< convolution 3x3 with stride 1
 };
 
-/// conv1, bn1, layer1 to layer4 (64, 128, 256, 512 channels, four times that behind a bottleneck;
+/// conv1, bn1, layer1 to layer4 (64, 128, 256, 512 channels, four times as many after a bottleneck;
 /// all but the first halve the sides), average pooling, fc. Takes images of any size.
 class ResNet : public Classifier {
  public:

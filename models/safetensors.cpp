@@ -1,4 +1,4 @@
-// The safetensors format: every number of a header is checked before it is used.
+// Reads and writes the safetensors format. Every number of a header is checked before it is used.
 #include "models/safetensors.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ constexpr std::array<std::pair<std::string_view, std::size_t>, 15> kDtypes{{
     {"F64", 8},
 }};
 
-/// Everything that can be wrong with a file, told the same way.
+/// Throws the error for a defect of the file.
 class Complaint {
  public:
   explicit Complaint(std::string file) : file_(std::move(file)) {}
@@ -65,7 +65,7 @@ std::uint64_t unsigned_number(const Json& value, const std::string& of, const Co
   return value.get<std::uint64_t>();
 }
 
-/// A header with the same name twice would hide one of the two tensors.
+/// Parses a header. Rejects duplicate names, which would hide one of the two tensors.
 Json parse_header(std::string_view text, const Complaint& refuse) {
   std::vector<std::set<std::string>> keys;
   std::string twice;
@@ -82,7 +82,7 @@ Json parse_header(std::string_view text, const Complaint& refuse) {
   return header;
 }
 
-/// One entry of the header; `data` is what its offsets refer to.
+/// Parses one entry of the header, whose offsets refer to `data`.
 Tensor parse_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data,
                     const Complaint& refuse) {
   const std::string of = "tensor '" + name + "'";
@@ -120,7 +120,7 @@ Tensor parse_tensor(const std::string& name, const Json& entry, std::span<const 
   return tensor;
 }
 
-/// The format wants every byte to belong to exactly one tensor.
+/// Throws unless every byte belongs to exactly one tensor, as the format requires.
 void check_cover(const std::vector<Tensor>& tensors, std::span<const std::byte> data,
                  const Complaint& refuse) {
   std::vector<std::span<const std::byte>> parts;
@@ -192,7 +192,8 @@ File File::parse(std::vector<std::byte> bytes, const std::string& name) {
 
 void write(const std::filesystem::path& path, std::vector<Tensor> tensors,
            const Metadata& metadata) {
-  // Wide elements first keeps every tensor aligned to its own size, as the reference writer does.
+  // Writing wide elements first keeps every tensor aligned to its element size, as the reference
+  // writer does.
   std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
     return std::pair(dtype_size(b.dtype), std::string_view(a.name)) <
            std::pair(dtype_size(a.dtype), std::string_view(b.name));

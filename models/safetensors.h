@@ -1,6 +1,6 @@
-// Weights on disk, in a format that Python reads and writes too, and that runs no code when it is
-// loaded: an 8-byte little-endian length, a JSON header, then the tensors' bytes. Free of LibTorch.
-// The format is described in the README of the safetensors project.
+// Weights on disk as safetensors, which Python reads and writes too and which runs no code when
+// loaded: an 8-byte little-endian length, a JSON header, then the tensors' bytes. Independent of
+// LibTorch. The README of the safetensors project describes the format.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +13,31 @@
 
 namespace millrace::train::safetensors {
 
-/// One tensor, row-major, little-endian. The bytes belong to someone else.
+/// One tensor, row-major, little-endian. Does not own its bytes.
 struct Tensor {
   std::string name;
-  std::string dtype;  ///< the format's names: "F32", "I64", "U8", ...
+  std::string dtype;  ///< element type by the format's names: "F32", "I64", "U8", ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
 };
 
 using Metadata = std::map<std::string, std::string>;
 
-/// Bytes an element; 0 for a name that the format does not know.
+/// Returns the bytes per element; 0 for a name that the format does not have.
 std::size_t dtype_size(const std::string& dtype);
 
-/// A file in memory, checked from end to end.
+/// A validated file in memory.
 class File {
  public:
-  /// Throws DataError, naming the file and what is wrong with it.
+  /// Reads a file. Throws DataError with the file and the defect.
   static File read(const std::filesystem::path& path);
-  /// The same for bytes in memory; `name` is what to call them in a message.
+  /// Parses bytes in memory; `name` stands for the file in messages.
   static File parse(std::vector<std::byte> bytes, const std::string& name);
 
-  /// In the order of their names; valid as long as the file.
+  /// Returns the tensors in the order of their names, valid for the file's lifetime.
   const std::vector<Tensor>& tensors() const& { return tensors_; }
-  const std::vector<Tensor>& tensors() && = delete;  // they would outlive their bytes
+  const std::vector<Tensor>& tensors() && = delete;  // deleted, because the tensors would outlive
+                                                     // their bytes
   const Metadata& metadata() const& { return metadata_; }
   const Metadata& metadata() && = delete;
 
@@ -46,8 +47,8 @@ class File {
   Metadata metadata_;
 };
 
-/// Writes beside `path`, fsyncs, then renames: under that name there is the whole file or whatever
-/// was there before. Throws RunError with file and reason (a full disk, say).
+/// Writes a temporary file, syncs it, then renames it: `path` holds either the whole new file or
+/// its previous contents. Throws RunError with the file and the reason, such as a full disk.
 void write(const std::filesystem::path& path, std::vector<Tensor> tensors,
            const Metadata& metadata = {});
 

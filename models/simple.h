@@ -1,5 +1,5 @@
-// The small models that study S4 puts beside LeNet: what linear layers alone, or one convolution,
-// make of the same images. Initialised as PyTorch's layers are.
+// Small models that study S4 compares with LeNet: linear layers alone, or one convolution, on the
+// same images. Initialised as PyTorch's layers.
 #pragma once
 
 #include "models/classifier.h"

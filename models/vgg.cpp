@@ -12,7 +12,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr int kLeastSide = 32;  // five poolings leave one pixel
+constexpr int kLeastSide = 32;  // five poolings reduce it to one pixel
 constexpr int kFeatures = 512;
 constexpr double kDropout = 0.5;
 constexpr double kLinearDeviation = 0.01;
@@ -40,7 +40,7 @@ nn::Sequential make_features(const VggVariant& variant, int channels) {
   return layers;
 }
 
-/// Linear layers with ReLU and dropout between them.
+/// Returns linear layers with ReLU and dropout between them.
 nn::Sequential make_head(int features, const std::vector<int>& hidden, int classes,
                          double dropout) {
   nn::Sequential layers;

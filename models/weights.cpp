@@ -1,4 +1,4 @@
-// Modules and safetensors meet here.
+// Saves, loads and hashes the parameters and buffers of modules.
 #include "models/weights.h"
 
 #include <xxhash.h>
@@ -19,7 +19,7 @@
 namespace millrace::train {
 namespace {
 
-/// Names of what models hold, in the format's words.
+/// Element types and their names in the format.
 constexpr std::array<std::pair<torch::ScalarType, std::string_view>, 7> kTypes{{
     {torch::kFloat32, "F32"},
     {torch::kFloat64, "F64"},
@@ -36,7 +36,7 @@ std::string type_name(torch::ScalarType type) {
   throw RunError(std::string("weights of type ") + torch::toString(type) + " cannot be saved");
 }
 
-/// Row-major in host memory, whatever the module's own device and memory format.
+/// Returns a row-major copy in host memory, whatever the tensor's device and memory format.
 torch::Tensor on_host(const torch::Tensor& tensor) {
   return tensor.detach().to(torch::kCPU).contiguous();
 }
@@ -103,7 +103,7 @@ void load_tensors(const NamedTensors& named, const std::filesystem::path& file,
   for (const auto& [name, tensor] : named) {
     const std::span<const std::byte> bytes = given.at(name)->bytes;
     const torch::Tensor value = torch::empty(tensor.sizes(), tensor.scalar_type());
-    // A file may be unaligned.
+    // Tensors in a file may be unaligned.
     if (!bytes.empty()) std::memcpy(value.mutable_data_ptr(), bytes.data(), bytes.size());
     torch::Tensor(tensor).copy_(value);
   }

@@ -1,4 +1,4 @@
-// A module's parameters and buffers: to and from safetensors, and as one number.
+// A module's parameters and buffers: saved to and loaded from safetensors, and hashed.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,25 +12,25 @@ namespace millrace::train {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
-/// Parameters and buffers in the order of their names; the module's own tensors.
+/// Returns parameters and buffers in the order of their names. The tensors are the module's own.
 NamedTensors state_of(const torch::nn::Module& module);
 
 /// Writes tensors under their names, row-major. Throws RunError.
 void save_tensors(const NamedTensors& tensors, const std::filesystem::path& file);
-/// Replaces the values of `tensors` by those of the same names. Throws DataError listing all names
-/// that are missing, too many, or of another shape or type; then nothing has changed. `owner` says
-/// what they belong to ("the model"), `hint` what to check.
+/// Replaces the values of `tensors` by those with equal names in `file`. Throws DataError with all
+/// names that are missing, unexpected, or of another shape or type, and then changes nothing.
+/// `owner` names what they belong to ("the model"); `hint` says what to check.
 void load_tensors(const NamedTensors& tensors, const std::filesystem::path& file,
                   const std::string& owner, const std::string& hint);
 
 /// Writes every parameter and buffer under its name. Throws RunError.
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& file);
 
-/// Replaces every parameter and buffer; throws as load_tensors() does.
+/// Replaces every parameter and buffer. Throws as load_tensors() does.
 void load_weights(torch::nn::Module& module, const std::filesystem::path& file);
 
-/// xxh3 of the values in row-major order, tensor after tensor in the order of their names;
-/// 16 hex digits.
+/// Returns the xxh3 of the values in row-major order, tensor after tensor in the order of their
+/// names, as 16 hex digits.
 std::string hash_weights(const torch::nn::Module& module);
 
 }  // namespace millrace::train

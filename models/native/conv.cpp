@@ -1,4 +1,4 @@
-// Blocks of samples and bands of rows: who computes what, in which memory.
+// Distributes blocks of samples and bands of rows over tasks and buffers.
 #include "models/native/conv.h"
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 namespace millrace::train::native {
 namespace {
 
-/// Samples [first, first + used) in the lanes.
+/// Samples [first, first + used), one per lane.
 struct Lanes {
   std::int64_t first, used;
 };
 
-/// The samples of a batch in blocks, each image's rows in bands: what tasks are counted in.
+/// Divides a batch into blocks of samples, and each image into bands of rows: the units of tasks.
 struct Cut {
   std::int64_t batch, lanes, rows, band;
 
@@ -63,7 +63,7 @@ Correlation<T> correlation(const ConvPass& pass, const Window& window, const T* 
           .dilation = pass.dilation};
 }
 
-/// Whole rows of a tensor's images as a block.
+/// Returns the window that shows whole rows of a tensor's images.
 Window rows_of(std::int64_t channels, const Pair& image, std::int64_t row, std::int64_t rows) {
   return {.channels = channels,
           .row = row,
@@ -74,8 +74,8 @@ Window rows_of(std::int64_t channels, const Pair& image, std::int64_t row, std::
           .insert = {}};
 }
 
-/// The gradient behind a convolution: given as a tensor, or behind ReLU and pooling with the
-/// winners. One a thread.
+/// Output gradient of a convolution: a tensor, or the gradient after ReLU and pooling with the
+/// winners. One per thread.
 template <class T>
 class OutputGradient {
  public:
@@ -87,7 +87,7 @@ class OutputGradient {
         pooled_{g.output.h / 2, g.output.w / 2},
         packed_(winners == nullptr ? 0 : block_elements()) {}
 
-  /// Fills `block` with what `window` shows of the samples of block number `index`.
+  /// Fills `block` with the part of block number `index` that `window` shows.
   void fill(std::int64_t index, const Lanes& lanes, Window window, T* block) {
     const View<const T> samples = from_sample(view_, lanes.first);
     if (winners_ == nullptr) return kernels_.pack(samples, lanes.used, window, block);
@@ -135,7 +135,7 @@ void input_gradient(const ConvGeometry& g, const T* weight, const View<const T>&
   });
 }
 
-/// Chunks of blocks that are summed by themselves: as many threads find work.
+/// Number of chunks of blocks with separate sums, and thereby the most threads that find work.
 constexpr std::int64_t kChunks = 16;
 
 template <class T>

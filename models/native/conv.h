@@ -1,14 +1,14 @@
-// Convolution on the CPU, forward and backward, and in one with the ReLU and 2x2 max pooling that
-// follow it in LeNet. Free of LibTorch.
+// Convolution on the CPU, forward and backward, alone or fused with the ReLU and 2x2 max pooling
+// that follow it in LeNet. Independent of LibTorch.
 //
-// Samples lie in the lanes of vectors (conv_kernels.h): a block of them is packed, a band of rows
-// at a time that the L2 cache holds, and unpacked when it is done. Tensors whose samples lie side
-// by side ("batch_last", strides 1 for the batch) are packed by plain copies, all others are
-// transposed on the way.
+// Samples lie in the lanes of vectors (conv_kernels.h). A block of samples is packed in bands of
+// rows that fit the L2 cache, and unpacked when it is done. Tensors with adjacent samples
+// ("batch_last", stride 1 along the batch) are packed by plain copies; all others are transposed on
+// the way.
 //
-// Every output and input gradient is computed by one task. Weights' gradients are summed within
-// fixed chunks of samples, then over the chunks in their order. So results don't depend on the
-// number of threads; they do on the instruction set (the order of sums follows the lanes).
+// One task computes each output and each input gradient. Weight gradients are summed within fixed
+// chunks of samples, then over the chunks in order. Results therefore do not depend on the number
+// of threads. They do depend on the instruction set, because the order of sums follows the lanes.
 #pragma once
 
 #include "models/native/geometry.h"
@@ -16,7 +16,7 @@
 
 namespace millrace::train::native {
 
-/// What backward is asked for; null is not computed. Weight and bias are overwritten.
+/// Gradients that backward computes; null members are skipped. Overwrites weight and bias.
 template <class T>
 struct ConvGradients {
   View<T> input;
@@ -24,7 +24,7 @@ struct ConvGradients {
   T* bias = nullptr;
 };
 
-/// T: float or double. `weight` and `bias` (or null) are contiguous.
+/// T: float or double. `weight` and `bias` (may be null) are contiguous.
 template <class T>
 void conv_forward(const ConvGeometry& geometry, const View<const T>& input, const T* weight,
                   const T* bias, const View<T>& output, const Parallel& parallel);
@@ -34,19 +34,20 @@ void conv_backward(const ConvGeometry& geometry, const View<const T>& input, con
                    const View<const T>& gradient, const ConvGradients<T>& wanted,
                    const Parallel& parallel);
 
-/// Whether the fused ops take a convolution: stride 1, padding within the kernel's reach, and an
-/// output of at least 2x2.
+/// Returns whether the fused ops support a convolution: stride 1, padding within the kernel's
+/// reach, and an output of at least 2x2.
 bool can_fuse(const ConvGeometry& geometry);
 
-/// max_pool2d(relu(conv2d(input)), 2): outputs are half the convolution's, odd last rows and
-/// columns left out. Of equals the first pixel wins; NaN wins over numbers. Where nothing is above
-/// 0, no gradient flows back.
+/// max_pool2d(relu(conv2d(input)), 2): outputs have half the convolution's size; odd last rows and
+/// columns are dropped. Of equal values the first pixel wins; NaN wins over numbers. If no value is
+/// above 0, no gradient flows back.
 struct ConvReluPool {
   ConvGeometry conv;
 
-  /// Pixels of an output.
+  /// Returns the size of the outputs in pixels.
   Pair pooled() const { return {conv.output.h / 2, conv.output.w / 2}; }
-  /// Bytes for who won, in an order of the kernels' own; T: the elements' type.
+  /// Returns the bytes that record the winners, in an order private to the kernels. T: element
+  /// type.
   template <class T>
   std::int64_t winner_bytes() const;
 };

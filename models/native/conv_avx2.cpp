@@ -1,4 +1,4 @@
-// The convolution's kernels for AVX2 and FMA.
+// Convolution kernels for AVX2 and FMA.
 #if defined(__x86_64__)
 
 #define MILLRACE_VECTOR_BYTES 32

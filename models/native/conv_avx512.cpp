@@ -1,4 +1,4 @@
-// The convolution's kernels for AVX-512.
+// Convolution kernels for AVX-512.
 #if defined(__x86_64__)
 
 #define MILLRACE_VECTOR_BYTES 64

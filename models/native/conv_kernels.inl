@@ -1,10 +1,11 @@
-// The kernels' text, compiled once an instruction set: the file that includes this one says
-//   MILLRACE_VECTOR_BYTES   of a vector
-//   MILLRACE_VECTOR_TARGET  the attribute that allows its instructions
+// Source of the kernels, compiled once per instruction set. The including file defines
+//   MILLRACE_VECTOR_BYTES   bytes of a vector
+//   MILLRACE_VECTOR_TARGET  attribute that enables the instructions
 //   MILLRACE_PIXEL_TILE     output pixels whose sums fit the registers beside 6 channels
-//   MILLRACE_WEIGHT_TILE    output channels whose sums fit them beside 5 taps
-// Everything lies in an anonymous namespace and carries the attribute: no other file can be given
-// code that the processor lacks. Contraction to fused multiply-and-add is on for these files.
+//   MILLRACE_WEIGHT_TILE    output channels whose sums fit the registers beside 5 taps
+//
+// Everything is in an anonymous namespace and carries the attribute, so that no other file can be
+// linked with code that the processor lacks. These files contract to fused multiply-add.
 #include "models/native/packed.inl"
 
 namespace millrace::train::native {
@@ -12,8 +13,9 @@ namespace {
 
 // ---- correlation ------------------------------------------------------------------------------
 
-/// Taps [begin, end) of an axis that may see the image, for outputs whose first tap lies at window
-/// coordinates `first` to `last`; zeros that lie between pixels count as seen.
+/// Returns the taps [begin, end) of an axis that may fall in the image, for outputs whose first tap
+/// lies at window coordinates `first` to `last`. Inserted zeros between pixels count as part of the
+/// image.
 MILLRACE_KERNEL Range taps_inside(std::int64_t first, std::int64_t last, std::int64_t taps,
                                   std::int64_t dilation, std::int64_t side) {
   const std::int64_t begin = last >= 0 ? 0 : (-last + dilation - 1) / dilation;
@@ -21,7 +23,7 @@ MILLRACE_KERNEL Range taps_inside(std::int64_t first, std::int64_t last, std::in
   return {std::min(begin, taps), std::clamp(end, std::min(begin, taps), taps)};
 }
 
-/// kChannels output channels of kPixels output pixels side by side.
+/// Computes kPixels adjacent output pixels of kChannels output channels.
 template <class T, int kChannels, int kPixels>
 MILLRACE_VECTOR_TARGET void correlate_tile(const Correlation<T>& job, const T* in, Range rows,
                                            Range columns, const T* weights, const T* bias,
@@ -55,7 +57,7 @@ MILLRACE_VECTOR_TARGET void correlate_tile(const Correlation<T>& job, const T* i
       vectors(out)[o * job.rows * job.columns + x] = sums[o][x];
 }
 
-/// kChannels output channels, whole rows. `in` is the group's.
+/// Computes whole rows of kChannels output channels. `in` belongs to the group.
 template <class T, int kChannels>
 MILLRACE_VECTOR_TARGET void correlate_channels(const Correlation<T>& job, const T* in,
                                                const T* weights, const T* bias, T* out) {
@@ -120,7 +122,7 @@ MILLRACE_VECTOR_TARGET void correlate(const Correlation<T>& job) {
 
 // ---- gradients of the weight ------------------------------------------------------------------
 
-/// Sum of kCount neighbours, a power of two, as a tree.
+/// Returns the sum of kCount adjacent values, a power of two, added as a tree.
 template <class T, int kCount>
 MILLRACE_KERNEL T sum(T* values) {
   if constexpr (kCount == 1) {
@@ -133,8 +135,8 @@ MILLRACE_KERNEL T sum(T* values) {
   }
 }
 
-/// kChannels output channels by kTaps taps of a row of the kernel. `in` and `gradient` are their
-/// first; weight gradients of the channels lie `weight_step` apart.
+/// Computes kTaps taps of a kernel row for kChannels output channels. `in` and `gradient` point to
+/// the first ones; the channels' weight gradients are `weight_step` apart.
 template <class T, int kChannels, int kTaps>
 MILLRACE_VECTOR_TARGET void weight_tile(const WeightGradient<T>& job, const T* in,
                                         const T* gradient, T* weight, std::int64_t weight_step) {
@@ -163,7 +165,7 @@ MILLRACE_VECTOR_TARGET void weight_tile(const WeightGradient<T>& job, const T* i
   }
 }
 
-/// All taps of one input channel for kChannels output channels.
+/// Computes all taps of one input channel for kChannels output channels.
 template <class T, int kChannels>
 MILLRACE_VECTOR_TARGET void weight_channels(const WeightGradient<T>& job, const T* in,
                                             const T* gradient, T* weight,

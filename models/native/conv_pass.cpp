@@ -1,3 +1,4 @@
+// Geometry of passes, and weights ordered for the kernels.
 #include "models/native/conv_pass.h"
 
 namespace millrace::train::native {
@@ -5,7 +6,7 @@ namespace {
 
 constexpr std::int64_t kBandBytes = 256 << 10;
 
-/// `at(o, c, ky, kx)` is the weight of output channel o for channel c of its group.
+/// Orders weights. `at(o, c, ky, kx)` is the weight of output channel o for channel c of its group.
 template <class T, class At>
 std::vector<T> tile(const ConvPass& pass, const At& at) {
   std::vector<T> tiled;

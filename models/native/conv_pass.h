@@ -1,5 +1,5 @@
-// A convolution's forward, and its backward to the input, as one kind of work: a correlation of an
-// image with padding (cropped where it is negative) and zeros put between its pixels.
+// Common form of a convolution's forward pass and its backward pass to the input: a correlation of
+// an image with padding (cropped if negative) and with zeros inserted between pixels.
 #pragma once
 
 #include <algorithm>
@@ -14,23 +14,23 @@ namespace millrace::train::native {
 
 struct ConvPass {
   std::int64_t in = 1, out = 1, groups = 1;
-  Pair image;  ///< what is read
+  Pair image;  ///< size of the input
   Pair output;
   Pair kernel, stride, dilation, padding, insert;
 
-  /// What outputs of rows [row, row + rows) see.
+  /// Returns the window that outputs of rows [row, row + rows) read.
   Window window(std::int64_t row, std::int64_t rows) const;
-  /// Rows to work on at a time, a multiple of `multiple`: what is packed should fit the L2 cache.
+  /// Returns the rows per band, a multiple of `multiple`, so that packed blocks fit the L2 cache.
   std::int64_t band_rows(std::int64_t bytes_a_number, std::int64_t multiple) const;
 };
 
 ConvPass forward_pass(const ConvGeometry& geometry);
-/// Reads gradients of the output, gives those of the input: by the kernel turned round, with the
+/// Returns the pass from output gradients to input gradients: with the kernel rotated, and the
 /// stride's gaps filled with zeros.
 ConvPass input_pass(const ConvGeometry& geometry);
 
-/// The weights in the order in which `correlate` reads them: tile after tile of output channels
-/// (kChannelTiles), in each [channel][ky][kx][output channel of the tile].
+/// Returns the weights in the order in which `correlate` reads them: tile after tile of output
+/// channels (kChannelTiles), and in each tile [channel][ky][kx][output channel of the tile].
 template <class T>
 std::vector<T> tile_forward(const ConvGeometry& geometry, const T* weight);
 template <class T>

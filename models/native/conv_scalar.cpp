@@ -1,4 +1,4 @@
-// The convolution's kernels for what the compiler may use everywhere: 16-byte vectors.
+// Convolution kernels for every processor, with 16-byte vectors.
 #define MILLRACE_VECTOR_BYTES 16
 #define MILLRACE_VECTOR_TARGET
 #define MILLRACE_PIXEL_TILE 2

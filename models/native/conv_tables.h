@@ -1,4 +1,5 @@
-// One table an instruction set and type; a file each, conv_scalar.cpp and its like.
+// Kernel tables, one per instruction set and type. Each is defined in its own file, such as
+// conv_scalar.cpp.
 #pragma once
 
 #include "models/native/conv_kernels.h"

@@ -1,4 +1,4 @@
-// The ops' kernels for the CPU: memory for the results, threads of LibTorch.
+// Native ops on CPU tensors: allocates results and runs kernels on LibTorch's threads.
 #include <ATen/Parallel.h>
 #include <torch/library.h>
 #include <torch/torch.h>
@@ -19,12 +19,12 @@ void on_torchs_threads(std::int64_t count, const Tasks& tasks) {
   at::parallel_for(0, count, /*grain_size=*/1, tasks);
 }
 
-/// Strides of the order channels, height, width, batch.
+/// Allocates a tensor with strides in the order channels, height, width, batch.
 Tensor batch_last(IntArrayRef sizes, const at::TensorOptions& options) {
   return at::empty({sizes[1], sizes[2], sizes[3], sizes[0]}, options).permute({3, 0, 1, 2});
 }
 
-/// Room for `sizes` in the order in which `like` lies.
+/// Allocates a tensor of `sizes` in the memory order of `like`.
 Tensor empty_as(const Tensor& like, IntArrayRef sizes) {
   if (like.is_contiguous()) return at::empty(sizes, like.options());
   if (like.is_contiguous(at::MemoryFormat::ChannelsLast))
@@ -70,7 +70,7 @@ Tensor conv2d_cpu(const Tensor& input, const Tensor& weight, const OptionalTenso
   return output;
 }
 
-/// Tensors for what is wanted of input, weight and bias; the others stay undefined.
+/// Tensors for the requested gradients of input, weight and bias; the others stay undefined.
 struct Gradients {
   Tensor input, weight, bias;
 

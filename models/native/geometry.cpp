@@ -1,4 +1,4 @@
-// Sizes of outputs, and the refusals.
+// Computes output sizes and rejects unsupported shapes.
 #include "models/native/geometry.h"
 
 #include <limits>
@@ -19,7 +19,7 @@ std::string text(const Pair& pair) { return std::to_string(pair.h) + "x" + std::
 
 bool positive(const Pair& pair) { return pair.h > 0 && pair.w > 0; }
 
-/// Pixels that a window spans.
+/// Returns the pixels that a window spans.
 Pair reach_of(const Pair& kernel, const Pair& dilation) {
   return {dilation.h * (kernel.h - 1) + 1, dilation.w * (kernel.w - 1) + 1};
 }
@@ -39,7 +39,8 @@ void complete_window(const char* op, Geometry& g) {
   g.output = {spare_h / g.stride.h + 1, spare_w / g.stride.w + 1};
 }
 
-/// Whether every window of an axis holds a pixel; dilated ones may step over a narrow image.
+/// Returns whether every window of an axis holds a pixel; dilated windows may skip over a narrow
+/// image.
 bool all_see_pixels(std::int64_t outputs, std::int64_t side, std::int64_t kernel,
                     std::int64_t stride, std::int64_t padding, std::int64_t dilation) {
   for (std::int64_t i = 0; i < outputs; ++i) {

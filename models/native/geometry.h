@@ -1,10 +1,10 @@
-// Shapes of a convolution and of a pooling, and which of them the native ops take. Free of LibTorch
-// and of CUDA, for kernels of every kind.
+// Shapes of convolutions and poolings, and which of them the native ops support. Independent of
+// LibTorch and CUDA, for all kernels.
 #pragma once
 
 #include <cstdint>
 
-/// Marks what threads of CUDA kernels call too.
+/// Marks functions that threads of CUDA kernels call too.
 #if defined(__CUDACC__)
 #define MILLRACE_HOST_DEVICE __host__ __device__
 #else
@@ -22,10 +22,11 @@ struct Pair {
 /// A 2-D convolution (as in deep learning: a cross-correlation). Output (oy, ox) of channel o is
 ///   bias[o] + sum over c, ky, kx of weight[o][c][ky][kx] *
 ///             input[group(o) * group_in + c][oy * stride.h + ky * dilation.h - padding.h][...]
-/// with zeros outside of the image. Layouts: weight is out x in / groups x kernel.
+///
+/// with zeros outside of the image. The weight's layout is out x in / groups x kernel.
 struct ConvGeometry {
   std::int64_t batch = 0;
-  std::int64_t in = 1;  ///< channels
+  std::int64_t in = 1;  ///< number of channels
   std::int64_t out = 1;
   Pair input;
   Pair output;
@@ -37,13 +38,13 @@ struct ConvGeometry {
 
   MILLRACE_HOST_DEVICE std::int64_t group_in() const { return in / groups; }
   MILLRACE_HOST_DEVICE std::int64_t group_out() const { return out / groups; }
-  /// Elements of the weight.
+  /// Returns the number of elements of the weight.
   MILLRACE_HOST_DEVICE std::int64_t weights() const {
     return out * group_in() * kernel.h * kernel.w;
   }
 };
 
-/// Max pooling. A window's positions outside of the image don't count.
+/// Max pooling. Positions of a window outside of the image do not count.
 struct PoolGeometry {
   std::int64_t batch = 0;
   std::int64_t channels = 1;
@@ -55,15 +56,16 @@ struct PoolGeometry {
   Pair dilation;
 };
 
-/// Fills in `output`. Throws UsageError, naming the op and the numbers, for what is not defined:
-/// kernel, stride or dilation below 1, negative padding, channels that the groups don't divide,
-/// images smaller than the kernel's reach. A batch of 0 is fine.
+/// Fills in `output`. Throws UsageError, with the op and the numbers, for undefined shapes: kernel,
+/// stride or dilation below 1, negative padding, channels that the groups do not divide, images
+/// smaller than the kernel's reach. A batch of 0 is valid.
 void complete(ConvGeometry& geometry);
-/// The same; padding may be at most half the kernel, and every window must hold a pixel.
+/// Fills in `output`, with the same checks. Padding may be at most half the kernel, and every
+/// window must hold a pixel.
 void complete(PoolGeometry& geometry);
 
-/// Where the elements of an N x C x H x W tensor lie, in elements. Any strides will do: planes
-/// (contiguous), pixels (channels_last), or samples side by side (batch_last, see conv.h).
+/// Strided view of an N x C x H x W tensor. Strides count elements and are arbitrary: planes
+/// (contiguous), pixels (channels_last), or adjacent samples (batch_last, see conv.h).
 template <class T>
 struct View {
   T* data = nullptr;

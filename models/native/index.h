@@ -1,9 +1,9 @@
-// The arithmetic of one element of each op, for a thread of the CUDA kernels. Plain functions of
-// contiguous memory (batch x channels x height x width) that run on the host as well, where the
-// tests compare them with the CPU's ops.
+// Arithmetic of one output element of each op, for a thread of the CUDA kernels. Plain functions of
+// contiguous memory (batch x channels x height x width) that also run on the host, where tests
+// compare them with the CPU's ops.
 //
-// Everything is in gather form: one thread computes one element and nobody adds to what is not his,
-// so the order of sums, and with it the result, is always the same.
+// All are in gather form: one thread computes one element and each thread writes only its own
+// element, so the order of sums, and with it the result, is fixed (contract Determinism).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace millrace::train::native {
 
-/// Where element `index` of a contiguous tensor with so many channels and pixels lies.
+/// Coordinates of element `index` in a contiguous tensor with this many channels and pixels.
 struct Position {
   std::int64_t n, c, h, w;
 };
@@ -28,7 +28,7 @@ MILLRACE_HOST_DEVICE inline bool is_inside(std::int64_t h, std::int64_t w, const
   return h >= 0 && h < side.h && w >= 0 && w < side.w;
 }
 
-/// The output whose tap `tap` reads input `at`, along one axis; -1: there is none.
+/// Returns the output whose tap `tap` reads input `at`, along one axis; -1 if there is none.
 MILLRACE_HOST_DEVICE inline std::int64_t output_reading(std::int64_t at, std::int64_t tap,
                                                         std::int64_t stride, std::int64_t padding,
                                                         std::int64_t dilation,
@@ -38,7 +38,7 @@ MILLRACE_HOST_DEVICE inline std::int64_t output_reading(std::int64_t at, std::in
   return first / stride;
 }
 
-/// Output `index` of a convolution; `bias` may be null.
+/// Returns output `index` of a convolution; `bias` may be null.
 template <class T>
 MILLRACE_HOST_DEVICE T conv_output(const ConvGeometry& g, std::int64_t index, const T* input,
                                    const T* weight, const T* bias) {
@@ -59,7 +59,7 @@ MILLRACE_HOST_DEVICE T conv_output(const ConvGeometry& g, std::int64_t index, co
   return sum;
 }
 
-/// Element `index` of the gradient of a convolution's input.
+/// Returns element `index` of the gradient of a convolution's input.
 template <class T>
 MILLRACE_HOST_DEVICE T conv_input_gradient(const ConvGeometry& g, std::int64_t index,
                                            const T* gradient, const T* weight) {
@@ -83,8 +83,8 @@ MILLRACE_HOST_DEVICE T conv_input_gradient(const ConvGeometry& g, std::int64_t i
   return sum;
 }
 
-/// What outputs `begin`, `begin` + `step`, ... of all samples' planes add to element `index` of the
-/// weight's gradient; begin 0 and step 1 give all of it.
+/// Returns the sum that outputs `begin`, `begin` + `step`, ... of all samples' planes add to
+/// element `index` of the weight's gradient. begin 0 and step 1 give the whole gradient.
 template <class T>
 MILLRACE_HOST_DEVICE T conv_weight_gradient(const ConvGeometry& g, std::int64_t index,
                                             const T* input, const T* gradient, std::int64_t begin,
@@ -105,7 +105,7 @@ MILLRACE_HOST_DEVICE T conv_weight_gradient(const ConvGeometry& g, std::int64_t 
   return sum;
 }
 
-/// The same for element `channel` of the bias's gradient.
+/// Returns that sum for element `channel` of the bias's gradient.
 template <class T>
 MILLRACE_HOST_DEVICE T conv_bias_gradient(const ConvGeometry& g, std::int64_t channel,
                                           const T* gradient, std::int64_t begin,
@@ -117,7 +117,7 @@ MILLRACE_HOST_DEVICE T conv_bias_gradient(const ConvGeometry& g, std::int64_t ch
   return sum;
 }
 
-/// Output `index` of a max pooling: the winner's place in its plane.
+/// Returns the winner's position in its plane for output `index` of a max pooling.
 template <class T>
 MILLRACE_HOST_DEVICE std::int32_t pool_winner(const PoolGeometry& g, std::int64_t index,
                                               const T* input) {
@@ -137,7 +137,7 @@ MILLRACE_HOST_DEVICE std::int32_t pool_winner(const PoolGeometry& g, std::int64_
   return static_cast<std::int32_t>(winner);
 }
 
-/// Element `index` of the gradient of a max pooling's input.
+/// Returns element `index` of the gradient of a max pooling's input.
 template <class T>
 MILLRACE_HOST_DEVICE T pool_input_gradient(const PoolGeometry& g, std::int64_t index,
                                            const T* gradient, const std::int32_t* winners) {
@@ -145,7 +145,7 @@ MILLRACE_HOST_DEVICE T pool_input_gradient(const PoolGeometry& g, std::int64_t i
   const std::int64_t plane = (at.n * g.channels + at.c) * g.output.h * g.output.w;
   const std::int64_t pixel = at.h * g.input.w + at.w;
   T sum = T(0);
-  // Taps downwards: outputs upwards, in the CPU's order.
+  // Descending taps give ascending outputs, the CPU's order.
   for (std::int64_t ky = g.kernel.h - 1; ky >= 0; --ky) {
     const std::int64_t h =
         output_reading(at.h, ky, g.stride.h, g.padding.h, g.dilation.h, g.output.h);

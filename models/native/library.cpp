@@ -1,6 +1,6 @@
-// The schemas of the native ops, and their autograd: millrace::conv2d and its like can be called
-// from C++ (models/native/ops.h) and, once this library is loaded, as torch.ops.millrace.conv2d.
-// The kernels are registered beside them: cpu_ops.cpp, and for CUDA in its module.
+// Schemas and autograd of the native ops. millrace::conv2d and the others can be called from C++
+// (models/native/ops.h) and, once this library is loaded, as torch.ops.millrace.conv2d. Kernels are
+// registered in cpu_ops.cpp and, for CUDA, in the CUDA module.
 #include <torch/library.h>
 #include <torch/torch.h>
 
@@ -37,7 +37,7 @@ using torch::autograd::variable_list;
 using OptionalTensor = std::optional<Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-/// The op called `name`, looked up once.
+/// Returns the op `name`, looked up once.
 template <class Signature>
 auto find(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
@@ -47,8 +47,8 @@ OptionalTensor optional(const Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
-/// Which of input, weight and bias need a gradient; they are counted without a bias that is not
-/// there.
+/// Returns which of input, weight and bias need a gradient. A missing bias is skipped when
+/// counting.
 std::array<bool, 3> wanted_by(AutogradContext* context) {
   return {context->needs_input_grad(0), context->needs_input_grad(1),
           context->saved_data["bias"].toBool() && context->needs_input_grad(2)};
@@ -173,7 +173,7 @@ TORCH_LIBRARY_IMPL(millrace, Autograd, library) {
   library.impl("conv2d", conv2d_autograd);
   library.impl("max_pool2d", max_pool2d_autograd);
   library.impl("conv_relu_pool", conv_relu_pool_autograd);
-  // There are no second derivatives; asking for them is an error, not a wrong zero.
+  // Makes second derivatives, which do not exist, an error instead of a wrong zero.
   for (const char* op : {"conv2d_backward", "max_pool2d_backward", "conv_relu_pool_backward"})
     library.impl(op, torch::autograd::autogradNotImplementedFallback());
 }

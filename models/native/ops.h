@@ -1,12 +1,12 @@
-// The native ops as functions on tensors, with autograd: our own kernels for the CPU and, once the
-// CUDA module is loaded, for CUDA.
+// Native ops as functions on tensors, with autograd: own kernels for the CPU and, once the CUDA
+// module is loaded, for CUDA.
 //
-// They take f32 and f64 in 4 dimensions, any stride, padding, dilation and groups, and any batch
-// (0 too); tensors contiguous, channels_last or with samples side by side (strides 1 for the
-// batch), others more slowly. Everything else is refused by a UsageError: other types, a batchless
-// image, padding by name, more pooling padding than half the kernel, ceil_mode. There are no second
-// derivatives. Outputs lie as the input does (contiguous, where it lies in no order of the three),
-// on CUDA always contiguous. Results don't depend on the number of threads.
+// They support f32 and f64 in 4 dimensions, any stride, padding, dilation and groups, and any batch
+// (including 0). Tensors may be contiguous, channels_last or have adjacent samples (stride 1 along
+// the batch); others are slower. Anything else throws UsageError: other types, images without a
+// batch, padding by name, more pooling padding than half the kernel, ceil_mode. There are no second
+// derivatives. Outputs have the input's memory order (contiguous, if it has none of the three); on
+// CUDA they are always contiguous. Results do not depend on the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,20 +15,20 @@
 
 namespace millrace::train::native {
 
-/// As at::conv2d; `bias` may be undefined. Stride, padding and dilation are (height, width).
+/// Computes at::conv2d; `bias` may be undefined. Stride, padding and dilation are (height, width).
 at::Tensor conv2d(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                   at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                   std::int64_t groups);
 
-/// As at::max_pool2d. Of equals the first position of a window (in row-major order) gets the
-/// gradient; NaN wins over numbers, the last NaN over others.
+/// Computes at::max_pool2d. Of equal values, the first position of a window (in row-major order)
+/// gets the gradient. NaN wins over numbers, and of several NaNs the last.
 at::Tensor max_pool2d(const at::Tensor& input, at::IntArrayRef kernel, at::IntArrayRef stride,
                       at::IntArrayRef padding, at::IntArrayRef dilation);
 
-/// max_pool2d(relu(conv2d(...)), 2) in one, stride 1, CPU only: what lies between is never written
-/// to memory, and backward keeps a byte an output instead. Refuses padding beyond
-/// dilation * (kernel - 1) and convolutions of less than 2x2 pixels. The output's samples lie side
-/// by side.
+/// Computes max_pool2d(relu(conv2d(...)), 2) in one op, with stride 1, on the CPU only.
+/// Intermediate values are never written to memory; backward keeps one byte per output instead.
+/// Throws for padding beyond dilation * (kernel - 1) and for convolutions of less than 2x2 pixels.
+/// The output's samples are adjacent.
 at::Tensor conv_relu_pool(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                           at::IntArrayRef padding, at::IntArrayRef dilation, std::int64_t groups);
 

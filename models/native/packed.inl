@@ -1,5 +1,5 @@
-// Tensors to packed blocks and back, and ReLU with 2x2 pooling on them. Part of conv_kernels.inl's
-// text, compiled once an instruction set.
+// Converts tensors to packed blocks and back, and computes ReLU with 2x2 pooling on them. Part of
+// conv_kernels.inl, compiled once per instruction set.
 #include <algorithm>
 #include <cstring>
 
@@ -31,14 +31,14 @@ MILLRACE_KERNEL Vector<T>* vectors(T* block) {
 
 // ---- packing ----------------------------------------------------------------------------------
 
-/// Position of `coordinate` of a window among the image's rows or columns; -1: not one of them.
+/// Returns the image's row or column at `coordinate` of a window; -1 if there is none.
 MILLRACE_KERNEL std::int64_t source_of(std::int64_t coordinate, std::int64_t insert,
                                        std::int64_t side) {
   if (coordinate < 0 || coordinate % insert != 0 || coordinate / insert >= side) return -1;
   return coordinate / insert;
 }
 
-/// The first of `count` coordinates from `from` on that an image has, and one behind the last.
+/// Range of those of `count` coordinates from `from` on that lie in the image.
 struct Range {
   std::int64_t begin, end;
 };
@@ -47,7 +47,7 @@ MILLRACE_KERNEL Range inside(std::int64_t from, std::int64_t count, std::int64_t
   return {begin, std::clamp<std::int64_t>(side - from, begin, count)};
 }
 
-/// Four samples' runs of four elements to four pixels' lanes.
+/// Transposes four samples' runs of four elements to the lanes of four pixels.
 template <class T>
 MILLRACE_KERNEL void transpose4(const T* from, std::int64_t from_step, T* to,
                                 std::int64_t to_step) {
@@ -68,7 +68,7 @@ MILLRACE_KERNEL void transpose4(const T* from, std::int64_t from_step, T* to,
       __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
-/// rows x columns elements, rows `from_step` and `to_step` apart, transposed.
+/// Transposes rows x columns elements; rows are `from_step` and `to_step` apart.
 template <class T>
 MILLRACE_KERNEL void transpose(const T* from, std::int64_t from_step, std::int64_t rows,
                                std::int64_t columns, T* to, std::int64_t to_step) {

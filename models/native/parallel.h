@@ -1,4 +1,4 @@
-// How kernels that know nothing of LibTorch are given threads.
+// Interface through which kernels that are independent of LibTorch run on threads.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace millrace::train::native {
 
-/// Work on tasks [begin, end). What a task computes does not depend on who else runs.
+/// Work on tasks [begin, end). The result of a task does not depend on other tasks.
 using Tasks = std::function<void(std::int64_t begin, std::int64_t end)>;
-/// Runs tasks [0, count), in any cut, on as many threads as it likes; returns when all are done.
+/// Runs tasks [0, count), divided in any way, on any number of threads. Returns when all are done.
 using Parallel = std::function<void(std::int64_t count, const Tasks& tasks)>;
 
 }  // namespace millrace::train::native

@@ -1,4 +1,4 @@
-// Which lines there are, and what their windows see.
+// Divides a pooling into lines, and finds the pixels in their windows.
 #include "models/native/pool.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace millrace::train::native {
 namespace {
 
-/// Outputs [begin, end) of `count` whose tap at i * stride + offset lies inside of `side` pixels.
+/// Outputs [begin, end) of `count` whose tap at i * stride + offset falls within `side` pixels.
 struct Range {
   std::int64_t begin, end;
 };
@@ -19,8 +19,8 @@ Range inside(std::int64_t offset, std::int64_t stride, std::int64_t side, std::i
   return {std::min(begin, count), std::clamp(end, std::min(begin, count), count)};
 }
 
-/// What lies side by side, and is computed together: channels or samples of a pixel, or the
-/// columns of one plane.
+/// Adjacent elements that are computed together: channels or samples of a pixel, or the columns of
+/// one plane.
 enum class Along { channels, samples, columns };
 
 template <class T, class U>
@@ -30,13 +30,13 @@ Along along(const PoolGeometry& g, const View<T>& a, const View<U>& b) {
   return Along::columns;
 }
 
-/// Tasks: samples, channels or planes, by what is computed together.
+/// Returns the number of tasks: samples, channels or planes, depending on `along`.
 std::int64_t task_count(const PoolGeometry& g, Along along) {
   if (along == Along::channels) return g.batch;
   return along == Along::samples ? g.channels : g.batch * g.channels;
 }
 
-/// Where a task's first element lies.
+/// Returns a task's first element.
 template <class T>
 T* task_begin(const PoolGeometry& g, Along along, const View<T>& view, std::int64_t task) {
   if (along == Along::channels) return view.data + task * view.n;
@@ -44,7 +44,7 @@ T* task_begin(const PoolGeometry& g, Along along, const View<T>& view, std::int6
   return view.at(task / g.channels, task % g.channels);
 }
 
-/// Elements that lie side by side at one pixel, for the first two kinds of tasks.
+/// Returns the number of adjacent elements per pixel, for channels and samples.
 std::int64_t lanes_of(const PoolGeometry& g, Along along) {
   return along == Along::channels ? g.channels : along == Along::samples ? g.batch : 1;
 }
@@ -87,7 +87,7 @@ class Forward {
   }
 
  private:
-  /// Row `y` of outputs of one plane.
+  /// Computes row `y` of one plane's outputs.
   void row(const T* in, std::int64_t y) {
     std::size_t taps = 0;
     for (std::int64_t ky = 0; ky < g_.kernel.h; ++ky) {
@@ -103,7 +103,7 @@ class Forward {
              static_cast<std::int32_t>(g_.stride.w), g_.output.w, best_.data(), index_.data()});
   }
 
-  /// All lanes of output (y, x).
+  /// Computes all lanes of output (y, x).
   void pixel(const T* in, std::int64_t y, std::int64_t x) {
     std::size_t taps = 0;
     const std::int64_t lanes = lanes_of(g_, along_);
@@ -153,7 +153,7 @@ void max_pool_backward(const PoolGeometry& g, const View<const T>& gradient,
                        const Parallel& parallel) {
   const Along kind = along(g, input, winners);
   const std::int64_t lanes = lanes_of(g, kind);
-  // Elements from one lane to the next of each; `input` and `winners` have them side by side.
+  // Strides between lanes; `input` and `winners` have adjacent lanes.
   const std::int64_t gradient_lane = kind == Along::channels ? gradient.c : gradient.n;
   const bool dense = input.h == g.input.w * input.w;
   parallel(task_count(g, kind), [&](std::int64_t begin, std::int64_t end) {

@@ -1,10 +1,9 @@
-// Max pooling on the CPU, forward and backward. Free of LibTorch.
+// Max pooling on the CPU, forward and backward. Independent of LibTorch.
 //
-// A line of outputs is computed at a time, tap by tap: a row of a plane, or, where channels or
-// samples lie side by side, all of them at one pixel. Of equals the first position of the window
-// (in row-major order) wins, NaN wins over numbers and the last NaN over others, as in PyTorch.
-// Every plane's gradient is summed by one task in the order of the outputs, so nothing depends on
-// threads.
+// Computes a line of outputs at a time, tap by tap: a row of a plane or, if channels or samples are
+// adjacent, all of them at one pixel. Of equal values the first position of the window (in
+// row-major order) wins; NaN wins over numbers, and of several NaNs the last, as in PyTorch. One
+// task sums each plane's gradient in the order of the outputs, so nothing depends on threads.
 #pragma once
 
 #include "models/native/geometry.h"
@@ -12,7 +11,7 @@
 
 namespace millrace::train::native {
 
-/// T: float or double. `winners`: for every output, row * width + column of the input.
+/// T: float or double. Writes `winners`: row * width + column in the input, for every output.
 template <class T>
 void max_pool_forward(const PoolGeometry& geometry, const View<const T>& input,
                       const View<T>& output, const View<std::int32_t>& winners,

@@ -1,4 +1,4 @@
-// One text for three instruction sets; the compiler vectorises it.
+// Compiles one source for three instruction sets; the compiler vectorises it.
 #include "models/native/pool_line.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace millrace::train::native {
 namespace {
 
-/// kStep, kIndexStep: the line's, where they are known; 0: any.
+/// kStep and kIndexStep are the line's steps if known at compile time; 0: any.
 template <class T, int kStep>
 __attribute__((always_inline)) inline void take_tap(const PoolLine<T>& line,
                                                     const PoolTap<T>& tap) {

@@ -1,4 +1,4 @@
-// The inner loop of max pooling: one line of outputs.
+// Inner loop of max pooling: one line of outputs.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace millrace::train::native {
 
-/// One position of the windows: output i of the line sees in[i * step], if begin <= i < end.
+/// One position of the windows: output i of the line reads in[i * step], if begin <= i < end.
 template <class T>
 struct PoolTap {
   const T* in;
   std::int64_t begin, end;
-  std::int32_t index;  ///< that output 0 gives for it
+  std::int32_t index;  ///< index that output 0 records for it
 };
 
 template <class T>
@@ -20,8 +20,8 @@ struct PoolLine {
   const PoolTap<T>* taps;
   std::int64_t tap_count;
   std::int64_t step;
-  std::int32_t index_step;  ///< from one output's index to the next one's
-  std::int64_t count;       ///< of outputs
+  std::int32_t index_step;  ///< difference between the indices of adjacent outputs
+  std::int64_t count;       ///< number of outputs
   T* best;
   std::int32_t* winners;
 };
@@ -29,7 +29,7 @@ struct PoolLine {
 template <class T>
 using PoolLineKernel = void (*)(const PoolLine<T>& line);
 
-/// That of one level, which the processor must be able to do. T: float, double.
+/// Returns the kernel of one level, which the processor must support. T: float, double.
 template <class T>
 PoolLineKernel<T> pool_line_kernel(base::Simd level);
 

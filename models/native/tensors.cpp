@@ -1,3 +1,4 @@
+// Validates tensors and converts them to views.
 #include "models/native/tensors.h"
 
 #include <string>
@@ -35,7 +36,7 @@ void check_images(const char* op, const at::Tensor& input) {
     refuse(op, std::string("takes f32 and f64, not ") + c10::toString(input.scalar_type()));
 }
 
-/// Weight and bias lie where the images do, in their type.
+/// Throws unless weight and bias have the images' device and type.
 void check_alike(const at::Tensor& input, const at::Tensor& other, const char* name) {
   if (other.scalar_type() != input.scalar_type() || other.device() != input.device())
     refuse("conv2d", std::string(name) + " is " + c10::toString(other.scalar_type()) + " on " +

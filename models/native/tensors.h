@@ -1,4 +1,4 @@
-// Tensors as the kernels see them, for the CPU's and the CUDA module's side of the ops.
+// Converts tensors to the kernels' views and shapes, for the ops of the CPU and of the CUDA module.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,9 +7,9 @@
 
 namespace millrace::train::native {
 
-/// The geometry of the op's arguments. Throws UsageError for what the native ops don't take: other
-/// than 4 dimensions, other types than f32 and f64 (the same for all), numbers that don't fit
-/// together, and what complete() refuses. `bias` may be undefined.
+/// Returns the geometry of the op's arguments. Throws UsageError for unsupported ones: other than 4
+/// dimensions, types other than f32 and f64 (the same for all), contradictory numbers, and those
+/// that complete() rejects. `bias` may be undefined.
 ConvGeometry conv_geometry(const at::Tensor& input, const at::Tensor& weight,
                            const at::Tensor& bias, at::IntArrayRef stride, at::IntArrayRef padding,
                            at::IntArrayRef dilation, std::int64_t groups);

@@ -1,11 +1,11 @@
-// Vectors of the compiler's own, of as many bytes as an instruction set has.
+// Vector types of the compiler, as wide as an instruction set's registers.
 #pragma once
 
 #include <cstdint>
 
 namespace millrace::train::native {
 
-/// `kBytes` bytes of T as one value; element by element arithmetic, comparisons give masks.
+/// `kBytes` bytes of T as one value, with element-wise arithmetic. Comparisons give masks.
 template <class T, int kBytes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(kBytes), may_alias));
