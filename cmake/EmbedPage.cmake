@@ -1,5 +1,5 @@
-# Writes the fixed parts of a report's page as C++: our own style and script, and Chart.js from
-# Debian's package, so that a report is one file that needs no network.
+# Embeds the fixed parts of a report's page as C++: our style and script, and Chart.js from Debian's
+# package, so that a report is one file that needs no network.
 find_file(MILLRACE_CHART_JS chart.min.js PATH_SUFFIXES share/javascript/chart.js javascript/chart.js)
 if(NOT MILLRACE_CHART_JS)
   message(FATAL_ERROR "Chart.js is missing, which reports are drawn with: install libjs-chart.js, or "

@@ -1,4 +1,4 @@
-# Writes the files of plugins/templates/ as C++: what `millrace plugins new` starts from.
+# Embeds the files of plugins/templates/ as C++, for `millrace plugins new`.
 file(GLOB templates ${CMAKE_SOURCE_DIR}/plugins/templates/*)
 set(text "// Made by the build from plugins/templates/.\n#include \"tools/plugins/templates.h\"\n\n")
 string(APPEND text "namespace millrace::tools {\nnamespace {\n\nconstexpr Template kAll[] = {\n")

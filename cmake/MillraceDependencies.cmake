@@ -1,19 +1,19 @@
-# Libraries, all found by name: Debian's packages, and LibTorch from a wheel or a folder.
+# Finds the libraries by name: Debian's packages, and LibTorch in a wheel or a folder.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(TBB REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
-find_package(JPEG REQUIRED) # libjpeg-turbo's
+find_package(JPEG REQUIRED) # libjpeg-turbo
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto) # SHA-256 of trusted plugins
-find_package(Boost REQUIRED) # Math, headers only
+find_package(OpenSSL REQUIRED COMPONENTS Crypto) # for SHA-256 of trusted plugins
+find_package(Boost REQUIRED) # for Boost.Math, headers only
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
-# OpenCV by its parts: Debian's full development package draws in a desktop.
+# Finds OpenCV's modules one by one, because Debian's full development package depends on a desktop.
 find_path(OPENCV_INCLUDE opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
 foreach(part core imgproc imgcodecs)
   find_library(OPENCV_${part} opencv_${part} REQUIRED)

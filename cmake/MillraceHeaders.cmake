@@ -1,5 +1,5 @@
-# What find_package(millrace) offers: the headers in include/, the same in the build folder as in an
-# installation, so that plugins and programs are written the same way against either.
+# Public headers for find_package(millrace): include/, the same for the build folder and an
+# installation, so that plugins and programs work with either.
 set(MILLRACE_INCLUDE ${CMAKE_SOURCE_DIR}/include)
 add_library(millrace_plugin INTERFACE)
 add_library(millrace::plugin ALIAS millrace_plugin)

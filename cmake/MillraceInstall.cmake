@@ -1,5 +1,5 @@
-# cmake --install, and the package for find_package(millrace): of the build folder
-# (-Dmillrace_DIR=build) and of an installation.
+# Installation, and the package for find_package(millrace): for the build folder
+# (-Dmillrace_DIR=build) and for an installation.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS millrace_pipeline LIBRARY DESTINATION lib)
@@ -19,7 +19,7 @@ install(DIRECTORY docs/examples/load_batches DESTINATION share/millrace/examples
 
 install(DIRECTORY include/millrace DESTINATION include)
 
-# The same file twice, with other places in it.
+# Configures the same file twice, with different paths.
 set(MILLRACE_PACKAGE_INCLUDE ${MILLRACE_INCLUDE})
 set(MILLRACE_PACKAGE_LIB ${CMAKE_BINARY_DIR}/lib)
 set(MILLRACE_PACKAGE_PROGRAM ${CMAKE_BINARY_DIR}/millrace)

@@ -1,14 +1,14 @@
-# LibTorch as imported targets of our own. The wheel's find_package(Torch) asks for nvcc and a whole
-# CUDA toolkit as soon as the wheel was built with CUDA, even where only its CPU half is used.
+# Imports LibTorch as targets of our own. The wheel's find_package(Torch) requires nvcc and a whole
+# CUDA toolkit if the wheel was built with CUDA, even if only its CPU half is used.
 #
-# Looks in CMAKE_PREFIX_PATH (an unpacked LibTorch, a torch folder, or what Python's
-# torch.utils.cmake_prefix_path says), then where tools/quickstart puts the wheel. Defines
-#   millrace_libtorch       headers, libtorch_cpu, libc10, and where their own needs are found
-#   millrace_libtorch_cuda  the CUDA half, where MILLRACE_CUDA_BUILT is true
+# Looks in CMAKE_PREFIX_PATH (an unpacked LibTorch, a torch folder, or the output of Python's
+# torch.utils.cmake_prefix_path), then where tools/quickstart puts the wheel. Defines
+#   millrace_libtorch       headers, libtorch_cpu, libc10, and the libraries that these need
+#   millrace_libtorch_cuda  the CUDA half, if MILLRACE_CUDA_BUILT is true
 set(MILLRACE_TORCH_LEAST 2.11)
 set(MILLRACE_DEPS ${CMAKE_SOURCE_DIR}/.deps)
 
-# --- the folder: include/, lib/
+# --- folder: include/, lib/
 set(torch_candidates)
 set(torch_prefixes ${CMAKE_PREFIX_PATH})
 if(DEFINED ENV{CMAKE_PREFIX_PATH})
@@ -36,7 +36,7 @@ if(NOT MILLRACE_TORCH_ROOT)
     "  cmake -DMILLRACE_TORCH=OFF                builds everything but training")
 endif()
 
-# --- its version; the header moved between releases
+# --- version; the header moved between releases
 set(MILLRACE_TORCH_VERSION)
 foreach(header torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
   if(NOT MILLRACE_TORCH_VERSION AND EXISTS ${MILLRACE_TORCH_ROOT}/include/${header})
@@ -53,8 +53,8 @@ if(NOT MILLRACE_TORCH_VERSION OR MILLRACE_TORCH_VERSION VERSION_LESS MILLRACE_TO
     "bash tools/quickstart, or configure with -DMILLRACE_TORCH=OFF.")
 endif()
 
-# --- the CUDA libraries that even libtorch_cpu.so may be linked to (it then needs no GPU, but the
-# files): read from the library itself, found in the toolkit or beside the wheel
+# --- CUDA libraries that even libtorch_cpu.so may be linked to (it needs the files, not a GPU):
+# read from the library itself, found in the toolkit or beside the wheel
 execute_process(
   COMMAND ${CMAKE_READELF} -d ${MILLRACE_TORCH_ROOT}/lib/libtorch_cpu.so
   OUTPUT_VARIABLE torch_dynamic RESULT_VARIABLE torch_readelf ERROR_QUIET)
@@ -85,21 +85,21 @@ foreach(library IN LISTS torch_needs)
 endforeach()
 list(REMOVE_DUPLICATES torch_need_folders)
 
-# --- the targets. SYSTEM: our warnings are for our own code. The wheel ships headers of fmt newer
-# than the system's library in the same folder, so nothing that sees this target may include fmt
-# (a test holds that).
+# --- targets. SYSTEM limits our warnings to our own code. The wheel ships headers of fmt, newer
+# than the system's library, in the same folder, so nothing that uses this target may include fmt
+# (tested).
 add_library(millrace_libtorch INTERFACE)
 target_include_directories(millrace_libtorch SYSTEM INTERFACE
   ${MILLRACE_TORCH_ROOT}/include ${MILLRACE_TORCH_ROOT}/include/torch/csrc/api/include)
 target_link_libraries(millrace_libtorch INTERFACE
   ${MILLRACE_TORCH_ROOT}/lib/libtorch_cpu.so ${MILLRACE_TORCH_ROOT}/lib/libc10.so)
-# An RPATH of the old kind also serves the libraries that LibTorch loads in its turn.
+# An RPATH of the old kind also serves libraries that LibTorch itself loads.
 target_link_options(millrace_libtorch INTERFACE LINKER:--disable-new-dtags)
 foreach(folder ${MILLRACE_TORCH_ROOT}/lib ${torch_need_folders})
   target_link_options(millrace_libtorch INTERFACE LINKER:-rpath,${folder} LINKER:-rpath-link,${folder})
 endforeach()
 
-# --- CUDA: the module needs the runtime's headers, of the version that LibTorch was built with
+# --- CUDA: the module needs the runtime's headers, in the version that LibTorch was built with
 set(MILLRACE_CUDA_BUILT OFF)
 set(torch_cuda_lacks)
 if(NOT MILLRACE_CUDA STREQUAL "OFF")
@@ -123,8 +123,8 @@ if(NOT MILLRACE_CUDA STREQUAL "OFF")
   endif()
 endif()
 if(MILLRACE_CUDA_BUILT)
-  # no-as-needed: libtorch_cuda registers itself when it is loaded; no symbol of it need be called.
-  # Its own needs (cuDNN, NCCL, ...) are looked for when it is loaded, not when we link.
+  # no-as-needed: libtorch_cuda registers itself when it is loaded, without a call to any of its
+  # symbols. Its own dependencies (cuDNN, NCCL, ...) are resolved at load time, not when we link.
   add_library(millrace_libtorch_cuda INTERFACE)
   target_link_libraries(millrace_libtorch_cuda INTERFACE millrace_libtorch CUDA::cudart)
   target_link_options(millrace_libtorch_cuda INTERFACE LINKER:--allow-shlib-undefined

@@ -1,6 +1,6 @@
-# Compiles for 64-bit Arm with Debian's cross compiler, and runs what was compiled by qemu's user
-# emulation: cmake --toolchain cmake/aarch64-linux-gnu.cmake -DMILLRACE_AARCH64=FOLDER, where FOLDER
-# holds Arm's libraries as / of such a machine does. tools/test-aarch64 makes one.
+# Toolchain for 64-bit Arm: Debian's cross compiler, and qemu's user emulation to run the results.
+# cmake --toolchain cmake/aarch64-linux-gnu.cmake -DMILLRACE_AARCH64=FOLDER, where FOLDER is the
+# root of an Arm file system with its libraries. tools/test-aarch64 makes one.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
@@ -16,5 +16,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${CMAKE_SYSROOT})
 set(ENV{PKG_CONFIG_LIBDIR}
   ${CMAKE_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${CMAKE_SYSROOT}/usr/share/pkgconfig)
-set(MILLRACE_MOLD OFF CACHE FILEPATH "The cross compiler's own linker") # mold is of this machine
+set(MILLRACE_MOLD OFF CACHE FILEPATH "The cross compiler's own linker") # the host's mold links for
+                                                                        # the host only
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${CMAKE_SYSROOT})
