@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2034
-# What tools/quickstart and tools/test share: the packages, LibTorch, configuring and building.
-# Sourced, not run. Everything that is no system package goes under .deps, which git ignores; every
-# step looks first whether there is anything to do, so running it again costs seconds.
+# Functions of tools/quickstart and tools/test: installs packages and LibTorch, configures and builds.
+# Sourced, not run. Everything but system packages goes under .deps, which git ignores. Every step
+# first checks whether there is anything to do, so a second run takes seconds.
 
 readonly TORCH_WHEEL="torch==2.11.0"
-# Linked by that wheel's libtorch_cpu.so; the versions that its cuda-toolkit==13.0.2 stands for.
+# Dependencies of that wheel's libtorch_cpu.so, in the versions of its cuda-toolkit==13.0.2.
 readonly CUDA_WHEELS=("nvidia-cuda-runtime==13.0.96" "nvidia-cuda-cupti==13.0.85")
 readonly CUDA_LIBRARIES=(libcudart.so.13 libcupti.so.13)
 readonly TORCH_FOLDER=.deps/torch
-readonly TORCH_NEEDS_KB=$((5 * 1024 * 1024)) # the wheel, unpacked once beside itself
+readonly TORCH_NEEDS_KB=$((5 * 1024 * 1024)) # the wheel and its unpacked contents
 
 readonly PACKAGES=(
   g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
@@ -17,13 +17,13 @@ readonly PACKAGES=(
   zlib1g-dev libsqlite3-dev libssl-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
 readonly TEST_PACKAGES=(clang-format codespell)
-# Opened by tests of reports, which are skipped without them.
+# Used by tests of reports, which are skipped without them.
 readonly REPORT_PACKAGES=(chromium-headless-shell gnuplot-nox)
 
 offline=false
-launcher=() # put in front of every build
+launcher=() # prefix of build commands
 
-# stop WHAT DO...: one line that says what is wrong, then what to run.
+# stop WHAT DO...: prints what is wrong in one line, then what to run, and exits.
 stop() {
   printf 'error: %s\n' "$1" >&2
   shift
@@ -31,7 +31,7 @@ stop() {
   exit 1
 }
 
-# step TITLE COMMAND...: says what it does and how long that took.
+# step TITLE COMMAND...: runs a command, and prints its title and duration.
 step() {
   local title=$1 start=$SECONDS
   shift
@@ -62,7 +62,7 @@ parse_options() {
 
 # --- Debian's packages
 
-# The program that a package is wanted for, where any other source of it does as well.
+# Prints the program that a package provides, if any other source of it serves as well.
 program_of() {
   case $1 in
     g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format | chromium-headless-shell)
@@ -86,7 +86,7 @@ is_debian_12() {
   [[ -r /etc/os-release ]] && (. /etc/os-release && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])
 }
 
-# install_packages NAME...: those that are missing.
+# install_packages NAME...: installs the missing ones.
 install_packages() {
   local name missing=()
   if ! is_debian_12 && [[ ${MILLRACE_PACKAGES:-} == present ]]; then return 0; fi
@@ -122,7 +122,7 @@ install_packages() {
   fi
 }
 
-# The same, for what can be done without.
+# install_optional_packages NAME...: does the same, and continues without them if it fails.
 install_optional_packages() {
   (install_packages "$@") || echo "   going on without them: tests that need them are skipped"
 }
@@ -144,7 +144,7 @@ own_torch() {
   return 1
 }
 
-# Whether a CUDA toolkit of this machine has the library.
+# Returns whether a CUDA toolkit of this machine has the library.
 toolkit_has() {
   local folder
   for folder in "${CUDA_HOME:-/usr/local/cuda}" "${CUDA_PATH:-/usr/local/cuda}" /usr/local/cuda; do
@@ -155,7 +155,7 @@ toolkit_has() {
 
 free_kb() { df -Pk .deps | awk 'NR == 2 { print $4 }'; }
 
-# cause LOG: the usual reasons, in words. A full disk may have kept the log from being written.
+# cause LOG: prints the usual reasons of a failure. A full disk may have kept the log empty.
 cause() {
   if grep -qi 'no space left' "$1" || (($(free_kb) < 102400)); then
     echo ": the disk is full"
@@ -196,8 +196,8 @@ install_torch() {
       "free some space and run again"
   fi
 
-  # Unpacked beside its place and renamed, stamp included: a download that breaks off is redone.
-  # Only the libraries and headers are wanted, so one Python's wheel serves every Python.
+  # Unpacks beside the final folder and renames, stamp included, so that an interrupted download is
+  # repeated. Only libraries and headers are used, so the wheel of any Python version serves.
   local partial=$TORCH_FOLDER.partial
   rm -rf "$partial" "$TORCH_FOLDER.tmp"
   mkdir -p "$TORCH_FOLDER.tmp"
@@ -217,13 +217,13 @@ install_torch() {
   mv "$partial" "$TORCH_FOLDER"
 }
 
-# set_up PACKAGE...: everything that has to be there before CMake runs.
+# set_up PACKAGE...: provides everything that CMake needs.
 set_up() {
   mkdir -p .deps
   log=$PWD/.deps/setup.log
   step "Debian packages" install_packages "$@"
   step "LibTorch" install_torch
-  # ccache must be told that a precompiled header may be judged by its contents.
+  # Lets ccache compare a precompiled header by its contents.
   export CCACHE_DIR=${CCACHE_DIR:-$PWD/.deps/ccache}
   export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros,include_file_mtime,include_file_ctime}
 }
@@ -241,5 +241,5 @@ configure_and_build() {
   "${launcher[@]}" cmake --build "$folder" --parallel "$(nproc)" ${1:+--target "$@"} </dev/null
 }
 
-# build PRESET FOLDER [TARGET...]: everything, or the targets alone.
+# build PRESET FOLDER [TARGET...]: builds everything, or only the targets.
 build() { step "build of preset $1 in $2" configure_and_build "$@"; }

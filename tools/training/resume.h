@@ -33,8 +33,9 @@ class Resume {
   /// Returns the checkpoint; empty if the run ended before its first one and begins again.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
   const train::Position& position() const { return position_; }
-  /// Returns whether the run has taken all of its `steps` and finished. A run killed between its
-  /// last step and its summary evaluates once more. Call it before open().
+  /// Returns whether the run has taken all of its `steps` and finished. Lets a run killed between
+  /// its last step and its summary evaluate once more; `epoch_samples` is the size of an epoch.
+  /// Call it before open().
   bool finished(std::uint64_t steps, std::uint64_t epoch_samples);
   /// Returns the run's directory, cut back to the checkpoint. Call it once, after take_up(true).
   /// Warns if the checkpoint was written at another SIMD level.
