@@ -1,4 +1,6 @@
 // Reads, decodes, augments and stores the samples of a range, and records what each stage took.
+#include "pipeline/loader/stages.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +9,6 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/loader/core_watch.h"
-#include "pipeline/loader/stages.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -149,7 +149,7 @@ class Trainer {
   pipeline::StepRecord open_;               ///< row of the current step
   std::deque<pipeline::StepRecord> ended_;  ///< rows not handed over yet, for lack of their losses
                                             ///< or ticks
-  std::uint64_t finished_steps_ = 0;  ///< number of steps that the device has finished
+  std::uint64_t finished_steps_ = 0;        ///< number of steps that the device has finished
   pipeline::SpanTicks open_since_{};
   pipeline::SpanTicks ended_since_{};       ///< start of the last of ended_
   std::optional<DeviceTimeline> timeline_;  ///< until the host is known to be the device

@@ -1,4 +1,6 @@
 // Reads, writes and checks the trust list.
+#include "tools/plugins/trust.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <openssl/evp.h>
@@ -15,7 +17,6 @@
 #include "base/files.h"
 #include "base/printable.h"
 #include "millrace/error.h"
-#include "tools/plugins/trust.h"
 
 namespace millrace::tools {
 namespace {
