@@ -20,7 +20,7 @@ const nlohmann::json& golden() {
   return all;
 }
 
-std::vector<std::uint8_t> bytes(const std::string& hex) {
+std::vector<std::uint8_t> bytes_of_hex(const std::string& hex) {
   std::vector<std::uint8_t> out;
   for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
     out.push_back(static_cast<std::uint8_t>(std::stoi(hex.substr(i, 2), nullptr, 16)));
@@ -73,8 +73,8 @@ TEST(Golden, NearestPicksTorchvisionsPixels) {
   std::size_t differing = 0, all = 0;
   for (const auto& item : golden()["affine"]) {
     const auto ours = warped(item, Interpolation::nearest, 37);
-    const auto tensor = bytes(item["nearest"]);
-    const auto pil = bytes(item["nearest_pil"]);
+    const auto tensor = bytes_of_hex(item["nearest"]);
+    const auto pil = bytes_of_hex(item["nearest_pil"]);
     ASSERT_EQ(ours.size(), tensor.size());
     for (std::size_t i = 0; i < ours.size(); ++i)
       differing += ours[i] != pil[i] && ours[i] != tensor[i];
@@ -87,7 +87,7 @@ TEST(Golden, BilinearIsWithinOneLevel) {
   std::size_t beyond = 0, all = 0;
   for (const auto& item : golden()["affine"]) {
     const auto ours = warped(item, Interpolation::bilinear, 0);
-    const auto theirs = bytes(item["bilinear"]);
+    const auto theirs = bytes_of_hex(item["bilinear"]);
     for (std::size_t i = 0; i < ours.size(); ++i) beyond += std::abs(ours[i] - theirs[i]) > 1;
     all += ours.size();
   }
@@ -98,7 +98,7 @@ TEST(Golden, NormalisedLevelsHaveTorchsBits) {
   for (const auto& item : golden()["levels"]) {
     const Store store(DType::f32, Layout::chw, 1, {item["mean"].get<double>()},
                       {item["std"].get<double>()});
-    const auto expected = bytes(item["bits"]);
+    const auto expected = bytes_of_hex(item["bits"]);
     for (std::size_t level = 0; level < 256; ++level) {
       std::uint32_t bits = 0;
       for (std::size_t b = 0; b < 4; ++b) bits = bits << 8 | expected[level * 4 + b];

@@ -42,14 +42,14 @@ using test::Bytes;
 using test::cut;
 using test::expect_data_error;
 
-constexpr std::uint64_t kNoLimit = 1'000'000'000;
+constexpr std::uint64_t kUnlimited = 1'000'000'000;
 
 using test::JpegForm;
 using test::ramp;
 
 Bytes jpeg(Size size, const JpegForm& form) { return test::jpeg(size, form, ramp(size)); }
 
-Bytes decoded(const Bytes& file, int channels, std::uint64_t max_pixels = kNoLimit) {
+Bytes decoded(const Bytes& file, int channels, std::uint64_t max_pixels = kUnlimited) {
   DecodeScratch scratch;
   const ImageView image = scratch.decode(file, channels, max_pixels);
   EXPECT_EQ(image.channels, channels);
@@ -136,7 +136,7 @@ TEST(Jpeg, OrientationIsPillows) {
   for (const auto& item : golden()["orientation"]) {
     DecodeScratch scratch;
     const Bytes file = from_hex(item["file"]), expected = from_hex(item["rgb"]);
-    const ImageView image = scratch.decode(file, 3, kNoLimit);
+    const ImageView image = scratch.decode(file, 3, kUnlimited);
     ASSERT_EQ(image.size(), (Size{item["width"].get<int>(), item["height"].get<int>()}));
     EXPECT_EQ(test::pixels_of(image), expected);
   }
@@ -146,8 +146,8 @@ TEST(Jpeg, ScratchGoesOnAfterAnError) {
   DecodeScratch scratch;
   const Bytes good = jpeg(kSize, {}), bad(good.begin(), good.end() - 300);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THROW(scratch.decode(bad, 3, kNoLimit), DataError);
-    EXPECT_EQ(scratch.decode(good, 3, kNoLimit).size(), kSize);
+    EXPECT_THROW(scratch.decode(bad, 3, kUnlimited), DataError);
+    EXPECT_EQ(scratch.decode(good, 3, kUnlimited).size(), kSize);
   }
 }
 
@@ -157,7 +157,7 @@ TEST(Decode, MaxPixelsIsCheckedBeforeAnythingIsAllocated) {
     if (file[at] == 0xff && file[at + 1] == 0xc0)  // the frame header: claim 60000x60000
       file[at + 5] = file[at + 7] = 0xea, file[at + 6] = file[at + 8] = 0x60;
   expect_data_error({"jpeg: 60000x60000 pixels in 1103 bytes: it was cut short"},
-                    [&] { decoded(file, 3, kNoLimit); });
+                    [&] { decoded(file, 3, kUnlimited); });
   file.resize(12'000'000);
   expect_data_error({"jpeg: 60000x60000 is 3600000000 pixels", "data.max_pixels=178956970"},
                     [&] { decoded(file, 3, 178'956'970); });
@@ -176,8 +176,8 @@ TEST(Decode, SteadyStateAllocatesNothingOfOurs) {
   DecodeScratch scratch;
   const auto all = [&] {
     for (std::uint64_t i = 0; i < std::size(forms); ++i) {
-      scratch.decode(reader->read(i, bytes).bytes, 3, kNoLimit);
-      scratch.open(reader->read(i, bytes).bytes, kNoLimit);
+      scratch.decode(reader->read(i, bytes).bytes, 3, kUnlimited);
+      scratch.open(reader->read(i, bytes).bytes, kUnlimited);
       scratch.decode(3, {9, 3, 20, 30});
       scratch.decode(1, {3, 4, 5, 6}, 2);
     }

@@ -17,9 +17,9 @@ using test::Bytes;
 using test::cut;
 using test::JpegForm;
 
-constexpr Size kSize{53, 37};
+constexpr Size kImageSize{53, 37};
 
-Bytes jpeg(const JpegForm& form) { return test::jpeg(kSize, form, test::ramp(kSize)); }
+Bytes jpeg(const JpegForm& form) { return test::jpeg(kImageSize, form, test::ramp(kImageSize)); }
 
 /// Where the segment with this marker starts (at its 0xff).
 std::size_t find_marker(const Bytes& file, int marker) {
@@ -51,7 +51,7 @@ void expect_refused(const Bytes& bad, const std::string& part) {
   DecodeScratch scratch;
   for (int i = 0; i < 2; ++i) {
     test::expect_data_error({part}, [&] { scratch.decode(bad, 3, kMaxPixels); });
-    EXPECT_EQ(scratch.decode(good, 3, kMaxPixels).size(), kSize);
+    EXPECT_EQ(scratch.decode(good, 3, kMaxPixels).size(), kImageSize);
   }
 }
 
@@ -118,7 +118,7 @@ TEST(JpegDamage, App1) {
     file.insert(file.begin() + 2, segment.begin(), segment.end());
     DecodeScratch scratch;
     scratch.decode(file, 3, kMaxPixels);
-    EXPECT_EQ(scratch.image().stored, kSize);
+    EXPECT_EQ(scratch.image().stored, kImageSize);
     for (const std::size_t size : {std::size_t{4}, std::size_t{5}, segment.size() / 2 + 3})
       expect_refused(cut(file, size), "jpeg: Premature end of JPEG file");
     file[4] = 0;

@@ -13,7 +13,7 @@ namespace {
 using test::Bytes;
 using test::JpegForm;
 
-constexpr std::uint64_t kNoLimit = 1'000'000'000;
+constexpr std::uint64_t kAnyPixels = 1'000'000'000;
 
 Rect random_rect(Size size, Draw& draw) {
   const auto span = [&](int side, std::int32_t& begin, std::int32_t& end) {
@@ -33,16 +33,16 @@ Rect random_rect(Size size, Draw& draw) {
 void expect_regions_exact(const Bytes& file, int channels, int scale, int regions, Draw& draw,
                           const std::string& what) {
   DecodeScratch whole, part;
-  whole.open(file, kNoLimit);
+  whole.open(file, kAnyPixels);
   const EncodedImage& found = whole.image();
   const Size size{(found.size.width + (1 << scale) - 1) >> scale,
                   (found.size.height + (1 << scale) - 1) >> scale};
   const ImageView all = whole.decode(channels, {0, 0, size.width, size.height}, scale);
   ASSERT_EQ(all.size(), size);
-  part.open(file, kNoLimit);
+  part.open(file, kAnyPixels);
   for (int i = 0; i < regions; ++i) {
     const Rect rect = random_rect(size, draw);
-    if (draw.chance(.5)) part.open(file, kNoLimit);  // else the header is parsed again
+    if (draw.chance(.5)) part.open(file, kAnyPixels);  // else the header is parsed again
     const ImageView image = part.decode(channels, rect, scale);
     ASSERT_EQ(image.size(), size);
     ASSERT_TRUE(test::pixels_of(image, rect) == test::pixels_of(all, rect))
@@ -117,14 +117,14 @@ TEST(Orientation, AllEightAreTheStoredPixelsWalkedOtherwise) {
   const Bytes file = test::jpeg(stored, {}, rgb);
   Draw draw(base::stream({7, 0, 0}, base::op_id("orientation")));
   for (int scale = 0; scale <= 3; ++scale) {
-    plain.open(file, kNoLimit);
+    plain.open(file, kAnyPixels);
     const Size small{(stored.width + (1 << scale) - 1) >> scale,
                      (stored.height + (1 << scale) - 1) >> scale};
     const ImageView all = plain.decode(3, {0, 0, small.width, small.height}, scale);
     for (int orientation = 1; orientation <= 8; ++orientation) {
       const Bytes other = test::jpeg(
           stored, {.app1 = test::exif(orientation, orientation % 2 == 0, orientation)}, rgb);
-      const EncodedImage& found = turned.open(other, kNoLimit);
+      const EncodedImage& found = turned.open(other, kAnyPixels);
       EXPECT_EQ(found.orientation, orientation);
       EXPECT_EQ(found.stored, stored);
       ASSERT_EQ(found.size, orientation < 5 ? stored : (Size{stored.height, stored.width}));
@@ -150,7 +150,7 @@ int orientation_of(const Bytes& app1) {
   DecodeScratch scratch;
   const Size size{9, 5};
   const int orientation =
-      scratch.open(test::jpeg(size, {.app1 = app1}, test::ramp(size)), kNoLimit).orientation;
+      scratch.open(test::jpeg(size, {.app1 = app1}, test::ramp(size)), kAnyPixels).orientation;
   return orientation;
 }
 
@@ -190,7 +190,7 @@ TEST(Scale, IsNearTheMeanOfItsPixels) {
   DecodeScratch scratch;
   const Bytes file = test::jpeg(size, {}, rgb);
   for (int scale = 1; scale <= 3; ++scale) {
-    const EncodedImage& found = scratch.open(file, kNoLimit);
+    const EncodedImage& found = scratch.open(file, kAnyPixels);
     ASSERT_EQ(found.scales, 0b1111u);
     const int step = 1 << scale;
     const ImageView image = scratch.decode(3, {0, 0, size.width / step, size.height / step}, scale);
