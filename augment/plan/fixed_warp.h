@@ -1,4 +1,4 @@
-// A map from output pixels to positions in fixed point.
+// Maps output pixels to positions in fixed point.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace millrace::augment {
 
-/// Half-open run of output columns.
+/// Half-open range of output columns.
 struct Span {
   int begin;
   int end;
@@ -23,8 +23,8 @@ struct Line {
 
   std::int64_t at(int x) const { return start + step * x; }
 
-  /// First x in [begin, end] from which on the line is at `level` or past it (in the direction of
-  /// step, which is not 0). A guess in floating point is put right by exact steps.
+  /// Returns the first x in [begin, end] from which on the line is at `level` or past it, in the
+  /// direction of step, which is not 0. Guesses in floating point and corrects in exact steps.
   int crossing(std::int64_t level, int begin, int end) const {
     const double guess = static_cast<double>(level - start) / static_cast<double>(step);
     int x = guess <= begin ? begin : guess >= end ? end : static_cast<int>(guess);
@@ -38,7 +38,7 @@ struct Line {
     return x;
   }
 
-  /// The x of `span` with low <= position(x) < high.
+  /// Returns the x of `span` with low <= position(x) < high.
   Span inside(Span span, std::int64_t low, std::int64_t high) const {
     if (span.begin >= span.end) return span;
     if (step == 0) {
@@ -51,13 +51,14 @@ struct Line {
   }
 };
 
-/// Bits of fraction for positions in a frame: 12 to 22, so that 2^30 is outside of `rect`.
+/// Returns the bits of fraction for positions in a frame, 12 to 22, such that 2^30 lies outside of
+/// `rect`.
 inline int fraction_bits(const Rect& rect) {
   const int extent = std::max({1, rect.x1, rect.y1, -rect.x0, -rect.y0});
   return std::min(22, 30 - static_cast<int>(std::bit_width(static_cast<unsigned>(extent))));
 }
 
-/// Bits of fraction for a frame that holds all of `bounds`, which must not be empty.
+/// Returns the bits of fraction for a frame that holds all of `bounds`, which must not be empty.
 inline int fraction_bits(const Bounds& bounds) {
   Rect around = bounds[0].rect;
   for (const auto& [rect, fill] : bounds)
@@ -70,16 +71,18 @@ inline bool is_affine(const std::array<double, 9>& map) {
   return map[6] == 0 && map[7] == 0 && map[8] == 1;
 }
 
-/// An affine map behind an index move: position of output pixel (x, y)'s centre, less `half`.
+/// An affine map after an index move. Gives the position of output pixel (x, y)'s centre, less
+/// `half`.
 struct FixedWarp {
   int bits;
   std::int64_t u_x, u_y, u_0, v_x, v_y, v_0;
 
-  /// Bilinear taps lie at pixel centres: `half_pixel_in`.
+  /// `half_pixel_in` is set for bilinear, whose taps lie at pixel centres.
   FixedWarp(const std::array<double, 9>& m, const IndexMove& move, int fraction, bool half_pixel_in)
       : bits(fraction) {
     const auto one = static_cast<double>(std::int64_t{1} << bits);
-    // What lies farther out than this is outside of everything; sums of these fit 63 bits.
+    // Limits coefficients: anything farther out is outside of everything, and sums of limited ones
+    // fit 63 bits.
     const auto fixed = [&](double value, double most) {
       return std::int64_t{floor_to_whole(std::clamp(value * one, -most, most) + 0.5)};
     };
@@ -87,7 +90,8 @@ struct FixedWarp {
     constexpr double kStep = 0x1p42, kStart = 0x1p60;
     const std::int64_t ux = fixed(m[0], kStep), uy = fixed(m[1], kStep);
     const std::int64_t vx = fixed(m[3], kStep), vy = fixed(m[4], kStep);
-    // Centres of the moved output pixel (0, 0), then the moves folded in: whole numbers, exact.
+    // Start at the centre of moved output pixel (0, 0), then add the moves, which are whole numbers
+    // and exact.
     u_0 = fixed(m[0] * 0.5 + m[1] * 0.5 + m[2], kStart) - half + ux * move.x0 + uy * move.y0;
     v_0 = fixed(m[3] * 0.5 + m[4] * 0.5 + m[5], kStart) - half + vx * move.x0 + vy * move.y0;
     u_x = ux * move.xx + uy * move.yx;
@@ -104,8 +108,8 @@ struct Point {
   double x, y;
 };
 
-/// Where a homogeneous map leads the centre of output pixel (x, y). Not finite, or mirrored, behind
-/// the horizon.
+/// Returns where a homogeneous map takes the centre of output pixel (x, y). Behind the horizon the
+/// result is not finite, or mirrored.
 inline Point mapped(const std::array<double, 9>& m, const IndexMove& move, int x, int y) {
   const double a = move.xx * x + move.xy * y + move.x0 + 0.5;
   const double b = move.yx * x + move.yy * y + move.y0 + 0.5;

@@ -1,3 +1,4 @@
+// Folds neighbouring ops of a chain into as few passes as possible.
 #include "augment/plan/fold.h"
 
 #include <algorithm>
@@ -30,14 +31,15 @@ Fill fill_of(const millrace_warp& warp) {
   return {warp.fill[0], warp.fill[1], warp.fill[2], warp.fill[3]};
 }
 
-/// Far from overflowing the fixed point of any kernel, with what one more op can add.
+/// Limit for bounds and moves that can be folded: far from overflowing any kernel's fixed point,
+/// even after one more op.
 constexpr int kFar = 1 << 17;
 bool is_far(const Rect& r) { return std::max({-r.x0, -r.y0, r.x1, r.y1}) >= kFar; }
 bool is_far(const IndexMove& move) {
   return std::max(std::abs(move.x0), std::abs(move.y0)) >= kFar;
 }
 
-/// a after b.
+/// Returns the map that applies `b` first, then `a`.
 Map product(const Map& a, const Map& b) {
   Map c{};
   for (std::size_t i = 0; i < 3; ++i)
@@ -46,7 +48,7 @@ Map product(const Map& a, const Map& b) {
   return c;
 }
 
-/// The move on continuous coordinates: pixel i covers [i, i + 1).
+/// Returns the move on continuous coordinates, where pixel i covers [i, i + 1).
 Map to_map(const IndexMove& m) {
   return {static_cast<double>(m.xx),
           static_cast<double>(m.xy),
@@ -71,7 +73,7 @@ bool is_reduction(const millrace_warp& w) {
          w.map[0] > 0 && w.map[4] > 0;
 }
 
-/// [floor(low), ceil(high)) within int.
+/// Returns [floor(low), ceil(high)) as int.
 std::pair<int, int> covering(double low, double high) {
   const double most = 1 << 20;
   return {static_cast<int>(std::floor(std::clamp(low, -most, most))),
@@ -177,7 +179,7 @@ bool Fold::add_reduction(const millrace_warp& warp) {
   Rect clip = warp.window;
   Map map = map_of(warp);
   if (pass_.filter == Filter::reduce) {
-    // Two in a row: their maps are multiplied; taps stay inside both windows.
+    // Two reductions in a row: multiply their maps and keep taps inside both windows.
     const IndexMove& m = pass_.move;
     if (!pass_.outer.empty() || m.xx != 1 || m.yy != 1) return false;
     const Map between = product(pass_.map, to_map(m));
@@ -209,12 +211,12 @@ bool Fold::add_warp(const millrace_warp& warp, bool compose) {
     pass_.filter = filter;
     pass_.border = clamps ? Border::clamp : Border::constant;
     pass_.map = map_of(warp);
-    // A warp's frame has no edge of its own, so this bound counts even where it is the whole image.
+    // A warp's frame has no edge of its own, so this bound counts even if it is the whole image.
     pass_.inner.push_front(window);
     pass_.output = warp.output;
     return true;
   }
-  // A second real warp: the maps are multiplied, and every window in between is kept.
+  // A second interpolating warp: multiply the maps and keep every window in between.
   if (!compose || pass_.filter != filter || clamps) return false;
   InlineVector<MappedBound, 4> middle;
   const Map own = map_of(warp);
@@ -256,8 +258,9 @@ Rect Fold::region() const {
           high[axis] = std::max(high[axis], at[axis]);
         }
       }
-    // Taps: two an axis, or the reduction's triangle; and a little for rounding. A warp's
-    // coefficients are rounded to fixed point, which tells the more the farther out a pixel lies.
+    // Taps reach two pixels per axis, or the reduction's triangle, and a little more for rounding:
+    // a warp's coefficients are rounded to fixed point, which matters more the farther out a pixel
+    // lies.
     const bool reduces = pass_.filter == Filter::reduce;
     double rounding = 0.01;
     if (!reduces)
@@ -270,7 +273,7 @@ Rect Fold::region() const {
     const auto [y0, y1] = covering(low[1] - reach_y, high[1] + reach_y);
     read = bounded ? Rect{x0, y0, x1, y1} : Rect{-(1 << 20), -(1 << 20), 1 << 20, 1 << 20};
     if (pass_.border == Border::clamp && !pass_.inner.empty()) {
-      // Positions outside show the window's edge, so that is read even where nothing else is.
+      // Positions outside show the window's edge, so the edge is read even if nothing else is.
       const Rect w = pass_.inner[0].rect;
       read = {std::clamp(read.x0, w.x0, w.x1 - 1), std::clamp(read.y0, w.y0, w.y1 - 1),
               std::clamp(read.x1, w.x0 + 1, w.x1), std::clamp(read.y1, w.y0 + 1, w.y1)};
@@ -278,7 +281,7 @@ Rect Fold::region() const {
   }
   for (const Bound& bound : pass_.inner) read = intersection(read, bound.rect);
   read = intersection(read, pulled_back(frame, before_));
-  if (read.x1 <= read.x0 || read.y1 <= read.y0) return {0, 0, 1, 1};  // all of it is fill
+  if (read.x1 <= read.x0 || read.y1 <= read.y0) return {0, 0, 1, 1};  // everything is fill
   return intersection(moved(read, before_), frame);
 }
 
@@ -292,8 +295,8 @@ int Fold::max_scale() const {
 
 void Fold::shrink_source(int scale) {
   if (scale == 0) return;
-  // What lies before the reduction are crops and flips: they are taken over into its map, since a
-  // crop's window need not fall on whole pixels of the smaller image.
+  // Only crops and flips can precede the reduction. Move them into its map, because a crop's window
+  // need not fall on whole pixels of the smaller image.
   const double part = 1.0 / (1 << scale);
   const Map to_source = product(to_map(before_), pass_.map);
   const Rect window = moved(pass_.inner[0].rect, before_);
@@ -302,7 +305,7 @@ void Fold::shrink_source(int scale) {
   const auto [x0, x1] = covering(window.x0 * part, window.x1 * part);
   const auto [y0, y1] = covering(window.y0 * part, window.y1 * part);
   const Rect clip = intersection({x0, y0, x1, y1}, whole(small));
-  // A flip goes behind the smaller image's own: the frame is mirrored as before.
+  // Apply a flip after the smaller image's own: the frame stays mirrored.
   before_ = {before_.xx, 0,          before_.xx < 0 ? small.width - 1 : 0,
              0,          before_.yy, before_.yy < 0 ? small.height - 1 : 0};
   const Map mirror = to_map(before_);  // its own inverse

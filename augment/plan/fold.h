@@ -1,7 +1,7 @@
-// Folds the warps of a chain into one pass over the pixels, without seeing any. Index moves before
-// the resampling become a view of the source, those after it a change of the output's axes, both
-// exact; maps of real warps are multiplied; and the windows of all ops are kept, so that what a
-// crop removed stays removed.
+// Folds the warps of a chain into one pass over the pixels, without reading any. Index moves before
+// the resampling become a view of the source, and those after it a change of the output's axes;
+// both are exact. Maps of interpolating warps are multiplied. The windows of all ops are kept, so
+// that what a crop removed stays removed.
 #pragma once
 
 #include <array>
@@ -12,44 +12,44 @@
 
 namespace millrace::augment {
 
-/// `first` after `next` seen from the output: x -> first(next(x)).
+/// Returns the move x -> first(next(x)): `next` is nearer to the output.
 IndexMove composed(const IndexMove& first, const IndexMove& next);
-/// The indices that `move` takes into `rect`.
+/// Returns the indices that `move` takes into `rect`.
 Rect pulled_back(const Rect& rect, const IndexMove& move);
-/// Where `move` takes the indices in `rect`.
+/// Returns the indices to which `move` takes those in `rect`.
 Rect moved(const Rect& rect, const IndexMove& move);
-/// The image whose pixel (x, y) is image's at move(x, y): a change of strides.
+/// Returns the view whose pixel (x, y) is the image's pixel at move(x, y): a change of strides.
 ImageView viewed(const ImageView& image, const IndexMove& move, Size size);
-/// A warp with MILLRACE_INDEX as a move; throws BadUse where it is none.
+/// Returns a warp with MILLRACE_INDEX as a move. Throws BadUse if it is none.
 IndexMove to_move(const millrace_warp& warp);
 
 class Fold {
  public:
-  /// Nothing folded: the source as it is.
+  /// Starts with nothing folded: the source unchanged.
   explicit Fold(Size source);
 
-  /// Adds an op behind those folded so far. False, and nothing changed, where it needs a pass of
-  /// its own. `compose`: real warps may be multiplied.
+  /// Adds an op behind those folded so far. Returns false, and changes nothing, if the op needs a
+  /// pass of its own. `compose` allows interpolating warps to be multiplied.
   bool add(const millrace_warp& warp, bool compose = true);
 
   Size source() const { return source_; }
   Size output() const { return pass_.output; }
-  /// No op has changed anything yet.
+  /// Returns whether no op has changed anything yet.
   bool is_empty() const { return is_empty_; }
   Filter filter() const { return pass_.filter; }
 
-  /// The part of the source that the pass reads; at least one pixel.
+  /// Returns the part of the source that the pass reads; at least one pixel.
   Rect region() const;
-  /// From now on the source comes at 1 / 2^scale of its sides, rounded up. Only before the first
-  /// window is known to hold: for a reduction without anything but itself (max_scale() > 0).
+  /// Sets the source's scale to 1 / 2^scale of its sides, rounded up. Requires max_scale() >=
+  /// scale: the fold holds a reduction, with nothing but crops and flips before it.
   void shrink_source(int scale);
-  /// The largest scale that leaves the reduction something to do; 0 where nothing can be left to a
-  /// decoder.
+  /// Returns the largest scale that leaves work to the reduction, or 0 if the decoder cannot scale.
   int max_scale() const;
 
-  /// The pass over a view of the whole source, of which `held` is in memory: at least region().
+  /// Returns the pass over a view of the whole source, of which `held` (at least region()) is in
+  /// memory.
   Pass pass(const ImageView& source, const Rect& held) const;
-  /// The pass over a view whose source is in memory as a whole.
+  /// Returns the pass over a view whose source is in memory as a whole.
   Pass pass(const ImageView& source) const {
     return pass(source, {0, 0, source.width, source.height});
   }
@@ -61,8 +61,8 @@ class Fold {
 
   Size source_;
   bool is_empty_ = true;
-  IndexMove before_;  ///< the pass's source frame to the source's pixels
-  Pass pass_;         ///< its source is filled in by pass()
+  IndexMove before_;  ///< maps the pass's source frame to the source's pixels
+  Pass pass_;         ///< pass() fills in its source
 };
 
 }  // namespace millrace::augment

@@ -1,3 +1,4 @@
+// Copies pixels for maps that only move them.
 #include "augment/plan/moves.h"
 
 namespace millrace::augment {

@@ -1,15 +1,15 @@
-// Pixels brought from a view to a canvas unchanged, whatever the strides of both.
+// Copies pixels from a view to a canvas unchanged, whatever the strides of both.
 #pragma once
 
 #include "augment/kernels/kernels.h"
 
 namespace millrace::augment {
 
-/// canvas(x, y) = view(x, y) for the pixels of `rect`.
+/// Sets canvas(x, y) = view(x, y) for the pixels of `rect`.
 void move_pixels(const Kernels& kernels, const ImageView& view, const Rect& rect,
                  const Canvas& canvas);
 
-/// `fill` in all pixels of `rect`.
+/// Sets all pixels of `rect` to `fill`.
 void paint(const Kernels& kernels, const Rect& rect, const Fill& fill, const Canvas& canvas);
 
 }  // namespace millrace::augment

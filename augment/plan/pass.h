@@ -1,5 +1,5 @@
-// One pass over the pixels: what a chain of geometric augmentations was folded into, ready to be
-// carried out by resample().
+// A pass over the pixels: the result of folding a chain of geometric augmentations, ready for
+// resample().
 #pragma once
 
 #include <array>
@@ -12,25 +12,25 @@
 
 namespace millrace::augment {
 
-/// An 8-bit colour for pixels that come from nowhere.
+/// An 8-bit colour for pixels outside the image.
 using Fill = std::array<std::uint8_t, 4>;
 
-/// How levels are read between pixels.
+/// How a level at a position between pixels is computed.
 enum class Filter : std::uint8_t {
   none,      ///< an index move: every output pixel is one input pixel (or fill), bit for bit
   nearest,   ///< the pixel whose square holds the position
-  bilinear,  ///< two taps an axis, not antialiased
+  bilinear,  ///< two taps per axis, not antialiased
   reduce,    ///< axis-aligned, triangle filter as wide as an output pixel: antialiased
 };
 
-/// Positions outside `rect` show `fill`.
+/// A rectangle; positions outside it show `fill`.
 struct Bound {
   Rect rect;
   Fill fill{};
 };
 
-/// A list of at most kCapacity_ items in place. Constructing it writes nothing but the size, and
-/// copying it copies only what it holds: passes are made and changed once a sample.
+/// A vector of at most kCapacity_ items stored in place. Construction writes only the size, and a
+/// copy copies only the items present: passes are made and changed once per sample.
 template <class Item, int kCapacity_>
 class InlineVector {
   static_assert(std::is_trivially_copyable_v<Item> && std::is_trivially_destructible_v<Item>);
@@ -46,10 +46,10 @@ class InlineVector {
     return *this;
   }
 
-  /// The list must not be full.
+  /// Appends an item. The vector must not be full.
   void push_back(const Item& item) { new (place(size_++)) Item(item); }
   void push_front(const Item& item) {
-    const Item copy = item;  // may lie in this list
+    const Item copy = item;  // may lie in this vector
     for (int i = size_; i > 0; --i) new (place(i)) Item((*this)[i - 1]);
     new (place(0)) Item(copy);
     ++size_;
@@ -76,44 +76,44 @@ class InlineVector {
   int size_ = 0;
 };
 
-/// Walked in order: the first one that a position leaves decides.
+/// Bounds in order: the first one that a position leaves decides.
 using Bounds = InlineVector<Bound, 12>;
 
-/// A bound in a frame between the output and the source, of warps that were multiplied.
+/// A bound in a frame between the output and the source, from warps that were multiplied.
 struct MappedBound {
   std::array<double, 9> map;  ///< warp's output frame to that frame, continuous, homogeneous
   Bound bound;
 };
 
-/// A signed permutation of pixel indices: (x, y) -> (xx x + xy y + x0, yx x + yy y + y0).
-/// Exactly one of xx, xy is +-1 and the other 0; likewise yx, yy.
+/// A signed permutation of pixel indices: (x, y) -> (xx x + xy y + x0, yx x + yy y + y0). Exactly
+/// one of xx, xy is +-1 and the other 0; likewise yx, yy.
 struct IndexMove {
   int xx = 1, xy = 0, x0 = 0;
   int yx = 0, yy = 1, y0 = 0;
 };
 
-/// Farther out than any bound.
+/// A coordinate farther out than any bound.
 inline constexpr int kFarAway = 1 << 20;
 
-/// output pixel -> (move) -> warp's output pixel -> (map, at pixel centres) -> source frame.
-/// Walking back from the output: `outer` is tested first, then `middle`, then `inner`.
-/// Coordinates are continuous (pixel i covers [i, i + 1)); sides are at most 65,535 pixels, and
+/// Maps an output pixel -> (move) -> warp's output pixel -> (map, at pixel centres) -> source
+/// frame. A position is tested against `outer` first, then `middle`, then `inner`.
+/// Coordinates are continuous (pixel i covers [i, i + 1)). Sides are at most 65,535 pixels, and
 /// bounds and moves stay below 2^18.
 ///
 /// With Filter::none, `move` and `map` are identities: moves are folded into `source`'s strides,
-/// and `outer`, `middle` are empty.
+/// and `outer` and `middle` are empty.
 /// With nearest and bilinear, `inner` holds at least one bound.
 /// With reduce, `map` is m0 x + m2, m4 y + m5 with m0, m4 > 0, and `inner` holds one bound: taps
 /// are clipped to its rectangle and renormalised, so that no fill is ever mixed in.
 struct Pass {
   ImageView source;  ///< (0, 0) is the source frame's origin
-  /// The part of the source frame that is in memory: nothing else of it is read, not even where
-  /// the result doesn't count. Every tap inside all of `inner` lies in it. By default the bounds
-  /// alone say what is there.
+  /// The part of the source frame in memory. Nothing else of it is read, not even where the result
+  /// does not count. Every tap inside all of `inner` lies in it. By default only the bounds limit
+  /// reads.
   Rect held{-kFarAway, -kFarAway, kFarAway, kFarAway};
   Size output;
   Filter filter = Filter::none;
-  Border border = Border::constant;  ///< clamp: `inner` holds one bound, its fill is not seen
+  Border border = Border::constant;  ///< with clamp, `inner` holds one bound, whose fill is unused
   IndexMove move;
   std::array<double, 9> map{1, 0, 0, 0, 1, 0, 0, 0, 1};
   Bounds outer;                         ///< in the output's frame, pixel indices

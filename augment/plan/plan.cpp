@@ -1,3 +1,4 @@
+// Compiles a chain into a Transform.
 #include "augment/plan/plan.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ void check_side(Size size) {
                   "cut it up or shrink it");
 }
 
-/// Whether images of any size become ones of the same.
+/// Returns whether images of different sizes get one output size.
 bool has_fixed_output(const plugins::Unit& unit, millrace_call& call) {
   try {
     return output_of(unit, {2000, 1000}, call) == output_of(unit, {3000, 4000}, call);
@@ -26,7 +27,7 @@ bool has_fixed_output(const plugins::Unit& unit, millrace_call& call) {
   }
 }
 
-/// Parameters of [output] that don't fit the number of channels.
+/// Returns `output` after checking that mean and std fit the number of channels.
 const OutputOptions& checked_output(const OutputOptions& output, const Source& source) {
   const auto count = static_cast<std::size_t>(source.channels);
   for (const auto* values : {&output.mean, &output.std})
@@ -48,7 +49,7 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
       classes_(classes) {
   Size size = source.size;
   plugins::CallContext context;
-  bool at_full_size = true;  // so far, all images keep a size that follows from their own
+  bool at_full_size = true;  // so far, every image has a size that depends on its own
   for (const OpSpec& spec : chain) {
     if (!spec.enabled) continue;
     Op op{base::op_id(spec.id), spec.id,
@@ -99,7 +100,7 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
     for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
     if (runner.output() == spec_.size) return runner.finish(spec_, store_, out);
   } catch (const UsageError& error) {
-    // The chain was compiled for another image, so what does not fit is this one.
+    // The chain fits the size that it was compiled for, so this image is at fault.
     throw DataError(error.what(), error.hint());
   }
   throw UsageError(

@@ -1,4 +1,4 @@
-// A chain of augmentations, compiled: the Transform that the loader runs on every sample.
+// The compiled chain of augmentations: the Transform that the loader runs on every sample.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace millrace::augment {
 
-/// A chain that cannot take images of the source's size; others it may take.
+/// Thrown if a chain does not fit images of the source's size; it may fit others.
 struct Misfit : UsageError {
   using UsageError::UsageError;
 };
 
 class Plan final : public Transform {
  public:
-  /// Throws UsageError where the chain cannot be applied to the source. `classes`: of the labels,
-  /// for ops that mix them.
+  /// Compiles the chain. `classes` is the number of labels, for ops that mix them. Throws
+  /// UsageError if the chain cannot be applied to the source.
   Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputOptions& output,
        const PlanOptions& options, int classes = 0);
 
@@ -30,7 +30,7 @@ class Plan final : public Transform {
   int full_copies() const override { return full_copies_; }
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
-  /// The same, noting what was done.
+  /// Runs the chain and records each step in `trace`, unless that is null.
   void run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
            Trace* trace) const;
 

@@ -1,3 +1,4 @@
+// Scales an image down with a triangle filter.
 #include "augment/plan/reducer.h"
 
 #include <algorithm>
@@ -10,14 +11,14 @@
 namespace millrace::augment {
 namespace {
 
-/// One axis: output i reads around the position scale * (i + 0.5) + offset of [low, high).
+/// One axis: output i reads around the position scale * (i + 0.5) + offset in [low, high).
 struct Axis {
   double scale, offset;
   int low, high;
 
   double support() const { return std::max(scale, 1.0); }
   double centre(int i) const { return scale * (i + 0.5) + offset; }
-  /// Most taps of an output, rounded up to a multiple of 4.
+  /// Returns the largest number of taps of an output, rounded up to a multiple of 4.
   int max_taps() const {
     const double most = std::min(2 * support() + 2, static_cast<double>(high - low));
     return (static_cast<int>(most) + 3) / 4 * 4;
@@ -27,9 +28,9 @@ struct Axis {
   }
 };
 
-/// The weights of one output: whole numbers with sum 2^14, first and last not 0. They are
-/// differences of the rounded running sum, so that errors don't add up over many taps. Returns
-/// the first tap.
+/// Computes the weights of one output and returns its first tap. The weights are whole numbers with
+/// sum 2^14, the first and last not 0. They are differences of the rounded running sum, so that
+/// errors do not add up over many taps.
 int weigh(const Axis& axis, double centre, std::int16_t* weights, int& count) {
   constexpr int kOne = 1 << kTapBits;
   const double support = axis.support();
@@ -41,7 +42,7 @@ int weigh(const Axis& axis, double centre, std::int16_t* weights, int& count) {
   };
   double total = 0;
   for (int i = first; i < last; ++i) total += triangle(i);
-  if (!(total > 0)) {  // all of the filter lies outside: the edge
+  if (!(total > 0)) {  // the filter lies outside: use the edge
     weights[0] = kOne;
     count = 1;
     return std::clamp(axis.column(centre), axis.low, axis.high - 1);
@@ -65,13 +66,13 @@ int weigh(const Axis& axis, double centre, std::int16_t* weights, int& count) {
   return from;
 }
 
-/// Bytes that Taps take for one axis.
+/// Returns the bytes of Taps for one axis.
 std::size_t bytes_of(const Axis& axis, int outputs) {
   const auto n = static_cast<std::size_t>(outputs);
   return n * (8 + static_cast<std::size_t>(axis.max_taps()) * 2);
 }
 
-/// Taps of outputs first, first + step, ...; memory at `at`, which is moved behind them.
+/// Builds the taps of outputs first, first + step, ... in the memory at `at`, and advances it.
 Taps build(const Axis& axis, int first, int step, int outputs, std::uint8_t*& at) {
   Taps taps;
   taps.outputs = outputs;
@@ -90,7 +91,7 @@ Taps build(const Axis& axis, int first, int step, int outputs, std::uint8_t*& at
   return taps;
 }
 
-/// For a source that is mirrored in memory: taps in the order of memory, where pixel i is -i.
+/// Reverses taps for a source that is mirrored in memory, where pixel i is at -i.
 void mirror(Taps& taps) {
   for (int i = 0; i < taps.outputs; ++i) {
     std::int16_t* weights = taps.weights + static_cast<std::ptrdiff_t>(i) * taps.stride;
@@ -99,7 +100,7 @@ void mirror(Taps& taps) {
   }
 }
 
-/// Channels that lie side by side are reduced together.
+/// Returns the number of channels reduced together: those that lie side by side.
 int channels_together(const ImageView& view) {
   return view.channels == 3 && view.channel == 1 ? 3 : 1;
 }
@@ -121,7 +122,7 @@ Reducer::Reducer(const Pass& pass, const Rect& needed, ResampleScratch& scratch)
 
   int together = channels_together(source_);
   if (source_.pixel != together && source_.pixel != -together) {
-    // Strides that the kernels don't read: what is needed is packed first.
+    // Pack the needed part of a source whose strides the kernels do not read.
     int x0 = inner.x1, x1 = inner.x0, y0 = inner.y1, y1 = inner.y0;
     for (int i = 0; i < width; ++i) {
       x0 = std::min(x0, x_.first[i]);
@@ -166,7 +167,7 @@ Reducer::Reducer(const Pass& pass, const Rect& needed, ResampleScratch& scratch)
   windows_.orders_and_weights = reinterpret_cast<std::int16_t*>(windows + bases);
   kernels_.prepare_windows(x_, together, windows_);
 
-  // Vector kernels read and write past the end of the line, as they may past an image's.
+  // Vector kernels read and write past the end of a line, as they may past an image's.
   const std::size_t line =
       (static_cast<std::size_t>(width_) * 3 * 2 + kTailSlack * 2 + 63) / 64 * 64;
   line_ = reinterpret_cast<std::int16_t*>(

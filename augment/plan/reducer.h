@@ -1,5 +1,5 @@
-// Carries out Filter::reduce: a separable triangle filter as wide as an output pixel (two pixels of
-// the source where it is enlarged), the definition of Pillow's and torchvision's antialiased
+// Runs Filter::reduce: a separable triangle filter as wide as an output pixel (two pixels of the
+// source if it is enlarged). This is the definition of Pillow's and torchvision's antialiased
 // bilinear resize.
 #pragma once
 
@@ -10,10 +10,10 @@ namespace millrace::augment {
 
 class Reducer {
  public:
-  /// For the pixels `needed` of the pass's output. `pass.move` must not exchange the axes.
+  /// Prepares the pixels `needed` of the pass's output. `pass.move` must not exchange the axes.
   Reducer(const Pass& pass, const Rect& needed, ResampleScratch& scratch);
 
-  /// Output rows [y0, y1) of `needed`.
+  /// Writes output rows [y0, y1) of `needed`.
   void rows(int y0, int y1, const Canvas& canvas) const;
 
  private:
@@ -25,9 +25,9 @@ class Reducer {
   Taps x_, y_;
   Windows windows_;
   int base_ = 0;   ///< first column read, in pixels of memory from the frame's origin
-  int width_ = 0;  ///< columns read
+  int width_ = 0;  ///< number of columns read
   std::int16_t* line_ = nullptr;
-  std::uint8_t* levels_ = nullptr;  ///< a row of output that still has to change its layout
+  std::uint8_t* levels_ = nullptr;  ///< a row of output whose layout still has to change
 };
 
 }  // namespace millrace::augment

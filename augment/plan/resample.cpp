@@ -1,3 +1,4 @@
+// Runs one pass of a warp over an image.
 #include "augment/plan/resample.h"
 
 #include <algorithm>
@@ -8,17 +9,17 @@
 namespace millrace::augment {
 namespace {
 
-/// Levels between sampling and store: half of a first-level cache.
+/// Size of the buffer of levels between sampling and store: half of a first-level cache.
 constexpr int kTileBytes = 16384;
 
-/// Output rows [top, bottom) at `data`, densely.
+/// Returns a canvas of output rows [top, bottom) at `data`, without gaps.
 Canvas canvas_at(std::uint8_t* data, int top, int bottom, int width, int channels, bool planar) {
   if (planar)
     return {data, top, channels, width, 1, static_cast<std::ptrdiff_t>(width) * (bottom - top)};
   return {data, top, channels, static_cast<std::ptrdiff_t>(width) * channels, channels, 1};
 }
 
-/// The source has the output's pixels already, in the output's order.
+/// Returns whether the source has exactly the output's pixels, in the output's order.
 bool is_plain(const Pass& pass, bool planar) {
   const ImageView& s = pass.source;
   const std::ptrdiff_t width = pass.output.width;
@@ -42,7 +43,7 @@ void resample(const Pass& pass, const Store& store, std::byte* out, ResampleScra
   const bool planar = channels > 1 && store.layout() == Layout::chw;
   const bool raw = store.dtype() == DType::u8 && tables == nullptr;
   if (is_plain(pass, planar)) {
-    if (raw)  // one copy, not one a row
+    if (raw)  // one copy instead of one per row
       std::memcpy(out, pass.source.data,
                   static_cast<std::size_t>(width) * static_cast<std::size_t>(height) *
                       static_cast<std::size_t>(channels));

@@ -1,3 +1,4 @@
+// Nearest and bilinear sampling along rows.
 #include "augment/plan/resampler.h"
 
 #include <algorithm>
@@ -11,14 +12,14 @@ namespace {
 
 bool is_empty(const Rect& r) { return r.x0 >= r.x1 || r.y0 >= r.y1; }
 
-/// An empty intersection lies at `a`'s upper left corner.
+/// Returns the intersection; an empty one lies at `a`'s upper left corner.
 Rect overlap(const Rect& a, const Rect& b) {
   const Rect both{std::max(a.x0, b.x0), std::max(a.y0, b.y0), std::min(a.x1, b.x1),
                   std::min(a.y1, b.y1)};
   return is_empty(both) ? Rect{a.x0, a.y0, a.x0, a.y0} : both;
 }
 
-/// The output pixels inside one more bound; those that fall out are painted.
+/// Returns the output pixels inside one more bound, and paints those outside it.
 Rect narrowed(const Kernels& kernels, const Rect& rect, const Bound& bound, const Canvas& canvas) {
   const Rect in = overlap(rect, bound.rect);
   if (in == rect) return in;
@@ -29,14 +30,14 @@ Rect narrowed(const Kernels& kernels, const Rect& rect, const Bound& bound, cons
   return in;
 }
 
-/// Positions whose magnitude is 2^30 are outside of all bounds, or clamped alike.
+/// Magnitude of positions that lie outside all bounds, or are clamped alike.
 constexpr std::int32_t kFarPosition = 1 << 30;
 
 std::int32_t saturated(std::int64_t position) {
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(position, -kFarPosition, kFarPosition));
 }
 
-/// Whether all byte offsets inside `rect` fit 31 bits.
+/// Returns whether all byte offsets inside `rect` fit 31 bits.
 bool offsets_fit(const ImageView& view, const Rect& rect) {
   const std::int64_t far_x = std::max(std::abs(rect.x0), std::abs(rect.x1)) + 1;
   const std::int64_t far_y = std::max(std::abs(rect.y0), std::abs(rect.y1)) + 1;
@@ -96,7 +97,7 @@ void Resampler::prepare_warp() {
 }
 
 void Resampler::prepare_turned() {
-  // The axes change places: reduced as they are, then turned as an index move.
+  // The axes are exchanged: reduce without the exchange, then turn as an index move.
   const IndexMove& m = pass_.move;
   const auto corner = [&](int x, int y) {
     return std::pair{m.xx * x + m.xy * y + m.x0, m.yx * x + m.yy * y + m.y0};
@@ -176,7 +177,7 @@ void Resampler::store_positions(const Rect& row) {
 }
 
 void Resampler::paint_middle(const Rect& rect, const Canvas& canvas) const {
-  // The first bound decides, so it is painted last.
+  // The first bound decides, so paint it last.
   for (int i = pass_.middle.size() - 1; i >= 0; --i) {
     const auto& [map, bound] = pass_.middle[i];
     const Rect& r = bound.rect;

@@ -1,4 +1,4 @@
-// The levels of a pass's output, strip by strip.
+// Computes the levels of a pass's output, strip by strip.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@ namespace millrace::augment {
 
 class Resampler {
  public:
-  /// Both must outlive it.
+  /// `pass` and `scratch` must outlive it.
   Resampler(const Pass& pass, ResampleScratch& scratch);
 
-  /// All pixels of output rows [y0, y1).
+  /// Writes all pixels of output rows [y0, y1).
   void rows(int y0, int y1, const Canvas& canvas);
 
  private:
@@ -28,8 +28,8 @@ class Resampler {
   ResampleScratch& scratch_;
   const Kernels* kernels_;
   Rect needed_;          ///< output pixels inside all outer bounds
-  ImageView moved_;      ///< none, and reductions that were turned: where pixels come from
-  WarpBlock warp_;       ///< nearest, bilinear
+  ImageView moved_;      ///< source of the pixels for Filter::none and turned reductions
+  WarpBlock warp_;       ///< for nearest and bilinear
   bool stored_ = false;  ///< positions are stored row by row
   std::optional<Reducer> reducer_;
 };

@@ -1,3 +1,4 @@
+// Runs the steps of a plan on one image.
 #include "augment/plan/runner.h"
 
 #include <fmt/format.h>
@@ -16,12 +17,12 @@
 namespace millrace::augment {
 namespace {
 
-/// A plugin's warp must not lead out of the image's memory.
+/// Rejects a warp of a plugin that leads out of the image's memory (plugin-safety contract).
 void check_warp(const plugins::Unit& unit, Size input, const millrace_warp& warp) {
   const Rect& w = warp.window;
   bool sound = w.x0 >= 0 && w.y0 >= 0 && w.x0 < w.x1 && w.y0 < w.y1 && w.x1 <= input.width &&
                w.y1 <= input.height;
-  for (const double value : warp.map) sound = sound && std::abs(value) < 1e15;  // no NaN either
+  for (const double value : warp.map) sound = sound && std::abs(value) < 1e15;  // rejects NaN too
   if (!sound)
     throw DataError(
         fmt::format("{}: a warp whose window lies outside the {}x{} image, or whose map "
@@ -35,7 +36,7 @@ std::size_t bytes_of(Size size, int channels) {
          static_cast<std::size_t>(channels);
 }
 
-/// For the call's report(): where the trace is, and whose draw it is.
+/// Context of the call's report(): the trace, and the op whose draw it is.
 struct Listener {
   Trace* trace;
   const std::string* op;
@@ -110,7 +111,7 @@ void Runner::apply(const plugins::Unit& unit, std::uint32_t id, const std::strin
 
 void Runner::geometric(const plugins::Unit& unit, const std::string& name) {
   const Size input = fold_.output();
-  const Size output = output_of(unit, input, call_);  // throws where this image does not fit
+  const Size output = output_of(unit, input, call_);  // throws if this image does not fit
   millrace_warp warp;
   plugins::checked_call(unit.table(), call_, [&] {
     return unit.table().geometric->warp(unit.self(), input, &warp, &call_);
@@ -196,11 +197,11 @@ void Runner::choice(const plugins::Unit& unit, std::uint32_t id, const std::stri
       throw DataError(
           fmt::format("{}: it chose child {} of {}", name, chosen[i], unit.children().size()));
     const plugins::Unit& child = *unit.children()[chosen[i]];
-    // A stream of its own, by the parent's and the place in this choice.
+    // A stream of its own, keyed by the parent's id and the position in this choice.
     const auto child_id =
         static_cast<std::uint32_t>(base::mix64(std::uint64_t{id} << 32 | (i + 1)) >> 32);
     if (trace_ == nullptr) {
-      apply(child, child_id, name);  // no text is put together for a sample that nobody watches
+      apply(child, child_id, name);  // builds no text without a trace
     } else {
       apply(child, child_id, name + "/" + child.table().name);
     }

@@ -1,3 +1,4 @@
+// Converts, normalises and lays out finished samples.
 #include "augment/plan/store.h"
 
 #include <bit>
@@ -6,7 +7,7 @@
 namespace millrace::augment {
 namespace {
 
-/// Bytes of a sample from which on it is written past the caches: a quarter of a usual second-level
+/// Size from which on a sample is written past the caches: a quarter of a typical second-level
 /// cache, whose rest a decoder needs.
 constexpr std::size_t kPastCaches = 256 << 10;
 
@@ -21,7 +22,7 @@ std::uint16_t to_f16(float value) {
   const auto halves_to_even = [](std::uint32_t wide, std::uint32_t drop) {
     return (wide + (1u << (drop - 1)) - 1 + (wide >> drop & 1)) >> drop;
   };
-  if (magnitude >= 0x38800000u)  // normal: rebias the exponent; a carry moves into it as it should
+  if (magnitude >= 0x38800000u)  // normal: rebias the exponent; a carry moves into it correctly
     return static_cast<std::uint16_t>(sign | halves_to_even(magnitude - 0x38000000u, 13));
   if (magnitude < 0x33000000u) return sign;
   // Subnormal: the mantissa with its leading one, in units of 2^-24.
@@ -32,7 +33,7 @@ std::uint16_t to_f16(float value) {
 std::uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u)
-    return static_cast<std::uint16_t>(bits >> 16 | 0x40u);  // stays not a number
+    return static_cast<std::uint16_t>(bits >> 16 | 0x40u);  // stays not-a-number
   return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
@@ -44,7 +45,7 @@ Store::Store(DType dtype, Layout layout, int channels, const std::vector<double>
       same_(channels == 1 || (mean.size() == 1 && std.size() == 1)),
       levels_(static_cast<std::size_t>(channels)),
       elements_(static_cast<std::size_t>(channels)) {
-  base::simd_level();  // a wrong MILLRACE_SIMD is reported here, not by a worker
+  base::simd_level();  // reports a wrong MILLRACE_SIMD here, not on a worker
   for (std::size_t c = 0; c < levels_.size(); ++c) {
     const auto m = static_cast<float>(mean[mean.size() == 1 ? 0 : c]);
     const auto s = static_cast<float>(std[std.size() == 1 ? 0 : c]);

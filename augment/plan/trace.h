@@ -1,4 +1,4 @@
-// What running a plan on one sample did: for `inspect`, not for training.
+// A record of one sample's way through a plan, for `inspect`; not used in training.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ struct Trace {
     std::string name;
     double value;
   };
-  /// One walk over pixels.
+  /// One traversal of pixels.
   struct Step {
     std::string what;              ///< "decode", "pass", "levels", an op's name
-    std::vector<std::string> ops;  ///< folded into it
+    std::vector<std::string> ops;  ///< ops folded into it
     std::string detail;            ///< "224x224, reduced by 1.62 x 1.49"
-    std::int64_t ns = 0;           ///< this time
+    std::int64_t ns = 0;           ///< its duration
   };
 
   std::vector<Drawn> drawn;

@@ -1,15 +1,16 @@
-// Plain loops at the machine's best instructions: a body is compiled once a SIMD level, and the
-// compiler vectorises it. Bytes are the same at every level, because a body holds whole numbers,
-// or + - * / sqrt and fused() of floats in a fixed order, and reductions of whole numbers only.
+// Runs a plain loop at the SIMD level in use: the body is compiled once per level, and the compiler
+// vectorises it. Bytes are equal at every level (determinism contract), because a body uses only
+// whole numbers, + - * / sqrt and fused() of floats in a fixed order, and reductions of whole
+// numbers.
 #pragma once
 
 #include <cstdint>
 
 #include "base/simd.h"
 
-/// Behind the parameters of a body. It captures nothing and takes all that it touches as arguments,
-/// pointers marked __restrict: a byte stored may otherwise be part of anything, which would keep
-/// the compiler from vectorising.
+/// Write it behind the parameters of a body. A body captures nothing and takes all that it touches
+/// as arguments, with pointers marked __restrict: otherwise a stored byte may alias anything, which
+/// keeps the compiler from vectorising.
 ///   wide([](std::uint8_t* __restrict levels, int n) MILLRACE_WIDE { loops }, levels, n);
 #define MILLRACE_WIDE __attribute__((always_inline))
 
@@ -17,7 +18,7 @@ namespace millrace::augment {
 namespace detail {
 
 #if defined(__x86_64__)
-// A body is a closure of one file, so no other file can be given these instances of it.
+// A body is a closure of one file, so no other file can be linked to these instances.
 template <class Body, class... Args>
 __attribute__((target("avx2,fma,f16c"))) void run_avx2(Body body, Args... args) {
   body(args...);
@@ -31,7 +32,7 @@ run_avx512(Body body, Args... args) {
 }
 #endif
 
-/// What every processor with AVX2 but a few has besides.
+/// Returns whether the processor has FMA and F16C, as nearly every one with AVX2 does.
 inline bool has_fma() {
 #if defined(__x86_64__)
   static const bool both = __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
@@ -53,8 +54,9 @@ void wide(Body body, Args... args) {
   body(args...);
 }
 
-/// a * b + c rounded once, by definition the same everywhere. Torch's blends are rounded like that
-/// on machines with such an instruction; without one this calls the C library, which is slow.
+/// Returns a * b + c rounded once, which is the same everywhere by definition. Torch's blends round
+/// like this on machines with such an instruction. Without one this calls the C library, which is
+/// slow.
 inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 
 }  // namespace millrace::augment
