@@ -1,4 +1,4 @@
-// Filter::bilinear: two taps an axis with weights of 11 bits, products of two make 22; the sum is
+// Filter::bilinear: two taps per axis. Weights have 11 bits, products of two have 22. The sum is
 // exact in 32 bits and rounded once, halves to even.
 #include <algorithm>
 #include <cstring>
@@ -12,16 +12,16 @@ namespace {
 constexpr int kWeightBits = 11;
 constexpr std::uint32_t kOne = 1u << kWeightBits;
 
-/// A sum of levels weighted to 2^22, rounded half to even.
+/// Returns a sum of levels with weights that add up to 2^22, rounded half to even.
 std::uint8_t rounded(std::uint32_t sum) {
   return static_cast<std::uint8_t>((sum + (1u << 21) - 1 + (sum >> 22 & 1)) >> 22);
 }
 
 template <int kChannels>
 void bilinear(const WarpBlock& shared, const Rect& rect, const Canvas& shared_canvas) {
-  const WarpBlock warp = shared;  // copies, which writing pixels can't seem to change
+  const WarpBlock warp = shared;  // a copy, which writing pixels cannot seem to change
   const Canvas canvas = shared_canvas;
-  // Weights are rounded to 11 bits before the position is split, so that 1 carries over.
+  // Round to the 11 bits of weights before splitting the position, so that a 1 carries over.
   const int shift = warp.bits - kWeightBits;
   const std::int32_t round = 1 << (shift - 1);
   const Rect in = warp.inside;
@@ -68,11 +68,11 @@ void bilinear(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
 
 #if MILLRACE_X86
 
-// Two taps of a row are read as one piece of memory where all four of every lane are inside, and
-// one by one, each with its bounds, where not. A pair of levels and a pair of weights make one
-// multiply-and-add of 16-bit numbers; the rest is 32 bits wide.
+// Reads the two taps of a row with one load if all four taps of every lane are inside; otherwise
+// reads them one by one, each with its bounds. A pair of levels and a pair of weights take one
+// multiply-add of 16-bit numbers; everything else is 32 bits wide.
 
-/// Byte orders that make 16-bit pairs (tap i, tap i + 1) of what was read.
+/// Byte orders that make 16-bit pairs (tap i, tap i + 1) of loaded bytes.
 struct PairOrders {
   LaneOrder gray;        ///< of 32 bits: level, level
   LaneOrder red_green;   ///< of 64 bits: two pixels, `apart` bytes from each other

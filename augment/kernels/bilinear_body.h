@@ -1,4 +1,4 @@
-// For each_level.h: Filter::bilinear, a vector of pixels at a time.
+// Filter::bilinear with one vector of pixels at a time; included by each_level.h.
 
 struct Channels {
   Vector c[3];
@@ -8,7 +8,7 @@ SIMD inline Vector ordered(Vector bytes, const LaneOrder& order) {
   return OP(shuffle_epi8)(bytes, load(order.at));
 }
 
-/// Lanes 0, 2, ... twice, or lanes 1, 3, ...
+/// Return lanes 0, 2, ... twice, and lanes 1, 3, ... twice.
 SIMD inline Vector even_twice(Vector v) {
   return OP(shuffle_epi32)(v, static_cast<_MM_PERM_ENUM>(0xA0));
 }
@@ -16,7 +16,7 @@ SIMD inline Vector odd_twice(Vector v) {
   return OP(shuffle_epi32)(v, static_cast<_MM_PERM_ENUM>(0xF5));
 }
 
-/// Weighted sums along the row, of 64-bit pieces of even and of odd pixels.
+/// Returns weighted sums along the row, from 64-bit pieces of even and of odd pixels.
 SIMD inline Channels along_row(Vector even, Vector odd, const PairOrders& orders, Vector weights) {
   const Vector e = OP(madd_epi16)(ordered(even, orders.red_green), even_twice(weights));
   const Vector o = OP(madd_epi16)(ordered(odd, orders.red_green), odd_twice(weights));
@@ -24,7 +24,8 @@ SIMD inline Channels along_row(Vector even, Vector odd, const PairOrders& orders
   return {in_turn(e, even_twice(o)), in_turn(odd_twice(e), o), OP(madd_epi16)(blue, weights)};
 }
 
-/// One row's sums where all taps are inside: `offsets` of the tap that comes first in memory.
+/// Returns one row's sums if all taps are inside; `offsets` belong to the tap that comes first in
+/// memory.
 template <Fetch kFetch>
 SIMD inline Channels pairs_along_row(const std::uint8_t* from, const Offsets& offsets,
                                      std::ptrdiff_t channel, const PairOrders& orders,
@@ -39,7 +40,7 @@ SIMD inline Channels pairs_along_row(const std::uint8_t* from, const Offsets& of
   return sums;
 }
 
-/// One row's sums, tap by tap, i and i + 1 of row j.
+/// Returns one row's sums, tap by tap: i and i + 1 of row j.
 template <Fetch kFetch>
 SIMD inline Channels taps_along_row(const WarpBlock& warp, Vector i, Vector j, Vector weights) {
   const Vector first = fetch<kFetch>(warp, i, j);
@@ -54,7 +55,7 @@ SIMD inline Channels taps_along_row(const WarpBlock& warp, Vector i, Vector j, V
                    weights);
 }
 
-/// (top (2^11 - w) + bottom w) / 2^22, halves to even.
+/// Returns (top (2^11 - w) + bottom w) / 2^22, halves to even.
 SIMD inline Vector across_rows(Vector top, Vector bottom, Vector weight) {
   const Vector rest = OP(sub_epi32)(OP(set1_epi32)(kOne), weight);
   const Vector sum = OP(add_epi32)(OP(mullo_epi32)(top, rest), OP(mullo_epi32)(bottom, weight));
@@ -81,7 +82,7 @@ SIMD void bilinear(const WarpBlock& shared, const Rect& rect, const Canvas& shar
   const unsigned valid = kAll >> (kLanes - n);
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int begin = rect.x0; begin < rect.x1; begin += kLanes) {
-      const int x = std::min(begin, rect.x1 - n);  // the last ones may overlap those before
+      const int x = std::min(begin, rect.x1 - n);  // the last pixels may overlap earlier ones
       const Positions at = source.at(x, y);
       const Vector u = OP(srai_epi32)(OP(add_epi32)(at.u, round), shift);
       const Vector v = OP(srai_epi32)(OP(add_epi32)(at.v, round), shift);

@@ -1,6 +1,6 @@
-// Compiles the file that MILLRACE_BODY names once for each SIMD level of x86, in namespace avx2 or
-// avx512: with pixels_x86.h's names of that level, OP(add_epi32) for its intrinsics, WHOLE(or) for
-// those of whole vectors, and SIMD in front of functions.
+// Compiles the file that MILLRACE_BODY names once per SIMD level of x86, in namespace avx2 or
+// avx512. The body uses pixels_x86.h's names of that level, OP(add_epi32) for its intrinsics,
+// WHOLE(or) for those of whole vectors, and SIMD in front of functions.
 #include "augment/kernels/pixels_x86.h"
 
 #if MILLRACE_X86

@@ -1,3 +1,4 @@
+// Selects the kernels of the SIMD level in use.
 #include "augment/kernels/kernels.h"
 
 namespace millrace::augment {

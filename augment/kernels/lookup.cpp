@@ -1,4 +1,4 @@
-// Levels to elements of the batch, by table.
+// Maps levels to elements of the batch by table.
 #include <algorithm>
 #include <cstring>
 
@@ -40,10 +40,10 @@ void copy_levels(const std::uint8_t* in, std::size_t n, const Lookup& lookup, st
 
 #if MILLRACE_X86
 
-// AVX2: f32 is computed where that gives the table's bits, 8 at a time. Otherwise elements are
-// loaded from the table one by one, which is faster than gathers.
+// AVX2: computes f32, 8 elements at a time, if that gives the table's bits. Otherwise loads
+// elements from the table one by one, which is faster than gathers.
 
-/// What eight elements from element 8 `part` on need, by channel.
+/// Constants for eight elements from element 8 `part` on, by channel.
 struct Constants256 {
   __m256 mean, inverse, rest;
 
@@ -69,7 +69,7 @@ bool is_aligned(const std::byte* at, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
 }
 
-/// computed_element() of eight levels.
+/// Applies computed_element() to eight levels.
 template <bool kPastCaches>
 MILLRACE_AVX2 inline void compute_8(const std::uint8_t* in, const Constants256& constants,
                                     std::byte* out) {
@@ -109,10 +109,10 @@ MILLRACE_AVX2 void look_up_f32_avx2(const std::uint8_t* in, std::size_t n, const
   (past_caches ? compute_all<true> : compute_all<false>)(in, n, lookup, out);
 }
 
-// AVX-512: a byte of 64 elements is looked up by permutations of the table's 256 bytes, one plane
-// of bytes after the other; the planes are woven together to elements.
+// AVX-512: looks up one byte of 64 elements by permuting the table's 256 bytes, one plane of bytes
+// after the other, and interleaves the planes to elements.
 
-/// 256 bytes to look up, in registers where there are enough.
+/// 256 bytes to look up, in registers if there are enough.
 struct Plane {
   __m512i quarters[4];
 };
@@ -122,14 +122,14 @@ MILLRACE_AVX512 inline Plane load(const std::uint8_t* table) {
            _mm512_load_si512(table + 192)}};
 }
 
-/// The plane's byte for each index; `high` marks indices of 128 and more.
+/// Returns the plane's byte for each index; `high` marks indices of 128 and more.
 MILLRACE_AVX512 inline __m512i permuted(const Plane& plane, __m512i index, __mmask64 high) {
   return _mm512_mask_blend_epi8(
       high, _mm512_permutex2var_epi8(plane.quarters[0], index, plane.quarters[1]),
       _mm512_permutex2var_epi8(plane.quarters[2], index, plane.quarters[3]));
 }
 
-/// Tables of one channel: planes of the elements, and the levels' own where they have one.
+/// Tables of one channel: the planes of its elements, and its level table if it has one.
 template <int kPlanes>
 struct Tables512 {
   Plane levels;
@@ -143,7 +143,7 @@ struct Tables512 {
   }
 };
 
-/// The masks of one phase: which of 64 elements belong to each channel.
+/// Masks of one phase: the elements among 64 that belong to each channel.
 struct Turns512 {
   __mmask64 of[3];
 };
@@ -161,8 +161,8 @@ MILLRACE_AVX512 inline __m512i permuted(const Tables512<kPlanes>* tables, int pl
   return result;
 }
 
-/// Puts groups of levels where weaving the planes, which works in lanes of 16 bytes, leaves the
-/// elements in order.
+/// Orders groups of levels so that interleaving the planes, which works in lanes of 16 bytes,
+/// leaves the elements in order.
 template <int kBytes>
 MILLRACE_AVX512 inline __m512i spread(__m512i levels) {
   if constexpr (kBytes == 4)
@@ -173,14 +173,14 @@ MILLRACE_AVX512 inline __m512i spread(__m512i levels) {
   return levels;
 }
 
-/// The lowest n bits; n may lie outside of 0..64.
+/// Returns a mask of the lowest n bits; n may lie outside of 0..64.
 MILLRACE_AVX512 inline __mmask64 first(std::ptrdiff_t n) {
   return n >= 64 ? ~__mmask64{0} : n <= 0 ? 0 : (__mmask64{1} << n) - 1;
 }
 
 enum class Write { some, all, past_caches };
 
-/// 64 elements; n with Write::some.
+/// Looks up 64 elements, or n of them with Write::some.
 template <int kBytes, int kPeriod, bool kLevels, Write kWrite>
 MILLRACE_AVX512 inline void look_up_64(const std::uint8_t* in, std::ptrdiff_t n,
                                        const Tables512<kBytes>* tables, const Turns512& turns,

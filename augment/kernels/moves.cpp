@@ -1,4 +1,4 @@
-// Pixels that are moved and not changed: copies, mirrors, interleaved to planar and back.
+// Moves pixels unchanged: copies, mirrors, and conversions between interleaved and planar.
 #include <cstring>
 
 #include "augment/kernels/kernels.h"
@@ -50,7 +50,7 @@ void join(const Block& b, std::ptrdiff_t plane, bool reversed) {
 // ---- AVX2: blocks of 16 and 32; what is left over at a row's end goes the scalar way
 // -------------
 
-/// Byte orders within 16 bytes; -1 gives zero.
+/// A byte order within 16 bytes; -1 gives zero.
 struct Order16 {
   alignas(16) std::int8_t at[16];
 };
@@ -69,7 +69,8 @@ MILLRACE_AVX2 inline void store16(std::uint8_t* out, __m128i bytes) {
 
 constexpr Order16 kBackward{{15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}};
 
-/// Where byte i of plane c lies in vector v of 48 bytes of RGB, or -1. Backward: of pixel 15 - i.
+/// Returns where byte i of plane c lies in vector v of 48 bytes of RGB, or -1. With `backward`, of
+/// pixel 15 - i.
 constexpr Order16 split_order(int c, int v, bool backward) {
   Order16 order{};
   for (int i = 0; i < 16; ++i) {
@@ -79,7 +80,7 @@ constexpr Order16 split_order(int c, int v, bool backward) {
   return order;
 }
 
-/// Where byte i of vector v of 48 bytes of RGB lies in plane c, or -1.
+/// Returns where byte i of vector v of 48 bytes of RGB lies in plane c, or -1.
 constexpr Order16 join_order(int c, int v, bool backward) {
   Order16 order{};
   for (int i = 0; i < 16; ++i) {
@@ -112,7 +113,7 @@ MILLRACE_AVX2 void reverse_avx2(const Block& b, int channels) {
     std::uint8_t* out = b.out + y * b.out_row;
     for (int x = 0; x + 16 <= b.width; x += 16)
       store16(out + x, shuffled(load16(in - x - 15), kBackward));
-    const int last = b.width - 16;  // overlaps what is done
+    const int last = b.width - 16;  // overlaps earlier pixels
     store16(out + last, shuffled(load16(in - last - 15), kBackward));
   }
 }
@@ -170,29 +171,29 @@ constexpr Order64 order64(Function&& function) {
 constexpr Order64 kBackward64 = order64([](int i) { return 63 - i; });
 constexpr Order64 kBackwardRgb =
     order64([](int i) { return i < 63 ? 3 * (20 - i / 3) + i % 3 : 63; });
-/// Byte i of plane 0 among 192 bytes of RGB.
+/// Positions of plane 0's bytes among 192 bytes of RGB.
 constexpr Order64 kEveryThird = order64([](int i) { return 3 * i; });
 constexpr Order64 kEveryThirdBackward = order64([](int i) { return 3 * (63 - i); });
-/// Byte i of 64 v bytes into RGB: the pixel, plus 64 for green and 128 for blue.
+/// Sources of byte i in the v-th 64 bytes of RGB: the pixel, plus 64 for green and 128 for blue.
 constexpr Order64 kWeave[3] = {order64([](int i) { return i / 3 + i % 3 * 64; }),
                                order64([](int i) { return (i + 64) / 3 + (i + 64) % 3 * 64; }),
                                order64([](int i) { return (i + 128) / 3 + (i + 128) % 3 * 64; })};
 
 MILLRACE_AVX512 inline __m512i load(const Order64& order) { return _mm512_load_si512(order.at); }
 
-/// The lowest n bits; n may lie outside of 0..64.
+/// Returns a mask of the lowest n bits; n may lie outside of 0..64.
 MILLRACE_AVX512 inline __mmask64 first(int n) {
   return n >= 64 ? ~__mmask64{0} : n <= 0 ? 0 : (__mmask64{1} << n) - 1;
 }
 
-/// Bytes of (a, b, c) by index 0..191.
+/// Selects bytes of (a, b, c) by index 0..191.
 MILLRACE_AVX512 inline __m512i permuted(__m512i a, __m512i b, __m512i c, __m512i index) {
   return _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(a, index, b),
                                       _mm512_movepi8_mask(index), index, c);
 }
 
-// Columns of 64 bytes, down all rows: masks and orders are made once a column, and what is moved at
-// a time is a tile that fits the first-level cache.
+// Works in columns of 64 bytes, down all rows: masks and orders are made once per column, and the
+// tile moved at a time fits the first-level cache.
 
 MILLRACE_AVX512 void fill_512(std::uint8_t* out, std::ptrdiff_t row, int bytes, int rows,
                               std::uint8_t level) {

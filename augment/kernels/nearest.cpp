@@ -1,4 +1,4 @@
-// Filter::nearest: the pixel whose square holds the position.
+// Filter::nearest: takes the pixel whose square holds the position.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,7 @@ namespace {
 
 template <int kChannels>
 void nearest(const WarpBlock& shared, const Rect& rect, const Canvas& shared_canvas) {
-  const WarpBlock warp = shared;  // copies, which writing pixels can't seem to change
+  const WarpBlock warp = shared;  // a copy, which writing pixels cannot seem to change
   const Canvas canvas = shared_canvas;
   const Rect in = warp.inside;
   const auto width = static_cast<unsigned>(in.x1 - in.x0);
@@ -45,20 +45,20 @@ namespace {
 
 #if MILLRACE_X86
 
-// Planes of at most 1 KiB (digits, CIFAR's channels) are copied first: to memory that holds the
-// fill too (AVX2), or to registers (AVX-512).
+// Planes of at most 1 KiB (digits, CIFAR's channels) are copied first: to memory that also holds
+// the fill (AVX2), or to registers (AVX-512).
 
 constexpr int kSmall = 1024;
 
 struct SmallPlanes {
-  std::ptrdiff_t lowest;  ///< offset of the first byte used of each plane
+  std::ptrdiff_t lowest;  ///< offset of the first byte used in each plane
   int bytes;
 };
 
-/// False where the planes are too large, or levels are to be put side by side.
+/// Returns false if the planes are too large, or if the output is interleaved.
 bool as_small(const WarpBlock& warp, const Canvas& canvas, SmallPlanes& planes) {
   const Rect& r = warp.inside;
-  constexpr int kFar = 32767;  // columns and rows in 16 bits
+  constexpr int kFar = 32767;  // columns and rows fit 16 bits
   if (warp.bounds->size() > 1 || canvas.pixel != 1 || std::max({-r.x0, -r.y0, r.x1, r.y1}) > kFar)
     return false;
   const auto reach = [](std::ptrdiff_t step, int low, int high, std::ptrdiff_t& least) {
@@ -76,7 +76,8 @@ MILLRACE_AVX2 inline __m256i all(std::ptrdiff_t value) {
   return _mm256_set1_epi16(static_cast<short>(value));
 }
 
-/// out[k] = from[offsets[k]]. Bytes meet in registers: a processor stores one of them a cycle.
+/// Computes out[k] = from[offsets[k]]. Gathers bytes in registers, because a processor stores one
+/// byte per cycle.
 MILLRACE_AVX2 void pick(const std::uint8_t* from, const std::uint16_t* offsets, int n,
                         std::uint8_t* out) {
   for (; n >= 16; n -= 16, offsets += 16, out += 16) {
@@ -97,12 +98,12 @@ MILLRACE_AVX2 void pick(const std::uint8_t* from, const std::uint16_t* offsets, 
   for (int k = 0; k < n; ++k) out[k] = from[offsets[k]];
 }
 
-/// Offsets first, for all channels, then pixels. Columns and rows fit 16 bits. The fill stands
-/// behind the copy of a plane, so that pixels outside are no special case.
+/// Computes offsets first, for all channels, then pixels. Columns and rows fit 16 bits. The fill
+/// lies behind the copy of a plane, so that pixels outside are no special case.
 template <bool kClamp>
 MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes& planes,
                                       const Rect& rect, const Canvas& canvas) {
-  const WarpBlock warp = shared;  // by value, see Source
+  const WarpBlock warp = shared;  // a copy, see Source
   const avx2::Source source(warp);
   std::uint8_t levels[3][kSmall + 1];
   for (int c = 0; c < canvas.channels; ++c) {
@@ -118,7 +119,8 @@ MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes
   constexpr int kMax = 512;
   std::uint16_t offsets[kMax + 16];
   const int width = std::min(rect.x1 - rect.x0, kMax);
-  const int height = width == canvas.row ? kMax / width : 1;  // rows without a gap between them
+  // Several rows if they follow each other without a gap.
+  const int height = width == canvas.row ? kMax / width : 1;
   for (int y0 = rect.y0; y0 < rect.y1; y0 += height) {
     for (int x0 = rect.x0; x0 < rect.x1; x0 += width) {
       const int n = std::min(width, rect.x1 - x0);
@@ -146,7 +148,8 @@ MILLRACE_AVX2 void small_nearest_avx2(const WarpBlock& shared, const SmallPlanes
             offset = _mm256_blendv_epi8(
                 all(kSmall), offset,
                 _mm256_and_si256(_mm256_cmpeq_epi16(i, near_i), _mm256_cmpeq_epi16(j, near_j)));
-          _mm256_storeu_si256(reinterpret_cast<__m256i*>(line + x),  // the next row overwrites
+          // The next row overwrites the excess.
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(line + x),
                               _mm256_permute4x64_epi64(offset, 0xD8));
         }
       }
@@ -165,7 +168,7 @@ void nearest_avx2(const WarpBlock& warp, const Rect& rect, const Canvas& canvas)
   avx2::nearest(warp, rect, canvas);
 }
 
-/// Bytes 0 of all lanes of four vectors in the low half, bytes 1 in the high half.
+/// Returns bytes 0 of all lanes of both vectors in the low half, and bytes 1 in the high half.
 MILLRACE_AVX512 inline __m512i two_bytes(__m512i a, __m512i b) {
   static constexpr LaneOrder kOrder = [] {
     LaneOrder order{};
@@ -175,11 +178,11 @@ MILLRACE_AVX512 inline __m512i two_bytes(__m512i a, __m512i b) {
   return _mm512_permutex2var_epi8(a, _mm512_load_si512(kOrder.at), b);
 }
 
-/// 64 pixels are kAcross pieces of 16 of each of 4 / kAcross rows.
+/// Processes 64 pixels at a time: kAcross pieces of 16 in each of 4 / kAcross rows.
 template <int kAcross, bool kClamp>
 MILLRACE_AVX512 void small_nearest_512(const WarpBlock& shared, const SmallPlanes& planes,
                                        const Rect& rect, const Canvas& canvas) {
-  const WarpBlock warp = shared;  // by value, see Source
+  const WarpBlock warp = shared;  // a copy, see Source
   const avx512::Source source(warp);
   alignas(64) std::uint8_t levels[3][kSmall];
   for (int c = 0; c < canvas.channels; ++c) {
@@ -195,7 +198,7 @@ MILLRACE_AVX512 void small_nearest_512(const WarpBlock& shared, const SmallPlane
   const __m512i lowest = _mm512_set1_epi32(static_cast<int>(2 * planes.lowest));
   for (int y = rect.y0; y < rect.y1; y += kDown) {
     for (int x = rect.x0; x < rect.x1; x += 16 * kAcross) {
-      __m512i offsets[4];  // twice, so that byte 1 is the number of 128 levels
+      __m512i offsets[4];  // doubled, so that byte 1 is the number of the 128-byte block
       __mmask64 seen = 0;
       for (int q = 0; q < 4; ++q) {
         const avx512::Positions at = source.at(x + q % kAcross * 16, y + q / kAcross);
@@ -213,7 +216,7 @@ MILLRACE_AVX512 void small_nearest_512(const WarpBlock& shared, const SmallPlane
       if constexpr (kClamp) seen = ~__mmask64{0};
       const __m512i low = two_bytes(offsets[0], offsets[1]);
       const __m512i high = two_bytes(offsets[2], offsets[3]);
-      // The lowest bit is shifted out; what comes in on top is not looked at.
+      // Shifts the doubling out; the bits that enter on top are ignored.
       const __m512i index = _mm512_srli_epi16(_mm512_shuffle_i64x2(low, high, 0x44), 1);
       const __m512i number = _mm512_shuffle_i64x2(low, high, 0xEE);
       for (int c = 0; c < canvas.channels; ++c) {

@@ -1,4 +1,4 @@
-// For each_level.h: Filter::nearest, a vector of pixels at a time.
+// Filter::nearest with one vector of pixels at a time; included by each_level.h.
 
 template <Fetch kFetch>
 SIMD void nearest(const WarpBlock& shared, const Rect& rect, const Canvas& shared_canvas) {

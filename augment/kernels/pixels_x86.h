@@ -1,6 +1,6 @@
-// Primitives of the warp kernels for each SIMD level: vectors of pixels as 32-bit lanes (red,
-// green, blue from the lowest byte on; gray in the lowest). Namespaces avx2 and avx512 use the same
-// names, so each_level.h can compile one source for both. Everything has internal linkage; see
+// Primitives of the warp kernels per SIMD level: vectors of pixels as 32-bit lanes (red, green,
+// blue from the lowest byte on; gray in the lowest). Namespaces avx2 and avx512 use the same names,
+// so that each_level.h can compile one source for both. Everything has internal linkage; see
 // targets.h.
 #pragma once
 
@@ -14,14 +14,15 @@
 namespace millrace::augment {
 namespace {
 
-/// Where the channels of a source pixel lie.
+/// Layout of a source pixel's channels.
 enum class Fetch { gray, rgb, planes };
 
 inline Fetch fetch_of(const WarpBlock& warp, const Canvas& canvas) {
   return canvas.channels == 1 ? Fetch::gray : warp.channel == 1 ? Fetch::rgb : Fetch::planes;
 }
 
-/// Whether offsets may be taken in front of pixels 3 bytes or 1 byte apart: taps are read in pairs.
+/// Returns whether two neighbouring taps can be read together: pixels are 3 bytes or 1 byte apart
+/// in either direction.
 inline bool side_by_side(const WarpBlock& warp, Fetch fetch) {
   const std::ptrdiff_t step = fetch == Fetch::rgb ? 3 : 1;
   return warp.pixel == step || warp.pixel == -step;
@@ -29,7 +30,7 @@ inline bool side_by_side(const WarpBlock& warp, Fetch fetch) {
 
 inline int fill_lane(const Fill& fill) { return fill[0] | fill[1] << 8 | fill[2] << 16; }
 
-/// A byte order for 64, 32 or 16 bytes; lanes of 16 are alike.
+/// A byte order for 64, 32 or 16 bytes; equal in all lanes of 16.
 struct LaneOrder {
   alignas(64) std::int8_t at[64];
 };
@@ -56,7 +57,7 @@ MILLRACE_AVX512 inline Vector count() {
   return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/// Lanes with low <= value < high.
+/// Marks lanes with low <= value < high.
 MILLRACE_AVX512 inline Mask between(Vector value, int low, int high) {
   return _mm512_cmplt_epu32_mask(_mm512_sub_epi32(value, _mm512_set1_epi32(low)),
                                  _mm512_set1_epi32(high - low));
@@ -65,18 +66,18 @@ MILLRACE_AVX512 inline Mask between(Vector value, int low, int high) {
 MILLRACE_AVX512 inline Mask both(Mask a, Mask b) { return a & b; }
 MILLRACE_AVX512 inline unsigned bits(Mask mask) { return mask; }
 
-/// `pixels` where `seen`, else `fill`.
+/// Returns `pixels` where `seen` is set, otherwise `fill`.
 MILLRACE_AVX512 inline Vector filled(Vector pixels, Mask seen, int fill) {
   return _mm512_mask_set1_epi32(pixels, static_cast<Mask>(~seen), fill);
 }
 
-/// Lanes 0, 2, ... of `even` and 1, 3, ... of `odd`.
+/// Returns lanes 0, 2, ... of `even` and 1, 3, ... of `odd`.
 MILLRACE_AVX512 inline Vector in_turn(Vector even, Vector odd) {
   return _mm512_mask_mov_epi32(even, 0xAAAA, odd);
 }
 
-/// Four bytes from each place. Lanes are loaded one by one, for 4 bytes about as fast as a gather,
-/// for 8 it takes a third less (docs/explanation/kernels.md).
+/// Loads four bytes from each offset. Loading lanes one by one is about as fast as a gather for 4
+/// bytes, and takes a third less time for 8 (docs/explanation/kernels.md).
 MILLRACE_AVX512 inline Vector load_lanes(const std::uint8_t* from, const std::int32_t* offsets) {
   int lane[16];
   for (int k = 0; k < 16; ++k) std::memcpy(&lane[k], from + offsets[k], 4);
@@ -85,7 +86,7 @@ MILLRACE_AVX512 inline Vector load_lanes(const std::uint8_t* from, const std::in
                            lane[15]);
 }
 
-/// Eight bytes from every second place.
+/// Loads eight bytes from every second offset.
 MILLRACE_AVX512 inline Vector load_pieces(const std::uint8_t* from, const std::int32_t* offsets) {
   long long pieces[8];
   for (int k = 0; k < 8; ++k) std::memcpy(&pieces[k], from + offsets[2 * k], 8);
@@ -123,7 +124,7 @@ MILLRACE_AVX512 inline void put(const Canvas& canvas, int x, int y, int n, Vecto
 namespace avx2 {
 
 using Vector = __m256i;
-using Mask = __m256i;  ///< all ones in lanes that count
+using Mask = __m256i;  ///< all ones in selected lanes
 constexpr int kLanes = 8;
 constexpr unsigned kAll = (1u << kLanes) - 1;
 
@@ -164,7 +165,8 @@ MILLRACE_AVX2 inline Vector load_pieces(const std::uint8_t* from, const std::int
 }
 
 MILLRACE_AVX2 inline void put(const Canvas& canvas, int x, int y, int n, Vector pixels) {
-  // Of every lane of 4 pixels, either 12 bytes of RGB or 4 of each channel; then the lanes meet.
+  // Packs 4 pixels of every lane, to 12 bytes of RGB or 4 of each channel; then the lanes are
+  // joined.
   static constexpr LaneOrder kRgb =
       lane_order([](int i) { return i < 12 ? i / 3 * 4 + i % 3 : -1; });
   static constexpr LaneOrder kPlanes = lane_order([](int i) { return i % 4 * 4 + i / 4; });

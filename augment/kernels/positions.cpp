@@ -1,5 +1,5 @@
-// Positions by a map with a denominator, in double precision with one rounding an operation, then
-// in fixed point. No level may fuse a multiplication with an addition.
+// Computes positions by a map with a denominator: double precision with one rounding per operation,
+// then fixed point. No level may fuse a multiplication with an addition (determinism contract).
 #include <algorithm>
 
 #include "augment/kernels/kernels.h"
@@ -11,10 +11,10 @@ namespace {
 
 constexpr double kFar = 1 << 30;
 
-/// What a row has in common: numerators and denominator are linear in the output column.
+/// Constants of a row: numerators and denominator are linear in the output column.
 struct ProjectedRow {
   double a_0, a_x, b_0, b_x;  ///< moved centre of column x: a = a_0 + a_x x, exact
-  double one;                 ///< of the fixed point
+  double one;                 ///< 1 in fixed point
   std::int32_t half;
 
   ProjectedRow(const Projection& p, int y)
@@ -26,7 +26,7 @@ struct ProjectedRow {
         half(p.half_pixel_in ? 1 << (p.bits - 1) : 0) {}
 };
 
-/// Pixels in fixed point; what is no number counts as far.
+/// Returns pixels in fixed point; not-a-number counts as far out.
 std::int32_t fixed_position(double value, const ProjectedRow& row) {
   double scaled = value * row.one;
   scaled = scaled < kFar ? scaled : kFar;
@@ -56,7 +56,7 @@ MILLRACE_AVX2 inline __m256d linear(const double* m, __m256d a, __m256d b) {
 }
 
 MILLRACE_AVX2 inline __m128i fixed_positions(__m256d values, const ProjectedRow& row) {
-  // min and max return their second operand where the first is no number.
+  // min and max return their second operand if the first is not a number.
   __m256d scaled = _mm256_mul_pd(values, _mm256_set1_pd(row.one));
   scaled = _mm256_min_pd(scaled, _mm256_set1_pd(kFar));
   scaled = _mm256_max_pd(scaled, _mm256_set1_pd(-kFar));

@@ -1,4 +1,4 @@
-// Filter::reduce, second axis: weighted sums of the pixels of a reduced row, to levels.
+// Filter::reduce, second axis: weighted sums of the pixels of a reduced row, rounded to levels.
 #include <algorithm>
 #include <cstring>
 
@@ -39,8 +39,8 @@ MILLRACE_AVX2 inline __m128i load128(const void* from) {
   return _mm_loadu_si128(static_cast<const __m128i*>(from));
 }
 
-/// RGB: a base for each output, and for each pair of its taps the weights as four 32-bit lanes want
-/// them. Bases are moved to the left where taps that others have would lie behind the row.
+/// Prepares RGB: a base for each output and, for each pair of its taps, the weights as four 32-bit
+/// lanes. Moves a base to the left if taps of its neighbours would lie behind the row.
 void prepare_pairs(const Taps& taps, int channels, Windows& windows) {
   windows.pairs = 0;
   if (channels != 3) return;
@@ -72,11 +72,11 @@ void prepare_pairs(const Taps& taps, int channels, Windows& windows) {
   windows.pairs = pairs;
 }
 
-/// kPairs: pairs of taps, or 0 for any number of them.
+/// kPairs: number of pairs of taps, or 0 for any.
 template <int kPairs>
 MILLRACE_AVX2 void reduce_rgb_avx2(const std::int16_t* in, int outputs, const Windows& windows,
                                    std::uint8_t* out) {
-  // Of 8 numbers r g b r' g' b' . . to pairs of a channel.
+  // Orders 8 numbers r g b r' g' b' . . as one pair per channel.
   const __m256i order = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1));
   const __m128i first_three = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
@@ -100,7 +100,7 @@ MILLRACE_AVX2 void reduce_rgb_avx2(const std::int16_t* in, int outputs, const Wi
     const __m128i levels = _mm_shuffle_epi8(
         _mm_packus_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1)),
         first_three);
-    if (end - out >= 16) {  // the next four overwrite what is too much
+    if (end - out >= 16) {  // the next four outputs overwrite the excess
       _mm_storeu_si128(reinterpret_cast<__m128i*>(out), levels);
       continue;
     }
@@ -110,7 +110,7 @@ MILLRACE_AVX2 void reduce_rgb_avx2(const std::int16_t* in, int outputs, const Wi
   }
 }
 
-/// Sums of one gray output: two parts.
+/// Returns the sums of one gray output, in two parts.
 MILLRACE_AVX2 inline __m128i sum_gray(const std::int16_t* from, const std::int16_t* weights,
                                       int count) {
   __m128i sums = _mm_setzero_si128();
@@ -153,8 +153,8 @@ void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, const Windows&
 // ---- AVX-512: the taps of a group of outputs are permuted out of 64 numbers of the row
 // ------------
 
-/// For each pair of taps of a group, 32 numbers that say which two of the 64 inputs each of 16 sums
-/// takes, then their 32 weights. Left alone where a group's taps are farther apart.
+/// Stores, for each pair of taps of a group, 32 numbers that select two of the 64 inputs for each
+/// of 16 sums, then their 32 weights. Leaves `windows` alone if a group's taps are farther apart.
 void prepare_windows(const Taps& taps, int channels, Windows& windows) {
   windows.pairs = 0;
   int widest = 0;
@@ -192,12 +192,12 @@ void prepare_windows(const Taps& taps, int channels, Windows& windows) {
   windows.narrow = widest <= Windows::kInputs / 2;
 }
 
-/// kPairs: pairs of taps, or 0 for any number of them. kNarrow: 32 numbers hold all taps of a
-/// group, one register instead of two.
+/// kPairs: number of pairs of taps, or 0 for any. kNarrow: all taps of a group lie in 32 numbers,
+/// one register instead of two.
 template <int kChannels, int kPairs, bool kNarrow>
 MILLRACE_AVX512 void reduce_windows_512(const std::int16_t* in, int outputs, const Windows& windows,
                                         std::uint8_t* out) {
-  constexpr int kLevels = Windows::outputs(kChannels) * kChannels;  // of a group
+  constexpr int kLevels = Windows::outputs(kChannels) * kChannels;  // levels of a group
   const __m512i half = _mm512_set1_epi32(kHalf);
   const std::int16_t* at = windows.orders_and_weights;
   const std::int32_t* base = windows.bases;
@@ -216,7 +216,7 @@ MILLRACE_AVX512 void reduce_windows_512(const std::int16_t* in, int outputs, con
     return _mm512_cvtepi32_epi8(_mm512_srli_epi32(sums, kDrop));
   };
   std::uint8_t* const end = out + outputs * kChannels;
-  for (; end - out >= 16; out += kLevels)  // the next group overwrites what is too much
+  for (; end - out >= 16; out += kLevels)  // the next group overwrites the excess
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), group());
   if (out < end)
     _mm_mask_storeu_epi8(out, static_cast<__mmask16>((1u << (end - out)) - 1), group());

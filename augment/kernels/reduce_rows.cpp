@@ -1,4 +1,5 @@
-// Filter::reduce, first axis: weighted sums of rows, bytes to numbers with kRowBits of fraction.
+// Filter::reduce, first axis: weighted sums of rows, from bytes to numbers with kRowBits of
+// fraction.
 #include "augment/kernels/kernels.h"
 #include "augment/kernels/targets.h"
 
@@ -18,8 +19,8 @@ void reduce_rows(const std::uint8_t* in, std::ptrdiff_t row, const std::int16_t*
 
 #if MILLRACE_X86
 
-// Two rows at a time: their bytes, widened to 16 bits and interleaved, against a pair of weights.
-// Interleaving and packing both work in lanes of 16 bytes, so that the order comes out right.
+// Multiplies two rows at a time, widened to 16 bits and interleaved, by a pair of weights.
+// Interleaving and packing both work in lanes of 16 bytes, so the order comes out right.
 
 inline int pair_of(const std::int16_t* weights) {
   return static_cast<std::uint16_t>(weights[0]) | weights[1] << 16;
@@ -53,14 +54,15 @@ MILLRACE_AVX2 void reduce_rows_avx2(const std::uint8_t* in, std::ptrdiff_t row,
   }
 }
 
-/// 64 bytes of two rows, interleaved first and widened then: fewer instructions than the other way
-/// round, but what a lane holds is 16 neighbours, and the result has to be put in order.
+/// Interleaves 64 bytes of two rows before widening them: fewer instructions than the reverse, but
+/// a lane then holds 16 neighbours, and the result has to be reordered.
 MILLRACE_AVX512 void reduce_rows_512(const std::uint8_t* in, std::ptrdiff_t row,
                                      const std::int16_t* weights, int taps, int bytes,
                                      std::int16_t* out) {
   const __m512i round = _mm512_set1_epi32(1 << (kDrop - 1));
   const __m512i zero = _mm512_setzero_si512();
-  // Of two results with 8 numbers of each 16 in a lane: the first 32 numbers, the last 32.
+  // Select the first and the last 32 numbers from two results, whose lanes hold 8 numbers of each
+  // 16.
   const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
   const __m512i last = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
   for (int i = 0; i < bytes; i += 64) {

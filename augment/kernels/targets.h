@@ -1,9 +1,9 @@
-// Code for instructions that the compiler was not told to use everywhere. Only functions of an
-// anonymous namespace carry these marks, so that no other file can be given such a copy of them.
+// Attributes for code that uses instructions which the compiler may not use elsewhere. Only
+// functions in anonymous namespaces carry them, so that no other file can be linked to such a copy.
 #pragma once
 
 #if defined(__x86_64__)
-// GCC 12 takes the deliberately undefined vectors of its own intrinsics for mistakes.
+// GCC 12 warns about the deliberately undefined vectors of its own intrinsics.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

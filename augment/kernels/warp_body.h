@@ -1,6 +1,6 @@
-// For each_level.h: where the pixels of a row come from, and how they are fetched.
+// Positions of the pixels of a row, and loads of the pixels at them; included by each_level.h.
 
-/// Positions of some pixels of a row.
+/// Positions of kLanes pixels of a row.
 struct Positions {
   Vector u, v;
 };
@@ -21,7 +21,7 @@ class Source {
         along_u_(OP(mullo_epi32)(count(), OP(set1_epi32)(static_cast<int>(u_x_)))),
         along_v_(OP(mullo_epi32)(count(), OP(set1_epi32)(static_cast<int>(v_x_)))) {}
 
-  /// Positions of the kLanes pixels from (x, y) on.
+  /// Returns the positions of the kLanes pixels from (x, y) on.
   SIMD Positions at(int x, int y) const {
     if (stored_u_ != nullptr) return {load(stored_u_ + x), load(stored_v_ + x)};
     const auto i = static_cast<std::uint32_t>(x), j = static_cast<std::uint32_t>(y);
@@ -30,7 +30,7 @@ class Source {
     return {OP(add_epi32)(OP(set1_epi32)(u), along_u_), OP(add_epi32)(OP(set1_epi32)(v), along_v_)};
   }
 
-  /// Positions from column x on, kLanes pixels to the right of `before`.
+  /// Returns the positions from column x on, kLanes pixels to the right of `before`.
   SIMD Positions next(const Positions& before, int x) const {
     if (stored_u_ != nullptr) return {load(stored_u_ + x), load(stored_v_ + x)};
     return {OP(add_epi32)(before.u, OP(set1_epi32)(static_cast<int>(kLanes * u_x_))),
@@ -57,15 +57,15 @@ SIMD inline Vector offsets(const WarpBlock& warp, Vector i, Vector j) {
                        OP(mullo_epi32)(j, OP(set1_epi32)(static_cast<int>(warp.row))));
 }
 
-/// Byte offsets, stored so that each lane can be loaded by itself.
+/// Byte offsets, stored so that each lane can be loaded separately.
 struct Offsets {
   alignas(64) std::int32_t at[kLanes];
 
   SIMD explicit Offsets(Vector offsets) { std::memcpy(at, &offsets, sizeof offsets); }
 };
 
-/// The pixels seen from (i, j). Those that lie nowhere, or are seen from behind a row's end, are
-/// read where there is memory.
+/// Returns the pixels at (i, j). Clamps positions outside `inside` before it loads them, and then
+/// replaces what lies outside a bound by its fill.
 template <Fetch kFetch>
 SIMD inline Vector fetch(const WarpBlock& warp, Vector i, Vector j) {
   const Rect& in = warp.inside;

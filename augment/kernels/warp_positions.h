@@ -1,4 +1,4 @@
-// Where the scalar warp kernels read: the positions of a WarpBlock, and the level of one tap.
+// Positions and taps of the scalar warp kernels.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class RowPositions {
   std::uint32_t u_, v_;
 };
 
-/// What is seen at pixel (i, j) of the source frame: the source's pixel, or the fill of the first
-/// bound that it leaves.
+/// Returns the level at pixel (i, j) of the source frame: the source's pixel, or the fill of the
+/// first bound that it leaves.
 inline const std::uint8_t* tap(const WarpBlock& warp, int i, int j, std::ptrdiff_t& channel) {
   channel = warp.channel;
   if (warp.clamp) {
