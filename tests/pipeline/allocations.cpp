@@ -1,3 +1,4 @@
+// Counts allocations by replacing operator new.
 #include "tests/pipeline/allocations.h"
 
 #include <atomic>

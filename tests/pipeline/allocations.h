@@ -1,4 +1,4 @@
-// Counts the heap allocations of the process (operator new), where no sanitizer owns them.
+// Counts the heap allocations of the process (operator new), unless a sanitizer replaces it.
 #pragma once
 
 #include <cstdint>

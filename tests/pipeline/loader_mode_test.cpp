@@ -1,4 +1,4 @@
-// loader.mode: batches of noise, and batches that come again.
+// Tests loader.mode: batches of noise, and batches that are handed out again.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -93,7 +93,7 @@ TEST(LoaderMode, NoiseFitsEveryType) {
 
 TEST(LoaderMode, CachedBatchesComeAgain) {
   for (const int workers : {0, 2}) {
-    const auto reader = std::make_shared<Counted>(60);  // 8 batches, the last one of 4
+    const auto reader = std::make_shared<Counted>(60);  // 8 batches, the last one with 4 samples
     Loader loader(reader, plan_of(DType::u8), options_of(LoaderMode::cached, workers));
     const std::size_t kept = workers == 0 ? 2 : 3;  // slots
     std::vector<std::string> made;

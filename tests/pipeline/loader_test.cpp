@@ -1,5 +1,6 @@
-// The loader's contracts: C1 (same batches whatever the workers), C2 (slots), C3 (no allocation a
-// sample), C4 (errors), C5 (stopping), and that n workers are n threads.
+// Tests the loader's contracts: determinism (same batches whatever the workers), zero copy (slots),
+// bounded memory (no allocation per sample), contained failures and prompt stop; and that n workers
+// are n threads.
 #include "millrace/loader.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +103,7 @@ TEST(Loader, ARestartOnOtherWorkersGoesOnWithTheNextBatch) {
   options.workers = 2;
   Loader loader(reader, plan_of(*reader, true), options);
   Taken taken;
-  Batch held;  // across a restart
+  Batch held;  // kept across a restart
   std::vector<std::uint8_t> held_bytes;
   const int workers[] = {1, 4, 0, 3};
   for (std::size_t i = 0; Batch batch = loader.next(); ++i) {
@@ -155,7 +156,7 @@ TEST(Loader, StartsInTheMiddle) {
   LoaderOptions options = options_of(2);
   options.epochs = 2;
   const Taken whole = take_all(reader, options, true);
-  options.first_batch = 30;  // of 26 an epoch: the fifth of the second
+  options.first_batch = 30;  // 26 batches per epoch: the fifth of the second epoch
   const Taken rest = take_all(reader, options, true);
   ASSERT_EQ(rest.counts.size(), whole.counts.size() - 30);
   EXPECT_TRUE(std::equal(rest.bytes.rbegin(), rest.bytes.rend(), whole.bytes.rbegin()));
@@ -168,7 +169,7 @@ TEST(Loader, DropLastLeavesOutTheShortBatch) {
   EXPECT_EQ(take_all(reader, options).counts, (std::vector<std::int64_t>{8, 8}));
 }
 
-/// Every read waits until `threads` of them wait at once, and notes who came.
+/// Makes every read wait until `threads` reads wait at once, and records the threads.
 class ReplicaBarrier final : public Numbered {
  public:
   ReplicaBarrier(std::uint64_t count, int threads) : Numbered(count), wanted_(threads) {}
@@ -292,8 +293,8 @@ TEST(Loader, LeavingInTheMiddleEndsTheWorkers) {
   }
 }
 
-/// The second batch's first read never returns until it is let go. One read alone: runs are taken
-/// up in no fixed order, so two of them could hold both workers before the first batch is made.
+/// Blocks the first read of the second batch until it is released. Blocks one read only: ranges
+/// start in no fixed order, so two of them could hold both workers before the first batch is made.
 class Stuck final : public Numbered {
  public:
   explicit Stuck(std::uint64_t count) : Numbered(count) {}
@@ -333,7 +334,7 @@ TEST_P(BlockedRead, IsLeftBehind) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 
-/// Says that it is encoded, and that some samples' bytes are no image.
+/// Claims to be encoded, with some samples whose bytes are no image.
 class Damaged final : public Numbered {
  public:
   explicit Damaged(std::uint64_t count) : Numbered(count) { info_.encoded = true; }
@@ -341,7 +342,7 @@ class Damaged final : public Numbered {
     if (index % 10 == 3) throw DataError("cannot be read");
     return {std::span(kGray, sizeof kGray - 1), static_cast<std::int64_t>(index)};
   }
-  // The smallest BMP there is: 1x1, 24 bits; read by the imgcodecs plugin.
+  // The smallest possible BMP: 1x1, 24 bits; read by the imgcodecs plugin.
   static constexpr unsigned char kGray[] =
       "BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0\0\0\0\0\4\0\0\0\0\0\0\0\0"
       "\0\0\0\0\0\0\0"
@@ -399,7 +400,7 @@ TEST(Loader, FailNamesTheFirstSampleOfTheOrder) {
   EXPECT_NE(messages[0].find("image "), std::string::npos);
 }
 
-/// Copies the image, but cannot do so with one sample in ten.
+/// Copies the image, but rejects one sample in ten.
 class Picky final : public Transform {
  public:
   explicit Picky(Size size) : spec_{size, 1, DType::u8, Layout::chw} {}
@@ -414,7 +415,7 @@ class Picky final : public Transform {
   SampleSpec spec_;
 };
 
-/// Pixels that need no scratch, which workers take by whole runs.
+/// Pixels that need no scratch, which workers take by whole ranges.
 class InPlace final : public Numbered {
  public:
   explicit InPlace(std::uint64_t count) : Numbered(count) { info_.in_place = true; }
@@ -475,7 +476,7 @@ TEST(Loader, AtTheEndThereIsNoBatchAndBehindItIsRefused) {
   const auto reader = std::make_shared<Numbered>(100);
   for (const int workers : {0, 1}) {
     LoaderOptions options = options_of(workers);
-    options.first_batch = 13;  // of 13: what a finished run that is taken up asks for
+    options.first_batch = 13;  // of 13 batches: the position after a finished run
     EXPECT_FALSE(Loader(reader, plan_of(*reader), options).next());
     options.first_batch = 14;
     EXPECT_THROW(Loader(reader, plan_of(*reader), options), UsageError);
@@ -498,7 +499,7 @@ TEST(Loader, NoAllocationASample) {
     const std::uint64_t before = allocations();
     for (int i = 0; i < 400; ++i) ASSERT_TRUE(loader.next());
     const std::uint64_t since = allocations() - before;
-    // TBB may take a block for messages now and then; a sample costs none.
+    // TBB may allocate a block for messages now and then; a sample allocates nothing.
     EXPECT_LT(since, 400u) << workers << " workers, 25,600 samples";
   }
 }

@@ -1,5 +1,5 @@
-// The budget for large samples: it never gives out more than there is, keeps the order, always
-// comes to an end and lets go of those that wait.
+// Tests the budget for large samples: it never grants more than it has, keeps the order, always
+// finishes and releases waiting threads.
 #include "pipeline/loader/memory_budget.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(MemoryBudget, EarlierSamplesComeFirst) {
   MemoryBudget budget(100, 5);
   ASSERT_EQ(budget.acquire(100, {7, 0}), 100u);
   const std::vector<MemoryBudget::Place> places{{2, 0}, {1, 5}, {3, 1}, {1, 0}};
-  std::vector<MemoryBudget::Place> order;  // one at a time holds all of it
+  std::vector<MemoryBudget::Place> order;  // one sample at a time holds all of it
   {
     std::vector<std::jthread> threads;
     for (const MemoryBudget::Place place : places)

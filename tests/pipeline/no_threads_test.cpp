@@ -1,4 +1,5 @@
-// Threads that cannot be started, as at a container's limit: an error, neither a hang nor a crash.
+// Tests threads that cannot be started, as at a container's limit: the result is an error, neither
+// a hang nor a crash.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 #include "tests/pipeline/numbered.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // with address space of their own
+constexpr bool kSanitized = true;  // sanitizers reserve address space of their own
 #else
 constexpr bool kSanitized = false;
 #endif
@@ -20,7 +21,7 @@ constexpr bool kSanitized = false;
 namespace millrace::pipeline {
 namespace {
 
-/// From now on there is no room for a thread's stack.
+/// Leaves no memory for another thread's stack.
 void leave_little_memory() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -29,7 +30,7 @@ void leave_little_memory() {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-/// Makes a loader; leaves with 0, or with the error's exit code and its text.
+/// Makes a loader; exits with 0, or with the error's exit code and text.
 [[noreturn]] void load(int workers, int io_threads) {
   alarm(20);  // a hang is a failure too
   const auto reader = std::make_shared<Numbered>(100);

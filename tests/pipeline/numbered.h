@@ -1,4 +1,4 @@
-// A data set in memory whose samples show which ones they are.
+// A data set in memory whose samples identify themselves.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace millrace::pipeline {
 
-/// Images whose every pixel is their index, modulo 251; labels are the index modulo 10.
+/// Images whose every pixel is their index modulo 251, with labels modulo 10.
 class Numbered : public Reader {
  public:
   explicit Numbered(std::uint64_t count) : pixels_(count * kBytes + kTailSlack) {

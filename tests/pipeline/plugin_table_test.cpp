@@ -1,4 +1,5 @@
-// Plugin tables: each defect is refused by name before any function of the plugin is called.
+// Tests that each defect of a plugin table is rejected by name before any function of the plugin is
+// called.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +94,7 @@ TEST(PluginTable, EachDefectIsRefusedByName) {
 TEST(PluginTable, FilesThatAreNoPlugins) {
   const std::string missing = message_of([] { plugins::load_plugin("./no-such.so"); });
   EXPECT_NE(missing.find("plugin cannot be loaded: ./no-such.so"), std::string::npos) << missing;
-  Dl_info library{};  // the one that load_plugin() itself is part of
+  Dl_info library{};  // the library that load_plugin() itself is in
   ASSERT_NE(dladdr(reinterpret_cast<void*>(&plugins::load_plugin), &library), 0);
   const std::string file = library.dli_fname;
   EXPECT_EQ(message_of([&] { plugins::load_plugin(file); }),

@@ -1,3 +1,4 @@
+// Tests how text is made safe for terminals.
 #include "base/printable.h"
 
 #include <gtest/gtest.h>

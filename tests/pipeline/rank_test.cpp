@@ -1,4 +1,4 @@
-// The rank rule: N ranks see together exactly one rank's batches.
+// Tests the rank rule: N ranks together see exactly one rank's batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,8 @@ OpSpec op_of(const std::string& name) {
   throw std::runtime_error(name);
 }
 
-/// A flip and a rotation that draw, f32; `mixed`: then mixup, which makes labels soft.
+/// Returns a plan with a random flip and rotation, f32. With `mixed`, mixup follows, which makes
+/// labels soft.
 std::shared_ptr<const augment::Plan> plan_of(const Reader& reader, bool mixed) {
   std::vector<OpSpec> chain{op_of("hflip"), op_of("random_affine")};
   chain[1].params.set("degrees", std::vector<double>{20});
@@ -82,7 +83,7 @@ std::vector<Taken> take_all(const std::shared_ptr<const Reader>& reader,
   return all;
 }
 
-/// What the ranks see, put one behind the other batch by batch.
+/// Returns what the ranks see, concatenated batch by batch.
 std::vector<Taken> take_ranks(const std::shared_ptr<const Reader>& reader, LoaderOptions options,
                               int world, bool mixed) {
   std::vector<Taken> all;
@@ -163,7 +164,7 @@ TEST(Ranks, WhateverTheOrderAndTheStart) {
 }
 
 TEST(Ranks, GoOnThroughBatchesThatLeaveThemNothing) {
-  // Rank 0 of 3 never gets any of a batch of 2.
+  // Rank 0 of 3 gets no sample of a batch of 2.
   const auto reader = std::make_shared<Numbered>(200);
   for (const int workers : {0, 1, 2}) {
     for (const int prefetch : {1, 3}) {
@@ -209,7 +210,7 @@ TEST(Ranks, HoldTheirLargestSliceOnly) {
 }
 
 TEST(Ranks, AShortBatchMayHoldTheLongerSlice) {
-  // Rank 2 of 5 gets none of 3 samples and one of 2: of a set of 5, its second batch.
+  // Rank 2 of 5 gets none of 3 samples, and one of 2: in a set of 5, from the second batch.
   ASSERT_EQ(rank_slice(3, 2, 5, false).count, 0);
   ASSERT_EQ(rank_slice(2, 2, 5, false).count, 1);
   const auto reader = std::make_shared<Numbered>(5);

@@ -1,3 +1,4 @@
+// Tests loading, overriding and checking recipes.
 #include "millrace/recipe.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ class RecipeTest : public testing::Test {
     std::ofstream(file) << toml;
     return Recipe::load(ops(), file.string(), overrides, {});
   }
-  /// The message of what loading throws, hint included.
+  /// Returns the message that loading throws, hint included.
   std::string refusal(const std::string& toml, const std::vector<std::string>& overrides = {}) {
     try {
       load(toml, overrides);

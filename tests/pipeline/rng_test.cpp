@@ -1,3 +1,4 @@
+// Tests the random numbers against published values, and their keys.
 #include "base/rng.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests permutations, shuffles and the order of samples.
 #include "pipeline/loader/sampler.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,7 @@ TEST(Permutation, SpreadsNeighbours) {
 }
 
 TEST(Permutation, EveryPlaceIsEquallyLikely) {
-  // Where does sample 0 of 16 go, over many seeds?
+  // Counts the positions of sample 0 of 16 over many seeds.
   std::vector<int> counts(16);
   for (std::uint64_t seed = 0; seed < 16000; ++seed)
     ++counts[Sampler(16, Shuffle::parse("global"), seed, 0)(0)];
@@ -74,7 +75,7 @@ TEST(Sampler, WindowsStayTogetherWhereverTheShortOneLands) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       const auto all = order(count, "window:16", seed);
       ASSERT_TRUE(is_permutation_of_all(all)) << count << " seed " << seed;
-      int changes = 0;  // of window from one position to the next
+      int changes = 0;  // changes of window from one position to the next
       for (std::size_t i = 1; i < all.size(); ++i) changes += all[i] / 16 != all[i - 1] / 16;
       ASSERT_EQ(changes, static_cast<int>((count + 15) / 16) - 1) << count << " seed " << seed;
     }

@@ -1,5 +1,5 @@
-// Slots in memory that a device's strategy brings: all of a batch lies in it, and it is given back
-// when the last batch is.
+// Tests slots in a device strategy's memory: each batch lies in it, and it is freed when the last
+// batch is.
 #include "pipeline/loader/slot_memory.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class Lent final : public SlotMemory {
   }
   void release(void* memory, std::size_t size) noexcept override {
     const auto it = out.find(static_cast<std::byte*>(memory));
-    if (it == out.end() || it->second != size) return;  // the test sees that it is still out
+    if (it == out.end() || it->second != size) return;  // the test sees that it was not freed
     std::free(memory);
     out.erase(it);
   }

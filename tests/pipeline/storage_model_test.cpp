@@ -1,4 +1,4 @@
-// The emulated disk: deadlines by arithmetic.
+// Tests the emulated disk's deadlines by arithmetic.
 #include "pipeline/readers/storage_model.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kMs = 1'000'000;
 
 TEST(StorageModel, LatencyOverlapsAndTheBusDoesNot) {
-  StorageModel disk({1e6, 0.010, 0});  // 1 MB/s: 1 ms a kB
+  StorageModel disk({1e6, 0.010, 0});  // 1 MB/s: 1 ms per kB
   EXPECT_EQ(disk.finish_ns(5 * kMs, 1000), 16 * kMs);
   EXPECT_EQ(disk.finish_ns(5 * kMs, 1000), 17 * kMs) << "it asked at the same time";
   EXPECT_EQ(disk.finish_ns(6 * kMs, 2000), 19 * kMs);

@@ -1,5 +1,5 @@
-// The emulated disk by the clock: rates to 3%. A machine that is busy elsewhere can only slow a
-// thread down, so of a few tries the one that comes closest counts.
+// Tests the emulated disk by the clock: rates to 3%. A busy machine can only slow a thread down, so
+// the closest of a few tries counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace millrace::pipeline {
 namespace {
 
-/// Requests a second that `threads` get, each asking again as soon as it is served.
+/// Returns the requests per second that `threads` get, each asking again as soon as it is served.
 double rate(const StorageOptions& options, int threads, std::uint64_t bytes, int requests) {
   StorageModel disk(options);
   const std::atomic<bool> stop{false};
@@ -33,7 +33,7 @@ double rate(const StorageOptions& options, int threads, std::uint64_t bytes, int
          (static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9);
 }
 
-/// How far the best of a few tries is from `expected`, as a part of it.
+/// Returns the distance of the best of a few tries from `expected`, relative to it.
 template <class Measure>
 double least_error(double expected, const Measure& measure) {
   double least = 1e9;
@@ -66,7 +66,7 @@ TEST(StorageTiming, LatencyOverlaps) {
 TEST(StorageTiming, RequestsAreCounted) {
   for (const int threads : {1, 4})
     EXPECT_LE(least_error(2000, [&] { return rate({0, 0, 2000}, threads, 1, 800); }), 0.03);
-  // The bus decides where all three limit.
+  // The bus decides if all three limit.
   EXPECT_LE(least_error(500, [] { return rate({10e6, 0.001, 5000}, 4, 20'000, 200); }), 0.03);
 }
 
@@ -76,7 +76,7 @@ TEST(StorageTiming, WaitingIsSleeping) {
   EXPECT_LT(static_cast<double>(base::Clock::process_cpu_ns() - begin) * 1e-9, 0.1);
 }
 
-/// Images a second of a loader whose storage is the bottleneck.
+/// Returns the images per second of a loader whose storage is the bottleneck.
 double loaded(const StorageOptions& storage, int workers, int io_threads) {
   DataOptions data;
   data.reader = "synthetic";
@@ -97,7 +97,7 @@ double loaded(const StorageOptions& storage, int workers, int io_threads) {
 }
 
 TEST(StorageTiming, ALoaderRunsAtTheDisksRate) {
-  // 3072 bytes an image: 10 MB/s are 3255 images a second.
+  // 3072 bytes per image: 10 MB/s are 3255 images per second.
   for (const auto& [workers, io_threads] : {std::pair(0, 0), std::pair(2, 0), std::pair(2, 4)})
     EXPECT_LE(least_error(10e6 / 3072,
                           [&] {
