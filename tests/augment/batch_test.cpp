@@ -1,4 +1,4 @@
-// mixup and cutmix: elements of every type and layout, labels, and what is drawn.
+// Tests mixup and cutmix: elements of every type and layout, labels, and the distributions drawn.
 #include <gtest/gtest.h>
 
 #include <bit>

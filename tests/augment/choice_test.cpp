@@ -1,4 +1,4 @@
-// Units that choose others: what they choose, how often, and what the chosen ones are.
+// Tests units that choose others: which ones, how often, and with which parameters.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -145,7 +145,7 @@ TEST(Affine, PartsOfTheSideAreCutOffToWholePixels) {
   // Output pixel x shows input x - shift.
   EXPECT_EQ(warp_of("affine{translate_part=[0.259,-0.259]}", {100, 50}).map[2], -25);
   EXPECT_EQ(warp_of("affine{translate_part=[0.259,-0.259]}", {100, 50}).map[5], 12);
-  // 0.1 * 30 is 3 although neither factor is what it seems in binary.
+  // 0.1 * 30 gives 3, although 0.1 is not exact in binary.
   EXPECT_EQ(warp_of("affine{translate_part=[0.1,0]}", {30, 30}).map[2], -3);
 }
 

@@ -1,5 +1,5 @@
-// What pixel ops draw follows the distributions that they declare. Seeds are fixed, so a test that
-// passes always passes; bounds are about five standard errors.
+// Tests that the draws of pixel ops follow their declared distributions. Seeds are fixed, so a test
+// that passes always passes; bounds are about five standard errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,7 +65,7 @@ TEST(Distributions, BetaDeviatesHaveTheirMeanAndVariance) {
 TEST(LevelNoise, IsARoundedNormalDeviate) {
   const double mean = 3.3, sigma = 20;
   const LevelNoise noise(mean, sigma, LevelNoise::Rounding::toward_zero, LevelNoise::Range::clip);
-  // All words of a fine grid: the table itself is tested, not the generator.
+  // Feeds all words of a fine grid, to test the table and not the generator.
   std::vector<double> share(512);
   constexpr std::uint32_t kStep = 128;
   for (std::uint64_t bits = 0; bits < 1ull << 32; bits += kStep)
@@ -88,8 +88,8 @@ TEST(GaussianNoise, HasItsMeanAndDeviation) {
   std::fill(picture.levels.begin(), picture.levels.end(), 100);
   unit.apply(picture);
   const Statistics s = statistics({picture.levels.begin(), picture.levels.end()});
-  // 25.5 levels, cut off to whole ones: half a level less; deviation 12.75, a third of a level^2
-  // more.
+  // The deviate has a mean of 25.5 levels. Truncation lowers it by half a level and adds a third of
+  // a level^2 to the variance of 12.75^2.
   EXPECT_NEAR(s.mean, 100 + 25.5 - 0.5, 0.3);
   EXPECT_NEAR(std::sqrt(s.variance), 12.75, 0.2);
   Picture other = picture;
@@ -247,11 +247,11 @@ TEST(RandomErasing, ModesFillWithWhatTheySay) {
              noise = erased("mode=random", 0.9);
   for (std::size_t c = 0; c < 3; ++c) {
     for (const double level : values[c]) ASSERT_EQ(level, 5 + static_cast<double>(c));
-    // What becomes nearest to 0: levels are whole.
+    // Compares with the level nearest to the mean: levels are whole.
     for (const double level : means[c]) ASSERT_EQ(level, std::nearbyint(255 * mean[c]));
     const Statistics s = statistics(noise[c]);
     EXPECT_NEAR(s.mean, 255 * mean[c], 1.5);
-    // Clipping at 0 and 255, about two deviations away, takes a little.
+    // Clipping at 0 and 255, about two deviations away, lowers the deviation a little.
     EXPECT_NEAR(std::sqrt(s.variance), 255 * std[c], 3.5);
   }
 }
@@ -265,8 +265,8 @@ TEST(RandomErasing, AnImageThatIsTooSmallStays) {
 }
 
 TEST(Elastic, DisplacementsHaveTorchvisionsSpread) {
-  // Positions cannot be seen, but a ramp shows them: its level moves with the displacement.
-  // Noise on [-1, 1) smoothed by a Gaussian of sigma s keeps 1 / (4 pi s^2) of its variance, 1/3.
+  // Reads displacements off a ramp, whose level moves with them. Noise on [-1, 1) smoothed by a
+  // Gaussian of sigma s keeps 1 / (4 pi s^2) of its variance, 1/3.
   OneUnit unit("elastic{alpha=400,sigma=4}");
   std::vector<double> moves;
   for (std::uint64_t sample = 0; sample < 20; ++sample) {
@@ -280,7 +280,7 @@ TEST(Elastic, DisplacementsHaveTorchvisionsSpread) {
   const Statistics s = statistics(moves);
   const double expected = 200 * std::sqrt(1.0 / 3 / (4 * 3.14159265 * 16));
   EXPECT_NEAR(std::sqrt(s.variance), expected, 0.1 * expected);
-  EXPECT_NEAR(s.mean, 0, 0.25 * expected);  // few independent places
+  EXPECT_NEAR(s.mean, 0, 0.25 * expected);  // few independent positions
 }
 
 TEST(Elastic, NoStrengthChangesNothing) {

@@ -1,6 +1,6 @@
-// Pixels of which only what was asked for is in memory: what lies before the first of them and
-// behind the last one's slack cannot be read, and what lies between rows holds a level that the
-// test chooses.
+// Images of which only the requested pixels are in memory. Memory before the first of them, and
+// behind the slack of the last, cannot be read; memory between rows holds a level that the test
+// chooses.
 #pragma once
 
 #include <signal.h>
@@ -19,8 +19,8 @@
 
 namespace millrace::test {
 
-/// A range of addresses of which one piece at a time can be read, and nothing for a good way on
-/// either side of it.
+/// A range of addresses, of which one piece at a time is readable, with a wide unreadable margin on
+/// either side.
 class FencedMemory {
  public:
   explicit FencedMemory(std::size_t most = std::size_t{1} << 22)
@@ -34,7 +34,8 @@ class FencedMemory {
   FencedMemory(const FencedMemory&) = delete;
   FencedMemory& operator=(const FencedMemory&) = delete;
 
-  /// `size` bytes that hold `level`: the first one behind a fence, or the last one before one.
+  /// Returns `size` bytes that hold `level`: the first ones behind a fence, or the last ones before
+  /// one.
   std::uint8_t* piece(std::size_t size, bool at_front, std::uint8_t level) {
     const std::size_t pages = whole_pages(size);
     if (pages > max_) throw std::bad_alloc();
@@ -55,12 +56,13 @@ class FencedMemory {
   std::uint8_t* memory_;
 };
 
-/// Where the pixels lie that another source delivers.
+/// Layout of the pixels that a fenced source delivers.
 struct Fencing {
-  bool at_front = false;    ///< the fence stands before the first pixel, else behind the last
-  std::uint8_t level = 0;   ///< of all bytes that were not asked for
-  bool whole_rows = false;  ///< rows as far apart as in the whole image, else as decoders do it
-  int orientation = 1;      ///< EXIF's: how the image is stored
+  bool at_front = false;   ///< the fence is before the first pixel, otherwise behind the last
+  std::uint8_t level = 0;  ///< level of all bytes that were not requested
+  /// Rows as far apart as in the whole image, otherwise as decoders lay them out.
+  bool whole_rows = false;
+  int orientation = 1;  ///< EXIF's orientation of the stored image
 };
 
 class FencedSource final : public PixelSource {
@@ -99,14 +101,14 @@ class FencedSource final : public PixelSource {
   Fencing fencing_;
 };
 
-/// While it lives, a signal that ends the process for touching memory says what it was doing.
+/// While it lives, a signal for a memory fault prints what the test was doing.
 class FaultNote {
  public:
   FaultNote() {
     struct sigaction action {};
     action.sa_handler = [](int signal) {
       const std::string& doing = text();
-      // Nothing can be done where this cannot be written.
+      // Nothing is left to do if this cannot be written.
       if (write(STDERR_FILENO, doing.data(), doing.size()) < 0) _exit(1);
       struct sigaction usual {};
       usual.sa_handler = SIG_DFL;

@@ -1,4 +1,4 @@
-// One SIMD level for a while.
+// Sets the SIMD level in tests.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ class ForcedLevel {
   base::Simd before_;
 };
 
-/// SIMD levels that this processor supports.
+/// Returns the SIMD levels that this processor supports.
 inline std::vector<base::Simd> simd_levels() {
   std::vector<base::Simd> levels;
   for (const base::Simd level : {base::Simd::scalar, base::Simd::avx2, base::Simd::avx512})

@@ -1,5 +1,5 @@
-// Geometric augmentations held against torchvision's (tests/golden/make_geometry.py), and the
-// fused form of chains against one op after the other.
+// Compares geometric augmentations with torchvision's (tests/golden/make_geometry.py), and fused
+// chains with one op after the other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Bytes bytes(const std::string& hex) {
   return out;
 }
 
-/// picture() of make_geometry.py.
+/// Equals picture() of make_geometry.py.
 Bytes picture(Size size, int channels) {
   Bytes pixels;
   for (int y = 0; y < size.height; ++y)
@@ -42,7 +42,7 @@ Bytes picture(Size size, int channels) {
   return pixels;
 }
 
-/// Smooth, as photographs are: a few waves, levels 20 to 235.
+/// Returns a picture as smooth as a photograph: a few waves, levels 20 to 235.
 Bytes waves(Size size, int channels) {
   Bytes pixels;
   for (int y = 0; y < size.height; ++y)
@@ -60,7 +60,7 @@ std::vector<OpSpec> chain_of(const std::vector<std::string>& ops) {
   return recipe.augment();
 }
 
-/// Counts what is asked for.
+/// Counts requests for pixels and keeps the last region.
 class Watched final : public PixelSource {
  public:
   explicit Watched(const ImageView& image) : image_(image) {}
@@ -157,7 +157,7 @@ TEST(Geometry, PerspectiveFollowsTorchvision) {
       std::size_t off = 0;
       for (std::size_t i = 0; i < out.size(); ++i)
         off += std::abs(out[i] - expected[i]) > (nearest ? 0 : 1);
-      // torchvision solves for the map in single precision: positions on an edge may fall aside.
+      // torchvision solves for the map in single precision, so positions on an edge may differ.
       EXPECT_LE(off, out.size() / 200) << item["to"];
     }
   }
@@ -189,8 +189,9 @@ TEST(Geometry, RandomResizedCropDrawsWhatTorchvisionDoes) {
     high_ratio = std::max(high_ratio, width / height);
     corners.insert({left, top});
   }
-  // Simulated with torchvision's get_params on the same size: mean 0.3605 over 20,000 (windows that
-  // do not fit are drawn again, which favours small ones over the 0.54 of the parameters).
+  // Expected value simulated with torchvision's get_params on the same size: mean 0.3605 over
+  // 20,000. Windows that do not fit are drawn again, which favours small ones over the 0.54 of the
+  // parameters.
   EXPECT_NEAR(area / kSamples, 0.3605, 0.012);
   EXPECT_NEAR(low_ratio, 0.75, 0.06);
   EXPECT_NEAR(high_ratio, 1.3333, 0.1);
@@ -200,8 +201,8 @@ TEST(Geometry, RandomResizedCropDrawsWhatTorchvisionDoes) {
 struct Fused {
   const char* name;
   std::vector<std::string> ops;
-  std::size_t walks;  ///< over pixels, fused, the first of a source included
-  int most;           ///< levels from stepwise, on a smooth picture
+  std::size_t walks;  ///< traversals of pixels when fused, the first of a source included
+  int most;           ///< difference from stepwise in levels, on a smooth picture
   double mean;
 };
 
@@ -281,7 +282,8 @@ TEST(Geometry, FusedChainsAgainstStepwise) {
 }
 
 TEST(Geometry, WhatACropRemovedStaysRemoved) {
-  // A dark image with a bright frame: the crop removes the frame, whatever is folded behind it.
+  // Crops the bright frame off a dark image: the crop removes the frame, whatever is folded behind
+  // it.
   const Size size{60, 50};
   Bytes pixels(60 * 50 + kTailSlack, 255);
   for (int y = 10; y < 40; ++y) std::memset(&pixels[static_cast<std::size_t>(y * 60 + 10)], 50, 40);
@@ -300,7 +302,7 @@ TEST(Geometry, WhatACropRemovedStaysRemoved) {
 }
 
 TEST(Geometry, OnlyTheRegionThatIsAskedForIsRead) {
-  // Everything outside the region is poisoned after a first look, and the result must not change.
+  // Overwrites everything outside the region after a first run; the result must not change.
   const Size size{97, 83};
   for (const auto& ops : std::vector<std::vector<std::string>>{
            {"random_resized_crop{size=24}", "hflip"},
@@ -353,7 +355,7 @@ TEST(Geometry, RightAnglesAreExactAndStridesOnly) {
 }
 
 TEST(Geometry, DctLeavesPowersOfTwoToTheDecoder) {
-  /// Serves every second or fourth pixel of a picture, averaged: what a decoder's scales do.
+  /// Serves a picture at 1/2 or 1/4 by averaging pixels, as a decoder's scales do.
   class Scaled final : public PixelSource {
    public:
     Scaled(const Bytes& pixels, Size size) : pixels_(pixels), size_(size) {}

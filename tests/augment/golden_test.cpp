@@ -1,4 +1,4 @@
-// random_affine, its sampling and the normalising store held against torchvision's
+// Compares random_affine, its sampling and the normalising store with torchvision's
 // (tests/golden/make_augment.py).
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<std::uint8_t> bytes_of_hex(const std::string& hex) {
   return out;
 }
 
-/// picture(1) of make_augment.py.
+/// Equals picture(1) of make_augment.py.
 std::vector<std::uint8_t> picture(int width, int height) {
   std::vector<std::uint8_t> pixels;
   for (int y = 0; y < height; ++y)
@@ -69,7 +69,8 @@ TEST(Golden, TheMatrixIsTorchvisions) {
 
 TEST(Golden, NearestPicksTorchvisionsPixels) {
   // Positions within rounding of a pixel's edge may fall either way: torchvision computes them in
-  // f32 (tensors) or f64 (PIL), we in fixed point. At most 0.5% of pixels may agree with neither.
+  // f32 (tensors) or f64 (PIL), millrace in fixed point. At most 0.5% of pixels may agree with
+  // neither.
   std::size_t differing = 0, all = 0;
   for (const auto& item : golden()["affine"]) {
     const auto ours = warped(item, Interpolation::nearest, 37);

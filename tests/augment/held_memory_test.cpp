@@ -1,5 +1,5 @@
-// Kernels read what a pass holds in memory and nothing else, at every SIMD level: not even pixels
-// that don't count. AddressSanitizer does not see what gathers and masked loads read.
+// Tests that kernels read only the memory that a pass holds, at every SIMD level, even for pixels
+// that do not count. AddressSanitizer does not see what gathers and masked loads read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ TEST(HeldMemoryDeathTest, TheFencesStand) {
   EXPECT_DEATH(static_cast<void>(back[100]), "");
 }
 
-/// Chains on images of which a decoder would have delivered a part.
+/// Runs chains on images of which a decoder would have delivered a part.
 TEST(HeldMemory, ChainsReadOnlyWhatTheyAskFor) {
   constexpr int kChains = 600;
   FencedMemory memory;
@@ -97,7 +97,7 @@ TEST(HeldMemory, RegionsAllowForRoundedCoefficients) {
   }
 }
 
-/// The memory of `view`'s pixels: its first byte, and behind its last.
+/// Returns the memory of `view`'s pixels: the first byte, and the end.
 std::pair<const std::uint8_t*, const std::uint8_t*> extent(const ImageView& view, const Rect& all) {
   const std::uint8_t* low = nullptr;
   const std::uint8_t* high = nullptr;
@@ -111,7 +111,7 @@ std::pair<const std::uint8_t*, const std::uint8_t*> extent(const ImageView& view
   return {low, high + 1};
 }
 
-/// Passes over views of every kind (planar, mirrored, turned) that end where memory does.
+/// Runs passes over views of every kind (planar, mirrored, turned) that end where memory does.
 TEST(HeldMemory, PassesStayWithinTheirSource) {
   FencedMemory memory;
   FaultNote note;

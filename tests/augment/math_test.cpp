@@ -1,3 +1,4 @@
+// Tests the elementary functions against libm.
 #include "millrace/math.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// One augmentation by itself, called through its table as the host does.
+// Calls one augmentation through its table, as the host does.
 #pragma once
 
 #include <cmath>
@@ -32,7 +32,7 @@ struct Picture {
   }
 };
 
-/// picture() of tests/golden/make_pixel.py.
+/// Equals picture() of tests/golden/make_pixel.py.
 inline Picture golden_picture(const std::string& kind, int channels, Size size) {
   Picture picture(size, channels);
   for (int y = 0; y < size.height; ++y)
@@ -58,7 +58,7 @@ inline Picture noise_picture(Size size, int channels, std::uint64_t seed) {
   return picture;
 }
 
-/// A unit given as in a recipe, and what its calls report.
+/// A unit written as in a recipe, and the values that its calls report.
 class OneUnit {
   using Drawn = std::map<std::string, double, std::less<>>;
 
@@ -88,7 +88,7 @@ class OneUnit {
     if (unit_->table().filter != nullptr) picture.levels.swap(out.levels);
   }
 
-  /// On the upper left part of a picture.
+  /// Runs the unit on the upper left part of a picture.
   void apply_to_part(Picture& picture, Size part) {
     prepare(picture);
     start(0);
@@ -100,7 +100,7 @@ class OneUnit {
     });
   }
 
-  /// Scratch of exactly the size that is asked for, for call().
+  /// Allocates scratch of exactly the requested size, for call().
   void prepare(const Picture& picture) {
     const millrace_unit& table = unit_->table();
     const auto scratch = table.pixel != nullptr ? table.pixel->scratch : table.filter->scratch;
@@ -111,7 +111,7 @@ class OneUnit {
     context_.call.scratch_size = bytes;
   }
 
-  /// Nothing but the call itself; a filter writes `out`.
+  /// Makes only the call itself; a filter writes `out`.
   void call(Picture& picture, Picture& out, std::uint64_t sample) {
     start(sample);
     const millrace_unit& table = unit_->table();
@@ -133,7 +133,7 @@ class OneUnit {
     });
   }
 
-  /// Children that a choice gives a sample.
+  /// Returns the children that a choice gives a sample.
   std::vector<const plugins::Unit*> choose(std::uint64_t sample) {
     start(sample);
     std::uint32_t places[MILLRACE_MOST_CHOSEN];
@@ -165,11 +165,11 @@ class OneUnit {
   }
 
   plugins::Unit& unit() { return *unit_; }
-  /// The last value reported under a name.
+  /// Returns the last value reported under a name.
   double drawn(const std::string& name) const { return drawn_.at(name); }
   bool has_drawn(const std::string& name) const { return drawn_.count(name) != 0; }
   void forget() { drawn_.clear(); }
-  /// No more reports, which allocate here.
+  /// Stops reports, which allocate here.
   void silence() { context_.call.report = nullptr; }
 
  private:

@@ -1,4 +1,4 @@
-// Pixel ops, and the operations of rand_augment and trivial_augment, held against torchvision's on
+// Compares pixel ops, and the operations of rand_augment and trivial_augment, with torchvision's on
 // 8-bit tensors (tests/golden/make_pixel.py).
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -37,8 +37,8 @@ std::vector<std::uint8_t> from_base64(const std::string& text) {
 }
 
 struct Difference {
-  int most = 0;            ///< levels
-  std::size_t beyond = 0;  ///< levels that differ by more than 1
+  int most = 0;            ///< in levels
+  std::size_t beyond = 0;  ///< number of levels that differ by more than 1
   std::size_t any = 0;
   std::size_t all = 0;
   void add(const std::vector<std::uint8_t>& ours, const std::vector<std::uint8_t>& theirs) {
@@ -53,7 +53,7 @@ struct Difference {
   }
 };
 
-/// Levels by which an op may differ (docs/reference/augmentations.md says the same).
+/// Returns the levels by which an op may differ (as documented in docs/reference/augmentations.md).
 int tolerance(const std::string& unit) { return unit == "gaussian_blur" ? 1 : 0; }
 
 TEST(PixelGolden, FollowsTorchvision) {
@@ -85,7 +85,7 @@ TEST(PixelGolden, EveryColourBecomesTorchvisions) {
   }
 }
 
-/// The unit by itself on a picture, through the plan that runs warps and pixel ops alike.
+/// Runs one unit on a picture through a plan, which takes warps and pixel ops alike.
 std::vector<std::uint8_t> run(const std::string& unit, Picture picture) {
   Recipe recipe(op_declarations());
   recipe.set("augment+=" + unit);
@@ -109,7 +109,7 @@ TEST(PixelGolden, AutoAugmentsOperationsAreTorchvisions) {
     OneUnit& unit = units.at(item["unit"]);
     const std::string op = item["op"];
     const double amount = item["amount"];
-    // Samples until one draws this operation with this amount.
+    // Tries samples until one draws this operation with this amount.
     std::string child;
     for (std::uint64_t sample = 0; sample < 50000 && child.empty(); ++sample) {
       unit.forget();

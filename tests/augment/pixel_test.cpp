@@ -1,5 +1,5 @@
-// What holds for every pixel op and filter: the same bytes at all SIMD levels, nothing written
-// outside the image, no heap allocation, any size, gray images.
+// Tests properties of every pixel op and filter: equal bytes at all SIMD levels, no write outside
+// the image, no heap allocation, any size, gray images.
 #include <gtest/gtest.h>
 
 #include "augment/ops/bulk_bits.h"
@@ -64,7 +64,7 @@ TEST(PixelOps, AllSimdLevelsGiveTheSameBytes) {
       }
 }
 
-TEST(PixelOps, OddSizesAndGrayImagesWork) {  // AddressSanitizer sees what is read and written
+TEST(PixelOps, OddSizesAndGrayImagesWork) {  // AddressSanitizer checks reads and writes
   for (const std::string& text : kUnits) {
     OneUnit unit(text);
     for (const int channels : {1, 3})
@@ -105,7 +105,7 @@ TEST(PixelOps, CallsAllocateNothing) {
       OneUnit unit(text);
       Picture picture = noise_picture({40, 30}, channels, 8);
       Picture out = picture;
-      unit.apply(picture, 0);  // remembers the names of what is reported
+      unit.apply(picture, 0);  // stores the names of reported values
       for (std::uint64_t sample = 0; sample < 20; ++sample) {
         unit.prepare(picture);
         const std::uint64_t before = pipeline::allocations();
@@ -150,7 +150,7 @@ TEST(BulkBits, AreTheGeneratorsBlocks) {
   });
 }
 
-/// The definition: every tap of every element.
+/// Smooths by definition: every tap of every element.
 std::vector<double> smoothed(const std::vector<float>& in, Size size, int radius_x, int radius_y,
                              double sigma) {
   const auto weight = [&](int dx, int dy) {

@@ -1,4 +1,4 @@
-// Chains as they are run: folded against one op after the other, index moves bit for bit.
+// Tests chains as they run: folded against one op after the other, with index moves bit for bit.
 #include "augment/plan/plan.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace millrace::augment {
 namespace {
 
-/// Levels that differ from pixel to pixel and channel to channel.
+/// Returns levels that differ from pixel to pixel and channel to channel.
 std::vector<std::uint8_t> noise(Size size, int channels, std::uint64_t seed) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(size.width * size.height * channels) +
                                    kTailSlack);
@@ -119,7 +119,7 @@ struct Chain {
   std::vector<OpSpec> ops;
 };
 
-/// Chains with at most one resampling: folding them changes no bit.
+/// Returns chains with at most one resampling, which folding must not change by one bit.
 std::vector<Chain> exact_chains(const char* interpolation) {
   const auto crop =
       spec("random_crop", {{"size", List{20, 24}}, {"padding", List{3}}, {"fill", List{50}}});
@@ -156,7 +156,7 @@ TEST(Plan, FoldingIndexMovesChangesNoBit) {
   }
 }
 
-/// One warp, pixel by pixel, as its definition says: the reference of the row kernels.
+/// Computes one warp pixel by pixel from its definition, as the reference of the row kernels.
 std::uint8_t reference(const Warp& warp, const ImageView& image, int x, int y, int c) {
   const double u = warp.map[0] * (x + 0.5) + warp.map[1] * (y + 0.5) + warp.map[2];
   const double v = warp.map[3] * (x + 0.5) + warp.map[4] * (y + 0.5) + warp.map[5];
@@ -207,7 +207,7 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
             const int ours = out[static_cast<std::size_t>((y * size.width + x) * 3 + c)];
             const int exact = reference(warp, image, x, y, c);
             if (way == Interpolation::nearest)
-              off += ours != exact;  // a position on a pixel's very edge
+              off += ours != exact;  // a position exactly on a pixel's edge
             if (way == Interpolation::bilinear) far += std::abs(ours - exact) > 1;
           }
     }
@@ -217,8 +217,8 @@ TEST(Resample, RowKernelsFollowTheDefinition) {
 }
 
 TEST(Plan, ExtremeParametersShowFill) {
-  // The far ends of what random_affine and random_crop take: nothing overflows (the sanitizers
-  // look), and what is moved far away shows the fill.
+  // The extremes of random_affine and random_crop: nothing overflows (the sanitizers check), and
+  // pixels moved far away show the fill.
   const auto pixels = noise({28, 28}, 1, 1);
   const ImageView image = interleaved(pixels.data(), {28, 28}, 1);
   for (const char* interpolation : {"nearest", "bilinear"}) {
@@ -243,7 +243,7 @@ TEST(Plan, ExtremeParametersShowFill) {
 }
 
 TEST(Plan, NothingOutsideTheImageIsRead) {
-  // The picture in the middle of a larger buffer of another level: no such level may come out.
+  // Places the picture inside a larger buffer of another level, which must not come out.
   const Size size{13, 11};
   std::vector<std::uint8_t> field(64 * 64, 255);
   for (int y = 0; y < size.height; ++y)
@@ -303,7 +303,7 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   const auto scratch = plan.make_scratch();
   WholeImage source(interleaved(pixels.data(), {9, 9}, 1));
   EXPECT_THROW(plan.run({}, source, out.data(), *scratch), UsageError);
-  // An image that an op rejects fails alone: the chain was compiled for another size.
+  // Tests that an image that an op rejects fails alone: the chain was compiled for another size.
   const Plan crop({spec("random_crop", {{"size", List{8}}})}, {{8, 8}, 1},
                   {DType::u8, Layout::chw, {0}, {1}}, Resample::once);
   WholeImage small(interleaved(pixels.data(), {7, 9}, 1));

@@ -1,5 +1,5 @@
-// Chains of two to five ops with random parameters, as texts of recipes: mostly geometric ones,
-// with every border and interpolation, some choices, some ops that need pixels in between.
+// Random chains of two to five ops, as texts of recipes: mostly geometric ones, with every border
+// and interpolation, some choices, and some ops that need pixels in between.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ class Maker {
  public:
   Maker(Draw& draw, Size size) : draw_(draw), size_(size) {}
 
-  /// The next op's text; follows what it does to the image's size.
+  /// Returns the next op's text, and tracks its effect on the image's size.
   std::string op() {
     switch (int_of(0, 15)) {
       case 0:
@@ -84,7 +84,7 @@ class Maker {
     size_ = {int_of(low, high), int_of(low, high)};
     return fmt::format("[{},{}]", size_.height, size_.width);
   }
-  /// May reach beyond the image.
+  /// Returns a crop that may reach beyond the image.
   std::string crop() {
     const int left = int_of(-10, size_.width - 1), top = int_of(-10, size_.height - 1);
     const Size window{int_of(4, std::max(4, size_.width - left + 5)),
@@ -108,7 +108,7 @@ class Maker {
 
 }  // namespace random_chain_detail
 
-/// The chain of this number for images of `size`; the same on every machine.
+/// Returns the chain of this number for images of `size`; the same on every machine.
 inline std::vector<std::string> random_chain(std::uint64_t number, Size size) {
   Draw draw(base::stream({31, 0, number}, base::op_id("random_chain")));
   random_chain_detail::Maker maker(draw, size);
@@ -122,14 +122,14 @@ inline std::string to_text(const std::vector<std::string>& ops) {
   return fmt::format("{}", fmt::join(ops, " "));
 }
 
-/// A chain compiled, with the working memory of one thread.
+/// A compiled chain with the working memory of one thread.
 class PlannedChain {
  public:
   PlannedChain(const std::vector<std::string>& ops, const Source& source,
                const OutputOptions& output, const PlanOptions& options)
       : plan_(specs_of(ops), source, output, options), scratch_(plan_.make_scratch()) {}
 
-  /// The sample's bytes by the kernels of one level.
+  /// Returns the sample's bytes from the kernels of one level.
   std::vector<std::uint8_t> run(std::uint64_t sample, PixelSource& source, base::Simd level) {
     const ForcedLevel forced(level);
     std::vector<std::uint8_t> out(plan_.output().bytes());

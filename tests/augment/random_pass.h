@@ -1,5 +1,5 @@
-// Passes of every kind with random shapes, strides, bounds and maps, for tests that hold one way
-// of carrying them out against another.
+// Random passes of every kind (shapes, strides, bounds and maps), for tests that compare two ways
+// of running them.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@
 
 namespace millrace::augment {
 
-/// Pixels with kTailSlack bytes behind them and nothing in front, so that AddressSanitizer sees
-/// what is read outside.
+/// Returns pixels with kTailSlack bytes behind them and nothing in front, so that AddressSanitizer
+/// sees reads outside.
 inline std::vector<std::uint8_t> random_pixels(std::size_t bytes, Draw& draw) {
   std::vector<std::uint8_t> pixels(bytes + kTailSlack);
   for (std::size_t i = 0; i < bytes; ++i) pixels[i] = static_cast<std::uint8_t>(draw.bits());
@@ -44,14 +44,15 @@ inline Fill random_fill(Draw& draw) {
   return {level(), level(), level(), 0};
 }
 
-/// A rectangle that may reach beyond (0, 0, w, h).
+/// Returns a rectangle that may reach beyond (0, 0, w, h).
 inline Rect random_rect(Draw& draw, const Rect& around, int slack) {
   const int x0 = between(draw, around.x0 - slack, around.x1);
   const int y0 = between(draw, around.y0 - slack, around.y1);
   return {x0, y0, between(draw, x0, around.x1 + slack), between(draw, y0, around.y1 + slack)};
 }
 
-/// A view of `pixels`, which it fills: interleaved, planar, padded rows, mirrored, turned, BGR.
+/// Fills `pixels` and returns a view of them: interleaved, planar, padded rows, mirrored, turned,
+/// BGR.
 inline ImageView random_source(Draw& draw, std::vector<std::uint8_t>& pixels) {
   const int channels = draw.chance(0.6) ? 3 : 1;
   const bool tiny = draw.chance(0.4);
@@ -110,7 +111,7 @@ inline IndexMove random_move(Draw& draw, Size from, Size to) {
   return move;
 }
 
-/// Takes a frame of about `from` to one of about `to`.
+/// Returns a map from a frame of about `from` to one of about `to`.
 inline std::array<double, 9> random_map(Draw& draw, const Rect& to, Size from) {
   const double cx = draw.uniform(to.x0, to.x1), cy = draw.uniform(to.y0, to.y1);
   const double scale = draw.chance(0.1) ? draw.uniform(0.01, 0.1) : draw.uniform(0.3, 3);
@@ -133,7 +134,7 @@ inline std::array<double, 9> random_map(Draw& draw, const Rect& to, Size from) {
 
 }  // namespace random_pass_detail
 
-/// The pass of this number; the same on every machine.
+/// Returns the pass of this number; the same on every machine.
 inline RandomPass random_pass(std::uint64_t number, Filter filter) {
   using namespace random_pass_detail;
   Draw draw(
@@ -142,7 +143,7 @@ inline RandomPass random_pass(std::uint64_t number, Filter filter) {
   Pass& pass = result.pass;
   pass.filter = filter;
   const ImageView view = random_source(draw, result.pixels);
-  // The frame's origin may lie anywhere; what there is of the source is a bound.
+  // The frame's origin may lie anywhere; the existing part of the source is a bound.
   const int dx = draw.chance(0.5) ? 0 : between(draw, -9, 9);
   const int dy = draw.chance(0.5) ? 0 : between(draw, -9, 9);
   pass.source = view;

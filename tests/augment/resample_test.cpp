@@ -1,5 +1,6 @@
-// What a pass means, pixel by pixel and in double precision, held against the kernels; the
-// antialiased reduction also against Pillow's and torchvision's (tests/golden/make_resize.py).
+// Compares the kernels with the definition of a pass, computed pixel by pixel in double precision.
+// Compares the antialiased reduction also with Pillow's and torchvision's
+// (tests/golden/make_resize.py).
 #include "augment/plan/resample.h"
 
 #include <gtest/gtest.h>
@@ -40,10 +41,10 @@ bool holds(const Rect& r, double x, double y) {
   return x >= r.x0 && x < r.x1 && y >= r.y0 && y < r.y1;
 }
 
-/// Distance of a position from where floor() or a bound would decide otherwise.
+/// Returns the distance of a position from where floor() or a bound would decide otherwise.
 double doubt(double position) { return std::abs(position - std::round(position)); }
 
-/// Weighted taps of one axis of Filter::reduce.
+/// Returns the weighted taps of one axis of Filter::reduce.
 std::vector<std::pair<int, double>> triangle(double scale, double centre, int low, int high) {
   const double support = std::max(scale, 1.0);
   std::vector<std::pair<int, double>> taps;
@@ -61,7 +62,7 @@ std::vector<std::pair<int, double>> triangle(double scale, double centre, int lo
 
 struct Expected {
   double level;
-  bool certain = true;  ///< false where rounding of the position may decide otherwise
+  bool certain = true;  ///< false if rounding of the position may decide otherwise
 };
 
 double level_at(const Pass& pass, int i, int j, int c) {
@@ -75,7 +76,7 @@ double level_at(const Pass& pass, int i, int j, int c) {
   return *pass.source.at(i, j, c);
 }
 
-/// Whole numbers of pixels too far away to be told apart by what is seen there.
+/// Returns the pixel of a position; positions too far away to show different pixels share one.
 int index(double position) { return static_cast<int>(std::clamp(std::floor(position), -1e6, 1e6)); }
 
 Expected expected(const Pass& pass, int x, int y, int c) {
@@ -117,7 +118,7 @@ struct Errors {
   double mean, worst;
 };
 
-/// Distance of random passes' levels from the definition.
+/// Returns the distance of random passes' levels from the definition.
 Errors errors(Filter filter, int passes) {
   double sum = 0, worst = 0;
   std::size_t pixels = 0;
@@ -145,13 +146,13 @@ TEST(Resample, MovesAreTheirDefinition) { EXPECT_EQ(errors(Filter::none, 300).wo
 TEST(Resample, NearestIsItsDefinition) { EXPECT_EQ(errors(Filter::nearest, 300).worst, 0); }
 
 TEST(Resample, BilinearIsItsDefinition) {
-  // 0.5 is rounding; the rest are positions and weights in fixed point.
+  // 0.5 comes from rounding; the rest from positions and weights in fixed point.
   EXPECT_LT(errors(Filter::bilinear, 300).worst, 0.75);
 }
 
 TEST(Resample, ReductionIsItsDefinition) {
   const auto [mean, worst] = errors(Filter::reduce, 300);
-  EXPECT_LT(mean, 0.25);  // what rounding alone gives
+  EXPECT_LT(mean, 0.25);  // rounding alone gives as much
   EXPECT_LT(worst, 0.6);
 }
 
@@ -171,7 +172,7 @@ std::vector<std::uint8_t> bytes(const std::string& hex) {
   return out;
 }
 
-/// picture() of make_resize.py.
+/// Equals picture() of make_resize.py.
 std::vector<std::uint8_t> picture(std::size_t bytes) {
   std::vector<std::uint8_t> pixels(bytes + kTailSlack);
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -187,7 +188,7 @@ struct Comparison {
   std::size_t differing = 0, all = 0;
 };
 
-/// `clip`: taps stay inside the box (torchvision crops first), not only inside the image.
+/// With `clip`, taps stay inside the box (torchvision crops first), not only inside the image.
 void compare(const nlohmann::json& item, const std::string& theirs, bool clip, Comparison& total) {
   const Size size{item["width"], item["height"]};
   const int channels = item["channels"];
@@ -234,8 +235,8 @@ TEST(Golden, ReductionIsTorchvisionsWithinOneLevel) {
 // ---- exactness of what is folded
 // --------------------------------------------------------------------
 
-/// Reductions of a mirrored or turned view are those of its copy; the output mirrored, turned or
-/// cut is the output's copy mirrored, turned or cut.
+/// Compares reductions of a mirrored or turned view with those of its copy, and a mirrored, turned
+/// or cut output with the output's copy mirrored, turned or cut.
 TEST(Resample, IndexMovesAroundAReductionChangeNoBit) {
   ResampleScratch scratch;
   for (std::uint64_t number = 0; number < 400; ++number) {
@@ -244,7 +245,7 @@ TEST(Resample, IndexMovesAroundAReductionChangeNoBit) {
     pass.outer.clear();
     pass.middle.clear();
     const int channels = pass.source.channels;
-    // The source's copy.
+    // Copies the source.
     const Rect r = pass.inner[0].rect;
     const Size size{r.x1 - r.x0, r.y1 - r.y0};
     Pass copy;
@@ -257,7 +258,7 @@ TEST(Resample, IndexMovesAroundAReductionChangeNoBit) {
     same.source = interleaved(copied.data(), size, channels);
     same.source.data -= r.x0 * same.source.pixel + r.y0 * same.source.row;
     ASSERT_EQ(levels_of(pass), levels_of(same)) << number;
-    // The output's copy, of a frame that holds all that the move shows.
+    // Copies the output, from a frame that holds all that the move shows.
     const IndexMove move = pass.move;
     int x0 = 0, y0 = 0, x1 = 1, y1 = 1;
     for (const int x : {0, pass.output.width - 1})

@@ -1,5 +1,5 @@
-// Every SIMD level gives the bytes of the scalar one (determinism contract), for random passes into
-// every element type and layout, and writes nothing else.
+// Tests that every SIMD level gives the bytes of the scalar one (determinism contract), for random
+// passes into every element type and layout, and writes nothing else.
 #include "base/simd.h"
 
 #include <gtest/gtest.h>
@@ -98,8 +98,8 @@ INSTANTIATE_TEST_SUITE_P(Filters, SimdLevels,
                            }
                          });
 
-/// Samples so large that they are written past the caches, which takes aligned memory: planes and
-/// tiles that are aligned, and such that are not.
+/// Tests samples so large that they are written past the caches, which takes aligned memory, with
+/// aligned and unaligned planes and tiles.
 TEST(Simd, LargeSamplesAreTheSameToo) {
   constexpr std::size_t kLine = 64;
   for (const Size size : {Size{256, 256}, Size{301, 303}}) {
@@ -136,8 +136,8 @@ TEST(Simd, LargeSamplesAreTheSameToo) {
   }
 }
 
-/// A plane of 20x19 seen by outputs wider than what is computed at a time, from a corner of a frame
-/// whose columns do not fit 16 bits, and clamped as well as filled.
+/// Tests a plane of 20x19 under outputs wider than one vector step, from a corner of a frame whose
+/// columns do not fit 16 bits, clamped as well as filled.
 TEST(Simd, SmallPlanesInWideOutputsAreTheSameToo) {
   const Size small{20, 19};
   Draw draw(base::stream({6, 0, 0}, 1));
@@ -177,7 +177,7 @@ TEST(Simd, AnUnsupportedLevelIsRefused) {
   EXPECT_THROW(base::set_simd_level(base::Simd::avx512), UsageError);
 }
 
-/// Leaves the process: 0 where the level is the one named, 2 where it is refused.
+/// Ends the process: with 0 if the level is the one named, with 2 if it is rejected.
 [[noreturn]] void leave_with_level(const char* variable, std::string_view name) {
   setenv("MILLRACE_SIMD", variable, 1);
   try {

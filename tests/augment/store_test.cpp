@@ -1,4 +1,4 @@
-// Elements of the batch: rounding of 16-bit types, tables in front, layouts.
+// Tests elements of the batch: rounding of 16-bit types, tables in front, layouts.
 #include "augment/plan/store.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace millrace::augment {
 namespace {
 
-/// The value of f16 bits, exactly.
+/// Returns the exact value of f16 bits.
 double f16_value(std::uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const double mantissa = bits & 1023;
@@ -27,7 +27,7 @@ double bf16_value(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// No neighbour is nearer, and of two equally near ones the even one was taken.
+/// Checks that no neighbour is nearer, and that of two equally near ones the even one was taken.
 void expect_nearest(float value, std::uint16_t got, double (*value_of)(std::uint16_t)) {
   const double distance = std::abs(value_of(got) - value);
   for (const int step : {-1, 1}) {
