@@ -1,5 +1,5 @@
-// Faults that end a process while a plugin is loaded or called: truncated files are refused before
-// dlopen, and a fault in a data file is not blamed on the plugin.
+// Tests faults that end a process while a plugin is loaded or called: truncated files are rejected
+// before dlopen, and a fault in a data file is not blamed on the plugin.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ TEST(CutShort, NoLengthEndsTheProcess) {
     const std::string file =
         folder.write("cut" + std::to_string(i) + ".so", Bytes(whole.begin(), end));
     try {
-      load_plugin(file);  // sections that nobody loads may be missing
+      load_plugin(file);  // sections that are not loaded may be missing
     } catch (const DataError& error) {
       EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
       ++refused;
@@ -50,7 +50,7 @@ class LostPage : public testing::Test {
     munmap(memory_, size_);
     close(file_);
   }
-  /// Reads, inside of a unit, from a guarded file that has become empty.
+  /// Reads, inside a unit, from a guarded file that has become empty.
   void read_inside_a_unit(base::GuardedRange* range) {
     ASSERT_EQ(ftruncate(file_, 0), 0);
     testing::internal::CaptureStderr();

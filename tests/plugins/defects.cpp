@@ -1,5 +1,5 @@
-// A pixel unit in plain structures, and one thing that is wrong with it: compiled once for each
-// defect, which the build names (-DDEFECT_CRASH). Without a name it is sound.
+// A pixel unit in plain structures with one defect: compiled once for each defect, which the build
+// names (-DDEFECT_CRASH). Without a name it is sound.
 #include <locale.h>
 #include <millrace/millrace.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ const struct AtLoad {
 #elif defined(DEFECT_PRINTS)
     std::puts("loaded, says the plugin");
 #elif defined(DEFECT_LEAVES_A_MARK)
-    // For tests of what is loaded at all: the file that a variable names is made.
+    // Creates the file that a variable names, for tests of whether a plugin is loaded at all.
     if (const char* mark = std::getenv("TEST_MARK")) std::fclose(std::fopen(mark, "w"));
 #endif
   }
@@ -87,7 +87,7 @@ millrace_status apply(const void*, const millrace_image* image, millrace_call* c
 #elif defined(DEFECT_ABORTS)
   std::abort();
 #elif defined(DEFECT_DIVIDES)
-  raise(SIGFPE);  // not every processor minds a division by zero
+  raise(SIGFPE);  // not every processor traps a division by zero
 #elif defined(DEFECT_ILLEGAL)
   raise(SIGILL);
 #elif defined(DEFECT_BUS_ERROR)

@@ -1,4 +1,4 @@
-// Each defect, by the line that `plugins check` has for it: the process that checks stays alive.
+// Tests each defect by its line from `plugins check`: the checking process survives.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using plugin_test::test_plugin;
 
-/// "CHECK: DETAIL" of the first check that fails, and how many do.
+/// "CHECK: DETAIL" of the first check that fails, and the number of failures.
 struct Finding {
   std::string first;
   std::size_t failed = 0;
@@ -32,8 +32,8 @@ Finding check(const std::string& defect) {
 
 struct Defect {
   const char* name;
-  const char* first;  ///< how its first failed line begins
-  const char* also;   ///< what it says besides
+  const char* first;  ///< start of its first failed line
+  const char* also;   ///< another part of that line
 };
 
 class Defects : public testing::TestWithParam<Defect> {};

@@ -1,4 +1,4 @@
-// The shipped examples do what they say: through the same units that a recipe gets.
+// Tests that the shipped examples do what they say, through the units that a recipe gets.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ using namespace plugin_test;
 
 constexpr std::uint64_t kNoLimit = 1'000'000;
 
-/// One image of gray levels through one augmentation, as bytes.
+/// Runs one image of gray levels through one augmentation and returns its bytes.
 Bytes augmented(const std::string& op, const Bytes& levels, Size size, std::uint64_t sample) {
   Recipe recipe(op_declarations());
   recipe.set("augment+=" + op);

@@ -1,4 +1,4 @@
-// Finding and loading plugins, and readers that come from them.
+// Tests how plugins are found and loaded, and readers from plugins.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -70,7 +70,7 @@ TEST(Loading, ReadersAddTheirKeys) {
   EXPECT_TRUE(says(toml, "[data.lent_numbers]\nadd = 5\n")) << toml;
   EXPECT_FALSE(says(before.to_toml(), "lent_numbers")) << "made before the plugin was loaded";
 
-  const Folder folder;  // a complete recipe gives the same recipe
+  const Folder folder;  // a complete recipe gives an equal recipe
   const std::string file = folder.write("config.toml", Bytes(toml.begin(), toml.end()));
   const std::string again = Recipe::load(op_declarations(), file, {}, {}).to_toml();
   EXPECT_TRUE(says(again, "[data.lent_numbers]\nadd = 5\n")) << again;

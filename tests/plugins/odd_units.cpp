@@ -1,12 +1,12 @@
-// Readers that do what the examples don't: one whose bytes are on loan, one that fills the call's
-// memory and has a sample that is missing and one whose label is out of range.
+// Readers with features that the examples lack: one lends its bytes; one fills the call's memory,
+// and has a missing sample and a label out of range.
 #include <cstdint>
 #include <millrace/millrace.hpp>
 #include <string>
 
 namespace {
 
-/// Four samples of 2x2 gray pixels: all of the index, plus the parameter.
+/// Four samples of 2x2 gray pixels, all equal to the index plus the parameter.
 struct Numbers {
   static constexpr millrace::Parameter kParams[] = {
       millrace::integer("add", "0", 0, 100, "to every level"),

@@ -1,5 +1,5 @@
-// slow_decoder: images that say how long decoding them takes. "SLOW", width, height, then the time
-// in units of 0.1 ms, then 's' to sleep for it or 'c' to spend it as CPU time, then gray pixels.
+// slow_decoder: images that say how long decoding takes. A file is "SLOW", width, height, the time
+// in units of 0.1 ms, 's' to sleep for it or 'c' to spend it as CPU time, then gray pixels.
 #include <cstring>
 #include <ctime>
 

@@ -1,4 +1,5 @@
-// `plugins check` finds nothing wrong in what is shipped and in what `plugins new` starts from.
+// Tests that `plugins check` finds nothing wrong in the shipped plugins and in the templates of
+// `plugins new`.
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"

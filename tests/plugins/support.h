@@ -21,7 +21,7 @@ inline std::string example_plugin(const std::string& name) {
   return std::string(MILLRACE_EXAMPLE_PLUGINS "/") + name + ".so";
 }
 
-/// A folder of a test's own.
+/// A temporary folder of one test.
 class Folder {
  public:
   Folder() {
@@ -60,7 +60,7 @@ inline Bytes qoi_header(std::uint32_t width, std::uint32_t height) {
   return file;
 }
 
-/// 4x3 pixels made by every operation of the format; qoi_pixels() is what they are.
+/// 4x3 pixels made by every operation of the format; qoi_pixels() returns them decoded.
 inline Bytes qoi_file() {
   Bytes file = qoi_header(4, 3);
   const Bytes data{0xFE,
@@ -102,7 +102,7 @@ inline Bytes qoi_pixels() {
   return pixels;
 }
 
-/// NumPy's format 1.0.
+/// A file in NumPy's format 1.0.
 inline Bytes npy_file(const std::string& type, const std::string& shape, const Bytes& elements) {
   std::string header =
       "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + shape + "), }";
