@@ -1,6 +1,6 @@
-// Which room may include which (one direction, as the README's map says), and that who sees
-// LibTorch doesn't see fmt: the wheel ships fmt's headers, newer than the system's, so the same
-// include line would mean another library there.
+// Tests which room may include which (one direction, as docs/architecture.md shows), and that files
+// which see LibTorch do not see fmt: the wheel ships fmt's headers, newer than the system's, so the
+// same include line would mean another library there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 const fs::path kSource = MILLRACE_SOURCE_DIR;
 
-/// Include names of a file as written: "include/millrace/error.h", "torch/torch.h".
+/// Returns the include names of a file as written: "include/millrace/error.h", "torch/torch.h".
 std::vector<std::string> includes_of(const fs::path& file) {
   std::vector<std::string> names;
   std::ifstream in(file);
@@ -35,7 +35,7 @@ std::vector<std::string> includes_of(const fs::path& file) {
   return names;
 }
 
-/// All names that `file` includes, through files of ours.
+/// Returns all names that `file` includes, through files of this project.
 std::set<std::string> reach_of(const fs::path& file) {
   std::set<std::string> seen;
   std::vector<fs::path> open{file};
@@ -56,7 +56,7 @@ bool is_in(const std::string& name, std::initializer_list<const char*> folders) 
   return false;
 }
 
-/// Files of models/, strategies/ and tests/torch/.
+/// Returns the files of models/, strategies/ and tests/torch/.
 std::vector<fs::path> sources() {
   std::vector<fs::path> files;
   for (const char* room : {"models", "strategies", "tests/torch"})
@@ -67,7 +67,7 @@ std::vector<fs::path> sources() {
 }
 
 TEST(IncludeRule, RoomsLookOneWay) {
-  // The picture of docs/architecture.md, from the bottom to the top.
+  // The picture of docs/architecture.md, from bottom to top.
   const std::vector<std::pair<std::string, std::vector<std::string>>> may{
       {"include", {}},
       {"base", {"base"}},
@@ -127,7 +127,7 @@ TEST(IncludeRule, ModelsAndTheirStrategiesNeverNameFmt) {
   for (const fs::path& file : sources()) {
     const bool torch_free_room =
         file.parent_path().filename() == "trainer" || file.parent_path().filename() == "control";
-    if (torch_free_room) continue;  // the trainer lives there too; the test above tells them apart
+    if (torch_free_room) continue;  // the trainer lives there too; the test above separates them
     for (const std::string& name : includes_of(file))
       EXPECT_FALSE(is_in(name, {"fmt/"})) << file << " includes " << name;
   }

@@ -1,5 +1,5 @@
-// Only tools/terminal/output.cpp writes to stdout and stderr: a stream that cannot be written must
-// not end a run, and a name must not control the terminal.
+// Tests that only tools/terminal/output.cpp writes to stdout and stderr: a stream that cannot be
+// written must not end a run, and a name must not control the terminal.
 #include <gtest/gtest.h>
 
 #include <filesystem>
