@@ -1,4 +1,4 @@
-// What stands between a reader and its files: data.cache, images that are made up, files that
+// Tests the layer between a reader and its files: data.cache, generated images, and files that
 // change under a mapping.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,8 @@ std::unique_ptr<Reader> open(const std::string& reader, const std::string& path,
   return open_reader(options);
 }
 
-/// The same images as a folder, an archive and a manifest, IDX and CIFAR files beside them.
+/// Writes the same images as a folder, an archive and a manifest, with IDX and CIFAR files beside
+/// them.
 void write_sets(const TempFolder& folder) {
   TarBuilder tar;
   std::string manifest = "path,label\n";
@@ -114,7 +115,8 @@ TEST(CacheOfData, RamFromManyThreads) {
 TEST(CacheOfData, RamIsRefusedWhereItDoesNotFit) {
   const TempFolder folder;
   folder.write("c/1.jpg", {1});
-  fs::resize_file(folder.path("c/1.jpg"), 4'000'000'000);  // a hole: it takes no room on the disk
+  // A hole, which takes no room on the disk.
+  fs::resize_file(folder.path("c/1.jpg"), 4'000'000'000);
   const std::uint64_t copies = free_memory() / 4'000'000'000 + 1;
   for (std::uint64_t i = 2; i <= copies; ++i)
     fs::create_hard_link(folder.path("c/1.jpg"), folder.path("c/" + std::to_string(i) + ".jpg"));
@@ -123,7 +125,7 @@ TEST(CacheOfData, RamIsRefusedWhereItDoesNotFit) {
   EXPECT_GT(free_memory(), 1'000'000u);
 }
 
-/// Pages of a file that are in memory.
+/// Returns the number of a file's pages that are in memory.
 std::size_t resident(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const auto size = static_cast<std::size_t>(fs::file_size(path));
@@ -164,7 +166,7 @@ TEST(CacheOfData, ColdSaysWhenPagesStay) {
     bytes_of(*probe, 0);
     if (probe->cold().proven == 0) GTEST_SKIP() << "this file system keeps its pages";
   }
-  // Another user of the file: pages that are mapped stay.
+  // Stands for another user of the file: mapped pages stay.
   const MappedFile mapped = MappedFile::map(file);
   std::uint64_t sum = 0;
   for (const std::uint8_t byte : mapped.bytes()) sum += byte;
@@ -235,7 +237,7 @@ TEST(MappedFiles, OneThatIsCutShortIsAnErrorOfItsSamples) {
   const Sample borrowed = reader->read(last, scratch);
   fs::resize_file(file, 100'000);
   std::uint64_t sum = 0;
-  for (const std::uint8_t byte : borrowed.bytes) sum += byte;  // SIGBUS, were it not caught
+  for (const std::uint8_t byte : borrowed.bytes) sum += byte;  // SIGBUS, if it were not caught
   EXPECT_EQ(sum, 0u);
   EXPECT_GT(base::mapped_faults(), before);
   EXPECT_EQ(bytes_of(*reader, 0), first) << "what is still there can be read";

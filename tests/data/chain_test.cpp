@@ -1,5 +1,5 @@
-// Random chains of ops on JPEGs: every SIMD level, with region decoding and without it, gives the
-// bytes of the scalar level on images that were decoded whole (determinism contract).
+// Runs random chains of ops on JPEGs: every SIMD level, with region decoding and without it, gives
+// the bytes of the scalar level on images that were decoded whole (determinism contract).
 #include <gtest/gtest.h>
 
 #include "pipeline/decoders/decoder.h"
@@ -30,7 +30,7 @@ class Decoded final : public PixelSource {
 
 struct Photo {
   Bytes file;
-  Size size;  ///< as it is seen
+  Size size;  ///< upright
 };
 
 std::vector<Photo> photos() {

@@ -1,4 +1,4 @@
-// Decoders: pixels, limits, and damage that must be an error and never grey.
+// Tests decoders: pixels, limits, and damage, which must be an error and never gray.
 #include "pipeline/decoders/decoder.h"
 
 #include <gtest/gtest.h>
@@ -13,14 +13,14 @@
 #include "tests/data/jpeg_forms.h"
 #include "tools/data/jpeg_writer.h"
 
-// Counts what our own code allocates, by operator new and (Buffer) by aligned_alloc; libjpeg's
-// malloc is not ours and not counted. A sanitizer has functions of its own.
+// Counts this project's own allocations, by operator new and (Buffer) by aligned_alloc; libjpeg's
+// malloc is not counted. Sanitizers bring functions of their own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MILLRACE_COUNTS_ALLOCATIONS 1
 namespace {
 std::atomic<std::uint64_t> allocations{0};
 }
-// Not inlined: GCC would take the pair for a mismatched one.
+// Not inlined, because GCC would take the pair for a mismatched one.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
   if (void* memory = std::malloc(size)) return memory;

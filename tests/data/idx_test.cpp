@@ -1,4 +1,4 @@
-// The IDX reader: what it delivers, and one test for each way in which its files can be wrong.
+// Tests the IDX reader: its samples, and one test for each way in which its files can be wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ TEST(Idx, MissingLabels) {
                     [&] { open(folder, "idx"); });
 }
 
-/// One broken images file beside good labels.
+/// Expects an error for a broken images file beside good labels.
 void expect_bad_images(const Bytes& images, std::initializer_list<std::string> parts,
                        const std::string& ending = "") {
   const TempFolder folder;

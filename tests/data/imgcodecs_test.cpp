@@ -1,4 +1,4 @@
-// Decoders from plugins: the shipped one's formats.
+// Tests decoders from plugins: the formats of the shipped one.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -30,13 +30,13 @@ void append_chunk(Bytes& png, const char* type, const Bytes& data) {
       png, static_cast<std::uint32_t>(crc32(0, body.data(), static_cast<uInt>(body.size()))));
 }
 
-/// EXIF's TIFF structure alone, with an orientation.
+/// Returns EXIF's TIFF structure alone, with an orientation.
 Bytes exif(int orientation) {
   const Bytes body = test::exif(orientation);
   return {body.begin() + 6, body.end()};
 }
 
-/// 8 bits a channel, 1 (gray) or 3 (RGB).
+/// Returns a PNG with 8 bits per channel, gray (1) or RGB (3).
 Bytes png(Size size, const Bytes& pixels, std::uint8_t channels, const Bytes& before = {},
           const Bytes& behind = {}) {
   Bytes header;
@@ -64,7 +64,7 @@ Bytes png(Size size, const Bytes& pixels, std::uint8_t channels, const Bytes& be
   return file;
 }
 
-/// 2x1, red then blue; rows run from the top if `top_down`.
+/// Returns a BMP of 2x1, red then blue; rows run from the top if `top_down`.
 Bytes bmp(bool top_down) {
   Bytes file{'B', 'M', 62, 0, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40,
              0,   0,   0,  2, 0, 0, 0, 1, 0, 0, 0,  1, 0, 24};
@@ -75,7 +75,7 @@ Bytes bmp(bool top_down) {
   return file;
 }
 
-/// Gray, uncompressed, little endian, in one strip; pixels are 10, 20, 30 ...
+/// Returns a gray, uncompressed, little-endian TIFF in one strip; pixels are 10, 20, 30 ...
 Bytes tiff(Size size = {2, 1}, int orientation = 1) {
   const int count = size.width * size.height;
   Bytes file{'I', 'I', 42, 0, static_cast<std::uint8_t>(8 + count + count % 2), 0, 0, 0};
@@ -101,7 +101,7 @@ Bytes tiff(Size size = {2, 1}, int orientation = 1) {
   return file;
 }
 
-/// 3x2, lossless; pixel (x, y) is (100 x, 200 y, 50).
+/// A lossless WebP of 3x2; pixel (x, y) is (100 x, 200 y, 50).
 const Bytes kWebp{0x52, 0x49, 0x46, 0x46, 0x36, 0x00, 0x00, 0x00, 0x57, 0x45, 0x42, 0x50, 0x56,
                   0x50, 0x38, 0x4c, 0x29, 0x00, 0x00, 0x00, 0x2f, 0x02, 0x40, 0x00, 0x00, 0x2f,
                   0x20, 0x16, 0x4c, 0x86, 0x95, 0xff, 0x15, 0xa2, 0x40, 0x20, 0xc9, 0x9f, 0x61,
@@ -130,11 +130,11 @@ TEST(Imgcodecs, BmpWebpTiff) {
             (Bytes{0, 0, 50, 100, 0, 50, 200, 0, 50, 0, 200, 50, 100, 200, 50, 200, 200, 50}));
 }
 
-/// A WebP file in its extended form, with EXIF.
+/// Returns a WebP file in its extended form, with EXIF.
 Bytes extended_webp(const Bytes& exif) {
   Bytes file{'R', 'I', 'F', 'F', 0, 0, 0, 0, 'W', 'E', 'B', 'P', 'V', 'P', '8',
              'X', 10,  0,   0,   0, 8, 0, 0, 0,   2,   0,   0,   1,   0,   0};
-  file.reserve(256);  // else GCC 12 takes the growing for an overrun
+  file.reserve(256);  // otherwise GCC 12 warns of an overrun
   file.insert(file.end(), kWebp.begin() + 12, kWebp.end());
   file.insert(file.end(), {'E', 'X', 'I', 'F', static_cast<std::uint8_t>(exif.size()), 0, 0, 0});
   file.insert(file.end(), exif.begin(), exif.end());
@@ -205,7 +205,7 @@ void put(Bytes& file, std::size_t at, std::uint32_t value, int size = 4) {
 }
 
 TEST(Imgcodecs, AFileHoldsNoMorePixelsThanItsBytesCan) {
-  // 8000x8000 is within data.max_pixels, so that nothing else refuses it.
+  // 8000x8000 is within data.max_pixels, so that no other check rejects it.
   constexpr std::uint32_t kSide = 8000;
   const auto refused = [](const Bytes& file, const char* format) {
     expect_data_error({format, "cut short, or its header is damaged"},
@@ -232,7 +232,7 @@ TEST(Imgcodecs, AFileHoldsNoMorePixelsThanItsBytesCan) {
     put(one, 12 + 36 + 8, static_cast<std::uint32_t>(compression), 2);
     refused(one, "tiff");
   }
-  // Plain pictures pack tightly: a file like that passes where deflate can make it.
+  // Plain pictures pack tightly: a file passes if deflate could make it as small.
   const Size plain{3000, 2000};
   EXPECT_EQ(decoded(png(plain, Bytes(3000 * 2000, 9), 1), 1), Bytes(3000 * 2000, 9));
 }
@@ -246,7 +246,7 @@ TEST(Imgcodecs, WhatLibrariesSayComesWithTheError) {
   expect_data_error({"png: IDAT: "}, [&] { decoded(damaged, 3); });
   expect_data_error({"webp: damaged or cut short"}, [&] { decoded(cut(odd, 50), 3); });
   Bytes elsewhere = tiff();
-  put(elsewhere, 12 + 5 * 12 + 8, 5000, 2);  // where its pixels are
+  put(elsewhere, 12 + 5 * 12 + 8, 5000, 2);  // position of its pixels
   expect_data_error({"tiff: damaged or cut short"}, [&] { decoded(elsewhere, 3); });
   std::cerr << "others' lines";
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "others' lines");
@@ -263,7 +263,7 @@ TEST(Imgcodecs, LimitsAreCheckedBeforeDecoding) {
   Bytes file = png({70, 1}, Bytes(70), 1);
   expect_data_error({"png: 70x1 is 70 pixels, more than data.max_pixels=69"},
                     [&] { decoded(file, 1, 69); });
-  file[17] = 1;  // 65536 more; what deflate could still hold
+  file[17] = 1;  // 65536 more, which deflate could still hold
   expect_data_error({"png: 65606x1: sides of more than 65535 pixels"},
                     [&] { decoded(file, 1, kNoLimit); });
   file[17] = file[19] = 0;

@@ -1,5 +1,5 @@
-// JPEGs that are damaged, hostile or beyond what is supported: one clear line each, little memory,
-// and the next image decodes.
+// Tests JPEGs that are damaged, hostile or unsupported: each gives one clear line, takes little
+// memory, and leaves the next image unaffected.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -21,7 +21,7 @@ constexpr Size kImageSize{53, 37};
 
 Bytes jpeg(const JpegForm& form) { return test::jpeg(kImageSize, form, test::ramp(kImageSize)); }
 
-/// Where the segment with this marker starts (at its 0xff).
+/// Returns the offset of the segment with this marker (at its 0xff).
 std::size_t find_marker(const Bytes& file, int marker) {
   for (std::size_t at = 2; at + 1 < file.size(); ++at)
     if (file[at] == 0xff && file[at + 1] == marker) return at;
@@ -29,13 +29,14 @@ std::size_t find_marker(const Bytes& file, int marker) {
   return 0;
 }
 
-/// Where the coded data of the first scan starts.
+/// Returns the offset of the first scan's coded data.
 std::size_t find_data(const Bytes& file) {
   const std::size_t scan = find_marker(file, 0xda);
   return scan + 2 + file[scan + 2] * 256u + file[scan + 3];
 }
 
-/// Claims another size. `frame`: the frame's marker, 0xc0 in baseline files.
+/// Returns the file with another size in its header. `frame` is the frame's marker, 0xc0 in
+/// baseline files.
 Bytes resized(Bytes file, int frame, int width, int height) {
   const std::size_t at = find_marker(file, frame) + 5;
   file[at] = static_cast<std::uint8_t>(height >> 8);
@@ -45,7 +46,8 @@ Bytes resized(Bytes file, int frame, int width, int height) {
   return file;
 }
 
-/// Decoding `bad` fails with a line that holds `part`, and the same scratch goes on.
+/// Expects that decoding `bad` fails with a line that holds `part`, and that the same scratch still
+/// works.
 void expect_refused(const Bytes& bad, const std::string& part) {
   static const Bytes good = jpeg({});
   DecodeScratch scratch;
@@ -75,7 +77,7 @@ TEST(JpegDamage, Forms) {
   expect_refused(lossless, "jpeg: Unsupported JPEG process");
   expect_refused({0xff, 0xd8, 0xff}, "jpeg: Premature end of JPEG file");
   expect_refused({0xff, 0xd8, 0xff, 0xd9}, "jpeg: JPEG datastream contains no image");
-  // Tables alone, as TIFF files hold them.
+  // Tables alone, as in TIFF files.
   const Bytes file = jpeg({});
   Bytes tables = cut(file, find_marker(file, kBaseline));
   tables.insert(tables.end(), {0xff, 0xd9});
@@ -92,7 +94,7 @@ TEST(JpegDamage, CodedData) {
   bad[find_marker(bad, 0xc4) + 5] = 0xff;  // a table with 255 codes of one bit
   expect_refused(bad, "jpeg: Bogus Huffman table definition");
   bad = good;
-  bad[find_marker(bad, 0xda) + 6] = 0x22;  // a table that is not there
+  bad[find_marker(bad, 0xda) + 6] = 0x22;  // a table that does not exist
   expect_refused(bad, "jpeg: Huffman table 0x02 was not defined");
 }
 
@@ -127,7 +129,7 @@ TEST(JpegDamage, App1) {
   }
 }
 
-/// What lies behind a region is never read, what lies before it is read and checked.
+/// Data behind a region is never read; data before it is read and checked.
 TEST(JpegDamage, CountsUpToTheRegionsEnd) {
   const Size size{200, 160};
   const Bytes rgb = test::noise(size);
@@ -135,8 +137,8 @@ TEST(JpegDamage, CountsUpToTheRegionsEnd) {
   DecodeScratch whole, part;
   for (const bool marked : {false, true}) {
     const ImageView all = whole.decode(marked ? good_marked : good, 3, kMaxPixels);
-    // Cut in the middle; or overwritten there. (libjpeg takes an unknown code for the end of a
-    // block, silently, except where restart markers or the file's end are near.)
+    // Truncates in the middle, or overwrites there. (libjpeg silently takes an unknown code for the
+    // end of a block, except near restart markers and the file's end.)
     Bytes bad = marked ? good_marked : cut(good, good.size() / 2);
     if (marked)
       for (std::size_t at = bad.size() / 2, i = 0; i < 40; ++i) bad[at + i] = i % 2 == 0 ? 0xff : 0;
@@ -147,7 +149,7 @@ TEST(JpegDamage, CountsUpToTheRegionsEnd) {
     for (int y = top.y0; y < top.y1; ++y)
       for (int x = top.x0; x < top.x1; ++x)
         for (int c = 0; c < 3; ++c) ASSERT_EQ(*image.at(x, y, c), *all.at(x, y, c));
-    // Left and right of where the damage is, below it, and all.
+    // Left and right of the damage, below it, and everything.
     for (const Rect& rect : {Rect{0, 70, 20, 100}, Rect{180, 70, 200, 100}, Rect{20, 130, 180, 150},
                              Rect{0, 0, 200, 160}})
       test::expect_data_error({what}, [&] { part.decode(3, rect); });
@@ -169,7 +171,7 @@ std::uint64_t address_space() {
   return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// Leaves the process with 0 if `file` is refused by `part` within `more` bytes of memory.
+/// Ends the process with 0 if `file` is rejected with `part` within `more` bytes of memory.
 void decode_within(std::uint64_t more, const Bytes& file, const std::string& part) {
   const rlimit limit{address_space() + more, address_space() + more};
   setrlimit(RLIMIT_AS, &limit);
@@ -190,7 +192,7 @@ TEST(JpegDamage, LittleMemoryForLittleBytes) {
   const Bytes progressive = cut(resized(jpeg({JCS_YCbCr, true}), kProgressive, 8000, 8000), 400);
   EXPECT_EXIT(decode_within(8 * kMiB, progressive, "8000x8000 pixels in 400 bytes"),
               testing::ExitedWithCode(0), "");
-  // As many bytes as so many blocks take at least: 2.4 million pixels, 7 MiB of coefficients.
+  // The fewest bytes that so many blocks can take: 2.4 million pixels, 7 MiB of coefficients.
   Bytes padded = resized(jpeg({JCS_YCbCr, true}), kProgressive, 1550, 1550);
   padded.resize(find_data(padded) + 8000);
   EXPECT_EXIT(decode_within(20 * kMiB, padded, "jpeg: "), testing::ExitedWithCode(0), "");

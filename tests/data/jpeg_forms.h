@@ -14,7 +14,7 @@
 
 namespace millrace::test {
 
-/// A smooth colour ramp: JPEG keeps it to within a few levels.
+/// Returns a smooth colour ramp, which JPEG keeps to within a few levels.
 inline Bytes ramp(Size size) {
   Bytes pixels;
   for (int y = 0; y < size.height; ++y)
@@ -24,7 +24,7 @@ inline Bytes ramp(Size size) {
   return pixels;
 }
 
-/// Colours that change from pixel to pixel, so that a wrong neighbour shows.
+/// Returns colours that change from pixel to pixel, so that a wrong neighbour shows.
 inline Bytes noise(Size size) {
   Draw draw(base::stream({7, 0, 0}, base::op_id("noise")));
   Bytes pixels(static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) * 3);
@@ -32,7 +32,7 @@ inline Bytes noise(Size size) {
   return pixels;
 }
 
-/// The pixels of `rect`, interleaved.
+/// Returns the pixels of `rect`, interleaved.
 inline Bytes pixels_of(const ImageView& image, const Rect& rect) {
   Bytes pixels;
   for (int y = rect.y0; y < rect.y1; ++y)
@@ -48,13 +48,13 @@ struct JpegForm {
   J_COLOR_SPACE stored = JCS_YCbCr;
   bool progressive = false;
   int restart = 0;   ///< rows of blocks between restart markers
-  int h = 2, v = 2;  ///< luma samples a chroma sample, across and down
+  int h = 2, v = 2;  ///< luma samples per chroma sample, across and down
   bool arithmetic = false;
-  int restart_blocks = 0;  ///< the same in blocks
+  int restart_blocks = 0;  ///< blocks between restart markers
   Bytes app1 = {};         ///< body of an APP1 segment
 };
 
-/// `rgb` interleaved. Gray takes the first channel, CMYK the last one twice.
+/// Encodes interleaved `rgb`. Gray takes the first channel, CMYK the last one twice.
 inline Bytes jpeg(Size size, const JpegForm& form, const Bytes& rgb) {
   jpeg_compress_struct codec{};
   jpeg_error_mgr errors{};
@@ -104,7 +104,7 @@ inline Bytes jpeg(Size size, const JpegForm& form, const Bytes& rgb) {
   return bytes;
 }
 
-/// EXIF's APP1 body with an orientation, after `before` other entries.
+/// Returns EXIF's APP1 body with an orientation, after `before` other entries.
 inline Bytes exif(int orientation, bool big_endian = false, int before = 0) {
   Bytes body;
   for (const char letter : {'E', 'x', 'i', 'f', '\0', '\0'})
@@ -130,8 +130,8 @@ inline Bytes exif(int orientation, bool big_endian = false, int before = 0) {
   return body;
 }
 
-/// Where pixel (x, y) of the seen image lies in the stored one, in EXIF's own words: what the first
-/// row and the first column are.
+/// Returns where pixel (x, y) of the upright image lies in the stored one, from EXIF's definition:
+/// the sides on which row 0 and column 0 lie.
 inline std::pair<int, int> stored_place(int orientation, Size stored, int x, int y) {
   const int right = stored.width - 1, bottom = stored.height - 1;
   switch (orientation) {

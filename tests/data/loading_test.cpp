@@ -1,6 +1,6 @@
-// Loading through every reader: the same batches and the same reports of failures whatever threads
+// Tests loading through every reader: equal batches and equal reports of failures, whatever threads
 // read and decode them (determinism and contained-failures contracts), from any batch on, without
-// an allocation a sample (bounded-memory contract).
+// an allocation per sample (bounded-memory contract).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Bytes jpeg(int i) {
   return tools::encode_jpeg(pixels, kSize, 60 + i % 40);
 }
 
-/// The same JPEGs as folder, archives and manifest; every index in `damaged` is cut in half.
+/// Writes the same JPEGs as folder, archives and manifest; every index in `damaged` is cut in half.
 void write_sets(const TempFolder& folder, const std::set<int>& damaged = {}, int images = kImages) {
   TarBuilder tars[3];
   std::string manifest = "path,label\n";
@@ -192,7 +192,7 @@ TEST(Loading, FailuresAreHandledAndReportedAlike) {
   for (const char* name : kEncoded)
     for (const OnError on_error : {OnError::skip, OnError::replace}) {
       const auto reader = open_set(folder, name);
-      // Listed, then gone: as a disk that fails. An archive has nothing of the kind.
+      // Removes a file after it was listed, as a failing disk would. An archive has no such case.
       const std::string gone = folder.path("folder/train/c1/10020.jpg");
       const bool vanishes = name != std::string("tar");
       if (vanishes) fs::remove(gone);
@@ -263,7 +263,7 @@ TEST(Loading, AnImageThatDoesNotFitIsItsSamplesFault) {
                           [&] { take_all(open_set(folder, "folder"), options_of(2)); });
 }
 
-/// A plan whose every sample counts as a large one, and that sees how many are worked on at once.
+/// A plan whose every sample counts as a large one. It records how many are processed at once.
 class Large final : public Transform {
  public:
   static constexpr int kCopies = 30'000;
@@ -393,7 +393,7 @@ TEST(Loading, NoAllocationASample) {
         for (int i = 0; i < 50; ++i) ASSERT_TRUE(loader.next());
         const std::uint64_t before = allocations();
         for (int i = 0; i < 60; ++i) ASSERT_TRUE(loader.next());
-        // TBB takes a block for a batch now and then; a sample costs none.
+        // TBB allocates a block for a batch now and then; a sample allocates nothing.
         EXPECT_LT(allocations() - before, 120u) << name << ", " << workers << " workers, "
                                                 << io_threads << " I/O threads, 2400 samples";
       }

@@ -1,4 +1,4 @@
-// Generated sets: the same bytes for the same seed, never half written, never over other files.
+// Tests generated sets: equal bytes for equal seeds, never half written, never over other files.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -24,7 +24,7 @@ using test::expect_error;
 using test::read_bytes;
 using test::TempFolder;
 
-/// Relative name to contents.
+/// Returns the files' contents by relative name.
 std::map<std::string, Bytes> contents(const std::string& folder) {
   std::map<std::string, Bytes> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -93,7 +93,7 @@ TEST(MakeDigits, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
   options.threads = 3;
   tools::make_digits(options);
   EXPECT_EQ(contents(one.path()), contents(two.path()));
-  // Pinned: a change here changes everybody's generated data.
+  // Pinned: a change here changes all users' generated data.
   EXPECT_EQ(open_split(one.path(), "train")->info().fingerprint, 1384802647261879101u);
 
   options.path = other.path();
@@ -102,7 +102,7 @@ TEST(MakeDigits, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
   EXPECT_NE(contents(one.path()), contents(other.path()));
 }
 
-/// Share of `test` whose nearest class mean of `train` is the right one.
+/// Returns the fraction of `test` whose nearest class mean of `train` is the right one.
 double nearest_mean_accuracy(const Reader& train, const Reader& test) {
   const std::size_t pixels = train.info().bytes / train.info().count;
   std::vector<std::vector<double>> means(10, std::vector<double>(pixels));
@@ -142,7 +142,7 @@ TEST(MakeDigits, SecondRunFindsItsOwnFilesAndLeavesThem) {
   tools::make_digits(digits(folder.path()));
   const auto written = fs::last_write_time(folder.path("train-images-idx3-ubyte"));
   fs::remove(folder.path("t10k-labels-idx1-ubyte"));
-  folder.write(".t10k-labels-idx1-ubyte.partial", {1});  // an interrupted run's
+  folder.write(".t10k-labels-idx1-ubyte.partial", {1});  // from an interrupted run
   tools::make_digits(digits(folder.path()));
   EXPECT_EQ(fs::last_write_time(folder.path("train-images-idx3-ubyte")), written);
   EXPECT_EQ(contents(folder.path()).size(), 4u);
@@ -237,7 +237,7 @@ TEST(MakeObjects, SameBytesOnEveryMachineAndForAnyNumberOfThreads) {
   options.threads = 3;
   tools::make_objects(options);
   EXPECT_EQ(contents(one.path()), contents(two.path()));
-  // Pinned: a change here changes everybody's generated data.
+  // Pinned: a change here changes all users' generated data.
   EXPECT_EQ(open_split(one.path(), "train", "cifar")->info().fingerprint, 15047375946266967106u);
 
   options.path = other.path();
@@ -251,14 +251,14 @@ TEST(MakeObjects, CannotBeLearntAtAGlance) {
   tools::make_objects(objects(folder.path(), 3000, 500));
   const double accuracy = nearest_mean_accuracy(*open_split(folder.path(), "train", "cifar"),
                                                 *open_split(folder.path(), "test", "cifar"));
-  EXPECT_LT(accuracy, .35);  // chance: 0.1; colours and places say nothing
+  EXPECT_LT(accuracy, .35);  // chance: 0.1; colours and positions carry no information
 }
 
 TEST(MakeObjects, AnotherSetIsNotWrittenOver) {
   const TempFolder folder;
   tools::make_objects(objects(folder.path()));
   const auto before = contents(folder.path());
-  tools::make_objects(objects(folder.path()));  // finds its own
+  tools::make_objects(objects(folder.path()));  // finds its own files
   tools::ObjectsOptions options = objects(folder.path());
   options.seed = 1;
   expect_error(Exit::failed, {"data_batch_1.bin: already exists with other contents"},
@@ -300,7 +300,7 @@ TEST(MakePhotos, SameBytesForAnyNumberOfThreads) {
   options.threads = 3;
   tools::make_photos(options);
   EXPECT_EQ(contents(one.path()), contents(two.path()));
-  tools::make_photos(options);  // finds its own
+  tools::make_photos(options);  // finds its own files
   options.seed = 1;
   expect_error(Exit::failed, {".jpg: already exists with other contents"},
                [&] { tools::make_photos(options); });

@@ -1,4 +1,4 @@
-// Manifests: CSV and JSONL, and what can be wrong with a line.
+// Tests manifests in CSV and JSONL, and the errors that a line can have.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -148,7 +148,7 @@ TEST(Manifest, WhatIsNotThere) {
   expect_data_error({"no manifest"}, [&] { open(folder.path()); });
   expect_data_error({"x.csv", "No such file"}, [&] { open(folder.path("x.csv")); });
   expect_data_error({"no rows"}, [&] { open(folder.write("m.csv", bytes_from("path,label\n"))); });
-  // A file that is missing is an error of its sample.
+  // A missing file is an error of its sample.
   const std::string path = folder.write("m.csv", bytes_from("path,label\ngone.jpg,0\nfifo,0\n"));
   ASSERT_EQ(mkfifo(folder.path("fifo").c_str(), 0600), 0);
   const auto reader = open(path);

@@ -1,5 +1,5 @@
-// Thousands of small damages with a fixed seed: whatever the bytes, a reader or decoder delivers or
-// throws DataError. Worth its time under AddressSanitizer.
+// Applies thousands of small damages with a fixed seed: whatever the bytes, a reader or decoder
+// delivers or throws DataError. Most useful under AddressSanitizer.
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -22,10 +22,11 @@ using test::idx_images;
 using test::idx_labels;
 using test::TempFolder;
 
-/// One to four bytes changed, and now and then the end cut off or something added.
+/// Returns the bytes with one to four changed, and sometimes with the end cut off or something
+/// added.
 Bytes mutated(Bytes bytes, Draw& draw) {
   for (std::uint32_t changes = 1 + draw.integer(4); changes > 0; --changes) {
-    // Half of the damage goes where the headers are.
+    // Half of the damage hits the headers.
     const auto size = static_cast<std::uint32_t>(bytes.size());
     const std::uint32_t at = draw.integer(draw.chance(.5) ? std::min(size, 64u) : size);
     bytes[at] = draw.chance(.2) ? 0xff : static_cast<std::uint8_t>(draw.bits());
@@ -35,7 +36,7 @@ Bytes mutated(Bytes bytes, Draw& draw) {
   return bytes;
 }
 
-/// Reads every byte of every sample, the slack behind them too.
+/// Reads every byte of every sample, and the slack behind them.
 std::uint64_t sum_of(const Reader& reader) {
   Buffer scratch;
   std::uint64_t sum = 0;
@@ -124,7 +125,8 @@ TEST(Mutation, Manifest) {
   EXPECT_GT(outcome.refused, 500);
 }
 
-/// Header, then a random part at a random scale; every pixel that may be read is.
+/// Decodes the header, then a random part at a random scale, and reads every pixel that may be
+/// read.
 void decode_some(DecodeScratch& scratch, const Bytes& bytes, Draw& draw) {
   const EncodedImage& image = scratch.open(bytes, 100'000);
   const int channels = draw.chance(.5) ? 3 : 1;

@@ -1,4 +1,4 @@
-// A process that may open no more files: its data is not at fault, so no sample is left out for it.
+// Tests a process that may open no more files: its data is not at fault, so no sample is left out.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

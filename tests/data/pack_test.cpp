@@ -1,4 +1,4 @@
-// data pack: what it writes reads back as what it was made of, in the same bytes every time.
+// Tests `data pack`: its output reads back as its input, in the same bytes every time.
 #include "tools/data/pack.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using test::expect_error;
 using test::read_bytes;
 using test::TempFolder;
 
-/// JPEGs by their first bytes only; nothing here decodes.
+/// Returns bytes that begin like a JPEG; nothing here decodes them.
 Bytes picture(int i) {
   Bytes bytes(static_cast<std::size_t>(100 + 311 * i), static_cast<std::uint8_t>(i));
   bytes[0] = 0xff;
@@ -113,7 +113,7 @@ TEST(Pack, ArchivesOfOneFolderShareTheirNames) {
   options.target = folder.path("out/one.tar");
   tools::pack(options);
   options.target = folder.path("out/two.tar");
-  tools::pack(options);  // of the same names
+  tools::pack(options);  // with the same names
   folder.write("src/train/bee/1.jpg", picture(1));
   options.target = folder.path("out/three.tar");
   expect_error(Exit::failed, {"classes.txt with other names"}, [&] { tools::pack(options); });

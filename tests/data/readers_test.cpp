@@ -1,4 +1,4 @@
-// Readers: what they deliver, and one test for each way in which a data set can be wrong.
+// Tests readers: their samples, and one test for each way in which a data set can be wrong.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -34,7 +34,7 @@ TEST(OpenReader, AFileThatIsTooLongFailsByItself) {
   const TempFolder folder;
   folder.write("a/1.jpg", {1});
   folder.write("a/2.jpg", {2});
-  std::error_code none;  // sparse; some file systems hold no such file
+  std::error_code none;  // sparse; some file systems cannot hold such a file
   fs::resize_file(folder.path("a/1.jpg"), std::uintmax_t{5} << 30, none);
   if (none) GTEST_SKIP() << none.message();
   const std::string list = "path,label\na/1.jpg,0\na/2.jpg,0\n";

@@ -1,4 +1,5 @@
-// Decoding parts, smaller scales and turned images: the same levels as the whole image decoded.
+// Tests decoding of parts, at smaller scales and of turned images: levels equal those of the whole
+// image decoded.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +30,7 @@ Rect random_rect(Size size, Draw& draw) {
   return rect;
 }
 
-/// Whether random regions of a file are the whole image's, level for level.
+/// Expects that random regions of a file equal the whole image's, level for level.
 void expect_regions_exact(const Bytes& file, int channels, int scale, int regions, Draw& draw,
                           const std::string& what) {
   DecodeScratch whole, part;
@@ -42,7 +43,7 @@ void expect_regions_exact(const Bytes& file, int channels, int scale, int region
   part.open(file, kAnyPixels);
   for (int i = 0; i < regions; ++i) {
     const Rect rect = random_rect(size, draw);
-    if (draw.chance(.5)) part.open(file, kAnyPixels);  // else the header is parsed again
+    if (draw.chance(.5)) part.open(file, kAnyPixels);  // otherwise the header is parsed again
     const ImageView image = part.decode(channels, rect, scale);
     ASSERT_EQ(image.size(), size);
     ASSERT_TRUE(test::pixels_of(image, rect) == test::pixels_of(all, rect))
@@ -94,7 +95,7 @@ TEST(Region, Gray) {
   expect_exact({JCS_GRAYSCALE, true}, "gray progressive");
 }
 
-/// What a progressive file's first scans show, ended there: libjpeg guesses the rest.
+/// Ends a progressive file before its second scan; libjpeg guesses the rest.
 TEST(Region, ProgressiveWithoutItsLastScans) {
   const Size size{131, 117};
   Bytes file = test::jpeg(size, {JCS_YCbCr, true}, test::ramp(size));
@@ -170,12 +171,12 @@ TEST(Orientation, GarbageIsNone) {
   EXPECT_EQ(changed({{10, 0}}), 1);                          // the directory is the header itself
   EXPECT_EQ(changed({{10, 255}, {12, 255}, {13, 255}}), 1);  // the directory is far away
   EXPECT_EQ(changed({{14, 0}}), 1);                          // an empty directory
-  EXPECT_EQ(changed({{14, 255}, {15, 255}}), 6);             // 65535 entries, of which one is there
-  EXPECT_EQ(changed({{14, 255}, {15, 255}, {16, 0}}), 1);    // ... and it's another one
+  EXPECT_EQ(changed({{14, 255}, {15, 255}}), 6);             // 65535 entries, of which one exists
+  EXPECT_EQ(changed({{14, 255}, {15, 255}, {16, 0}}), 1);    // ... and it is another one
   EXPECT_EQ(changed({{18, 2}}), 1);                          // text
   EXPECT_EQ(changed({{24, 0}}), 1);
   EXPECT_EQ(changed({{24, 9}}), 1);
-  // The next directory is the same one again: nobody goes there.
+  // The next directory is this one again; the parser does not follow it.
   EXPECT_EQ(changed({{28, 8}}), 6);
   EXPECT_EQ(changed({{16, 0}, {28, 8}}), 1);
   EXPECT_EQ(orientation_of(Bytes(65533, 0x55)), 1);

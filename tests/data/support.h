@@ -1,5 +1,5 @@
-// What the tests of readers and data tools share: a folder that goes away, files made by hand, and
-// a check of an error's every part.
+// Helpers that the tests of readers and data tools share: a temporary folder, hand-made files, and
+// a check of every part of an error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,10 +41,10 @@ class TempFolder {
   std::string path(const std::string& name = {}) const {
     return name.empty() ? path_ : path_ + "/" + name;
   }
-  /// Writes a file, with the folders above it; returns its path.
+  /// Writes a file and the folders above it. Returns its path.
   std::string write(const std::string& name, const Bytes& bytes) const {
     fs::create_directories(fs::path(path(name)).parent_path());
-    fs::remove(path(name));  // some file systems flush a file that is written over: slow
+    fs::remove(path(name));  // some file systems flush a file that is overwritten, which is slow
     std::ofstream(path(name), std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
     return path(name);
@@ -69,7 +69,7 @@ inline void append_big_endian(Bytes& bytes, std::uint32_t number) {
     bytes.push_back(static_cast<std::uint8_t>(number >> shift));
 }
 
-/// IDX images whose pixel i (over all images) is i * 7 mod 256.
+/// Returns IDX images whose pixel i (over all images) is i * 7 mod 256.
 inline Bytes idx_images(std::uint32_t count, std::uint32_t height = 4, std::uint32_t width = 3) {
   Bytes bytes;
   for (const std::uint32_t number : {0x0803u, count, height, width})
@@ -87,7 +87,7 @@ inline Bytes idx_labels(const Bytes& labels) {
   return bytes;
 }
 
-/// A black BMP of 24 bits a pixel.
+/// Returns a black BMP with 24 bits per pixel.
 inline Bytes bmp(int width, int height) {
   const auto pixels = static_cast<std::size_t>((width * 3 + 3) / 4 * 4 * height);
   Bytes bytes{'B', 'M', 0, 0, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0};
@@ -135,13 +135,13 @@ void expect_data_error(std::initializer_list<std::string> parts, const Call& cal
   expect_error(Exit::data, parts, call);
 }
 
-/// A reader of what lies in `folder`.
+/// Opens the data set in `folder`.
 inline std::unique_ptr<Reader> open(const TempFolder& folder, const std::string& reader,
                                     const std::string& split = "train", int classes = 0) {
   return open_reader({reader, folder.path(), split, classes});
 }
 
-/// A copy of one sample's bytes.
+/// Returns a copy of one sample's bytes.
 inline Bytes bytes_of(const Reader& reader, std::uint64_t index) {
   Buffer scratch;
   const Sample sample = reader.read(index, scratch);

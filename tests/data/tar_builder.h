@@ -1,4 +1,4 @@
-// Tar archives made by hand for tests, sound or with one thing wrong.
+// Builds tar archives for tests, sound or with one defect.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline Bytes bytes_from(std::string_view text) { return {text.begin(), text.end(
 
 class TarBuilder {
  public:
-  /// A header block alone. `size` is what it announces.
+  /// Appends a header block alone, which announces `size`.
   TarBuilder& header(const std::string& name, std::uint64_t size, char type = '0',
                      std::string_view magic = std::string_view("ustar\0"
                                                                "00",
@@ -58,7 +58,7 @@ class TarBuilder {
     while (std::to_string(length).size() + rest.size() != length) ++length;
     return add("PaxHeaders/x", std::to_string(length) + rest, 'x');
   }
-  /// GNU's way for names of over 100 bytes.
+  /// Appends a name of over 100 bytes the GNU way.
   TarBuilder& long_name(const std::string& name) {
     return add("././@LongLink", name + std::string(1, '\0'), 'L');
   }
@@ -68,7 +68,7 @@ class TarBuilder {
     return bytes;
   }
   Bytes& raw() { return bytes_; }
-  /// Offset of the last header.
+  /// Returns the offset of the last header.
   std::size_t last() const { return last_; }
 
  private:

@@ -1,5 +1,5 @@
-// Archives: what the reader delivers, which split it chooses, and one test for each way in which an
-// archive can be wrong.
+// Tests archives: the reader's samples, its choice of a split, and one test for each way in which
+// an archive can be wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -316,7 +316,7 @@ TEST(BadTar, DamagedHeaders) {
   TarBuilder size;
   size.header("x.jpg", 1);
   for (std::size_t i = 0; i < 8; ++i) size.raw()[124 + i] = '9';
-  // The checksum is of the block as it is now.
+  // Writes the checksum of the changed block.
   Bytes& block = size.raw();
   std::fill(block.begin() + 148, block.begin() + 156, ' ');
   char octal[8];

@@ -1,4 +1,4 @@
-// data verify: finds every fault that is planted, and goes on after the first.
+// Tests `data verify`: it finds every planted fault, and continues after the first.
 #include "tools/data/verify.h"
 
 #include <gtest/gtest.h>
