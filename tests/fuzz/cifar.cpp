@@ -1,4 +1,5 @@
-// CIFAR's records: accepted if and only if they are whole and their labels are below the classes.
+// Fuzzes CIFAR's records: accepted if and only if they are whole and their labels are below the
+// number of classes.
 #include "pipeline/readers/cifar.h"
 
 #include "tests/fuzz/target.h"

@@ -1,6 +1,6 @@
 // Runs a fuzz target without libFuzzer: its seeds, then mutations of them for some seconds, or the
-// files it is given. Code built with -fsanitize-coverage=trace-pc steers it: an input that reaches
-// a new place is mutated in its turn. See README.md for how it is called.
+// files given. With code built with -fsanitize-coverage=trace-pc, it also mutates inputs that reach
+// new code. README.md shows how to call it.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 extern "C" {
 void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
-/// A few bytes must not make a parser ask for much memory.
+/// Limits one allocation: a few bytes must not make a parser ask for much memory.
 __attribute__((used)) const char* __asan_default_options() { return "max_allocation_size_mb=256"; }
 }
 
@@ -32,7 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr unsigned kSlowSeconds = 30;  ///< an input that takes longer counts as a hang
 
-/// What runs now, for whoever has to report its failure.
+/// The input that is running, for report_failure().
 struct Running {
   const std::uint8_t* data = nullptr;
   std::size_t size = 0;
@@ -41,7 +41,8 @@ struct Running {
   char file[256] = "failing-input";
 } running;
 
-/// Only async-signal-safe calls: it runs in signal handlers too.
+/// Writes the failing input to a file and a line to stderr. Allocates nothing, because it runs in
+/// signal handlers too.
 void report_failure() {
   if (running.data == nullptr) return;
   char text[512];
@@ -56,7 +57,7 @@ void report_failure() {
                   static_cast<unsigned long long>(running.round), running.size,
                   written ? "written to" : "not written to", running.file);
   }
-  running.data = nullptr;  // once
+  running.data = nullptr;  // report once
   static_cast<void>(!write(STDERR_FILENO, text, std::strlen(text)));
 }
 
@@ -71,7 +72,7 @@ void on_signal(int number) {
 void catch_failures() {
   const bool sanitizer = __sanitizer_set_death_callback != nullptr;
   if (sanitizer) __sanitizer_set_death_callback(&report_failure);
-  static std::array<char, 1 << 16> stack;  // a stack that ran over cannot hold the handler
+  static std::array<char, 1 << 16> stack;  // an overflowed stack cannot hold the handler
   const stack_t other{stack.data(), 0, stack.size()};
   if (!sanitizer) sigaltstack(&other, nullptr);
   struct sigaction action {};
@@ -79,20 +80,19 @@ void catch_failures() {
   action.sa_flags = sanitizer ? 0 : SA_ONSTACK;
   sigaction(SIGALRM, &action, nullptr);
   sigaction(SIGABRT, &action, nullptr);
-  if (sanitizer) return;  // it reports the others with a trace
+  if (sanitizer) return;  // the sanitizer reports the others with a trace
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
 }
 
-// Places reached: a bit for each pair of neighbouring ones and how often, in steps of powers of
-// two.
+// Positions reached: one bit for each pair of consecutive ones and their count, in powers of two.
 constexpr std::size_t kMap = 1 << 16;
 std::array<std::uint8_t, kMap> hits;
 std::array<std::uint8_t, kMap> known;
-std::array<std::uint16_t, kMap> reached;  ///< places in `hits` that are not 0
+std::array<std::uint16_t, kMap> reached;  ///< positions in `hits` that are not 0
 std::size_t reached_count;
 std::uintptr_t last_place;
 
-/// Takes note of the last input's places; true if there are new ones among them.
+/// Records the positions of the last input. Returns true if some are new.
 bool new_places() {
   bool found = false;
   for (std::size_t i = 0; i < reached_count; ++i) {
@@ -107,7 +107,7 @@ bool new_places() {
 }
 
 void run(const Bytes& bytes) {
-  // A copy of exactly its size, so that a read behind it is seen.
+  // Copies the input to memory of exactly its size, so that a read behind it is seen.
   const std::unique_ptr<std::uint8_t[]> copy(new std::uint8_t[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), copy.get());
   running.data = copy.get();
@@ -221,7 +221,7 @@ int fuzz(const std::string& target, const Options& options) {
 }  // namespace
 }  // namespace millrace::fuzz
 
-/// Called by code built with -fsanitize-coverage=trace-pc, on every edge.
+/// Called on every edge by code built with -fsanitize-coverage=trace-pc.
 extern "C" void __sanitizer_cov_trace_pc() {
   using namespace millrace::fuzz;
   const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));

@@ -1,4 +1,4 @@
-// EXIF's orientation from a TIFF structure.
+// Fuzzes EXIF's orientation in a TIFF structure.
 #include "millrace/exif.hpp"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// IDX headers, as images and as labels.
+// Fuzzes IDX headers, as images and as labels.
 #include "pipeline/readers/idx.h"
 
 #include "tests/data/support.h"

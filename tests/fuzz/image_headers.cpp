@@ -1,5 +1,5 @@
-// The headers that the plugin imgcodecs reads by hand: PNG, BMP, WebP, TIFF. The codecs behind them
-// are OpenCV's and not fuzzed here.
+// Fuzzes the headers that the plugin imgcodecs parses itself: PNG, BMP, WebP, TIFF. The codecs
+// behind them are OpenCV's and not fuzzed here.
 #include "plugins/imgcodecs/headers.h"
 #include "tests/fuzz/target.h"
 

@@ -1,6 +1,6 @@
-// JPEG: the header, then a part of the image at a scale, both drawn from the bytes themselves. What
-// was decoded as a part is the same in the whole image, and damage leaves nothing behind in the
-// decoder's memory.
+// Fuzzes JPEG: the header, then a part of the image at a scale, both drawn from the bytes. A
+// decoded part must equal the same part of the whole image, and damage must not affect the next
+// image.
 #include <algorithm>
 
 #include "pipeline/decoders/decoder.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kPixelLimit = 20'000;
 
-/// A sound image and its pixels, to see whether the decoder is still well.
+/// A sound image and its pixels, to check that the decoder still works.
 struct Sound {
   Bytes file = test::jpeg({16, 16}, {}, test::noise({16, 16}));
   Bytes pixels = decoded();
@@ -78,7 +78,7 @@ Corpus corpus() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace millrace;
   static const fuzz::Sound sound;
-  if (size < 2 || data[0] != 0xff || data[1] != 0xd8) return 0;  // other formats' decoders
+  if (size < 2 || data[0] != 0xff || data[1] != 0xd8) return 0;  // formats of other decoders
   pipeline::DecodeScratch scratch;
   fuzz::accepts(Exit::data, [&] { fuzz::decode_part(scratch, {data, size}); });
   fuzz::require(sound.decoded(scratch) == sound.pixels, "damage leaves nothing behind");

@@ -1,4 +1,4 @@
-// Manifests as CSV.
+// Fuzzes manifests in CSV.
 #include "pipeline/readers/manifest_rows.h"
 #include "tests/fuzz/target.h"
 

@@ -1,4 +1,4 @@
-// Manifests as JSON lines.
+// Fuzzes manifests in JSON lines.
 #include "pipeline/readers/manifest_rows.h"
 #include "tests/fuzz/target.h"
 

@@ -1,4 +1,4 @@
-// Deterministic damage to an input: the same numbers give the same bytes.
+// Deterministic damage to an input: equal random numbers give equal bytes.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace millrace::fuzz {
 
-/// Makes inputs from a pool of others: bytes changed, copied, taken out or put in, words of the
-/// format, and numbers at the edges of their types.
+/// Makes inputs from a pool of others: bytes changed, copied, removed or inserted, words of the
+/// format, and numbers at the limits of their types.
 class Mutator {
  public:
-  /// `most`: no input becomes longer.
+  /// `most` limits the length of inputs.
   Mutator(const std::vector<std::string>& tokens, std::size_t most) : tokens_(tokens), max_(most) {}
 
   Bytes operator()(const std::vector<Bytes>& pool, Draw& draw) const {
@@ -24,7 +24,7 @@ class Mutator {
   }
 
  private:
-  /// A place in `size` bytes; half of them where headers are.
+  /// Returns a position in `size` bytes; half of them lie where headers are.
   static std::size_t place(std::size_t size, Draw& draw) {
     const auto all = static_cast<std::uint32_t>(size);
     return draw.integer(draw.chance(.5) ? std::min(all, 64u) : all);
@@ -50,19 +50,19 @@ class Mutator {
       case 3:
         put_number(bytes, at, draw);
         break;
-      case 4:  // cut off
+      case 4:  // truncate
         bytes.erase(here, bytes.end());
         break;
       case 5:
         bytes.erase(here, end);
         break;
-      case 6: {  // once or more often again
+      case 6: {  // repeat once or more
         const Bytes part(here, end);
         for (std::uint32_t times = 1u << draw.integer(4); times > 0 && bytes.size() < max_; --times)
           bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), part.begin(), part.end());
         break;
       }
-      case 7: {  // a part of another input, put in or written over
+      case 7: {  // insert a part of another input, or overwrite with it
         const Bytes& other = pool[draw.integer(static_cast<std::uint32_t>(pool.size()))];
         if (other.empty()) break;
         const std::size_t from = place(other.size(), draw);
@@ -78,7 +78,7 @@ class Mutator {
               draw.chance(.6));
         break;
       }
-      default:  // more behind the end
+      default:  // append
         bytes.insert(bytes.end(), 1 + draw.integer(40), static_cast<std::uint8_t>(draw.bits()));
     }
   }

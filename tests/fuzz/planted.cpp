@@ -1,5 +1,5 @@
-// A target with a bug on demand, to see that the driver finds one: MILLRACE_PLANTED_BUG is
-// 0 for none, 1 for a read behind the input, 2 for an exception.
+// A target with a bug on demand, to check that the driver finds one. MILLRACE_PLANTED_BUG is 0 for
+// none, 1 for a read behind the input, 2 for an exception.
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {

@@ -1,6 +1,6 @@
-// Plugin tables put together from bytes: numbers as they come, pointers to nothing or to memory of
-// the announced size, texts that end. Pointers into nowhere are a plugin's that runs in our process
-// and cannot be defended against.
+// Fuzzes plugin tables made from bytes: arbitrary numbers, null pointers or pointers to memory of
+// the announced size, and terminated texts. Wild pointers are left out: a plugin runs in this
+// process, and nothing can defend against them.
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -15,7 +15,7 @@
 namespace millrace::fuzz {
 namespace {
 
-/// Takes fields off the input; zeros behind its end.
+/// Takes fields from the input; zeros behind its end.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
@@ -41,7 +41,8 @@ class Input {
 
 int stub() { return 0; }
 
-/// A table and all that it points to. A byte of 0 leaves a field sound, so that most of a table is.
+/// A table and all that it points to. A byte of 0 leaves a field sound, so most of a table is
+/// sound.
 class Fake {
  public:
   Fake(const std::uint8_t* data, std::size_t size) : in_(data, size) {
@@ -71,14 +72,14 @@ class Fake {
   const millrace_plugin_table& table() const { return *table_; }
 
  private:
-  /// A copy in memory of exactly that size.
+  /// Copies to memory of exactly that size.
   template <class T>
   const T* keep(const T* from, std::size_t bytes) {
     memory_.emplace_back(std::make_unique<std::uint8_t[]>(bytes));
     if (bytes != 0) std::memcpy(memory_.back().get(), from, bytes);
     return reinterpret_cast<const T*>(memory_.back().get());
   }
-  /// Now and then announces another size, and then has memory for no more than that.
+  /// Sometimes announces another size, with memory for no more than that.
   template <class T>
   const T* sized(T value, std::size_t least) {
     std::size_t size = sizeof(T);
@@ -95,7 +96,7 @@ class Fake {
     const std::string own = in_.text();
     return keep(own.c_str(), own.size() + 1);
   }
-  /// All functions there, now and then one missing. None may be called.
+  /// Returns a table with all functions, sometimes with one missing. None may be called.
   template <class T>
   const T* functions() {
     T table{};

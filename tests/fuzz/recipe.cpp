@@ -1,5 +1,6 @@
-// Recipes: TOML, then a line "---", then an override a line. What is accepted is written, loads
-// again and is then the same; its augmentations are made, with the ops inside their parameters.
+// Fuzzes recipes: TOML, then a line "---", then one override per line. An accepted recipe must be
+// equal after it is written and loaded again; its augmentations are made, with the ops inside their
+// parameters.
 #include "millrace/recipe.h"
 
 #include <sys/mman.h>
@@ -15,10 +16,10 @@ namespace millrace::fuzz {
 namespace {
 
 constexpr std::string_view kSeparator = "---\n";
-/// Of an override: what comes from a command line holds no 0.
+/// Ends of an override: a text from a command line contains no 0.
 constexpr std::string_view kEnds("\n\0", 2);
 
-/// A file without a name on a disk, written over for each input.
+/// A file in memory, overwritten for each input.
 class MemoryFile {
  public:
   MemoryFile() : file_(memfd_create("recipe", 0)) {

@@ -1,4 +1,4 @@
-// Weights' files: what is accepted has tensors of the size that their shapes say.
+// Fuzzes weight files: accepted tensors have the size that their shapes say.
 #include "models/safetensors.h"
 
 #include <numeric>

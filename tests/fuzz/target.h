@@ -1,4 +1,4 @@
-// What a fuzz target offers: the entry that libFuzzer knows, and inputs to begin with.
+// Interface of a fuzz target: the entry that libFuzzer calls, and inputs to begin with.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +18,19 @@ using Bytes = std::vector<std::uint8_t>;
 
 struct Corpus {
   std::vector<Bytes> seeds;         ///< sound inputs of each form
-  std::vector<std::string> tokens;  ///< words of the format, put in by mutations
+  std::vector<std::string> tokens;  ///< words of the format, which mutations insert
 };
 
-/// Each target's own.
+/// Defined by each target.
 Corpus corpus();
 
-/// Something that must hold of whatever was accepted; an exception that no target catches.
+/// Checks a property of accepted inputs. Throws an exception that no target catches.
 inline void require(bool holds, const std::string& what) {
   if (!holds) throw std::logic_error("does not hold: " + what);
 }
 
-/// Runs `call`, which may refuse its input by an Error of `exit` and in no other way; true if it
-/// did not.
+/// Runs `call`, which may reject its input with an Error of `exit` and in no other way. Returns
+/// true if it accepts.
 template <class Call>
 bool accepts(Exit exit, const Call& call) {
   try {
