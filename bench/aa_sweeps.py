@@ -1,9 +1,9 @@
-"""Real A/A studies: sweeps whose two rows are the same combination.
+"""Runs real A/A studies: sweeps whose two rows are the same combination.
 
     python3 bench/aa_sweeps.py --data data/digits [--studies 20] [--repeats 5] [--program build/millrace]
 
-Prints one line a study and how many called their rows different. A verdict "faster" or "slower" is
-a false alarm; one or two of twenty are to be expected.
+Prints one line per study, and how many studies called their rows different. A verdict "faster" or "slower" is a
+false alarm; expect one or two in twenty.
 """
 import argparse
 import collections

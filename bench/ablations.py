@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the effect of each optimisation of the pipeline, one setting at a time; writes docs/ablations.md.
+"""Measures the effect of each optimisation of the pipeline, one setting at a time; writes docs/results/ablations.md.
 
     python3 bench/ablations.py --data DIR --out docs/results/ablations.md
     python3 bench/ablations.py --only fused,grain --rounds 3
 
-DIR is what bench/peers/prepare.py makes: mnist/, cifar-bin/, cifar-jpeg/, imagenet/. Without it digits
-and photos are drawn. Before anything is timed batches are compared, and a variant whose batches are not
-what they must be ends the program. CPU time is the process's, of a long run less one of an epoch.
+DIR is the output of bench/peers/prepare.py: mnist/, cifar-bin/, cifar-jpeg/, imagenet/. Without it digits and
+photos are generated. Batches are compared before anything is timed, and a variant with wrong batches ends the
+program. CPU time is the process's: that of a long run minus that of one epoch.
 """
 import argparse
 import operator
@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(HERE, "peers"))
 from measure import Failed, run  # noqa: E402
 from report import Machine, middle, number, times  # noqa: E402
 
-COMPARED_BYTES = 1 << 24  # of a dump: the first 16 MiB of levels are enough for their mean difference
+COMPARED_BYTES = 1 << 24  # compared part of a dump: the first 16 MiB of levels suffice for their mean difference
 
 
 @dataclass
@@ -35,13 +35,13 @@ class Variant:
     keys: tuple
     environment: dict = field(default_factory=dict)
     remark: str = ""
-    epochs: int = 1  # of the longer run, beyond those of the shorter
-    results: list = field(default_factory=list)  # in the group's unit, one a round
+    epochs: int = 1  # epochs by which the longer run exceeds the shorter
+    results: list = field(default_factory=list)  # one per round, in the group's unit
 
 
 @dataclass
 class Group:
-    """Variants that take turns; the first is what the others are compared with."""
+    """Variants that take turns; the first is the reference."""
     title: str
     recipe: str
     keys: tuple
@@ -49,7 +49,7 @@ class Group:
     workers: int = 1
     cores: int = 1
     unit: str = "rate"  # or batch, wall
-    differs: tuple = ()  # least and most mean difference of levels that is allowed; else the same bytes
+    differs: tuple = ()  # smallest and largest allowed mean difference of levels; empty: equal bytes
 
     def __post_init__(self):
         self.keys = (*self.keys, f"loader.workers={self.workers}") if self.workers is not None else self.keys
@@ -60,7 +60,7 @@ def variants(key, *values):
 
 
 class Sets:
-    """Where the data are: prepared ones, or drawn ones that stand in for them."""
+    """Folders of the data: prepared or generated."""
 
     def __init__(self, program, given, scratch):
         self.program, self.scratch = program, scratch
@@ -85,7 +85,7 @@ class Sets:
                 sys.exit(f"error: {path} is missing\n  bench/peers/prepare.py makes it; without --data it is generated")
 
     def packed(self):
-        """The small JPEGs of the test split in an archive."""
+        """Packs the small JPEGs of the test split into an archive."""
         path = os.path.join(self.scratch, "packed")
         os.makedirs(path)
         make(self.program, "pack", self.small, os.path.join(path, "test-000000.tar"), "--split", "test")
@@ -208,7 +208,7 @@ class Bench:
         return run(command, ",".join(self.cores[-group.cores:]), variant.environment)
 
     def check(self, group):
-        """Takes out variants that this processor cannot run; ends the program where batches are not as they must be."""
+        """Removes variants that this processor cannot run. Ends the program if batches are wrong."""
         first = None
         for variant in list(group.variants):
             try:
@@ -229,7 +229,7 @@ class Bench:
             self.check_levels(group)
 
     def check_levels(self, group):
-        """Levels differ, as they may, but by no more than is allowed in the mean."""
+        """Checks that the mean difference of levels is within its limits."""
         first, *others = [self.levels(group, variant) for variant in group.variants]
         for variant, levels in zip(group.variants[1:], others):
             counts = Counter(map(operator.sub, first, levels))

@@ -1,6 +1,6 @@
-// What each augmentation costs on a 224x224 RGB image, called through its table as the host does.
-// bench/augmentations.py puts torchvision's times beside these. Bytes are compared between SIMD
-// levels before anything is timed.
+// Times each augmentation on a 224x224 RGB image, called through its table as the host does.
+// bench/augmentations.py adds torchvision's times. Compares bytes between SIMD levels before
+// timing.
 //
 //   build/augmentation_bench --benchmark_min_time=0.2
 #include <benchmark/benchmark.h>
@@ -63,7 +63,7 @@ class Work {
     if (scratch != nullptr)
       context_.call.scratch = scratch_.reserve(scratch(unit_->self(), kSize, 3));
     Draw draw(base::stream({1, 0, 0}, base::op_id("picture")));
-    // Smooth with some noise, as photographs are.
+    // Smooth with some noise, like photographs.
     for (std::size_t i = 0; i < kBytes; ++i)
       original_[i] =
           static_cast<std::uint8_t>(i / 3 % 224 / 2 + i / 672 / 3 + i % 3 * 9 + draw.integer(20));
@@ -75,7 +75,8 @@ class Work {
     return pixel != nullptr && pixel->levels != nullptr;
   }
 
-  /// On a fresh copy of the picture, which is part of the time, as torch's new tensor is.
+  /// Applies it to a fresh copy of the picture. The time includes the copy, as torch's includes a
+  /// new tensor.
   void run(std::uint64_t sample) {
     const millrace_unit& table = unit_->table();
     millrace_call& call = context_.call;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What augmentations cost a pixel beside torchvision.transforms.v2 on 8-bit tensors, both on one
-thread, 224x224 RGB, in one run:
+"""Compares the cost per pixel of augmentations with torchvision.transforms.v2 on 8-bit tensors: both on one thread,
+224x224 RGB, in one run:
 
     python bench/augmentations.py build/augmentation_bench
 
-Each turn measures all of millrace's, then all of torchvision's; the table shows the medians of the
-turns' CPU time. Both sides' time includes making the result's memory: a copy of the picture here, a
-new tensor there. Units that are tables only make it; applying it is part of a pass that is made
-anyway, so these have no ratio."""
+Each turn measures all of millrace's, then all of torchvision's; the table shows the medians of the turns' CPU time.
+Both sides' times include creating the result's memory: a copy of the picture here, a new tensor there. Units that
+are tables only create the table; applying it is part of a pass that is made anyway, so these have no ratio.
+"""
 import argparse
 import json
 import statistics
@@ -31,7 +31,7 @@ def picture():
 
 
 def counterparts():
-    """The unit as augmentation_bench names it, and the same in torchvision."""
+    """Pairs each unit, named as in augmentation_bench, with torchvision's equivalent."""
     image = picture()
     pair = torch.rand(2, 3, SIDE, SIDE)
     labels = torch.tensor([1, 2])
@@ -55,7 +55,7 @@ def counterparts():
         "gaussian_blur{kernel_size=23}": lambda: F.gaussian_blur(image, [23, 23], [1.0, 1.0]),
         "gaussian_noise": lambda: F.gaussian_noise(image),
         "random_erasing{p=1}": lambda: erase(image),
-        "random_erasing{p=1,mode=random}": lambda: erase_noise(unit_image),  # floats: 8-bit noise means nothing
+        "random_erasing{p=1,mode=random}": lambda: erase_noise(unit_image),  # floats: 8-bit noise is meaningless
         "elastic": lambda elastic=v2.ElasticTransform(): elastic(image),
         "mixup": lambda mix=v2.MixUp(num_classes=1000): mix(pair, labels),
         "cutmix": lambda mix=v2.CutMix(num_classes=1000): mix(pair, labels),
@@ -63,7 +63,7 @@ def counterparts():
 
 
 def time_torch(function):
-    """CPU microseconds a call."""
+    """CPU microseconds per call."""
     for _ in range(3):
         function()
     calls, start = 0, time.process_time()

@@ -1,11 +1,11 @@
-"""A CIFAR-10 recipe trained in PyTorch, the ordinary way: torchvision's ImageFolder and transforms, a
-DataLoader, SGD; to stand beside `millrace train`. Everything that the two must share (model, batch,
-augmentation, mean and std, optimiser) is read from the recipe's file.
+"""Trains a CIFAR-10 recipe in PyTorch the usual way, for comparison with `millrace train`: torchvision's ImageFolder
+and transforms, a DataLoader, SGD. Reads the settings that both must share (model, batch, augmentation, mean and
+std, optimiser) from the recipe's file.
 
     python3 bench/cifar10_torch.py cifar10-lenet --data DIR [--seed N] [--epochs N]
 
-DIR holds train/CLASS/*.jpg and test/CLASS/*.jpg. Prints one JSON object an epoch: train loss (mean of
-the steps' losses, weighted by images), test loss, top-1, seconds. Needs torch, torchvision, Python 3.11.
+DIR holds train/CLASS/*.jpg and test/CLASS/*.jpg. Prints one JSON object per epoch: train loss (mean of the steps'
+losses, weighted by images), test loss, top-1, seconds. Needs torch, torchvision, Python 3.11.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from torchvision import datasets, transforms as T
 
-EVALUATION_BATCH = 512  # eval.batch, unless the recipe says otherwise
+EVALUATION_BATCH = 512  # eval.batch, unless the recipe sets it
 
 
 def lenet5_cifar():
@@ -49,7 +49,7 @@ AUGMENTATIONS = {
 
 
 def check(recipe):
-    """Stops at what this script would not do as the recipe says."""
+    """Rejects recipes that this script would not follow."""
     known = {"epochs", "optimizer", "lr", "momentum", "weight_decay", "nesterov"}
     strange = set(recipe["train"]) - known
     if strange or recipe["train"].get("optimizer", "sgd") != "sgd":

@@ -1,5 +1,5 @@
-// Yardstick: MNIST's images copied in a shuffled order into batches of bytes, labels beside them:
-// the part of recipe `overhead` that is not overhead.
+// Yardstick: copies MNIST's images in a shuffled order into batches of bytes, with labels: the part
+// of recipe `overhead` that is not overhead.
 //
 //   build/copy_alone train-images-idx3-ubyte [--passes 4]
 #include <algorithm>
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
       const std::size_t place = i % (kSlots * kBatch);
       std::memcpy(&slots[place * kPixels], &pixels[order[i] * kPixels], kPixels);
       labels[place] = classes[order[i]];
-      // Keeps the copies of a full ring from being left out.
+      // Uses the copies of a full ring, so that the compiler keeps them.
       if (place == 0) checksum = 31 * checksum + slots[(i + pass) % slots.size()];
     }
   watch.report(passes * images, checksum + static_cast<std::uint64_t>(labels[0]));

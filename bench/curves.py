@@ -1,9 +1,9 @@
-"""Training curves side by side: a Markdown table on stdout and a plot, of our metrics.jsonl files and the
-lines that cifar10_torch.py prints. Runs of one label are taken together: mean, and from lowest to highest.
+"""Compares training curves: a Markdown table on stdout and a plot, from our metrics.jsonl files and the output of
+cifar10_torch.py. Combines runs with the same label: mean, lowest and highest.
 
     python3 bench/curves.py --svg curves.svg millrace=runs/s0 millrace=runs/s1 PyTorch=torch0.jsonl ...
 
-A run is a run directory or a file of JSON lines. Needs nothing beyond Python.
+A run is a run directory or a file of JSON lines. Needs only Python.
 """
 import argparse
 import html
@@ -12,7 +12,7 @@ import os
 import statistics
 
 COLOURS = ["#1b6ca8", "#d1495b", "#3a7d44", "#8e5ea2", "#c98b1b"]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 360, 260, 52, 12, 30, 38  # of a panel, in pixels
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 360, 260, 52, 12, 30, 38  # sizes of a panel, in pixels
 
 
 def read_run(path):
@@ -27,7 +27,7 @@ def read_run(path):
 
 
 def by_epoch(runs, key):
-    """[(epoch, mean, lowest, highest)] of what all runs of a label have."""
+    """Returns [(epoch, mean, lowest, highest)] over the epochs that all runs of a label have."""
     values = {}
     for run in runs:
         for row in run:
@@ -56,7 +56,7 @@ def table(groups):
 
 
 def panel(groups, key, title, scale, x0):
-    """One plot: a line of means and a band from lowest to highest for each label."""
+    """Draws one plot: for each label a line of means and a band from lowest to highest."""
     curves = {label: [(e, scale * m, scale * a, scale * b) for e, m, a, b in by_epoch(runs, key)]
               for label, runs in groups.items()}
     points = [point for curve in curves.values() for point in curve]

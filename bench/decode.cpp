@@ -1,6 +1,6 @@
-// Decoding JPEG files: ours beside libjpeg-turbo's own tjDecompress2 (handle reused, accurate DCT,
-// fancy upsampling): whole images, the windows of random_resized_crop, and scales by DCT. Files are
-// in memory; results are compared before anything is timed; variants take turns, image by image.
+// Compares JPEG decoding with libjpeg-turbo's own tjDecompress2 (handle reused, accurate DCT, fancy
+// upsampling): whole images, the windows of random_resized_crop, and scales by DCT. Files are in
+// memory. Results are compared before timing, and variants take turns image by image.
 //
 //   build/decode_bench FOLDER [rounds] [most files]
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ std::vector<Bytes> read_files(const std::filesystem::path& folder, std::size_t m
   return files;
 }
 
-/// random_resized_crop's window: a share of the area from 8% to all, sides 3:4 to 4:3.
+/// Draws random_resized_crop's window: a share of the area from 8% to all, sides 3:4 to 4:3.
 Rect random_window(Size size, Draw& draw) {
   const double area = static_cast<double>(size.width) * size.height;
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -67,9 +67,9 @@ struct Turbo {
   Turbo& operator=(const Turbo&) = delete;
   ~Turbo() { tjDestroy(handle); }
 
-  /// The size is known, as it is to a loader that has read the header before.
+  /// The size is known, as in a loader that has already read the header.
   const std::uint8_t* decode(const Bytes& file, Size size) {
-    // Off 16, as malloc's memory for whole images is: what libjpeg-turbo is faster with.
+    // Offset by 16, like malloc's memory for whole images, with which libjpeg-turbo is faster.
     std::uint8_t* out =
         pixels.reserve(
             static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) * 3 + 16) +
@@ -92,7 +92,7 @@ Rect whole(Size size, int scale = 0) {
           (size.height + (1 << scale) - 1) >> scale};
 }
 
-/// What the decoders are to agree on, and how far DCT scaling is from the mean of the pixels.
+/// Checks that the decoders agree, and how far DCT scaling is from the mean of the pixels.
 class Check {
  public:
   void image(const Bytes& file, Size size, const std::uint8_t* expected, Draw& draw) {

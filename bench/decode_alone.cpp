@@ -1,5 +1,5 @@
-// Yardstick: libjpeg-turbo's full decode of JPEG files that are in memory already, to RGB with the
-// accurate DCT and smooth upsampling, and nothing else.
+// Yardstick: libjpeg-turbo's full decode of JPEG files in memory, to RGB with the accurate DCT and
+// smooth upsampling, and nothing else.
 //
 //   build/decode_alone FOLDER|FILE.tar [--passes 4] [--threads 1]
 #include <turbojpeg.h>
@@ -32,7 +32,7 @@ std::vector<Bytes> jpegs_of_folder(const std::string& folder) {
   return images;
 }
 
-/// The members that begin as a JPEG does: a header of 512 bytes with the size in octal, the
+/// Returns the members that begin like a JPEG: a header of 512 bytes with the size in octal, the
 /// contents, zeros up to the next 512 (POSIX.1-1988, ustar).
 std::vector<Bytes> jpegs_of_tar(const std::string& path) {
   constexpr std::size_t kBlock = 512, kSizeAt = 124, kSizeDigits = 12;
@@ -60,7 +60,7 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// The pixels, in a buffer that the next call writes to.
+  /// Returns the pixels, in a buffer that the next call overwrites.
   std::span<const std::uint8_t> decode(const Bytes& jpeg) {
     int width = 0, height = 0, subsampling = 0, colours = 0;
     const auto size = static_cast<unsigned long>(jpeg.size());
@@ -69,7 +69,7 @@ class Decoder {
     const std::size_t bytes =
         3 * static_cast<std::size_t>(width) * static_cast<std::size_t>(height);
     if (pixels_.size() < bytes) pixels_.resize(bytes);
-    // A warning (extra bytes before a marker, in a few files of ImageNet) still gives the picture.
+    // A warning (extra bytes before a marker, in a few files of ImageNet) still yields the picture.
     if (tjDecompress2(handle_, jpeg.data(), size, pixels_.data(), width, 0, height, TJPF_RGB,
                       TJFLAG_ACCURATEDCT) != 0 &&
         tjGetErrorCode(handle_) == TJERR_FATAL)
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
                                         : jpegs_of_tar(options.path());
   if (images.empty()) stop(options.path() + " holds no JPEG");
 
-  // One pass ahead makes the checksum, says what the timed pictures must hold and warms up.
+  // An untimed first pass computes the expected checksum and warms up.
   std::uint64_t checksum = 0, expected = 0;
   Decoder first;
   for (const Bytes& image : images) {

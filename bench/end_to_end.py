@@ -1,10 +1,10 @@
-"""Recipe mnist-lenet beside the same run in PyTorch (torch_lenet.py), taking turns: seconds an epoch,
-load and update a step, one thread for torch on both sides.
+"""Compares recipe mnist-lenet with the same run in PyTorch (torch_lenet.py), taking turns: seconds per epoch, load and
+update per step, with one thread for torch on both sides.
 
     python3 bench/end_to_end.py --data DIR --python PYTHON [--rounds 3]
 
-DIR holds MNIST's IDX files; PYTHON is an interpreter with torch and torchvision. Both sides must
-learn (top-1 of at least 96% after two epochs), or nothing is printed.
+DIR holds MNIST's IDX files; PYTHON is an interpreter with torch and torchvision. Prints nothing unless both sides
+learn (top-1 of at least 96% after two epochs).
 """
 import argparse
 import json

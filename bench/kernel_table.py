@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Times of kernel_bench as ratios, one table for each SIMD level, in Markdown.
+"""Prints times of kernel_bench as ratios, one table per SIMD level, in Markdown.
 
     python3 bench/kernel_table.py [--build build] [--core 1] [--repetitions 25] [--levels avx2,avx512]
 
-At avx2, OpenCV does without AVX-512 too. A time is the least CPU time of the repetitions, which take turns in
-random order; kernel_bench compares all results before it times anything.
+At avx2, OpenCV runs without AVX-512 too. A time is the lowest CPU time of the repetitions, which take turns in
+random order. kernel_bench compares all results before it times anything.
 """
 import argparse
 import json
@@ -14,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 
-CAP = {"avx2": "AVX512-SKX,AVX512-COMMON", "avx512": ""}  # what OPENCV_CPU_DISABLE must name
+CAP = {"avx2": "AVX512-SKX,AVX512-COMMON", "avx512": ""}  # value of OPENCV_CPU_DISABLE
 
 
 def times(arguments, level):
-    """Least microseconds by work and by who did it."""
+    """Lowest microseconds by work and library."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "times.json"
         bench = subprocess.run(

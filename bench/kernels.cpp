@@ -1,9 +1,10 @@
-// One pass and its store, as a sample goes through them, at every SIMD level, beside OpenCV for the
-// same work. Results are compared before anything is timed: the levels with each other byte for
-// byte, OpenCV's within what its coarser positions and its other filter leave.
+// Times one pass and its store, as a sample goes through them, at every SIMD level, and OpenCV for
+// the same work. Compares results before timing: the levels with each other byte for byte, OpenCV's
+// within the tolerance of its coarser positions and its other filter.
 //
 //   taskset -c 1 build/kernel_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only
-//   python3 bench/kernel_table.py     ratios as a table, OpenCV with as much as each level may use
+//   python3 bench/kernel_table.py     ratios as a table, with OpenCV limited to each level's
+//   instructions
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -25,8 +26,8 @@ namespace {
 
 using namespace millrace;
 
-/// Images of one size, so many that they don't all stay in the first-level cache, but in the
-/// second's or third's, as a reader or a decoder leaves them.
+/// Images of one size, enough to exceed the first-level cache but not the second or third, as a
+/// reader or decoder leaves them.
 struct Images {
   Size size;
   int channels;
@@ -35,7 +36,7 @@ struct Images {
 
   Images(Size s, int c, std::size_t n)
       : size(s), channels(c), count(n), pixels(n * bytes() + kTailSlack) {
-    // Smooth with some noise, so that filters of other makers can be compared.
+    // Smooth with some noise, so that other libraries' filters can be compared.
     Draw draw(base::stream({1, 0, 0}, base::op_id("bench")));
     for (std::size_t i = 0; i < n * bytes(); ++i) {
       const auto p = static_cast<int>(i % bytes()) / channels;
@@ -50,7 +51,7 @@ struct Images {
   const std::uint8_t* at(std::size_t i) const { return &pixels[i % count * bytes()]; }
 };
 
-/// Something to time: image number `i` through it to `out`.
+/// Work to time: processes image number `i` into `out`.
 struct Work {
   std::string name;
   DType dtype;
@@ -58,7 +59,7 @@ struct Work {
   std::function<void(std::size_t i, std::byte* out)> run;
 };
 
-/// A pass for image `i` through a store.
+/// Runs a pass for image `i` through a store.
 Work ours(const std::string& name, DType dtype, Layout layout, Size size, int channels,
           const std::function<augment::Pass(std::size_t)>& pass) {
   const std::vector<double> mean =
@@ -83,7 +84,7 @@ augment::Pass pass_of(const ImageView& source, Size output, augment::Filter filt
   return pass;
 }
 
-/// 512 rotations by up to `degrees` with a little scale and shift, about the centre; drawn once, so
+/// 512 rotations about the centre by up to `degrees`, with a little scale and shift. Drawn once, so
 /// that only the pass is timed.
 class Turns {
  public:
@@ -128,7 +129,7 @@ augment::Pass digit(std::size_t i, augment::Filter filter) {
   return turned(kDigits, kDigitTurns, i, filter);
 }
 
-/// A window of 32x32 of the image padded by 4, every second one mirrored.
+/// Returns a window of 32x32 of the image padded by 4; every second one is mirrored.
 augment::Pass padded_crop(std::size_t i, bool planes) {
   const ImageView image =
       planes ? planar(kThumbs.at(i), {32, 32}, 3) : interleaved(kThumbs.at(i), {32, 32}, 3);
@@ -201,10 +202,10 @@ std::vector<Work> our_work() {
   };
 }
 
-// ---- OpenCV's way
-// ----------------------------------------------------------------------------------
+// ---- OpenCV
+// ----------------------------------------------------------------------------------------
 
-/// Pixel centres lie at whole numbers there, at halves here.
+/// OpenCV puts pixel centres at whole numbers, we at halves.
 cv::Matx23d opencv_map(const std::array<double, 6>& m) {
   return {m[0], m[1], m[2] + 0.5 * (m[0] + m[1]) - 0.5,
           m[3], m[4], m[5] + 0.5 * (m[3] + m[4]) - 0.5};
@@ -215,7 +216,7 @@ cv::Mat as_mat(const Images& images, std::size_t i) {
           const_cast<std::uint8_t*>(images.at(i))};
 }
 
-/// Normalised planes, one channel after the other.
+/// Writes normalised planes, one channel after the other.
 void store_planes(const cv::Mat& levels, std::byte* out) {
   static const double mean[] = {0.485, 0.456, 0.406}, std[] = {0.229, 0.224, 0.225};
   static cv::Mat planes[3];
@@ -295,7 +296,7 @@ void check_levels(const Work& work) {
   }
 }
 
-/// Mean distance in levels of 255 (a level is 1 / 255 / std, where std is about 0.23).
+/// Returns the mean distance in levels of 255 (a level is 1 / 255 / std, where std is about 0.23).
 template <class Element>
 double distance(const Work& mine, const Work& theirs, double level) {
   std::vector<Element> a(mine.out_bytes / sizeof(Element)), b(a.size());
@@ -320,7 +321,7 @@ void check_close(const Work& mine, const Work& theirs) {
 void register_timing(const std::string& name, const Work& work, base::Simd level) {
   benchmark::RegisterBenchmark(name.c_str(), [work, level](benchmark::State& state) {
     base::set_simd_level(level);
-    // A few places to write to, as the slots of a loader.
+    // Number of output buffers, like the slots of a loader.
     constexpr std::size_t kPlaces = 8;
     const std::size_t place = (work.out_bytes + 63) / 64 * 64;
     Buffer out;
@@ -350,7 +351,7 @@ int main(int argc, char** argv) {
       if (peer.name.starts_with(work.name + "/"))
         register_timing(peer.name, peer, base::simd_supported());
   }
-  // OPENCV_CPU_DISABLE takes them away.
+  // OPENCV_CPU_DISABLE removes them.
   benchmark::AddCustomContext("opencv_avx512",
                               cv::checkHardwareSupport(CV_CPU_AVX512_SKX) ? "yes" : "no");
   benchmark::Initialize(&argc, argv);

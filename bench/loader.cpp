@@ -1,7 +1,7 @@
-// What the machinery costs: CPU time a batch beyond the copy itself (recipe overhead's work), and
-// what recording and blaming add (cheap-measurement contract). Variants take turns in one process,
-// so that the machine's moods meet all of them alike; medians and quartiles of the differences are
-// printed.
+// Measures the loader's overhead: CPU time per batch beyond the copy itself (recipe overhead's
+// work), and the cost of recording and of the wait breakdown (contract Cheap measurement). Variants
+// take turns in one process, so that changes of the machine affect all alike. Prints medians and
+// quartiles of the differences.
 //
 //   build/loader_bench [rounds]
 #include "millrace/loader.h"
@@ -37,7 +37,7 @@ class Images final : public Reader {
     info_.classes.resize(10);
     info_.size = {28, 28};
     info_.channels = 1;
-    info_.in_place = true;  // as MNIST's files are, mapped
+    info_.in_place = true;  // like MNIST's files, which are mapped
     for (std::size_t i = 0; i < pixels_.size(); ++i)
       pixels_[i] = static_cast<std::uint8_t>(base::mix64(i) >> 56);
   }
@@ -59,7 +59,7 @@ LoaderOptions options_of(int workers, bool record, std::uint64_t epochs = 1) {
   return options;
 }
 
-/// The bare work: the same images in the same order, copied into as many slots.
+/// The work itself: copies the same images in the same order into as many slots.
 double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check) {
   std::vector<std::uint8_t> slots(5 * kBatch * kPixels);
   std::vector<std::int64_t> labels(kBatch);
@@ -82,7 +82,7 @@ double copy_us(const Images& images, std::uint64_t epochs, std::uint64_t& check)
   return 1e6 * seconds / (static_cast<double>(kImages) / kBatch * static_cast<double>(epochs));
 }
 
-/// An affine warp, some µs an image: units are then as long as they are meant to be.
+/// Returns an affine warp of some µs per image, so that units have their intended length.
 std::shared_ptr<const augment::Plan> warping() {
   std::vector<OpSpec> chain;
   for (const auto& declared : op_declarations()) {
@@ -94,7 +94,7 @@ std::shared_ptr<const augment::Plan> warping() {
                                                Resample::once);
 }
 
-/// CPU time of the whole process a batch, through the loader; its waits are blamed where it
+/// Returns the process's CPU time per batch through the loader; computes the wait breakdown if it
 /// records.
 double loader_us(const std::shared_ptr<const Reader>& reader,
                  const std::shared_ptr<const augment::Plan>& plan, const LoaderOptions& options,
@@ -153,8 +153,8 @@ int main(int argc, char** argv) {
       }
     }
   }
-  // In an order in which a drift falls out of the difference, after a run that doesn't count: idle
-  // threads of the variant before may still spin.
+  // Uses an order in which drift cancels out of the difference, after a run that is not counted:
+  // idle threads of the previous variant may still spin.
   const auto pair = [&](const std::shared_ptr<const augment::Plan>& plan, int workers,
                         double& off_us) {
     std::uint64_t check = 0;

@@ -1,10 +1,9 @@
-"""A model's training step (SGD with momentum) in PyTorch, the ordinary way and with channels_last, and in
-millrace with LibTorch's ops and, where the model has them, with the native ones: one step of each in turn in
-one process, on one core. Starts from the same weights and prints one JSON object. Checked first: the losses
-agree to 1e-4 with PyTorch's, LeNet's for 20 steps, ResNet-18's for 5 with PyTorch's in channels_last. Batch
-norm over few images magnifies rounding: within PyTorch itself, planes and channels_last differ by 1e-3 at the
-third step.
-Needs the torch that millrace was built with; resnet18 also torchvision.
+"""Times a model's training step (SGD with momentum) in PyTorch, with the default memory format and with channels_last,
+and in millrace with LibTorch's ops and, if the model has them, with the native ones. Takes one step of each by
+turns in one process, on one core, from the same weights, and prints one JSON object. Checks first that the losses
+agree with PyTorch's to 1e-4: LeNet's for 20 steps, ResNet-18's for 5 with PyTorch's in channels_last. Batch norm
+over few images magnifies rounding: within PyTorch itself, planes and channels_last differ by 1e-3 at the third
+step. Needs the torch that millrace was built with; resnet18 also needs torchvision.
 
     taskset -c 1 python bench/step.py build/lib/libmillrace_torch.so
     taskset -c 1 python bench/step.py build/lib/libmillrace_torch.so --model resnet18 --batch 8 --rounds 30
@@ -32,7 +31,8 @@ def resnet18():
     return torchvision.models.resnet18(num_classes=10)
 
 
-# builder, channels, side of an image, whether millrace has native ops for it, whose losses ours follow, how long
+# builder, channels, side of an image, whether millrace has native ops for it, which losses ours follow, for how many
+# steps
 MODELS = {"lenet5": (lenet5, 1, 28, True, "pytorch", 20),
           "resnet18": (resnet18, 3, 224, False, "pytorch_channels_last", 5)}
 

@@ -1,8 +1,6 @@
-"""The run of recipe mnist-lenet in PyTorch, the ordinary way: torchvision's MNIST and RandomAffine on
-PIL images, a DataLoader, LeNet-5, SGD. Prints one JSON object an epoch: seconds, load and update
-a step. Needs torch and torchvision; `--data` is the folder that torchvision's MNIST takes, or one
-with the IDX files themselves.
-"""
+"""Runs recipe mnist-lenet in PyTorch the usual way: torchvision's MNIST and RandomAffine on PIL images, a DataLoader,
+LeNet-5, SGD. Prints one JSON object per epoch: seconds, and load and update per step. Needs torch and torchvision.
+`--data` is the folder for torchvision's MNIST, or one with the IDX files themselves."""
 import argparse
 import json
 import os
@@ -27,7 +25,8 @@ torch.set_num_threads(args.threads)
 
 
 def mnist(transform, train):
-    if not os.path.isdir(os.path.join(args.data, "MNIST")):  # bare IDX files: give them their folders
+    if not os.path.isdir(os.path.join(args.data, "MNIST")):  # bare IDX files: makes the folders that torchvision
+                                                             # expects
         args.root = getattr(args, "root", None) or tempfile.mkdtemp()
         raw = os.path.join(args.root, "MNIST", "raw")
         os.makedirs(raw, exist_ok=True)

@@ -1,5 +1,5 @@
-// Yardstick: OpenCV's nearest warp and normalisation of MNIST's images into batches of floats, by
-// maps drawn beforehand as recipe mnist-lenet draws them. The warp is checked before it is timed.
+// Yardstick: OpenCV's nearest warp and normalisation of MNIST's images into batches of floats, with
+// maps drawn beforehand as recipe mnist-lenet draws them. Checks the warp before timing.
 //
 //   build/warp_alone train-images-idx3-ubyte [--passes 4]
 #include <cmath>
@@ -20,7 +20,7 @@ constexpr std::size_t kPixels = kSide * kSide;
 constexpr std::size_t kBatch = 64, kSlots = 5;
 constexpr double kMean = 0.1307, kStd = 0.3081;
 
-/// From a pixel of the result to its place in the source, pixel centres at whole numbers.
+/// Maps a pixel of the result to its position in the source, with pixel centres at whole numbers.
 cv::Matx23d draw_map(std::mt19937& random) {
   const auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<>(low, high)(random);
@@ -41,7 +41,7 @@ void warp(const std::uint8_t* pixels, const cv::Matx23d& map, cv::Mat& warped, f
   warped.convertTo(result, CV_32F, 1 / 255.0 / kStd, -kMean / kStd);
 }
 
-/// The share of pixels that differ from the map taken literally; OpenCV rounds to 1/1024 pixel.
+/// Returns the share of pixels that differ from the exact map; OpenCV rounds to 1/1024 pixel.
 double share_off(const Bytes& pixels, const std::vector<cv::Matx23d>& maps) {
   const std::size_t images = std::min<std::size_t>(pixels.size() / kPixels, maps.size());
   std::vector<float> out(kPixels);

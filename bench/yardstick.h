@@ -1,5 +1,5 @@
-// What the yardsticks share: the work that any loader has to do, with nothing around it. Each takes
-// a path and a number of passes over it, and prints one line of JSON.
+// Common parts of the yardsticks, which do the work of any loader with nothing around it. Each
+// takes a path and a number of passes over it, and prints one line of JSON.
 #pragma once
 
 #include <fmt/core.h>
@@ -29,7 +29,7 @@ inline Bytes contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The pixels of an IDX file of 28x28 images, as many as there are.
+/// Returns the pixels of an IDX file of 28x28 images, all of them.
 inline Bytes idx_pixels(const std::string& path) {
   constexpr std::size_t kHeader = 16;
   const Bytes file = contents(path);
@@ -38,7 +38,7 @@ inline Bytes idx_pixels(const std::string& path) {
   return {file.begin() + kHeader, file.end()};
 }
 
-/// PATH and options with a number each.
+/// Parses PATH and options with one number each.
 class Options {
  public:
   Options(int argc, char** argv, std::string_view usage) : arguments_(argv + 1, argv + argc) {
@@ -69,7 +69,7 @@ inline double seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Wall time and the whole process's CPU time since it was made.
+/// Measures wall time and the whole process's CPU time since its construction.
 class Stopwatch {
  public:
   void report(std::uint64_t images, std::uint64_t checksum) const {

@@ -1,4 +1,4 @@
-"""albumentations on OpenCV inside PyTorch's DataLoader."""
+"""Peer: albumentations on OpenCV inside PyTorch's DataLoader."""
 import albumentations as A
 import cv2
 from albumentations.pytorch import ToTensorV2

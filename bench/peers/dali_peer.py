@@ -1,4 +1,4 @@
-"""NVIDIA DALI on the CPU, one thread, batches handed over by its own iterator for PyTorch.
+"""Peer: NVIDIA DALI on the CPU with one thread; batches come through its own iterator for PyTorch.
 
 Arrays come from a Python generator of whole batches; files from DALI's readers, which shuffle within a window.
 """
@@ -33,7 +33,7 @@ def affine(images):
     scale = fn.random.uniform(range=[0.8, 1.2])
     turned = fn.transforms.rotation(angle=fn.random.uniform(range=[-15.0, 15.0]), center=centre)
     scaled = fn.transforms.scale(turned, scale=fn.stack(scale, scale), center=centre)
-    # Whole pixels, as torchvision translates.
+    # Whole pixels, as in torchvision's translation.
     shift = fn.cast(fn.random.uniform(range=[-2.8, 2.8], shape=2), dtype=types.INT32)
     moved = fn.transforms.translation(scaled, offset=fn.cast(shift, dtype=types.FLOAT))
     return fn.warp_affine(images, matrix=moved, inverse_map=False, fill_value=0, interp_type=types.INTERP_NN)
@@ -54,7 +54,7 @@ def jpegs_of_cifar(task):
 
 
 def graph(task):
-    """The outputs of one batch: images and labels."""
+    """Defines the outputs of one batch: images and labels."""
     work = task.work
     if work.name == "w1":
         images, labels = mnist(task)
@@ -71,7 +71,7 @@ def graph(task):
         return store(padded_crop(fn.decoders.image(jpegs, device="cpu")), work, mirror=flip), labels
     paths, labels = map(list, zip(*imagenet_files(task)))
     jpegs, labels = fn.readers.file(files=paths, labels=labels, random_shuffle=True, initial_fill=1024)
-    # Only the crop is decoded.
+    # Decodes only the crop.
     images = fn.decoders.image_random_crop(jpegs, device="cpu", random_area=[0.08, 1.0],
                                            random_aspect_ratio=[3 / 4, 4 / 3])
     images = fn.resize(images, size=[224, 224], interp_type=types.INTERP_LINEAR,

@@ -1,8 +1,8 @@
-"""Runs one peer, in that peer's Python: makes batches and says how many images it made. Called by table.py.
+"""Runs one peer, in that peer's Python: makes batches and reports how many images it made. Called by table.py.
 
     feed.py PEER WORKLOAD DATA --images S L      S images, then L more: CPU seconds for those L (whole batches)
-    feed.py PEER WORKLOAD DATA --check N         the first N images described, then a second's worth for the rate
-    feed.py --dump FILE WORKLOAD --check N       the same description of a file that `millrace bench --dump` wrote
+    feed.py PEER WORKLOAD DATA --check N         describes the first N images, then runs a second for the rate
+    feed.py --dump FILE WORKLOAD --check N       describes a file written by `millrace bench --dump` the same way
 """
 import argparse
 import importlib
@@ -26,7 +26,7 @@ LIBRARIES = ("torch", "torchvision", "pillow", "pillow-simd", "nvidia-dali-cuda1
 
 @dataclass
 class Task:
-    """What a peer's function gets."""
+    """Arguments of a peer's function."""
     work: object
     data: str
     options: dict
@@ -40,7 +40,8 @@ def as_array(batch):
 
 
 def describe(images, contiguous):
-    """Shape and type of a sample; mean and spread of each plane; how much neighbours differ, which a filter changes."""
+    """Describes samples: shape and type; mean and spread of each plane; the difference of neighbours, which a filter
+    changes."""
     planes = images if images.ndim == 4 else images[:, None]
     planes = planes.astype(np.float32)
     return {
@@ -68,7 +69,7 @@ def take(batches, count):
 
 
 def cpu_seconds():
-    """User and system time of this process, all its threads, and its worker processes, living or ended."""
+    """User and system time of this process with all its threads, and of its worker processes, living or ended."""
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     total = sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
     for worker in multiprocessing.active_children():
@@ -79,7 +80,7 @@ def cpu_seconds():
 
 
 def window(batches, short, long):
-    """A run of short + long less a run of short, in one process, so that starting up is in neither."""
+    """Measures a run of short + long minus a run of short in one process, which excludes start-up."""
     take(batches, short)
     begin = cpu_seconds()
     images = take(batches, long)
@@ -87,7 +88,8 @@ def window(batches, short, long):
 
 
 def rate(batches, seconds):
-    """Images a CPU-second of this process, after as long a time of warming up; only says how much work fills a window."""
+    """Images per CPU-second of this process, after a warm-up of equal length. Only estimates how much work fills a
+    window."""
     for _ in range(2):
         images, begin = 0, time.process_time()
         while time.process_time() - begin < seconds:
@@ -96,7 +98,7 @@ def rate(batches, seconds):
 
 
 def describe_dump(path, work, count):
-    """Bytes of the first epoch's batches, labels behind them; images from all over the epoch."""
+    """Describes the bytes of the first epoch's batches, followed by labels; takes images from all over the epoch."""
     size = int(np.prod(work.shape))
     values = np.memmap(path, dtype=np.uint8, mode="r")
     sample = size * np.dtype(work.dtype).itemsize
@@ -132,7 +134,7 @@ def main():
         answer = {"check": check(batches, arguments.check), "rate": rate(batches, 0.5), "versions": versions()}
     else:
         answer = window(batches, *arguments.images)
-    # A loader's own last words must not come behind the answer.
+    # Output of the loader at its end must not follow the answer.
     batches.close()
     sys.stdout.write("\n" + json.dumps(answer) + "\n")
 

@@ -1,4 +1,4 @@
-"""FFCV, one thread, from data sets in its own format, which prepare_ffcv.py writes."""
+"""Peer: FFCV with one thread, on data sets in its own format, which prepare_ffcv.py writes."""
 import numpy as np
 import torch
 from ffcv.fields import NDArrayField, RGBImageField

@@ -1,4 +1,4 @@
-"""Grain in its own process, one thread: PIL for W4's pictures, nothing at all for W6."""
+"""Peer: Grain in its own process with one thread. PIL decodes W4's pictures; W6 needs nothing."""
 import math
 
 import grain.python as grain
@@ -9,7 +9,8 @@ from data_sets import imagenet_files, mnist, normalisation
 
 
 def draw_crop(width, height, random):
-    """Ten tries at a crop of 8-100% of the area with sides 3:4 to 4:3, then the middle: RandomResizedCrop's rule."""
+    """Tries a crop of 8-100% of the area with sides 3:4 to 4:3 up to ten times, then takes the middle, as
+    RandomResizedCrop."""
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1.0)
         ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))

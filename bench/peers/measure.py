@@ -1,6 +1,6 @@
-"""One child process: pinned, timed to the last descendant, its answer and peak memory.
+"""Runs one child process: pinned, timed until its last descendant ends; returns its answer and peak memory.
 
-CPU time is what the kernel accounts to the whole tree (wait4), so it misses neither threads nor worker processes.
+CPU time is the kernel's account of the whole tree (wait4), so it includes all threads and worker processes.
 """
 import ctypes
 import json
@@ -16,14 +16,14 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Failed(Exception):
-    """What a child said last, on one line."""
+    """A child's final message, on one line."""
 
 
 @dataclass(frozen=True)
 class Usage:
     cpu_s: float
     wall_s: float
-    peak_rss: int  # bytes, of the largest process of the tree
+    peak_rss: int  # bytes, of the largest process in the tree
     answer: dict
 
     @property
@@ -32,12 +32,12 @@ class Usage:
 
 
 def adopt_orphans():
-    """Worker processes that outlive the child become ours, so that their CPU time is counted too."""
+    """Adopts worker processes that outlive the child, so that their CPU time is counted too."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def run(command, cores, environment=None, timeout=600):
-    """Runs `command` on `cores` ("1", "0,1"); its standard output ends with a JSON document."""
+    """Runs `command` on `cores` ("1", "0,1"). Its standard output must end with a JSON document."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         begin = time.perf_counter()
         child = subprocess.Popen(["taskset", "-c", cores, *command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
@@ -67,7 +67,7 @@ def run(command, cores, environment=None, timeout=600):
 
 
 def _reap_orphans(group):
-    """CPU time of what the child left behind, which is ended first."""
+    """Ends the child's remaining processes and returns their CPU time."""
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
@@ -82,14 +82,14 @@ def _reap_orphans(group):
 
 
 def _reason(text):
-    """The line that names the error, or else the last one."""
+    """Returns the line that names the error, or else the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if line.startswith(("millrace: ", "error: ")) or "Error: " in line]
     return (named or lines or [""])[-1][:200]
 
 
 def _answer(text):
-    """The document may be the last line, or all of what was printed."""
+    """Parses the document: the last line, or the whole output."""
     for candidate in (text, text.strip().rsplit("\n", 1)[-1]):
         try:
             return json.loads(candidate)

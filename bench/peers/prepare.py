@@ -1,11 +1,11 @@
-"""Unpacks or generates the data of all workloads into one folder; what is there is kept. Called by table.py.
+"""Unpacks or generates the data of all workloads into one folder; keeps existing data. Called by table.py.
 
     prepare.py DATA --source FOLDER      FOLDER: mnist/*.gz, cifar10-jpeg.tar.xz, imagenet-sample-250.tar
     prepare.py DATA --millrace PROGRAM   generated: digits for MNIST, pieces of drawn photos for the others
 
     mnist/          IDX files                       cifar-bin/      CIFAR-10's binary files, from the JPEGs
     cifar-jpeg/     train/CLASS/*.jpg, test/...     cifar-tar/      the training JPEGs as a WebDataset shard
-    imagenet/       JPEGs, no folders               origin.txt      what the table says about it
+    imagenet/       JPEGs, no folders               origin.txt      the table's note on the data's origin
 """
 import argparse
 import glob
@@ -25,7 +25,7 @@ GENERATED_IMAGENET = 250
 
 
 def made(data, name):
-    """None where it is there already, else a folder that becomes `name` when it is complete."""
+    """Returns None if `name` exists, else a folder that becomes `name` when it is complete."""
     path = os.path.join(data, name)
     return None if os.path.isdir(path) else Unfinished(path)
 
@@ -95,7 +95,7 @@ def labelled(data, split):
 
 
 def write_cifar_bin(data):
-    """Records of a label and 32x32 pixels in planes; five files for training and one for test."""
+    """Writes records of a label and 32x32 pixels in planes: five files for training and one for test."""
     def records(split):
         for path, label in labelled(data, split):
             with Image.open(path) as image:
@@ -111,7 +111,7 @@ def write_cifar_bin(data):
 
 
 def write_cifar_tar(data):
-    """Shuffled, as a shard must be for a reader that goes through it in order: KEY.jpg, KEY.cls."""
+    """Writes a shuffled shard of KEY.jpg, KEY.cls, for readers that read it in order."""
     def add(shard, name, content):
         member = tarfile.TarInfo(name)
         member.size = len(content)

@@ -1,4 +1,4 @@
-"""Writes FFCV's data sets from the prepared data; JPEGs go in as they are. Called by table.py where FFCV is installed.
+"""Writes FFCV's data sets from the prepared data; stores JPEGs unchanged. Called by table.py if FFCV is installed.
 
     prepare_ffcv.py DATA
 """
@@ -17,7 +17,7 @@ from feed import Task
 
 
 class StoredJpeg(RGBImageField):
-    """FFCV's own field would decode and compress again at another quality. This one keeps the file's bytes."""
+    """Keeps the file's bytes; FFCV's own field would decode and compress again at another quality."""
 
     def encode(self, destination, jpeg, malloc):
         with Image.open(io.BytesIO(jpeg)) as image:

@@ -1,4 +1,4 @@
-"""The Markdown of docs/results/peers.md from what table.py measured."""
+"""Writes the Markdown of docs/results/peers.md from table.py's measurements."""
 import os
 import platform
 import statistics
@@ -26,7 +26,7 @@ page. [bench/peers](../bench/peers/README.md) describes the method, what each pe
 
 
 class Machine:
-    """Where and when, and how undisturbed it was."""
+    """Machine, date, and disturbances during the run."""
 
     def __init__(self, root):
         self.commit = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12"],
@@ -128,7 +128,7 @@ def goal_rows(results, scaling):
             yield goal.work, f"{goal.ours}, images per CPU-second", f"{goal.least:,}", ours, goal.least, number
         else:
             other = found[goal.of]
-            # Those two take their turns together, or else once in each round.
+            # Those two take turns with each other; others run once per round.
             share = other.ratios if goal.ours == other.against else [o / y for o, y in zip(ours, other.rates)]
             yield goal.work, f"{goal.ours} / {goal.of}", f"{goal.least:g}", share, goal.least, times
     if scaling and not scaling["failure"]:
@@ -139,7 +139,7 @@ def goal_rows(results, scaling):
 
 
 def ceilings(results, scaling):
-    """Goals where less is better."""
+    """Goals that are upper limits."""
     if "w6" in results:
         copy = [us for entry in results["w6"] if entry.kind == "yardstick" for us in entry.batch_us]
         for entry in results["w6"]:
@@ -174,7 +174,7 @@ def scaling_rows(scaling):
 
 
 def command_line(arguments):
-    """As it was called, the machine's own paths left out."""
+    """Returns the command line without the machine's own paths."""
     words, hide = ["python3 bench/peers/table.py"], {"--data": "DIR", "--source": "ARCHIVES", "--env": "ENVIRONMENTS",
                                                      "--build": "build", "--json": "FILE"}
     given = iter(sys.argv[1:])
@@ -203,7 +203,7 @@ def markdown(table, results, scaling, machine):
 
 
 def plain(results, scaling):
-    """Every measurement, for a machine to read."""
+    """Returns every measurement in machine-readable form."""
     kept = ("name", "kind", "against", "check", "remarks", "rates", "ratios", "batch_us", "peak_rss", "failure")
     return {"workloads": {name: [{key: getattr(entry, key) for key in kept} for entry in entries]
                           for name, entries in results.items()}, "scaling": scaling}

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Installs the loaders that millrace is compared with, at pinned versions, into virtual environments.
+# Installs the loaders that millrace is compared with, at pinned versions, into virtual
+# environments.
 #
 #   bash bench/peers/setup.sh DIR [main] [simd] [tf]      Python 3.11; about 5 GB for all three
 #
 #   DIR/main   torch, torchvision, DALI, FFCV, SPDL, Grain, albumentations
-#   DIR/simd   what main has, with Pillow-SIMD in Pillow's place
-#   DIR/tf     TensorFlow, which wants other versions of what it shares with the rest
+#   DIR/simd   as main, with Pillow-SIMD instead of Pillow
+#   DIR/tf     TensorFlow, which needs other versions of shared dependencies
 #
-# Only torch and torchvision are a must. Of the others, one that does not install is noted in
-# DIR/missing.txt and shows up in the table as not installed. Can be run again; what is there is kept.
+# Only torch and torchvision are required. Any other loader that does not install is noted in
+# DIR/missing.txt and appears in the table as not installed. Running it again keeps what exists.
 # FFCV and Pillow-SIMD are built here: g++, pkg-config, libturbojpeg0-dev, libjpeg62-turbo-dev,
-# zlib1g-dev, libopencv-core-dev, libopencv-imgproc-dev. SPDL's own decoder wants libavfilter8 and
-# libavdevice59; without them it is run with torchvision's.
+# zlib1g-dev, libopencv-core-dev, libopencv-imgproc-dev. SPDL's own decoder needs libavfilter8 and
+# libavdevice59; without them it runs with torchvision's.
 set -euo pipefail
 
 if [[ $# -lt 1 || $1 == -* ]]; then
@@ -25,7 +26,7 @@ read -ra groups <<<"${*:-main simd tf}"
 python=${PYTHON:-python3.11}
 cuda=${CUDA_HOME:-/usr/local/cuda}
 
-# optional ENVIRONMENT NAME COMMAND...: runs it; a failure is noted, not fatal.
+# optional ENVIRONMENT NAME COMMAND...: runs it, and records a failure without stopping.
 optional() {
   local environment=$1 name=$2
   shift 2
@@ -40,7 +41,7 @@ optional() {
 
 environment() { [[ -x $root/$1/bin/python ]] || "$python" -m venv "$root/$1"; }
 
-# pip's progress would fill the logs.
+# Hides pip's progress, which would fill the logs.
 pip_into() {
   local environment=$1
   shift
@@ -48,8 +49,8 @@ pip_into() {
 }
 
 install_torch() {
-  # torch's wheel is built for CUDA 13 and loads its libraries even where no GPU is. A toolkit that
-  # is there spares downloading them.
+  # torch's wheel is built for CUDA 13 and loads its libraries even without a GPU. An installed
+  # toolkit makes downloading them unnecessary.
   if compgen -G "$cuda/lib64/libcublas.so.13*" >/dev/null; then
     pip_into main --no-deps torch==2.11.0 torchvision==0.26.0
     pip_into main filelock fsspec jinja2 networkx sympy typing_extensions \
@@ -59,8 +60,8 @@ install_torch() {
   fi
 }
 
-# FFCV asks pkg-config for the whole of OpenCV and includes its all-in-one header, but uses only
-# these two parts of it: a description and a header of just them spare a desktop's worth of packages.
+# FFCV asks pkg-config for the whole of OpenCV and includes its all-in-one header, but uses only two
+# parts. A description and a header of just these save a desktop's worth of packages.
 install_ffcv() {
   local shim=$root/opencv
   mkdir -p "$shim/opencv2"
@@ -89,7 +90,7 @@ for group in "${groups[@]}"; do
       optional main spdl pip_into main spdl==0.8.0
       ;;
     simd)
-      # Its own packages come before main's in the search path.
+      # simd's own packages precede main's in the search path.
       echo "$root/main/lib/python3.11/site-packages" >"$root/simd/lib/python3.11/site-packages/main.pth"
       optional simd pillow-simd env CC="cc -mavx2" \
         "$root/simd/bin/python" -m pip install --quiet --no-binary pillow-simd pillow-simd==12.1.1.post0

@@ -1,4 +1,4 @@
-"""SPDL's pipeline, one thread, around torchvision's decoder and transforms."""
+"""Peer: SPDL's pipeline with one thread, around torchvision's decoder and transforms."""
 import random
 
 import torch

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""millrace beside other loaders: one run, taking turns, one core, images per CPU-second. Writes a Markdown table.
+"""Compares millrace with other loaders: in one run, taking turns, on one core, in images per CPU-second. Writes a
+Markdown table.
 
     python3 bench/peers/table.py --data DIR --install            the peers into DIR/environments, the data into DIR
     python3 bench/peers/table.py --data DIR --out docs/results/peers.md  all workloads, about half an hour
     python3 bench/peers/table.py --data DIR --workloads w1,w4 --peers torchvision,dali --quick
 
-Build first: cmake -S . -B build && ninja -C build millrace decode_alone warp_alone copy_alone
-README.md beside this file says what each peer does and how it is measured.
+Build first: cmake -S . -B build && ninja -C build millrace decode_alone warp_alone copy_alone. README.md in this
+folder says what each peer does and how it is measured.
 """
 import argparse
 import glob
@@ -25,7 +26,7 @@ from workloads import OURS, PEERS, WORKS, YARDSTICKS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-# As much of a mean, and of a spread's ratio, as draws and samples may differ.
+# Largest allowed deviation of a mean and of a spread's ratio, because draws and samples differ.
 TOLERANCE = 0.06
 CHECKED = {"w4": 1000}
 CHECKED_ELSE = 12_800
@@ -33,18 +34,18 @@ CHECKED_ELSE = 12_800
 
 @dataclass
 class Entry:
-    """One row: how to run `units` of it (epochs, passes or images), and what came of it."""
+    """One row: how to run `units` of it (epochs, passes or images), and the results."""
     name: str
     kind: str  # ours, peer, yardstick
     command: Callable
     environment: dict = field(default_factory=dict)
     against: Optional[str] = None
     peer: object = None
-    unit_rate: float = 1.0  # units a CPU-second
+    unit_rate: float = 1.0  # units per CPU-second
     check: Optional[dict] = None
     remarks: list = field(default_factory=list)
-    rates: list = field(default_factory=list)   # images a CPU-second, a round
-    ratios: list = field(default_factory=list)  # ours in the same turn over this one
+    rates: list = field(default_factory=list)   # images per CPU-second, one per round
+    ratios: list = field(default_factory=list)  # our rate over this one, in the same turn
     batch_us: list = field(default_factory=list)
     peak_rss: int = 0
     failure: Optional[str] = None
@@ -63,7 +64,8 @@ class Table:
         return os.path.join(self.arguments.env, environment, "bin", "python")
 
     def peer_environment(self, environment):
-        """torch's wheel looks for CUDA's libraries even where no GPU is; nobody gets a second thread or a GPU."""
+        """Returns the environment without GPUs and further threads. torch's wheel looks for CUDA's libraries even
+        without a GPU."""
         packages = os.path.join(self.arguments.env, "main", "lib", "python3.11", "site-packages", "nvidia", "*", "lib")
         cuda = os.environ.get("CUDA_HOME", "/usr/local/cuda")
         folders = [f"{cuda}/lib64", f"{cuda}/extras/CUPTI/lib64", *glob.glob(packages)]
@@ -74,7 +76,7 @@ class Table:
         return run(entry.command(units), cores or str(self.arguments.core), entry.environment, self.arguments.timeout)
 
     def attempt(self, entry, what):
-        """`what()`, or a failure that the table shows."""
+        """Returns `what()`, or a failure for the table."""
         if entry.failure is None:
             try:
                 return what()
@@ -88,7 +90,7 @@ class Table:
             text = text.replace(path, name)
         return text.replace("|", "/")
 
-    # --- what there is to run
+    # --- entries
 
     def entries(self, work):
         arguments = self.arguments
@@ -118,7 +120,7 @@ class Table:
             entry.failure = f"environment {peer.environment} is not installed"
         return entry
 
-    # --- checks, which also say how much work fills a window
+    # --- checks, which also estimate how much work fills a window
 
     def check_ours(self, entry, work):
         with tempfile.TemporaryDirectory() as folder:
@@ -136,14 +138,14 @@ class Table:
         self.versions[entry.peer.environment] = self.versions.get(entry.peer.environment, {}) | answer["versions"]
 
     def find_rate(self, entry):
-        """More units until the difference to one unit is worth a tenth of a second."""
+        """Increases the units until the difference from one unit takes a tenth of a second."""
         units, one = 2, self.run(entry, 1).cpu_s
         while (spent := self.run(entry, units).cpu_s - one) < 0.1 and units < 1 << 14:
             units *= 4
         entry.unit_rate = (units - 1) / max(spent, 1e-3)
 
     def compare(self, entry, reference, work):
-        """Refuses batches that are not the reference's but for the draws; says what else differs."""
+        """Rejects batches that differ from the reference's by more than the draws; reports other differences."""
         mine, other = entry.check, reference.check
         if (mine["shape"], mine["dtype"]) != (other["shape"], other["dtype"]):
             raise Failed(f"{mine['dtype']} {mine['shape']} where {reference.name} gives {other['dtype']} {other['shape']}")
@@ -162,10 +164,10 @@ class Table:
     # --- timing
 
     def turn(self, entry, work):
-        """Images a CPU-second and µs of CPU a batch, of a long run less a short one."""
+        """Images per CPU-second and CPU microseconds per batch, of a long run minus a short one."""
         short = max(1, round(0.4 * self.window * entry.unit_rate))
         long = max(1, round(self.window * entry.unit_rate))
-        if entry.kind == "peer":  # says itself what the longer part took: its start would drown the difference
+        if entry.kind == "peer":  # measures the longer part itself, because its start-up would drown the difference
             usage = self.run(entry, (short, long))
             images, seconds, batches = usage.images, usage.answer["cpu_s"], usage.images / work.batch
         else:
@@ -199,7 +201,7 @@ class Table:
             for entry in entries:
                 base = ours[entry.against]
                 if entry is base and len(entries) > 1:
-                    continue  # has its turn with each of the others
+                    continue  # takes turns with each of the others
                 self.pair(entry, base, work, base_first=number % 2 == 1)
             print(f"  round {number + 1} of {self.rounds}", file=sys.stderr, flush=True)
         return entries
@@ -215,7 +217,7 @@ class Table:
             entry.ratios.append(results[base.name][0] / results[entry.name][0])
 
     def read_files(self, work):
-        """Into the page cache."""
+        """Reads the files into the page cache."""
         folders = {"w1": ["mnist"], "w6": ["mnist"], "w2": ["cifar-bin"], "w3": ["cifar-jpeg", "cifar-tar"],
                    "w4": ["imagenet"]}[work.name]
         for folder in [*folders, "ffcv"]:
@@ -226,7 +228,7 @@ class Table:
                             pass
 
     def scaling(self):
-        """W4 with one and two workers beside one and two plain decode threads, wall time, both cores."""
+        """Compares W4 with one and two workers to one and two plain decode threads: wall time, both cores."""
         entries = {entry.name: entry for entry in self.entries(WORKS["w4"]) if entry.kind != "peer"}
         runs = {"millrace": [], "decode": []}
         memory = 0

@@ -1,4 +1,5 @@
-"""tf.data, one thread for the map; batches as NumPy arrays. W1's warp takes a batch at a time, the rest one image."""
+"""Peer: tf.data with one thread for the map; batches as NumPy arrays. W1's warp takes whole batches, the rest single
+images."""
 import math
 
 import numpy as np
@@ -37,7 +38,7 @@ def resized_crop(path, work):
     corner, size, _ = tf.image.sample_distorted_bounding_box(
         tf.io.extract_jpeg_shape(jpeg), tf.zeros([1, 0, 4]), min_object_covered=0.0, area_range=[0.08, 1.0],
         aspect_ratio_range=[3 / 4, 4 / 3], max_attempts=10, use_image_if_no_bounding_boxes=True)
-    # Only the crop is decoded; the other DCT is the default.
+    # Decodes only the crop; the other DCT is the default.
     image = tf.io.decode_and_crop_jpeg(jpeg, tf.concat([corner[:2], size[:2]], 0), channels=3,
                                        dct_method="INTEGER_ACCURATE")
     image = tf.image.resize(image, [224, 224], antialias=True)

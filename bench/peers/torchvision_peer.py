@@ -1,6 +1,6 @@
-"""PyTorch's DataLoader: with torchvision the ordinary way, on tensors, and what a careful user writes by hand.
+"""Peer: PyTorch's DataLoader with torchvision, the usual way, on tensors, and as a careful user writes it by hand.
 
-No worker process unless asked: pinned to one core, a worker only adds its transport.
+Uses no worker process unless asked: pinned to one core, a worker only adds transport.
 """
 import math
 
@@ -22,7 +22,7 @@ def for_ever(loader):
 
 
 class Samples(Dataset):
-    """What `load` makes of each of `sources`, then `transform`."""
+    """Applies `load` to each of `sources`, then `transform`."""
 
     def __init__(self, sources, labels, load, transform):
         self.sources, self.labels, self.load, self.transform = sources, labels, load, transform
@@ -47,7 +47,7 @@ def open_rgb(path):
 
 
 def augmentation(name, of):
-    """The random part of a workload from torchvision's first or second set of transforms."""
+    """Returns a workload's random part from torchvision's first or second set of transforms."""
     if name == "w1":
         return [of.RandomAffine(**AFFINE)]
     if name == "w4":
@@ -67,7 +67,7 @@ def pil(task):
 
 
 def tensors(task):
-    """decode_jpeg for files, then transforms v2 on bytes."""
+    """Applies decode_jpeg to files, then transforms v2 to bytes."""
     work = task.work
     transform = v2.Compose([*augmentation(work.name, v2), v2.ToDtype(torch.float32, scale=True),
                             v2.Normalize(work.mean, work.std)])
@@ -84,7 +84,7 @@ def decode(path):
 
 
 class Warped(Dataset):
-    """A whole batch at a time: `index` is a list. The same draws as RandomAffine's, inverted by hand."""
+    """Warps a whole batch at a time: `index` is a list. Draws as RandomAffine does, and inverts by hand."""
 
     def __init__(self, images, labels, mean, std):
         self.images = torch.from_numpy(images)[:, None]
@@ -98,7 +98,7 @@ class Warped(Dataset):
         count = len(index)
         angle = torch.empty(count).uniform_(-15, 15) * (math.pi / 180)
         shrink = 1 / torch.empty(count).uniform_(0.8, 1.2)
-        # In units of half an image, as affine_grid counts.
+        # affine_grid's unit is half an image.
         x, y = torch.empty(2, count).uniform_(-2.8, 2.8).round() / 14
         cos, sin = angle.cos() * shrink, angle.sin() * shrink
         rows = [torch.stack([cos, sin, -cos * x - sin * y], 1), torch.stack([-sin, cos, sin * x - cos * y], 1)]

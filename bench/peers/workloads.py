@@ -1,6 +1,6 @@
-"""What is compared: the workloads, our runs of them, the peers, the yardsticks and the goals.
+"""The comparison as data: workloads, our runs of them, peers, yardsticks and goals.
 
-Plain data without imports from anywhere else: the table and, in other Python environments, the peers read it.
+Imports nothing, because the table and the peers read it in different Python environments.
 """
 from dataclasses import dataclass, field
 from typing import Optional
@@ -8,7 +8,8 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Work:
-    """What every loader must deliver; `shape` is a sample's, planes first unless the workload says otherwise."""
+    """The output that every loader must deliver. `shape` is a sample's, planes first unless the workload says
+    otherwise."""
     name: str
     title: str
     batch: int
@@ -57,7 +58,7 @@ OURS = (
 
 @dataclass(frozen=True)
 class Peer:
-    """`module`:`function` makes an endless run of batches; `family` is what --peers chooses by."""
+    """`module`:`function` makes an endless run of batches; --peers selects by `family`."""
     name: str
     family: str
     function: str
@@ -65,7 +66,7 @@ class Peer:
     environment: str = "main"
     against: str = "millrace"
     options: dict = field(default_factory=dict)
-    remarks: dict = field(default_factory=dict)  # workload -> where its work is not quite the others'
+    remarks: dict = field(default_factory=dict)  # workload -> how its work differs from the others'
 
     @property
     def module(self):
@@ -96,7 +97,7 @@ PEERS = (
 
 @dataclass(frozen=True)
 class Yardstick:
-    """A program of ours that does the bare work; works: workload -> what it is given."""
+    """A program of ours that does only the work itself; works: workload -> its arguments."""
     name: str
     program: str
     works: dict
@@ -111,7 +112,7 @@ YARDSTICKS = (
 
 @dataclass(frozen=True)
 class Goal:
-    """least: `ours` must reach that multiple of `of` (a yardstick), or that many images a CPU-second."""
+    """`ours` must reach `least` times `of` (a yardstick), or `least` images per CPU-second."""
     work: str
     ours: str
     least: float
@@ -128,5 +129,5 @@ GOALS = (
 )
 # Microseconds of CPU per batch beyond the copy.
 OVERHEAD_GOALS = {"millrace": 10, "millrace, 1 worker": 30}
-# Two workers on W4: share of two plain decode threads' gain, resident MB.
+# Goals of two workers on W4: share of two plain decode threads' gain, resident MB.
 SCALING_GOALS = {"share": 0.9, "memory": 150}
