@@ -1,4 +1,4 @@
-"""Golden values for tests/augment_test.cpp, made with torchvision. Run by hand:
+"""Makes golden values for tests/augment/golden_test.cpp with torchvision. Run by hand:
 
     python tests/golden/make_augment.py > tests/golden/augment.json
 
@@ -16,7 +16,7 @@ H, W = 20, 28
 
 
 def picture(channels):
-    """A smooth picture with an edge, from whole numbers, so that C++ makes the same one."""
+    """Returns a smooth picture with an edge, from whole numbers, so that C++ makes the same one."""
     y, x, c = np.meshgrid(np.arange(H), np.arange(W), np.arange(channels), indexing="ij")
     return ((x * 7 + y * 11 + c * 40 + (x // 9 + y // 6) % 2 * 60) % 256).astype(np.uint8)
 
@@ -38,7 +38,7 @@ def main():
         args = dict(angle=degrees, translate=list(translate), scale=scale, shear=list(shear))
         near = F.affine(tensor, interpolation=InterpolationMode.NEAREST, fill=[37], **args)
         near_pil = np.asarray(F.affine(pil, interpolation=InterpolationMode.NEAREST, fill=[37], **args))
-        # Without a fill: with one, torchvision multiplies edge pixels by their coverage twice.
+        # Without a fill, because with one torchvision multiplies edge pixels by their coverage twice.
         line = F.affine(tensor, interpolation=InterpolationMode.BILINEAR, **args)
         out["affine"].append({
             "degrees": degrees, "translate": translate, "scale": scale, "shear": shear,

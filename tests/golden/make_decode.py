@@ -1,4 +1,4 @@
-"""Golden values for tests/data/decoder_test.cpp, made with Pillow. Run by hand:
+"""Makes golden values for tests/data/decoder_test.cpp with Pillow. Run by hand:
 
     python tests/golden/make_decode.py > tests/golden/decode.json
 
@@ -28,7 +28,7 @@ def without_adobe(file):
 
 
 def as_ycck(file):
-    """The same numbers, declared to be YCCK: the last byte of Adobe's marker says which."""
+    """Declares the same numbers to be YCCK, by the last byte of Adobe's marker."""
     at = file.index(b"\xff\xee")
     last = at + 1 + int.from_bytes(file[at + 2:at + 4], "big")
     assert file[last] == 0

@@ -1,9 +1,9 @@
-"""Golden values for tests/augment/geometry_test.cpp, made with torchvision. Run by hand:
+"""Makes golden values for tests/augment/geometry_test.cpp with torchvision. Run by hand:
 
     python tests/golden/make_geometry.py > tests/golden/geometry.json
 
-Made with torch 2.11.0, torchvision 0.26.0, NumPy 2.2.6. Every case is a chain as a recipe has it,
-the size of the picture it is applied to, and torchvision's uint8 result.
+Made with torch 2.11.0, torchvision 0.26.0, NumPy 2.2.6. Every case is a recipe's chain, the size of the picture,
+and torchvision's uint8 result.
 """
 import json
 
@@ -16,7 +16,7 @@ NEAREST, BILINEAR = InterpolationMode.NEAREST, InterpolationMode.BILINEAR
 
 
 def picture(height, width, channels):
-    """A smooth picture with an edge, from whole numbers, so that C++ makes the same one."""
+    """Returns a smooth picture with an edge, from whole numbers, so that C++ makes the same one."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(channels), indexing="ij")
     return ((x * 7 + y * 11 + c * 40 + (x // 9 + y // 6) % 2 * 60) % 256).astype(np.uint8)
 
@@ -60,7 +60,7 @@ def main():
     for h, w, size, most in [(31, 44, 16, None), (44, 31, 20, None), (33, 33, 12, None), (20, 61, 18, 40)]:
         add([f"resize{{size={size},max_size={most or 0}}}"], h, w, 3,
             F.resize(tensor(h, w, 3), [size], BILINEAR, max_size=most, antialias=True), 1)
-    # What random_resized_crop does once its window is drawn; the window is a crop.
+    # random_resized_crop after its window is drawn, written as a crop.
     for (top, left, height, width), size in [((3, 5, 20, 31), (12, 14)), ((0, 0, 9, 7), (16, 16))]:
         image = tensor(31, 44, 3)
         add([f"crop{{top={top},left={left},height={height},width={width}}}",

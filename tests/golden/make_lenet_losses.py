@@ -1,7 +1,7 @@
-"""Writes lenet_losses.json: what PyTorch's own LeNet and SGD lose over 21 steps (faithful-training contract).
+"""Writes lenet_losses.json: the losses of PyTorch's own LeNet and SGD over 21 steps (contract Faithful training).
 
-Weights, images and labels come from the integer formula of tests/torch/formula.h, so that nothing
-but the losses has to be kept. Run it with PyTorch 2.11 on a CPU; the tests only read its result.
+Weights, images and labels come from the integer formula of tests/torch/formula.h, so that only the losses are
+stored. Run it with PyTorch 2.11 on a CPU; the tests only read its result.
 
     python tests/golden/make_lenet_losses.py
 """
@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-EPOCHS, SAMPLES, BATCH, CLASSES = 7, 160, 64, 10  # 3 batches an epoch, the last one short
+EPOCHS, SAMPLES, BATCH, CLASSES = 7, 160, 64, 10  # 3 batches per epoch, the last one short
 
 
 def formula(count, salt, scale):
-    """count floats in [-scale / 2, scale / 2); exact in both languages for scale = 2^n."""
+    """Returns `count` floats in [-scale / 2, scale / 2), exact in both languages for scale = 2^n."""
     i = np.arange(count, dtype=np.uint64)
     h = (i + np.uint64(salt * 0x10001)) * np.uint64(0x9E3779B1) & np.uint64(0xFFFFFFFF)
     h = (h ^ (h >> np.uint64(15))) * np.uint64(0x85EBCA77) & np.uint64(0xFFFFFFFF)

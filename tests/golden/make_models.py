@@ -1,10 +1,9 @@
-"""Writes models.json: what torchvision's models make of weights and images that both languages compute.
+"""Writes models.json: results of torchvision's models for weights and images that both languages compute.
 
-No weights are kept: element i of a tensor is a function of its name and i (formula.h, model_formula.h
-in tests/torch). Kept are, for each model, a digest of all names and shapes, the logits in evaluation,
-and, in training without dropout and in double, the loss, norms of gradients and of running statistics; and
-a few of the weights that seed 0 initialises it with. Run it with PyTorch 2.11 and torchvision 0.26 on a CPU; the
-tests only read its result.
+No weights are stored: element i of a tensor is a function of its name and i (formula.h, model_formula.h in
+tests/torch). For each model it stores a digest of all names and shapes, the logits in evaluation, and, in training
+without dropout and in double, the loss and the norms of gradients and of running statistics; also a few of the
+initial weights for seed 0. Run it with PyTorch 2.11 and torchvision 0.26 on a CPU; the tests only read its result.
 
     python tests/golden/make_models.py
 """
@@ -22,7 +21,7 @@ CLASSES, SEED = 10, 0
 
 
 def fnv1a(data, bits):
-    """The FNV-1a hash of bytes."""
+    """Returns the FNV-1a hash of bytes."""
     value, prime = (0x811C9DC5, 0x01000193) if bits == 32 else (0xCBF29CE484222325, 0x100000001B3)
     for byte in data:
         value = ((value ^ byte) * prime) & ((1 << bits) - 1)
@@ -30,7 +29,7 @@ def fnv1a(data, bits):
 
 
 def formula(shape, name, scale):
-    """Floats in [-scale / 2, scale / 2), from their index and the name's hash."""
+    """Returns floats in [-scale / 2, scale / 2) from their index and the name's hash."""
     out = np.empty(math.prod(shape), dtype=np.float32)
     salt = np.uint32(fnv1a(name.encode(), 32) * 0x10001 & 0xFFFFFFFF)
     for begin in range(0, out.size, 1 << 20):
@@ -45,14 +44,15 @@ def formula(shape, name, scale):
 
 
 def fill(net):
-    """Deviations after He for weights, so that deep nets neither fade nor overflow; variances near 1."""
+    """Fills weights with He's standard deviations, so that deep networks neither vanish nor overflow; variances near
+    1."""
     with torch.no_grad():
         for name, value in net.state_dict().items():
             if value.dim() >= 2:
                 value.copy_(formula(value.shape, name, math.sqrt(24 / math.prod(value.shape[1:]))))
             elif name.endswith("num_batches_tracked"):
                 value.zero_()
-            elif name.endswith((".weight", "running_var")):  # of a batch norm
+            elif name.endswith((".weight", "running_var")):  # batch norm
                 value.copy_(1 + formula(value.shape, name, 0.5))
             else:
                 value.copy_(formula(value.shape, name, 0.25))
@@ -69,7 +69,7 @@ class Vgg(torchvision.models.VGG):
 
 
 def vgg_cifar():
-    """Built from its layers, in order, so that its initial weights are comparable."""
+    """Builds it layer by layer in order, so that its initial weights are comparable."""
     net, channels = nn.Sequential(), 3
     features = nn.Sequential()
     for width, count in ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4)):
@@ -131,7 +131,7 @@ def number(value):
 
 
 def some(names, count):
-    """`count` of the names, evenly spread, the first and the last among them."""
+    """Returns `count` of the names, evenly spread, including the first and the last."""
     names = sorted(names)
     return sorted({names[round(i * (len(names) - 1) / (count - 1))] for i in range(count)})
 
@@ -161,7 +161,7 @@ def run(model, variant, side, make, same_order):
     loss.backward()
     result["loss"] = number(loss)
     norms = {n: number(p.grad.norm()) for n, p in parameters.items()}
-    least = 1e-6 * max(norms.values())  # a bias before batch norm has no gradient, but rounding's
+    least = 1e-6 * max(norms.values())  # gradients of a bias before batch norm are rounding errors only
     result["gradients"] = {n: norms[n] for n in some((n for n in norms if norms[n] > least), 8)}
     buffers = {n: b for n, b in net.named_buffers() if "running" in n}
     result["buffers"] = {n: number(buffers[n].norm()) for n in some(buffers, 4)} if buffers else {}

@@ -1,5 +1,5 @@
-"""Golden values for tests/augment/pixel_golden_test.cpp, made with torchvision.transforms.v2 on 8-bit
-tensors. Run by hand:
+"""Makes golden values for tests/augment/pixel_golden_test.cpp with torchvision.transforms.v2 on 8-bit tensors. Run by
+hand:
 
     python tests/golden/make_pixel.py > tests/golden/pixel.json
 
@@ -19,7 +19,7 @@ H, W = 18, 26
 
 
 def picture(kind, channels, height=H, width=W):
-    """Made of whole numbers, so that C++ makes the same ones: smooth with edges, rough, dull."""
+    """Makes pictures from whole numbers, so that C++ makes the same ones: smooth with edges, rough, dull."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(channels), indexing="ij")
     if kind == "smooth":
         levels = (x * 7 + y * 11 + c * 40 + (x // 9 + y // 6) % 2 * 60) % 256
@@ -33,12 +33,12 @@ def picture(kind, channels, height=H, width=W):
 
 
 def text(image):
-    """Interleaved, base64."""
+    """Returns interleaved pixels in base64."""
     return base64.b64encode(image.permute(1, 2, 0).contiguous().numpy().tobytes()).decode()
 
 
 def pixel_cases():
-    """(unit as in a recipe, the same with torchvision)."""
+    """Returns (unit as in a recipe, torchvision's equivalent)."""
     yield "invert{p=1}", F.invert
     for bits in (0, 1, 4, 8):
         yield f"posterize{{p=1,bits={bits}}}", lambda i, bits=bits: F.posterize(i, bits)
@@ -61,7 +61,7 @@ def pixel_cases():
 
 
 def warp_cases():
-    """RandAugment's and TrivialAugmentWide's operations, as their own code applies them."""
+    """Returns RandAugment's and TrivialAugmentWide's operations, applied as in their own code."""
     rand, trivial = RandAugment(), TrivialAugmentWide()
     names = {"ShearX": "shear_x", "ShearY": "shear_y", "TranslateX": "translate_x", "TranslateY": "translate_y",
              "Rotate": "rotate", "Brightness": "brightness", "Color": "saturation", "Contrast": "contrast",
@@ -89,7 +89,7 @@ def warp_cases():
 
 
 def elastic_cases():
-    """Displacements in pixels, handed to the functional."""
+    """Returns displacements in pixels, passed to the functional."""
     y, x = np.meshgrid(np.arange(H), np.arange(W), indexing="ij")
     # Multiples of 1/64 are exact in single precision.
     dx = ((x * 5 + y * 3) % 97 - 48) / 16.0 + 1 / 64
@@ -97,14 +97,14 @@ def elastic_cases():
     grid = torch.from_numpy(np.stack([dx * 2 / W, dy * 2 / H], -1))[None].to(torch.float32)
     for channels in (1, 3):
         for mode in (InterpolationMode.NEAREST, InterpolationMode.BILINEAR):
-            # Without a fill: with one, torchvision weights edge pixels with their coverage twice.
+            # Without a fill, because with one torchvision weights edge pixels with their coverage twice.
             fill = [40.0] * channels if mode == InterpolationMode.NEAREST else None
             image = F.elastic(picture("smooth", channels), grid, interpolation=mode, fill=fill)
             yield {"channels": channels, "interpolation": mode.value, "image": text(image)}
 
 
 def colour_cases():
-    """CRC-32 of what all 2^24 colours become: red counts fastest."""
+    """Returns the CRC-32 of the results for all 2^24 colours; red counts fastest."""
     i = torch.arange(1 << 24)
     colours = torch.stack([i & 255, i >> 8 & 255, i >> 16]).to(torch.uint8).view(3, 4096, 4096)
     cases = {"grayscale{p=1}": F.rgb_to_grayscale(colours, num_output_channels=3)}

@@ -1,4 +1,4 @@
-"""Golden values for tests/augment/resample_test.cpp, made with Pillow and torchvision. Run by hand:
+"""Makes golden values for tests/augment/resample_test.cpp with Pillow and torchvision. Run by hand:
 
     python tests/golden/make_resize.py > tests/golden/resize.json
 
@@ -14,15 +14,15 @@ from torchvision.transforms.v2 import functional as F
 
 
 def picture(height, width, channels):
-    """Noise from whole numbers, so that C++ makes the same one; the hardest case for rounding."""
+    """Returns noise from whole numbers, so that C++ makes the same one; the hardest case for rounding."""
     i = np.arange(height * width * channels, dtype=np.uint64)
     h = (i * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
     h = ((h ^ (h >> np.uint64(15))) * np.uint64(0x85EBCA77)) & np.uint64(0xFFFFFFFF)
     return ((h >> np.uint64(13)) & np.uint64(255)).astype(np.uint8).reshape(height, width, channels)
 
 
-# Pillow's box says where the filter stands, its taps reach beyond it; torchvision crops first.
-# (height, width), box (left, top, right, bottom), output (height, width)
+# Pillow's box positions the filter, whose taps may reach beyond it; torchvision crops first. (height, width), box
+# (left, top, right, bottom), output (height, width)
 CASES = [
     ((40, 53), (0, 0, 53, 40), (20, 20)),
     ((40, 53), (0, 0, 53, 40), (13, 31)),

@@ -11,13 +11,13 @@ import torch
 from torch.optim import lr_scheduler as schedulers
 
 LR = 0.4
-# name, its options, epochs, optimiser steps an epoch
+# name, its options, epochs, optimiser steps per epoch
 CASES = [
     dict(name="constant", epochs=2, per_epoch=3),
     dict(name="step", step_epochs=1, gamma=0.5, epochs=4, per_epoch=3),
     dict(name="step", step_epochs=3, gamma=0.1, epochs=10, per_epoch=2),
     dict(name="multistep", milestones=[2, 5, 6], gamma=0.2, epochs=8, per_epoch=3),
-    dict(name="multistep", milestones=[1, 1, 3], gamma=0.1, epochs=4, per_epoch=1),  # twice at once
+    dict(name="multistep", milestones=[1, 1, 3], gamma=0.1, epochs=4, per_epoch=1),  # two milestones at once
     dict(name="cosine", epochs=1, per_epoch=1),
     dict(name="cosine", epochs=3, per_epoch=7),
     dict(name="cosine", min_lr=0.05, epochs=1, per_epoch=200),
@@ -40,10 +40,10 @@ def rates(case):
     warm = round(case.get("warmup", 0) * per_epoch)
 
     def main(steps, begin):
-        """The schedule over `steps` steps that begin at step `begin` of the run."""
+        """Returns the schedule over `steps` steps that begin at step `begin` of the run."""
         if name == "step":
             length = case["step_epochs"] * per_epoch
-            # Epochs count from the run's begin, also where the schedule takes over later.
+            # Epochs count from the run's start, even if the schedule takes over later.
             return schedulers.LambdaLR(optimizer, lambda i: case["gamma"] ** ((begin + i) // length)) if begin else \
                 schedulers.StepLR(optimizer, length, case["gamma"])
         if name == "multistep":

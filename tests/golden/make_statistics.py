@@ -1,4 +1,4 @@
-"""Writes statistics.json: what scipy, statsmodels and plain simulation say of small studies.
+"""Writes statistics.json: results of scipy, statsmodels and plain simulation for small studies.
 
 Run it with scipy 1.17 and statsmodels 0.15; the tests only read its result.
 
@@ -26,7 +26,7 @@ def t_cases():
 
 
 def dunnett_cases():
-    """Quantiles of the largest |t| of rows with own variances, by simulation."""
+    """Quantiles of the largest |t| of rows with their own variances, by simulation."""
     cases = []
     studies, batch = 4_000_000, 100_000
     for blocks, rows in ((5, 2), (5, 3), (5, 8), (7, 4), (9, 2), (9, 15)):
@@ -49,7 +49,7 @@ def dunnett_cases():
 
 
 def pooled_cases():
-    """Dunnett's quantiles of infinitely many degrees of freedom: multivariate normal, 1/2."""
+    """Dunnett's quantiles for infinitely many degrees of freedom: multivariate normal with correlation 1/2."""
     cases = []
     for rows in (1, 2, 3, 5, 8):
         w, weight = np.polynomial.hermite_e.hermegauss(80)
@@ -68,7 +68,7 @@ def pooled_cases():
 
 
 def bootstrap_cases():
-    """Symmetric bootstrap-t of the largest |t| over rows, whole blocks drawn."""
+    """Symmetric bootstrap-t of the largest |t| over rows; draws whole blocks."""
     cases = []
     for n, rows, kind in ((10, 1, "normal"), (12, 3, "normal"), (20, 2, "skewed")):
         y = random.normal(0, 0.03, (rows, n)) if kind == "normal" else \
@@ -79,7 +79,7 @@ def bootstrap_cases():
             sample = row[draws] - row.mean()
             t = np.abs(sample.mean(1)) / (sample.std(1, ddof=1) / np.sqrt(n))
             most = np.maximum(most, t)
-        # What 9999 resamples may say of it: four standard errors of the rank.
+        # Range of the result with 9999 resamples: four standard errors of the rank.
         half = 4 * np.sqrt(0.95 * 0.05 / 9999)
         cases.append(dict(rows=y.tolist(), low=np.quantile(most, 0.95 - half),
                           high=np.quantile(most, 0.95 + half)))

@@ -1,6 +1,6 @@
-"""Writes tensorboard.json: the bytes that TensorBoard's own writer makes of a few events.
+"""Writes tensorboard.json: the bytes that TensorBoard's own writer produces for a few events.
 
-Run it by hand with tensorboard 2.21 in an environment of its own; the tests only read its result.
+Run it by hand with tensorboard 2.21 in a separate environment; the tests only read its result.
 
     python tests/golden/make_tensorboard.py           writes tensorboard.json
     python tests/golden/make_tensorboard.py RUN       prints what TensorBoard reads in a run's directory

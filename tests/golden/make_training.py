@@ -1,9 +1,9 @@
-"""Writes training.json: what PyTorch's own training steps lose over 20 steps and more (faithful-training contract).
+"""Writes training.json: the losses of PyTorch's own training over 20 steps and more (contract Faithful training).
 
-One case an option: optimisers, label smoothing, clipping, averaged weights, accumulation; and whole models
-with batch norm. Mixed precision is apart: see mixed(). Weights come from the tensors' names (make_models.py), images and labels
-from the samples' numbers (make_lenet_losses.py), so that nothing but the losses has to be kept. Run it with
-PyTorch 2.11 and torchvision 0.26 on a CPU; the tests only read its result.
+One case per option: optimisers, label smoothing, clipping, averaged weights, accumulation; and whole models with
+batch norm. Mixed precision is separate: see mixed(). Weights come from the tensors' names (make_models.py), images
+and labels from the samples' numbers (make_lenet_losses.py), so that only the losses are stored. Run it with PyTorch
+2.11 and torchvision 0.26 on a CPU; the tests only read its result.
 
     python tests/golden/make_training.py
 """
@@ -30,13 +30,13 @@ CASES = [
     dict(LENET, name="adamw", optimizer="adamw", lr=0.001, weight_decay=0.1),
     dict(LENET, name="label_smoothing", label_smoothing=0.1),
     dict(LENET, name="clip", clip=0.5),
-    dict(LENET, name="accumulate", accumulate=2),  # 5 batches an epoch, the last of 22: it has a window of its own
+    dict(LENET, name="accumulate", accumulate=2),  # 5 batches per epoch; the last, of 22, has its own window
     dict(LENET, name="accumulate_tail", accumulate=2, samples=118, epochs=5, clip=2.5),  # 32 + 32, 32 + 22
     dict(LENET, name="everything", optimizer="adamw", lr=0.001, weight_decay=0.05, label_smoothing=0.1, clip=0.5,
          ema=0.9, accumulate=2),
-    # Rates at which rounding stays rounding: batch norm over few values multiplies it by what a step changes. With
-    # 0.001, PyTorch's own losses in float are up to 3% (ResNet) and 170% (VGG) off those in double; with these, less
-    # than 1e-5.
+    # Rates at which rounding stays small: batch norm over few values multiplies it by the size of a step. With 0.001,
+    # PyTorch's own losses in float differ by up to 3% (ResNet) and 170% (VGG) from those in double; with these rates by
+    # less than 1e-5.
     dict(name="resnet18_ema", model="resnet18", variant="cifar", channels=3, side=16, samples=32, batch=8, epochs=5,
          lr=2e-6, momentum=0.9, ema=0.9),
     dict(name="vgg_cifar", model="vgg_cifar", channels=3, side=32, samples=16, batch=8, epochs=10, lr=1e-8,
@@ -62,11 +62,11 @@ def samples_of(case):
 
 
 def mixed(case):
-    """What bf16 makes of every step of a run in f32: the loss, and the norm of each parameter's gradient.
+    """Results of every step of an f32 run computed in bf16: the loss, and the norm of each parameter's gradient.
 
-    A run in bf16 holds on one kind of processor only: kernels round sums in different places, a weight's last bit
-    changes what it is rounded to, and the steps multiply the difference. The weights of a run in f32 are the same
-    on all of them to 1e-6. So each step starts from those, and no difference outlives its step.
+    A run in bf16 is reproducible on one kind of processor only: kernels round sums in different places, a weight's
+    last bit changes its rounded value, and the steps multiply the difference. The weights of an f32 run agree on
+    all processors to 1e-6. Each step therefore starts from those, and no difference outlives its step.
     """
     net = MAKERS[case["model"]]()
     fill(net)
@@ -97,7 +97,7 @@ def run(case):
         if isinstance(module, nn.Dropout):
             module.p = 0.0
     averages = None
-    if "ema" in case:  # as torchvision's reference training has it
+    if "ema" in case:  # as in torchvision's reference training
         decay = case["ema"]
         averages = torch.optim.swa_utils.AveragedModel(
             net, avg_fn=lambda average, value, _: decay * average + (1 - decay) * value, use_buffers=True)

@@ -1,4 +1,4 @@
-"""The oracle: what two runs of the same recipe must have in common, bit for bit. Times are exempt."""
+"""Oracle: what two runs of the same recipe must have in common, bit for bit, except for times."""
 import csv
 import hashlib
 import json
@@ -16,7 +16,7 @@ def read_json(path):
 
 
 def columns_of(path, names):
-    """The named columns of a CSV file, each as the text that stands there."""
+    """Returns the named columns of a CSV file as text."""
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
     return {name: [row.get(name) for row in rows] for name in names}
@@ -27,7 +27,7 @@ def digest(path):
 
 
 def bits_of(run):
-    """What does not depend on the clock in a run directory, as {name: value}."""
+    """Returns the parts of a run directory that do not depend on the clock, as {name: value}."""
     run = pathlib.Path(run)
     summary = read_json(run / "summary.json")
     bits = {f"summary.json {name}": summary.get(name) for name in SUMMARY}
@@ -39,7 +39,7 @@ def bits_of(run):
             bits[f"{file.name} {name}"] = column
     for file in sorted(run.glob("quarantine*.jsonl")):
         bits[file.name] = file.read_text()
-    # Its position.json holds nothing that the files above do not say.
+    # Its position.json repeats what the files above say.
     last = run / "checkpoints" / "last"
     bits["checkpoints/last"] = os.readlink(last)
     for file in sorted(last.glob("*.safetensors")):
@@ -57,13 +57,13 @@ def first_difference(name, one, other):
 
 
 def differences(expected, found):
-    """A line for each thing in which `found` is not `expected`; both are from bits_of()."""
+    """Returns a line for each difference between `found` and `expected`, both from bits_of()."""
     return [first_difference(name, expected.get(name, "nothing"), found.get(name, "nothing"))
             for name in {**expected, **found} if expected.get(name) != found.get(name)]
 
 
 def compare(expected, run):
-    """differences() of a run directory; a file that is missing or damaged is one, too."""
+    """Returns the differences() of a run directory; a missing or damaged file counts as one."""
     try:
         return differences(expected, bits_of(run))
     except (OSError, ValueError, KeyError) as error:
@@ -71,6 +71,6 @@ def compare(expected, run):
 
 
 def temporaries(folder):
-    """Files that a finished command should not have left behind."""
+    """Returns files that a finished command should not have left behind."""
     return [f"left behind: {path.relative_to(folder)}"
             for path in sorted(pathlib.Path(folder).rglob("*")) if ".tmp" in path.name]

@@ -1,4 +1,4 @@
-"""The campaign: which cases there are, which are done, how far it has come, and what came of it."""
+"""The campaign: its cases, records, progress and results."""
 import dataclasses
 import datetime
 import hashlib
@@ -20,13 +20,13 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 @dataclasses.dataclass
 class Failure:
-    """What went wrong in one case."""
+    """A fault found in one case."""
     index: int
     text: str
 
 
 class Place:
-    """What a case works with: the program, a folder of its own, its own random numbers."""
+    """A case's means: the program, a folder of its own, its own random numbers."""
 
     def __init__(self, campaign, group, first):
         self.seed = campaign.seed
@@ -39,11 +39,11 @@ class Place:
         self.program = Program(campaign.program, self.folder)
 
     def draw(self, *names):
-        """Random numbers that depend on the campaign's seed and on `names` alone."""
+        """Returns random numbers that depend only on the campaign's seed and on `names`."""
         return random.Random("/".join(map(str, (self.seed, *names))))
 
     def once(self, name, make):
-        """The folder shared/NAME, made by `make(folder)` when it is first asked for."""
+        """Returns the folder shared/NAME, made by `make(folder)` on first use."""
         target = self.shared / name
         if not target.exists():
             fresh = self.shared / f"{name}.new"
@@ -60,27 +60,27 @@ class Group:
     about = ""
     cases = 0
     batch = 1
-    smoke = 1      # cases of a smoke test
-    guess_s = 1.0  # a batch, until one has been timed
+    smoke = 1      # cases in a smoke test
+    guess_s = 1.0  # seconds per batch, until one has been timed
 
     def missing(self, campaign):
-        """Why this group cannot run here; empty if it can."""
+        """Returns why this group cannot run here; empty if it can."""
         return ""
 
     def run(self, place, indexes):
-        """Tries these cases; yields a Failure for each thing that went wrong."""
+        """Tries these cases; yields a Failure for each fault."""
         raise NotImplementedError
 
 
 class Records:
-    """The finished cases of a campaign, a JSON object a line: what a killed campaign goes on from."""
+    """Finished cases of a campaign, one JSON object per line, from which a killed campaign continues."""
 
     def __init__(self, path):
         self.path = path
         self.done = {}      # group -> set of indexes
         self.failures = {}  # group -> {index: [texts]}
         self.seconds = {}   # group -> seconds of all its batches
-        self.batches = {}   # group -> how many those are
+        self.batches = {}   # group -> number of those batches
         whole = 0
         for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else []:
             try:
@@ -89,7 +89,7 @@ class Records:
                 break
             whole += len(line) + 1
         self._file = open(path, "ab")
-        self._file.truncate(whole)  # of a line that was cut short
+        self._file.truncate(whole)  # drops an incomplete line
         self._file.seek(0, os.SEEK_END)
 
     def _take(self, entry):
@@ -112,7 +112,7 @@ class Records:
 
 
 def printable(text):
-    """`text` without characters that a terminal would obey."""
+    """Returns `text` without control characters of terminals."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -131,7 +131,7 @@ class Campaign:
         self.begun = time.monotonic()
 
     def run(self):
-        """Runs what is not done yet; the exit code."""
+        """Runs the unfinished cases. Returns the exit code."""
         if not os.access(self.program, os.X_OK):
             say(f"soak: {self.program} is not there\n  hint: ninja -C {self.build}, or name it: "
                 "--program FILE")
@@ -155,7 +155,7 @@ class Campaign:
         return self.report()
 
     def key(self):
-        """A campaign goes on only with the program and the numbers that it was begun with."""
+        """Identifies the program and the settings; a campaign continues only with the same ones."""
         digest = hashlib.sha256(self.program.read_bytes())
         for library in sorted((self.build / "lib").glob("*.so")):
             digest.update(library.read_bytes())
@@ -166,8 +166,8 @@ class Campaign:
         return group.smoke if self.options.smoke else group.cases
 
     def queue(self):
-        """What is left, as (group, indexes), all groups advancing at the same rate: where the time
-        runs out, each has done the same part of its cases."""
+        """Returns the unfinished cases as (group, indexes). All groups advance at the same rate, so that each has done
+        the same share of its cases when time runs out."""
         queue = []
         for group in self.groups:
             done = self.records.done.get(group.name, set())
@@ -212,7 +212,7 @@ class Campaign:
         place = Place(self, group.name, cases[0])
         try:
             failures = list(group.run(place, cases))
-        except Exception:  # the campaign's own fault, which must not end it
+        except Exception:  # a fault of the campaign itself must not end it
             failures = [Failure(cases[0], "the campaign itself: " + traceback.format_exc())]
         for failure in failures:
             say(f"soak: FAILED: {group.name}:{failure.index}, seed {self.seed}: {printable(failure.text)}\n"
@@ -231,7 +231,7 @@ class Campaign:
         return " ".join(words + ["--case", f"{group.name}:{index}"])
 
     def run_one(self):
-        """--case GROUP:INDEX: one case again, whatever the records say."""
+        """Runs one case again, whatever the records say (--case GROUP:INDEX)."""
         name, _, index = self.options.case.partition(":")
         for group in self.groups:
             if group.name == name and index.isdigit():
@@ -256,7 +256,7 @@ class Campaign:
         return 1 if failed else 0
 
     def table(self):
-        """The results in Markdown."""
+        """Returns the results in Markdown."""
         rows = [("group", "what", "cases", "passed", "failed", "minutes")]
         totals = [0, 0, 0, 0.0]
         for group in self.groups:
@@ -288,7 +288,7 @@ def machine():
 
 
 def commit():
-    """The commit of the source tree, marked where files differ from it."""
+    """Returns the source tree's commit, marked if files differ from it."""
     def git(*words):
         ended = subprocess.run(["git", "-C", SOURCE, *words], capture_output=True, text=True,
                                check=False)

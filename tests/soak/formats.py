@@ -1,4 +1,4 @@
-"""Small sound files of every format that the program reads: what the campaign damages."""
+"""Small valid files of every format that the program reads, for the campaign to damage."""
 import io
 import random
 import struct
@@ -7,7 +7,7 @@ import zlib
 
 
 def pixels(draw, count):
-    """Noise over a few levels, so that coders have something to do."""
+    """Returns noise over a few levels, so that coders have something to do."""
     return bytes(draw.choice((0, 31, 77, 128, 200, 255)) for _ in range(count))
 
 
@@ -41,7 +41,7 @@ def bmp(draw, width=32, height=32, bits=24, top_down=False):
 
 
 def tiff_directory(entries, order="<", at=8, behind=b""):
-    """A TIFF with one directory of (tag, type, value): 3 is a 16-bit number, 4 a 32-bit one."""
+    """Returns a TIFF with one directory of (tag, type, value): 3 is a 16-bit number, 4 a 32-bit one."""
     mark = b"II" if order == "<" else b"MM"
     text = mark + struct.pack(order + "HI", 42, at) + behind
     text += bytes(at - len(text)) + struct.pack(order + "H", len(entries))
@@ -63,7 +63,7 @@ def tiff(draw, width=32, height=32, channels=3, order="<", packing=1, orientatio
 
 
 class Bits:
-    """Bits from the lowest on, as WebP's lossless form has them."""
+    """Packs bits from the lowest on, as WebP's lossless form does."""
 
     def __init__(self):
         self.value = self.count = 0
@@ -73,7 +73,7 @@ class Bits:
         self.count += count
 
     def code(self, symbol):
-        """A symbol of 8 bits in a prefix code in which all have 8."""
+        """Returns a symbol of 8 bits in a prefix code whose symbols all have 8."""
         self.put(int(f"{symbol:08b}"[::-1], 2), 8)
 
     def bytes(self):
@@ -85,18 +85,18 @@ def webp_chunk(kind, data):
 
 
 def webp_lossless(draw, width, height):
-    """A VP8L chunk: literal pixels, 8 bits for each of green, red and blue, alpha 255."""
+    """Returns a VP8L chunk: literal pixels, 8 bits for each of green, red and blue, alpha 255."""
     bits = Bits()
     bits.put(0x2f, 8)
     bits.put(width - 1, 14)
     bits.put(height - 1, 14)
     bits.put(0, 1 + 3 + 1 + 1 + 1)  # no alpha, version 0; no transform, colour cache, meta codes
     for symbols in (280, 256, 256):
-        bits.put(0, 1)               # lengths of codes follow, themselves coded:
+        bits.put(0, 1)               # coded lengths of codes follow:
         bits.put(12 - 4, 4)          # twelve lengths, in the order 17 18 0 1 2 3 4 5 16 6 7 8
         for symbol in (17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8):
             bits.put(symbol in (0, 8), 3)
-        bits.put(0, 1)               # for all symbols: 8 for the first 256, 0 for what is left
+        bits.put(0, 1)               # for all symbols: 8 for the first 256, 0 for the rest
         bits.put((1 << 256) - 1, symbols)
     bits.put(0b1, 1)                 # alpha: a simple code of one symbol of 8 bits
     bits.put(0b10, 2)
@@ -134,7 +134,7 @@ def cifar(draw, count=3):
 
 
 def tar(members, form=tarfile.PAX_FORMAT):
-    """An archive of (name, bytes) pairs."""
+    """Returns an archive of (name, bytes) pairs."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
         for name, data in members:
@@ -145,7 +145,7 @@ def tar(members, form=tarfile.PAX_FORMAT):
 
 
 def write_idx_set(folder, train=200, test=60, classes=10, side=28):
-    """A small set that a model can learn: each class has a pattern of bright blocks."""
+    """Writes a small set that a model can learn: each class has a pattern of bright blocks."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, count in (("train", train), ("t10k", test)):
         draw = random.Random(count)
@@ -165,7 +165,7 @@ def write_idx_set(folder, train=200, test=60, classes=10, side=28):
 
 
 def write_image_set(folder, classes=3, train=40, test=12, damaged=5):
-    """BMPs of 32x32 in class folders, some of the training ones cut short."""
+    """Writes BMPs of 32x32 in class folders, some of the training ones truncated."""
     draw = random.Random(7)
     for split, count in (("train", train), ("test", test)):
         for label in range(classes):
@@ -195,7 +195,7 @@ IMAGES = {
         webp(draw), webp(draw, 7, 5), webp(draw, 16, 24, True), WEBP_LOSSY],
 }
 
-# Words that stand in these formats.
+# Words that occur in these formats.
 TOKENS = {
     "jpeg": [bytes([0xff, marker]) for marker in
              (0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc9, 0xca, 0xcc, 0xd0, 0xd8, 0xd9, 0xda, 0xdb, 0xdc,

@@ -1,4 +1,4 @@
-"""Strangers at the ports of a starting `launch`: it starts all the same, to the same bits."""
+"""Connections of strangers to a starting `launch`, which must start anyway and give the same bits."""
 import collections
 import os
 import pathlib
@@ -11,11 +11,11 @@ import program
 from campaign import Failure, Group
 
 CONNECTIONS = 1600
-EACH = 100  # connections a launch, over the store's port and the control channel's
+EACH = 100  # connections per launch, over the ports of the store and the control channel
 
 
 def listening(pids):
-    """The TCP ports at which these processes listen, on any address."""
+    """Returns the TCP ports at which these processes listen, on any address."""
     inodes = set()
     for pid in pids:
         try:
@@ -23,7 +23,7 @@ def listening(pids):
                 target = os.readlink(entry.path)
                 if target.startswith("socket:["):
                     inodes.add(target[8:-1])
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
     ports = {}
     for table in ("tcp", "tcp6"):
@@ -36,7 +36,7 @@ def listening(pids):
 
 
 def is_loopback(address):
-    """Of an address as /proc/net/tcp writes it."""
+    """Returns whether an address of /proc/net/tcp is a loopback one."""
     return address in ("0100007F", "00000000000000000000000001000000",
                        "0000000000000000FFFF00000100007F")
 
@@ -46,7 +46,7 @@ class Garbage(Group):
     about = f"launches that {EACH} strangers each connect to while they start: noise, silence, resets"
     cases = CONNECTIONS // EACH
     guess_s = 15
-    # Strangers may cost a start of some seconds as much again and this, at most.
+    # Most seconds by which strangers may delay a start, beyond its usual duration.
     most_more_s = 10
 
     def words(self, place):
@@ -92,7 +92,7 @@ class Garbage(Group):
 
 
 class Crowd:
-    """Connections that say nothing, or the wrong thing, and close in different ways."""
+    """Connections that send nothing, or wrong bytes, and close in different ways."""
 
     def __init__(self, draw):
         self.draw = draw
@@ -118,13 +118,13 @@ class Crowd:
                 stranger.sendall(self.draw.choice((
                     b"GET / HTTP/1.1\r\n\r\n", b"\0", b"\xff" * 8, b"\0" * 4096,
                     self.draw.randbytes(64), self.draw.randbytes(1 << 14))))
-            if kind == 3:  # a reset instead of an orderly end
+            if kind == 3:  # a reset instead of an orderly close
                 stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             if kind in (0, 1):
                 self.held.append(stranger)
             else:
                 stranger.close()
-        except OSError:  # sent away, or the port is closed already
+        except OSError:  # closed by the program, or the port is already closed
             pass
 
     def leave(self):

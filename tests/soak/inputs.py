@@ -1,7 +1,7 @@
 """Damaged data sets through every reader and `data verify`.
 
-Nothing may crash, hang or end with an undocumented code, and readers and verify must agree: what
-verify calls sound can be read, and what it names is what fails.
+Nothing may crash, hang or end with an undocumented code, and readers and verify must agree: sets that verify calls
+sound can be read, and files that it names fail.
 """
 import gzip
 import json
@@ -18,7 +18,7 @@ TIMEOUT = 120
 
 
 def checked(place, failures, label, *words, codes=(0, 3), **options):
-    """Runs the program and notes in `failures` what is wrong with its end."""
+    """Runs the program and appends to `failures` what is wrong with its end."""
     ended = place.program.run(*words, timeout=TIMEOUT, **options)
     wrong = program.complaints(ended, codes=codes)
     if not wrong and ended.code == 0 and "--json" in words and ended.document() is None:
@@ -58,7 +58,7 @@ class ImageFiles(Group):
         files = {index: self.damaged(place, index, seeds) for index in indexes}
         wrong = self.try_files(place, files, "all")
         if wrong and len(files) > 1:
-            # Which of them was it? Each alone; what only shows in company is the first one's.
+            # Finds the failing file by trying each alone; failures that need several files count as the first one's.
             alone = {index: self.try_files(place, {index: data}, index)
                      for index, data in files.items()}
             if any(alone.values()):
@@ -71,7 +71,7 @@ class ImageFiles(Group):
             yield Failure(indexes[0], "; ".join(wrong[:3]) + company)
 
     def try_files(self, place, files, name):
-        """What is wrong with how the program takes these files."""
+        """Returns what is wrong with how the program handles these files."""
         root = place.folder / f"set-{name}"
         members = write_sets(root, {f"{index:05}.{self.kind}": data
                                     for index, data in files.items()})
@@ -107,7 +107,7 @@ class ImageFiles(Group):
 
 
 class Jpeg(ImageFiles):
-    """JPEG's forms come from the fuzzer's seeds, which libjpeg-turbo writes."""
+    """JPEG's variants come from the fuzzer's seeds, which libjpeg-turbo writes."""
 
     def __init__(self):
         super().__init__("jpeg")
@@ -127,7 +127,7 @@ class Jpeg(ImageFiles):
 
 
 def json_of(ended):
-    """verify's report: it says sound exactly if it ends with 0."""
+    """Returns verify's report; it must say sound exactly if verify ends with 0."""
     document = ended.document()
     if isinstance(document, dict) and document.get("sound") == (ended.code == 0):
         return document
@@ -135,8 +135,7 @@ def json_of(ended):
 
 
 def write_sets(root, files):
-    """The same samples as a folder, an archive and a manifest, in the same order; and what they
-    hold."""
+    """Writes the same samples as a folder, an archive and a manifest, in the same order; returns their contents."""
     folder = root / "folder" / "train" / "a"
     folder.mkdir(parents=True)
     for name, data in files.items():
@@ -159,7 +158,7 @@ class WholeSets(Group):
     reader = ""
 
     def write(self, draw, folder):
-        """Makes a damaged set in `folder`; what data.path must be."""
+        """Makes a damaged set in `folder`. Returns its data.path."""
         raise NotImplementedError
 
     def run(self, place, indexes):
@@ -171,7 +170,7 @@ class WholeSets(Group):
                 yield Failure(index, "; ".join(wrong[:3]))
 
     def try_set(self, place, path):
-        """What is wrong with how the program takes this set."""
+        """Returns what is wrong with how the program handles this set."""
         wrong = []
         ended = checked(place, wrong, "verify", "data", "verify", path, "--json")
         document = json_of(ended)
@@ -188,7 +187,7 @@ class WholeSets(Group):
             if ended.code == 0 and (figures := ended.document()):
                 hashes.add(figures["batch_hash"])
             elif ended.code == 3 and on_error == "skip":
-                break  # refused as a whole, whatever the workers
+                break  # rejected as a whole, with any number of workers
         if len(hashes) > 1:
             wrong.append(f"batches differ: {hashes}")
         return wrong
@@ -219,7 +218,7 @@ class IdxGzip(Idx):
     ending = ".gz"
 
     def packed(self, draw, data):
-        """Half of the damage is in what is packed, half in the packing."""
+        """Damages the packed contents in half of the cases, the packing in the others."""
         if draw is None:
             return gzip.compress(data, 6, mtime=0)
         packed = gzip.compress(data, draw.randrange(10), mtime=0)
@@ -293,7 +292,7 @@ class Manifest(WholeSets):
 
 
 class Names(WholeSets):
-    """Odd names of classes and files, and things that are no files where images should be."""
+    """Odd names of classes and files, and special files in place of images."""
     name = "names"
     reader = "folder"
     about = "odd names and file types in image folders: `bench`, `data verify`, `data pack`"

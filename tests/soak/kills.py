@@ -1,4 +1,4 @@
-"""Runs, ranks and sweeps that are killed and resumed: they end with the uninterrupted one's bits."""
+"""Kills and resumes runs, ranks and sweeps, which must end with the bits of an uninterrupted one."""
 import os
 import shutil
 import signal
@@ -10,7 +10,7 @@ import program
 from campaign import Failure, Group
 
 MISSED = "it had ended"
-VARIANTS = 12  # recipes; each has one uninterrupted run to be compared with
+VARIANTS = 12  # recipes, each with one uninterrupted run as its reference
 
 
 def idx_data(place):
@@ -22,7 +22,7 @@ def image_data(place):
 
 
 def recipe_words(draw, place):
-    """A training of some 30 steps with much that has a state, drawn at random."""
+    """Returns a random training of some 30 steps with much state."""
     words = ["train.threads=1", f"loader.workers={draw.choice((0, 1, 2))}",
              f"seed={draw.randrange(1000)}", f"loader.shuffle={draw.choice(('global', 'window:50'))}",
              f"train.optimizer={draw.choice(('sgd', 'adam', 'adamw'))}",
@@ -46,24 +46,24 @@ def recipe_words(draw, place):
 
 
 class Chains(Group):
-    """Kills a command some times, each time starting it again, and lets it end at last."""
+    """Kills and restarts a command several times, then lets it finish."""
     most_kills = 4
     timeout = 300
-    checkpoint = "checkpoints/*.tmp"  # one that is being written
+    checkpoint = "checkpoints/*.tmp"  # a checkpoint that is being written
 
     def words(self, place, variant):
-        """The command, but for the folder it writes to."""
+        """Returns the command, except for its output folder."""
         raise NotImplementedError
 
     def bits(self, folder):
         raise NotImplementedError
 
     def slowly(self):
-        """Words that make it last long enough to be hit, and change no bit."""
+        """Returns words that make the command last long enough to be hit, and change no bit."""
         return ["debug.log_ms=20"]
 
     def reference(self, place, variant):
-        """The bits of the uninterrupted command, and the seconds that it takes with slowly()."""
+        """Returns the bits of the uninterrupted command, and its seconds with slowly()."""
         name = f"{self.name}-{variant}"
 
         def make(folder):
@@ -91,7 +91,7 @@ class Chains(Group):
             story = []
             for _ in range(draw.randint(1, self.most_kills)):
                 story.append(self.kill(place, draw, words, run, seconds))
-                if story == [MISSED]:  # too late, and nothing to resume: once more
+                if story == [MISSED]:  # killed too late, and nothing to resume: tries once more
                     shutil.rmtree(run)
                     seconds /= 2
                 elif story[-1] == MISSED or story[-1].startswith("!"):
@@ -112,10 +112,10 @@ class Chains(Group):
             return [f"the records cannot be read: {error!r}"]
 
     def kill(self, place, draw, words, run, seconds):
-        """Starts the command and ends it; says how, with ! in front if that went wrong."""
+        """Starts the command and kills it. Returns how, with a leading ! if that went wrong."""
         child = place.program.start(*words, *self.slowly())
         deadline = time.monotonic() + draw.uniform(0, seconds)
-        # Where it hurts most: while a checkpoint is being written.
+        # Aims at the critical moment: while a checkpoint is being written.
         writing = draw.random() < 0.3
         victim = self.victim(draw)
         while child.running() and time.monotonic() < deadline:
@@ -142,10 +142,10 @@ class Chains(Group):
         return victim.name
 
     def ending(self, ended, how):
-        """What is wrong with how a killed command ended."""
+        """Returns what is wrong with how a killed command ended."""
         if ended.code == -signal.SIGKILL and how == "SIGKILL" and not ended.timed_out:
             return []
-        # Before main() has begun, a signal does what it does to any program.
+        # Before main() begins, a signal has its default effect.
         if ended.code == -signal.Signals[how] and not ended.err:
             return []
         return program.complaints(ended, codes=(0, 130))
@@ -223,7 +223,7 @@ class Sweep(Chains):
         return []
 
     def bits(self, folder):
-        """The runs of a sweep, by the words that tell them apart, and when each was finished."""
+        """Returns the bits of a sweep's runs by their overrides, and when each finished."""
         found = {}
         for summary in sorted((folder / "runs").glob("*/summary.json")):
             run = summary.parent
@@ -242,7 +242,7 @@ class Sweep(Chains):
 
 
 def finished(sweep):
-    """When each finished run of a sweep was written."""
+    """Returns when each finished run of a sweep was written."""
     return {summary.parent.name: summary.stat().st_mtime_ns
             for summary in (sweep / "runs").glob("*/summary.json")
             if not bits.read_json(summary).get("interrupted")}

@@ -1,4 +1,4 @@
-"""Full disks, few descriptors, little memory: a clear line and exit code 1, and nothing half done."""
+"""Full disks, few descriptors, little memory: expects a clear line and exit code 1, and no incomplete files."""
 import os
 import resource
 import shutil
@@ -15,7 +15,7 @@ TIMEOUT = 120
 
 
 def can_mount():
-    """Whether a small file system can be had in a mount namespace of one's own."""
+    """Returns whether a small file system can be mounted in a private mount namespace."""
     ended = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"],
                            capture_output=True, check=False) if shutil.which("unshare") else None
     return ended is not None and ended.returncode == 0
@@ -38,7 +38,7 @@ def finished_run(place):
 
 
 def ordinary(place, kind, target):
-    """A command that writes to, or reads for, `target`."""
+    """Returns a command that writes to, or reads for, `target`."""
     idx = f"data.path={kills.idx_data(place)}"
     train = ["train", "mnist-lenet", idx, "train.threads=1", "loader.batch=30", "train.epochs=2",
              "train.checkpoint_every=3", "--resume", "--run", target / "run"]
@@ -62,7 +62,7 @@ class Limited(Group):
     kinds = ()
 
     def reference(self, place, kind):
-        """The command where nothing is short: the folder it wrote to, and how it ended."""
+        """Runs the command without limits. Returns its output folder, and how it ended."""
         def make(folder):
             (folder / "out").mkdir()
             ended = place.program.run(*ordinary(place, kind, folder / "out"), timeout=TIMEOUT)
@@ -92,13 +92,13 @@ def size_of(folder):
 
 
 def contents(folder):
-    """The bytes of what a command wrote, without files that tell of times."""
+    """Returns the bytes of a command's output, without files that contain times."""
     return {str(file.relative_to(folder)): bits.digest(file)
             for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def compared(kind, reference, target):
-    """In what the command's work differs from that of the undisturbed one."""
+    """Returns how the command's output differs from that of the unlimited one."""
     out = reference / "out"
     if kind in ("train", "launch"):
         return bits.compare(bits.bits_of(out / "run"), target / "run")
@@ -144,8 +144,8 @@ class Disk(Limited):
         return [f"{story}: {line}: {ended.said()}" for line in wrong]
 
     def on_small_disk(self, place, target, room, words):
-        """Runs the command on a file system of `room` bytes, and again when it has grown; what it
-        wrote is then copied to `target`."""
+        """Runs the command on a file system of `room` bytes, and again after it has grown; then copies its output to
+        `target`."""
         disk = place.folder / "disk"
         disk.mkdir(exist_ok=True)
         paths = [str(place.folder / name) for name in ("first.code", "copy")]
@@ -165,7 +165,7 @@ class Disk(Limited):
         os.remove(paths[0])
         target.rmdir()
         os.rename(paths[1], target)
-        # bash tells of a signal as 128 + its number.
+        # bash reports a signal as 128 + its number.
         code = 128 - code if code > 130 else code
         return (program.Ended(words, code, ended.out, first, ended.seconds, 0, ended.timed_out),
                 program.Ended(words, ended.code, b"", second, ended.seconds, 0, ended.timed_out))
@@ -180,7 +180,7 @@ class Descriptors(Limited):
     kinds = ("train", "train", "launch", "sweep", "make", "pack", "dump", "bench", "verify", "report")
 
     def excused(self, kind, ended):
-        """Whether this end is not the program's fault."""
+        """Returns whether this end is not the program's fault."""
         return False
 
     def limits(self, draw):
@@ -194,8 +194,8 @@ class Descriptors(Limited):
         words = ordinary(place, kind, target)
         ended = place.program.run(*words, timeout=TIMEOUT, limits=limits)
         if ended.code == 127 and program.LINKER in ended.text():
-            return []  # it was never started
-        # A library that does not fit is a backend or a plugin that is missing.
+            return []  # the program never started
+        # A library that does not fit in memory counts as a missing backend or plugin.
         exits = (0, 1, 3, 4) if b"cannot be loaded" in ended.err + ended.out else (0, 1)
         wrong = [] if self.excused(kind, ended) else program.complaints(ended, codes=exits)
         if not wrong and ended.code == 0:
@@ -221,8 +221,8 @@ class Memory(Descriptors):
     about = "address space of 15 MB to 3 GB (`ulimit -v`)"
 
     def excused(self, kind, ended):
-        """oneDNN, which LibTorch calls for convolutions, crashes where there is no memory for the
-        code that it generates."""
+        """Excuses oneDNN, which LibTorch uses for convolutions and which crashes without memory for its generated
+        code."""
         return kind == "train" and ended.code == -signal.SIGSEGV
 
     def limits(self, draw):

@@ -1,7 +1,7 @@
 """Puts the program through faults: killed processes, damaged files, full disks, strangers.
 
-A campaign has many cases in groups, all drawn from --seed. It keeps its records in its work folder:
-started again after whatever ended it, it goes on. Each failure prints the command that repeats it.
+A campaign has many cases in groups, all drawn from --seed. It keeps its records in its work folder, and continues
+from them when started again. Each failure prints the command that repeats it.
 """
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Deterministic damage to an input: the same generator gives the same bytes."""
+"""Damages an input deterministically: the same generator gives the same bytes."""
 import struct
 import zlib
 
@@ -7,8 +7,8 @@ EDGES = (0, 1, 2, 0x7f, 0x80, 0xff, 0x100, 0x7fff, 0x8000, 0xffff, 0x10000, 0x7f
 
 
 def mutated(data, draw, tokens=(), others=(), most=1 << 20):
-    """`data` with one to eight changes: bits, bytes, numbers, pieces taken out, put in or doubled,
-    words of the format (`tokens`), pieces of `others`, the end cut off."""
+    """Returns `data` with one to eight changes: flipped bits, bytes, numbers, pieces removed, inserted or repeated,
+    words of the format (`tokens`), pieces of `others`, truncation."""
     data = bytearray(data)
     for _ in range(1 << draw.randrange(4)):
         change(data, draw, tokens, others)
@@ -16,7 +16,7 @@ def mutated(data, draw, tokens=(), others=(), most=1 << 20):
 
 
 def place(size, draw):
-    """A place in `size` bytes; half of them where headers are."""
+    """Returns a position in `size` bytes; half of them within headers."""
     return draw.randrange(min(size, 64) if draw.random() < 0.5 else size)
 
 
@@ -57,7 +57,7 @@ def put(data, at, piece, draw):
 
 
 def with_png_sums(data):
-    """A PNG whose chunks have the right checksums again, so that damage gets past them."""
+    """Returns a PNG with its chunks' checksums corrected, so that damage gets past them."""
     data = bytearray(data)
     at = 8
     while at + 12 <= len(data):
@@ -70,7 +70,7 @@ def with_png_sums(data):
 
 
 def with_tar_sums(data):
-    """An archive whose blocks that look like headers have the right checksum again."""
+    """Returns an archive with the checksums of blocks that look like headers corrected."""
     data = bytearray(data)
     for at in range(0, len(data) - 511, 512):
         if data[at + 257:at + 262] == b"ustar":
@@ -80,6 +80,6 @@ def with_tar_sums(data):
 
 
 def with_safetensors_length(data):
-    """A safetensors file whose first number is its header's length again."""
+    """Returns a safetensors file with its header's length corrected."""
     end = data.rfind(b"}", 0, 1 << 16) + 1
     return struct.pack("<Q", max(end - 8, 0)) + data[8:]

@@ -1,4 +1,4 @@
-"""The program under test: starts it, waits for its end, and judges how it ended."""
+"""Runs the program under test, waits for its end, and judges how it ended."""
 import ctypes
 import dataclasses
 import json
@@ -11,13 +11,13 @@ import subprocess
 import threading
 import time
 
-# docs: 0 done; 1 the run failed; 2 wrong usage or recipe; 3 bad data or plugin; 4 a device or
-# backend is missing; 130 interrupted.
+# Documented exit codes: 0 done; 1 the run failed; 2 wrong usage or recipe; 3 bad data or plugin; 4 a device or backend
+# is missing; 130 interrupted.
 DOCUMENTED = (0, 1, 2, 3, 4, 130)
 LONGEST_LINE = 4000
 MOST_TEXT = 64 << 10
 MOST_MEMORY = 2 << 30
-# Lines that libraries print behind the program's back.
+# Lines that libraries print by themselves.
 FOREIGN = re.compile(
     r"terminate called|Assertion|Exception raised from|frame #\d|^\[ ?(WARN|ERROR)[ :]|^libpng |"
     r"^Corrupt JPEG|^Premature end|^TIFF\w*: |imdecode|stack smashing|Sanitizer|^double free|^free\(\)", re.M)
@@ -26,7 +26,7 @@ LINKER = "error while loading shared libraries"
 
 @dataclasses.dataclass
 class Ended:
-    """How a process ended. `code` is negative where a signal ended it, as in subprocess."""
+    """How a process ended. `code` is negative if a signal ended it, as in subprocess."""
     command: list
     code: int
     out: bytes
@@ -39,14 +39,14 @@ class Ended:
         return self.err.decode("utf-8", "replace")
 
     def document(self):
-        """The JSON on stdout, or None."""
+        """Returns the JSON on stdout, or None."""
         try:
             return json.loads(self.out)
         except ValueError:
             return None
 
     def said(self, most=400):
-        """Its last words in one line."""
+        """Returns its final message in one line."""
         text = " | ".join(self.text().split("\n")).strip(" |")
         return text if len(text) <= most else text[:most // 2] + " ... " + text[-most // 2:]
 
@@ -56,8 +56,8 @@ PR_SET_PDEATHSIG = 1
 
 
 class Preparation:
-    """What a child does before it becomes the program: it sets its resource limits
-    ({resource.RLIMIT_NOFILE: 16}) and asks to be killed when the campaign dies."""
+    """Prepares a child before it becomes the program: sets its resource limits ({resource.RLIMIT_NOFILE: 16}) and asks
+    to be killed when the campaign dies."""
 
     def __init__(self, limits):
         self.limits = limits
@@ -69,7 +69,7 @@ class Preparation:
 
 
 class Process:
-    """A running program in a session of its own, so that all that it started can be found."""
+    """A running program in a session of its own, so that all of its processes can be found."""
 
     def __init__(self, command, folder, name, env=None, limits=None):
         self.command = [str(word) for word in command]
@@ -100,7 +100,7 @@ class Process:
         self._child.returncode = os.waitstatus_to_exitcode(status)
 
     def says(self):
-        """What it has said on stderr so far."""
+        """Returns its stderr so far."""
         return self._err.read_bytes()
 
     def send(self, number):
@@ -108,7 +108,7 @@ class Process:
             os.kill(self.pid, number)
 
     def wait(self, timeout):
-        """Waits for the end; past `timeout` seconds kills it and all that it started."""
+        """Waits for the end; after `timeout` seconds kills it and all processes that it started."""
         timed_out = False
         if self._status is None:
             fired = threading.Event()
@@ -121,7 +121,7 @@ class Process:
             timer.start()
             try:
                 _, status, usage = os.wait4(self.pid, 0)
-            except BaseException:  # Ctrl-C: nothing stays behind
+            except BaseException:  # Ctrl-C: leaves nothing behind
                 kill_session(self.pid)
                 raise
             finally:
@@ -132,7 +132,7 @@ class Process:
                      read_most(self._err), self._end - self.begun, self._peak, timed_out)
 
     def left(self, patience=10):
-        """Processes that it started and that outlive it by `patience` seconds; they are killed."""
+        """Kills processes that it started and that outlive it by `patience` seconds. Returns them."""
         deadline = time.monotonic() + patience
         while pids := session_of(self.pid):
             if time.monotonic() > deadline:
@@ -148,14 +148,14 @@ def read_most(path, most=64 << 20):
 
 
 def session_of(session):
-    """The processes of a session, zombies left out."""
+    """Returns the processes of a session, without zombies."""
     pids = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
             fields = pathlib.Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if int(fields[3]) == session and fields[0] not in (b"Z", b"X"):
             pids.append(int(entry))
@@ -171,7 +171,7 @@ def kill_session(session):
 
 
 def children_of(parent):
-    """The process ids of a process's children, in the order in which they were started."""
+    """Returns the ids of a process's children, in the order of their start."""
     try:
         text = pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text()
     except OSError:
@@ -184,10 +184,10 @@ def control_characters(text):
 
 
 def complaints(ended, codes=DOCUMENTED, most_memory=MOST_MEMORY):
-    """What is wrong with how a command ended; empty if nothing is.
+    """Returns what is wrong with how a command ended; empty if nothing is.
 
-    Whatever its input was, the program ends in time by itself with one of `codes`, and explains a
-    failure in one line of bounded length.
+    For any input, the program must end in time by itself with one of `codes`, and explain a failure in one line of
+    bounded length.
     """
     found = []
     text = ended.text()
@@ -218,7 +218,7 @@ def complaints(ended, codes=DOCUMENTED, most_memory=MOST_MEMORY):
 
 
 class Program:
-    """Where the program is, and the folder in which a case works."""
+    """Path of the program, and the folder in which a case works."""
 
     def __init__(self, path, folder):
         self.path = pathlib.Path(path)

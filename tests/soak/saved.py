@@ -1,4 +1,4 @@
-"""Damaged checkpoints, run records and recipes: refused by name, or without any effect."""
+"""Damaged checkpoints, run records and recipes: rejected by name, or without any effect."""
 import resource
 import shutil
 
@@ -17,7 +17,7 @@ def training(place, *more):
 
 
 def started(place):
-    """A run that stands at its tenth of 14 steps, and the same one at its end."""
+    """Returns a run at its tenth of 14 steps, and the same run at its end."""
     def make(folder):
         for name, more in (("part", ["train.steps=10"]), ("whole", [])):
             ended = place.program.run(*training(place, *more), "--run", folder / name)
@@ -34,15 +34,15 @@ def evaluated(place, run):
 
 
 def findings(document):
-    """What an evaluation found, without where and how fast."""
+    """Returns an evaluation's results, without its device and speed."""
     return {key: value for key, value in document.items()
             if key not in ("weights", "dataset") and not key.endswith("_s")}
 
 
 def spoil(file, draw, tokens, mend=None):
-    """Damages a file in place; False where that changed nothing."""
+    """Damages a file in place. Returns False if that changed nothing."""
     before = file.read_bytes()
-    if draw.random() < 0.3:  # what a tired disk does
+    if draw.random() < 0.3:  # bit flips, as by a failing disk
         after = bytearray(before)
         after[draw.randrange(len(after))] ^= 1 << draw.randrange(8)
     else:
@@ -54,7 +54,7 @@ def spoil(file, draw, tokens, mend=None):
 
 
 class Saved(Group):
-    """Copies a run, damages one of its files, and goes on with it."""
+    """Copies a run, damages one of its files, and resumes it."""
     cases = 1000
     batch = 10
     smoke = 1
@@ -120,7 +120,7 @@ class RunFiles(Saved):
         checked(place, wrong, f"report {how[0]}, damaged {file.name}", "report", run, *how,
                 codes=codes)
         if draw.random() < 0.1:
-            # A recipe that was changed to something legal may diverge: exit code 1.
+            # A recipe changed to another valid one may diverge: exit code 1.
             checked(place, wrong, f"resume, damaged {file.name}", "train", "--resume", "--run", run,
                     "train.steps=0", "train.epochs=2", "train.threads=1",
                     codes=(0, 1, 2, 3) if file.name == "config.toml" else (0, 3))
@@ -142,12 +142,12 @@ class Recipe(Group):
 
     def run(self, place, indexes):
         texts = [file.read_bytes() for file in sorted((SOURCE / "recipes").glob("*.toml"))]
-        # Four gigabytes: what is accepted may ask for much, and is then refused with exit code 1.
+        # Four gigabytes: an accepted recipe may ask for much, and then fails with exit code 1.
         limits = {resource.RLIMIT_AS: 4 << 30}
         for index in indexes:
             draw = place.draw(self.name, index)
             file = place.folder / f"{index}.toml"
-            # Comments are half of a recipe and the place where damage has no effect.
+            # Leaves out comments, which are half of a recipe and make damage without effect.
             text = b"\n".join(line for line in draw.choice(texts).split(b"\n")
                               if not line.startswith(b"#"))
             file.write_bytes(mutate.mutated(text, draw, self.words, texts))

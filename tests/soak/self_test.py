@@ -1,4 +1,4 @@
-"""The campaign notices what it is there to notice: planted differences and badly ending programs."""
+"""Tests that the campaign detects planted differences and programs that end badly."""
 import pathlib
 import random
 import subprocess
@@ -22,7 +22,7 @@ class Folder(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def stub(self, script):
-        """A program that does `script`, a shell's, whatever it is asked."""
+        """Returns a program that runs the shell script `script`, whatever its arguments."""
         file = self.folder / "stub"
         file.write_text("#!/bin/bash\n" + script + "\n")
         file.chmod(0o755)
@@ -111,7 +111,7 @@ class Endings(Folder):
 
 
 class Whole(Folder):
-    """The campaign as it is started, with programs that take everything or always crash."""
+    """The whole campaign, with programs that accept everything or always crash."""
 
     def soak(self, script, *words):
         build = self.folder / "build"

@@ -1,6 +1,7 @@
-"""torchvision's side of weights_peer_test.cpp. Reads and writes safetensors by itself, from the format's README.
+"""torchvision's side of weights_peer_test.cpp. Reads and writes safetensors by its own code, written after the
+format's README.
 
-    python weights_peer.py check                    exit 0 if torch and torchvision are there
+    python weights_peer.py check                    exit 0 if torch and torchvision are installed
     python weights_peer.py write MODEL WEIGHTS CASE random weights, images and their logits
     python weights_peer.py read MODEL WEIGHTS CASE  loads by name (strict) and compares with the case's logits
 """
