@@ -3,8 +3,7 @@
 // within the tolerance of its coarser positions and its other filter.
 //
 //   taskset -c 1 build/kernel_bench --benchmark_repetitions=5 --benchmark_report_aggregates_only
-//   python3 bench/kernel_table.py     ratios as a table, with OpenCV limited to each level's
-//   instructions
+//   python3 bench/kernel_table.py     ratios as a table, OpenCV limited to each level
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -115,8 +114,7 @@ augment::Pass turned(const Images& images, const Turns& turns, std::size_t i,
   return pass;
 }
 
-// ---- the work
-// ------------------------------------------------------------------------------------
+// ---- the work -----------------------------------------------------------------------------------
 
 const Images kDigits({28, 28}, 1, 512);
 const Images kThumbs({32, 32}, 3, 512);
@@ -202,8 +200,7 @@ std::vector<Work> our_work() {
   };
 }
 
-// ---- OpenCV
-// ----------------------------------------------------------------------------------------
+// ---- OpenCV -------------------------------------------------------------------------------------
 
 /// OpenCV puts pixel centres at whole numbers, we at halves.
 cv::Matx23d opencv_map(const std::array<double, 6>& m) {
@@ -273,8 +270,7 @@ std::vector<Work> opencv_work() {
   };
 }
 
-// ---- checks, then times
-// ----------------------------------------------------------------------------
+// ---- checks, then times -------------------------------------------------------------------------
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   std::printf("%s: %s\n", name.c_str(), what.c_str());

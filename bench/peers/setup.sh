@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Installs the loaders that millrace is compared with, at pinned versions, into virtual
-# environments.
+# Installs the loaders that millrace is compared with, at pinned versions, into virtual environments.
 #
 #   bash bench/peers/setup.sh DIR [main] [simd] [tf]      Python 3.11; about 5 GB for all three
 #
