@@ -212,8 +212,8 @@ typedef struct millrace_pixel {
   size_t struct_size;
   int32_t reach; /* other pixels that a pixel's result may depend on */
   int32_t halo;  /* MILLRACE_HALO: pixels on each side */
-  /* Returns the bytes of scratch memory that a call needs. */
-  size_t (*scratch)(const void* self, millrace_size size, int32_t channels); /* null: none */
+  /* Returns the bytes of scratch memory that a call needs. Null: none. */
+  size_t (*scratch)(const void* self, millrace_size size, int32_t channels);
   /* One of the next two is set. `levels` serves units whose new level in a channel depends on
    * the old level alone: it changes one table per channel, which holds 0..255 on entry. Tables
    * cost no pass of their own. */
@@ -225,9 +225,12 @@ typedef struct millrace_pixel {
 /* Filter: writes a new image, whose size it may choose. */
 typedef struct millrace_filter {
   size_t struct_size;
+  /* Writes the output's size. Null: same size as the input. */
   millrace_status (*output)(const void* self, millrace_size input, millrace_size* output,
-                            millrace_call* call); /* null: same size as the input */
-  size_t (*scratch)(const void* self, millrace_size input, int32_t channels); /* null: none */
+                            millrace_call* call);
+  /* Returns the bytes of scratch memory that a call needs. Null: none. */
+  size_t (*scratch)(const void* self, millrace_size input, int32_t channels);
+  /* Writes `destination`, which has the size from output() and the source's channels. */
   millrace_status (*apply)(const void* self, const millrace_image* source,
                            const millrace_image* destination, millrace_call* call);
 } millrace_filter;
@@ -268,10 +271,10 @@ typedef struct millrace_batch {
 typedef struct millrace_image_header {
   uint32_t width, height; /* pixels, as stored */
   uint32_t channels;      /* 1 or 3, as stored; decode() delivers the number that it is asked for */
-  uint32_t orientation
-      MILLRACE_ZERO; /* EXIF orientation, 1 to 8; 0: not stated. The host turns the image. */
-  uint32_t scales
-      MILLRACE_ZERO; /* bit n set: can decode at 1 / 2^n of the sides (bit 0 is implied) */
+  /* EXIF orientation, 1 to 8; 0: not stated. The host turns the image. */
+  uint32_t orientation MILLRACE_ZERO;
+  /* Bit n set: can decode at 1 / 2^n of the sides (bit 0 is implied). */
+  uint32_t scales MILLRACE_ZERO;
 } millrace_image_header;
 
 /* Describes the pixels that a decoder must deliver. */
@@ -287,7 +290,9 @@ typedef struct millrace_decoder {
   size_t struct_size;
   /* Returns 1 if the bytes look like this format. Sees at most the first 64 bytes. */
   int (*sniff)(const uint8_t* bytes, size_t size);
-  void* (*open)(const void* self); /* returns a context, or null on failure */
+  /* Returns a context, or null on failure. */
+  void* (*open)(const void* self);
+  /* Frees a context. */
   void (*close)(void* context);
   /* Parses the header of an encoded image. */
   millrace_status (*header)(void* context, const uint8_t* bytes, size_t size,
@@ -308,8 +313,10 @@ typedef struct millrace_dataset {
   uint64_t count;             /* number of samples */
   const char* const* classes; /* names; a label is an index into this list */
   size_t class_count;
-  int32_t encoded;      /* 1: bytes need a decoder; 0: they are pixels in the form below, */
-  millrace_size size;   /* and 64 bytes behind them may be read */
+  /* 1: bytes need a decoder. 0: they are pixels, which the next three members describe, with 64
+   * readable bytes behind them. */
+  int32_t encoded;
+  millrace_size size;   /* of every image */
   int32_t channels;     /* 1 or 3 */
   int32_t planar;       /* 1: one channel after the other instead of interleaved */
   int32_t may_block;    /* 1: borrow() may wait for storage */
@@ -352,8 +359,9 @@ typedef struct millrace_unit {
   const millrace_param* params;
   size_t param_count;
   size_t param_size; /* sizeof(millrace_param) */
-  /* Makes an instance from checked parameters. */
+  /* Makes an instance from checked parameters and stores it in `self`. */
   millrace_status (*create)(const millrace_create* create, void** self);
+  /* Frees an instance. */
   void (*destroy)(void* self);
   const millrace_geometric* geometric;
   const millrace_pixel* pixel;

@@ -33,6 +33,7 @@ struct Param {
   std::vector<std::size_t> lengths{};  ///< allowed lengths (type numbers); empty: any
   std::string word{};                  ///< accepted as text in place of the number (type integer)
 
+  /// Return a declaration of each type. Ranges include both ends; empty `lengths` allow any number.
   static Param boolean(std::string name, bool fallback, std::string help);
   static Param integer(std::string name, std::int64_t fallback, double min, double max,
                        std::string help);
@@ -70,6 +71,7 @@ std::string to_toml(const Value& value);
 class Params {
  public:
   explicit Params(std::span<const Param> declared);
+  /// Sets a value without any check; see checked().
   void set(const std::string& name, Value value) { values_[name] = std::move(value); }
 
   bool boolean(const std::string& name) const { return std::get<bool>(values_.at(name)); }

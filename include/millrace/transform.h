@@ -20,7 +20,9 @@ struct SampleKey {
   std::uint64_t sample = 0;  ///< index in the data set; only the lower 48 bits are used
 };
 
+/// Type of a batch's elements.
 enum class DType { f32 = MILLRACE_F32, u8 = MILLRACE_U8, f16 = MILLRACE_F16, bf16 = MILLRACE_BF16 };
+/// Layout of a sample: channels x height x width, or height x width x channels.
 enum class Layout { chw = MILLRACE_CHW, hwc = MILLRACE_HWC };
 
 /// Returns the size of one element in bytes.
