@@ -19,7 +19,7 @@ bool tsc_is_invariant() {
 
 }  // namespace
 
-/// Both clocks at (nearly) the same moment.
+/// Readings of both clocks at nearly the same moment.
 struct Clock::Origin {
   std::int64_t ns;
   Ticks ticks;
