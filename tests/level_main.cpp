@@ -1,5 +1,5 @@
-// gtest's main() for tests that run at several SIMD levels: where MILLRACE_SIMD names one that this
-// processor lacks, it leaves with the status that ctest takes for a skipped test.
+// gtest's main() for tests that run at several SIMD levels. If MILLRACE_SIMD names a level that
+// this processor lacks, exits with the status that ctest counts as a skipped test.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,9 +1,9 @@
-// What the sanitizers are told to pass over, linked into every test: reports about libraries that
-// Debian ships uninstrumented. No line names code of ours.
+// Suppressions for the sanitizers, linked into every test: reports about libraries that Debian
+// ships uninstrumented. No line names our own code.
 //
-// ThreadSanitizer doesn't see the atomics by which libtbb hands tasks over, and so takes TBB's own
+// ThreadSanitizer does not see the atomics by which libtbb hands tasks over, and so takes TBB's own
 // reads and writes for races. Only accesses made by TBB's code itself (the innermost frame) are
-// left out; whatever our functions touch, called from a task or not, is still checked.
+// suppressed; accesses by our functions, called from a task or not, are still checked.
 
 extern "C" const char* __tsan_default_suppressions() {
   return "race_top:^tbb::detail::\n"
@@ -11,7 +11,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "race_top:^bool tbb::detail::\n"
          "race_top:^non-virtual thunk to tbb::detail::\n"
          // TBB's counts, locks and lists of neighbours, whose innermost frame is the standard
-         // library's. They call nothing of ours: a node's body runs in a task of its own.
+         // library's. They do not call our code: a node's body runs in its own task.
          "race:^tbb::detail::d1::wait_context::release\n"
          "race:^tbb::detail::d1::wait_context::add_reference\n"
          "race:^tbb::detail::d1::spin_mutex::\n"
@@ -24,9 +24,9 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:^tbb::detail::d1::graph::~graph\n"
          // TBB's list of observers, freed by the last thread that has seen it.
          "race:^tbb::detail::r1::observe\n"
-         // What libtbb.so itself calls: it frees and compares its own memory in other threads.
+         // Calls from libtbb.so itself: it frees and compares its own memory in other threads.
          "called_from_lib:libtbb.so\n"
-         // GDAL, which Debian's OpenCV loads, takes two locks of its own in either order.
+         // GDAL, which Debian's OpenCV loads, takes two of its own locks in either order.
          "deadlock:libgdal.so\n";
 }
 

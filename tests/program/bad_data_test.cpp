@@ -1,4 +1,4 @@
-// Data that is missing or broken: exit code 3, one line that names the file, a hint, nothing else.
+// Missing or damaged data: exit code 3, one line that names the file, a hint, nothing else.
 #include "tests/program/datasets.h"
 #include "tests/program/program.h"
 
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 class BadIdx : public ProgramTest {
  protected:
   fs::path file(const char* name) { return fs::path(data()) / name; }
-  /// Both who only loads and who trains refuse it alike, before anything is written.
+  /// Expects that both loading and training reject it alike, before anything is written.
   void expect_refused(const std::vector<std::string>& parts) {
     EXPECT_TRUE(refused(run(bench()), 3, parts));
     EXPECT_TRUE(refused(run(simulated("run")), 3, parts));
@@ -136,7 +136,7 @@ TEST_F(BadFolder, HalfAJpegEndsTheRun) {
   EXPECT_TRUE(
       refused(run(folder("bench", {"loader.workers=0"})), 3, {photo("bee/12.jpg").string()}));
   EXPECT_TRUE(refused(run(train("run")), 3, {photo("bee/12.jpg").string()}, false));
-  const Json s = summary("run");  // what was done up to there is not lost
+  const Json s = summary("run");  // work done before the failure is kept
   EXPECT_NE(s["error"].get<std::string>().find("bee/12.jpg"), std::string::npos) << s["error"];
   const auto rows = lines_of(read_file(in("run") / "steps.csv")).size();
   EXPECT_EQ(rows, s["steps"].get<std::size_t>() + 1);
@@ -173,7 +173,7 @@ TEST_F(BadFolder, ReplaceGoesOnWithAnother) {
   EXPECT_EQ(summary("run")["images"], 2 * kAll);
   const auto lines = parse_json_lines(read_file(in("run") / "quarantine.jsonl"));
   EXPECT_EQ(summary("run")["failed"], lines.size());
-  EXPECT_GE(lines.size(), 2u);  // more where the draw that replaces it meets it again
+  EXPECT_GE(lines.size(), 2u);  // more if the replacement draws it again
   for (const auto& line : lines) EXPECT_EQ(line["path"], photo("bee/12.jpg").string());
 }
 

@@ -1,3 +1,4 @@
+// Runs a headless browser on a report and reads its answers.
 #include "tests/program/browser.h"
 
 #include <cstdio>
@@ -82,8 +83,8 @@ Json look_once(const fs::path& page) {
   }
   html.insert(at + head.size(), kProbe);
   write_file(folder / "page.html", html);
-  // Root needs --no-sandbox. Virtual time ends when nothing is left to do, the clock's 20 s at
-  // last.
+  // Root needs --no-sandbox. Virtual time ends when nothing is left to do, at the latest after 20
+  // s.
   const std::string command =
       "HOME='" + folder.string() + "' timeout -k 1 40 '" + find_browser() +
       "' --headless --no-sandbox --disable-gpu --disable-extensions --no-first-run"
@@ -110,7 +111,7 @@ Json look_at(const fs::path& page) {
         if (chart["coloured"] == 0) return false;
     return true;
   };
-  // On a busy machine a browser may be asked before it has painted: what stays empty is empty.
+  // On a busy machine a browser may answer before it has painted; charts that stay empty are empty.
   Json seen = look_once(page);
   for (int again = 0; again < 2 && !all_drawn(seen); ++again) seen = look_once(page);
   return seen;

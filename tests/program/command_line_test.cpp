@@ -1,4 +1,4 @@
-// Words on the command line: what is refused, what help says, what -q leaves.
+// Command line: rejected words, help texts, and the effect of -q.
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -93,7 +93,7 @@ TEST_F(CommandLine, RunsWithoutAStdin) {
   options.close_stdin = true;
   ASSERT_TRUE(succeeded(run(simulated("run", {"--hash"}), options)));
   ASSERT_TRUE(succeeded(run(simulated("other", {"--hash"}))));
-  // A data file that took the place of stdin would be read as well as any other.
+  // A data file that replaced stdin would be read like any other.
   EXPECT_EQ(summary("run")["batch_hash"], summary("other")["batch_hash"]);
 }
 
@@ -113,11 +113,12 @@ TEST_F(CommandLine, RunsWithoutARunOptionLandUnderRuns) {
   EXPECT_EQ(runs, 2u);
 }
 
-/// No code of LibTorch runs before a command asks for it: the program does not even load it, so
-/// that the CUDA module can come first (tests/torch/cuda_hooks_test.cpp has the rest).
+/// Tests that the program does not load LibTorch before a command needs it, so that the CUDA module
+/// can come first (see also tests/torch/cuda_hooks_test.cpp).
 TEST_F(CommandLine, TheProgramItselfLoadsNoLibTorch) {
   RunOptions options;
-  options.env = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the loader lists what it loads, and ends
+  options.env = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the dynamic loader lists what it loads, and
+                                                     // exits
   const Result result = run({}, options);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_NE(result.out.find("libtbb"), std::string::npos) << result.out;

@@ -1,4 +1,4 @@
-// millrace data: sets that it makes are sound and can be used; what is wrong with a set is listed.
+// millrace data: the sets it makes are valid and usable, and it lists defects of damaged sets.
 #include "tests/program/datasets.h"
 #include "tests/program/program.h"
 

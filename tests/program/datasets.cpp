@@ -1,3 +1,4 @@
+// Writes small data sets for tests.
 #include "tests/program/datasets.h"
 
 #include <turbojpeg.h>
@@ -20,7 +21,7 @@ std::string big_endian(int value) {
   return bytes;
 }
 
-/// Which of 4x4 blocks of the image are bright in this class.
+/// Returns which of 4x4 blocks of the image are bright in this class.
 std::array<bool, 16> pattern_of(int label) {
   std::mt19937 draw(static_cast<unsigned>(100 + label));
   std::array<bool, 16> bright{};

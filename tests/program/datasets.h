@@ -1,4 +1,4 @@
-// Small data sets, whole and broken.
+// Small data sets, valid and damaged.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct IdxSet {
   int seed = 1;
 };
 
-/// Each class is a pattern of bright blocks under noise, so that a LeNet learns it in some dozen
-/// steps. Labels go round: image i is of class i mod classes.
+/// Writes a set in which each class is a pattern of bright blocks under noise, so that a LeNet
+/// learns it in some dozen steps. Image i has the label i mod classes.
 void write_idx(const std::filesystem::path& folder, const IdxSet& set = {});
 
-/// The four files' names within a set's folder.
+/// Names of the four files in a set's folder.
 inline constexpr const char* kTrainImages = "train-images-idx3-ubyte";
 inline constexpr const char* kTrainLabels = "train-labels-idx1-ubyte";
 inline constexpr const char* kTestImages = "t10k-images-idx3-ubyte";
@@ -27,11 +27,11 @@ inline constexpr const char* kTestLabels = "t10k-labels-idx1-ubyte";
 inline constexpr std::size_t kImageHeader = 16;
 inline constexpr std::size_t kLabelHeader = 8;
 
-/// Keeps the first `part` of a file's bytes.
+/// Keeps the first part `part` (0..1) of a file's bytes.
 void cut(const std::filesystem::path& file, double part);
 void patch(const std::filesystem::path& file, std::size_t at, std::uint8_t byte);
 
-/// FOLDER/train/{ape,bee,cat}/NN.jpg: `each` images of `side` pixels square a class.
+/// Writes FOLDER/train/{ape,bee,cat}/NN.jpg: `each` images per class, `side` pixels square.
 void write_photos(const std::filesystem::path& folder, int each, int side = 48);
 
 }  // namespace millrace::program_test

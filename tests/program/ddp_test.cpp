@@ -1,5 +1,5 @@
-// train.strategy=data_parallel and ddp as a user starts them: they follow the single run, share its
-// images, and end together when one of them dies.
+// train.strategy=data_parallel and ddp, as a user starts them: they follow the single run, share
+// its images, and end together when a rank dies.
 #include <csignal>
 
 #include "tests/program/datasets.h"
@@ -42,7 +42,7 @@ class Distributed : public ProgramTest {
   }
 };
 
-// 200 images in batches of 33: six and a tail of 2, so that of three ranks one has none.
+// 200 images in batches of 33: six and a rest of 2, so that one of three ranks gets none.
 const Arguments kUneven{"loader.batch=33", "train.epochs=3", "train.lr=0.05"};
 
 TEST_F(Distributed, RanksAndReplicasFollowTheSingleRun) {
@@ -117,9 +117,9 @@ TEST_F(Distributed, AnInterruptDoesNotWaitForAStoppedRank) {
   const auto ranks = children_of(child.pid());
   ASSERT_EQ(ranks.size(), 3u);
   kill(ranks[2], SIGSTOP);
-  sleep_ms(200);  // the others wait for it
+  sleep_ms(200);  // the others are waiting for it
   const auto begin = std::chrono::steady_clock::now();
-  kill(ranks[1], SIGINT);  // the launcher's would wake the stopped one
+  kill(ranks[1], SIGINT);  // the launcher would wake the stopped rank
   const Result result = child.wait();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
   EXPECT_EQ(result.exit_code, 130) << result.err;
@@ -149,7 +149,7 @@ TEST_F(Distributed, AnInterruptCutsAnEvaluationShortOnAllRanks) {
 
 TEST_F(Distributed, FailedSamplesOfAllRanksAreCounted) {
   write_photos(in("photos"), 8, 32);
-  // Damages samples of both ranks, in the training and in the evaluation set.
+  // Damages samples of both ranks, in the training and the evaluation set.
   for (const char* name : {"ape/10.jpg", "ape/13.jpg", "bee/12.jpg", "cat/15.jpg", "cat/16.jpg"})
     cut(in("photos") / "train" / name, 0.5);
   const Arguments photos{"train",

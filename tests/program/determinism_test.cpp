@@ -1,5 +1,5 @@
-// The bytes of the batches depend on the recipe, the data, the seed and the epoch, and on nothing
-// that is only about speed (determinism contract).
+// Contract Determinism: the bytes of batches depend on the recipe, the data, the seed and the
+// epoch, and not on settings of speed.
 #include <algorithm>
 #include <set>
 
@@ -21,7 +21,7 @@ class Determinism : public ProgramTest {
     const Json json = parse_json(result.out);
     return json.is_object() ? json["batch_hash"].get<std::string>() : "";
   }
-  /// What `bench overhead --dump` writes, loader.batch=32.
+  /// Returns the output of `bench overhead --dump` with loader.batch=32.
   std::string dump(const Arguments& more) {
     const Arguments base{"bench",           "overhead", "data.path=" + data(),
                          "loader.batch=32", "--dump",   in("dump").string()};
@@ -72,7 +72,7 @@ TEST_F(Determinism, HashDependsOnWhatTheBatchesHold) {
 }
 
 TEST_F(Determinism, EpochsDiffer) {
-  // With as many batches behind it, the second epoch alone is the rest of both.
+  // The second epoch alone is the rest of a run of both.
   EXPECT_NE(hash({"bench.epochs=2", "bench.first_batch=7"}), hash({}));
 }
 

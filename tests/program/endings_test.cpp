@@ -1,5 +1,5 @@
-// Ctrl-C and its like, in the middle of an epoch: exit 130, one line, whole records, nothing left
-// behind, no hang.
+// Ctrl-C and other signals in the middle of an epoch: exit 130, one line, complete records, nothing
+// left behind, no hang.
 #include <signal.h>
 
 #include <chrono>
@@ -12,12 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Seconds from the signal to the end, for a program that has nothing slow to finish.
+/// Most seconds from the signal to the end, for a program with nothing slow to finish.
 constexpr double kSoon = 2;
 
 class Endings : public ProgramTest {
  protected:
-  /// Endless but for the signal; steps of 10 ms, so that it comes in the middle of an epoch.
+  /// Arguments of a run that only a signal ends. Steps take 10 ms, so that the signal comes in the
+  /// middle of an epoch.
   Arguments endless(const std::string& name, const Arguments& more = {}) {
     return simulated(name, Arguments{"train.epochs=1000000", "simulated.update_ms=10"} + more);
   }
@@ -86,7 +87,7 @@ TEST_F(Endings, SecondCtrlCEndsAtOnce) {
   sleep_ms(100);
   child.send(SIGINT);
   sleep_ms(300);
-  if (!child.running()) return;  // it did not even need the second one
+  if (!child.running()) return;  // it ended before the second signal
   const auto sent = std::chrono::steady_clock::now();
   child.send(SIGINT);
   EXPECT_EQ(child.wait().exit_code, 130);
@@ -131,8 +132,8 @@ TEST_F(Endings, CtrlCDuringASweepEndsItsChildrenToo) {
 }
 
 TEST_F(Endings, CtrlCOnATerminalLetsASweepsRunFinishItsRecords) {
-  // The terminal's signal reaches the sweep and its child; the child must not get a second one,
-  // which would end it on the spot.
+  // The terminal's signal reaches the sweep and its child. The child must not get a second one,
+  // which would end it at once.
   Child child({"sweep", "mnist-lenet", "data.path=" + data(), "loader.workers=0,1",
                "train.device=simulated", "simulated.update_ms=400", "train.epochs=100000", "--run",
                in("sweep").string()});
@@ -155,13 +156,13 @@ TEST_F(Endings, KilledRunLeavesReadableRecordsAndNoSummary) {
   EXPECT_EQ(child.wait().signal, SIGKILL);
   EXPECT_FALSE(fs::exists(in("run") / "summary.json"));
   EXPECT_GE(parse_json_lines(read_file(in("run") / "metrics.jsonl")).size(), 2u);
-  // And its folder does not stand in the way of the next run.
+  // Its folder does not block the next run.
   ASSERT_TRUE(succeeded(run(simulated("run"))));
   EXPECT_TRUE(fs::exists(in("run.1") / "metrics.jsonl"));
 }
 
 TEST_F(Endings, ReaderThatLeavesIsNoCrash) {
-  // `millrace bench --json | true`: the pipe breaks; the program may fail, but not by a signal.
+  // `millrace bench --json | true` breaks the pipe: the program may fail, but not by a signal.
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   RunOptions options;

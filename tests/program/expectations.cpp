@@ -1,4 +1,4 @@
-// What tests read out of a result, and the fixture that they share.
+// Helpers that check results, and the shared fixture.
 #include <cstdlib>
 #include <fstream>
 #include <sstream>

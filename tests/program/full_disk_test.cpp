@@ -1,5 +1,5 @@
-// A disk that fills up while something large is written: exit 1, one line that names the file, and
-// no partial file, neither under its final name nor under another.
+// A disk that fills up during a large write: exit 1, one line that names the file, and no partial
+// file under any name.
 #include <sys/mount.h>
 
 #include <cerrno>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Small files pass, LeNet's 178 kB of weights and an epoch's images don't.
+/// Small files fit; LeNet's 178 kB of weights and an epoch's images do not.
 constexpr std::uint64_t kRoom = 100'000;
 
 class FullDisk : public ProgramTest {
@@ -22,7 +22,7 @@ class FullDisk : public ProgramTest {
     options.max_file_bytes = kRoom;
     return options;
   }
-  /// No checkpoint of this run, whole or in part.
+  /// Expects no checkpoint of this run, complete or partial.
   static void expect_no_checkpoint(const fs::path& run) {
     EXPECT_TRUE(no_temporaries(run));
     if (!fs::exists(run / "checkpoints")) return;
@@ -37,7 +37,7 @@ TEST_F(FullDisk, CheckpointBeyondTheLimit) {
                       {in("run").string() + "/checkpoints/step-10", "model.safetensors"}, false));
   expect_no_checkpoint(in("run"));
   EXPECT_EQ(lines_of(read_file(in("run") / "metrics.jsonl")).size(), 1u) << "the epoch is recorded";
-  // So are its steps, but for the last one, whose row ends with the run.
+  // Its steps are kept too, except the last one, whose row is written at the end.
   EXPECT_GE(lines_of(read_file(in("run") / "steps.csv")).size(), 10u);
 }
 
@@ -60,7 +60,7 @@ TEST_F(FullDisk, ExplainsItselfWithJson) {
 }
 
 TEST_F(FullDisk, StepsBeyondTheLimit) {
-  // 10 steps an epoch at some 150 bytes a row: steps.csv meets the limit long before the end.
+  // 10 steps per epoch at some 150 bytes per row: steps.csv reaches the limit long before the end.
   const Result result =
       run(simulated("run", {"simulated.update_ms=0", "train.epochs=300"}), limited());
   EXPECT_TRUE(refused(result, 1, {(in("run") / "steps.csv").string()}, false));
@@ -73,14 +73,14 @@ TEST_F(FullDisk, DumpBeyondTheLimit) {
   EXPECT_TRUE(refused(run(bench(dump), limited()), 1, {in("dump").string()}));
   EXPECT_FALSE(fs::exists(in("dump")));
   EXPECT_TRUE(no_temporaries(in("")));
-  // What was there before stays what it was.
+  // An existing file stays unchanged.
   write_file(in("dump"), "before");
   EXPECT_TRUE(refused(run(bench(dump), limited()), 1, {in("dump").string()}));
   EXPECT_EQ(read_file(in("dump")), "before");
 }
 
 TEST_F(FullDisk, DumpOntoAFullDevice) {
-  // Through a link, so that a program that replaces what it should write to harms only the link.
+  // Uses a link, so that a program that replaces its output file harms only the link.
   fs::create_symlink("/dev/full", in("full"));
   EXPECT_TRUE(refused(run(bench({"--dump", in("full").string()})), 1,
                       {in("full").string(), "No space left"}));

@@ -6,7 +6,7 @@ namespace {
 
 class JsonOutput : public ProgramTest {
  protected:
-  /// Runs with --json and gives the one document.
+  /// Runs with --json and returns the document.
   static Json document(const Arguments& arguments) {
     const Result result = run(arguments + Arguments{"--json"});
     EXPECT_TRUE(succeeded(result));
@@ -30,7 +30,7 @@ TEST_F(JsonOutput, BenchPrintsWhatItMeasured) {
   expect_keys(json, {"images_per_s", "cpu_s_per_1000", "wall_s", "images", "batches", "workers",
                      "per_stage", "peak_rss_bytes", "batch_hash"});
   EXPECT_EQ(json["images"], 400);
-  EXPECT_EQ(json["batches"], 14);  // 7 an epoch, the last of 8 images
+  EXPECT_EQ(json["batches"], 14);  // 7 per epoch, the last with 8 images
   EXPECT_GT(json["images_per_s"], 0.0);
   EXPECT_NEAR(json["images_per_s"].get<double>() * json["wall_s"].get<double>(), 400, 1);
   for (const auto& [name, stage] : json["per_stage"].items()) {
@@ -74,7 +74,7 @@ TEST_F(JsonOutput, BenchOpsPrintsBothSidesOfEachOp) {
   EXPECT_EQ(json["ops"].size(), 10u);
   for (const Json& op : json["ops"]) {
     EXPECT_GT(op["torch"]["backward_s"], 0) << op;
-    if (op["op"].get<std::string>().starts_with("linear")) continue;  // LibTorch's on both sides
+    if (op["op"].get<std::string>().starts_with("linear")) continue;  // LibTorch's op on both sides
     EXPECT_GT(op["native"]["forward_s"], 0) << op;
     EXPECT_LE(op["difference"], 1e-4) << op;
   }

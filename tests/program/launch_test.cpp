@@ -1,4 +1,4 @@
-// millrace launch: N ranks of one run on this host, their output, their ends.
+// millrace launch: N ranks of one run on this host, their output and how they end.
 #include <signal.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::string environment_of(pid_t pid) {
 
 class Launch : public ProgramTest {
  protected:
-  /// `launch -n N --` before a run on a simulated device.
+  /// Returns `launch -n N --` and a run on a simulated device.
   Arguments launched(int ranks, const std::string& name, const Arguments& more = {}) {
     return Arguments{"launch", "-n", std::to_string(ranks), "--"} + simulated(name, more);
   }
@@ -32,7 +32,7 @@ class Launch : public ProgramTest {
 };
 
 TEST_F(Launch, RanksShareEachBatch) {
-  // 200 images in batches of 30: six and a tail of 20.
+  // 200 images in batches of 30: six and a rest of 20.
   const Result result = run(launched(3, "run", {"loader.batch=30", "loader.workers=1", "--json"}));
   ASSERT_TRUE(succeeded(result));
   const Json rank0 = parse_json(result.out);
@@ -113,10 +113,10 @@ TEST_F(Launch, CtrlCEndsAllRanksInOrder) {
     Child child(endless(2, name));
     ASSERT_TRUE(child.says("epoch 2/"));
     ASSERT_TRUE(child.says("[rank 1] epoch 2/"));
-    child.send_to_group(signal);  // as a terminal does: the ranks get it once, from the launcher
+    child.send_to_group(signal);  // like a terminal: the ranks receive it once, from the launcher
     const Result result = child.wait();
     EXPECT_EQ(result.exit_code, 130) << result.err;
-    // Each has records of its own, so each says so.
+    // Each rank has its own records, so each reports it.
     EXPECT_EQ(count_of(result.err, "[rank 0] millrace: interrupted after step"), 1u) << result.err;
     EXPECT_EQ(count_of(result.err, "[rank 1] millrace: interrupted after step"), 1u) << result.err;
     EXPECT_TRUE(summary(name)["interrupted"]);
@@ -139,7 +139,7 @@ TEST_F(Launch, AStoppedRankGoesOnToEndWithTheOthers) {
 }
 
 TEST_F(Launch, ASignalAtAnyMomentOfAStartEndsAllRanks) {
-  // From before the ranks are the program to their first steps.
+  // From before the ranks have become the program until their first steps.
   for (const int ms : {0, 1, 2, 5, 10, 20, 40, 80, 160}) {
     Child child(endless(3, "run" + std::to_string(ms)));
     while (child.running() && children_of(child.pid()).empty()) {
@@ -187,7 +187,7 @@ TEST_F(Launch, ASchedulersSignalToEveryProcessIsOneSignal) {
   ASSERT_TRUE(child.says("records in"));
   ASSERT_TRUE(child.says("[rank 1] mnist-lenet"));
   sleep_ms(500);
-  // To the ranks first; this test is not their parent, the launcher is.
+  // Signals the ranks first, whose parent is the launcher, not this test.
   for (const pid_t rank : children_of(child.pid())) kill(rank, SIGTERM);
   child.send(SIGTERM);
   EXPECT_EQ(child.wait().exit_code, 130);

@@ -1,4 +1,4 @@
-// An address space that is too small (ulimit -v): whatever does not fit, the end is one line and a
+// A small address space (ulimit -v): whatever does not fit, the program ends with one line and a
 // documented exit code.
 #include <sys/resource.h>
 
@@ -7,7 +7,7 @@
 namespace millrace::program_test {
 namespace {
 
-/// Children inherit it; what this process has already stays.
+/// Limits the address space of children; memory of this process stays.
 class AddressSpace {
  public:
   explicit AddressSpace(rlim_t bytes) {
@@ -31,7 +31,7 @@ TEST_F(LittleMemory, IsSaidInOneLine) {
     Result result;
     {
       const AddressSpace limit(megabytes * 1'000'000);
-      // Not a convolution: oneDNN's crash where there is no memory for their code.
+      // Avoids convolutions, because oneDNN crashes without memory for its generated code.
       result = run(training("run" + std::to_string(megabytes), {"model.name=linear"}));
     }
     const std::string said = std::to_string(megabytes) + " MB: " + result.err;

@@ -1,5 +1,5 @@
-// model.ops=auto: resolved before the first step, kept in config.toml, the same for whoever goes on
-// with a run or takes part in it.
+// model.ops=auto: resolved before the first step, kept in config.toml, and the same for all ranks,
+// resumed runs and runs of a sweep.
 #include "base/simd.h"
 #include "tests/program/program.h"
 
@@ -10,7 +10,7 @@ class ModelOps : public ProgramTest {
  protected:
   void SetUp() override { MILLRACE_NEEDS_TORCH(); }
 
-  /// "native" or "torch", as the run's config.toml has it.
+  /// Returns "native" or "torch", as in the run's config.toml.
   std::string ops_of(const std::filesystem::path& run) const {
     for (const std::string& line : lines_of(read_file(run / "config.toml")))
       if (line.starts_with("ops = \"")) return line.substr(7, line.size() - 8);
@@ -51,7 +51,7 @@ TEST_F(ModelOps, StayWhatTheRunBeganWith) {
   const Arguments steps{"train.epochs=2", "train.checkpoint_every=3"};
   ASSERT_TRUE(succeeded(run(training("whole", steps), at(best()))));
   ASSERT_TRUE(succeeded(run(training("part", steps + Arguments{"train.steps=6"}), at(best()))));
-  // The recipe given again says auto: at the scalar level a new run would take LibTorch's ops.
+  // The repeated recipe says auto: at the scalar level a new run would choose LibTorch's ops.
   const Result other =
       run(training("part", steps + Arguments{"train.steps=9", "--resume"}), at("scalar"));
   ASSERT_TRUE(succeeded(other));
@@ -61,7 +61,7 @@ TEST_F(ModelOps, StayWhatTheRunBeganWith) {
             std::string::npos)
       << other.err;
 
-  // At the level it was begun at there is nothing to warn of, and the bits are the whole run's.
+  // At the level where it began there is no warning, and the bits equal the whole run's.
   ASSERT_TRUE(succeeded(run(training("same", steps + Arguments{"train.steps=6"}), at(best()))));
   const Result same =
       run(training("same", steps + Arguments{"train.steps=0", "--resume"}), at(best()));
@@ -90,10 +90,10 @@ TEST_F(ModelOps, AreTheSameInAllRunsOfASweep) {
   };
   using Count = std::map<std::string, int>;
   EXPECT_EQ(swept("batches", {"loader.batch=20,32"}, best()), (Count{{"native", 2}}));
-  // bf16 means LibTorch's ops, so the f32 runs beside it have them too.
+  // bf16 requires LibTorch's ops, so the sweep's f32 runs use them too.
   EXPECT_EQ(swept("types", {"loader.batch=20", "train.amp=off,bf16"}, best()),
             (Count{{"torch", 2}}));
-  // One run more, at a level where a new sweep would take LibTorch's ops.
+  // Adds a run at a level where a new sweep would choose LibTorch's ops.
   EXPECT_EQ(swept("batches", {"loader.batch=20,32", "--repeats", "2", "--resume"}, "scalar"),
             (Count{{"native", 4}}));
 }

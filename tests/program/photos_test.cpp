@@ -1,4 +1,4 @@
-// Encoded images through the program: what is planned, decoded by region, resumed and looked at.
+// Encoded images through the program: planned, decoded by region, resumed and inspected.
 #include <algorithm>
 
 #include "tests/program/datasets.h"
@@ -36,7 +36,7 @@ TEST_F(Photos, TheHashIsTheSameHoweverTheyAreRead) {
     RunOptions options;
     options.env["MILLRACE_SIMD"] = level;
     const Result result = run(photos("bench", {"--hash", "--json"}), options);
-    if (result.exit_code == 2) {  // this processor can't
+    if (result.exit_code == 2) {  // not supported by this processor
       EXPECT_NE(result.err.find(level), std::string::npos) << result.err;
       continue;
     }
@@ -89,7 +89,7 @@ TEST_F(Photos, InspectShowsThePlan) {
   EXPECT_GT(json["steps"][1]["us"].get<double>(), 0);
   EXPECT_EQ(json["drawn"].size(), 5u) << "a window's four numbers and a flip";
 
-  // An op that works on pixels ends what can be folded and left to the decoder.
+  // A pixel op ends the part of the chain that can be folded and left to the decoder.
   const Result split = run(photos(
       "inspect", {"--plan", "--json", "augment+=grayscale{p=1}@before:hflip", "--samples", "3"}));
   const Json steps = parse_json(split.out)["steps"];

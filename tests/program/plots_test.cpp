@@ -1,4 +1,4 @@
-// report --plots: a run's figures as files, and what is said where gnuplot is missing.
+// report --plots: a run's figures as files, and the message if gnuplot is missing.
 #include <cstdlib>
 
 #include "tests/program/program.h"

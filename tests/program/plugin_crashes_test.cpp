@@ -1,5 +1,5 @@
 // Every way in which a defective plugin can end a run is reported with the plugin's name: a crash,
-// an exit(), an exception, a file that is not a plugin.
+// exit(), an exception, a file that is no plugin.
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@ class PluginCrashes : public ProgramTest {
   static Arguments with(const std::string& defect) {
     return {"plugins.path=" + test_plugin("defect_" + defect), "augment+=defect", "-q"};
   }
-  /// One line of ours, with all of `parts`.
+  /// Expects one line of ours that contains all of `parts`.
   static testing::AssertionResult names(const Result& result,
                                         const std::vector<std::string>& parts) {
     const auto fails = [&](const std::string& why) {
@@ -91,7 +91,7 @@ TEST_F(PluginCrashes, ExceptionsOfCreateAndDestroy) {
   EXPECT_EQ(late.exit_code, 3) << late.err;
   EXPECT_TRUE(names(late, {test_plugin("defect_destroy_throws"), "defect: destroy() threw",
                            "it was dear to me"}));
-  // One that nothing can catch.
+  // An exception that nothing can catch.
   const Result uncaught = run(bench(with("destructor_throws")));
   EXPECT_EQ(uncaught.exit_code, 3) << uncaught.err;
   EXPECT_EQ(lines_of(uncaught.err).size(), 1u) << uncaught.err;
@@ -108,12 +108,12 @@ TEST_F(PluginCrashes, WhatAPluginPrintsIsNoResult) {
     EXPECT_EQ(count_of(result.err, loaded), 1u);
     EXPECT_GE(count_of(result.err, applied), 200u);
   }
-  // The results of ranks and of runs that a sweep starts go where they went.
+  // The results of ranks and of a sweep's runs go where they did before.
   const Result ranks = run(Arguments{"launch", "-n", "1", "--"} +
                            simulated("ranks", with("prints") + Arguments{"--json"}));
   ASSERT_TRUE(succeeded(ranks));
   EXPECT_TRUE(parse_json(ranks.out).contains("images_per_s"));
-  // Results that are lost are told as ever.
+  // Lost results are still reported.
   RunOptions full;
   full.stdout_to = "/dev/full";
   EXPECT_EQ(run(bench(with("prints") + Arguments{"--json"}), full).exit_code, 1);

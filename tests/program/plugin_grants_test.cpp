@@ -1,5 +1,5 @@
-// Native code runs only when it was asked for: what a recipe or a stranger's run names is not
-// loaded, what the user names or trusts is.
+// Native code runs only if the user asked for it: plugins that a recipe or a stranger's run names
+// are not loaded; those that the user names or trusts are.
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -7,7 +7,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The plugin makes a file, the mark, when it is loaded.
+/// Uses a plugin that creates a marker file when it is loaded.
 class PluginGrants : public ProgramTest {
  protected:
   PluginGrants() {
@@ -22,7 +22,7 @@ class PluginGrants : public ProgramTest {
   bool was_loaded() const { return fs::exists(mark_); }
   std::string word() const { return "plugins.path=" + plugin_.string(); }
   std::string config() const { return (in("run") / "config.toml").string(); }
-  /// A run whose config.toml names the plugin.
+  /// Makes a run whose config.toml names the plugin.
   void make_run() {
     ASSERT_TRUE(succeeded(start(simulated("run", {word(), "augment+=defect"}))));
     ASSERT_TRUE(was_loaded());
@@ -54,7 +54,7 @@ TEST_F(PluginGrants, ReportLoadsNone) {
   EXPECT_FALSE(was_loaded());
   EXPECT_NE(result.out.find("plugins are not loaded"), std::string::npos) << result.out;
 
-  // The recipe's name in a run is text, whatever it looks like.
+  // The recipe's name in a run is plain text, whatever it looks like.
   std::string text = read_file(config());
   const std::string name = "recipe = \"mnist-lenet\"";
   ASSERT_NE(text.find(name), std::string::npos) << text;
@@ -104,7 +104,7 @@ TEST_F(PluginGrants, WhatIsAskedForIsLoadedAfterALine) {
   EXPECT_TRUE(succeeded(quiet));
   EXPECT_TRUE(was_loaded());
   EXPECT_EQ(quiet.err, "");
-  options_.env["MILLRACE_PLUGIN_PATH"] = in("").string();  // its folder
+  options_.env["MILLRACE_PLUGIN_PATH"] = in("").string();  // the folder that holds the plugin
   EXPECT_TRUE(loaded(start({"bench", config()}), "named by MILLRACE_PLUGIN_PATH"));
 }
 

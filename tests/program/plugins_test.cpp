@@ -1,4 +1,4 @@
-// Plugins as users meet them: found, listed, checked, refused by name, begun out of tree,
+// Plugins as users see them: found, listed, checked, rejected by name, created out of tree,
 // installed.
 #include <sys/wait.h>
 
@@ -31,7 +31,7 @@ class Plugins : public ProgramTest {
     options.env["MILLRACE_PLUGIN_PATH"] = path;
     return options;
   }
-  /// A shell's command, its output shown where it fails.
+  /// Runs a shell command, and shows its output if it fails.
   void shell(const std::string& command) {
     const std::string log = in("log").string();
     const int status = std::system(("( " + command + " ) >" + log + " 2>&1 </dev/null").c_str());
@@ -155,7 +155,7 @@ TEST_F(Plugins, RunsRecordWhatWasLoaded) {
   const RunOptions by_variable = with_path(file);
   EXPECT_EQ(hash_of({}, by_variable), hash);
 
-  // A run's config.toml repeats it, without the variable.
+  // A run's config.toml reproduces it without the variable.
   ASSERT_TRUE(succeeded(run(simulated("one", zoom), by_variable)));
   EXPECT_EQ(summary("one")["plugins"].back()["file"], file);
   ASSERT_TRUE(succeeded(

@@ -1,6 +1,6 @@
-// millrace profile, as a user runs it: what it predicts, what it writes and when, what it refuses.
-// The set-up is bound by sleeps (an emulated disk, a simulated device), so that a busy machine
-// changes little.
+// millrace profile as a user runs it: its predictions, what it writes and when, what it rejects.
+// Sleeps limit the speed (an emulated disk, a simulated device), so that a busy machine changes
+// little.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +19,8 @@ RunOptions patient(double seconds) {
 
 class Profile : public ProgramTest {
  protected:
-  /// Reads of 4 ms on 4 threads: 1,000 images/s. The device takes a batch of 20 in 10 ms: 2,000.
+  /// Reads of 4 ms on 4 threads: 1,000 images/s. The device takes a batch of 20 in 10 ms: 2,000
+  /// images/s.
   Arguments slow_storage(const Arguments& more = {}) {
     return Arguments{"profile",
                      "mnist-lenet",
@@ -62,7 +63,7 @@ TEST_F(Profile, PredictionsOfASlowStorageComeTrue) {
   EXPECT_NEAR(profile["ceilings"]["device"].get<double>(), 2000, 1);
   EXPECT_GT(profile["blame"]["storage"].get<double>(), 0);
   EXPECT_TRUE(profile.contains("images_per_s") && profile.contains("spans"));
-  // What must come out by arithmetic: bounds by sleeping are exact.
+  // Ratios that follow by arithmetic, because limits by sleeping are exact.
   const std::pair<const char*, double> ratios[] = {
       {"data.storage.latency=2", 2},   {"data.storage.latency=8", 0.5},
       {"loader.io_threads=2", 0.5},    {"loader.workers=0", 1 / (4 + 0.5)},
@@ -79,7 +80,7 @@ TEST_F(Profile, PredictionsOfASlowStorageComeTrue) {
   EXPECT_GE(score["skill"].get<double>(), 0.7);
   EXPECT_LE(score["median_error"].get<double>(), 0.15);
 
-  // The predictions were there before anything was verified, and say the same as afterwards.
+  // The predictions were written before anything was verified, and are the same as afterwards.
   const fs::path file = in("profile/predictions.json");
   const Json before = parse_json(read_file(file));
   fs::file_time_type first_verified = fs::file_time_type::max();
@@ -87,7 +88,7 @@ TEST_F(Profile, PredictionsOfASlowStorageComeTrue) {
   for (const auto& entry : fs::directory_iterator(in("profile/runs"))) {
     if (!entry.is_directory()) continue;
     ++runs;
-    if (entry.path().filename().string().substr(0, 3) > "003")  // behind the first baselines
+    if (entry.path().filename().string().substr(0, 3) > "003")  // after the first baselines
       first_verified = std::min(first_verified, fs::last_write_time(entry.path() / "config.toml"));
   }
   EXPECT_EQ(runs, 3 + 1 + 6);
@@ -115,7 +116,7 @@ TEST_F(Profile, WithoutVerifyingItOnlyPredicts) {
   EXPECT_NEAR(change_of(profile, "loader.io_threads=8")["predicted_ratio"].get<double>(), 2, 0.15);
   EXPECT_FALSE(profile.contains("verification"));
   EXPECT_TRUE(fs::exists(in("profile/predictions.json")));
-  // One worker has nothing to do but to wait for the disk.
+  // A worker only waits for the disk, so one at most is advised.
   EXPECT_LE(profile["advice"]["workers"].get<int>(), 1);
   EXPECT_GE(profile["advice"]["images_per_s"].get<double>(),
             0.95 * profile["advice"]["best_images_per_s"].get<double>());

@@ -1,5 +1,4 @@
-// What the program says of its waits: blame in every record, a trace when asked for, and the
-// loader's modes.
+// Records of waits: the wait breakdown in every record, traces, and the loader's modes.
 #include <algorithm>
 #include <numeric>
 #include <set>

@@ -1,3 +1,4 @@
+// Starts, watches and ends the program under test.
 #include "tests/program/program.h"
 
 #include <fcntl.h>
@@ -25,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// A file without a name, for a child to write to.
+/// Returns a file without a name, for a child to write to.
 int nameless() {
   std::string pattern = (fs::temp_directory_path() / "millrace-out-XXXXXX").string();
   const int fd = mkostemp(pattern.data(), O_CLOEXEC);
@@ -44,14 +45,14 @@ std::string contents(int fd) {
 
 void pause() { sleep_ms(1); }
 
-/// Every Child that lives: what one of them started is not another one's.
+/// Returns all living Child objects, so that processes of one are not attributed to another.
 std::set<pid_t>& living() {
   static std::set<pid_t> pids;
   return pids;
 }
 
-/// Processes of ours that no living Child is: what outlived the one that started them. Those that
-/// have ended are reaped.
+/// Returns descendants that belong to no living Child because they outlived the one that started
+/// them. Reaps those that have ended.
 std::vector<pid_t> strays() {
   std::vector<pid_t> left;
   std::ifstream in("/proc/thread-self/children");
@@ -60,7 +61,7 @@ std::vector<pid_t> strays() {
   return left;
 }
 
-/// Lets flock(2) fail with ENOLCK in this process and what it becomes.
+/// Makes flock(2) fail with ENOLCK in this process and in the program that it becomes.
 void forbid_locks() {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -74,7 +75,7 @@ void forbid_locks() {
     _exit(125);
 }
 
-/// Puts the file, or else `kept`, in the place of a descriptor.
+/// Replaces a descriptor by the file, or else by `kept`.
 void redirect(int descriptor, const std::string& file, int kept) {
   dup2(file.empty() ? kept : open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666), descriptor);
 }
@@ -94,7 +95,7 @@ Child::Child(const Arguments& arguments, RunOptions options)
   for (auto& argument : all) argv.push_back(argument.data());
   argv.push_back(nullptr);
 
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what outlives the child becomes ours
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // descendants that outlive the child become ours
   begin_ = Clock::now();
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
@@ -121,7 +122,7 @@ void Child::become(std::vector<char*> argv) {
     setrlimit(RLIMIT_NOFILE, &limit);
     prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0);
   }
-  // Fails where there is no need for it: for all but root.
+  // Fails, harmlessly, for every user but root, who alone needs it.
   if (options_.obey_permissions) prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
   if (!options_.cwd.empty() && chdir(options_.cwd.c_str()) != 0) _exit(126);
   for (const auto& [name, value] : options_.env) setenv(name.c_str(), value.c_str(), 1);
@@ -218,7 +219,7 @@ std::vector<std::string> listens_at(pid_t pid) {
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream in(table);
     std::string line;
-    std::getline(in, line);  // the names of the columns
+    std::getline(in, line);  // skips the columns' names
     while (std::getline(in, line)) {
       std::istringstream words(line);
       std::string number, local, remote, state, queues, timer, retransmits, user, timeout, inode;

@@ -1,4 +1,4 @@
-// Recipes and overrides: each mistake is one line that names it, with the nearest valid name.
+// Recipes and overrides: each mistake is one line that names it and the nearest valid name.
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -109,7 +109,7 @@ TEST_F(RecipeFace, DepthIsBounded) {
   EXPECT_TRUE(refused(run(bench({many("a.", 50'000) + "a=1"})), 2, {"unknown key a.a."}));
   EXPECT_TRUE(refused(run(bench({"output.mean=" + many("[", 50'000)})), 2, {"output.mean"}));
   EXPECT_TRUE(refused(run(bench({"augment+=hflip{p=" + many("{", 50'000)})), 2, {"hflip"}));
-  // A run's own config.toml is read by others too.
+  // Other commands read a run's own config.toml too.
   ASSERT_TRUE(succeeded(run(simulated("run"))));
   write_file(in("run/config.toml"), deep[0]);
   EXPECT_TRUE(refused(run({"report", in("run").string()}), 3, {"config.toml:1", "levels"}));
@@ -150,7 +150,7 @@ TEST_F(RecipeFace, BatchLargerThanTheSetIsRefused) {
 }
 
 TEST_F(RecipeFace, BatchPerRankTakesTheBatchsPlace) {
-  // Outside of a distributed run there is one rank.
+  // A run that is not distributed has one rank.
   const Result per_rank = run(bench({"loader.batch_per_rank=50", "--json"}));
   ASSERT_TRUE(succeeded(per_rank));
   EXPECT_EQ(parse_json(per_rank.out)["batch"], 50);
@@ -185,7 +185,7 @@ TEST_F(RecipeFace, ConfigOfARunRepeatsItsBatches) {
   EXPECT_EQ(first["recipe"], second["recipe"]);
   EXPECT_EQ(first["steps"], second["steps"]);
   EXPECT_EQ(read_file(in("first") / "config.toml"), read_file(in("second") / "config.toml"));
-  // The changes did reach the pipeline: without one of them other bytes come out.
+  // The changes reached the pipeline: without one of them the bytes differ.
   ASSERT_TRUE(succeeded(run(simulated("third", {"seed=7", "train.epochs=2", "--hash"}))));
   EXPECT_NE(first["batch_hash"], summary("third")["batch_hash"]);
 }
@@ -200,7 +200,7 @@ TEST_F(RecipeFace, SwitchedOffOpIsAsIfItWereNotThere) {
   EXPECT_NE(plain, hash({}));
   EXPECT_EQ(plain, hash({"augment.random_affine.enabled=false", "augment+=hflip",
                          "augment.hflip.enabled=false"}));
-  // ... and the draws of the others stay what they were.
+  // ... and the other ops' draws stay the same.
   EXPECT_EQ(hash({}), hash({"augment+=hflip@before:random_affine", "augment.hflip.enabled=false"}));
 }
 

@@ -1,4 +1,4 @@
-// Every shipped recipe of a study starts on generated data and trains the model that it says.
+// Every shipped recipe of a study starts on generated data and trains the model that it names.
 #include <cmath>
 #include <set>
 
@@ -10,8 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A recipe, the set that `data make` generates for it, and the parameters of its model: counted
-/// with torchvision and by hand, not with this program.
+/// A recipe, the set that `data make` generates for it, and its model's number of parameters,
+/// counted with torchvision and by hand rather than with this program.
 struct Shipped {
   const char* recipe;
   const char* data;
@@ -35,7 +35,7 @@ class Recipes : public ProgramTest, public testing::WithParamInterface<Shipped> 
     EXPECT_TRUE(succeeded(run({"data", "make", kind, set, "--train", "40", "--test", "10", "-q"})));
     return set;
   }
-  /// Two steps of eight images, then an evaluation of ten.
+  /// Arguments for two steps of eight images, then an evaluation of ten.
   Arguments short_form(const std::string& recipe, const std::string& data,
                        const Arguments& more = {}) {
     return Arguments{"train",           recipe,           "data.path=" + data,
@@ -43,7 +43,7 @@ class Recipes : public ProgramTest, public testing::WithParamInterface<Shipped> 
                      "train.threads=1", "--run",          in("run").string()} +
            more;
   }
-  /// What every such run must have recorded.
+  /// Expects the records of such a run.
   void expect_two_steps(std::int64_t params, std::int64_t images = 16) const {
     const Json s = summary("run");
     EXPECT_EQ(s["steps"], 2);
@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(All, Recipes, testing::ValuesIn(kShipped), [](const aut
 });
 
 TEST_F(Recipes, EveryShippedOneIsTriedHere) {
-  std::set<std::string> names{"cifar10-crop-flip", "imagenet-rrc", "overhead"};  // loader only
+  std::set<std::string> names{"cifar10-crop-flip", "imagenet-rrc", "overhead"};  // recipes without
+                                                                                 // training
   for (const Shipped& shipped : kShipped) names.insert(shipped.recipe);
   std::set<std::string> files;
   for (const auto& entry : fs::directory_iterator(MILLRACE_RECIPES))

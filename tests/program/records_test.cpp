@@ -1,4 +1,4 @@
-// What a run leaves behind: its files are there, complete, and agree with each other.
+// Records of a run: its files exist, are complete, and agree with each other.
 #include <sstream>
 
 #include "tests/program/program.h"
@@ -17,8 +17,8 @@ const std::vector<std::string>& spans() {
 
 class Records : public ProgramTest {
  protected:
-  /// Column name -> values; empty cells are left out. The columns behind `loss` are spans and get
-  /// "span " before their names; the optimiser's is step_s, as `step` is the column that counts.
+  /// Returns column name -> values, without empty cells. The columns after `loss` are spans and get
+  /// the prefix "span "; the optimiser's span is step_s, because `step` is the counter.
   static std::map<std::string, std::vector<double>> columns(const fs::path& csv) {
     const auto rows = lines_of(read_file(csv));
     std::vector<std::string> names;
@@ -40,7 +40,7 @@ class Records : public ProgramTest {
     return values;
   }
 
-  /// What has to hold for every run's records, whatever it did.
+  /// Expects what holds for every run's records.
   void expect_consistent(const std::string& name) {
     const Json s = summary(name);
     auto table = columns(in(name) / "steps.csv");
@@ -180,7 +180,7 @@ TEST_F(Records, AgreeForATrainedModel) {
     EXPECT_TRUE(line["train_loss"].is_number());
     EXPECT_TRUE(line["top1"].is_number());
   }
-  // The loss is on the steps that were to be read, and is a number there.
+  // Only the steps whose loss was to be read have one, and it is a number.
   const auto table = columns(in("run") / "steps.csv");
   EXPECT_GE(table.at("loss").size(), 4u);
 }

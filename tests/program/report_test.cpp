@@ -1,4 +1,4 @@
-// millrace report: from the records of real runs, whole, killed and damaged; and the page in a
+// millrace report: on the records of real runs, finished, killed and damaged; and the page in a
 // browser.
 #include <csignal>
 
@@ -30,7 +30,7 @@ class ReportCommand : public ProgramTest {
       if (note.get<std::string>().find(text) != std::string::npos) return true;
     return false;
   }
-  /// Every chart is drawn, nothing is complained of, nothing is asked for.
+  /// Expects that every chart is drawn, without errors and requests.
   static void expect_sound(const Json& seen, std::size_t charts) {
     ASSERT_TRUE(seen.is_object());
     EXPECT_EQ(seen["errors"], Json::array());
@@ -68,7 +68,7 @@ TEST_F(ReportCommand, SaysTheSameInEveryForm) {
   EXPECT_EQ(json["command"], "report");
   const Json s = summary("run");
   EXPECT_EQ(json["verdict"], s["verdict"]);
-  // Bucketed or not, the figure holds the run's update time.
+  // Grouped or not, the figure adds up to the run's update time.
   double update = 0;
   for (const Json& series : (*part(json, "figures", "step-time"))["series"])
     if (series["name"] == "update")
@@ -172,7 +172,7 @@ TEST_F(ReportCommand, ComparesRuns) {
 TEST_F(ReportCommand, ThePageIsSoundInABrowser) {
   MILLRACE_NEEDS_BROWSER();
   ASSERT_TRUE(succeeded(run(simulated("run", {"train.epochs=2"}))));
-  // What a model would have left, of classes whose names would do harm.
+  // Results as a model would leave them, with class names that would do harm.
   Json s = summary("run");
   s["per_class"] = {{"</script><script>window.planted=1</script>", 0.5},
                     {"\"><img src=x onerror=window.planted=1>", 0.75},

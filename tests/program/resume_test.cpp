@@ -1,5 +1,5 @@
-// Taking up a run where it left off (exact-resumption contract): killed at any moment, interrupted,
-// or prolonged, it ends with the same losses and the same parameters, bit for bit.
+// Contract Exact resumption: a run killed at any moment, interrupted, or prolonged ends with the
+// same losses and parameters, bit for bit.
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What does not depend on the clock: epoch, step, images, loss.
+/// Returns the columns that do not depend on the clock: epoch, step, images, loss.
 std::string steady_columns(const std::string& csv) {
   std::string kept;
   for (const std::string& line : lines_of(csv)) {
@@ -31,7 +31,7 @@ class Resume : public ProgramTest {
  protected:
   void SetUp() override { MILLRACE_NEEDS_TORCH(); }
 
-  /// 4 epochs of 7 steps with all that has a state.
+  /// 4 epochs of 7 steps, with every feature that keeps state.
   Arguments eventful(const std::string& name, const Arguments& more = {}) {
     return training(name, Arguments{"loader.batch=30", "train.epochs=4", "train.optimizer=adamw",
                                     "train.lr=0.002", "train.schedule=cosine", "train.warmup=1",
@@ -133,7 +133,7 @@ TEST_F(Resume, AWindowOfBatchesIsCompletedFirst) {
   sleep_ms(150);
   child.send(SIGTERM);
   EXPECT_EQ(child.wait().exit_code, 130);
-  const auto at = summary("stopped")["steps"].get<std::uint64_t>() % 7;  // of an epoch
+  const auto at = summary("stopped")["steps"].get<std::uint64_t>() % 7;  // step within the epoch
   EXPECT_TRUE(at == 0 || at == 3 || at == 6) << at;
   ASSERT_TRUE(succeeded(run(resumed("stopped", {"debug.log_ms=0"}))));
   expect_same("whole", "stopped");
@@ -175,7 +175,7 @@ TEST_F(Resume, DamagedCheckpointsAreNamed) {
     EXPECT_TRUE(refused(run(resumed("run", {"train.steps=5"})), 3, {name}, /*alone=*/false));
     write_file(folder / name, whole);
   }
-  // As it was before there were checksums.
+  // The file as written before there were checksums.
   Json position = parse_json(read_file(folder / "position.json"));
   position.erase("files");
   position.erase("checksum");
@@ -192,7 +192,7 @@ TEST_F(Resume, AFlippedBitIsNamedAndTheCheckpointBeforeIsOffered) {
     const std::string whole = read_file(folder / name);
     std::string flipped = whole;
     char& byte = name == std::string("position.json")
-                     ? flipped[flipped.find("10") + 1]  // its steps
+                     ? flipped[flipped.find("10") + 1]  // the number of steps in it
                      : flipped[flipped.size() - 1000];
     byte = static_cast<char>(byte ^ 1);
     write_file(folder / name, flipped);
@@ -209,7 +209,7 @@ TEST_F(Resume, AFlippedBitIsNamedAndTheCheckpointBeforeIsOffered) {
   };
   flip(folder / "ema.safetensors");
   EXPECT_TRUE(refused(run({"eval", in("run").string()}), 3, {"ema.safetensors is damaged"}));
-  fs::remove_all(folder);  // as the hint says
+  fs::remove_all(folder);  // follows the hint
   ASSERT_TRUE(succeeded(run(resumed("run", {"train.steps=0", "eval.every=1"}))));
   EXPECT_EQ(summary("run")["resumed_from_step"], 7);
   EXPECT_EQ(summary("run")["parameters_hash"], summary("whole")["parameters_hash"]);

@@ -1,4 +1,4 @@
-// Where a run's records go: nothing that is there gets lost.
+// Run directories: new records never overwrite existing ones.
 #include <sys/stat.h>
 
 #include "tests/program/program.h"

@@ -1,5 +1,5 @@
-// Two processes, one run directory: the second is refused before it has touched anything, whatever
-// it wanted to do there; who only reads is not.
+// Two processes and one run directory: the second writer is rejected before it changes anything;
+// readers are not.
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 class RunIsLocked : public ProgramTest {
  protected:
-  /// Endless but for a signal.
+  /// Arguments of a run that only a signal ends.
   Arguments endless(const std::string& name) {
     return simulated(name, {"train.epochs=1000000", "simulated.update_ms=5"});
   }
@@ -31,7 +31,7 @@ class RunIsLocked : public ProgramTest {
     return {in(name).string() + " is in use", "pid " + std::to_string(holder.pid()) + " on host ",
             host.data(), "--run DIR"};
   }
-  /// Every step has its row, once.
+  /// Expects every step to have exactly one row.
   void expect_whole(const std::string& name) {
     const auto rows = lines_of(read_file(in(name) / "steps.csv"));
     ASSERT_GT(rows.size(), 1u);
@@ -110,7 +110,7 @@ TEST_F(RunIsLocked, RunsWithoutANameThatBeginTogetherEachGetTheirOwn) {
   RunOptions here;
   here.cwd = in(".");
   Arguments unnamed = simulated("unused");
-  unnamed.resize(unnamed.size() - 2);  // --run DIR
+  unnamed.resize(unnamed.size() - 2);  // drops --run DIR
   std::vector<std::unique_ptr<Child>> runs;
   for (int i = 0; i < 4; ++i) runs.push_back(std::make_unique<Child>(unnamed, here));
   for (const auto& one : runs) EXPECT_TRUE(succeeded(one->wait()));

@@ -1,4 +1,4 @@
-// Where samples come from, as a user asks for it: readers, caches, emulated storage, data pack.
+// Sources of samples as a user asks for them: readers, caches, emulated storage, data pack.
 #include <algorithm>
 
 #include "tests/program/datasets.h"

@@ -1,6 +1,5 @@
-// stdout and stderr that are full, closed or left by their reader: a run goes on to its end,
-// nothing of it lands in a file that isn't meant for it, and results that are lost are told by the
-// exit code.
+// stdout and stderr that are full, closed or abandoned by their reader: a run continues to its end,
+// its output lands in no other file, and the exit code reports lost results.
 #include <unistd.h>
 
 #include <utility>
@@ -13,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A pipe that nobody reads, to be opened by name.
+/// A pipe without a reader, to be opened by name.
 class LeftPipe {
  public:
   LeftPipe() {
@@ -31,7 +30,7 @@ class LeftPipe {
 
 class Streams : public ProgramTest {
  protected:
-  /// All that a run of three epochs leaves, and in none of it what was meant for people.
+  /// Expects all records of a run of three epochs, without any messages in them.
   void expect_whole(const std::string& name) {
     ASSERT_TRUE(fs::exists(in(name) / "summary.json"));
     EXPECT_EQ(summary(name)["epochs"], 3);
@@ -83,7 +82,7 @@ TEST_F(Streams, ALostResultIsToldAfterTheRun) {
 }
 
 TEST_F(Streams, NoStreamAtAllEndsNoRun) {
-  const LeftPipe left;  // as of: millrace train ... 2>&1 | head -1
+  const LeftPipe left;  // like: millrace train ... 2>&1 | head -1
   RunOptions both;
   both.stdout_to = both.stderr_to = left.name();
   EXPECT_EQ(run(three_epochs("left"), both).exit_code, 1);

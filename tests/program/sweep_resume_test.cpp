@@ -1,4 +1,4 @@
-// Sweeps that end before they are done, and what a second start makes of them.
+// Interrupted sweeps, and what resuming makes of them.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 class SweepResume : public ProgramTest {
  protected:
-  /// Two combinations, simulated: some 50 ms a run.
+  /// Arguments of a sweep of two simulated combinations, some 50 ms per run.
   Arguments sweep(const Arguments& more = {}) {
     return Arguments{"sweep",
                      "mnist-lenet",
@@ -34,7 +34,7 @@ class SweepResume : public ProgramTest {
   Arguments resume(const Arguments& more = {}) {
     return Arguments{"sweep", "--resume", "--run", in("sweep").string()} + more;
   }
-  /// What finished, and when its summary was written.
+  /// Returns the finished runs, and when their summaries were written.
   std::map<std::string, fs::file_time_type> finished() const {
     std::map<std::string, fs::file_time_type> runs;
     std::error_code none;
@@ -48,7 +48,7 @@ class SweepResume : public ProgramTest {
     return runs;
   }
   Json record() const { return parse_json(read_file(in("sweep/sweep.json"))); }
-  /// The table that a sweep without anything left to do prints.
+  /// Returns the table of a sweep that has nothing left to do.
   std::string table() {
     const auto before = finished();
     const Result result = run(resume());
@@ -64,13 +64,13 @@ TEST_F(SweepResume, KilledAtAnyMomentItGoesOnWhereItWas) {
   int killed = 0;
   for (int round = 0; round < 12; ++round) {
     Child child(sweep({"--repeats", "5", "--resume"}));
-    // First soon, then later: on any machine some come in the middle.
+    // Early at first, then later: on any machine some come in the middle.
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % (40 + 40 * round)));
     const bool running = child.running();
     child.send(SIGKILL);
     const Result result = child.wait();
     killed += result.signal == SIGKILL ? 1 : 0;
-    // Its run dies with it: at once, but not before kill() returns.
+    // Its run dies with it at once, though perhaps after kill() returns.
     bool left = child.leaves_processes();
     for (int i = 0; left && i < 200; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -210,7 +210,7 @@ TEST_F(SweepResume, WithoutADirectoryTheNewestOfTheSameDesignGoesOn) {
   RunOptions here;
   here.cwd = in(".");
   Arguments base = sweep();
-  base.resize(base.size() - 2);  // --run DIR
+  base.resize(base.size() - 2);  // drops --run DIR
   ASSERT_TRUE(succeeded(run(base, here)));
   ASSERT_TRUE(succeeded(run(base + Arguments{"loader.prefetch=2"}, here)));
   const Result more = run(base + Arguments{"--resume", "--repeats", "2"}, here);

@@ -1,4 +1,4 @@
-// Ablations: every combination once a block, one row each, and a failure that says where.
+// Ablations: every combination once per block, one row each, and errors that name the run.
 #include <set>
 
 #include "tests/program/program.h"

@@ -1,4 +1,4 @@
-// train.tensorboard: the run's curves as event files, also where the run was taken up.
+// train.tensorboard: the run's curves as event files, also after resumption.
 #include <cstring>
 #include <stdexcept>
 
@@ -11,11 +11,11 @@ namespace fs = std::filesystem;
 
 struct Event {
   std::uint64_t step = 0;
-  bool start = false;  ///< of a session
+  bool start = false;  ///< start of a session
   std::map<std::string, double> scalars;
 };
 
-/// Takes protobuf messages apart: just the fields that an Event of scalars has.
+/// Parses protobuf messages, limited to the fields of scalar Events.
 class Wire {
  public:
   explicit Wire(std::string bytes) : bytes_(std::move(bytes)) {}
@@ -85,7 +85,7 @@ class TensorBoard : public ProgramTest {
     std::sort(found.begin(), found.end());
     return found;
   }
-  /// All events but the one that each file begins with.
+  /// Returns all events except the one that begins each file.
   std::vector<Event> events(const std::string& run) const {
     std::vector<Event> found;
     for (const fs::path& file : files(run)) {
@@ -103,7 +103,8 @@ class TensorBoard : public ProgramTest {
     }
     return found;
   }
-  /// Step -> value, as TensorBoard shows them: a session's start discards what it writes again.
+  /// Returns step -> value as TensorBoard shows them: a session's start discards later steps that
+  /// it writes again.
   std::map<std::uint64_t, double> curve(const std::string& run, const std::string& tag) const {
     std::map<std::uint64_t, double> points;
     for (const Event& event : events(run)) {
@@ -170,7 +171,7 @@ TEST_F(TensorBoard, ARunThatWasTakenUpShowsEveryStepOnce) {
   for (const char* tag : {"train/loss", "test/loss", "train/step_loss"}) {
     auto whole = curve("whole", tag);
     auto killed = curve("killed", tag);
-    // Of the step before, the figures of an epoch that was cut short are forgotten, and its loss.
+    // The interrupted epoch's figures at the step before, and its loss, are discarded.
     const std::uint64_t from = summary("killed")["resumed_from_step"];
     EXPECT_GT(from, 0u);
     whole.erase(from);

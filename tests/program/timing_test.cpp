@@ -1,7 +1,7 @@
-// What the records say about time, against planted delays and against this process's own clock.
-// A shared machine may stop a run for a moment: a run that fails is tried again, and it doesn't
-// count where the system woke sleepers late meanwhile or kept the program from a core. What is
-// asked of a run is not loosened.
+// Times in the records, compared with planted delays and with this process's own clock. A shared
+// machine may stop a run for a moment, so a failed attempt is repeated. It does not count if the
+// system woke sleepers late meanwhile or kept the program from a core. The requirements themselves
+// are not loosened.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -17,11 +17,12 @@ namespace millrace::program_test {
 namespace {
 
 constexpr int kCounted = 3;             ///< failures on a calm machine that fail a test
-constexpr int kAttempts = 12;           ///< in all
-constexpr double kCalmTimers = 100e-6;  ///< seconds
-constexpr double kCalmCores = 0.005;    ///< part of its time that the program waits for a core
+constexpr int kAttempts = 12;           ///< attempts in total
+constexpr double kCalmTimers = 100e-6;  ///< in seconds
+constexpr double kCalmCores = 0.005;    ///< share of its time that the program waits for a core
 
-/// How late, on average, the system wakes a thread of ours that sleeps 5 ms at a time. Seconds.
+/// Average delay in seconds with which the system wakes a thread of ours that sleeps 5 ms at a
+/// time.
 class Lateness {
  public:
   Lateness() : thread_([this] { sleep_on(); }) {}
@@ -31,7 +32,7 @@ class Lateness {
   Lateness(const Lateness&) = delete;
   Lateness& operator=(const Lateness&) = delete;
 
-  /// Ends the measurement.
+  /// Ends the measurement and returns the delay.
   double seconds() {
     over_ = true;
     thread_.join();
@@ -67,8 +68,8 @@ class Timing : public ProgramTest {
     double wall_s;
   };
 
-  /// Tries until an attempt has nothing to complain of. Fails after kCounted complaints from a
-  /// calm machine; skips the test where the machine is not calm at all.
+  /// Repeats until an attempt has no complaint. Fails after kCounted complaints on a calm machine;
+  /// skips the test if the machine is never calm.
   void expect_once(const std::function<std::string(const std::string&)>& attempt) {
     std::string last;
     int counted = 0;
@@ -93,7 +94,7 @@ class Timing : public ProgramTest {
     waited_ = std::max(waited_, result.cpu_wait_s / result.wall_s);
     return result;
   }
-  /// The same for a training run's records.
+  /// Does the same for a training run's records.
   void expect_once(const std::function<Arguments(const std::string&)>& arguments,
                    const std::function<std::string(const Timed&)>& complaint) {
     expect_once([&](const std::string& name) -> std::string {
@@ -103,7 +104,7 @@ class Timing : public ProgramTest {
       return complaint({summary(name), result.wall_s});
     });
   }
-  /// Empty where `value` is `expected` but for `part` of it.
+  /// Returns an empty text if `value` differs from `expected` by at most its share `part`.
   static std::string near(const std::string& what, double value, double expected, double part) {
     if (std::abs(value - expected) <= part * expected) return "";
     return what + " is " + std::to_string(value) + ", expected " + std::to_string(expected) + "; ";
@@ -126,7 +127,7 @@ class Timing : public ProgramTest {
   }
 
  private:
-  double waited_ = 0;  ///< of this attempt's runs, the largest part
+  double waited_ = 0;  ///< the largest share among this attempt's runs
 };
 
 TEST_F(Timing, WallIsWhatTheParentMeasures) {
@@ -141,7 +142,7 @@ TEST_F(Timing, WallIsWhatTheParentMeasuresWithAModel) {
 }
 
 TEST_F(Timing, PlantedDelaysLandInTheirOwnSpans) {
-  // Four different delays in one run: none could pass for another. 40 steps, 2 evaluations.
+  // Four different delays in one run, which cannot be confused. 40 steps, 2 evaluations.
   const auto arguments = [&](const std::string& name) {
     return simulated(
         name, {"loader.batch=10", "train.epochs=2", "debug.next_ms=10", "debug.forward_ms=14",
@@ -206,7 +207,7 @@ TEST_F(Timing, SimulatedDeviceTakesItsTime) {
 }
 
 TEST_F(Timing, NothingIsWaitedForButTheWork) {
-  // Ten batches of 20 small images are some 1 ms of work.
+  // Ten batches of 20 small images take some 1 ms.
   expect_once([&](const std::string&) -> std::string {
     const Result result = timed(bench({"loader.batch=20", "loader.workers=1", "--json"}));
     EXPECT_TRUE(succeeded(result));
@@ -216,7 +217,8 @@ TEST_F(Timing, NothingIsWaitedForButTheWork) {
 }
 
 TEST_F(Timing, LoadHidesBehindAnAcceleratorThatIsSlower) {
-  // Inline, the wait for a batch is the work itself; with a worker it goes on during the step.
+  // Without workers the wait for a batch is the work itself; with a worker the work overlaps with
+  // the step.
   const Arguments both{"loader.batch=100", "train.epochs=20", "simulated.update_ms=5"};
   expect_once([&](const std::string& name) -> std::string {
     EXPECT_TRUE(

@@ -1,4 +1,4 @@
-// Training for real: it learns, it can be evaluated and loaded again, and it repeats itself.
+// Real training: it learns, its weights can be evaluated and loaded again, and it is reproducible.
 #include "tests/program/datasets.h"
 #include "tests/program/program.h"
 
@@ -29,7 +29,7 @@ TEST_F(Training, LearnsWhatCanBeLearnt) {
   EXPECT_GE(s["top5"], s["top1"]);
   double mean = 0;
   for (const auto& [name, accuracy] : s["per_class"].items()) mean += accuracy.get<double>() / 10;
-  EXPECT_NEAR(mean, s["top1"].get<double>(), 1e-9);  // 6 test images a class
+  EXPECT_NEAR(mean, s["top1"].get<double>(), 1e-9);  // 6 test images per class
 }
 
 TEST_F(Training, ADivergedModelStopsTheRunAndLeavesTheLastGoodCheckpoint) {
@@ -95,7 +95,7 @@ TEST_F(Training, WeightsOfARunStartAnother) {
   const Json hash = parameters("first", {"train.epochs=2"});
   const std::string weights =
       "model.weights=" + (in("first") / "checkpoints/last/model.safetensors").string();
-  // A step of length nothing leaves them as they are.
+  // A learning rate of zero changes nothing.
   EXPECT_EQ(parameters("second", {weights, "train.lr=0", "train.steps=1"}), hash);
   const double learnt = parse_json_lines(read_file(in("first") / "metrics.jsonl"))[0]["train_loss"];
   EXPECT_LT(summary("second")["train_loss"].get<double>(), learnt);
@@ -175,7 +175,7 @@ TEST_F(Training, LevelsNormalisedOnTheDeviceChangeNothingButTheBytesSent) {
   for (const char* key : {"parameters_hash", "train_loss", "test_loss", "top1", "per_class"})
     EXPECT_EQ(summary("device")[key], summary("loader")[key]) << key;
 
-  // eval follows the run's recipe.
+  // eval uses the run's recipe.
   const Result evaluated = run({"eval", in("device").string(), "--json"});
   ASSERT_TRUE(succeeded(evaluated));
   EXPECT_EQ(parse_json(evaluated.out)["test_loss"], summary("device")["test_loss"]);
@@ -206,7 +206,7 @@ TEST_F(Training, WhatADeviceCannotNormaliseIsRefused) {
   EXPECT_TRUE(refused(run(training("run", device + Arguments{"augment+=mixup"})), 2,
                       {"output.normalize=device", "mixup", "rounded"}));
   EXPECT_FALSE(fs::exists(in("run")));
-  // CutMix moves pixels: the same losses, whoever normalises.
+  // CutMix only moves pixels: the losses are the same wherever normalisation happens.
   const Arguments cutmix{"augment+=cutmix", "train.steps=5"};
   ASSERT_TRUE(succeeded(run(training("loader", cutmix))));
   ASSERT_TRUE(succeeded(run(training("device", device + cutmix))));

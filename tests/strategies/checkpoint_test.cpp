@@ -1,5 +1,5 @@
-// Checkpoints' folders: they appear whole, `last` and `best` point at the right ones, old ones go,
-// and whatever a kill leaves behind, the newest whole one is found.
+// Checkpoint folders: they appear whole, `last` and `best` point at the right ones, old ones are
+// removed, and after a kill at any moment the newest complete one is found.
 #include "strategies/trainer/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class Checkpoints : public testing::Test {
   }
   ~Checkpoints() override { fs::remove_all(run_); }
 
-  /// A checkpoint whose weights are `content`.
+  /// Writes a checkpoint whose weights are `content`.
   fs::path write(std::uint64_t step, const CheckpointOptions& options = {},
                  const std::string& content = "weights") {
     return write_checkpoint(run_, step, options, [&](const fs::path& folder) {
@@ -59,7 +59,7 @@ TEST_F(Checkpoints, TheNewestStayAndTheBestBesidesThem) {
   EXPECT_EQ(link("last"), "step-5");
   EXPECT_EQ(link("best"), "step-5");
   write(9);
-  write(10);  // as a number it comes after 9
+  write(10);  // compared as a number, it comes after 9
   write(100);
   EXPECT_EQ(names(), (Names{"step-5", "step-10", "step-100", "last", "best"}));
   EXPECT_EQ(link("last"), "step-100");

@@ -1,5 +1,5 @@
-// Ranks that watch each other: who is named when one dies, stops, hangs or ends by an error. Ranks
-// are threads' channels here; control_process_test.cpp kills and stops processes.
+// Control channel: which rank is named when one dies, stops, hangs or ends by an error. Ranks are
+// channels in threads here; control_process_test.cpp kills and stops processes.
 #include "strategies/control/control_channel.h"
 
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kTimeout = 2;   // seconds; heartbeats every 0.2
-constexpr auto kPatience = 20s;  // for what must happen, on a machine that is busy
+constexpr double kTimeout = 2;   // seconds; heartbeats come every 0.2 s
+constexpr auto kPatience = 20s;  // longest wait for an expected event, for busy machines
 
-/// A rank's end of the channel and what it was told.
+/// A rank's end of the channel, and the reports it received.
 class Rank {
  public:
   Rank(int rank, int world, int port = 0, std::uint64_t key = 0) {
@@ -47,7 +47,7 @@ class Rank {
   }
   Clock::time_point at() const { return at_; }
 
-  std::atomic<bool> interrupted{false};  ///< as a signal sets it
+  std::atomic<bool> interrupted{false};  ///< set by a signal
 
  private:
   std::mutex mutex_;
@@ -56,10 +56,10 @@ class Rank {
   Clock::time_point at_;
 
  public:
-  std::unique_ptr<ControlChannel> channel;  ///< ends before what its thread writes to
+  std::unique_ptr<ControlChannel> channel;  ///< destroyed before the members that its thread writes
 };
 
-/// All ranks of a run, met.
+/// Returns all ranks of a run, connected.
 std::vector<std::unique_ptr<Rank>> meet(int world) {
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int rank = 0; rank < world; ++rank)
@@ -104,7 +104,7 @@ TEST(Control, AMissingRankIsNamed) {
   Rank zero(0, 4);
   Rank two(2, 4, zero.channel->port());
   try {
-    // The hello of rank 2 has been answered, so it counts as here.
+    // Rank 2's hello has been answered, so it counts as connected.
     zero.channel->wait_for_ranks(0.2);
     FAIL() << "ranks 1 and 3 were never started";
   } catch (const RunError& error) {
@@ -170,7 +170,8 @@ TEST(Control, StrangersDoNoHarm) {
   Rank one(1, 2, port);
   zero.channel->wait_for_ranks(20);
   one.channel->wait_for_ranks(20);
-  // One that says hello correctly, and then rubbish, is a rank; it is there already.
+  // A peer that sends a correct hello and then garbage is a rank, here one that is already
+  // connected.
   const Fd late = connect_to("127.0.0.1", port, deadline);
   const std::string words = encode(Hello{0, 2, 1, 1, "h"}) + encode(goodbye);
   static_cast<void>(!send(late.get(), words.data(), words.size(), MSG_NOSIGNAL));
@@ -181,7 +182,7 @@ TEST(Control, StrangersDoNoHarm) {
 }
 
 TEST(Control, SilentStrangersDoNotHoldUpAStart) {
-  // More than are kept at a time; the ranks come after all of them.
+  // More connections than are kept; the ranks come after all of them.
   Rank zero(0, 4);
   const int port = zero.channel->port();
   const auto deadline = Clock::now() + kPatience;
@@ -192,7 +193,7 @@ TEST(Control, SilentStrangersDoNotHoldUpAStart) {
   for (int rank = 1; rank < 4; ++rank) others.push_back(std::make_unique<Rank>(rank, 4, port));
   zero.channel->wait_for_ranks(20);
   EXPECT_LT(Clock::now() - begin, 10s);
-  // Most were sent away to make room, the rest because they have said nothing.
+  // Most were closed to make room, the rest for sending nothing.
   const auto closed = [&] {
     return std::count_if(silent.begin(), silent.end(), [](const Fd& one) {
       char byte = 0;
@@ -211,7 +212,7 @@ TEST(Control, SilentStrangersDoNotHoldUpAStart) {
 TEST(Control, AnInterruptBeforeTheFirstStepEndsAllAtOnce) {
   for (const int asked : {0, 2}) {
     auto ranks = meet(3);
-    ranks[1]->channel->progress(1, true);  // it waits for the others, which still make ready
+    ranks[1]->channel->progress(1, true);  // waits for the others, which are still preparing
     const auto before = Clock::now();
     ranks[static_cast<std::size_t>(asked)]->interrupted = true;
     for (auto& rank : ranks) {
@@ -235,7 +236,7 @@ TEST(Control, AnInterruptWhileRanksAreMissingEndsThoseThatAreThere) {
 }
 
 TEST(Control, AnInterruptOfRanksAtWorkIsTheirs) {
-  // They are to agree on a last step; the channel only tells all of them.
+  // They must agree on a last step; the channel only informs all of them.
   auto ranks = meet(3);
   for (auto& rank : ranks) rank->channel->progress(5, false);
   ranks[1]->channel->progress(5, true);
@@ -244,7 +245,8 @@ TEST(Control, AnInterruptOfRanksAtWorkIsTheirs) {
   for (auto& rank : ranks)
     while (!rank->interrupted && Clock::now() < deadline) std::this_thread::sleep_for(10ms);
   for (auto& rank : ranks) EXPECT_TRUE(rank->interrupted);
-  for (std::uint64_t step = 6; step < 30; ++step) {  // of 100 ms: longer than an answer may take
+  for (std::uint64_t step = 6; step < 30; ++step) {  // of 100 ms each: longer than an answer may
+                                                     // take
     for (auto& rank : ranks) rank->channel->progress(step, false);
     ASSERT_FALSE(ranks[0]->report(100ms)) << ranks[0]->report()->text();
   }
@@ -253,7 +255,7 @@ TEST(Control, AnInterruptOfRanksAtWorkIsTheirs) {
 }
 
 TEST(Control, ARankThatLeavesAfterAnInterruptIsNoFailure) {
-  // A second signal has ended it.
+  // A second signal ended it.
   auto ranks = meet(3);
   for (auto& rank : ranks) rank->channel->progress(5, false);
   for (auto& rank : ranks) rank->interrupted = true;
@@ -313,8 +315,8 @@ TEST(Control, AnErrorIsToldToAll) {
 }
 
 TEST(Control, WhatOnlyFollowsFromADeathIsNotBlamed) {
-  // Rank 2 is killed; the collectives of ranks 1 and 0 fail, and they say so before its end is
-  // noticed.
+  // Rank 2 is killed. The collectives of ranks 1 and 0 fail, and they report that before its death
+  // is detected.
   auto ranks = meet(4);
   std::thread first([&] { ranks[1]->channel->fail("connection closed by peer"); });
   std::thread second([&] { ranks[0]->channel->fail("connection closed by peer"); });
@@ -354,8 +356,8 @@ TEST(Control, AStuckTrainerThreadIsNamed) {
 
 TEST(Control, SlowRanksAreLeftAlone) {
   auto ranks = meet(3);
-  // Two long steps of all; then one that others wait for, which goes on just in time; then all wait
-  // in one collective.
+  // Two long steps of all ranks; then one that others wait for, which continues just in time; then
+  // all wait in one collective.
   for (auto& rank : ranks) rank->channel->progress(1, false);
   EXPECT_FALSE(ranks[0]->report(2500ms)) << ranks[0]->report()->text();
   for (auto& rank : ranks) rank->channel->progress(2, false);

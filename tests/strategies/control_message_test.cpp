@@ -1,4 +1,4 @@
-// The control channel's bytes: what is written is read, and nothing else is taken for a message.
+// Control messages: encoded messages are decoded unchanged, and malformed bytes are rejected.
 #include "strategies/control/control_message.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ TEST(ControlMessage, RubbishIsRefused) {
     EXPECT_THROW(reader.next(), ProtocolError);
   }
   std::string old = encode(Hello{});
-  old[7] = 9;  // the version
+  old[7] = 9;  // version byte
   MessageReader reader;
   reader.add(old);
   EXPECT_THROW(reader.next(), ProtocolError);

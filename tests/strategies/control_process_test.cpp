@@ -1,4 +1,4 @@
-// Ranks as processes: one is killed or stopped, and the others leave, naming it.
+// Ranks as processes: one is killed or stopped, and the others leave and name it.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,15 +20,15 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kTimeout = 2;  // seconds
-/// Beyond it, for a machine that is busy with other things.
+constexpr double kTimeout = 2;  // in seconds
+/// Additional seconds, for a machine that is busy with other work.
 constexpr double kMargin = 6;
 
 void write_line(int fd, const std::string& line) {
   static_cast<void>(!write(fd, (line + "\n").data(), line.size() + 1));
 }
 
-/// What a rank does: steps of 10 ms, half of each in a collective, without end.
+/// Runs a rank: endless steps of 10 ms, half of each in a collective.
 [[noreturn]] void be_rank(int rank, int world, int port, int out, int fails_at) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   try {
@@ -91,7 +91,7 @@ class Ranks {
 
   pid_t pid(int rank) const { return processes_[static_cast<std::size_t>(rank)].pid; }
 
-  /// The next line that a rank says; empty where there is none within 30 s.
+  /// Returns the next line of a rank; empty if there is none within 30 s.
   std::string line_of(int rank) {
     std::string line;
     for (char c = 0;;) {
@@ -100,7 +100,7 @@ class Ranks {
       line += c;
     }
   }
-  /// Waits for its end: the exit code, or -signal.
+  /// Waits for its end. Returns the exit code, or -signal.
   int end_of(int rank) {
     Process& one = processes_[static_cast<std::size_t>(rank)];
     int status = 0;
@@ -183,7 +183,7 @@ TEST_P(Victim, AnInterruptDoesNotWaitForAStoppedRank) {
   kill(ranks.pid(GetParam()), SIGSTOP);
   const auto begin = Clock::now();
   kill(ranks.pid(GetParam() == 1 ? 2 : 1), SIGTERM);
-  // It is rank 0 that tells the others.
+  // Rank 0 informs the others.
   if (GetParam() == 0) kill(ranks.pid(2), SIGTERM);
   for (int rank = 0; rank < 3; ++rank) {
     if (rank == GetParam()) continue;

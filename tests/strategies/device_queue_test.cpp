@@ -1,5 +1,5 @@
-// A device with a queue (two-clocks contract), without one: at most so many steps under way,
-// batches given back once they are read, and two timelines that are conserved.
+// Device queue without a device (contract Two clocks): bounded steps in flight, batches returned
+// once they are read, and two timelines that add up.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -12,9 +12,9 @@
 namespace millrace::train {
 namespace {
 
-/// What fake steps have been through.
+/// Events of fake steps.
 struct Story {
-  std::vector<std::uint64_t> waited;  ///< for which steps, in order
+  std::vector<std::uint64_t> waited;  ///< steps waited for, in order
   std::uint64_t done = 0;             ///< steps that the device has finished by itself
 };
 
@@ -58,7 +58,7 @@ TEST(StepQueue, HasAtMostSoManyStepsAndFinishesThemInOrder) {
   EXPECT_EQ(steps_of(queue.take()), Steps{0});
 
   spans.enter(pipeline::Span::forward);
-  story.done = 2;  // the device gets on while the host does something else
+  story.done = 2;  // the device proceeds while the host works
   EXPECT_EQ(steps_of(queue.take()), Steps{1});
   queue.make_room(spans);
   EXPECT_EQ(spans.current(), pipeline::Span::forward) << "nothing to wait for";

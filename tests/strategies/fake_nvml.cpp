@@ -1,5 +1,4 @@
-// The part of NVML that is used, for a machine with one device at 0000:1b:00.0 that is 75% busy and
-// fails every third time.
+// Fake NVML: one device at 0000:1b:00.0 that is 75% busy and fails every third time.
 #include <cstring>
 
 namespace {

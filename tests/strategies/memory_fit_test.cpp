@@ -1,4 +1,4 @@
-// Out of device memory: the batch that would fit, from what smaller ones take.
+// Out of device memory: estimates the batch that would fit, from two smaller ones.
 #include "strategies/trainer/memory_fit.h"
 
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@ namespace millrace::train {
 namespace {
 
 TEST(SamplesThatFit, LieOnTheLineThroughTwo) {
-  // 100 bytes of weights, 7 a sample.
+  // 100 bytes of weights, 7 bytes per sample.
   const MemoryUse small{4, 128}, large{8, 156};
   EXPECT_EQ(samples_that_fit(small, large, 800), 100);
   EXPECT_EQ(samples_that_fit(small, large, 799), 99);
   EXPECT_EQ(samples_that_fit(small, large, 107), 1);
   EXPECT_EQ(samples_that_fit(small, large, 106), std::nullopt);
-  // 140 GB, 70 MB a sample: no overflow on the way.
+  // 140 GB, 70 MB per sample: no intermediate overflow.
   EXPECT_EQ(samples_that_fit({256, 18'920'000'000}, {512, 36'840'000'000}, 141'000'000'000), 2000);
 }
 

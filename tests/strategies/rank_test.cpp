@@ -1,4 +1,4 @@
-// What launchers say in the environment, and how it is told when they contradict themselves.
+// Launchers' environment variables, and the messages for contradictory ones.
 #include "strategies/control/rank.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Variables operator+(Variables base, const Variables& more) {
   return base;
 }
 
-/// The message and hint of the refusal.
+/// Returns the message and hint of the rejection.
 std::string refusal(const Variables& variables) {
   try {
     rank_of(variables);

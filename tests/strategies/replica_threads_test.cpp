@@ -1,5 +1,5 @@
-// Threads of replicas: every one runs each round on its own thread, in step, and failures come out
-// in the replicas' order once all have ended.
+// Replica threads: each runs every round on its own thread, concurrently, and failures are reported
+// in the replicas' order after all have ended.
 #include "strategies/trainer/replica_threads.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(ReplicaThreads, EveryReplicaHasAThreadForLife) {
 
 TEST(ReplicaThreads, AllRunAtOnceAndWaitingComesAfterTheFirst) {
   ReplicaThreads threads(3);
-  std::barrier all(3);  // would never open if one waited for another to end
+  std::barrier all(3);  // would deadlock if one replica waited for another to end
   bool first_done = false, waited = false;
   threads.run(
       [&](int replica) {
@@ -72,7 +72,7 @@ TEST(ReplicaThreads, TheLowestFailureIsThrownWhenAllHaveEnded) {
     }
     EXPECT_EQ(ended, std::vector<int>(4, 1));
     EXPECT_TRUE(waited);
-    // A failure is forgotten with its round.
+    // A failure does not affect the next round.
     EXPECT_NO_THROW(threads.run([](int) {}, {}));
   }
 }

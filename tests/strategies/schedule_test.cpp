@@ -1,5 +1,5 @@
-// Learning rates: torch.optim.lr_scheduler's, step by step (tests/golden/make_schedule.py), and
-// what is refused.
+// Learning rates: equal to torch.optim.lr_scheduler's, step by step
+// (tests/golden/make_schedule.py), and invalid options are rejected.
 #include "strategies/trainer/schedule.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,8 @@ TEST(Schedule, BeyondTheRunItKeepsTheLastRate) {
   }
 }
 
-/// What is said to options of `updates` optimiser steps, 10 an epoch, which `change` has changed.
+/// Returns the message for options of `updates` optimiser steps, 10 per epoch, modified by
+/// `change`.
 template <class Change>
 std::string refusal(const Change& change, std::uint64_t updates = 100) {
   ScheduleOptions options;

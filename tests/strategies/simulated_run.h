@@ -1,4 +1,4 @@
-// A training run on a simulated device, in memory: what the trainer's tests look at.
+// Training run on a simulated device, in memory, for tests of the trainer.
 #pragma once
 
 #include <atomic>
@@ -49,11 +49,11 @@ struct Outcome {
   }
 };
 
-/// train.clock=async, and how many batches there is memory for.
+/// Settings of train.clock=async, and the memory for batches.
 struct Queue {
   int inflight = 0;  ///< 0: sync
   int prefetch = 4;
-  int held = 0;  ///< batches that the loader has memory for besides; 0: what the device asks for
+  int held = 0;  ///< additional batches that the loader has memory for; 0: as the device asks
 };
 
 inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count = 40,

@@ -1,4 +1,4 @@
-// The training loop without LibTorch: conservation of time and the simulated device.
+// Training loop without LibTorch: contract Conservation of time, and the simulated device.
 #include <gtest/gtest.h>
 
 #include "tests/strategies/simulated_run.h"
@@ -38,10 +38,11 @@ TEST(Trainer, AWaitIsBlamedOnWhatTheLateRankWasLongerIn) {
   BlamedWait sum;
   blame_wait(2, {.load = 3.5, .update = 1, .other = 0.5}, {.load = 2, .update = 1.5, .other = 0},
              sum);
-  EXPECT_DOUBLE_EQ(sum.load, 1.5);  // 1.5 and 0.5 longer; in update it was shorter
+  EXPECT_DOUBLE_EQ(sum.load, 1.5);  // the late rank was 1.5 and 0.5 s longer in these; in update it
+                                    // was shorter
   EXPECT_EQ(sum.update, 0);
   EXPECT_DOUBLE_EQ(sum.other, 0.5);
-  blame_wait(1, {}, {}, sum);  // longer in nothing that has a name
+  blame_wait(1, {}, {}, sum);  // no named kind took longer
   EXPECT_DOUBLE_EQ(sum.other, 1.5);
   EXPECT_DOUBLE_EQ(sum.total(), 3);
 }

@@ -1,5 +1,5 @@
-// Planted and simulated times land where they belong, to 2%. A machine that is busy elsewhere can
-// only lengthen a sleep, so of a few tries the one that comes closest counts.
+// Planted and simulated times are attributed correctly, to 2%. A busy machine can only lengthen a
+// sleep, so the closest of a few attempts counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace millrace::train {
 namespace {
 
-/// How far the best of a few tries is from `expected`, as a part of it.
+/// Returns the smallest relative error from `expected` over a few attempts.
 template <class Measure>
 double least_error(double expected, Measure measure) {
   double least = 1e9;
@@ -54,7 +54,7 @@ TEST(TrainerTiming, ASimulatedStepTakesItsTime) {
             0.02);
 }
 
-/// A run of 20 steps that takes `seconds` of the device's own work, and `delays` of the host's.
+/// Runs 20 steps with `seconds` of device work in all, and with `delays` on the host.
 Outcome queued_run(int inflight, double update_ms, double TrainOptions::Delays::*where,
                    double seconds) {
   TrainOptions options;
@@ -71,13 +71,13 @@ TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
   EXPECT_LE(least_error(20 * (0.01 + 0.01),
                         [&] { return stepping(queued_run(0, 10, &Delays::next, 0.01)); }),
             0.02);
-  // The first batch and the last step have nothing beside them.
+  // The first batch and the last step overlap with nothing.
   EXPECT_LE(
       least_error(21 * 0.01, [&] { return stepping(queued_run(2, 10, &Delays::next, 0.01)); }),
       0.02);
 }
 
-/// Against the host's own spans, so that a sleeper who wakes late is no error.
+/// Compares with the host's own spans, so that late wake-ups are no error.
 TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
   using Delays = TrainOptions::Delays;
   const auto load_of = [](const Outcome& outcome) {
@@ -91,7 +91,7 @@ TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
                                  (outcome.seconds(pipeline::Span::first_batch) + 20 * 0.01);
                         }),
             0.02);
-  // A slower one: the device waits for batches, all but the first while it has nothing to do.
+  // A slower loader: the device is idle while it waits for each batch but the first.
   EXPECT_LE(least_error(1,
                         [&] {
                           const Outcome outcome = queued_run(2, 4, &Delays::next, 0.01);
@@ -99,7 +99,7 @@ TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
                                  (load_of(outcome) - 19 * 0.004);
                         }),
             0.02);
-  // A slow record: it is not the batch that the device waits for.
+  // A slow record: the device does not wait for the batch.
   EXPECT_LE(least_error(1,
                         [&] {
                           const Outcome outcome = queued_run(2, 4, &Delays::log, 0.01);

@@ -1,4 +1,4 @@
-// Utilisation through NVML: a library of that name, the driver's or none.
+// Utilisation through NVML: with a fake library, the driver's, or none.
 #include "strategies/trainer/utilization.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The verdict as arithmetic: which figures lead to which word and which sentence.
+// Bottleneck verdicts: which figures lead to which word and sentence.
 #include "study/analysis/bound.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace millrace::study {
 namespace {
 
-/// 10 s of a run with two workers on two cores, of which load has `load`.
+/// Figures of a run of 10 s with two workers on two cores, whose load has the parts `load`.
 BoundFigures figures(std::initializer_list<std::pair<Part, double>> load) {
   BoundFigures made;
   double sum = 0;
@@ -69,15 +69,15 @@ TEST(Bound, TheQueueCountsForWhatTheWorkersDo) {
   // Busy for 90% of the time, 14/18 of it decoding.
   EXPECT_EQ(judge(figures({{Part::queue, 2}, {Part::storage, 1}, {Part::augment, 0.8}})).bound,
             Bottleneck::decode);
-  // They are not busy: nobody knows why it is slow but the machinery.
+  // Idle workers: the overhead is the only explanation.
   BoundFigures idle = figures({{Part::queue, 2}, {Part::storage, 1}});
   idle.busy_s = 1;
   EXPECT_EQ(judge(idle).bound, Bottleneck::overhead);
-  // They are, but without a core.
+  // Busy workers without a core.
   BoundFigures starved = figures({{Part::queue, 2}, {Part::storage, 0.5}});
   starved.core_wait_s = 12;
   EXPECT_EQ(judge(starved).bound, Bottleneck::cores);
-  // What I/O threads read is no work of the workers.
+  // Reads by I/O threads are not the workers' work.
   BoundFigures ahead = figures({{Part::queue, 2}, {Part::decode, 1}});
   ahead.io_threads = 4;
   ahead.read_s = 40;

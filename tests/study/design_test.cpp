@@ -1,4 +1,4 @@
-// The designs of a sweep: which combinations, in which order.
+// Designs of sweeps: which combinations, in which order.
 #include "study/sweep/design.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Design, ABlockHoldsEveryCellOnceInItsOwnOrder) {
 }
 
 TEST(Design, EveryCellComesEverywhereInABlock) {
-  // 600 blocks of 3: each cell stands first about 200 times; 5 standard deviations are 58.
+  // 600 blocks of 3: each cell comes first about 200 times; 5 standard deviations are 58.
   std::vector<int> first(3);
   for (const SweepRun& run : interleaved(3, 600, 11)) {
     static std::uint64_t block = ~std::uint64_t{0};

@@ -1,5 +1,5 @@
-// A training run on a simulated device whose waits are blamed: what the tests of blame and of the
-// timeline look at.
+// Training run on a simulated device with its wait breakdown, for tests of the breakdown and the
+// timeline.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ struct ExplainedRun {
 
   double load() const { return base::Clock::seconds(train::load_of(spans)); }
   double operator[](Part part) const { return blame.seconds()[static_cast<std::size_t>(part)]; }
-  /// As if no other program had run: without waiting for cores and for being woken.
+  /// Returns the verdict as if no other program had run: without waits for cores and wake-ups.
   BoundVerdict calm_verdict() const {
     PartSeconds load = blame.steady_seconds();
     for (const Part part : {Part::cores, Part::handover}) load[static_cast<std::size_t>(part)] = 0;
@@ -54,7 +54,7 @@ class BreakdownObserver final : public train::TrainObserver {
   WaitBreakdown& breakdown_;
 };
 
-/// `timeline`, if any, gets the trainer's, the loader's and the storage's records.
+/// `timeline`, if not null, receives the records of the trainer, the loader and the storage.
 inline ExplainedRun explained_run(std::shared_ptr<const Reader> reader,
                                   std::shared_ptr<const Transform> transform, LoaderOptions options,
                                   double update_ms, pipeline::Timeline* timeline = nullptr) {

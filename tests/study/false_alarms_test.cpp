@@ -1,5 +1,5 @@
-// A/A: studies of combinations that are all the same, by thousands. A study that calls any row
-// faster or slower raises a false alarm; no more than 6% of them may.
+// A/A studies by the thousand: all combinations are equal. A study that calls any row faster or
+// slower raises a false alarm; at most 6% of them may.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kStudies = 4000;
 
-/// The logarithms of figures of one study, in the order in which the runs are made. A normal
-/// deviate is a sum of uniform ones: the same on every machine.
+/// Logarithms of one study's figures, in the order of the runs. A normal deviate is a sum of
+/// uniform ones, equal on every machine.
 class NoiseSource {
  public:
   explicit NoiseSource(std::uint64_t seed) : engine_(seed) {}
@@ -38,7 +38,7 @@ std::vector<double> normal(NoiseSource& source, std::size_t runs) {
   return noise;
 }
 
-/// Each run remembers 0.7 of the one before: a machine that warms up and cools down.
+/// Each run keeps 0.7 of the previous run's deviation: a machine that warms up and cools down.
 std::vector<double> autoregressive(NoiseSource& source, std::size_t runs) {
   std::vector<double> noise(runs);
   double state = source.normal();
@@ -49,7 +49,7 @@ std::vector<double> autoregressive(NoiseSource& source, std::size_t runs) {
   return noise;
 }
 
-/// Ever slower, by a tenth to a half over the study.
+/// Steadily slower, by a tenth to a half over the study.
 std::vector<double> drifting(NoiseSource& source, std::size_t runs) {
   std::vector<double> noise = normal(source, runs);
   const double slope = 0.1 + 0.4 * source.uniform();
@@ -58,7 +58,7 @@ std::vector<double> drifting(NoiseSource& source, std::size_t runs) {
   return noise;
 }
 
-/// One run of ten meets another program and takes up to twice as long.
+/// One run in ten meets another program and takes up to twice as long.
 std::vector<double> spiky(NoiseSource& source, std::size_t runs) {
   std::vector<double> noise = normal(source, runs);
   for (double& value : noise)
@@ -66,7 +66,7 @@ std::vector<double> spiky(NoiseSource& source, std::size_t runs) {
   return noise;
 }
 
-/// The part of studies with a false alarm.
+/// Returns the share of studies with a false alarm.
 double false_alarms(const NoiseModel& model, std::size_t cells,
                     const std::function<std::size_t(std::span<const std::vector<double>>)>& repeats,
                     std::size_t most, double confidence = kConfidence) {
@@ -128,7 +128,8 @@ TEST_P(FalseAlarms, OfTheBootstrap) {
 
 TEST_P(FalseAlarms, WhenAPilotChoosesTheRepeats) {
   constexpr std::uint64_t kMax = 30;
-  for (const double margin : {0.04, 0.06, 0.08}) {  // with the noise above, from 5 to the most
+  for (const double margin : {0.04, 0.06, 0.08}) {  // with the noise above, from 5 repeats to the
+                                                    // maximum
     const auto chosen = [&](std::span<const std::vector<double>> rows) {
       const std::vector<std::vector<double>> pilot{
           {rows[0].begin(), rows[0].begin() + kRepeatsForVerdict}};

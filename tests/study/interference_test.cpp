@@ -1,4 +1,4 @@
-// What the machine did beside the runs: read from a /proc of the test's own, and judged.
+// Disturbances during runs: read from a /proc of the test's own, and judged.
 #include "study/analysis/interference.h"
 
 #include <gtest/gtest.h>

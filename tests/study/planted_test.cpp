@@ -1,5 +1,5 @@
-// A bottleneck planted in one stage is named, whatever else the machine does: what was planted is
-// measured by who planted it, and what other programs take shows up as waiting for a core.
+// A bottleneck planted in one stage is named on any machine: the planting code measures what it
+// planted, and time taken by other programs appears as waiting for cores.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 constexpr int kSamples = 96;
 constexpr int kBatch = 8;
 
-/// What every sample costs in some stage, and how much of it there was.
+/// Cost of every sample in some stage, and the total measured.
 class Cost {
  public:
   enum Kind { sleeping, spinning };
@@ -109,7 +109,7 @@ struct Planted {
   int workers = 1;
   int io_threads = 0;
   double update_ms = 0;
-  int slots = 4;  ///< batches under way at a time
+  int slots = 4;  ///< batches in flight
 };
 
 ExplainedRun run(const Planted& planted) {
@@ -127,8 +127,8 @@ ExplainedRun run(const Planted& planted) {
                        planted.update_ms);
 }
 
-/// The stage has at least 90% of all that other programs have not taken (what they took is cores),
-/// and of `planted` seconds nothing is lost.
+/// Expects the stage to have at least 90% of the time that other programs have not taken (which
+/// counts as cores), and all of the `planted` seconds to be accounted for.
 void expect_named(const ExplainedRun& run, Part stage, double planted, const std::string& what) {
   const double whole = run.load() - run[Part::cores] - run[Part::handover];
   EXPECT_GE(run[stage], 0.9 * whole) << what << to_json(run.blame.seconds());
@@ -140,7 +140,7 @@ void expect_named(const ExplainedRun& run, Part stage, double planted, const std
 
 TEST(Planted, ASlowStageIsNamed) {
   for (const Cost::Kind kind : {Cost::sleeping, Cost::spinning}) {
-    for (const int workers : {0, 1}) {  // whose work is what the trainer waits for, all of it
+    for (const int workers : {0, 1}) {  // the trainer waits for all of this stage's work
       const std::string what =
           (kind == Cost::sleeping ? "sleeping, workers=" : "spinning, workers=") +
           std::to_string(workers);
@@ -176,12 +176,12 @@ TEST(Planted, ASlowDecoderIsNamed) {
 TEST(Planted, SeveralWorkersShareIt) {
   const Cost augment(Cost::sleeping, 4);
   for (const int workers : {2, 3}) {
-    // With one batch at a time there is none to stand behind.
+    // With one batch at a time, no batch queues behind another.
     expect_named(run({.augment = &augment, .workers = workers, .slots = 1}), Part::augment, 0,
                  std::to_string(workers) + " workers, one slot");
     const ExplainedRun found = run({.augment = &augment, .workers = workers});
-    // Workers take up units in no fixed order: all of them may be at a later batch's while the
-    // awaited batch's stand behind these, which is queue. In whose stage that is the verdict says.
+    // Workers take units in no fixed order: all may work on a later batch while units of the
+    // awaited batch queue, which counts as queue. The verdict names the stage they work in.
     const double whole = found.load() - found[Part::cores] - found[Part::handover];
     const std::string what =
         std::to_string(workers) + " workers" + to_json(found.blame.seconds()).dump();
@@ -192,7 +192,7 @@ TEST(Planted, SeveralWorkersShareIt) {
 }
 
 TEST(Planted, SlowStorageIsNamed) {
-  // 30 bytes a sample; a disk of 15 kB/s takes 2 ms for each.
+  // 30 bytes per sample; a disk of 15 kB/s takes 2 ms for each.
   for (const auto& [workers, io_threads] : {std::pair(0, 0), std::pair(1, 0), std::pair(2, 4)}) {
     const std::string what = std::to_string(workers) + " workers, " + std::to_string(io_threads);
     const ExplainedRun found =
@@ -225,21 +225,23 @@ TEST(Planted, AFastLoaderLeavesTheDevice) {
 }
 
 TEST(Planted, BothSidesOfACrossing) {
-  // Storage takes 2 ms a sample; two workers that augment for 4 / 1.3 or 4 * 1.3 ms each are 30%
-  // faster or slower. On a busy machine a sleeper wakes late, so what it took is measured.
+  // Storage takes 2 ms per sample; two workers that augment for 4 / 1.3 or 4 * 1.3 ms each are 30%
+  // faster or slower. On a busy machine a sleeper wakes late, so its actual time is measured.
   for (const double ms : {4 / 1.3, 4 * 1.3}) {
     const Cost augment(Cost::sleeping, ms);
     const ExplainedRun found =
         run({.augment = &augment, .storage = {15e3, 0, 0}, .workers = 2, .io_threads = 4});
     const double each = found.stats.augment.wall_s / (2 * kSamples) / 2;
-    if (each > 2e-3 / 1.2 && each < 2e-3 * 1.2) continue;  // too busy: neither side
+    if (each > 2e-3 / 1.2 && each < 2e-3 * 1.2)
+      continue;  // the machine is too busy for either
+                 // side
     EXPECT_EQ(found.calm_verdict().bound, each < 2e-3 ? Bottleneck::storage : Bottleneck::augment)
         << 1e3 * each << " ms a sample; " << found.calm_verdict().sentence;
   }
 }
 
 TEST(Planted, WithoutACoreItIsNobodysWork) {
-  // Six workers that compute share what cores there are.
+  // Six computing workers share the available cores.
   const Cost augment(Cost::spinning, 2);
   const ExplainedRun found = run({.augment = &augment, .workers = 6});
   const std::int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,4 +1,4 @@
-// Names from data become text in a plot and nothing else.
+// Names from data become plain text in a plot.
 #include "study/report/plot_text.h"
 
 #include <gtest/gtest.h>

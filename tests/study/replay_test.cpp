@@ -1,4 +1,4 @@
-// The replay against closed forms, and against what must hold for any configuration.
+// Replay against closed forms, and properties that hold for any configuration.
 #include "study/analysis/replay.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace millrace::study {
 namespace {
 
-/// 64 samples of 10 µs a batch on one worker: 640 µs of loading, against a device of 1 ms.
+/// 64 samples of 10 µs per batch on one worker: 640 µs of loading, against a device of 1 ms.
 ReplayInput base() {
   ReplayInput in;
   in.cores = 2;
@@ -42,7 +42,7 @@ TEST(Replay, ALoaderThatIsTheLimitGivesItsOwnRate) {
   EXPECT_NEAR(one.workers_busy, 1, 1e-3);
   in.workers = 2;  // on two cores
   EXPECT_NEAR(replay(in).images_per_s, 2 / 10e-6, 0.01 / 10e-6);
-  in.workers = 4;  // which is all that two cores give
+  in.workers = 4;  // the maximum of two cores
   EXPECT_NEAR(replay(in).images_per_s, 2 / 10e-6, 0.02 / 10e-6);
   in.cores = 4;
   EXPECT_NEAR(replay(in).images_per_s, 64 / 0.2e-3, 1);
@@ -67,8 +67,8 @@ TEST(Replay, TwoCoresAreSharedByLoaderAndDeviceWork) {
   in.update_threads = 1;
   in.frees_early = false;
   EXPECT_NEAR(replay(in).images_per_s, 64 / 1.64e-3, 64 / 1.64e-3 * 0.01);
-  // On two cores they don't meet; with two threads for the update all three share two cores:
-  // 2 x 1 ms + 0.64 ms of work a step.
+  // On two cores they do not compete; with two threads for the update all three share two cores: 2
+  // x 1 ms + 0.64 ms of work per step.
   in.cores = 2;
   EXPECT_NEAR(replay(in).images_per_s, 64 / 1e-3, 64 / 1e-3 * 0.002);
   in.update_threads = 2;
@@ -84,7 +84,7 @@ TEST(Replay, CrowdedCoresAreSlowerByWhatWasMeasured) {
   const double free = replay(in).images_per_s;
   in.crowding_stage = 1.25;
   EXPECT_NEAR(replay(in).images_per_s, free / 1.25, free * 0.01);
-  in.workers = 1;  // the other core is idle but for the trainer
+  in.workers = 1;  // the other core is idle except for the trainer
   EXPECT_NEAR(replay(in).images_per_s, 1 / 10e-6, 0.01 / 10e-6);
 }
 
@@ -99,11 +99,11 @@ TEST(Replay, StorageIsAQueueWithBandwidthLatencyAndRequests) {
   EXPECT_NEAR(replay(in).storage_busy, 1, 0.01);
   in.storage = {.requests_per_s = 700};
   EXPECT_NEAR(replay(in).images_per_s, 700, 7);
-  in.storage = {.latency_s = 8e-3};  // of as many reads at once as there are threads
+  in.storage = {.latency_s = 8e-3};  // as many reads at once as there are threads
   EXPECT_NEAR(replay(in).images_per_s, 4 / 8e-3, 5);
   in.io_threads = 16;
   EXPECT_NEAR(replay(in).images_per_s, 16 / 8e-3, 30);
-  in.io_threads = 0;  // the worker reads itself
+  in.io_threads = 0;  // the worker reads for itself
   EXPECT_NEAR(replay(in).images_per_s, 1 / 8.001e-3, 1);
   in.workers = 0;
   EXPECT_NEAR(replay(in).load_s, 64 * 8.001e-3, 1e-6);
@@ -120,7 +120,7 @@ TEST(Replay, BandwidthThatIsNotTheLimitTakesNothingAway) {
 }
 
 TEST(Replay, OneBatchAheadIsNotEnoughWhereBatchesDiffer) {
-  // Every sixteenth batch costs sixteen times as much: slots even that out, one alone can't.
+  // Every sixteenth batch costs sixteen times as much: several slots even that out, one cannot.
   ReplayInput in = base();
   in.batch = 1;
   in.sample_s = 640e-6;
@@ -129,7 +129,8 @@ TEST(Replay, OneBatchAheadIsNotEnoughWhereBatchesDiffer) {
   in.update_s = 700e-6;
   in.prefetch = 16;
   EXPECT_GT(replay(in).images_per_s, 0.97 / 700e-6);
-  in.prefetch = 1;  // 15 cheap ones are hidden, of the dear one all but the slots' two updates
+  in.prefetch = 1;  // 15 cheap batches are hidden; of the expensive one, all but two updates is
+                    // waited for
   const double round = 16 * 700e-6 + 640e-6 * 256 / 31 - 2 * 700e-6;
   EXPECT_NEAR(replay(in).images_per_s, 16 / round, 0.05 * 16 / round);
 }
@@ -147,12 +148,12 @@ TEST(Replay, TakingABatchIsTheTrainersOwnWork) {
   in.take_s = 30e-6;
   EXPECT_NEAR(replay(in).load_s, 30e-6, 1e-9);
   EXPECT_NEAR(replay(in).images_per_s, 64 / 1.03e-3, 1);
-  in.workers = 0;  // nothing is taken from anybody
+  in.workers = 0;  // nothing competes
   EXPECT_NEAR(replay(in).load_s, 640e-6, 1e-9);
 }
 
 TEST(Replay, WakingUpIsHiddenByTheSlots) {
-  // With the slots full nobody sleeps; where the trainer does, the workers go on meanwhile.
+  // With all slots full nobody sleeps; while the trainer does, the workers continue.
   ReplayInput in = base();
   in.wake_s = 50e-6;
   EXPECT_NEAR(replay(in).load_s, 0, 1e-9);
@@ -187,7 +188,7 @@ TEST(Replay, RefusesWhatNoRunCouldBe) {
   }
 }
 
-/// Configurations of all kinds, keyed by `index`.
+/// Returns a configuration of any kind, keyed by `index`.
 ReplayInput any(std::uint32_t index) {
   std::mt19937 draw(index);
   const auto integer = [&draw](std::uint32_t below) { return static_cast<int>(draw() % below); };
@@ -237,7 +238,7 @@ TEST(ReplayProperties, NoConfigurationBeatsItsResources) {
 }
 
 TEST(ReplayProperties, MoreOfAResourceIsNeverMuchWorse) {
-  // Other orders of events may cost a little: scheduling anomalies, which real runs have too.
+  // Another order of events may cost a little: scheduling anomalies, which real runs have too.
   for (std::uint32_t i = 0; i < 150; ++i) {
     const ReplayInput in = any(i);
     const double rate = replay(in).images_per_s;

@@ -1,4 +1,4 @@
-// Records of runs, written by hand: what a report has to make sense of.
+// Hand-written records of runs, as input of reports.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 namespace millrace::report_test {
 
-/// A folder that goes when the test ends.
+/// A folder that is removed when the test ends.
 class Folder {
  public:
   Folder() {
@@ -38,7 +38,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// The header of steps.csv.
+/// Returns the header of steps.csv.
 inline std::string steps_header() {
   std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
   for (const auto name : pipeline::kSpanNames)
@@ -46,7 +46,7 @@ inline std::string steps_header() {
   return header + "\n";
 }
 
-/// A row whose spans are 1, 2, 3 ... ms.
+/// Returns a row whose spans are 1, 2, 3 ... ms.
 inline std::string step_row(int step, const std::string& loss = "") {
   std::string row = fmt::format("1,{},0.005,0.039,0.047,20,{}", step, loss);
   for (std::size_t i = 1; i <= pipeline::kSpanCount; ++i) row += fmt::format(",0.0{:02}000000", i);

@@ -1,4 +1,4 @@
-// Figures as gnuplot's scripts, and what gnuplot makes of them where it is installed.
+// Figures as gnuplot scripts, and gnuplot's results if it is installed.
 #include "study/report/report_plots.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// One with all that its kind can have.
+/// Returns a figure with everything that its kind can have.
 Figure figure_of(FigureKind kind) {
   Figure figure;
   figure.kind = kind;
@@ -132,7 +132,7 @@ class ReportPlots : public testing::Test {
     return out.str();
   }
 
-  /// What stands in the SVG's text elements. Throws where it is not well-formed XML.
+  /// Returns the contents of the SVG's text elements. Throws if it is not well-formed XML.
   static std::multiset<std::string> texts_in(const fs::path& svg) {
     std::ifstream in(svg);
     Tree tree;
@@ -142,7 +142,7 @@ class ReportPlots : public testing::Test {
     collect(tree.get_child("svg"), texts);
     return texts;
   }
-  /// Different colours in a PNG, which is decoded as data would be.
+  /// Counts the colours in a PNG, decoded as data sets are.
   static std::size_t colours_in(const fs::path& png) {
     const std::string bytes = text(png);
     pipeline::DecodeScratch scratch;

@@ -1,4 +1,4 @@
-// A report's writers: nothing that stands in data becomes markup, script or another column.
+// Writers of reports: no text from data becomes markup, script or another column.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Names that would do harm, were they not escaped.
+/// Names that would do harm if they were not escaped.
 const std::string kNames[] = {
     "</script><script>window.planted=1</script>",
     "\"><img src=x onerror=window.planted=1>",
@@ -144,7 +144,7 @@ TEST(ReportMarkdown, ARowStaysARow) {
   for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos; ++at)
     EXPECT_EQ(text[at - 1], '\\') << text.substr(at, 20);
   EXPECT_NE(text.find("a, \"b\" c\\|d"), std::string::npos) << text;
-  // Every line of the table has as many cells.
+  // Every line of the table has the same number of cells.
   const std::size_t begin = text.rfind("## ");
   std::istringstream lines(text.substr(begin));
   std::size_t rows = 0;

@@ -1,5 +1,5 @@
-// Taking a run directory up again: rows and lines after the checkpoint go, those before it must be
-// there, whatever moment the run was killed at.
+// Resuming a run directory: rows and lines after the checkpoint are removed, those before it must
+// be there, at whatever moment the run was killed.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -44,7 +44,8 @@ class Resume : public testing::Test {
   }
   ~Resume() override { fs::remove_all(base_); }
 
-  /// A run of so many steps. The row of the last one, its loss 9, was open when it was killed.
+  /// Makes a run of `steps` steps. The row of the last one, with loss 9, was open when it was
+  /// killed.
   void killed_after(std::uint64_t steps) {
     RunDirectory directory(run_, "seed = 1\n");
     for (std::uint64_t step = 1; step < steps; ++step) directory.step(row(step));
@@ -53,7 +54,7 @@ class Resume : public testing::Test {
   RunDirectory resume(std::uint64_t step, bool epoch_open = true) {
     return RunDirectory::resume(run_, "seed = 2\n", step, epoch_open, RunLock(run_));
   }
-  /// Steps and losses of the rows: "1:0.5 2:0.5 ".
+  /// Returns steps and losses of the rows: "1:0.5 2:0.5 ".
   static std::string rows(const fs::path& file) {
     std::istringstream in(text(file));
     std::string line, all;
@@ -68,7 +69,7 @@ class Resume : public testing::Test {
     }
     return all;
   }
-  /// The message with which resuming at `step` is refused.
+  /// Returns the message that rejects resuming at `step`.
   std::string refusal(std::uint64_t step) {
     try {
       resume(step);
@@ -118,7 +119,7 @@ TEST_F(Resume, HalfARowIsNoRow) {
   append(steps_, "1,3,0.0");
   resume(3).close();
   EXPECT_EQ(rows(steps_), "1:0.5 2:0.5 3:9 ");
-  append(steps_, "1,4,0.00000");  // and where the checkpoint is older than that
+  append(steps_, "1,4,0.00000");  // and with a checkpoint older than that
   resume(2).close();
   EXPECT_EQ(rows(steps_), "1:0.5 2:0.5 ");
 }
@@ -170,7 +171,7 @@ TEST_F(Resume, LinesOfLaterStepsGo) {
     directory.close();
   }
   const std::string metrics = text(run_ / "metrics.jsonl");
-  append(run_ / "metrics.jsonl", "{\"epoch\": 4, \"st");  // killed while it was written
+  append(run_ / "metrics.jsonl", "{\"epoch\": 4, \"st");  // killed while writing it
   append(run_ / "quarantine.jsonl", "{\"step\": 1");
   resume(6, /*epoch_open=*/false).close();
   EXPECT_EQ(text(run_ / "metrics.jsonl"), metrics);
@@ -182,7 +183,7 @@ TEST_F(Resume, LinesOfLaterStepsGo) {
   EXPECT_EQ(text(run_ / "quarantine.jsonl"),
             "{\"step\":1,\"sample\":10}\n{\"step\":4,\"sample\":40}\n");
 
-  RunDirectory directory = resume(4, /*epoch_open=*/true);  // its line is to be written again
+  RunDirectory directory = resume(4, /*epoch_open=*/true);  // its line will be written again
   EXPECT_EQ(directory.quarantined(), 2u) << "the failures of the whole run are counted";
   EXPECT_EQ(text(run_ / "metrics.jsonl"), "{\"epoch\":1,\"step\":2}\n");
   directory.epoch({{"epoch", 2}, {"step", 4}});

@@ -1,3 +1,4 @@
+// Run directories: atomic files, one writer at a time, and moved folders.
 #include "study/records/run_directory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Reports on directories as runs leave them: whole, half written, damaged.
+// Reports on directories as runs leave them: complete, half written, damaged.
 #include "study/report/run_report.h"
 
 #include <fmt/format.h>
@@ -170,7 +170,7 @@ TEST(RunReport, DamagedFilesAreErrors) {
     run.write(name, "half of {\nsomething\n");
     EXPECT_THROW(study::run_report(run.path()), DataError) << name;
   }
-  // Right JSON of a wrong shape is shown as far as it makes sense.
+  // Valid JSON of an unexpected shape is shown as far as possible.
   const Folder odd;
   odd.write("summary.json", R"({"wall_s":"x","spans":3,"blame":[1],"blame_step":7,"ranks":{},)"
                             R"("per_class":[1],"confusion":[[1,2],[3]],"dataset":null})");
@@ -271,7 +271,8 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
   EXPECT_EQ(figure_in(report, "ceilings")->categories.size(), 3u);
 }
 
-/// A sweep of two rows and `repeats` repeats; the runs are in runs/ or, finished, in sweep.json.
+/// Writes a sweep of two rows and `repeats` repeats; the runs are in runs/ or, if finished, in
+/// sweep.json.
 void write_sweep(const Folder& folder, int repeats, bool finished, int missing = 0) {
   folder.write("design.json", R"({"recipe":["r","loader.workers=0,2"],"cells":[],"design":"grid",)"
                               R"("repeats":"5","metric":"images_per_s"})");

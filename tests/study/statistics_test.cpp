@@ -1,4 +1,5 @@
-// Intervals, critical values and verdicts against scipy, statsmodels, simulation and by hand.
+// Intervals, critical values and verdicts, compared with scipy, statsmodels, simulation and hand
+// calculation.
 #include "study/analysis/statistics.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ const nlohmann::json& golden() {
   return all;
 }
 
-/// `count` values with that mean and standard deviation exactly.
+/// Returns `count` values with exactly that mean and standard deviation.
 std::vector<double> values_with(double mean, double deviation, std::size_t count) {
   std::vector<double> values;
   double squares = 0;
@@ -128,22 +129,22 @@ TEST(Verdicts, ALongerTimeIsSlowerAHigherRateFaster) {
 }
 
 TEST(Verdicts, EquivalentWinsWhereBothHold) {
-  // 1% with next to no noise: certainly not zero, and certainly within 3%.
+  // 1% with nearly no noise: certainly not zero, and certainly within 3%.
   const Rows rows{values_with(0.01, 0.0005, 6)};
   EXPECT_EQ(compare(rows, {.margin = 0.03})[0].verdict, Verdict::equivalent);
   EXPECT_EQ(compare(rows, {.margin = 0.005})[0].verdict, Verdict::faster);
 }
 
 TEST(Verdicts, EquivalenceIsByTheRowsOwnNinetyPercent) {
-  // t of 5 degrees: 2.0150 at 90%; the margin is ln 1.03 = 0.029559. Standard error 0.01 holds the
-  // mean 0.009 inside (0.02915), not 0.0095 (0.02965).
+  // t of 5 degrees: 2.0150 at 90%; the margin is ln 1.03 = 0.029559. With standard error 0.01, the
+  // mean 0.009 lies inside (0.02915) and 0.0095 outside (0.02965).
   const double deviation = 0.01 * std::sqrt(6.0);
   EXPECT_EQ(compare(Rows{values_with(0.009, deviation, 6)}, {})[0].verdict, Verdict::equivalent);
   EXPECT_EQ(compare(Rows{values_with(0.0095, deviation, 6)}, {})[0].verdict, Verdict::inconclusive);
 }
 
 TEST(Verdicts, MoreRowsWidenTheIntervals) {
-  // t = 3.5 of 4 degrees: beyond 2.776 of one row, within Dunnett's 3.893 of three.
+  // t = 3.5 of 4 degrees: beyond 2.776 for one row, within Dunnett's 3.893 for three.
   const auto row = values_with(0.35, 0.1 * std::sqrt(5.0), 5);
   EXPECT_EQ(compare(Rows{row}, {})[0].verdict, Verdict::faster);
   const auto three = compare(Rows{row, row, row}, {});

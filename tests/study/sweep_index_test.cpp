@@ -1,5 +1,5 @@
-// Records of runs and the index over them: what finished, what is the same run, and that the index
-// can always be made again.
+// Records of runs and the index over them: which runs finished, which are the same, and that the
+// index can always be rebuilt.
 #include "study/sweep/sweep_index.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ class Index : public testing::Test {
              rate);
     summary(name, text);
   }
-  /// The first column of the first row.
+  /// Returns the first column of the first row.
   std::string ask(const std::string& sql) const {
     sqlite3* database = nullptr;
     sqlite3_open(file().c_str(), &database);

@@ -1,4 +1,4 @@
-// From runs to the table: means, intervals, ratios, verdicts, warnings.
+// Tables of sweeps: means, intervals, ratios, verdicts, warnings.
 #include "study/sweep/sweep_table.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ bool has(const std::vector<std::string>& lines, const std::string& text) {
 }
 
 TEST(SweepTable, ComparesWithinBlocks) {
-  // The second block met a machine twice as fast.
+  // The machine was twice as fast during the second block.
   const SweepTable table = table_of({100, 200}, {200, 400});
   const auto rows = text_rows(table);
   ASSERT_EQ(rows.size(), 3u);
@@ -49,7 +49,7 @@ TEST(SweepTable, ComparesWithinBlocks) {
   EXPECT_EQ(rows[1].back(), "1.000");
   EXPECT_EQ(rows[2].back(), "2.000 [2.000 .. 2.000]");
   EXPECT_EQ(rows[2][0], "1");
-  // Geometric mean 282.8; ln 400/200 has standard error 0.3466 and t = 12.706 of one degree.
+  // Geometric mean 282.8; ln 400/200 has standard error 0.3466 and t = 12.706 for one degree.
   EXPECT_TRUE(rows[2][7].starts_with("283 [3 .. ")) << rows[2][7];
   EXPECT_EQ(rows[2][2], "2.0000 [2.0000 .. 2.0000]");
   EXPECT_EQ(rows[2][8], "-") << "no model, no accuracy";

@@ -1,4 +1,4 @@
-// Event files are the bytes that TensorBoard's own writer makes (tests/golden/make_tensorboard.py).
+// Event files have the bytes of TensorBoard's own writer (tests/golden/make_tensorboard.py).
 #include "study/records/tensorboard.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::string hex(const std::string& bytes) {
 }
 
 TEST(TensorBoard, ChecksumsOfTheStandard) {
-  // RFC 3720, appendix B.4, and the check value that catalogues of CRCs list.
+  // RFC 3720, appendix B.4, and the check value in catalogues of CRCs.
   std::string up, down;
   for (int i = 0; i < 32; ++i) up += static_cast<char>(i), down += static_cast<char>(31 - i);
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
@@ -67,7 +67,7 @@ class EventFileTest : public testing::Test {
   }
   ~EventFileTest() override { fs::remove_all(folder_); }
 
-  /// The events in a file, each frame's lengths and checksums checked.
+  /// Returns the events in a file, after checking each frame's length and checksums.
   static std::vector<std::string> events(const fs::path& file) {
     std::ostringstream out;
     out << std::ifstream(file, std::ios::binary).rdbuf();
@@ -85,7 +85,7 @@ class EventFileTest : public testing::Test {
     }
     return found;
   }
-  /// Behind the wall time, which takes a key and eight bytes.
+  /// Returns the bytes after the wall time, which takes a key and eight bytes.
   static std::string timeless(const std::string& event) { return event.substr(9); }
 
   fs::path folder_;
@@ -107,7 +107,7 @@ TEST_F(EventFileTest, HoldsVersionStartAndScalars) {
 
 TEST_F(EventFileTest, AnotherProcessGetsALaterName) {
   std::vector<std::string> names;
-  for (int i = 0; i < 12; ++i)  // within one second, as the same process
+  for (int i = 0; i < 12; ++i)  // within one second, in the same process
     names.push_back(EventFile(folder_, 1).path().filename().string());
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end())) << "TensorBoard reads them in that order";
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());

@@ -1,4 +1,4 @@
-// The exported timeline as a viewer would read it: it parses, slices nest, steps cover the run, and
+// Exported timelines as a viewer reads them: the file parses, slices nest, steps cover the run, and
 // every work unit's arrow leads to the step that took its batch.
 #include "study/records/trace.h"
 
@@ -26,7 +26,7 @@ using Json = nlohmann::json;
 
 struct Slice {
   std::string name;
-  std::int64_t begin = 0, end = 0;  ///< ns
+  std::int64_t begin = 0, end = 0;  ///< in ns
   Json args;
 };
 
@@ -37,7 +37,7 @@ struct Arrow {
 
 std::int64_t ns(const Json& us) { return std::llround(us.get<double>() * 1e3); }
 
-/// What the Trace Event Format says of a file.
+/// Contents of a file in the Trace Event Format.
 struct Trace {
   explicit Trace(const std::filesystem::path& file) {
     std::ifstream in(file);
@@ -59,7 +59,7 @@ struct Trace {
     }
   }
   const std::vector<Slice>& on(const std::string& track) { return slices[tracks.at(track)]; }
-  /// The innermost slice at a moment: what an importer binds an arrow to.
+  /// Returns the innermost slice at an arrow's moment, to which an importer binds it.
   const Slice* at(const Arrow& arrow) {
     const Slice* found = nullptr;
     for (const Slice& slice : slices[arrow.track])
@@ -68,7 +68,7 @@ struct Trace {
         found = &slice;
     return found;
   }
-  /// The slice at a moment with a name that starts so.
+  /// Returns the slice at that moment whose name starts with `name`.
   const Slice* at(const Arrow& arrow, const std::string& name) {
     for (const Slice& slice : slices[arrow.track])
       if (slice.begin <= arrow.at && arrow.at < slice.end && slice.name.starts_with(name))
@@ -83,8 +83,8 @@ struct Trace {
   int requests = 0;
 };
 
-/// In the order of the file, as an importer takes them: each slice begins behind the one before or
-/// lies inside of one that is open.
+/// Checks slices in the order of the file, as an importer reads them: each begins after the
+/// previous one or lies inside an open one.
 void expect_nested(std::vector<Slice> slices) {
   std::stable_sort(slices.begin(), slices.end(),
                    [](const Slice& a, const Slice& b) { return a.begin < b.begin; });

@@ -1,5 +1,4 @@
-// Waits split along made-up histories: what each moment must be blamed on, and that nothing is
-// lost.
+// Wait breakdowns of made-up histories: what each moment is charged to, and that the parts add up.
 #include "study/analysis/wait_breakdown.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ pipeline::UnitHistory unit(Ticks begin, Ticks end,
   return made;
 }
 
-/// A batch that was opened at `opened`, asked for at `asked`, and fetched as soon as it was done.
+/// Returns a batch opened at `opened`, asked for at `asked`, and taken as soon as it was done.
 pipeline::BatchHistory batch(Ticks opened, Ticks asked,
                              std::span<const pipeline::UnitHistory> units) {
   pipeline::BatchHistory made;
@@ -70,7 +69,7 @@ TEST(WaitBreakdown, WaitingForAWorkerIsQueueUnlessTheBatchItselfHasIt) {
                           unit(100, 200, {0, 0, 100})};
   EXPECT_EQ(split(batch(90, 90, turns)),
             parts({{Part::decode, 180}, {Part::augment, 100}, {Part::queue, 20 + 10}}));
-  // Two workers: while one unit decodes, the other is not what is waited for.
+  // Two workers: while one unit decodes, nobody waits for the other.
   const std::vector together{unit(100, 300, {0, 200, 0}), unit(100, 180, {0, 0, 80})};
   EXPECT_EQ(split(batch(100, 100, together)), parts({{Part::decode, 200}}));
 }
@@ -95,7 +94,7 @@ TEST(WaitBreakdown, WhatAnIoThreadReadsIsStorage) {
   units[1].fetch_end = 190;
   EXPECT_EQ(split(batch(100, 100, units)),
             parts({{Part::decode, 50},            // the last unit
-                   {Part::queue, 50 + 20},        // read, but no worker; before anybody read
+                   {Part::queue, 50 + 20},        // read, but without a worker; before any reads
                    {Part::storage, 120 + 60}}));  // its own reads, and those before it
   units[0].fetch_on_core = 0.75;
   const PartTicks crowded = split(batch(100, 100, units));
@@ -109,7 +108,7 @@ TEST(WaitBreakdown, WaitingForACore) {
   EXPECT_EQ(split(batch(100, 100, units)),
             parts({{Part::cores, 50}, {Part::decode, 40}, {Part::augment, 10}}));
   units[0].core_wait = 0;
-  units[0].fault_wait = 60;  // pages of a mapped file, while decoding and augmenting
+  units[0].fault_wait = 60;  // page faults of a mapped file, while decoding and augmenting
   EXPECT_EQ(split(batch(100, 100, units)),
             parts({{Part::storage, 60}, {Part::decode, 32}, {Part::augment, 8}}));
   // Nobody had it from 60 to 100; for the last 25 its worker only lacked a core.
@@ -175,7 +174,7 @@ TEST(WaitBreakdown, StepsAddUpToLoad) {
                                   {Part::handover, 5 + 10}}));
   EXPECT_DOUBLE_EQ(blame.steady_seconds()[static_cast<std::size_t>(Part::decode)],
                    base::Clock::seconds(50));
-  blame.complete(300);  // a wait that no batch came out of
+  blame.complete(300);  // a wait that returned no batch
   EXPECT_EQ(blame.ticks()[static_cast<std::size_t>(Part::handover)], 100);
   EXPECT_EQ(blame.steps(), 2u);
 }

@@ -1,4 +1,4 @@
-// Ceilings, the bound, the list of changes, the score and the advice: arithmetic on a replay.
+// Ceilings, the bound, the list of changes, the score and the advice, by arithmetic on a replay.
 #include "study/analysis/whatif.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 const StageDemand kPhotos{
     .read_s = 20e-6, .decode_s = 700e-6, .augment_s = 200e-6, .machinery_s = 10e-6};
 
-/// Photos of 110 kB: 930 µs each on two workers, a device that takes 1,600 a second.
+/// Photos of 110 kB: 930 µs each on two workers, a device of 1,600 images per second.
 ReplayInput photos() {
   ReplayInput in;
   in.cores = 2;
@@ -45,14 +45,14 @@ TEST(Ceilings, AreWhatEachResourceWouldAllow) {
   EXPECT_NEAR(rate_of(all, "augment"), 2 / 200e-6, 1e-6);
   EXPECT_NEAR(rate_of(all, "loader"), 2 / 910e-6, 1e-6);
   EXPECT_NEAR(rate_of(all, "cores"), 2 / 930e-6, 1e-6);
-  in.storage.latency_s = 38e-3;  // of four threads
+  in.storage.latency_s = 38e-3;  // for four threads
   EXPECT_NEAR(rate_of(ceilings(in, kPhotos), "storage"), 4 / (38e-3 + 2e-3 + 20e-6), 1e-6);
   in.storage = {};
   EXPECT_EQ(rate_of(ceilings(in, kPhotos), "storage"), 0) << "no limit, so no line";
   EXPECT_NEAR(workers_needed(in, kPhotos), 1600 * 930e-6, 1e-9);
 }
 
-/// The name of the bound where `resource` is `factor` of what the next one allows.
+/// Tests the bound's name when `resource` is `factor` times the next lowest ceiling.
 TEST(Bound, IsRightOnBothSidesOfACrossing) {
   const double loader = 2 / 930e-6;
   for (const double factor : {0.7, 0.9, 1.1, 1.3}) {
@@ -82,7 +82,7 @@ TEST(Bound, NamesTheStageAndWhatItWouldTake) {
       << bound.sentence;
   EXPECT_EQ(lowest_ceiling(in, {.augment_s = 1e-3}).name, "augment");
   EXPECT_EQ(lowest_ceiling(in, {.augment_s = 1e-4, .machinery_s = 1e-3}).name, "overhead");
-  in.workers = 2;  // two cores for two workers and an update that keeps one busy
+  in.workers = 2;  // two cores for two workers and an update that occupies one
   in.update_threads = 1;
   in.update_s = 16e-3;
   EXPECT_EQ(lowest_ceiling(in, kPhotos).name, "cores");
@@ -143,7 +143,7 @@ TEST(Advise, TakesTheFewestWorkersAndTheLeastPrefetch) {
   EXPECT_EQ(advice.workers, 3);
   EXPECT_LE(advice.prefetch, 4);
   EXPECT_GE(advice.images_per_s, 0.95 * advice.best_images_per_s);
-  in.update_s = 1;  // load is 3% of a step: not even one worker is needed
+  in.update_s = 1;  // load is 3% of a step: one worker is more than enough
   EXPECT_EQ(advise(in, 16, 910e-6).workers, 0);
 }
 

@@ -1,4 +1,4 @@
-// Mixed precision (train.amp) step by step: the same bits as LibTorch's own autocast on this
+// Mixed precision (train.amp) step by step: equal bits to LibTorch's own autocast on this
 // processor, and PyTorch's numbers from another one (tests/golden/make_training.py).
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using nlohmann::json;
 using torch::Tensor;
 
 constexpr std::int64_t kSamples = 150;
-constexpr std::int64_t kBatch = 32;  // five batches an epoch, the last of 22
+constexpr std::int64_t kBatch = 32;  // five batches per epoch, the last of 22
 constexpr std::uint64_t kEpochs = 4;
 constexpr double kRate = 0.02;
 constexpr double kMomentum = 0.9;
@@ -43,8 +43,8 @@ double step(Single& single, Batch batch, double lr) {
   return single.take_finished().at(0).loss.value();
 }
 
-/// LeNet-5 and SGD by plain calls of LibTorch, as its documentation has mixed precision: autocast
-/// around the forward pass and the loss alone, and for f16 a scaled loss.
+/// LeNet-5 and SGD by plain calls of LibTorch, following its documentation of mixed precision:
+/// autocast around the forward pass and the loss only, and a scaled loss for f16.
 class Reference {
  public:
   explicit Reference(torch::Dtype dtype) : dtype_(dtype) {}
@@ -59,7 +59,7 @@ class Reference {
     return forward(images);
   }
 
-  /// One step with momentum. Returns the loss.
+  /// Takes one step with momentum. Returns the loss.
   double step(const Tensor& images, const Tensor& labels) {
     const Tensor loss = [&] {
       const Under autocast(dtype_);
@@ -118,7 +118,7 @@ class Reference {
 
   torch::Dtype dtype_;
   std::map<std::string, Tensor> weights_, velocities_;
-  double scale_ = 65536;  ///< what torch.amp.GradScaler begins with
+  double scale_ = 65536;  ///< initial scale of torch.amp.GradScaler
   int updates_ = 0;
 };
 
@@ -131,20 +131,20 @@ Samples copy_of(const Batch& batch) {
   const Tensor planes =
       torch::from_blob(const_cast<std::byte*>(batch.data()), {count, 1, 28, 28}).clone();
   return {
-      planes.as_strided(planes.sizes(), {28 * 28, 1, 28, 1}),  // of one plane, as pixels
+      planes.as_strided(planes.sizes(), {28 * 28, 1, 28, 1}),  // one plane as pixels
       torch::from_blob(const_cast<std::int64_t*>(batch.labels()), {count}, torch::kLong).clone()};
 }
 
 class Amp : public ::testing::TestWithParam<const char*> {};
 
-// Whatever this processor's kernels round to, they round the reference's sums alike.
+// Whatever this processor's kernels round to, both sides round alike.
 TEST_P(Amp, HasTheBitsOfLibTorchsAutocast) {
   const bool bf16 = std::string(GetParam()) == "bf16";
   Single single(lenet(GetParam(), kMomentum));
   test::fill_by_name(single.model());
   Reference reference(bf16 ? torch::kBFloat16 : torch::kFloat16);
   Loader loader = loader_of(kBatch, bf16 ? kEpochs : kEpochs / 2);  // f16 is slow on a CPU
-  // Autocast in backward changes no bit of this model, where all ops have their type already.
+  // Autocast in backward changes no bit of this model, because all ops already have their type.
   int backwards = 0;
   single.model().named_parameters()["fc3.weight"].register_hook([&](const Tensor&) {
     ++backwards;
@@ -159,7 +159,7 @@ TEST_P(Amp, HasTheBitsOfLibTorchsAutocast) {
     EXPECT_EQ(loss, reference.step(samples.images, samples.labels));
     for (const auto& parameter : single.model().named_parameters()) {
       const Tensor& expected = reference.weights().at(parameter.key());
-      // The fused optimiser's own f32 rounding is all that may differ.
+      // Only the fused optimiser's own f32 rounding may differ.
       EXPECT_LE((parameter.value() - expected).abs().max().item<double>(),
                 3e-7 * expected.abs().max().item<double>())
           << parameter.key();
@@ -169,7 +169,7 @@ TEST_P(Amp, HasTheBitsOfLibTorchsAutocast) {
   EXPECT_EQ(backwards, steps);
   if (bf16)
     EXPECT_EQ(reference.updates(), steps);
-  else  // so that the scaler was seen at both of its tasks
+  else  // the scaler was seen doing both of its tasks
     EXPECT_TRUE(reference.updates() >= 5 && reference.updates() < steps) << reference.updates();
 
   reference.take_weights(single.model());
@@ -188,18 +188,19 @@ INSTANTIATE_TEST_SUITE_P(Types, Amp, ::testing::Values("bf16", "f16"),
                          [](const auto& one) { return std::string(one.param); });
 
 // PyTorch's losses and gradients, made by a processor with AVX-512 BF16. Every step starts from the
-// weights of a run in f32 (the same on all processors to 1e-6), so that only one step's rounding
+// weights of a run in f32 (equal on all processors to 1e-6), so that only one step's rounding
 // separates the two.
 //
-// The loss. A bf16 op rounds each exact product sum once, relative error u = 2^-8. Two processors
-// sum in f32, in different orders: errors of about sqrt(n) * 2^-24 times the terms' size, some 1e-5
-// of the result with n <= 400 and cancellation. They round differently only where a midpoint
-// between bf16 neighbours lies between their sums: p <= 1e-5 / 2u, one result in a thousand, which
-// then differs by at most 2u. To first order the loss moves by sum(dL/da * da) over all op results
-// a; with independent signs that has the deviation 2u * sqrt(p * sum((a * dL/da)^2)). The root of
-// that sum is 0.27 of the loss at step 1, less at the others: deviation 7e-5 of the loss, and three
-// of them make the tolerance. Measured between AVX2 and AVX-512 BF16: 5e-6 at most. Without
-// autocast the loss is off by 1e-3 at step 1 and by more than 2e-4 at half of the steps.
+// The loss. A bf16 op rounds each exact product sum once, with relative error u = 2^-8. Two
+// processors sum in f32, in different orders: errors of about sqrt(n) * 2^-24 times the terms'
+// size, some 1e-5 of the result with n <= 400 and cancellation. They round differently only if a
+// midpoint between bf16 neighbours lies between their sums: p <= 1e-5 / 2u, one result in a
+// thousand, which then differs by at most 2u. To first order the loss moves by sum(dL/da * da) over
+// all op results a; with independent signs this has the standard deviation 2u * sqrt(p * sum((a *
+// dL/da)^2)). The root of that sum is 0.27 of the loss at step 1 and less at the others, which
+// gives a standard deviation of 7e-5 of the loss; the tolerance is three of them. Measured between
+// AVX2 and AVX-512 BF16: 5e-6 at most. Without autocast the loss is off by 1e-3 at step 1 and by
+// more than 2e-4 at half of the steps.
 //
 // The gradients. Kernels differ in where they round (some AVX2 ones round the sum of each sample),
 // so each op between the loss and a parameter may move its gradient by u of its norm on each of the

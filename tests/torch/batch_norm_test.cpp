@@ -1,4 +1,4 @@
-// Our batch norm: LibTorch's own without a reducer, and over all participants' samples with one.
+// Batch norm: LibTorch's own without a reducer, and over all participants' samples with one.
 #include "models/batch_norm.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ double distance(const Tensor& a, const Tensor& b) {
 
 struct Case {
   torch::ScalarType type;
-  std::vector<std::int64_t> split;  ///< samples a participant
+  std::vector<std::int64_t> split;  ///< samples per participant
   double tolerance;
 };
 
@@ -214,7 +214,7 @@ TEST(BatchNorm, EvaluationReducesNothingAndTheReducerCanBeTakenAway) {
   EXPECT_EQ(set_statistics_reducer(*make_model("lenet5", {1, {28, 28}, 10}), seat), 0u);
 }
 
-/// A ResNet with its batch split over threads, one of them without samples.
+/// A ResNet whose batch is split over threads, one of them without samples.
 TEST(BatchNorm, AWholeModelOnThreeThreadsIsTheModelOnOne) {
   torch::manual_seed(3);
   const Tensor images = torch::randn({6, 3, 16, 16}, torch::kDouble);

@@ -1,6 +1,7 @@
-// The CUDA module may be loaded on demand because nothing asks torch about CUDA before: torch looks
-// for the hooks that the module registers once, at first use, and then never again. If a static
-// initialiser of ours (the native ops', say) were that first use, the module would come too late.
+// Loading the CUDA module on demand requires that nothing asks torch about CUDA before: torch looks
+// for the hooks that the module registers once, at first use, and never again. If a static
+// initialiser of ours (of the native ops, for example) were that first use, the module would come
+// too late.
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,8 @@
 namespace millrace::train {
 namespace {
 
-/// What libtorch_cuda.so registers when it is loaded, as far as it can be told without a device.
+/// Stands for the hooks that libtorch_cuda.so registers when it is loaded, as far as possible
+/// without a device.
 struct FakeHooks final : at::CUDAHooksInterface {
   bool hasCUDA() const override { return true; }
 };
@@ -24,8 +26,8 @@ void load_module() {
 
 [[noreturn]] void leave(bool has_cuda) { std::_Exit(has_cuda ? 11 : 12); }
 
-/// In a process of its own, as the first use lasts: "threadsafe" starts this program anew, with all
-/// its static initialisers and those of libmillrace_torch.so.
+/// Runs in a process of its own, because the first use is permanent: "threadsafe" restarts this
+/// program, with all its static initialisers and those of libmillrace_torch.so.
 class CudaHooks : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -40,7 +42,7 @@ TEST_F(CudaHooks, AModuleLoadedAfterStaticInitialisationIsFound) {
       ::testing::ExitedWithCode(11), "");
 }
 
-/// That the test above could fail.
+/// Proves that the test above can fail.
 TEST_F(CudaHooks, AModuleLoadedAfterTheFirstUseIsNot) {
   EXPECT_EXIT(
       {

@@ -1,4 +1,4 @@
-// Training on a CUDA device follows the CPU's. Without a device everything here is skipped.
+// Training on a CUDA device follows the CPU's. Skipped without a device.
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"
@@ -12,7 +12,8 @@ namespace {
 using test::Outcome;
 using test::TrainingRun;
 
-/// Each test is a process of its own (ctest), as the module has to come before torch's first call.
+/// Each test is a process of its own (ctest), because the module must come before torch's first
+/// call.
 class CudaTraining : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -66,8 +67,8 @@ TEST_F(CudaTraining, FollowsTheCpusByEitherClock) {
   expect_follows(async, cpu);
 }
 
-/// The same kernels in the same order, so only cuDNN's choice of sums may differ, which is fixed
-/// here. The stand-in's side of it is in graphed_steps_test.cpp.
+/// The same kernels run in the same order, so only cuDNN's choice of sums may differ, which is
+/// fixed here. graphed_steps_test.cpp has the counterpart with the stand-in device.
 TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
   at::globalContext().setDeterministicCuDNN(true);
   const auto compare = [](TrainingRun run) {
@@ -79,7 +80,7 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
       EXPECT_NEAR(graphed.losses[i], eager.losses[i], 1e-5 * eager.losses[i]) << "step " << i + 1;
     EXPECT_EQ(graphed.images, eager.images);
   };
-  TrainingRun run = lenet_run("cuda");  // five steps an epoch, the last of them with 33 samples
+  TrainingRun run = lenet_run("cuda");  // five steps per epoch, the last of them with 33 samples
   run.training.schedule.name = "cosine";
   compare(run);
   run.strategy.inflight = 2;
@@ -92,11 +93,11 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
   compare(run);
 }
 
-/// Each replay draws anew, and what the eager step would have drawn.
+/// Each replay draws new numbers, those that the eager step would have drawn.
 TEST_F(CudaTraining, GraphsDrawWhatEagerStepsDo) {
   at::globalContext().setDeterministicCuDNN(true);
   TrainingRun run = lenet_run("cuda");
-  run.strategy.model = "vgg_cifar";  // with dropout and batch normalisation
+  run.strategy.model = "vgg_cifar";  // has dropout and batch normalisation
   run.strategy.channels = 3;
   run.strategy.input = {32, 32};
   run.training.batch = 16;

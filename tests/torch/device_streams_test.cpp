@@ -1,5 +1,5 @@
-// Steps by the async clock, and copies beside them, on a device that is only told of: the CPU, with
-// marks that are reached when the test says so.
+// Steps by the async clock, and copies beside them, on a stand-in device: the CPU, with marks that
+// are reached when the test says so.
 #include "strategies/torch/device_streams.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(DeviceStreams, LossesThatComeLateStillNameTheirStep) {
   }
 }
 
-/// The device holds a batch until its copy is done, and the loader has memory for one besides.
+/// The device holds a batch until its copy is done, and the loader has memory for one more.
 TEST(DeviceStreams, ASlotIsFreeOnceItIsCopied) {
   TrainingRun run = lenet_run(4);
   run.held = 1;

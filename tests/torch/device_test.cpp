@@ -1,4 +1,4 @@
-// Settings that only a CUDA device acts on, as far as they can be told without one.
+// Settings that only a CUDA device uses, as far as they can be tested without one.
 #include "strategies/torch/device.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A device that is only told of: the CPU, with marks that are reached when somebody waits for them,
-// and a graph that runs the host's code again.
+// Stand-in for a device: the CPU, with marks that are reached when somebody waits for them, and a
+// graph that runs the host's code again.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace millrace::test {
 
-/// What a run has asked of its device.
+/// Calls that a run has made to its device.
 struct Told {
   int copies = 0;
   int joins = 0;
@@ -28,7 +28,7 @@ struct Told {
   int replays = 0;
 };
 
-/// Reached when it is waited for.
+/// A mark that is reached when it is waited for.
 class FakeMark final : public train::DeviceMark {
  public:
   FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(base::Clock::now()) {
@@ -76,14 +76,14 @@ class FakeStreams final : public train::DeviceStreams {
   Told& told_;
 };
 
-/// Like a CUDA graph it does nothing when it is captured, and a replay writes to the same memory
-/// every time, from what lies where it lay then.
+/// Behaves like a CUDA graph: a capture does no work, and every replay reads and writes the memory
+/// of the capture.
 class FakeGraph final : public train::DeviceGraph {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// `parameters`: asked for the tensors that get gradients; `state`: for all that has to stay
-  /// where it is.
+  /// `parameters` returns the tensors that get gradients; `state` returns all that must keep its
+  /// memory.
   FakeGraph(Told& told, std::function<Tensors()> parameters, std::function<Tensors()> state)
       : told_(told), parameters_(std::move(parameters)), state_(std::move(state)) {}
 

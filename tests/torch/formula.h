@@ -1,4 +1,4 @@
-// Weights, images and labels that C++ and Python make alike (tests/golden/make_lenet_losses.py).
+// Weights, images and labels that C++ and Python compute alike (tests/golden/make_lenet_losses.py).
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,8 @@
 
 namespace millrace::test {
 
-/// Element `i` of a tensor called by `salt`: in [-scale / 2, scale / 2), exact for scale = 2^n.
+/// Returns element `i` of the tensor named by `salt`, in [-scale / 2, scale / 2); exact for scale =
+/// 2^n.
 inline float formula(std::uint32_t i, std::uint32_t salt, float scale) {
   std::uint32_t h = (i + salt * 0x10001u) * 0x9E3779B1u;
   h = (h ^ (h >> 15)) * 0x85EBCA77u;
@@ -18,7 +19,7 @@ inline float formula(std::uint32_t i, std::uint32_t salt, float scale) {
   return (static_cast<float>(h >> 8) * 0x1p-24f - 0.5f) * scale;
 }
 
-/// Samples without content: labels 7i mod `classes`; the transform makes the pixels up.
+/// Samples without content, with labels 7i mod `classes`; the transform makes up the pixels.
 class FormulaReader : public Reader {
  public:
   FormulaReader(std::uint64_t count, int classes) : classes_(classes), pixel_(1 + kTailSlack) {
@@ -55,7 +56,7 @@ class FormulaTransform : public Transform {
   SampleSpec spec_;
 };
 
-/// A loader over such samples, in their order, on the caller's thread.
+/// Returns a loader over such samples, in order, on the caller's thread.
 inline Loader formula_loader(const SampleSpec& spec, std::uint64_t samples, LoaderOptions options,
                              int classes = 10) {
   options.workers = 0;

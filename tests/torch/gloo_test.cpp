@@ -1,6 +1,6 @@
-// Gloo's code is LibTorch's alone: our names for its types (strategies/torch/gloo) have neither
-// layout nor functions, so nothing of Gloo may be in our library, where it would take the place of
-// the real one.
+// Gloo's code is LibTorch's alone. Our declarations of its types (strategies/torch/gloo) have
+// neither layout nor functions, so our library must contain nothing of Gloo, which would replace
+// the real code.
 #include <gtest/gtest.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 namespace millrace::train {
 namespace {
 
-/// What a command prints.
+/// Returns a command's output.
 std::string output_of(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
   std::string text;
@@ -25,7 +25,7 @@ TEST(Gloo, NoneOfItsCodeIsInOurLibrary) {
   for (const char* which : {" --defined-only ", " --defined-only --dynamic "}) {
     const std::string symbols = output_of(nm + which + MILLRACE_TORCH_LIBRARY);
     ASSERT_NE(symbols.find("N8millrace3Ddp"), std::string::npos) << "the test looks at nothing";
-    // Mangled: a name in the namespace gloo, also within a vtable's or a template's.
+    // A mangled name in the namespace gloo, also within a vtable's or a template's.
     EXPECT_EQ(symbols.find("4gloo"), std::string::npos);
     for (const char* table : {"_ZTVN4c10d16ProcessGroupGloo", "_ZTIN4c10d16ProcessGroupGloo",
                               "_ZTVN4c10d7Backend", "_ZTVN4c10d5Store"})

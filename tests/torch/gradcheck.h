@@ -1,4 +1,4 @@
-// Gradients by central differences, to hold an op's own against; LibTorch has none in C++.
+// Numerical gradients by central differences, to check an op's own; LibTorch has none in C++.
 #pragma once
 
 #include <torch/torch.h>
@@ -11,9 +11,9 @@ namespace millrace::test {
 
 using TensorFunction = std::function<torch::Tensor(const std::vector<torch::Tensor>&)>;
 
-/// The largest difference between autograd's and the numerical gradient of a weighted sum of
-/// f(inputs), over every element of every input. Inputs are f64 and may not lie on a kink of `f`.
-/// For smooth parts the difference is of the order of step^2 + 1e-16 / step.
+/// Returns the largest difference between autograd's and the numerical gradient of a weighted sum
+/// of f(inputs), over every element of every input. Inputs are f64 and must not lie on a kink of
+/// `f`. For smooth parts the difference is of the order of step^2 + 1e-16 / step.
 inline double gradient_error(const TensorFunction& f, std::vector<torch::Tensor> inputs,
                              double step = 1e-5) {
   for (torch::Tensor& input : inputs) input = input.detach().clone().requires_grad_(true);
@@ -25,7 +25,7 @@ inline double gradient_error(const TensorFunction& f, std::vector<torch::Tensor>
   double worst = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const torch::Tensor analytic = gradients[i].contiguous();
-    double* const values = inputs[i].data_ptr<double>();  // clones are dense, in memory's order
+    double* const values = inputs[i].data_ptr<double>();  // clones are dense, in memory order
     const torch::Tensor numerical = torch::empty_like(inputs[i]);
     for (std::int64_t k = 0; k < inputs[i].numel(); ++k) {
       const double kept = values[k];

@@ -1,5 +1,5 @@
-// train.cuda_graphs, as far as it can be told without CUDA: which steps are captured and replayed,
-// and that the run's numbers are the same bits. The graph is the CPU's stand-in.
+// train.cuda_graphs, as far as it can be tested without CUDA: which steps are captured and
+// replayed, and that the run's numbers have the same bits. The graph is the CPU's stand-in.
 #include "strategies/torch/graphed_steps.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ using test::Told;
 using test::TrainingRun;
 using torch::Tensor;
 
-/// A strategy on the stand-in for a device.
+/// A strategy on the stand-in device.
 struct Device {
   explicit Device(const StrategyOptions& options) {
     std::unique_ptr<FakeGraph> graph;
@@ -48,7 +48,7 @@ struct Device {
   std::optional<Single> single;
 };
 
-/// Ten steps an epoch, the last of them with 3 samples.
+/// Returns ten steps per epoch, the last of them with 3 samples.
 TrainingRun lenet_run() {
   TrainingRun run;
   run.strategy.input = {28, 28};
@@ -81,8 +81,8 @@ void expect_same(const Outcome& outcome, const Outcome& expected) {
             expected.result.evaluation.value().loss_sum);
 }
 
-/// With graphs and without: the same bits, and as many replays as there are full batches after the
-/// warm-up.
+/// Expects the same bits with and without graphs, and as many replays as there are full batches
+/// after the warm-up.
 void expect_same_bits(const TrainingRun& run, int replays) {
   const Outcome expected = trained(run);
   ASSERT_GT(expected.losses.size(), 1u);
@@ -109,7 +109,7 @@ TEST(GraphedTraining, HasTheSameBitsWithAllThatActsOnGradients) {
   run.strategy.momentum = 0;
   run.strategy.weight_decay = 0.05;
   run.strategy.clip = 0.5;
-  run.strategy.ema = 0.9;  // evaluated each epoch: weights go and come back
+  run.strategy.ema = 0.9;  // evaluated each epoch: weights are swapped and restored
   run.strategy.label_smoothing = 0.1;
   run.training.schedule.lr = 0.001;
   expect_same_bits(run, 3 * 9 - 3);
@@ -143,7 +143,7 @@ void set_scale(const fs::path& folder, float scale) {
   safetensors::write(path, tensors, file.metadata());
 }
 
-/// Steps whose gradients are not finite are left out, in the warm-up and after it, and the scale
+/// Steps whose gradients are not finite are skipped, in the warm-up and after it, and the scale
 /// that the graph reads shrinks with each.
 TEST(GraphedTraining, HasTheSameBitsWhileTheScaleOfF16Changes) {
   TrainingRun run = lenet_run();
@@ -188,7 +188,7 @@ TEST(GraphedTraining, HasTheSameBitsWithOurOwnOps) {
   expect_same_bits(run, 9 - 3);
 }
 
-/// Levels of a sample's own, for output.normalize=device.
+/// Writes levels that depend on the sample, for output.normalize=device.
 class LevelTransform final : public Transform {
  public:
   explicit LevelTransform(const SampleSpec& spec) : spec_(spec) {}
@@ -229,7 +229,7 @@ TEST(GraphedTraining, BatchesOfALargerWindowRunEagerly) {
   EXPECT_EQ(told.captures + told.replays + told.asides, 0);
 }
 
-/// Resumes at `step`, in the middle of an epoch; a new process warms up and captures anew.
+/// Resumes at `step`, in the middle of an epoch; a new process warms up and captures again.
 void expect_resumes(std::uint64_t step) {
   TrainingRun run = graphed(lenet_run());
   run.training.checkpoint_every = step;
@@ -266,7 +266,7 @@ void expect_resumes(std::uint64_t step) {
 TEST(GraphedTraining, ResumesInTheWarmUp) { expect_resumes(2); }
 TEST(GraphedTraining, ResumesAfterTheCapture) { expect_resumes(7); }
 
-/// Weights are read into the memory that the graph knows.
+/// Weights are read into the memory that the graph uses.
 TEST(GraphedTraining, GoesBackToACheckpointWithTheGraphItHas) {
   TrainingRun run = graphed(lenet_run());
   run.training.epochs = 1;
@@ -297,7 +297,7 @@ TEST(GraphedTraining, ALossThatIsNotANumberNamesItsStep) {
   EXPECT_EQ(end_of(graphed(run)), expected);
 }
 
-/// The way of each call of run(), in a word.
+/// Records how each call of run() was executed, in a word.
 class GraphedStepsTest : public ::testing::Test {
  protected:
   /// A model of one weight, which learns the sum of its images.
@@ -311,7 +311,7 @@ class GraphedStepsTest : public ::testing::Test {
                       {weight_},
                       /*samples=*/4};
   pipeline::SpanClock spans_{base::Clock::now()};
-  std::vector<const void*> read_;  ///< where the images of a pass were
+  std::vector<const void*> read_;  ///< address of each pass's images
   std::exception_ptr failure_;
 
   GraphedSteps::Pass pass() {
@@ -330,7 +330,7 @@ class GraphedStepsTest : public ::testing::Test {
     const Tensor loss = steps_.run(images, targets, spans_, pass());
     EXPECT_EQ(loss.item<float>(), images.sum().item<float>() - targets.sum().item<float>());
     EXPECT_EQ(weight_.grad().item<float>(), images.sum().item<float>());
-    weight_.mutable_grad().mul_(-3);  // what an optimiser does with it is its own affair
+    weight_.mutable_grad().mul_(-3);  // an optimiser may change it
     if (told_.captures > before.captures) return "capture";
     if (told_.replays > before.replays) return "replay";
     return told_.asides > before.asides ? "warm-up" : "eager";
@@ -384,7 +384,7 @@ TEST_F(GraphedStepsTest, AReplayIsInTheForwardSpan) {
   }
 }
 
-/// A capture that fails as CUDA's do.
+/// A graph whose capture fails as CUDA's do.
 class Uncapturable final : public DeviceGraph {
  public:
   std::vector<Tensor> capture(const Work& work) override { return work(); }

@@ -1,5 +1,5 @@
-// Weights of a whole model that C++ and Python make alike (tests/golden/make_models.py), from the
-// tensors' names.
+// Weights of a whole model that C++ and Python compute alike (tests/golden/make_models.py), from
+// the tensors' names.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,14 +13,14 @@
 
 namespace millrace::test {
 
-/// The 32-bit FNV-1a hash of a name: what formula() takes as salt.
+/// Returns the 32-bit FNV-1a hash of a name, formula()'s salt.
 inline std::uint32_t salt_of(std::string_view name) {
   std::uint32_t hash = 0x811C9DC5u;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x01000193u;
   return hash;
 }
 
-/// A tensor of formula(i, salt_of(name), scale).
+/// Returns a tensor of formula(i, salt_of(name), scale).
 inline torch::Tensor formula_tensor(torch::IntArrayRef shape, std::string_view name, float scale) {
   torch::Tensor values = torch::empty(shape);
   float* const value = values.data_ptr<float>();
@@ -29,7 +29,8 @@ inline torch::Tensor formula_tensor(torch::IntArrayRef shape, std::string_view n
   return values;
 }
 
-/// Deviations after He for weights, so that deep nets neither fade nor overflow; variances near 1.
+/// Fills weights with He's standard deviations, so that deep networks neither vanish nor overflow;
+/// variances near 1.
 inline void fill_by_name(torch::nn::Module& model) {
   const torch::NoGradGuard no_grad;
   const auto fill = [](const std::string& name, torch::Tensor value) {
@@ -38,7 +39,7 @@ inline void fill_by_name(torch::nn::Module& model) {
       value.copy_(formula_tensor(value.sizes(), name, static_cast<float>(std::sqrt(24 / fan_in))));
     } else if (name.ends_with("num_batches_tracked")) {
       value.zero_();
-    } else if (name.ends_with(".weight") || name.ends_with("running_var")) {  // of a batch norm
+    } else if (name.ends_with(".weight") || name.ends_with("running_var")) {  // batch norm
       value.copy_(1 + formula_tensor(value.sizes(), name, 0.5f));
     } else {
       value.copy_(formula_tensor(value.sizes(), name, 0.25f));
@@ -48,7 +49,7 @@ inline void fill_by_name(torch::nn::Module& model) {
   for (const auto& buffer : model.named_buffers()) fill(buffer.key(), buffer.value());
 }
 
-/// What a strategy on the CPU does to a model.
+/// Changes a model as a strategy on the CPU does.
 inline void to_channels_last(torch::nn::Module& model) {
   for (torch::Tensor& parameter : model.parameters())
     if (parameter.dim() == 4)

@@ -1,5 +1,5 @@
-// The models compute what torchvision's do: names, shapes, initial weights, logits, loss, gradients
-// and running statistics, from weights that both languages make from the names.
+// Models agree with torchvision's: names, shapes, initial weights, logits, loss, gradients and
+// running statistics, from weights that both languages compute from the names.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -31,7 +31,7 @@ std::map<std::string, torch::Tensor> state_of(const torch::nn::Module& model) {
   return all;
 }
 
-/// The 64-bit FNV-1a hash of "name:side,side;" for every tensor in the order of the names.
+/// Returns the 64-bit FNV-1a hash of "name:side,side;" for every tensor in the order of the names.
 std::string digest_of(const torch::nn::Module& model) {
   std::uint64_t hash = 0xCBF29CE484222325u;
   const auto add = [&](std::string_view text) {
@@ -51,7 +51,7 @@ std::string digest_of(const torch::nn::Module& model) {
   return digits;
 }
 
-/// All logits within a part in ten thousand of the largest.
+/// Expects all logits within one ten-thousandth of the largest.
 void expect_logits(const torch::Tensor& logits, const json& expected) {
   const auto wanted = expected.get<std::vector<float>>();
   ASSERT_EQ(logits.numel(), static_cast<std::int64_t>(wanted.size()));
@@ -60,7 +60,7 @@ void expect_logits(const torch::Tensor& logits, const json& expected) {
   EXPECT_LE(worst, 1e-4 * reference.abs().max().item<double>());
 }
 
-constexpr double kDoubleTolerance = 1e-7;  ///< of what was computed in double
+constexpr double kDoubleTolerance = 1e-7;  ///< for results computed in double
 
 void expect_norms(const std::map<std::string, torch::Tensor>& tensors, const json& expected) {
   for (const auto& [name, norm] : expected.items()) {
@@ -75,7 +75,7 @@ void expect_norms(const std::map<std::string, torch::Tensor>& tensors, const jso
 class GoldenModel : public ::testing::TestWithParam<std::size_t> {
  protected:
   const json& expected() const { return golden()["cases"][GetParam()]; }
-  /// The case's model with the seed's weights.
+  /// Returns the case's model with the seed's weights.
   std::shared_ptr<Classifier> make() const {
     torch::manual_seed(golden()["seed"].get<std::uint64_t>());
     return make_model(expected()["model"],

@@ -1,4 +1,4 @@
-// The models: their sizes, names and initial weights are PyTorch's.
+// Models: their sizes, names and initial weights are PyTorch's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::int64_t parameters_of(Classifier& model) {
 struct Known {
   std::string name;
   ModelShape shape;
-  std::int64_t parameters;  ///< as PyTorch counts them
+  std::int64_t parameters;  ///< as counted by PyTorch
   std::string variant = "imagenet";
 };
 
@@ -97,7 +97,7 @@ TEST(Models, InitialWeightsAreUniformWithinOneOverTheRootOfFanIn) {
   }
 }
 
-/// Deviation of a model's tensor, over what it should be.
+/// Returns the standard deviation of a model's tensor over the expected one.
 double deviation(Classifier& model, const std::string& name, double expected) {
   return model.named_parameters()[name].to(torch::kDouble).std().item<double>() / expected;
 }
@@ -145,7 +145,7 @@ TEST(Models, DropoutFollowsItsSeedAndTheKey) {
   EXPECT_TRUE(torch::equal(logits(*without, 1), logits(*without, 2)));
 }
 
-/// What is said to a model that cannot be made.
+/// Returns the message for a model that cannot be made.
 std::string refusal(const std::string& name, const ModelShape& shape, const ModelOptions& options) {
   try {
     make_model(name, shape, options);

@@ -1,5 +1,5 @@
-// The native convolution, alone and fused with ReLU and pooling: LibTorch's values, its own
-// numerical gradients, one answer on any number of threads, clear refusals.
+// Native convolution, alone and fused with ReLU and pooling: LibTorch's values, numerical
+// gradients, equal results on any number of threads, clear messages.
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"
@@ -108,7 +108,7 @@ TEST_P(NativeConv, FusedGivesLibTorchsValues) {
   const ConvCase& c = GetParam();
   if (!fuses(c)) return;
   const test::KeptLevel kept;
-  // In f32 a sum's last bits may change the winner; in f64, with these numbers, they don't.
+  // In f32 a sum's last bits may change the winner; in f64, with these numbers, they do not.
   Arguments arguments(c);
   const Answer theirs = answer_of(arguments, torchs_three(c));
   for (const base::Simd level : test::levels()) {
@@ -210,7 +210,7 @@ TEST(NativeConvOnce, FusedKeepsNaNsAndStopsGradientsOfTiesAtTheFirst) {
   EXPECT_TRUE(torch::equal(image.grad().flatten(), expected)) << image.grad();
 }
 
-/// The message with which `work` is refused.
+/// Returns the message with which `work` is rejected.
 template <class Work>
 std::string refusal(const Work& work) {
   try {

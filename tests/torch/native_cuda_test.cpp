@@ -1,4 +1,4 @@
-// The native ops' CUDA kernels against the CPU's ops. Without a GPU everything here is skipped.
+// Native ops' CUDA kernels against the CPU's ops. Skipped without a GPU.
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"
@@ -13,7 +13,8 @@ using test::ConvCase;
 using test::difference;
 using torch::Tensor;
 
-/// Each test is a process of its own (ctest), as the module has to come before torch's first call.
+/// Each test is a process of its own (ctest), because the module must come before torch's first
+/// call.
 class NativeCuda : public ::testing::TestWithParam<ConvCase> {
  protected:
   void SetUp() override {
@@ -25,7 +26,7 @@ class NativeCuda : public ::testing::TestWithParam<ConvCase> {
   }
 };
 
-/// Output and gradients of conv2d, then a pooling with overlapping windows, on `device`.
+/// Returns output and gradients of conv2d, then of a pooling with overlapping windows, on `device`.
 std::vector<Tensor> run(const ConvCase& c, torch::Device device) {
   torch::manual_seed(7);
   const auto leaf = [&](at::IntArrayRef sizes) {

@@ -1,4 +1,4 @@
-// The shapes that the native ops are tried on, and what the tests of convolution and pooling share.
+// Shapes for the native ops, and helpers common to the tests of convolution and pooling.
 #pragma once
 
 #include <torch/torch.h>
@@ -20,7 +20,7 @@ struct ConvCase {
 
 inline const std::vector<ConvCase>& conv_cases() {
   static const std::vector<ConvCase> cases{
-      {64, 1, 6, {28, 28}, {5, 5}, {1, 1}, {2, 2}, {1, 1}, 1},  // LeNet's
+      {64, 1, 6, {28, 28}, {5, 5}, {1, 1}, {2, 2}, {1, 1}, 1},  // from LeNet
       {64, 6, 16, {14, 14}, {5, 5}, {1, 1}, {0, 0}, {1, 1}, 1},
       {33, 3, 6, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1},
       {1, 3, 5, {7, 8}, {3, 2}, {1, 1}, {1, 0}, {1, 1}, 1},
@@ -48,14 +48,14 @@ inline std::string text_of(const ConvCase& c) {
          std::to_string(c.groups);
 }
 
-/// For the names of tests: GoogleTest's own would be the bytes of pointers.
+/// Prints the name of a test; GoogleTest's default prints bytes of pointers.
 inline void PrintTo(const ConvCase& c, std::ostream* out) { *out << text_of(c); }
 
 enum class Lying { planes, pixels, batch_last, every_second };
 inline constexpr Lying kLyings[] = {Lying::planes, Lying::pixels, Lying::batch_last,
                                     Lying::every_second};
 
-/// The same values in another order of memory.
+/// Returns the same values in another memory order.
 inline torch::Tensor lay(const torch::Tensor& tensor, Lying lying) {
   if (lying == Lying::pixels) return tensor.contiguous(torch::MemoryFormat::ChannelsLast);
   if (lying == Lying::batch_last)
@@ -72,7 +72,7 @@ inline std::vector<base::Simd> levels() {
   return all;
 }
 
-/// The level that tests found is in force again when they end.
+/// Restores the SIMD level at the end of a test.
 class KeptLevel {
  public:
   KeptLevel() : level_(base::simd_level()) {}
@@ -84,7 +84,7 @@ class KeptLevel {
   base::Simd level_;
 };
 
-/// |a - b| as a part of the largest |b|; NaNs must lie at the same places.
+/// Returns max |a - b| relative to the largest |b|. NaNs must be at the same places.
 inline double difference(const torch::Tensor& a, const torch::Tensor& b) {
   if (a.sizes() != b.sizes()) return std::numeric_limits<double>::infinity();
   if (b.numel() == 0) return 0;
@@ -95,7 +95,7 @@ inline double difference(const torch::Tensor& a, const torch::Tensor& b) {
   return worst / std::max(exact.abs().max().item<double>(), 1e-30);
 }
 
-/// Same bits, NaN or not.
+/// Returns whether all bits are equal, NaN or not.
 inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   const auto bits = [](const torch::Tensor& t) {
     return t.contiguous().view(t.scalar_type() == torch::kDouble ? torch::kLong : torch::kInt);

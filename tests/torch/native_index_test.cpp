@@ -1,5 +1,5 @@
-// What the threads of the native ops' CUDA kernels compute, element by element on the host, against
-// the CPU's ops. The kernels themselves need a GPU.
+// Arithmetic of the native ops' CUDA kernels, element by element on the host, against the CPU's
+// ops. The kernels themselves need a GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ using test::ConvCase;
 using test::difference;
 using torch::Tensor;
 
-/// A tensor of `sizes` whose element i is at(i).
+/// Returns a tensor of `sizes` whose element i is at(i).
 template <class T, class At>
 Tensor filled(at::IntArrayRef sizes, torch::ScalarType type, const At& at) {
   const Tensor tensor = torch::empty(sizes, type);
@@ -58,7 +58,7 @@ TEST_P(NativeIndex, ConvolutionsElementsAreTheCpusOps) {
                                 [&](auto i) { return native::conv_input_gradient(g, i, d, w); }),
                  expected[0]),
       1e-13);
-  // In the shares of a block's threads, as the kernels sum them.
+  // Number of partial sums, added as the threads of a block do.
   constexpr std::int64_t kShares = 4;
   const auto in_shares = [](const auto& share) {
     double sum = 0;

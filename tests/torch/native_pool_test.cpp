@@ -1,4 +1,4 @@
-// The native max pooling: LibTorch's values and winners, numerical gradients, ties and NaNs.
+// Native max pooling: LibTorch's values and winners, numerical gradients, ties and NaNs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ struct PoolCase {
   std::vector<std::int64_t> images, kernel, stride, padding, dilation;
 };
 
-/// For the names of tests: GoogleTest's own would be the bytes of pointers.
+/// Prints the name of a test; GoogleTest's default prints bytes of pointers.
 void PrintTo(const PoolCase& c, std::ostream* out) {
   *out << ::testing::PrintToString(c.images) << " " << ::testing::PrintToString(c.kernel);
 }
@@ -25,7 +25,7 @@ const std::vector<PoolCase>& cases() {
   static const std::vector<PoolCase> all{
       {{64, 6, 28, 28}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
       {{33, 3, 9, 7}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
-      {{2, 4, 11, 13}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},  // windows overlap
+      {{2, 4, 11, 13}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},  // overlapping windows
       {{1, 1, 6, 5}, {3, 2}, {1, 3}, {1, 0}, {1, 1}},
       {{3, 2, 12, 12}, {3, 3}, {2, 1}, {1, 1}, {2, 3}},
       {{0, 3, 6, 6}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
@@ -61,7 +61,7 @@ auto torchs_pool(const PoolCase& c) {
 
 class NativePool : public ::testing::TestWithParam<PoolCase> {};
 
-/// Few values, so that ties are everywhere; some NaNs and infinities.
+/// Few distinct values, so that ties are frequent; some NaNs and infinities.
 Tensor rough_images(const PoolCase& c, torch::ScalarType type) {
   torch::manual_seed(3);
   Tensor images = torch::randint(-2, 3, c.images, torch::TensorOptions(type));

@@ -1,4 +1,4 @@
-// output.normalize=device: the same numbers as the loader's own store, wherever they are made.
+// output.normalize=device: the numbers of the loader's own store, wherever they are computed.
 #include "strategies/torch/normalize.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using test::Outcome;
 using test::TrainingRun;
 
-/// Samples of every level, told apart by their number.
+/// Samples of every level, distinguished by their number.
 class Levels final : public Reader {
  public:
   Levels(std::uint64_t count, Size size, int channels) {
@@ -41,7 +41,7 @@ class Levels final : public Reader {
   std::size_t elements_;
 };
 
-/// ImageNet's, and what MNIST's are usually given.
+/// ImageNet's values, and the usual ones for MNIST.
 StrategyOptions options_of(int channels) {
   StrategyOptions options;
   options.model = channels == 3 ? "lenet5_cifar" : "lenet5";
@@ -102,7 +102,7 @@ void expect_same(const Outcome& one, const Outcome& other) {
   EXPECT_EQ(one.result.evaluation.value().confusion, other.result.evaluation.value().confusion);
 }
 
-/// The bound that is promised is f32's rounding of three operations; on the CPU it is none at all.
+/// The promised bound is f32's rounding of three operations; on the CPU the results are equal.
 TEST_P(Normalize, MakesTheBitsOfTheLoadersStore) {
   const StrategyOptions options = options_of(channels());
   const auto reader = std::make_shared<Levels>(16, options.input, channels());
@@ -119,7 +119,7 @@ TEST_P(Normalize, MakesTheBitsOfTheLoadersStore) {
   EXPECT_EQ(made.scalar_type(), torch::kFloat);
   EXPECT_EQ(made.strides(), stored.strides());
   EXPECT_TRUE(torch::equal(made, stored));
-  EXPECT_LT(stored.min().item<float>(), -0.4f);  // not equal for want of content
+  EXPECT_LT(stored.min().item<float>(), -0.4f);  // equality is not due to empty content
 }
 
 TEST_P(Normalize, SingleTrainsAndEvaluatesAlike) {

@@ -1,5 +1,5 @@
-// Replicas, ranks and accumulation follow the run of one (faithful-training contract): losses,
-// counts and stops, tails included.
+// Replicas, ranks and accumulation follow the single run (contract Faithful training): losses,
+// counts and stops, short last batches included.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -26,14 +26,14 @@ TrainingRun lenet_run(std::uint64_t samples, std::int64_t batch = 64) {
   run.strategy.momentum = 0.9;
   run.training.epochs = 4;
   run.training.batch = batch;
-  run.training.eval_every = 0;  // at the end alone
+  run.training.eval_every = 0;  // only at the end
   run.training.schedule.lr = 0.02;
   run.samples = samples;
   return run;
 }
 
-/// Batch norm over few values turns rounding into steps of another size: a small rate keeps the
-/// comparison one of sums.
+/// Batch norm over few values turns rounding errors into different steps: a small rate limits the
+/// comparison to the sums.
 TrainingRun resnet_run(int side, std::int64_t batch, std::uint64_t samples, std::uint64_t epochs) {
   TrainingRun run = lenet_run(samples, batch);
   run.strategy.model = "resnet18";
@@ -101,10 +101,10 @@ void expect_replicas_follow(const TrainingRun& run, int replicas, const Outcome&
                  "data_parallel, " + std::to_string(replicas));
 }
 
-constexpr double kLeNetTolerance = 1e-5;      ///< L2 asks for 1e-4
+constexpr double kLeNetTolerance = 1e-5;      ///< the contract requires 1e-4
 constexpr double kBatchNormTolerance = 5e-5;  ///< rounding, multiplied by the norms
 
-/// How many samples the last of 5 batches an epoch has.
+/// Number of samples in the last of 5 batches per epoch.
 class Tail : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(Tail, ReplicasAndRanksFollowTheSingleRun) {
@@ -152,7 +152,7 @@ TEST(Parallel, EverythingAroundTheGradientsIsTheSame) {
   run.strategy.label_smoothing = 0.1;
   run.strategy.clip = 0.5;
   run.strategy.ema = 0.9;
-  run.training.accumulate = 2;  // 5 batches an epoch: the last window is one short batch
+  run.training.accumulate = 2;  // 5 batches per epoch: the last window is one short batch
   run.training.schedule = {.name = "cosine", .lr = 0.001, .warmup = 1, .milestones = {}};
   const Outcome single = train_single(run);
   expect_replicas_follow(run, 3, single, kLeNetTolerance);
@@ -185,7 +185,7 @@ TEST(Parallel, TheSameRunHasTheSameBits) {
   }
 }
 
-/// What replicas do where each has a device: weights are sent out, gradients come back.
+/// Replicas as on separate devices: weights are sent out, gradients come back.
 TEST(Parallel, ReplicasWithParametersOfTheirOwnGetTheSameBits) {
   TrainingRun run = lenet_run(4 * 64 + 33);
   EXPECT_EQ(train_replicas(run, 3, /*separate=*/true).hash, train_replicas(run, 3).hash);
@@ -198,7 +198,7 @@ TEST(Parallel, ReplicasWithParametersOfTheirOwnGetTheSameBits) {
 
 TEST(Parallel, DropoutDrawsTheSameWhicheverReplicaComesFirst) {
   TrainingRun run = lenet_run(12, 6);
-  run.strategy.model = "vgg_cifar";  // dropout of 0.5
+  run.strategy.model = "vgg_cifar";  // has dropout of 0.5
   run.strategy.channels = 3;
   run.strategy.input = {32, 32};
   run.training.epochs = 1;
@@ -208,7 +208,7 @@ TEST(Parallel, DropoutDrawsTheSameWhicheverReplicaComesFirst) {
   EXPECT_NE(train_replicas(run, 2).hash, replicas.hash);
 }
 
-/// One rank is asked to stop after `asked` steps; all do, together.
+/// One rank is asked to stop after `asked` steps; all stop together.
 class Stop : public testing::TestWithParam<std::tuple<int, std::uint64_t>> {};
 
 TEST_P(Stop, OfOneRankIsAgreedUponByAll) {
@@ -228,7 +228,7 @@ TEST_P(Stop, OfOneRankIsAgreedUponByAll) {
   });
   for (const Outcome& rank : ranks) {
     EXPECT_TRUE(rank.result.interrupted);
-    // All hear of it in the next step; the optimiser step that it belongs to is completed.
+    // All ranks learn of it in the next step, and complete the optimiser step that it belongs to.
     EXPECT_EQ(rank.result.steps, accumulate == 1 ? 9u : 10u);
     EXPECT_EQ(rank.hash, ranks[0].hash);
     EXPECT_FALSE(rank.result.evaluation.has_value());
@@ -256,7 +256,7 @@ TEST(Ddp, NoCheckpointBeforeEveryRankHasComeToIt) {
   EXPECT_EQ(arrived_before, 3);
 }
 
-/// NCCL's place on the CPU: the order of the replicas is that of the strategy without devices.
+/// Replaces NCCL on the CPU: adds in the order of the replicas, like the strategy without devices.
 class FakeSum final : public DeviceSum {
  public:
   explicit FakeSum(int& calls) : calls_(calls) {}
@@ -267,7 +267,8 @@ class FakeSum final : public DeviceSum {
       ASSERT_EQ(vectors[i].numel(), vectors[0].numel());
       if (i == 0) continue;
       vectors[0].add_(vectors[i]);
-      vectors[i].fill_(std::numeric_limits<float>::quiet_NaN());  // nobody's any more
+      vectors[i].fill_(std::numeric_limits<float>::quiet_NaN());  // contents are undefined after
+                                                                  // the sum
     }
   }
 
@@ -320,7 +321,7 @@ TEST(DataParallel, GradientsSummedByDevicesHaveTheSameBits) {
   }
 }
 
-/// Planes, pixels, a vector and a number, which are `value` at first and then grow.
+/// Returns planes, pixels, a vector and a number, `value` at first and then growing.
 std::vector<torch::Tensor> gradients_of(float value) {
   const auto count = [&](at::IntArrayRef sizes) {
     const std::int64_t all = c10::multiply_integers(sizes);
@@ -334,7 +335,7 @@ TEST(GradientSum, KeepsLayoutsAndTakesAsMuchAtATimeAsItMay) {
   const std::int64_t image = 24 * 4, vector = 5 * 4, number = 4;
   const std::vector<std::pair<std::int64_t, int>> cases{
       {1, 4},
-      {image, 3},  // the vector and the number share one
+      {image, 3},  // the vector and the number share a bucket
       {image + image - 1, 2},
       {image + image, 2},
       {image + image + vector, 2},

@@ -1,4 +1,4 @@
-// Several ranks of one run in this process, a thread each.
+// Several ranks of one run in this process, one thread each.
 #pragma once
 
 #include <netinet/in.h>
@@ -17,7 +17,7 @@
 
 namespace millrace::test {
 
-/// A port that nobody listens at.
+/// Returns a port at which nobody listens.
 inline int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -31,9 +31,9 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// What has to be in the environment before there are threads: changing it crashes others that read
-/// it. c10d's flight recorder, one for the whole process, is not made for several ranks in it, they
-/// race for its entries: a size of 0 turns it off.
+/// Sets environment variables before there are threads, because setting them later crashes threads
+/// that read the environment. Size 0 turns off c10d's flight recorder: there is one per process,
+/// and several ranks in it would race for its entries.
 inline void prepare_environment() {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);

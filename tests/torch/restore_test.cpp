@@ -1,5 +1,5 @@
-// Checkpoints in the middle of an epoch: a new strategy goes on with the same bits
-// (exact-resumption contract), and files that don't belong to it are refused by name.
+// Checkpoints in the middle of an epoch: a new strategy continues with the same bits (contract
+// Exact resumption), and rejects by name files that do not belong to it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -28,7 +28,7 @@ TrainingRun lenet_run() {
   run.samples = 9 * 8 + 3;
   run.training.epochs = 2;
   run.training.batch = 8;
-  run.training.eval_every = 0;  // at the end alone
+  run.training.eval_every = 0;  // only at the end
   run.training.checkpoint_every = 3;
   run.training.schedule = {.name = "cosine", .lr = 0.02, .warmup = 0.5, .milestones = {}};
   return run;
@@ -67,14 +67,14 @@ void expect_same_end(const Outcome& resumed, const Outcome& whole, const Positio
   EXPECT_EQ(resumed.losses, after(whole.losses, at.steps));
   EXPECT_EQ(resumed.images, after(whole.images, at.steps));
   EXPECT_EQ(resumed.hash, whole.hash);
-  // The epoch that was open counts the steps before the checkpoint too.
+  // The open epoch counts the steps before the checkpoint too.
   EXPECT_EQ(resumed.train_losses, whole.train_losses);
   EXPECT_EQ(resumed.result.images, whole.result.images);
   EXPECT_EQ(resumed.result.evaluation->loss_sum, whole.result.evaluation->loss_sum);
   EXPECT_EQ(resumed.result.evaluation->confusion, whole.result.evaluation->confusion);
 }
 
-/// Trains to the end, and again from a checkpoint at step `step` on.
+/// Trains to the end, and again from a checkpoint at step `step`.
 template <class Strategy>
 void expect_resumes(TrainingRun run, std::uint64_t step) {
   const TempFolder folder;
@@ -161,7 +161,7 @@ class Refusal : public testing::Test {
     Single single(adamw_run().strategy);
     single.save(step_);
   }
-  /// The message with which a strategy of `options` refuses the checkpoint.
+  /// Returns the message with which a strategy of `options` rejects the checkpoint.
   std::string of(const StrategyOptions& options) const {
     Single single(options);
     try {

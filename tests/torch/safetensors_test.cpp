@@ -1,4 +1,4 @@
-// safetensors: what is written reads back; nothing damaged gets through; a full disk leaves
+// safetensors: written files read back unchanged; damaged ones are rejected; a full disk leaves
 // nothing.
 #include "models/safetensors.h"
 
@@ -24,14 +24,14 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// A file with this header in front of `data` zero bytes.
+/// Returns a file with this header before `data` zero bytes.
 std::vector<std::byte> file_of(const std::string& header, std::size_t data) {
   std::string text(8, '\0');
   for (std::size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(header.size() >> (8 * i));
   return bytes_of(text + header + std::string(data, '\0'));
 }
 
-/// The message with which the bytes are refused; empty if they are not.
+/// Returns the message with which the bytes are rejected; empty if they are accepted.
 std::string refusal(std::vector<std::byte> bytes) {
   try {
     File::parse(std::move(bytes), "w.safetensors");
@@ -108,7 +108,7 @@ TEST(Safetensors, DamageIsRefusedOrHarmless) {
         std::size_t size = dtype_size(tensor.dtype);
         for (const std::int64_t side : tensor.shape) size *= static_cast<std::size_t>(side);
         ASSERT_EQ(size, tensor.bytes.size());
-        unsigned sum = 0;  // reads every byte: the sanitizers watch
+        unsigned sum = 0;  // reads every byte, which sanitizers watch
         for (const std::byte byte : tensor.bytes) sum += std::to_integer<unsigned>(byte);
         ASSERT_LE(sum, 255 * tensor.bytes.size());
       }
@@ -166,7 +166,7 @@ TEST(Safetensors, MissingFolderIsARunError) {
   EXPECT_THROW(write(folder / "none/w.safetensors", two_tensors()), RunError);
 }
 
-/// Stands for a full disk: writing past the limit fails with EFBIG.
+/// Simulates a full disk: writing past the limit fails with EFBIG.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

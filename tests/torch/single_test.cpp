@@ -1,5 +1,5 @@
-// The single strategy: its losses are PyTorch's (faithful-training contract), its sums exact, its
-// refusals clear.
+// Single strategy: its losses are PyTorch's (contract Faithful training), its sums exact, its
+// messages clear.
 #include "strategies/torch/single.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include "tests/torch/native_grid.h"
 #include "tests/torch/temp_folder.h"
 
-// The library's doors, as strategies/trainer/torch_library.cpp finds them.
+// Entry points of the library, as strategies/trainer/torch_library.cpp finds them.
 extern "C" millrace::train::Strategy* millrace_make_strategy(
     const millrace::train::StrategyOptions* options);
 extern "C" const char* millrace_torch_version();
@@ -35,7 +35,7 @@ nlohmann::json golden() {
   return nlohmann::json::parse(in);
 }
 
-/// The weights that the golden losses start from.
+/// Sets the weights that the golden losses start from.
 void fill_by_formula(torch::nn::Module& model) {
   const torch::NoGradGuard no_grad;
   auto parameters = model.named_parameters().pairs();
@@ -72,13 +72,13 @@ StrategyOptions mnist_options() {
   return options;
 }
 
-/// An optimiser step of its own for every batch.
+/// Takes one optimiser step per batch.
 void step(Single& single, Batch batch, pipeline::SpanClock& spans, double lr = 0.01) {
   const StepContext place{.window_samples = batch.global_count(), .lr = lr};
   single.step(std::move(batch), place, spans);
 }
 
-/// Number of the golden run, and whose ops: LibTorch's, or our own at a SIMD level.
+/// Number of the golden run, and the ops: LibTorch's, or the native ones at a SIMD level.
 class GoldenLosses : public ::testing::TestWithParam<std::tuple<int, std::optional<base::Simd>>> {};
 
 TEST_P(GoldenLosses, FollowPyTorchs) {
@@ -202,7 +202,7 @@ TEST(Single, EvaluationChangesNoParameterAndWorksWithFewClasses) {
 
 TEST(Single, EvaluationTakesNoMemoryForTheSquareOfManyClasses) {
   StrategyOptions options = mnist_options();
-  options.classes = 40'000;  // a matrix of 12.8 GB
+  options.classes = 40'000;  // confusions would be a matrix of 12.8 GB
   Single single(options);
   Loader loader = formula_loader(spec_of(options), 33, 16, 1, options.classes);
   const Evaluation evaluation = single.evaluate(loader).value();
@@ -221,7 +221,7 @@ TEST(Single, TellsWhatItIs) {
   EXPECT_EQ(std::string(millrace_torch_version()).substr(0, 2), "2.");
 }
 
-/// The message and hint with which the options are refused by an `E`.
+/// Returns the message and hint of the `E` with which the options are rejected.
 template <class E>
 std::string refusal(const StrategyOptions& options) {
   try {

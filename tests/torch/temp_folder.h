@@ -1,4 +1,4 @@
-// A folder for one test, gone when the test ends.
+// Temporary folder of a test, removed at its end.
 #pragma once
 
 #include <cstdlib>

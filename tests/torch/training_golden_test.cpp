@@ -1,5 +1,5 @@
-// Optimisers, losses, accumulation, averages and batch norm step by step as PyTorch has them
-// (faithful-training contract; tests/golden/make_training.py). Mixed precision: amp_test.cpp.
+// Optimisers, losses, accumulation, averages and batch norm, step by step as in PyTorch (contract
+// Faithful training; tests/golden/make_training.py). amp_test.cpp tests mixed precision.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -45,7 +45,7 @@ test::TrainingRun run_of(const json& one) {
   run.training.batch = one["batch"];
   run.training.accumulate = one.value("accumulate", 1);
   run.training.schedule.lr = one["lr"];
-  run.training.eval_every = 0;  // at the end alone
+  run.training.eval_every = 0;  // only at the end
   return run;
 }
 

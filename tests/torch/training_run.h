@@ -1,4 +1,4 @@
-// A training run in memory, as the program drives one: formula's samples through the trainer into
+// A training run in memory, driven as the program does: formula's samples through the trainer into
 // a strategy.
 #pragma once
 
@@ -18,23 +18,23 @@ namespace millrace::test {
 
 struct TrainingRun {
   train::StrategyOptions strategy;
-  train::TrainOptions training;  ///< batch is of all ranks
+  train::TrainOptions training;  ///< batch is over all ranks
   std::uint64_t samples = 0;
   const std::atomic<bool>* stop = nullptr;
-  /// In place of formula's samples.
+  /// Replaces formula's samples.
   std::function<Loader(LoaderOptions)> make_loader;
   std::shared_ptr<pipeline::SlotMemory> memory;  ///< LoaderOptions::memory
-  int held = 1;                                  ///< LoaderOptions::held, of the training's loader
+  int held = 1;                                  ///< LoaderOptions::held, for the training's loader
   /// Called inside the checkpoint span.
   std::function<void(const train::Position&)> checkpoint;
 };
 
 struct Outcome {
   std::vector<double> losses;        ///< by step, over all ranks
-  std::vector<std::int64_t> images;  ///< the same
+  std::vector<std::int64_t> images;  ///< by step, over all ranks
   std::vector<double> train_losses;  ///< by epoch
   train::TrainResult result;
-  std::string hash;  ///< of the parameters and buffers at the end
+  std::string hash;  ///< hash of the parameters and buffers at the end
 };
 
 inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint64_t first_batch) {
@@ -52,7 +52,7 @@ inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint6
                         options, strategy.classes);
 }
 
-/// Trains from where `run.training.from` says and evaluates on the same samples.
+/// Trains from `run.training.from` and evaluates on the same samples.
 inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
   struct Observer final : train::TrainObserver {
     void step(const pipeline::StepRecord& record) override {

@@ -1,5 +1,5 @@
-// Weights cross between torchvision and millrace by name, both ways, and give the same logits.
-// Needs a Python with torch and torchvision: MILLRACE_PYTHON (a command), else python3.
+// Weights move between torchvision and millrace by name, in both directions, and give the same
+// logits. Needs a Python with torch and torchvision: MILLRACE_PYTHON (a command), else python3.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -81,7 +81,7 @@ TEST_P(WeightsPeer, OursLoadInPython) {
   const auto model = make();
   const torch::Tensor images = torch::randn({2, 3, 64, 64});
   model->train();
-  model->forward(images);  // moves the running statistics
+  model->forward(images);  // changes the running statistics
   model->eval();
   const torch::Tensor logits = model->forward(images);
   save_weights(*model, folder_ / "weights");

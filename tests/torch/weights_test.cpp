@@ -1,4 +1,4 @@
-// Weights of a model: to a file and back, and their hash.
+// Weights of a model: saved, loaded and hashed.
 #include "models/weights.h"
 
 #include <gtest/gtest.h>
