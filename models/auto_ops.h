@@ -12,11 +12,10 @@ namespace millrace::train {
 
 /// Inputs of the choice.
 struct OpsQuestion {
-  std::string_view model;           ///< model.name
-  std::int64_t samples = 0;         ///< samples per batch, of the rank or replica with the largest
-                                    ///< share
-  std::string_view device = "cpu";  ///< train.device
-  std::string_view amp = "off";     ///< train.amp
+  std::string_view model;                   ///< model.name
+  std::int64_t samples = 0;                 ///< per batch, for the largest rank or replica
+  std::string_view device = "cpu";          ///< train.device
+  std::string_view amp = "off";             ///< train.amp
   std::string_view channels_last = "auto";  ///< train.channels_last
   base::Simd simd = base::Simd::scalar;
 };

@@ -36,8 +36,7 @@ class File {
 
   /// Returns the tensors in the order of their names, valid for the file's lifetime.
   const std::vector<Tensor>& tensors() const& { return tensors_; }
-  const std::vector<Tensor>& tensors() && = delete;  // deleted, because the tensors would outlive
-                                                     // their bytes
+  const std::vector<Tensor>& tensors() && = delete;  // they would outlive their bytes
   const Metadata& metadata() const& { return metadata_; }
   const Metadata& metadata() && = delete;
 

@@ -60,8 +60,7 @@ struct ControlState {
   std::condition_variable changed;
   Leave order = Leave::no;   ///< for the background thread
   std::string reason;        ///< reason of Leave::failed
-  std::vector<int> missing;  ///< ranks not yet connected; rank 0 knows all, other ranks only
-                             ///< whether rank 0 is missing
+  std::vector<int> missing;  ///< ranks not yet connected; only rank 0 knows about all
   bool all_here = false;
   bool over = false;  ///< the background thread has ended
   std::optional<FailureReport> failure;

@@ -21,8 +21,7 @@ constexpr std::size_t kMaxStrangers = 64;
 /// Most connections accepted before the existing ones are read: a rank's hello arrives with its
 /// connection.
 constexpr int kMaxAccepted = 16;
-constexpr std::size_t kMaxAtOnce = 65536;  ///< most bytes read from one connection before the next
-                                           ///< one's turn
+constexpr std::size_t kMaxAtOnce = 65536;  ///< most bytes read from a connection at once
 constexpr auto kLook = 100ms;              ///< interval between looks at the interrupt flag
 constexpr auto kInterruptedInterval = 250ms;
 

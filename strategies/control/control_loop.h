@@ -90,8 +90,7 @@ class ControlLoop {
   Phase phase_ = Phase::watching;
   bool interrupted_ = false;  ///< interrupt state that this rank's heartbeats carry
   Leave ordered_ = Leave::no;
-  std::optional<FailureReport> suspect_;  ///< an error that may be the consequence of another
-                                          ///< failure
+  std::optional<FailureReport> suspect_;  ///< may be the consequence of another failure
   Time suspect_until_;
   std::optional<FailureReport> verdict_;
 };

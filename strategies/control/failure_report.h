@@ -11,8 +11,8 @@ enum class FailureKind : std::uint8_t {
   silent,       ///< no heartbeat: stopped, or its host or network is lost
   stuck,        ///< its trainer thread makes no progress while others wait for it in a collective
   ended,        ///< it ended by its own error, which is `reason`
-  interrupted,  ///< a signal came and no checkpoint can be agreed on: before the first step there
-                ///< is nothing to save; later this rank did not answer
+  interrupted,  ///< a signal came, and no checkpoint can be agreed on (before the first step, or no
+                ///< answer)
 };
 
 struct FailureReport {

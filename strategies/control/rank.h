@@ -17,8 +17,7 @@ struct RankInfo {
   int master_port = 0;                    ///< port of the rendezvous (torch's TCPStore)
   bool agent_store = false;               ///< torchrun's agent already serves the store
   std::string launcher = {};              ///< "torchrun", "slurm", "openmpi", "pmi"
-  std::optional<std::uint64_t> key = {};  ///< value of kKeyVariable: authenticates ranks to each
-                                          ///< other
+  std::optional<std::uint64_t> key = {};  ///< from kKeyVariable: authenticates ranks
   int store_fd = -1;                      ///< value of kStoreVariable, for rank 0; -1: none
 
   /// Returns whether all ranks are on this host and use a loopback address.

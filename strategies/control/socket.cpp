@@ -93,8 +93,8 @@ void Fd::close() {
 Fd listen_on(const std::string& address, int port) {
   std::string why;
   const Addresses all = addresses_of(address, port, why);
-  for (const int family : {AF_INET6, AF_INET}) {  // an IPv6 socket accepts IPv4 too, on hosts that
-                                                  // have IPv6
+  for (const int family : {AF_INET6, AF_INET}) {  // an IPv6 socket accepts IPv4 too, where it
+                                                  // exists
     for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
       if (one->ai_family != family) continue;
       Fd fd = socket_for(*one);

@@ -12,8 +12,7 @@ int millrace_cuda_device_count(char* reason, std::size_t capacity) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return count;
-  cudaGetLastError();  // clears the error, which is reported here, so that torch does not report it
-                       // again
+  cudaGetLastError();  // clears the error, so that torch does not report it again
   std::snprintf(reason, capacity, "%s",
                 status == cudaSuccess ? "the driver lists no device" : cudaGetErrorString(status));
   return 0;

@@ -39,8 +39,7 @@ class C10Streams final : public DeviceStreams {
       const c10::StreamGuard guard(copies_);
       there = host.to(device_, /*non_blocking=*/true);
     }
-    there.record_stream(work());  // keeps the allocator from reusing the memory before the work
-                                  // stream is done with it
+    there.record_stream(work());  // blocks reuse of the memory until work is done with it
     return there;
   }
   std::unique_ptr<DeviceMark> join() override {

@@ -54,8 +54,7 @@ class GraphedSteps {
   int warm_ups_ = 0;
   torch::Tensor images_, targets_;        ///< inputs of the graph
   torch::Tensor loss_;                    ///< output of the graph; undefined until the capture
-  std::vector<torch::Tensor> gradients_;  ///< outputs of the graph, one per parameter; some
-                                          ///< undefined
+  std::vector<torch::Tensor> gradients_;  ///< outputs, one per parameter; some undefined
 };
 
 }  // namespace millrace::train

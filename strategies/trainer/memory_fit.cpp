@@ -22,9 +22,7 @@ std::optional<std::int64_t> find_samples_that_fit(std::int64_t too_many, DeviceM
   try {
     for (int i = 0; i < 2; ++i) {
       uses[i].samples = too_many / (i == 0 ? 8 : 4);
-      if (uses[i].samples < 2)
-        return std::nullopt;  // batch normalisation needs at least two
-                              // samples
+      if (uses[i].samples < 2) return std::nullopt;  // batch normalisation needs two samples
       memory.reset();
       step(uses[i].samples);
       uses[i].bytes = memory.peak();

@@ -58,8 +58,7 @@ struct StepContext {
 struct FinishedStep {
   std::uint64_t step = 0;        ///< as StepContext::step
   std::optional<double> loss;    ///< mean over all ranks' samples; empty without a model or samples
-  base::Clock::Ticks begin = 0;  ///< the device's work on it, on the host's clock; both 0 on the
-                                 ///< CPU
+  base::Clock::Ticks begin = 0;  ///< on the host's clock; both are 0 on the CPU
   base::Clock::Ticks end = 0;
 };
 
@@ -145,10 +144,8 @@ struct StrategyOptions {
   int channels = 1;                     ///< channels of a sample
   Size input;                           ///< size of a sample
   DType dtype = DType::f32;             ///< element type of batches: f32, or u8 with `normalize`
-  bool normalize = false;               ///< batches hold levels, which the strategy normalises to
-                                        ///< f32
-  std::vector<double> mean{0}, std{1};  ///< for `normalize`: one number, or one per channel, on a
-                                        ///< scale of 0..1
+  bool normalize = false;               ///< batches hold levels, which the strategy normalises
+  std::vector<double> mean{0}, std{1};  ///< for that: one number or one per channel, on 0..1
   std::string device = "cpu";           ///< cpu, cuda, cuda:N
   int threads = 1;
   std::uint64_t seed = 0;

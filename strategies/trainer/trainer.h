@@ -147,8 +147,7 @@ class Trainer {
   bool first_ = true;                       ///< no batch has come yet
   std::uint64_t since_checkpoint_ = 0;      ///< in steps
   pipeline::StepRecord open_;               ///< row of the current step
-  std::deque<pipeline::StepRecord> ended_;  ///< rows not handed over yet, for lack of their losses
-                                            ///< or ticks
+  std::deque<pipeline::StepRecord> ended_;  ///< rows that wait for their losses or ticks
   std::uint64_t finished_steps_ = 0;        ///< number of steps that the device has finished
   pipeline::SpanTicks open_since_{};
   pipeline::SpanTicks ended_since_{};       ///< start of the last of ended_

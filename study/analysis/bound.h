@@ -39,8 +39,7 @@ BoundFigures bound_figures(const WaitBreakdown& blame, const LoaderStats& loader
 
 struct BoundVerdict {
   Bottleneck bound = Bottleneck::device;
-  double share = 0;           ///< the limiting resource's share of load; of load + update if the
-                              ///< device limits
+  double share = 0;           ///< the bound's share of load; of load + update for a device
   double load_share = 0;      ///< load's share of load + update
   double workers_needed = 0;  ///< workers that would hide load behind this device; 0: unknown
   std::string sentence;       ///< "decode-bound: 78% of load; 3.1 workers needed, you have 2"

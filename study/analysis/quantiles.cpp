@@ -28,8 +28,7 @@ double Quantiles::at(double q, std::uint64_t zeros) const {
   const auto octave = static_cast<unsigned>(i / kParts);
   const auto place = static_cast<double>(i % kParts);
   if (octave == 0) return place * 1e-9;
-  return std::ldexp(place + kParts + 0.5, static_cast<int>(octave) - 1) * 1e-9;  // the middle of
-                                                                                 // the class
+  return std::ldexp(place + kParts + 0.5, static_cast<int>(octave) - 1) * 1e-9;  // its middle
 }
 
 }  // namespace millrace::study

@@ -29,8 +29,7 @@ struct ReplayInput {
   std::int64_t batch = 64;       ///< samples per step
   std::uint64_t samples = 6400;  ///< samples per epoch; the last batch may be short
   bool drop_last = false;
-  std::int64_t grain = 0;  ///< samples per unit; 0: chosen as the loader does, from the measured
-                           ///< cost
+  std::int64_t grain = 0;  ///< samples per unit; 0: as the loader chooses from the measured cost
 
   double sample_s = 0;          ///< a worker's CPU time per sample, without reading
   double read_s = 0;            ///< CPU time per read, on an I/O thread if there are any
@@ -42,8 +41,7 @@ struct ReplayInput {
   double update_s = 0;      ///< device time per step
   int update_threads = 0;   ///< CPU threads that an update occupies; 0: the device takes no CPU
   bool frees_early = true;  ///< the slot is free when the update begins, not when it ends
-  double take_s = 0;        ///< the trainer's CPU time to take a batch from the workers; part of
-                            ///< load
+  double take_s = 0;        ///< CPU time to take a batch from the workers; part of load
   double host_s = 0;        ///< the trainer's own CPU time per step: records, progress
   double wake_s = 0;        ///< delay from a batch's end until a sleeping trainer continues
 
@@ -61,8 +59,7 @@ struct ReplayInput {
 };
 
 struct ReplayOutput {
-  double images_per_s = 0;  ///< images per second of all ranks over load + update, as in a run's
-                            ///< summary
+  double images_per_s = 0;  ///< of all ranks over load + update, as in a run's summary
   double load_s = 0;        ///< per step
   double update_s = 0;      ///< per step
   double other_s = 0;       ///< per step

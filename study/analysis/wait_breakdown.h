@@ -18,8 +18,7 @@ enum class Part {
   storage,         ///< I/O threads or workers were reading the awaited samples
   decode,          ///< the samples were being decoded
   augment,         ///< the samples were being augmented, stored or mixed
-  queue,           ///< nobody worked on the batch: other batches came first, or its slot was not
-                   ///< free
+  queue,           ///< nobody worked on them: behind other batches, or their slot was not free
   cores,           ///< a worker held the samples, or the trainer was woken, but no core was free
   startup,         ///< the run's first batch, before any work on it began
   epoch_boundary,  ///< queue, for an epoch's first batch

@@ -13,8 +13,7 @@ namespace millrace::study {
 struct TraceOptions {
   std::string process = "millrace";  ///< name of the process in the trace
   std::string device;                ///< name of the device's track; empty: no track
-  std::uint64_t first_batch = 0;     ///< ordinal of the run's first batch, at which the numbering
-                                     ///< of steps starts
+  std::uint64_t first_batch = 0;     ///< ordinal of the run's first batch: step numbers start there
 };
 
 /// Writes the whole file or none. The trainer (steps, with spans inside), a simulated device, the

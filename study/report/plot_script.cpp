@@ -136,10 +136,8 @@ void Plot::y_range() {
     sheet_.set("xzeroaxis lt -1 lw 0.5");
   else if (!line || y_.low < 0.6 * y_.high || y_.low == y_.high)
     sheet_.set(y_.high > 0 ? "yrange [0:*]" : "yrange [0:1]");
-  if (y_.high >= 1e6) sheet_.set("format y '%.0f'");  // not 2e+06
-  if (!bounds_.empty())
-    sheet_.set("offsets 0, 0, graph 0.04, 0");  // keeps bounds clear of the
-                                                // frame
+  if (y_.high >= 1e6) sheet_.set("format y '%.0f'");                // not 2e+06
+  if (!bounds_.empty()) sheet_.set("offsets 0, 0, graph 0.04, 0");  // keeps bounds off the frame
 }
 
 /// Draws intervals from the last block's columns 3 and 4. gnuplot's own error bars have a hole in

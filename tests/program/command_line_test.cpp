@@ -117,8 +117,7 @@ TEST_F(CommandLine, RunsWithoutARunOptionLandUnderRuns) {
 /// can come first (see also tests/torch/cuda_hooks_test.cpp).
 TEST_F(CommandLine, TheProgramItselfLoadsNoLibTorch) {
   RunOptions options;
-  options.env = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // the dynamic loader lists what it loads, and
-                                                     // exits
+  options.env = {{"LD_TRACE_LOADED_OBJECTS", "1"}};  // makes the loader list libraries and exit
   const Result result = run({}, options);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_NE(result.out.find("libtbb"), std::string::npos) << result.out;

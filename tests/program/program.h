@@ -27,10 +27,8 @@ struct RunOptions {
   std::uint64_t max_file_bytes = 0;        ///< RLIMIT_FSIZE; 0: none
   std::uint64_t max_files = 0;             ///< RLIMIT_NOFILE, as soft and hard limit; 0: none
   bool obey_permissions = false;           ///< even for root
-  std::string stdout_to;                   ///< file that receives stdout; empty: kept in
-                                           ///< Result::out
-  std::string stderr_to;                   ///< file that receives stderr; empty: kept in
-                                           ///< Result::err
+  std::string stdout_to;                   ///< file for stdout; empty: kept in Result::out
+  std::string stderr_to;                   ///< file for stderr; empty: kept in Result::err
   bool no_locks = false;                   ///< flock(2) fails with ENOLCK, as on some file systems
 };
 
@@ -39,8 +37,7 @@ struct Result {
   int signal = 0;
   std::string out, err;
   double wall_s = 0;      ///< from just before the start to just after the end
-  double cpu_wait_s = 0;  ///< part of it during which the main thread waited for a core; 0 if
-                          ///< unknown
+  double cpu_wait_s = 0;  ///< of that, its main thread waited for a core; 0 if unknown
 };
 
 /// A running child in a process group of its own. The destructor kills it with all its processes.

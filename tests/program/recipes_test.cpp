@@ -72,8 +72,7 @@ INSTANTIATE_TEST_SUITE_P(All, Recipes, testing::ValuesIn(kShipped), [](const aut
 });
 
 TEST_F(Recipes, EveryShippedOneIsTriedHere) {
-  std::set<std::string> names{"cifar10-crop-flip", "imagenet-rrc", "overhead"};  // recipes without
-                                                                                 // training
+  std::set<std::string> names{"cifar10-crop-flip", "imagenet-rrc", "overhead"};  // loader only
   for (const Shipped& shipped : kShipped) names.insert(shipped.recipe);
   std::set<std::string> files;
   for (const auto& entry : fs::directory_iterator(MILLRACE_RECIPES))

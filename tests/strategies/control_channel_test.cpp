@@ -245,8 +245,7 @@ TEST(Control, AnInterruptOfRanksAtWorkIsTheirs) {
   for (auto& rank : ranks)
     while (!rank->interrupted && Clock::now() < deadline) std::this_thread::sleep_for(10ms);
   for (auto& rank : ranks) EXPECT_TRUE(rank->interrupted);
-  for (std::uint64_t step = 6; step < 30; ++step) {  // of 100 ms each: longer than an answer may
-                                                     // take
+  for (std::uint64_t step = 6; step < 30; ++step) {  // of 100 ms: longer than any answer takes
     for (auto& rank : ranks) rank->channel->progress(step, false);
     ASSERT_FALSE(ranks[0]->report(100ms)) << ranks[0]->report()->text();
   }

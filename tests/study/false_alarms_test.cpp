@@ -128,8 +128,7 @@ TEST_P(FalseAlarms, OfTheBootstrap) {
 
 TEST_P(FalseAlarms, WhenAPilotChoosesTheRepeats) {
   constexpr std::uint64_t kMax = 30;
-  for (const double margin : {0.04, 0.06, 0.08}) {  // with the noise above, from 5 repeats to the
-                                                    // maximum
+  for (const double margin : {0.04, 0.06, 0.08}) {  // with the noise above, from 5 repeats on
     const auto chosen = [&](std::span<const std::vector<double>> rows) {
       const std::vector<std::vector<double>> pilot{
           {rows[0].begin(), rows[0].begin() + kRepeatsForVerdict}};

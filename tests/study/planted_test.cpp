@@ -232,9 +232,7 @@ TEST(Planted, BothSidesOfACrossing) {
     const ExplainedRun found =
         run({.augment = &augment, .storage = {15e3, 0, 0}, .workers = 2, .io_threads = 4});
     const double each = found.stats.augment.wall_s / (2 * kSamples) / 2;
-    if (each > 2e-3 / 1.2 && each < 2e-3 * 1.2)
-      continue;  // the machine is too busy for either
-                 // side
+    if (each > 2e-3 / 1.2 && each < 2e-3 * 1.2) continue;  // the machine is too busy
     EXPECT_EQ(found.calm_verdict().bound, each < 2e-3 ? Bottleneck::storage : Bottleneck::augment)
         << 1e3 * each << " ms a sample; " << found.calm_verdict().sentence;
   }

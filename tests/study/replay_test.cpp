@@ -129,8 +129,7 @@ TEST(Replay, OneBatchAheadIsNotEnoughWhereBatchesDiffer) {
   in.update_s = 700e-6;
   in.prefetch = 16;
   EXPECT_GT(replay(in).images_per_s, 0.97 / 700e-6);
-  in.prefetch = 1;  // 15 cheap batches are hidden; of the expensive one, all but two updates is
-                    // waited for
+  in.prefetch = 1;  // 15 cheap batches are hidden, the expensive one but for two updates
   const double round = 16 * 700e-6 + 640e-6 * 256 / 31 - 2 * 700e-6;
   EXPECT_NEAR(replay(in).images_per_s, 16 / round, 0.05 * 16 / round);
 }

@@ -267,8 +267,7 @@ class FakeSum final : public DeviceSum {
       ASSERT_EQ(vectors[i].numel(), vectors[0].numel());
       if (i == 0) continue;
       vectors[0].add_(vectors[i]);
-      vectors[i].fill_(std::numeric_limits<float>::quiet_NaN());  // contents are undefined after
-                                                                  // the sum
+      vectors[i].fill_(std::numeric_limits<float>::quiet_NaN());  // undefined after the sum
     }
   }
 

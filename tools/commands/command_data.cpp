@@ -203,8 +203,7 @@ void add_make(CLI::App& make, const std::string& kind, const std::string& help,
 
 void add_data(CLI::App& app, Command& chosen) {
   auto* data = app.add_subcommand("data", "make, verify or pack a data set");
-  data->require_subcommand(0, 1);  // main() reports a missing subcommand after it has checked the
-                                   // options
+  data->require_subcommand(0, 1);  // main() reports a missing one after it has checked the options
   data->footer("Example:\n  millrace data make digits data/digits");
   add_common(*data);
 

@@ -117,8 +117,7 @@ Exit doctor(const std::string& folder) {
   json["cpu"] = first_value("/proc/cpuinfo", "model name");
   json["cores"] = {{"usable", usable}, {"online", sysconf(_SC_NPROCESSORS_ONLN)}};
   json["simd"] = simd();
-  json["kernels"] = base::name_of(base::simd_level());  // the level after MILLRACE_SIMD and the
-                                                        // processor's limits
+  json["kernels"] = base::name_of(base::simd_level());  // after MILLRACE_SIMD and processor limits
   json["memory"] = {{"total", first_value("/proc/meminfo", "MemTotal")},
                     {"available", first_value("/proc/meminfo", "MemAvailable")},
                     {"page_cache", first_value("/proc/meminfo", "Cached")}};

@@ -166,8 +166,8 @@ Exit distrust(const PluginsArguments& arguments) {
 
 void add_plugins(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand("plugins", "list, explain, check, trust or create plugins");
-  command->require_subcommand(0, 1);  // main() reports a missing subcommand after it has checked
-  // the options
+  command->require_subcommand(0, 1);  // main() reports a missing one after it has checked the
+  // options
   command->footer("Example:\n  millrace plugins list plugins.path=build/lib/plugins/examples");
   add_common(*command);
 

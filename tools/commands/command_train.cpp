@@ -277,8 +277,7 @@ Exit train(const TrainArguments& arguments, const ProgramStart& start) {
     LoaderOptions eval_options =
         eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
     eval_options.workers = loader.workers();
-    eval_options.stop = &interrupted();  // ranks agree afterwards that the evaluation was
-                                         // interrupted
+    eval_options.stop = &interrupted();  // ranks agree afterwards that it was interrupted
     eval_options.timeline = eval_tracks;
     eval_options.memory = options.memory;
     eval_options.quarantine = quarantine_of(eval_reader->info().split);

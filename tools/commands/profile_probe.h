@@ -18,8 +18,8 @@ struct ProbeFigures {
   /// Parts of cpu_s, in proportion to the stages' shares of the threads' time.
   double read_part = 0, decode_part = 0, augment_part = 0;
   double take_s = 0;  ///< the consumer's CPU seconds per batch (with workers)
-  double spread = 0;  ///< standard deviation of a sample's demand over its mean, estimated from
-                      ///< batches (workers=0 only)
+  double spread = 0;  ///< relative deviation of a sample's demand, estimated from batches
+                      ///< (workers=0)
 };
 
 class LoaderProbe {

@@ -75,8 +75,7 @@ const std::array<std::vector<Glyph>, 10>& glyphs() {
 
 /// Returns an approximately normal number from -3 to 3 with variance 1/2.
 double bell(Draw& draw) {
-  double sum = draw.uniform();  // separate statements, because operands of a sum are evaluated in
-                                // any order
+  double sum = draw.uniform();  // separate statements: operands of a sum have no order
   sum += draw.uniform();
   sum += draw.uniform();
   return 2 * (sum - 1.5);

@@ -70,10 +70,8 @@ class RankErrors {
 
   std::vector<RankPipe> pipes_;
   std::vector<std::string> texts_;  ///< by rank, from pipes that are still open
-  std::map<std::string, std::vector<std::size_t>> waiting_;  ///< whole texts, and the ranks that
-                                                             ///< reported them
-  std::vector<std::string> order_;                           ///< keys of waiting_, in order of
-                                                             ///< arrival
+  std::map<std::string, std::vector<std::size_t>> waiting_;  ///< texts, and the ranks with each
+  std::vector<std::string> order_;                           ///< keys of waiting_, by arrival
   std::set<std::string> printed_;
   std::set<std::size_t> relaying_;
   Clock::time_point due_;

@@ -1,6 +1,4 @@
 // Runs the probe in child processes and reads its lines.
-#include "tools/plugins/check.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -20,6 +18,7 @@
 #include "millrace/error.h"
 #include "plugins/host/inside.h"
 #include "plugins/host/registry.h"
+#include "tools/plugins/check.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace::tools {
@@ -156,8 +155,7 @@ class Watch {
     }
     if (stopped()) throw Error(Exit::interrupted, "plugins check: interrupted");
     if (ended_) return true;
-    if (!open_ && next_ == first) {  // between two checks: a thread of its own ended it, or its
-      // exit did
+    if (!open_ && next_ == first) {  // between two checks: by a thread of its own, or at its end
       current_ = {"", "process", State::ok, ""};
       open_ = true;
     }

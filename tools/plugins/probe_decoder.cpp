@@ -14,7 +14,6 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::uint64_t kPixelLimit = std::uint64_t{1} << 24;  ///< most pixels of a damaged image
-                                                               ///< that is tried
 
 std::uint8_t noise(std::uint64_t seed, std::uint64_t at) {
   return static_cast<std::uint8_t>(base::mix64(seed << 32 ^ at) >> 56);

@@ -13,7 +13,6 @@ namespace {
 
 constexpr Size kSizes[] = {{1, 1}, {3, 5}, {17, 13}, {224, 224}};
 constexpr std::int64_t kPixelLimit = std::int64_t{1} << 24;  ///< most pixels of a filter's output
-                                                             ///< that is tried
 
 using Shared = std::shared_ptr<const plugins::Unit>;
 

@@ -248,8 +248,7 @@ LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
       std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
   // Another sample in place of a failed one would count twice.
   if (options.on_error == OnError::replace) options.on_error = OnError::skip;
-  options.mode = LoaderMode::normal;  // accuracy is measured on the data, whatever the training
-                                      // read
+  options.mode = LoaderMode::normal;  // accuracy is of the data, in any mode of training
   options.shuffle = {Shuffle::Kind::none, 0};
   options.drop_last = false;
   options.epochs = 1;
