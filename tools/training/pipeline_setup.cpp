@@ -21,13 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the recipe folders: of the checkout that was built, and under an installation's prefix.
-std::vector<fs::path> recipe_folders() {
-  std::error_code ignored;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  return {folder / "../share/millrace/recipes", MILLRACE_RECIPES};
-}
-
 /// Rejects chains that output.normalize=device cannot serve.
 void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
   const std::string& dtype = recipe.text("output.dtype");
@@ -49,6 +42,12 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
 }
 
 }  // namespace
+
+std::vector<fs::path> recipe_folders() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {folder / "../share/millrace/recipes", folder / "recipes"};
+}
 
 Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   std::string recipe;

@@ -1,6 +1,7 @@
 // Builds the parts of a pipeline from a recipe.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -18,6 +19,10 @@ enum class Plugins {
   asked,  ///< loads those that the user asked for (tools/plugins/grants.h) and rejects others
   none,   ///< loads none: the recipe is only inspected
 };
+
+/// Returns the folders of shipped recipes: under the installation that the program is part of, or
+/// in the build folder.
+std::vector<std::filesystem::path> recipe_folders();
 
 /// Parses "[RECIPE] [key=value ...]" and loads the recipe, after the plugins that plugins.path and
 /// MILLRACE_PLUGIN_PATH name.
