@@ -31,6 +31,13 @@ std::vector<std::string> names_in(const CLI::App& command) {
   return names;
 }
 
+/// Returns "millrace 0.2.0 (commit 8a5abbe, LibTorch 2.11.0)".
+std::string version_line() {
+  const std::string torch = kTorch;
+  return fmt::format("millrace {} (commit {}, {})", kVersion, kGit,
+                     torch.empty() ? "without LibTorch" : "LibTorch " + torch);
+}
+
 /// Rejects a word or option that no command takes, and suggests the nearest one of the innermost
 /// command.
 [[noreturn]] void refuse_extras(const CLI::App& app, const CLI::ExtrasError& error) {
@@ -62,7 +69,7 @@ std::vector<std::string> words_of(int argc, char** argv) {
 
 Exit run(int argc, char** argv, const ProgramStart& start) {
   CLI::App app{"millrace: trains vision models and shows where each step's time goes", "millrace"};
-  app.set_version_flag("--version", fmt::format("millrace {} ({})", kVersion, kGit));
+  app.set_version_flag("--version", version_line());
   app.require_subcommand(0, 1);
   Command chosen;
   add_train(app, chosen);

@@ -46,6 +46,8 @@ TEST_F(CommandLine, VersionIsOneLine) {
   ASSERT_TRUE(succeeded(result));
   EXPECT_EQ(lines_of(result.out).size(), 1u);
   EXPECT_TRUE(result.out.starts_with("millrace ")) << result.out;
+  EXPECT_NE(result.out.find("commit"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("LibTorch"), std::string::npos) << result.out;
 }
 
 TEST_F(CommandLine, UnknownCommandIsRefusedByName) {
