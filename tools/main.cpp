@@ -26,7 +26,8 @@ namespace {
 
 std::vector<std::string> names_in(const CLI::App& command) {
   std::vector<std::string> names;
-  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* sub :
+       command.get_subcommands([](const CLI::App* app) { return !app->get_group().empty(); }))
     names.push_back(sub->get_name());
   return names;
 }
@@ -83,6 +84,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_plugins(app, chosen);
   add_launch(app, chosen);
   add_doctor(app, chosen);
+  add_completion(app, chosen);
   try {
     std::vector<std::string> words = words_of(argc, argv);
     grant_plugins(words);

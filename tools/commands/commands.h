@@ -31,6 +31,8 @@ void add_data(CLI::App& app, Command& chosen);
 void add_plugins(CLI::App& app, Command& chosen);
 void add_launch(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
+/// Added last: it describes the commands that are there. `app` must outlive `chosen`.
+void add_completion(CLI::App& app, Command& chosen);
 
 /// Adds -q, -v and --json, which every command takes.
 void add_common(CLI::App& command);
