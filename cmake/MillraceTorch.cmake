@@ -93,10 +93,31 @@ target_include_directories(millrace_libtorch SYSTEM INTERFACE
   ${MILLRACE_TORCH_ROOT}/include ${MILLRACE_TORCH_ROOT}/include/torch/csrc/api/include)
 target_link_libraries(millrace_libtorch INTERFACE
   ${MILLRACE_TORCH_ROOT}/lib/libtorch_cpu.so ${MILLRACE_TORCH_ROOT}/lib/libc10.so)
-# An RPATH of the old kind also serves libraries that LibTorch itself loads.
+# An RPATH of the old kind also serves the libraries that LibTorch itself loads. Executables
+# that link LibTorch (tests, benchmarks) stay in the build folder and name its folders outright;
+# libraries get MILLRACE_TORCH_FOLDERS as BUILD_RPATH, which an installation replaces.
+set(MILLRACE_TORCH_FOLDERS ${MILLRACE_TORCH_ROOT}/lib ${torch_need_folders})
 target_link_options(millrace_libtorch INTERFACE LINKER:--disable-new-dtags)
-foreach(folder ${MILLRACE_TORCH_ROOT}/lib ${torch_need_folders})
-  target_link_options(millrace_libtorch INTERFACE LINKER:-rpath,${folder} LINKER:-rpath-link,${folder})
+foreach(folder ${MILLRACE_TORCH_FOLDERS})
+  target_link_options(millrace_libtorch INTERFACE LINKER:-rpath-link,${folder}
+    $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-rpath,${folder}>)
+endforeach()
+# LibTorch's macros put the names of source files into messages: short ones, the same everywhere.
+target_compile_options(millrace_libtorch INTERFACE
+  -fmacro-prefix-map=${MILLRACE_TORCH_ROOT}/include/= -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+
+# --- the files that a package bundles: libtorch_cpu.so and what it needs beside Debian's packages
+set(MILLRACE_TORCH_FILES ${MILLRACE_TORCH_ROOT}/lib/libtorch_cpu.so)
+string(REGEX MATCHALL "\\[lib[^]]+\\.so[^]]*\\]" torch_libraries "${torch_dynamic}")
+foreach(library IN LISTS torch_libraries)
+  string(REGEX REPLACE "[][]" "" library "${library}")
+  if(EXISTS ${MILLRACE_TORCH_ROOT}/lib/${library})
+    list(APPEND MILLRACE_TORCH_FILES ${MILLRACE_TORCH_ROOT}/lib/${library})
+  endif()
+endforeach()
+foreach(library IN LISTS torch_needs)
+  string(MAKE_C_IDENTIFIER "MILLRACE_${library}" torch_place)
+  list(APPEND MILLRACE_TORCH_FILES ${${torch_place}})
 endforeach()
 
 # --- CUDA: the module needs the runtime's headers, in the version that LibTorch was built with

@@ -264,7 +264,8 @@ TEST_F(Plugins, NewBuildsAgainstTheBuildFolderAndIsUsed) {
 
 TEST_F(Plugins, InstalledPackageServesPluginsAndPrograms) {
   const std::string prefix = in("installed").string();
-  shell("cmake --install " MILLRACE_BUILD " --prefix " + prefix);
+  for (const char* component : {"program", "development"})
+    shell("cmake --install " MILLRACE_BUILD " --prefix " + prefix + " --component " + component);
   const std::string program = prefix + "/bin/millrace";
   shell(program + " bench mnist-lenet data.path=" + data() + " loader.batch=20");
   shell(program + " plugins list | grep png");
