@@ -1,4 +1,6 @@
 // Runs the probe in child processes and reads its lines.
+#include "tools/plugins/check.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,7 +20,6 @@
 #include "millrace/error.h"
 #include "plugins/host/inside.h"
 #include "plugins/host/registry.h"
-#include "tools/plugins/check.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace::tools {
