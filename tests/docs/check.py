@@ -198,7 +198,7 @@ def check_links(pages, problems, options):
         for number, line in split(page)[1]:
             for name in re.findall(rf"`((?:{tops})/[\w./-]+)`", line):
                 counts["files named"] += 1
-                if not (ROOT / name).exists():
+                if not re.search("[A-Z]{4}", name) and not (ROOT / name).exists():  # NAME stands for a file
                     problems.add(page, number, f"there is no {name}")
             line = re.sub(r"`[^`]*`", "", re.sub(r"\[`[^`]*`\]", "[]", line))
             for target in re.findall(r"\]\(<?([^)\s>]+)>?[^)]*\)|(?:src|srcset|href)=\"([^\"]+)\"", line):
