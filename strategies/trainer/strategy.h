@@ -58,8 +58,8 @@ struct StepContext {
 struct FinishedStep {
   std::uint64_t step = 0;        ///< as StepContext::step
   std::optional<double> loss;    ///< mean over all ranks' samples; empty without a model or samples
-  base::Clock::Ticks begin = 0;  ///< on the host's clock; both are 0 on the CPU
-  base::Clock::Ticks end = 0;
+  base::Clock::Ticks begin = 0;  ///< when the device began it, on the host's clock; 0 on the CPU
+  base::Clock::Ticks end = 0;    ///< when the device ended it; 0 on the CPU
 };
 
 class Strategy {

@@ -85,8 +85,8 @@ struct TrainOptions {
 struct TrainResult {
   std::uint64_t steps = 0;        ///< total, including those of an earlier run
   std::uint64_t images = 0;       ///< total, including those of an earlier run
-  std::uint64_t new_images = 0;   ///< of this run alone
-  std::uint64_t rank_images = 0;  ///< of this run and this rank alone
+  std::uint64_t new_images = 0;   ///< this run only
+  std::uint64_t rank_images = 0;  ///< this run and this rank only
   std::uint64_t epochs = 0;       ///< complete epochs
   bool interrupted = false;
   double train_loss = 0;  ///< loss of the last epoch

@@ -43,7 +43,7 @@ double storage_ceiling(const ReplayInput& in) {
   return std::min(most, in.ranks * at_once / one);
 }
 
-/// Returns how many cores the workers of all ranks can use at once.
+/// Returns how much longer stage work takes when the workers keep `cores` cores busy.
 double worker_cores(const ReplayInput& in) {
   return std::min(in.ranks * std::max(1, in.workers), in.cores);
 }

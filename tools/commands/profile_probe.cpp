@@ -22,7 +22,7 @@ double seconds_since(std::int64_t ns) {
   return static_cast<double>(base::Clock::steady_ns() - ns) * 1e-9;
 }
 
-/// Returns the workers' CPU time: the process's without this thread's.
+/// Takes deviations from the median, because interruptions make single batches long.
 std::int64_t others_cpu_ns() {
   return base::Clock::process_cpu_ns() - base::Clock::thread_cpu_ns();
 }

@@ -1,3 +1,4 @@
+// Baseline JPEG through libjpeg-turbo, with its errors as exceptions.
 #include "tools/data/jpeg_writer.h"
 
 #include <csetjmp>
