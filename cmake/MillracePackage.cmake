@@ -6,10 +6,10 @@
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME millrace)
 set(CPACK_PACKAGE_VENDOR "The millrace authors")
-set(CPACK_PACKAGE_CONTACT "The millrace authors <millrace@localhost>")
+set(CPACK_PACKAGE_CONTACT "The millrace authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
-set(CPACK_STRIP_FILES TRUE) # a quarter of LibTorch is symbols that nothing reads
+set(CPACK_STRIP_FILES TRUE) # our own; LibTorch is packed as its wheel has it
 set(CPACK_THREADS 0)
 set(CPACK_INSTALL_CMAKE_PROJECTS)
 foreach(component program torch development)

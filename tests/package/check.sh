@@ -84,13 +84,14 @@ try() {
     fail "the libraries above are not the package's own"
   fi
   millrace --version
-  millrace data make digits data/digits --train 2000 --test 500 -q
-  millrace train mnist-lenet data.path=data/digits train.steps=20 train.epochs=1 --run runs/first -q
+  millrace data make digits data/digits --train 2000 --test 500 -q >make.txt
+  millrace train mnist-lenet data.path=data/digits train.steps=20 train.epochs=1 --run runs/first -q \
+    >train.txt
   grep -q '"steps": 20' runs/first/summary.json || fail "runs/first/summary.json does not say 20 steps"
   millrace plugins list >plugins.txt
   grep -q png plugins.txt || fail "plugins list does not name the PNG decoder"
   millrace inspect mnist-lenet data.path=data/digits --plan >plan.txt
-  millrace inspect mnist-lenet data.path=data/digits --out sheet.png -q
+  millrace inspect mnist-lenet data.path=data/digits --out sheet.png -q >sheet.txt
   [[ -s plan.txt && -s sheet.png ]] || fail "inspect wrote nothing"
 }
 
@@ -100,6 +101,7 @@ for prefix in "$work/deb/usr" "$work/tar"; do
   look "$prefix"
   export -f try fail
   export work repository
+  # shellcheck disable=SC2016
   "${namespace[@]}" bash -euo pipefail -c 'try "$1"' _ "$prefix" || fail "run from $prefix"
 done
 echo "both packages run without the repository"
