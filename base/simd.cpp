@@ -1,6 +1,9 @@
 // Detects the SIMD levels of this processor and holds the level in use.
 #include "base/simd.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <fmt/format.h>
 
 #include <atomic>
@@ -13,6 +16,14 @@ namespace millrace::base {
 namespace {
 
 constexpr Simd kLevels[] = {Simd::scalar, Simd::avx2, Simd::avx512};
+
+#if defined(__x86_64__)
+/// Asks the processor itself: clang 14 has no __builtin_cpu_supports("f16c").
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 /// Returns the levels available here: "scalar, avx2".
 std::string choices() {
@@ -55,7 +66,8 @@ Simd simd_supported() {
   // These ask the operating system too: registers that it does not save count as missing.
   static const Simd level = [] {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Simd::scalar;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c())
+      return Simd::scalar;
     const bool has_avx512 =
         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

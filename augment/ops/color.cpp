@@ -141,9 +141,9 @@ MILLRACE_WIDE inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_
   new_g = sector == 3 ? q : new_g;
   new_b = sector == 5 ? q : new_b;
   new_g = sector == 6 ? t : new_g;
-  new_r = (sector == 2) | (sector == 3) ? p : new_r;
-  new_g = (sector == 4) | (sector == 5) ? p : new_g;
-  new_b = (sector < 2) | (sector == 6) ? p : new_b;
+  new_r = ((sector == 2) | (sector == 3)) ? p : new_r;
+  new_g = ((sector == 4) | (sector == 5)) ? p : new_g;
+  new_b = ((sector < 2) | (sector == 6)) ? p : new_b;
   r = static_cast<std::uint8_t>(new_r);
   g = static_cast<std::uint8_t>(new_g);
   b = static_cast<std::uint8_t>(new_b);

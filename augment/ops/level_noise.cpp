@@ -26,7 +26,7 @@ LevelNoise::LevelNoise(double mean, double sigma, Rounding rounding, Range range
     share[static_cast<std::size_t>(kept + kZero)] += p * kColumns;
   };
   if (sigma <= 0) {
-    add(static_cast<int>(rounding == Rounding::nearest ? round_half_even(mean) : mean), 1);
+    add(static_cast<int>(rounding == Rounding::nearest ? round_half_even(mean) : mean), 1.0);
   } else {
     const int reach = 256 + static_cast<int>(std::abs(mean) + 9 * sigma);
     for (int level = -reach; level <= reach; ++level)

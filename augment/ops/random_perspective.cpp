@@ -69,8 +69,8 @@ class RandomPerspective {
     const int w = input.width;
     const int h = input.height;
     const auto shift = [&](int side) {
-      return static_cast<int>(
-          call.integer(static_cast<std::uint32_t>(distortion_ * (side / 2)) + 1));
+      const int half = side / 2;  // rounded down, as torchvision does
+      return static_cast<int>(call.integer(static_cast<std::uint32_t>(distortion_ * half) + 1));
     };
     // Clockwise from the upper left; x before y.
     Corners to;

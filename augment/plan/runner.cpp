@@ -214,7 +214,7 @@ void Runner::flush() {
   std::uint8_t* out = next_buffer(pass.output);
   resample(pass, out, scratch_.resample, tables());
   if (trace_ != nullptr) {
-    if (fold_.is_empty() && folded_.empty()) folded_.push_back("copy");
+    if (fold_.is_empty() && folded_.empty()) folded_.emplace_back("copy");
     note("pass", fmt::format("{}x{}, {}", pass.output.width, pass.output.height,
                              kFilterNames[static_cast<int>(pass.filter)]));
   }
@@ -234,7 +234,7 @@ Pass Runner::next_pass() {
   const Rect region = options_.region && source_.serves_regions()
                           ? fold_.region()
                           : Rect{0, 0, size.width, size.height};
-  const Pass pass = fold_.pass(source_.pixels(region, scale), region);
+  Pass pass = fold_.pass(source_.pixels(region, scale), region);
   if (trace_ != nullptr) {
     const auto ops = std::move(folded_);
     folded_ = {};

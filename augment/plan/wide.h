@@ -15,9 +15,9 @@
 #define MILLRACE_WIDE __attribute__((always_inline))
 
 namespace millrace::augment {
-namespace detail {
 
 #if defined(__x86_64__)
+namespace detail {
 // A body is a closure of one file, so no other file can be linked to these instances.
 template <class Body, class... Args>
 __attribute__((target("avx2,fma,f16c"))) void run_avx2(Body body, Args... args) {
@@ -30,24 +30,13 @@ __attribute__((
 run_avx512(Body body, Args... args) {
   body(args...);
 }
-#endif
-
-/// Returns whether the processor has FMA and F16C, as nearly every one with AVX2 does.
-inline bool has_fma() {
-#if defined(__x86_64__)
-  static const bool both = __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  return both;
-#else
-  return false;
-#endif
-}
-
 }  // namespace detail
+#endif
 
 template <class Body, class... Args>
 void wide(Body body, Args... args) {
 #if defined(__x86_64__)
-  const base::Simd level = detail::has_fma() ? base::simd_level() : base::Simd::scalar;
+  const base::Simd level = base::simd_level();
   if (level == base::Simd::avx512) return detail::run_avx512(body, args...);
   if (level == base::Simd::avx2) return detail::run_avx2(body, args...);
 #endif
