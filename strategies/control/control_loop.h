@@ -33,7 +33,7 @@ class ControlLoop {
     int rank = -1;    ///< -1: no hello received
     Time heard;
   };
-  /// What this process knows about a rank.
+  /// State of a rank as this process knows it.
   struct Member {
     enum class Presence { missing, here, left } presence = Presence::missing;
     std::uint64_t pid = 0;

@@ -25,7 +25,7 @@ class Completion : public ProgramTest {
     EXPECT_GE(names.size(), 12u) << help;
     return names;
   }
-  /// What bash puts into COMPREPLY at the end of `line`.
+  /// Returns the words that bash puts into COMPREPLY at the end of `line`.
   std::vector<std::string> bash(const std::string& line) {
     write_file(in("completion"), run({"completion", "bash"}).out);
     const std::string script = "source " + in("completion").string() +
