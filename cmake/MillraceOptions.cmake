@@ -26,7 +26,7 @@ endif()
 
 # Compiles files of one folder in batches, because headers dominate the compile time of small files.
 # MILLRACE_UNITY=OFF compiles each file by itself, for editing.
-option(MILLRACE_UNITY "Compile files in batches, which halves the time of a whole build" ON)
+option(MILLRACE_UNITY "Compile files in batches, which shortens a whole build" ON)
 function(millrace_batches target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${MILLRACE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()

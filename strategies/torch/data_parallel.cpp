@@ -51,8 +51,8 @@ class DataParallel::ReplicaBarrier {
 
 class DataParallel::Statistics final : public StatisticsReducer {
  public:
-  Statistics(std::shared_ptr<ReplicaBarrier> meeting, int replica)
-      : replica_barrier_(std::move(meeting)), replica_(replica) {}
+  Statistics(std::shared_ptr<ReplicaBarrier> barrier, int replica)
+      : replica_barrier_(std::move(barrier)), replica_(replica) {}
   void all_reduce(torch::Tensor& sums) override { replica_barrier_->all_reduce(replica_, sums); }
 
  private:

@@ -117,7 +117,7 @@ class Strategy {
   virtual std::uint64_t peak_device_bytes() = 0;
   /// Returns the PCI bus id of the (first) device, "0000:1b:00.0", for NVML; empty if it has none.
   virtual std::string bus_id() const { return {}; }
-  /// Describes what runs the steps: "cpu (1 thread)", "NVIDIA H200", "simulated (1.1 ms a step)".
+  /// Describes what runs the steps: "cpu (1 thread)", "NVIDIA H200", "simulated (1.1 ms per step)".
   virtual std::string device() const = 0;
 };
 

@@ -24,7 +24,7 @@ class ReplicaBarrier {
 
   class Seat : public StatisticsReducer {
    public:
-    Seat(ReplicaBarrier& meeting, std::size_t rank) : replica_barrier_(meeting), rank_(rank) {}
+    Seat(ReplicaBarrier& barrier, std::size_t rank) : replica_barrier_(barrier), rank_(rank) {}
     void all_reduce(Tensor& sums) override {
       ++calls;
       replica_barrier_.parts_[rank_] = sums.clone();
@@ -94,7 +94,7 @@ TEST_P(Together, AgreesWithOneBatchNormOverAllSamples) {
     whole_outputs.back().backward(upstream);
   }
 
-  ReplicaBarrier meeting(static_cast<int>(split.size()));
+  ReplicaBarrier barrier(static_cast<int>(split.size()));
   const std::vector<Tensor> input_parts = images.split_with_sizes(split);
   const std::vector<Tensor> upstream_parts = upstream.split_with_sizes(split);
   std::vector<BatchNorm> norms;
@@ -103,7 +103,7 @@ TEST_P(Together, AgreesWithOneBatchNormOverAllSamples) {
   for (std::size_t rank = 0; rank < split.size(); ++rank) {
     norms.emplace_back(5);
     set(norms.back());
-    norms.back()->set_reducer(std::make_shared<ReplicaBarrier::Seat>(meeting, rank));
+    norms.back()->set_reducer(std::make_shared<ReplicaBarrier::Seat>(barrier, rank));
     inputs[rank] = input_parts[rank].clone().requires_grad_();
   }
   run_threads(split.size(), [&](std::size_t rank) {
@@ -173,9 +173,9 @@ TEST(BatchNorm, AloneItIsLibTorchsBitForBit) {
 
 TEST(BatchNorm, HalfPrecisionImagesKeepTheirTypeAndAreSummedInDouble) {
   torch::manual_seed(5);
-  ReplicaBarrier meeting(1);
+  ReplicaBarrier barrier(1);
   BatchNorm norm(3), exact(3);
-  norm->set_reducer(std::make_shared<ReplicaBarrier::Seat>(meeting, 0));
+  norm->set_reducer(std::make_shared<ReplicaBarrier::Seat>(barrier, 0));
   Tensor images = (torch::randn({4, 3, 6, 6}) + 4).to(torch::kBFloat16).requires_grad_();
   const Tensor out = norm(images);
   EXPECT_EQ(out.scalar_type(), torch::kBFloat16);
@@ -190,15 +190,15 @@ TEST(BatchNorm, OneValueAChannelHasNoVariance) {
   BatchNorm norm(4);
   EXPECT_THROW(norm(torch::randn({1, 4, 1, 1})), RunError);
   EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), 0);
-  ReplicaBarrier meeting(1);
-  norm->set_reducer(std::make_shared<ReplicaBarrier::Seat>(meeting, 0));
+  ReplicaBarrier barrier(1);
+  norm->set_reducer(std::make_shared<ReplicaBarrier::Seat>(barrier, 0));
   EXPECT_THROW(norm(torch::randn({1, 4, 1, 1})), RunError);
   EXPECT_TRUE(torch::equal(norm->running_var, torch::ones(4)));
 }
 
 TEST(BatchNorm, EvaluationReducesNothingAndTheReducerCanBeTakenAway) {
-  ReplicaBarrier meeting(1);
-  const auto seat = std::make_shared<ReplicaBarrier::Seat>(meeting, 0);
+  ReplicaBarrier barrier(1);
+  const auto seat = std::make_shared<ReplicaBarrier::Seat>(barrier, 0);
   const auto model = make_model("resnet18", {3, {8, 8}, 10});
   EXPECT_EQ(set_statistics_reducer(*model, seat), 20u);
   const torch::NoGradGuard no_grad;
@@ -232,12 +232,12 @@ TEST(BatchNorm, AWholeModelOnThreeThreadsIsTheModelOnOne) {
   const auto whole = make();
   loss_of(*whole, images, labels).backward();
 
-  ReplicaBarrier meeting(3);
+  ReplicaBarrier barrier(3);
   std::vector<std::shared_ptr<Classifier>> replicas;
   std::vector<std::shared_ptr<ReplicaBarrier::Seat>> seats;
   for (std::size_t rank = 0; rank < 3; ++rank) {
     replicas.push_back(make());
-    seats.push_back(std::make_shared<ReplicaBarrier::Seat>(meeting, rank));
+    seats.push_back(std::make_shared<ReplicaBarrier::Seat>(barrier, rank));
     set_statistics_reducer(*replicas.back(), seats.back());
   }
   run_threads(3, [&](std::size_t rank) {

@@ -67,8 +67,8 @@ TEST_F(CudaTraining, FollowsTheCpusByEitherClock) {
   expect_follows(async, cpu);
 }
 
-/// The same kernels run in the same order, so only cuDNN's choice of sums may differ, which is
-/// fixed here. graphed_steps_test.cpp has the counterpart with the stand-in device.
+/// Both runs execute the same kernels in the same order, so only cuDNN's choice of sums may differ,
+/// which is fixed here. graphed_steps_test.cpp has the counterpart with the stand-in device.
 TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
   at::globalContext().setDeterministicCuDNN(true);
   const auto compare = [](TrainingRun run) {

@@ -182,7 +182,7 @@ class Launcher {
     tell_all(SIGCONT);
   }
 
-  /// Of the ranks that failed since the last look, a killed one is the likelier cause.
+  /// Prefers a killed rank among those that failed since the last look: it is the likelier cause.
   void collect() {
     int first = -1;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
