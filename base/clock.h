@@ -9,6 +9,8 @@
 #include <x86intrin.h>
 #endif
 
+#include "base/private_api.h"
+
 namespace millrace::base {
 
 class Clock {
@@ -24,7 +26,7 @@ class Clock {
   /// Returns the seconds per tick. The first call measures them against the steady clock over the
   /// time since the program's start (at least 2 ms, for which it waits); later calls return the
   /// same number.
-  static double seconds_per_tick();
+  MILLRACE_PRIVATE_API static double seconds_per_tick();
   static double seconds(Ticks ticks) { return static_cast<double>(ticks) * seconds_per_tick(); }
   static Ticks ticks(double seconds) { return static_cast<Ticks>(seconds / seconds_per_tick()); }
 
@@ -40,7 +42,7 @@ class Clock {
     clock_gettime(id, &time);
     return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
   }
-  static const bool uses_tsc_;
+  MILLRACE_PRIVATE_API static const bool uses_tsc_;
 
   struct Origin;
   static Origin paired_reading();

@@ -1,18 +1,29 @@
-// Opens, reads and checks the files of a data set.
+// Opens, reads, checks and replaces files.
 #include "base/files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
+#include "base/shell_word.h"
 #include "millrace/error.h"
 
 namespace millrace::base {
+
+// Opens, reads and checks the files of a data set.
 
 void require_resources(std::string_view path, int error) {
   if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) return;
@@ -83,9 +94,9 @@ Sample read_located(const Location& location, Buffer& scratch) {
   return read_located(location, open_regular(location.path.data()).descriptor.get(), scratch);
 }
 
-void require_folder(const std::string& path) {
-  const std::string hint =
-      "check data.path, or make a set: millrace data make digits " + (path.empty() ? "DIR" : path);
+void require_folder(const std::string& path, const std::string& kind) {
+  const std::string hint = fmt::format("check data.path, or make a set: millrace data make {} {}",
+                                       kind, path.empty() ? "DIR" : shell_word(path));
   if (path.empty()) throw DataError("data.path is empty", hint);
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
@@ -103,6 +114,102 @@ bool exists(const std::string& path) {
 bool is_folder(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// Computes checksums with xxHash.
+namespace {
+
+std::string digits(XXH64_hash_t hash) { return fmt::format("{:016x}", hash); }
+
+}  // namespace
+
+std::string checksum(std::string_view bytes) {
+  return digits(XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+std::string file_checksum(const std::filesystem::path& file) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // stays in the cache while it is hashed
+  const base::OpenFile open = base::open_regular(file.c_str());
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(),
+                                                                      &XXH3_freeState);
+  XXH3_64bits_reset(hash.get());
+  std::vector<std::uint8_t> piece(kPiece);
+  std::size_t size = 0;
+  for (std::uint64_t at = 0;
+       (size = base::read_at(open.descriptor.get(), piece.data(), kPiece, at, file.c_str())) > 0;
+       at += size)
+    XXH3_64bits_update(hash.get(), piece.data(), size);
+  return digits(XXH3_64bits_digest(hash.get()));
+}
+
+// Implements AtomicFile with POSIX calls.
+namespace {
+
+constexpr std::string_view kMark = ".tmp-";  ///< followed by the writer's process id
+
+/// Makes a rename survive a power cut, which needs the folder on disk as well. Some file systems
+/// cannot do that; the file itself is complete all the same.
+void sync_folder(const std::filesystem::path& folder) {
+  const int directory =
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return;
+  fsync(directory);
+  close(directory);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : path_(path), temporary_(path.string() + std::string(kMark) + std::to_string(getpid())) {
+  file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file_ < 0) fail("created");
+  flock(file_, LOCK_EX | LOCK_NB);  // marks the writer as alive, where locks work
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ < 0) return;
+  close(file_);
+  unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("written");
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void AtomicFile::commit() {
+  if (fsync(file_) != 0) fail("written to the disk");
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("renamed");
+  close(file_);
+  file_ = -1;
+  sync_folder(path_.parent_path());
+}
+
+void AtomicFile::fail(const char* doing) const {
+  const int reason = errno;
+  throw RunError(
+      path_.string() + " cannot be " + doing + ": " + std::generic_category().message(reason),
+      reason == ENOSPC || reason == EDQUOT ? "free some space and run again"
+                                           : "check the folder and who may write there");
+}
+
+void remove_stale_temporaries(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const std::size_t mark = name.rfind(kMark);
+    if (mark == std::string::npos || !entry.is_regular_file(error)) continue;
+    const std::string_view pid = std::string_view(name).substr(mark + kMark.size());
+    if (pid.empty() || pid.find_first_not_of("0123456789") != std::string_view::npos) continue;
+    const int file = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) continue;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
+    close(file);
+  }
 }
 
 }  // namespace millrace::base

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/utf8.h"
-
 namespace millrace::base {
 namespace {
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/private_api.h"
+
 namespace millrace::base {
 
 enum class Simd : std::uint8_t {
@@ -14,7 +16,7 @@ enum class Simd : std::uint8_t {
   avx512,
 };
 
-std::string_view name_of(Simd level);
+MILLRACE_PRIVATE_API std::string_view name_of(Simd level);
 
 /// Returns the highest level that this processor and operating system support.
 Simd simd_supported();
@@ -22,7 +24,7 @@ Simd simd_supported();
 /// Returns the level in use: simd_supported(), or the level that the environment variable
 /// MILLRACE_SIMD names (scalar, avx2 or avx512). Throws UsageError if the variable names no level
 /// or one that is not supported.
-Simd simd_level();
+MILLRACE_PRIVATE_API Simd simd_level();
 
 /// Sets the level in use, for tests and benchmarks. Throws UsageError if it is not supported.
 void set_simd_level(Simd level);

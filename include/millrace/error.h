@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "millrace/export.h"
+
 namespace millrace {
 
 /// Exit codes of the program.
@@ -20,10 +22,11 @@ enum class Exit {
 
 /// Base of all exceptions that millrace throws on purpose. std::bad_alloc and standard library
 /// errors pass through unchanged.
-class Error : public std::runtime_error {
+class MILLRACE_EXPORT Error : public std::runtime_error {
  public:
   Error(Exit exit, const std::string& what, std::string hint = {})
       : std::runtime_error(what), exit_(exit), hint_(std::move(hint)) {}
+  ~Error() override;
   Exit exit() const { return exit_; }
   const std::string& hint() const { return hint_; }
 
@@ -33,24 +36,28 @@ class Error : public std::runtime_error {
 };
 
 /// Thrown when a run cannot continue: a resource, a thread or a file failed.
-struct RunError : Error {
+struct MILLRACE_EXPORT RunError : Error {
   explicit RunError(const std::string& what, std::string hint = {})
       : Error(Exit::failed, what, std::move(hint)) {}
+  ~RunError() override;
 };
 /// Thrown for a wrong command line, recipe, option or call.
-struct UsageError : Error {
+struct MILLRACE_EXPORT UsageError : Error {
   explicit UsageError(const std::string& what, std::string hint = {})
       : Error(Exit::usage, what, std::move(hint)) {}
+  ~UsageError() override;
 };
 /// Thrown for a damaged or unsuitable data set or sample, and for a plugin that breaks a rule.
-struct DataError : Error {
+struct MILLRACE_EXPORT DataError : Error {
   explicit DataError(const std::string& what, std::string hint = {})
       : Error(Exit::data, what, std::move(hint)) {}
+  ~DataError() override;
 };
 /// Thrown when a required device or backend is missing.
-struct DeviceError : Error {
+struct MILLRACE_EXPORT DeviceError : Error {
   explicit DeviceError(const std::string& what, std::string hint = {})
       : Error(Exit::device, what, std::move(hint)) {}
+  ~DeviceError() override;
 };
 
 }  // namespace millrace

@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "millrace/export.h"
 #include "millrace/limits.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
 
 namespace millrace::pipeline {
+struct BatchContents;
 struct BatchHistory;
 class LoaderCore;
 class LoaderTracks;
@@ -52,7 +54,7 @@ struct Failure {
 };
 
 /// `loader.shuffle`: the order of samples in an epoch.
-struct Shuffle {
+struct MILLRACE_EXPORT Shuffle {
   enum class Kind { none, global, window } kind = Kind::global;
   /// Samples per window: the windows are shuffled, and the samples in each.
   std::uint64_t window = 0;
@@ -92,15 +94,20 @@ struct LoaderOptions {
   /// return, in order.
   std::function<void(const Failure&)> quarantine;
   const std::atomic<bool>* stop = nullptr;  ///< polled; once set, next() ends as after interrupt()
+  /// Called by next() on its thread, every 100 ms while it waits for a worker. When it returns
+  /// true, next() returns an empty Batch, and the next call goes on waiting for the same one. May
+  /// be empty.
+  std::function<bool()> poll;
 };
 
 /// Returns the number of batches in an epoch of `samples` samples over all ranks.
-std::uint64_t batches_per_epoch(const LoaderOptions& options, std::uint64_t samples);
+MILLRACE_EXPORT std::uint64_t batches_per_epoch(const LoaderOptions& options,
+                                                std::uint64_t samples);
 
 /// Throws UsageError if the rank lies outside the world, if the batch is larger than the data set,
 /// or if the largest image that max_pixels allows takes more than max_bytes. The constructor of
 /// Loader makes the same checks.
-void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
+MILLRACE_EXPORT void check_batch(const LoaderOptions& options, const DatasetInfo& dataset);
 
 /// Totals of one stage, summed over all workers. Times are in seconds.
 struct StageTotals {
@@ -122,13 +129,15 @@ struct LoaderStats {
   double busy_s = 0;
   double core_wait_s = 0;
   std::uint64_t failed = 0;
+  std::uint64_t extra_blocks = 0;  ///< blocks allocated beside the slots, for Batch::detach()
 };
 
 /// One batch, or this rank's slice of it, on loan from the loader. The destructor returns the
 /// memory to the loader; the memory stays valid until then, also when the Loader is destroyed
 /// first. Move-only. Any thread may release it, one at a time. An empty Batch (false) has no data:
-/// call no accessor on it.
-class Batch {
+/// call no accessor on it. A batch that is kept for long can be detached: the loader then goes on
+/// with other memory.
+class MILLRACE_EXPORT Batch {
  public:
   Batch() = default;
   Batch(std::shared_ptr<pipeline::LoaderCore> core, std::size_t slot);
@@ -136,9 +145,15 @@ class Batch {
   Batch& operator=(Batch&& other) noexcept;
   ~Batch();
 
-  explicit operator bool() const { return core_ != nullptr; }
+  explicit operator bool() const { return contents_ != nullptr; }
   /// Returns the memory to the loader now and leaves this empty.
   void release();
+  /// Takes the memory out of the loader without copying, and gives the slot another block. The
+  /// caller no longer holds the slot, so any number of detached batches neither delays next() nor
+  /// makes it fail. Blocks of detached batches are used again once these are released; the loader
+  /// keeps at most slots() + 1 of them unused. Throws std::bad_alloc, or what
+  /// LoaderOptions::memory throws. Copies the batch in LoaderMode synthetic and cached.
+  void detach();
 
   /// Returns count() samples one after the other, 64-byte aligned. Transform::output() gives the
   /// shape and type of one.
@@ -151,6 +166,9 @@ class Batch {
   /// Otherwise returns null, and classes() returns 0.
   const float* probabilities() const;
   int classes() const;
+  /// Returns count() indices in the data set, one for each sample. With on_error=replace it is the
+  /// index of the sample that took the place; in LoaderMode synthetic it is 0.
+  const std::uint64_t* samples() const;
   /// Returns the number of samples present. It is less than a full batch after on_error=skip and at
   /// the end of an epoch. With several ranks it may be 0: every rank gets every batch, even if its
   /// slice is empty.
@@ -162,19 +180,21 @@ class Batch {
   /// Returns the batch's index in its epoch, counted from 0.
   std::uint64_t index() const;
   /// Returns when and by whom the batch was made. Its list of tasks is valid as long as the batch.
-  /// All zero unless LoaderOptions::record is set.
+  /// All zero unless LoaderOptions::record is set, and after detach().
   pipeline::BatchHistory history() const;
 
  private:
-  std::shared_ptr<pipeline::LoaderCore> core_;
+  std::shared_ptr<pipeline::LoaderCore> core_;  ///< null once detached
   std::size_t slot_ = 0;
+  std::shared_ptr<const pipeline::BatchContents> own_;  ///< memory of a detached batch
+  const pipeline::BatchContents* contents_ = nullptr;   ///< the slot's, or own_
 };
 
 /// Hands out batches of `reader` through `transform` in an order that depends on the options alone
 /// (determinism contract). The slices of all ranks, concatenated, are the batch of a single rank.
 ///
 /// All members but interrupt() belong to one thread; a Batch may be released by any thread.
-class Loader {
+class MILLRACE_EXPORT Loader {
  public:
   /// Allocates the slots and starts the workers. Shares ownership of `reader` and `transform`.
   /// Throws UsageError for options that do not fit (check_batch()) and RunError if a thread cannot

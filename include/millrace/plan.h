@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "millrace/export.h"
 #include "millrace/recipe.h"
 #include "millrace/transform.h"
 
@@ -42,9 +43,10 @@ struct PlanOptions {
 /// Returns `chain` compiled for images like `source`. Ops fuse as docs/explanation/planning.md
 /// describes. `classes` is the number of labels, for ops that mix them. The result is immutable and
 /// safe to share between threads. Throws UsageError if the chain cannot be applied to the source.
-std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain,
-                                              const Source& source,
-                                              const OutputOptions& output = {},
-                                              const PlanOptions& options = {}, int classes = 0);
+MILLRACE_EXPORT std::shared_ptr<const Transform> compile_plan(const std::vector<OpSpec>& chain,
+                                                              const Source& source,
+                                                              const OutputOptions& output = {},
+                                                              const PlanOptions& options = {},
+                                                              int classes = 0);
 
 }  // namespace millrace

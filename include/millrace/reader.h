@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "millrace/buffer.h"
+#include "millrace/export.h"
 #include "millrace/image.h"
 #include "millrace/param.h"
 
@@ -86,6 +87,14 @@ enum class Cache {
   cold,  ///< pages are evicted before every read, and a check confirms that they are gone
 };
 
+/// `data.index`: whether reader "tar" opens archives through their index files.
+enum class IndexUse {
+  automatic,  ///< where there is one that fits; other archives are walked, and their listings
+              ///< cached
+  require,    ///< every archive needs one that fits
+  off,        ///< every archive is walked, and nothing is cached
+};
+
 /// `data.synthetic.*`: the images that reader "synthetic" generates.
 struct SyntheticOptions {
   std::uint64_t count = 60'000;
@@ -107,6 +116,7 @@ struct DataOptions {
   std::function<void(const std::string&)> warn{};
   /// Parameters of a plugin's reader; missing ones have their defaults.
   std::map<std::string, Value> parameters{};
+  IndexUse index = IndexUse::automatic;
 };
 
 /// Name and help line of a built-in reader.
@@ -115,11 +125,11 @@ struct ReaderDeclaration {
   std::string help;
 };
 /// Returns the built-in readers.
-std::vector<ReaderDeclaration> built_in_readers();
+MILLRACE_EXPORT std::vector<ReaderDeclaration> built_in_readers();
 
 /// Opens a data set and checks its headers, counts and labels, but not its pixels. The caller owns
 /// the reader. Throws DataError with the file, the defect and a remedy, and UsageError for an
 /// unknown reader or a cache that the reader does not support.
-std::unique_ptr<Reader> open_reader(const DataOptions& options);
+MILLRACE_EXPORT std::unique_ptr<Reader> open_reader(const DataOptions& options);
 
 }  // namespace millrace

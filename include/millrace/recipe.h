@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/export.h"
 #include "millrace/param.h"
 
 namespace millrace {
@@ -31,14 +32,14 @@ struct OpSpec {
 
 /// Returns the declarations of all augmentations registered so far, sorted by name. The list stays
 /// valid until the program ends.
-std::span<const OpDeclaration> op_declarations();
+MILLRACE_EXPORT std::span<const OpDeclaration> op_declarations();
 
 /// Returns the declarations of all recipe keys except those of augmentations, in the order of
 /// config.toml.
-std::span<const Param> recipe_keys();
+MILLRACE_EXPORT std::span<const Param> recipe_keys();
 /// A checked recipe. Reading from several threads is safe; set() needs exclusive access. The
 /// accessors by key throw std::out_of_range for an unknown key.
-class Recipe {
+class MILLRACE_EXPORT Recipe {
  public:
   /// Makes a recipe with all defaults and no augmentation. `ops` declares the known augmentations
   /// and must outlive the recipe.
