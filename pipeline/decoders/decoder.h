@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/buffer.h"
 #include "millrace/image.h"
 #include "plugins/host/unit.h"
@@ -15,7 +16,7 @@
 namespace millrace::pipeline {
 
 /// Returns the decoder for these bytes. Throws DataError that says what the bytes look like.
-const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes);
+MILLRACE_PRIVATE_API const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes);
 
 /// Contents of an encoded image's header.
 struct EncodedImage {
@@ -28,7 +29,7 @@ struct EncodedImage {
 };
 
 /// Working memory of one thread for decoding: codec contexts and the pixels of one image.
-class DecodeScratch {
+class MILLRACE_PRIVATE_API DecodeScratch {
  public:
   DecodeScratch();
   ~DecodeScratch();

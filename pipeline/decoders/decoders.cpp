@@ -9,7 +9,7 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/decoders/decoder.h"
-#include "pipeline/decoders/turn.h"
+#include "pipeline/decoders/orientation.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
@@ -114,7 +114,7 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
   image_.stored = {static_cast<int>(header.width), static_cast<int>(header.height)};
   image_.orientation =
       header.orientation >= 1 && header.orientation <= 8 ? static_cast<int>(header.orientation) : 1;
-  image_.size = turned(image_.stored, turn_of(image_.orientation));
+  image_.size = oriented(image_.stored, orientation_of(image_.orientation));
   image_.channels = static_cast<int>(header.channels);
   image_.scales = header.scales | 1;
   return image_;
@@ -123,9 +123,9 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
 ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
   const millrace_unit& unit = *image_.decoder;
   void* context = context_of(unit);
-  const Turn turn = turn_of(image_.orientation);
+  const Orientation orientation = orientation_of(image_.orientation);
   const Size stored{scaled(image_.stored.width, scale), scaled(image_.stored.height, scale)};
-  const Rect asked = stored_rect(wanted, stored, turn);
+  const Rect asked = stored_rect(wanted, stored, orientation);
   millrace_decode request{sizeof request, static_cast<std::uint32_t>(channels),
                           static_cast<std::uint32_t>(scale), asked};
   Rect& rect = request.region;
@@ -158,7 +158,7 @@ ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
       out, stored.width, stored.height, channels, static_cast<std::ptrdiff_t>(row_bytes), channels,
       1};
   view.data -= rect.y0 * view.row + rect.x0 * view.pixel;
-  return turned(view, turn);
+  return oriented(view, orientation);
 }
 
 void DecodeScratch::trim(std::size_t most) {

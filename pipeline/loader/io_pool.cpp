@@ -66,7 +66,7 @@ IoPool::Job* IoPool::claim(std::int64_t& place) {
 
 void IoPool::finished(Job& job) {
   const SampleRange run = job.run;
-  UnitHistory& unit = slots_[run.slot].units[run.unit];
+  RangeHistory& unit = slots_[run.slot].units[run.unit];
   unit.fetch_end = base::Clock::now();
   if (const base::Clock::Ticks busy = job.busy.load(std::memory_order_relaxed); busy > 0)
     unit.fetch_on_core = 1 - static_cast<float>(job.core_wait.load(std::memory_order_relaxed)) /

@@ -29,6 +29,7 @@ LoaderStats operator+(LoaderStats a, const LoaderStats& b) {
   a.busy_s += b.busy_s;
   a.core_wait_s += b.core_wait_s;
   a.failed += b.failed;
+  a.extra_blocks += b.extra_blocks;
   return a;
 }
 
@@ -94,36 +95,52 @@ void check_batch(const LoaderOptions& options, const DatasetInfo& dataset) {
 }
 
 Batch::Batch(std::shared_ptr<pipeline::LoaderCore> core, std::size_t slot)
-    : core_(std::move(core)), slot_(slot) {}
+    : core_(std::move(core)), slot_(slot), contents_(&core_->slot(slot)) {}
 Batch::Batch(Batch&& other) noexcept
-    : core_(std::exchange(other.core_, nullptr)), slot_(other.slot_) {}
+    : core_(std::exchange(other.core_, nullptr)),
+      slot_(other.slot_),
+      own_(std::exchange(other.own_, nullptr)),
+      contents_(std::exchange(other.contents_, nullptr)) {}
 Batch& Batch::operator=(Batch&& other) noexcept {
   if (this == &other) return *this;
   release();
   core_ = std::exchange(other.core_, nullptr);
   slot_ = other.slot_;
+  own_ = std::exchange(other.own_, nullptr);
+  contents_ = std::exchange(other.contents_, nullptr);
   return *this;
 }
 Batch::~Batch() { release(); }
 void Batch::release() {
+  contents_ = nullptr;
+  own_ = nullptr;
   if (core_ != nullptr) std::exchange(core_, nullptr)->free_slot(slot_);
 }
+void Batch::detach() {
+  if (core_ == nullptr) return;
+  own_ = core_->detach(slot_);
+  contents_ = own_.get();
+  std::exchange(core_, nullptr)->free_slot(slot_);
+}
 const std::byte* Batch::data() const {
-  return reinterpret_cast<const std::byte*>(core_->slot(slot_).samples);
+  return reinterpret_cast<const std::byte*>(contents_->samples);
 }
 std::size_t Batch::bytes() const {
-  return static_cast<std::size_t>(count()) * core_->stages().transform().output().bytes();
+  return static_cast<std::size_t>(count()) * contents_->sample_bytes;
 }
-const std::int64_t* Batch::labels() const { return core_->slot(slot_).labels.data(); }
+const std::int64_t* Batch::labels() const { return contents_->labels.data(); }
 const float* Batch::probabilities() const {
-  return classes() > 0 ? core_->slot(slot_).probabilities.data() : nullptr;
+  return classes() > 0 ? contents_->probabilities.data() : nullptr;
 }
-int Batch::classes() const { return core_->stages().transform().soft_classes(); }
-std::int64_t Batch::count() const { return core_->slot(slot_).valid; }
-std::int64_t Batch::global_count() const { return core_->slot(slot_).ticket.global; }
-std::uint32_t Batch::epoch() const { return core_->slot(slot_).ticket.epoch; }
-std::uint64_t Batch::index() const { return core_->slot(slot_).ticket.index; }
-pipeline::BatchHistory Batch::history() const { return core_->history(slot_); }
+int Batch::classes() const { return static_cast<int>(contents_->classes); }
+const std::uint64_t* Batch::samples() const { return contents_->indices.data(); }
+std::int64_t Batch::count() const { return contents_->valid; }
+std::int64_t Batch::global_count() const { return contents_->id.global; }
+std::uint32_t Batch::epoch() const { return contents_->id.epoch; }
+std::uint64_t Batch::index() const { return contents_->id.index; }
+pipeline::BatchHistory Batch::history() const {
+  return core_ != nullptr ? core_->history(slot_) : pipeline::BatchHistory{};
+}
 
 Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
                LoaderOptions options)

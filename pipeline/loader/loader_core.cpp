@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "millrace/error.h"
-#include "pipeline/loader/core_watch.h"
-#include "pipeline/loader/loader_graph.h"
-#include "pipeline/loader/noise.h"
+#include "pipeline/loader/scheduler_wait.h"
+#include "pipeline/loader/slots.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -20,7 +19,7 @@ namespace {
 /// short enough that a batch spreads over the workers.
 constexpr std::int64_t kUnitNs = 200'000;
 /// Time that stop() waits for workers before it leaves a blocked one behind.
-constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kStopTimeout = std::chrono::seconds(2);
 /// Time within which a caller has its batch if it gets a core when it is woken.
 constexpr double kPromptWake = 50e-6;
 /// Age up to which the caller's scheduler wait is not read again; reading it takes about 1 µs.
@@ -62,6 +61,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
     for (Fetched& fetched : slot.fetched)
       if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
   }
+  pool_ = std::make_shared<BatchPool>(options_.memory, slots_.front(), slots_.size() + 1);
   for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
   if (options_.mode == LoaderMode::synthetic)
     for (std::size_t i = 0; i < slots_.size(); ++i)
@@ -73,14 +73,14 @@ LoaderCore::~LoaderCore() = default;
 void LoaderCore::start() {
   if (options_.workers == 0 || options_.mode == LoaderMode::synthetic) return;
   graph_ = std::make_unique<Graph>(*this);
-  hand_over(&begun_);
+  annotate_release(&begun_);
   graph_->source->activate();
 }
 
 bool LoaderCore::stop() {
   interrupt();
   if (graph_ == nullptr) return true;
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kStopTimeout;
   const bool read = graph_->stop_reading(deadline);
   graph_->graph->cancel();
   if (!read) return false;
@@ -92,7 +92,7 @@ bool LoaderCore::stop() {
     // A batch returned from now on must not use the graph.
     const std::lock_guard lock(freeing_);
     graph_->graph->wait_for_all();
-    taken_over(&ended_);
+    annotate_acquire(&ended_);
     graph_.reset();
   }
   return true;
@@ -101,7 +101,7 @@ bool LoaderCore::stop() {
 void LoaderCore::interrupt() {
   stop_.store(true);
   stages_.interrupt();
-  ready_event_.ring_all(slots_);
+  ready_event_.wake(slots_);
 }
 
 std::int64_t LoaderCore::global_count(std::uint64_t index) const {
@@ -114,23 +114,23 @@ Slice LoaderCore::slice_of(std::int64_t global) const {
   return rank_slice(global, options_.rank, options_.world, pairs);
 }
 
-BatchId LoaderCore::ticket(std::uint64_t ordinal) const {
-  BatchId ticket;
-  ticket.ordinal = ordinal;
-  ticket.epoch = static_cast<std::uint32_t>(ordinal / batches_per_epoch_);
-  ticket.index = ordinal % batches_per_epoch_;
-  ticket.global = global_count(ticket.index);
-  const Slice slice = slice_of(ticket.global);
-  ticket.first = ticket.index * static_cast<std::uint64_t>(options_.batch) +
-                 static_cast<std::uint64_t>(slice.first);
-  ticket.count = slice.count;
-  return ticket;
+BatchId LoaderCore::batch_id(std::uint64_t ordinal) const {
+  BatchId id;
+  id.ordinal = ordinal;
+  id.epoch = static_cast<std::uint32_t>(ordinal / batches_per_epoch_);
+  id.index = ordinal % batches_per_epoch_;
+  id.global = global_count(id.index);
+  const Slice slice = slice_of(id.global);
+  id.first = id.index * static_cast<std::uint64_t>(options_.batch) +
+             static_cast<std::uint64_t>(slice.first);
+  id.count = slice.count;
+  return id;
 }
 
 void LoaderCore::open_slot(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
-  slot.ticket = ticket(ordinal);
-  const std::int64_t count = slot.ticket.count;
+  slot.id = batch_id(ordinal);
+  const std::int64_t count = slot.id.count;
   const bool whole = options_.workers == 0;
   slot.grain = whole ? std::max<std::int64_t>(1, count) : unit(count);
   slot.units.assign(static_cast<std::size_t>(whole ? 1 : (count + slot.grain - 1) / slot.grain),
@@ -142,10 +142,9 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
   if (options_.record) slot.opened = base::Clock::now();
   slot.ready.store(0, std::memory_order_relaxed);
   slot.freed.store(0, std::memory_order_relaxed);
-  slot.missing.store(slot.ticket.count, std::memory_order_release);
 }
 
-Worker& LoaderCore::lease() {
+Worker& LoaderCore::acquire_worker() {
   // As many workers as threads, so one is always free.
   for (;;) {
     for (Worker& worker : workers_) {
@@ -179,23 +178,23 @@ void LoaderCore::work(const SampleRange& run) {
   busy_.fetch_add(1);  // before reading stop_; stop() writes it before it reads busy_
   if (!stop_.load()) {
     Slot& slot = slots_[run.slot];
-    // Acquires what open_slot() wrote.
+    // Acquires the split node's writes.
     static_cast<void>(slot.missing.load(std::memory_order_acquire));
     // Acquires the I/O threads' writes.
     static_cast<void>(slot.fetched_runs.load(std::memory_order_acquire));
-    Worker& worker = lease();
+    Worker& worker = acquire_worker();
     try {
       stages_.work(run, slot, worker, stop_);
     } catch (...) {  // next() throws it; the graph would lose it
       Stages::note_error(slot, run.first, std::current_exception());
     }
-    note_unit(slot, run, worker);
+    record_range(slot, run, worker);
     // A range that was abandoned must not complete its batch.
     if (!stop_.load() &&
         slot.missing.fetch_sub(run.count, std::memory_order_acq_rel) == run.count) {
       finish(slot, worker);
       if (options_.record) slot.made = base::Clock::now();
-      ready_event_.ring(slot.ready);
+      ready_event_.set(slot.ready);
     }
     worker.leased.store(false, std::memory_order_release);
   }
@@ -220,7 +219,7 @@ std::optional<std::size_t> LoaderCore::next() {
   Slot& slot = slots_[index];
   slot.core_wait = 0;
   if (consumed_ >= made_end_) {
-    hand_out_again(consumed_);
+    reissue_slot(consumed_);
   } else if (!(options_.workers == 0 ? make_inline(consumed_) : wait_for(slot))) {
     return std::nullopt;
   }
@@ -241,13 +240,13 @@ std::optional<std::size_t> LoaderCore::next() {
 }
 
 /// Hands out a slot's earlier samples as a new batch.
-void LoaderCore::hand_out_again(std::uint64_t ordinal) {
+void LoaderCore::reissue_slot(std::uint64_t ordinal) {
   Slot& slot = slots_[ordinal % slots_.size()];
   // A smaller batch uses the first of the samples that were made.
   slot.kept = std::max(slot.kept, slot.valid);
   open_slot(ordinal);
   slot.units.clear();
-  slot.valid = std::min(slot.ticket.count, slot.kept);
+  slot.valid = std::min(slot.id.count, slot.kept);
   slot.made = slot.opened;
 }
 
@@ -255,9 +254,9 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
   const std::size_t index = ordinal % slots_.size();
   Slot& slot = slots_[index];
   open_slot(ordinal);
-  const SampleRange run{index, 0, slot.ticket.count, 0};
+  const SampleRange run{index, 0, slot.id.count, 0};
   stages_.work(run, slot, workers_[0], stop_);
-  note_unit(slot, run, workers_[0]);
+  record_range(slot, run, workers_[0]);
   if (stop_.load(std::memory_order_relaxed)) return false;
   finish(slot, workers_[0]);
   if (options_.record) slot.made = base::Clock::now();
@@ -271,7 +270,7 @@ bool LoaderCore::wait_for(Slot& slot) {
     core_read_at_ = now;
     core_wait_ns_ = SchedulerWait::mine().core_wait_ns();
   }
-  ready_event_.wait(slot.ready, stop_, options_.stop);
+  ready_event_.wait(slot.ready, stop_, options_.stop, options_.poll);
   if (slot.ready.load(std::memory_order_acquire) != 1) return false;
   slot.ready.store(0, std::memory_order_relaxed);
   if (const base::Clock::Ticks now = base::Clock::now();
@@ -283,30 +282,30 @@ bool LoaderCore::wait_for(Slot& slot) {
   return true;
 }
 
-void LoaderCore::note_unit(Slot& slot, const SampleRange& run, const Worker& worker) const {
+void LoaderCore::record_range(Slot& slot, const SampleRange& run, const Worker& worker) const {
   if (!options_.record) return;
-  UnitHistory& unit = slot.units[run.unit];
+  RangeHistory& unit = slot.units[run.unit];
   unit.first = static_cast<std::uint32_t>(run.first);
   unit.count = static_cast<std::uint32_t>(run.count);
   unit.worker = static_cast<std::uint32_t>(&worker - workers_.data());
   if (options_.timeline != nullptr)
-    options_.timeline->worker(unit.worker).add({slot.ticket.ordinal, unit});
+    options_.timeline->worker(unit.worker).add({slot.id.ordinal, unit});
 }
 
 void LoaderCore::trace(const Slot& slot) const {
-  const BatchId& ticket = slot.ticket;
+  const BatchId& id = slot.id;
   options_.timeline->batches().add(
-      {ticket.ordinal, ticket.epoch, ticket.index, slot.asked, slot.opened, slot.made, slot.got});
+      {id.ordinal, id.epoch, id.index, slot.asked, slot.opened, slot.made, slot.got});
 }
 
 BatchHistory LoaderCore::history(std::size_t index) const {
   const Slot& slot = slots_[index];
-  const BatchId& ticket = slot.ticket;
+  const BatchId& id = slot.id;
   if (!options_.record) return {};
-  return {.ordinal = ticket.ordinal,
-          .epoch = ticket.epoch,
-          .index = ticket.index,
-          .first = ticket.ordinal == options_.first_batch,
+  return {.ordinal = id.ordinal,
+          .epoch = id.epoch,
+          .index = id.index,
+          .first = id.ordinal == options_.first_batch,
           .made_inline = options_.workers == 0,
           .asked = slot.asked,
           .opened = slot.opened,
@@ -326,6 +325,10 @@ void LoaderCore::free_slot(std::size_t index) {
     if (graph_ != nullptr && freed_ <= made_end_ && !stop_.load(std::memory_order_relaxed))
       graph_->limiter->decrementer().try_put(flow::continue_msg());
   }
+}
+
+std::shared_ptr<const BatchContents> LoaderCore::detach(std::size_t index) {
+  return pool_->exchange(slots_[index], /*copy=*/options_.mode != LoaderMode::normal);
 }
 
 std::uint64_t LoaderCore::samples_per_epoch() const {
@@ -378,6 +381,7 @@ LoaderStats LoaderCore::stats() const {
   }
   stats.cold = stages_.reader().cold();
   stats.failed = stages_.failed();
+  stats.extra_blocks = pool_->allocated();
   return stats;
 }
 

@@ -6,7 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <ctime>
+
+#include "base/rng.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -30,9 +34,11 @@ void use_large_pages(std::uint8_t* memory, std::size_t size) {
 
 }  // namespace
 
-void Slot::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
-                   std::size_t sample_bytes, std::size_t classes) {
-  const auto aligned = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
+                            std::size_t bytes, std::size_t row) {
+  sample_bytes = bytes;
+  classes = row;
+  const auto aligned = [](std::size_t size) { return (size + 63) / 64 * 64; };
   const std::size_t labels_at = aligned(count * sample_bytes + kTailSlack);
   const std::size_t rows_at = labels_at + aligned(count * sizeof(std::int64_t));
   memory = SlotBlock(from, rows_at + count * classes * sizeof(float));
@@ -40,10 +46,11 @@ void Slot::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
   if (from == nullptr) use_large_pages(samples, memory.size());
   labels = {reinterpret_cast<std::int64_t*>(samples + labels_at), count};
   probabilities = {reinterpret_cast<float*>(samples + rows_at), count * classes};
+  indices.assign(count, 0);
 }
 
 void ReadyEvent::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
-                      const std::atomic<bool>* outer) {
+                      const std::atomic<bool>* outer, const std::function<bool()>& poll) {
   // Spin briefly before sleeping: a sleep and a wake-up cost some 20 µs.
   for (int i = 0; i < 64; ++i) {
     if (ready.load(std::memory_order_acquire) == 1) return;
@@ -56,17 +63,67 @@ void ReadyEvent::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>
     // The time-out serves `outer`, and an interrupt() that falls between check and sleep.
     const timespec most{0, 100'000'000};
     futex(ready, FUTEX_WAIT_PRIVATE, 0, &most);
+    if (poll && ready.load() != 1 && poll()) break;
   }
   sleeping_.store(false);
 }
 
-void ReadyEvent::ring(std::atomic<std::uint32_t>& ready) {
+void ReadyEvent::set(std::atomic<std::uint32_t>& ready) {
   ready.store(1);
   if (sleeping_.load()) futex(ready, FUTEX_WAKE_PRIVATE, 1, nullptr);
 }
 
-void ReadyEvent::ring_all(std::vector<Slot>& slots) {
+void ReadyEvent::wake(std::vector<Slot>& slots) {
   for (Slot& slot : slots) futex(slot.ready, FUTEX_WAKE_PRIVATE, 1, nullptr);
+}
+
+// Fills slots with noise for loader.mode=synthetic.
+namespace {
+
+/// Returns an IEEE 754 number with 1 + exponent + mantissa bits that is finite and neither tiny nor
+/// large.
+std::uint32_t number(std::uint64_t random, unsigned exponent_bits, unsigned mantissa_bits) {
+  const std::uint32_t bias = (1u << (exponent_bits - 1)) - 1;
+  const std::uint32_t exponent = bias - static_cast<std::uint32_t>(random >> 33 & 3);
+  const auto mantissa = static_cast<std::uint32_t>(random & ((1u << mantissa_bits) - 1));
+  const auto sign = static_cast<std::uint32_t>(random >> 32 & 1);
+  return ((sign << exponent_bits | exponent) << mantissa_bits) | mantissa;
+}
+
+std::uint32_t element(std::uint64_t random, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return number(random, 8, 23);
+    case DType::f16:
+      return number(random, 5, 10);
+    case DType::bf16:
+      return number(random, 8, 7);
+    case DType::u8:
+      break;
+  }
+  return static_cast<std::uint32_t>(random & 0xff);
+}
+
+}  // namespace
+
+void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
+                     const Transform& transform, const DatasetInfo& dataset) {
+  const SampleSpec& spec = transform.output();
+  const std::size_t size = size_of(spec.dtype);
+  const std::uint64_t key = base::mix64(seed + 1);
+  std::uint8_t* out = slot.memory.data();
+  for (std::size_t i = 0; i < samples * spec.elements(); ++i) {
+    const std::uint32_t value = element(base::mix64(key + i), spec.dtype);
+    std::memcpy(out + i * size, &value, size);  // little endian: the low bytes come first
+  }
+  const std::size_t classes = dataset.classes.size();
+  for (std::size_t i = 0; i < samples; ++i)
+    slot.labels[i] = static_cast<std::int64_t>((seed * samples + i) % classes);
+  std::fill(slot.probabilities.begin(), slot.probabilities.end(), 0.0f);
+  const auto row = static_cast<std::size_t>(transform.soft_classes());
+  for (std::size_t i = 0; row > 0 && i < samples; ++i)
+    slot.probabilities[i * row + static_cast<std::size_t>(slot.labels[i])] = 1;
+  slot.kept = static_cast<std::int64_t>(samples);
 }
 
 }  // namespace millrace::pipeline

@@ -1,22 +1,75 @@
-// Batch slots: memory that batches are written into in place, recycled from batch to batch
-// (zero-copy contract), and the event that hands a finished one to the consumer.
+// Allocator of batch slots. The pipeline knows no device: a device that copies faster from its own
+// kind of memory (page-locked, for CUDA) provides it through this interface.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millrace/buffer.h"
 #include "millrace/reader.h"
-#include "pipeline/loader/history.h"
-#include "pipeline/loader/slot_memory.h"
+#include "millrace/transform.h"
+#include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
+
+class SlotMemory {
+ public:
+  virtual ~SlotMemory() = default;
+  /// Returns at least `size` bytes, 64-byte aligned. Throws RunError if there is no memory.
+  virtual void* allocate(std::size_t size) = 0;
+  /// Frees what allocate(size) returned. Callable from any thread.
+  virtual void release(void* memory, std::size_t size) noexcept = 0;
+};
+
+/// Owns a block from a SlotMemory or, without one, of ordinary host memory.
+class SlotBlock {
+ public:
+  SlotBlock() = default;
+  /// Allocates `size` bytes; `from` may be null. kTailSlack bytes behind the last may be read.
+  SlotBlock(std::shared_ptr<SlotMemory> from, std::size_t size)
+      : from_(std::move(from)), size_((size + kTailSlack + 63) / 64 * 64) {
+    data_ = from_ ? from_->allocate(size_) : std::aligned_alloc(64, size_);
+    if (data_ == nullptr) throw std::bad_alloc();
+  }
+  SlotBlock(SlotBlock&& other) noexcept
+      : from_(std::move(other.from_)),
+        size_(std::exchange(other.size_, 0)),
+        data_(std::exchange(other.data_, nullptr)) {}
+  SlotBlock& operator=(SlotBlock&& other) noexcept {
+    std::swap(from_, other.from_);
+    std::swap(size_, other.size_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~SlotBlock() {
+    if (data_ == nullptr) return;
+    if (from_) {
+      from_->release(data_, size_);
+    } else {
+      std::free(data_);
+    }
+  }
+
+  std::uint8_t* data() const { return static_cast<std::uint8_t*>(data_); }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::shared_ptr<SlotMemory> from_;
+  std::size_t size_ = 0;
+  void* data_ = nullptr;
+};
+
+// Batch slots: memory that batches are written into in place, recycled from batch to batch
+// (zero-copy contract), and the event that hands a finished one to the consumer.
 
 /// Identifies the batch in a slot.
 struct BatchId {
@@ -42,23 +95,30 @@ struct Failed {
   std::string name, reason;
 };
 
-struct Slot {
-  /// Allocates `count` samples of `sample_bytes`, labels, and rows of `classes` probabilities.
-  void reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count, std::size_t sample_bytes,
-               std::size_t classes);
+/// A batch and its memory. Batch::detach() takes it out of the slot.
+struct BatchContents {
+  /// Allocates `count` samples of `bytes` each, labels, and rows of `row` probabilities.
+  void reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count, std::size_t bytes,
+               std::size_t row);
 
   /// Block of the next three, so that a device copies the whole batch the same way.
   SlotBlock memory;
   std::uint8_t* samples = nullptr;  ///< one after the other
   std::span<std::int64_t> labels;
-  std::span<float> probabilities;  ///< one row of classes per sample, if ops mix labels
-  BatchId ticket;
-  std::int64_t grain = 1;          ///< samples per range in this batch
-  std::vector<UnitHistory> units;  ///< history per range, written by the worker that has it
+  std::span<float> probabilities;      ///< one row of classes per sample, if ops mix labels
+  std::vector<std::uint64_t> indices;  ///< index of each sample in the data set
+  std::size_t sample_bytes = 0;
+  std::size_t classes = 0;  ///< length of a row of probabilities
+  BatchId id;
+  std::int64_t valid = 0;  ///< samples present, once finished
+};
+
+struct Slot : BatchContents {
+  std::int64_t grain = 1;           ///< samples per range in this batch
+  std::vector<RangeHistory> units;  ///< history per range, written by the worker that has it
   /// Times of BatchHistory.
   base::Clock::Ticks asked = 0, opened = 0, made = 0, got = 0, core_wait = 0;
-  std::int64_t valid = 0;  ///< samples present, once finished
-  std::int64_t kept = 0;   ///< samples in memory that can be handed out again (cached)
+  std::int64_t kept = 0;  ///< samples in memory that can be handed out again (cached)
   std::atomic<std::int64_t> missing{0};  ///< samples that no worker has finished yet
   std::atomic<std::uint32_t> ready{0};   ///< 1: finished, and with the consumer until it is freed
   std::atomic<std::uint32_t> freed{1};   ///< orders the consumer's last read before the next write
@@ -76,17 +136,26 @@ struct Slot {
 /// Lets one consumer wait for a slot's `ready`, which many workers set.
 class ReadyEvent {
  public:
-  /// Returns once `ready` is 1 or one of the flags is set. `outer` may be null; it is polled every
-  /// 100 ms, because its writer does not wake the consumer.
+  /// Returns once `ready` is 1, one of the flags is set, or `poll` returns true. `outer` may be
+  /// null and `poll` empty; both are polled every 100 ms, because nothing wakes the consumer for
+  /// them.
   void wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
-            const std::atomic<bool>* outer);
+            const std::atomic<bool>* outer, const std::function<bool()>& poll);
   /// Sets `ready` and wakes the consumer if it sleeps.
-  void ring(std::atomic<std::uint32_t>& ready);
+  void set(std::atomic<std::uint32_t>& ready);
   /// Wakes the consumer, whatever it waits for.
-  void ring_all(std::vector<Slot>& slots);
+  void wake(std::vector<Slot>& slots);
 
  private:
   std::atomic<bool> sleeping_{false};
 };
+
+// Contents of batches with loader.mode=synthetic: noise of the right shape, type and labels.
+
+/// Fills a slot with `samples` samples. Elements have random signs and mantissas, and magnitudes
+/// from 1/8 up to 2 (u8: any byte); labels count through the classes. Equal seeds give equal
+/// contents.
+void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
+                     const Transform& transform, const DatasetInfo& dataset);
 
 }  // namespace millrace::pipeline

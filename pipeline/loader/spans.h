@@ -3,9 +3,9 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "pipeline/loader/timeline.h"
@@ -49,9 +49,8 @@ class SpanClock {
   /// Ends the current span and begins `next`. Returns the span that ended.
   Span enter(Span next) {
     const base::Clock::Ticks now = base::Clock::now();
-    if (log_ != nullptr) log_->push_back({next, now});
     ticks_[static_cast<std::size_t>(current_)] += now - since_;
-    if (track_ != nullptr) track_->add({static_cast<int>(current_), since_, now});
+    for (SpanLog* log : logs_) log->add({static_cast<int>(current_), since_, now});
     since_ = now;
     const Span before = current_;
     current_ = next;
@@ -62,26 +61,15 @@ class SpanClock {
   /// Returns the time of the last enter().
   base::Clock::Ticks since() const { return since_; }
   Span current() const { return current_; }
-  /// Appends every span that ends from now on to `track`; null stops it.
-  void record_to(Track<SpanRecord>* track) { track_ = track; }
-
-  /// A span and the time when it was entered. It lasts until the next one is entered.
-  struct Entry {
-    Span span;
-    base::Clock::Ticks since;
-  };
-  /// Appends every enter() from now on to `log`, beginning with the current span; null stops it.
-  void log_to(std::deque<Entry>* log) {
-    log_ = log;
-    if (log_ != nullptr) log_->push_back({current_, since_});
-  }
+  /// Adds every span that ends from now on to `log`, which must outlive the clock or be dropped.
+  void record_to(SpanLog* log) { logs_.push_back(log); }
+  void drop(SpanLog* log) { std::erase(logs_, log); }
 
  private:
   SpanTicks ticks_{};
   base::Clock::Ticks since_;
   Span current_ = Span::setup;
-  Track<SpanRecord>* track_ = nullptr;
-  std::deque<Entry>* log_ = nullptr;
+  std::vector<SpanLog*> logs_;
 };
 
 /// Time in each kind of span, in seconds.

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
-#include "pipeline/loader/core_watch.h"
+#include "pipeline/loader/scheduler_wait.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -47,7 +47,7 @@ void touch(std::span<const std::uint8_t> bytes) {
 
 /// Adds up a range's stages on the stack, and enters them in the worker's records at its end.
 struct Stages::Recorder {
-  Recorder(Worker& of, UnitHistory& history, bool is_on) : worker(of), unit(history), on(is_on) {
+  Recorder(Worker& of, RangeHistory& history, bool is_on) : worker(of), unit(history), on(is_on) {
     if (!on) return;
     last = base::Clock::now();
     unit.begin = last;
@@ -105,7 +105,7 @@ struct Stages::Recorder {
   }
 
   Worker& worker;
-  UnitHistory& unit;
+  RangeHistory& unit;
   bool on;
   bool sampled = false;
   std::int64_t cpu = 0;
@@ -195,12 +195,12 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
                    const std::atomic<bool>& stop) const {
   const base::Clock::Ticks begin = base::Clock::now();
   if (options_.record) SchedulerWait::mine().begin(begin);
-  const BatchId& ticket = slot.ticket;
-  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, ticket.epoch);
+  const BatchId& id = slot.id;
+  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, id.epoch);
   Fetched& fetched = slot.fetched[static_cast<std::size_t>(place)];
   fetched.error = nullptr;
   try {
-    const std::uint64_t index = sampler(ticket.first + static_cast<std::uint64_t>(place));
+    const std::uint64_t index = sampler(id.first + static_cast<std::uint64_t>(place));
     const std::uint64_t faults = base::mapped_faults();
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
     if (reader_->info().in_place) touch(fetched.sample.bytes);
@@ -217,7 +217,7 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
   reading.busy = end - begin;
   reading.core_wait = SchedulerWait::mine().end(begin, end).core_wait;
   if (reading.track != nullptr)
-    reading.track->add({ticket.ordinal, static_cast<std::uint64_t>(place), begin, end, bytes});
+    reading.track->add({id.ordinal, static_cast<std::uint64_t>(place), begin, end, bytes});
 }
 
 void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
@@ -244,16 +244,16 @@ void Stages::work(const SampleRange& run, Slot& slot, Worker& worker,
 /// then not done.
 bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                            const std::atomic<bool>& stop) {
-  const BatchId& ticket = slot.ticket;
+  const BatchId& id = slot.id;
   const DatasetInfo& info = reader_->info();
   const auto count = static_cast<std::size_t>(run.count);
   if (worker.samples.size() < count) {
     worker.samples.resize(count);
     worker.indices.resize(count);
   }
-  const Sampler sampler(info.count, options_.shuffle, options_.seed, ticket.epoch);
+  const Sampler sampler(info.count, options_.shuffle, options_.seed, id.epoch);
   for (std::size_t i = 0; i < count; ++i) {
-    worker.indices[i] = sampler(ticket.first + static_cast<std::uint64_t>(run.first) + i);
+    worker.indices[i] = sampler(id.first + static_cast<std::uint64_t>(run.first) + i);
     worker.samples[i] = read(worker.indices[i], worker.bytes, worker.lane, stop);
     if (i < kAhead) prefetch(worker.samples[i].bytes);
   }
@@ -266,10 +266,11 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
     if (i + kAhead < count) prefetch(worker.samples[i + kAhead].bytes);
     const std::int64_t place = run.first + static_cast<std::int64_t>(i);
     slot.labels[static_cast<std::size_t>(place)] = sample.label;
+    slot.indices[static_cast<std::size_t>(place)] = worker.indices[i];
     WholeImage image(view_of(info, sample));
     try {
-      transform_->run({options_.seed, ticket.epoch, worker.indices[i]}, image,
-                      place_of(slot, place), *worker.transform);
+      transform_->run({options_.seed, id.epoch, worker.indices[i]}, image, place_of(slot, place),
+                      *worker.transform);
     } catch (const Error&) {
       return false;
     }
@@ -280,7 +281,7 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
 
 void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recorder& recorder,
                        const std::atomic<bool>& stop) {
-  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, slot.ticket.epoch);
+  const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, slot.id.epoch);
   for (std::int64_t place = run.first; place < run.first + run.count; ++place)
     one_place(sampler, place, slot, worker, recorder, stop);
 }
@@ -288,10 +289,10 @@ void Stages::work_each(const SampleRange& run, Slot& slot, Worker& worker, Recor
 /// Fills one position of a batch with its sample or, if that fails, with what on_error says.
 void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, Worker& worker,
                        Recorder& recorder, const std::atomic<bool>& stop) {
-  const BatchId& ticket = slot.ticket;
-  const std::uint64_t position = ticket.first + static_cast<std::uint64_t>(place);
+  const BatchId& id = slot.id;
+  const std::uint64_t position = id.first + static_cast<std::uint64_t>(place);
   std::uint64_t index = sampler(position);
-  Draw other(base::stream({options_.seed, ticket.epoch, position}, base::op_id("replace")));
+  Draw other(base::stream({options_.seed, id.epoch, position}, base::op_id("replace")));
   const Fetched* fetched =
       slot.fetched.empty() ? nullptr : &slot.fetched[static_cast<std::size_t>(place)];
   for (int attempt = 0; !stop.load(std::memory_order_relaxed); ++attempt) {
@@ -325,6 +326,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
     recorder.end(Stage::read, 1, sample.bytes.size());
   }
   slot.labels[static_cast<std::size_t>(place)] = sample.label;
+  slot.indices[static_cast<std::size_t>(place)] = index;
   try {
     transform(index, sample, place, slot, worker, recorder);
   } catch (const DataError&) {
@@ -338,7 +340,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
 
 void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t place, Slot& slot,
                        Worker& worker, Recorder& recorder) {
-  const SampleKey key{options_.seed, slot.ticket.epoch, index};
+  const SampleKey key{options_.seed, slot.id.epoch, index};
   std::byte* out = place_of(slot, place);
   if (reader_->info().encoded) {
     const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
@@ -347,7 +349,7 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
     const Claim claim(memory_, working_bytes(pixels, channels, transform_->full_copies()),
-                      {slot.ticket.ordinal, place}, worker);
+                      {slot.id.ordinal, place}, worker);
     if (!claim.granted()) return;
     Decoding image(worker.decode, channels, recorder);
     transform_->run(key, image, out, *worker.transform);
@@ -381,9 +383,8 @@ void Stages::report(Slot& slot) {
   failed_.fetch_add(slot.failures.size(), std::memory_order_relaxed);
   if (!options_.quarantine) return;
   for (Failed& one : slot.failures)
-    options_.quarantine({slot.ticket.epoch,
-                         slot.ticket.first + static_cast<std::uint64_t>(one.place), one.sample,
-                         std::move(one.name), std::move(one.reason)});
+    options_.quarantine({slot.id.epoch, slot.id.first + static_cast<std::uint64_t>(one.place),
+                         one.sample, std::move(one.name), std::move(one.reason)});
 }
 
 void Stages::note_error(Slot& slot, std::int64_t place, std::exception_ptr error) {
@@ -403,7 +404,7 @@ void Stages::leave_out(std::int64_t place, Slot& slot) {
 /// partner stays unmixed, and so does an odd last sample.
 void Stages::mix(Slot& slot, Worker& worker) const {
   const auto classes = static_cast<std::size_t>(transform_->soft_classes());
-  const auto count = static_cast<std::size_t>(slot.ticket.count);
+  const auto count = static_cast<std::size_t>(slot.id.count);
   const auto is_there = [&](std::size_t place) {
     return !std::binary_search(slot.failed.begin(), slot.failed.end(),
                                static_cast<std::int64_t>(place));
@@ -415,14 +416,14 @@ void Stages::mix(Slot& slot, Worker& worker) const {
   for (std::size_t first = 0; first + 1 < count; first += 2) {
     if (!is_there(first) || !is_there(first + 1)) continue;
     const auto place = static_cast<std::int64_t>(first);
-    transform_->mix({options_.seed, slot.ticket.epoch, slot.ticket.first + first},
-                    place_of(slot, place), place_of(slot, place + 1), rows + first * classes,
-                    rows + (first + 1) * classes, *worker.transform);
+    transform_->mix({options_.seed, slot.id.epoch, slot.id.first + first}, place_of(slot, place),
+                    place_of(slot, place + 1), rows + first * classes, rows + (first + 1) * classes,
+                    *worker.transform);
   }
 }
 
 void Stages::finish(Slot& slot, Worker& worker) const {
-  slot.valid = slot.ticket.count;
+  slot.valid = slot.id.count;
   std::sort(slot.failed.begin(), slot.failed.end());
   const auto classes = static_cast<std::size_t>(transform_->soft_classes());
   if (classes > 0 && slot.error == nullptr) mix(slot, worker);
@@ -431,7 +432,7 @@ void Stages::finish(Slot& slot, Worker& worker) const {
   std::uint8_t* memory = slot.samples;
   std::size_t kept = 0;
   std::size_t next_failed = 0;
-  for (std::size_t place = 0; place < static_cast<std::size_t>(slot.ticket.count); ++place) {
+  for (std::size_t place = 0; place < static_cast<std::size_t>(slot.id.count); ++place) {
     if (next_failed < slot.failed.size() &&
         static_cast<std::size_t>(slot.failed[next_failed]) == place) {
       ++next_failed;
@@ -440,6 +441,7 @@ void Stages::finish(Slot& slot, Worker& worker) const {
     if (kept != place) {
       std::memcpy(memory + kept * bytes, memory + place * bytes, bytes);
       slot.labels[kept] = slot.labels[place];
+      slot.indices[kept] = slot.indices[place];
       std::copy_n(slot.probabilities.begin() + static_cast<std::ptrdiff_t>(place * classes),
                   classes,
                   slot.probabilities.begin() + static_cast<std::ptrdiff_t>(kept * classes));

@@ -9,7 +9,7 @@ namespace millrace::pipeline {
 LoaderTracks::LoaderTracks(std::string name, int workers, int io_threads, std::size_t capacity)
     : name_(std::move(name)), made_inline_(workers == 0), batches_(capacity) {
   for (int i = 0; i < std::max(1, workers); ++i)
-    workers_.push_back(std::make_unique<Track<UnitRecord>>(capacity));
+    workers_.push_back(std::make_unique<Track<RangeRecord>>(capacity));
   for (int i = 0; i < io_threads; ++i)
     io_.push_back(std::make_unique<Track<FetchRecord>>(capacity));
 }

@@ -1,8 +1,9 @@
-// Records behind the trace of a run: which thread did what, when. Off unless requested. Each track
-// has a buffer with one writer, so that no thread waits for another.
+// Records of how batches were made: the history of each batch, and the tracks behind a run's trace.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -13,9 +14,61 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "pipeline/loader/history.h"
+#include "base/private_api.h"
 
 namespace millrace::pipeline {
+
+// History of a batch: when it was requested, when its sample ranges were read and processed, and
+// how long each stage took. Recorded for every batch at the cost of a few time stamps, so that any
+// wait can be explained afterwards (study/analysis/wait_breakdown.h).
+
+enum class Stage { read, decode, augment };
+inline constexpr std::size_t kStageCount = 3;
+
+/// Times of one sample range, which one worker processes from end to end. Values of Clock::now(); 0
+/// if something did not happen. Fits two cache lines: a worker writes them, and the trainer thread
+/// reads them.
+struct alignas(64) RangeHistory {
+  base::Clock::Ticks begin = 0;  ///< a worker took it
+  base::Clock::Ticks end = 0;
+  std::array<base::Clock::Ticks, kStageCount> stages{};  ///< total per stage; samples take turns
+  /// Time during which the worker was ready to run and had no core; 0 below 20 µs.
+  base::Clock::Ticks core_wait = 0;
+  base::Clock::Ticks fetch_begin = 0;  ///< an I/O thread took its first sample (loader.io_threads)
+  base::Clock::Ticks fetch_end = 0;    ///< its last sample was read
+
+  /// Time before begin that the worker spent ready but without a core.
+  base::Clock::Ticks begin_wait = 0;
+  /// Time outside reads during which the worker waited for page faults.
+  base::Clock::Ticks fault_wait = 0;
+  std::array<std::uint64_t, kStageCount> bytes{};  ///< bytes read, decoded and written
+  std::int64_t cpu_ns = -1;  ///< CPU time; -1: not measured (ranges below 100 µs)
+  /// Fraction of the reading time during which its threads did not lack a core.
+  float fetch_on_core = 1;
+  std::uint32_t first = 0;   ///< position of its first sample in the batch
+  std::uint32_t count = 0;   ///< number of samples
+  std::uint32_t worker = 0;  ///< the worker's index, from 0
+};
+static_assert(sizeof(RangeHistory) == 128);
+
+/// One batch, as the caller of Loader::next() saw it.
+struct BatchHistory {
+  std::uint64_t ordinal = 0;  ///< counted over all epochs
+  std::uint32_t epoch = 0;
+  std::uint64_t index = 0;        ///< index in the epoch
+  bool first = false;             ///< the first batch of this loader
+  bool made_inline = false;       ///< made inside next() (loader.workers=0)
+  base::Clock::Ticks asked = 0;   ///< next() was called
+  base::Clock::Ticks opened = 0;  ///< it got its slot, and its sample ranges were queued
+  base::Clock::Ticks ready = 0;   ///< its last sample range was done
+  base::Clock::Ticks got = 0;     ///< next() returned it
+  /// Time between ready and got during which the caller waited for a core.
+  base::Clock::Ticks core_wait = 0;
+  std::span<const RangeHistory> units;  ///< in the batch's order
+};
+
+// Records behind the trace of a run: which thread did what, when. Off unless requested. Each track
+// has a buffer with one writer, so that no thread waits for another.
 
 /// Records of one track, in the order in which they ended. One thread at a time writes; any thread
 /// may read meanwhile. Memory is bounded: when it is full, later records are counted and dropped.
@@ -55,9 +108,9 @@ class Track {
 };
 
 /// A worker's range of one batch.
-struct UnitRecord {
+struct RangeRecord {
   std::uint64_t batch = 0;  ///< the batch's ordinal
-  UnitHistory unit;
+  RangeHistory unit;
 };
 
 /// An I/O thread's read of one sample.
@@ -82,6 +135,25 @@ struct SpanRecord {
   base::Clock::Ticks begin = 0, end = 0;
 };
 
+/// Receives the spans of a SpanClock as they end.
+class SpanLog {
+ public:
+  virtual ~SpanLog() = default;
+  virtual void add(const SpanRecord& span) = 0;
+};
+
+/// The trainer thread's track.
+class SpanTrack final : public SpanLog {
+ public:
+  explicit SpanTrack(std::size_t capacity) : track_(capacity) {}
+  void add(const SpanRecord& span) override { track_.add(span); }
+  std::span<const SpanRecord> records() const { return track_.records(); }
+  std::uint64_t left_out() const { return track_.left_out(); }
+
+ private:
+  Track<SpanRecord> track_;
+};
+
 /// The device's time on one step, on the host's clock.
 struct DeviceRecord {
   std::uint64_t step = 0;  ///< counted over the run, from 1
@@ -104,23 +176,23 @@ class LoaderTracks {
 
   const std::string& name() const { return name_; }
   bool made_inline() const { return made_inline_; }
-  Track<UnitRecord>& worker(std::size_t i) { return *workers_[i]; }
+  Track<RangeRecord>& worker(std::size_t i) { return *workers_[i]; }
   Track<FetchRecord>& io(std::size_t i) { return *io_[i]; }
   Track<BatchRecord>& batches() { return batches_; }
-  std::span<const std::unique_ptr<Track<UnitRecord>>> workers() const { return workers_; }
+  std::span<const std::unique_ptr<Track<RangeRecord>>> workers() const { return workers_; }
   std::span<const std::unique_ptr<Track<FetchRecord>>> io_threads() const { return io_; }
   const Track<BatchRecord>& batches() const { return batches_; }
 
  private:
   std::string name_;
   bool made_inline_;
-  std::vector<std::unique_ptr<Track<UnitRecord>>> workers_;
+  std::vector<std::unique_ptr<Track<RangeRecord>>> workers_;
   std::vector<std::unique_ptr<Track<FetchRecord>>> io_;
   Track<BatchRecord> batches_;
 };
 
 /// All tracks of a process.
-class Timeline {
+class MILLRACE_PRIVATE_API Timeline {
  public:
   /// Limits each track to `capacity` records. At 128 Ki, a worker's full track takes 22 MB and
   /// lasts for half a minute of ranges of 200 µs. Seconds count from `ticks` and `ns`, which are
@@ -130,13 +202,13 @@ class Timeline {
   /// Makes a loader's tracks for LoaderOptions::timeline. Must not be called while loaders run.
   std::shared_ptr<LoaderTracks> add_loader(std::string name, int workers, int io_threads);
 
-  Track<SpanRecord>& trainer() { return trainer_; }
+  SpanTrack& trainer() { return trainer_; }
   Track<DeviceRecord>& device() { return device_; }
   Track<RequestRecord>& storage() { return *storage_; }
   /// Returns the track for StorageModel::record_to().
   std::shared_ptr<Track<RequestRecord>> shared_storage() { return storage_; }
 
-  const Track<SpanRecord>& trainer() const { return trainer_; }
+  const SpanTrack& trainer() const { return trainer_; }
   const Track<DeviceRecord>& device() const { return device_; }
   const Track<RequestRecord>& storage() const { return *storage_; }
   std::span<const std::shared_ptr<LoaderTracks>> loaders() const { return loaders_; }
@@ -149,7 +221,7 @@ class Timeline {
   std::size_t capacity_;
   base::Clock::Ticks origin_ticks_;
   std::int64_t origin_ns_;
-  Track<SpanRecord> trainer_;
+  SpanTrack trainer_;
   Track<DeviceRecord> device_;
   std::shared_ptr<Track<RequestRecord>> storage_;
   std::vector<std::shared_ptr<LoaderTracks>> loaders_;

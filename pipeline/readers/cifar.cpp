@@ -145,7 +145,7 @@ CifarPaths find_cifar(const std::string& folder, const std::string& split) {
 }
 
 std::unique_ptr<Reader> open_cifar(const DataOptions& options) {
-  base::require_folder(options.path);
+  base::require_folder(options.path, "objects");
   const CifarPaths paths = find_cifar(options.path, options.split);
   if (paths.layout == nullptr)
     throw DataError(
@@ -154,6 +154,7 @@ std::unique_ptr<Reader> open_cifar(const DataOptions& options) {
                     options.path, options.split),
         "check data.path and data.split; the binary version of the set is needed, not the Python "
         "one");
+  warn_of_unused_classes(options, paths.layout->classes);
   return std::make_unique<CifarReader>(options, paths);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/reader.h"
 #include "pipeline/readers/mapped_file.h"
 
@@ -32,7 +33,7 @@ struct CifarPaths {
 };
 
 /// Looks in `folder` and in the folder that the archive unpacks to.
-CifarPaths find_cifar(const std::string& folder, const std::string& split);
+MILLRACE_PRIVATE_API CifarPaths find_cifar(const std::string& folder, const std::string& split);
 
 /// Throws DataError that names `path` unless `bytes` are whole records, at least one, each with a
 /// label below `classes`.
@@ -40,7 +41,7 @@ void check_cifar(const std::string& path, std::span<const std::uint8_t> bytes,
                  const CifarLayout& layout, int classes);
 
 /// One mapped file of whole records, each with a label below `classes`.
-class CifarFile {
+class MILLRACE_PRIVATE_API CifarFile {
  public:
   /// Throws DataError with the file, the expected and the actual contents.
   CifarFile(const std::string& path, const CifarLayout& layout, int classes);

@@ -6,11 +6,13 @@
 #include <span>
 #include <string_view>
 
+#include "base/private_api.h"
+
 struct XXH3_state_s;
 
 namespace millrace::pipeline {
 
-class Fingerprint {
+class MILLRACE_PRIVATE_API Fingerprint {
  public:
   Fingerprint();
   void add(std::span<const std::uint8_t> bytes);

@@ -1,22 +1,224 @@
-// Reads samples from an image folder with three system calls per file.
+// Walks the class folders and builds the compact list of files.
 #include "pipeline/readers/folder.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <limits>
+#include <memory>
 #include <system_error>
+#include <utility>
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/folder_listing.h"
+#include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/labels.h"
+#include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
+namespace {
+
+constexpr int kMaxDepth = 16;
+constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
+
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+/// Calls visit(name, descriptor of the folder, d_type) for each entry that is not hidden.
+template <class Visit>
+void for_each_entry(const std::string& path, const Visit& visit) {
+  const std::unique_ptr<DIR, CloseFolder> folder(opendir(path.c_str()));
+  errno = folder ? 0 : errno;
+  if (folder)
+    while (const dirent* entry = readdir(folder.get())) {
+      if (entry->d_name[0] != '.') visit(entry->d_name, dirfd(folder.get()), entry->d_type);
+      errno = 0;
+    }
+  if (const int error = errno; error != 0) {
+    base::require_resources(path, error);
+    throw DataError(fmt::format("{}: cannot be listed: {}", path, std::strerror(error)),
+                    "check the folder's permissions and the disk");
+  }
+}
+
+/// Returns whether an entry is a folder or a link to one. Asks the file system only if `type` does
+/// not tell.
+bool leads_to_folder(int folder, const char* name, unsigned char type) {
+  if (type != DT_UNKNOWN && type != DT_LNK) return type == DT_DIR;
+  struct stat status {};
+  return fstatat(folder, name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+}
+
+struct TopLevel {
+  std::vector<std::string> folders;
+  bool has_images = false;
+};
+
+TopLevel look_into(const std::string& root) {
+  TopLevel found;
+  for_each_entry(root, [&](const char* name, int folder, unsigned char type) {
+    if (leads_to_folder(folder, name, type))
+      found.folders.emplace_back(name);
+    else if (has_image_ending(name))
+      found.has_images = true;
+  });
+  std::sort(found.folders.begin(), found.folders.end());
+  return found;
+}
+
+/// Endings that need no plugin's decoder.
+constexpr std::array<std::string_view, 7> kEndings{".jpg",  ".jpeg", ".png", ".bmp",
+                                                   ".webp", ".tif",  ".tiff"};
+
+}  // namespace
+
+std::uint64_t image_formats() {
+  std::vector<std::string> added;
+  for (const millrace_unit* unit : plugins::decoders())
+    if (std::string ending = std::string(".") + unit->name;
+        std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
+      added.push_back(std::move(ending));
+  std::sort(added.begin(), added.end());
+  added.erase(std::unique(added.begin(), added.end()), added.end());
+  std::string all;
+  for (const std::string& ending : added) all += ending;
+  return all.empty() ? 0 : XXH3_64bits(all.data(), all.size());
+}
+
+bool has_image_ending(std::string_view name) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  const auto ends_in = [&](std::string_view ending) {
+    return name.size() > ending.size() &&
+           std::equal(ending.begin(), ending.end(), name.end() - std::ssize(ending),
+                      [&](char a, char b) { return a == lower(b); });
+  };
+  if (std::any_of(kEndings.begin(), kEndings.end(), ends_in)) return true;
+  // A plugin's decoder is named like the files that it reads.
+  const auto own = plugins::decoders();
+  return std::any_of(own.begin(), own.end(), [&](const millrace_unit* unit) {
+    const std::string_view format = unit->name;
+    return ends_in(format) && name[name.size() - format.size() - 1] == '.';
+  });
+}
+
+std::string find_split(const std::string& folder, const std::string& split) {
+  base::require_folder(folder, "photos");
+  const std::vector<std::string> names = split_names(split);
+  for (const std::string& name : names)
+    if (base::is_folder(folder + "/" + name)) return folder + "/" + name;
+
+  const bool has_splits = base::is_folder(folder + "/train") || base::is_folder(folder + "/test") ||
+                          base::is_folder(folder + "/val") || base::is_folder(folder + "/valid");
+  if (split == "train" && !has_splits) return folder;
+  throw MissingSplit(fmt::format("{}: no folder for split '{}' (looked for {})", folder, split,
+                                 fmt::join(names, ", ")),
+                     "give the set a folder a split: train/CLASS/..., test/CLASS/...");
+}
+
+FolderListing::FolderListing(std::string root, std::string lone_class) : root_(std::move(root)) {
+  TopLevel top = look_into(root_);
+  lone_ = top.folders.empty() && top.has_images;
+  classes_ = std::move(top.folders);
+  if (lone_) classes_.push_back(std::move(lone_class));
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    starts_.push_back(files_.size());
+    const auto first = std::ssize(files_);
+    add_files(folder(label), "", 0);
+    std::sort(files_.begin() + first, files_.end(), [this](const File& a, const File& b) {
+      return std::strcmp(arena_.data() + a.name, arena_.data() + b.name) < 0;
+    });
+  }
+  starts_.push_back(files_.size());
+  arena_.shrink_to_fit();
+  files_.shrink_to_fit();
+}
+
+void FolderListing::add_files(const std::string& folder, const std::string& inner, int depth) {
+  if (depth > kMaxDepth)
+    throw DataError(fmt::format("{}: folders nested more than {} deep", folder, kMaxDepth),
+                    "a link may lead back to a folder above it: remove it");
+  std::vector<std::string> below;
+  for_each_entry(folder, [&](const char* name, int descriptor, unsigned char type) {
+    if (!has_image_ending(name)) {
+      if (!lone_ && leads_to_folder(descriptor, name, type)) below.emplace_back(name);
+      return;
+    }
+    struct stat status {};
+    if (fstatat(descriptor, name, &status, 0) != 0)
+      throw DataError(fmt::format("{}/{}: {}", folder, base::printable(name), std::strerror(errno)),
+                      "the file was removed, or a link points nowhere");
+    if (!S_ISREG(status.st_mode))
+      throw DataError(fmt::format("{}/{}: named like an image but not a regular file", folder,
+                                  base::printable(name)),
+                      "remove it or move it away");
+    add_file(inner + name, static_cast<std::uint64_t>(status.st_size));
+  });
+  for (const std::string& name : below)
+    add_files(folder + "/" + name, inner + name + "/", depth + 1);
+}
+
+void FolderListing::add_file(const std::string& name, std::uint64_t size) {
+  if (arena_.size() + name.size() >= kMax32)
+    throw DataError(fmt::format("{}: too many files: their names take over 4 GiB", root_),
+                    "split the set");
+  files_.push_back({static_cast<std::uint32_t>(arena_.size()), base::listed_size(size)});
+  arena_.insert(arena_.end(), name.c_str(), name.c_str() + name.size() + 1);
+}
+
+std::size_t FolderListing::label(std::uint64_t index) const {
+  return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), index) -
+                                  starts_.begin() - 1);
+}
+
+std::string FolderListing::folder(std::size_t label) const {
+  return lone_ ? root_ : root_ + "/" + classes_[label];
+}
+
+std::string FolderListing::path(std::uint64_t index) const {
+  return folder(label(index)) + "/" + file(index);
+}
+
+bool FolderListing::path_below(std::uint64_t index, std::size_t label, std::span<char> out) const {
+  const std::string_view name = file(index);
+  const std::string_view above = lone_ ? std::string_view() : classes_[label];
+  if (above.size() + name.size() + 2 > out.size()) return false;
+  char* end = std::copy(above.begin(), above.end(), out.data());
+  if (!lone_) *end++ = '/';
+  *std::copy(name.begin(), name.end(), end) = '\0';
+  return true;
+}
+
+std::uint64_t FolderListing::total_bytes() const {
+  std::uint64_t total = 0;
+  for (const File& one : files_) total += one.bytes;
+  return total;
+}
+
+std::uint64_t FolderListing::fingerprint() const {
+  Fingerprint fingerprint;
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    fingerprint.add(std::string_view(lone_ ? std::string() : classes_[label]));
+    for (std::uint64_t index = starts_[label]; index < starts_[label + 1]; ++index) {
+      fingerprint.add(std::string_view(file(index)));
+      fingerprint.add(std::uint64_t{bytes(index)});
+    }
+  }
+  return fingerprint.value();
+}
+
+// Reads samples from an image folder with three system calls per file.
 namespace {
 
 std::string last_part(const std::string& path) {
@@ -98,6 +300,7 @@ class FolderReader final : public Reader {
                       files_.root(), found, options.classes,
                       files_.classes()[static_cast<std::size_t>(options.classes)]),
           fmt::format("set model.classes={}", found));
+    warn_of_unused_classes(options, found);
   }
 
   FolderListing files_;

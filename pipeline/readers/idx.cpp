@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "millrace/error.h"
 #include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/labels.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -93,6 +94,7 @@ class IdxReader final : public Reader {
                                   labels_.count(), images_.path(), images_.count()),
                       "the two files must belong together: fetch both again");
     const int classes = check_idx_labels(labels_, options.classes);
+    if (options.classes > 0) warn_of_unused_classes(options, check_idx_labels(labels_, 0));
 
     info_.reader = "idx";
     info_.path = options.path;
@@ -181,7 +183,7 @@ IdxPaths find_idx(const std::string& folder, const std::string& split) {
 }
 
 std::unique_ptr<Reader> open_idx(const DataOptions& options) {
-  base::require_folder(options.path);
+  base::require_folder(options.path, "digits");
   const IdxPaths paths = find_idx(options.path, options.split);
   const std::string prefix = prefix_of(options.split);
   if (paths.images.empty())

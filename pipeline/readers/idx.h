@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/private_api.h"
 #include "millrace/reader.h"
 #include "pipeline/readers/mapped_file.h"
 
@@ -19,7 +20,7 @@ struct IdxPaths {
 };
 
 /// Looks in `folder`, and in the folders that torchvision makes below it.
-IdxPaths find_idx(const std::string& folder, const std::string& split);
+MILLRACE_PRIVATE_API IdxPaths find_idx(const std::string& folder, const std::string& split);
 
 /// Contents of a checked header.
 struct IdxLayout {
@@ -33,7 +34,7 @@ struct IdxLayout {
 IdxLayout check_idx(const std::string& path, bool images, std::span<const std::uint8_t> bytes);
 
 /// One checked IDX file of unsigned bytes: its length matches the shape in its header.
-class IdxFile {
+class MILLRACE_PRIVATE_API IdxFile {
  public:
   enum class Kind { images, labels };
   /// Throws DataError with the file, the expected and the actual contents.

@@ -1,6 +1,8 @@
 // Parses labels and class names.
 #include "pipeline/readers/labels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -8,6 +10,16 @@
 #include "base/files.h"
 
 namespace millrace::pipeline {
+
+MissingSplit::~MissingSplit() = default;
+
+void warn_of_unused_classes(const DataOptions& options, int seen) {
+  if (options.split != "train" || options.classes <= 2 * seen || !options.warn) return;
+  options.warn(
+      fmt::format("model.classes={}, but {} has {} classes: {} outputs of the model never "
+                  "see a sample",
+                  options.classes, options.path, seen, options.classes - seen));
+}
 
 std::optional<std::int64_t> parse_label(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";

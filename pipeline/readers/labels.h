@@ -1,4 +1,4 @@
-// Labels in text, and names for classes that have none.
+// Names in a data set: splits, labels and classes.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,27 @@
 #include <string_view>
 #include <vector>
 
+#include "base/private_api.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
+
 namespace millrace::pipeline {
+
+// Names of a split's files, and the error for a set without that split.
+
+/// Thrown if the set exists, but this split of it does not.
+struct MILLRACE_PRIVATE_API MissingSplit : DataError {
+  using DataError::DataError;
+  ~MissingSplit() override;
+};
+
+/// Returns the names of a split; the first that exists is used: "test", "val", "valid".
+inline std::vector<std::string> split_names(const std::string& split) {
+  if (split == "test") return {"test", "val", "valid"};
+  return {split};
+}
+
+// Labels in text, and names for classes that have none.
 
 /// Upper bound for labels, whatever a recipe says: class names are kept in memory.
 inline constexpr std::int64_t kMaxClasses = 1 << 24;
@@ -16,16 +36,20 @@ inline constexpr std::int64_t kMaxClasses = 1 << 24;
 /// given, so that one wrong label cannot create millions of classes.
 std::int64_t max_classes(std::uint64_t count);
 
+/// Warns if model.classes is more than twice the `seen` classes of the training set: most outputs
+/// of the model would have no sample to learn from.
+void warn_of_unused_classes(const DataOptions& options, int seen);
+
 /// Parses a whole number from 0 on; blanks around it are allowed.
 std::optional<std::int64_t> parse_label(std::string_view text);
 
 /// Returns the names "0", "1", ...
-std::vector<std::string> numbered_classes(std::int64_t count);
+MILLRACE_PRIVATE_API std::vector<std::string> numbered_classes(std::int64_t count);
 
 /// Returns whether read_class_names() would return this name from a line of its own.
-bool is_class_name(std::string_view name);
+MILLRACE_PRIVATE_API bool is_class_name(std::string_view name);
 
 /// Returns the lines of a text file of names, or nothing if it does not exist.
-std::vector<std::string> read_class_names(const std::string& path);
+MILLRACE_PRIVATE_API std::vector<std::string> read_class_names(const std::string& path);
 
 }  // namespace millrace::pipeline

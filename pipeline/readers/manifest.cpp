@@ -1,4 +1,4 @@
-// Finds manifests, gives their labels classes and reads the files that they list.
+// Parses manifests in CSV and JSONL.
 #include "pipeline/readers/manifest.h"
 
 #include <fmt/format.h>
@@ -7,16 +7,183 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "millrace/error.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
-#include "pipeline/readers/manifest_rows.h"
 #include "pipeline/readers/mapped_file.h"
-#include "pipeline/readers/split.h"
 
 namespace millrace::pipeline {
+namespace {
+
+[[noreturn]] void fail(const std::string& file, std::uint64_t line, const std::string& reason,
+                       const char* hint) {
+  throw DataError(fmt::format("{}:{}: {}", file, line, reason), hint);
+}
+
+std::string_view without_bom(std::string_view text) {
+  constexpr std::string_view kBom = "\xef\xbb\xbf";
+  return text.starts_with(kBom) ? text.substr(kBom.size()) : text;
+}
+
+void check_row(const std::string& file, const ManifestRow& row) {
+  if (row.path.empty())
+    fail(file, row.line, "the path is empty", "give the image's path, or remove the row");
+  if (row.path.find('\0') != std::string::npos)
+    fail(file, row.line, "the path holds a zero byte", "mend or remove the row");
+  if (row.label.empty())
+    fail(file, row.line, fmt::format("'{}' has no label", base::printable(row.path)),
+         "give the class's number or name, or remove the row");
+}
+
+/// Takes records of fields from a CSV text.
+class CsvText {
+ public:
+  CsvText(const std::string& file, std::string_view text) : file_(file), left_(text) {}
+
+  std::uint64_t line() const { return line_; }
+
+  /// Reads the next record that is not empty; returns false at the end. line() is the line where it
+  /// began.
+  bool next(std::vector<std::string>& fields) {
+    while (!left_.empty() && (left_.front() == '\n' || left_.front() == '\r')) {
+      if (left_.front() == '\n') ++next_line_;
+      left_.remove_prefix(1);
+    }
+    line_ = next_line_;
+    fields.clear();
+    if (left_.empty()) return false;
+    do {
+      fields.push_back(!left_.empty() && left_.front() == '"' ? quoted() : plain());
+    } while (take(','));
+    take('\r');
+    if (!left_.empty() && !take('\n'))
+      fail(file_, line_, "something stands behind a closing quote",
+           "a quote within quotes is written twice");
+    ++next_line_;
+    return true;
+  }
+
+ private:
+  bool take(char c) {
+    if (left_.empty() || left_.front() != c) return false;
+    left_.remove_prefix(1);
+    return true;
+  }
+
+  std::string plain() {
+    const std::size_t end = std::min(left_.find_first_of(",\r\n\""), left_.size());
+    if (end < left_.size() && left_[end] == '"')
+      fail(file_, line_, "a quote in a field that does not begin with one",
+           "put the whole field in quotes, and write a quote within them twice");
+    std::string field(left_.substr(0, end));
+    left_.remove_prefix(end);
+    return field;
+  }
+
+  std::string quoted() {
+    left_.remove_prefix(1);
+    std::string field;
+    while (true) {
+      const std::size_t end = left_.find('"');
+      if (end == std::string_view::npos)
+        fail(file_, line_, "a quote that is never closed", "close it, or take it out");
+      field.append(left_.substr(0, end));
+      left_.remove_prefix(end + 1);
+      if (!take('"')) break;
+      field.push_back('"');
+    }
+    next_line_ += static_cast<std::uint64_t>(std::count(field.begin(), field.end(), '\n'));
+    return field;
+  }
+
+  const std::string& file_;
+  std::string_view left_;
+  std::uint64_t line_ = 1;
+  std::uint64_t next_line_ = 1;
+};
+
+std::size_t column(const std::vector<std::string>& header, std::string_view name) {
+  return static_cast<std::size_t>(std::find(header.begin(), header.end(), name) - header.begin());
+}
+
+/// Returns a label or a split, given as text or as a whole number.
+std::string text_of(const std::string& file, std::uint64_t line, const nlohmann::json& value,
+                    const char* key) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_integer()) return value.dump();
+  fail(file, line, fmt::format("\"{}\" is neither a text nor a whole number", key),
+       "write the class's number or name");
+}
+
+}  // namespace
+
+ManifestRows parse_csv(const std::string& file, std::string_view text) {
+  CsvText csv(file, without_bom(text));
+  std::vector<std::string> fields;
+  if (!csv.next(fields))
+    fail(file, 1, "an empty file, not a manifest", "its first line is: path,label");
+  const std::vector<std::string> header = fields;
+  const std::size_t path = column(header, "path");
+  const std::size_t label = column(header, "label");
+  const std::size_t split = column(header, "split");
+  for (const auto& [at, name] : {std::pair(path, "path"), std::pair(label, "label")})
+    if (at == header.size())
+      fail(file, csv.line(),
+           fmt::format("no column '{}' in the header: {}", name,
+                       base::printable(fmt::format("{}", fmt::join(header, ",")).substr(0, 80))),
+           "the first line names the columns: path,label and perhaps split");
+  ManifestRows result;
+  result.has_split = split < header.size();
+  while (csv.next(fields)) {
+    if (fields.size() != header.size())
+      fail(file, csv.line(),
+           fmt::format("{} fields where the header has {}", fields.size(), header.size()),
+           "a path that holds a comma needs quotes");
+    ManifestRow row{std::move(fields[path]), std::move(fields[label]),
+                    result.has_split ? std::move(fields[split]) : std::string(), csv.line()};
+    check_row(file, row);
+    result.rows.push_back(std::move(row));
+  }
+  return result;
+}
+
+ManifestRows parse_jsonl(const std::string& file, std::string_view text) {
+  ManifestRows result;
+  text = without_bom(text);
+  std::uint64_t line = 0;
+  while (!text.empty()) {
+    ++line;
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view one = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const auto json = nlohmann::json::parse(one, nullptr, false);
+    if (!json.is_object())
+      fail(file, line, json.is_discarded() ? "damaged JSON" : "not a JSON object",
+           "every line is {\"path\": ..., \"label\": ...}");
+    ManifestRow row;
+    row.line = line;
+    const auto at = json.find("path");
+    if (at == json.end() || !at->is_string())
+      fail(file, line, "no \"path\" that is a text",
+           "every line is {\"path\": ..., \"label\": ...}");
+    row.path = at->get<std::string>();
+    if (const auto label = json.find("label"); label != json.end())
+      row.label = text_of(file, line, *label, "label");
+    if (const auto split = json.find("split"); split != json.end()) {
+      row.split = text_of(file, line, *split, "split");
+      result.has_split = true;
+    }
+    check_row(file, row);
+    result.rows.push_back(std::move(row));
+  }
+  return result;
+}
+
+// Finds manifests, gives their labels classes and reads the files that they list.
 namespace {
 
 namespace fs = std::filesystem;
@@ -45,7 +212,7 @@ Manifest load(const std::string& file) {
 
 class ManifestReader final : public Reader {
  public:
-  ManifestReader(const DataOptions& options, std::vector<Manifest> manifests) {
+  ManifestReader(const DataOptions& options, const std::vector<Manifest>& manifests) {
     info_.reader = "manifest";
     info_.path = options.path;
     info_.split = options.split;
@@ -207,7 +374,7 @@ std::unique_ptr<Reader> open_manifest(const DataOptions& options) {
     const std::string stem = fs::path(file).stem();
     if (base::is_folder(options.path) && stem != "manifest") manifests.back().split = stem;
   }
-  return std::make_unique<ManifestReader>(options, std::move(manifests));
+  return std::make_unique<ManifestReader>(options, manifests);
 }
 
 }  // namespace millrace::pipeline

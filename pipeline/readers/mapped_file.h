@@ -10,11 +10,12 @@
 #include <string>
 
 #include "base/mapped_guard.h"
+#include "base/private_api.h"
 
 namespace millrace::pipeline {
 
 /// Owns a read-only file's bytes. Move-only.
-class MappedFile {
+class MILLRACE_PRIVATE_API MappedFile {
  public:
   /// Returns, from a file's first bytes, the length that it announces. Throws DataError.
   using Announced = std::function<std::uint64_t(std::span<const std::uint8_t> head)>;

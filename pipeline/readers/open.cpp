@@ -7,13 +7,12 @@
 #include "base/suggest.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
+#include "pipeline/readers/cache.h"
 #include "pipeline/readers/cifar.h"
-#include "pipeline/readers/cold_reader.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/manifest.h"
 #include "pipeline/readers/plugin_reader.h"
-#include "pipeline/readers/ram_reader.h"
 #include "pipeline/readers/synthetic.h"
 #include "pipeline/readers/tar.h"
 #include "plugins/host/registry.h"
@@ -38,9 +37,9 @@ constexpr std::array<Entry, 6> kReaders{
 std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions& options) {
   switch (options.cache) {
     case Cache::ram:
-      return keep_in_ram(std::move(reader));
+      return make_ram_reader(std::move(reader));
     case Cache::cold:
-      return read_cold(std::move(reader), options.warn);
+      return make_cold_reader(std::move(reader), options.warn);
     default:
       return reader;
   }

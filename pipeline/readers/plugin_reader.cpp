@@ -80,7 +80,7 @@ class PluginReader final : public Reader {
   std::string name(std::uint64_t index) const override {
     std::array<char, 4096> text{};
     try {
-      const plugins::InsideUnit inside(unit_.table());
+      const plugins::UnitScope inside(unit_.table());
       functions_.name(unit_.self(), index, text.data(), text.size());
     } catch (...) {  // fall back to the index
       return fmt::format("{} sample {}", info_.path, index);

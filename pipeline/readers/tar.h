@@ -1,21 +1,63 @@
-// Archives of images, in WebDataset's layout or an image folder's. A sample is a range of a mapped
-// archive. All archives together form one data set, so that a shuffle mixes them.
+// Data sets in tar archives: finds the archives, assigns folders to classes and opens a reader.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/reader.h"
+#include "pipeline/readers/labels.h"
 
 namespace millrace::pipeline {
+
+// The archives that a data.path means: one file, all files of a folder, or those of a pattern.
+
+struct TarFiles {
+  std::vector<std::string> files;  ///< in order
+  std::string folder;              ///< the folder that holds them, or the first one for a pattern
+  bool of_split = false;           ///< their names or folder selected the split already
+};
+
+/// Finds the archives of `path`, which is
+/// - a file,
+/// - a folder: DIR/SPLIT/*.tar, or else DIR/SPLIT*.tar, or else, with no split in any name, all of
+///   DIR/*.tar (val and valid count as test; sorted bytewise),
+/// - a pattern: shard-{000..003}.tar, shard-{a,b}.tar, shard-*.tar.
+/// Throws DataError if there are none, and MissingSplit if there are only those of another split.
+MILLRACE_PRIVATE_API TarFiles find_tars(const std::string& path, const std::string& split);
+
+/// Expands {000..003} and {a,b}; returns the text itself without braces. Throws DataError for more
+/// than a million names.
+MILLRACE_PRIVATE_API std::vector<std::string> expand_braces(const std::string& pattern);
+
+// Selects the folders of an archive that belong to a split, and maps each to a class.
+
+struct TarClasses {
+  static constexpr std::int32_t kOtherSplit = -1;
+  std::vector<std::int32_t> of_folder;  ///< class of each folder, kOtherSplit, or 0 if `by_label`
+  std::vector<std::string> classes;     ///< sorted bytewise; empty if `by_label`
+};
+
+/// Returns the folders' classes. If every folder has a part that names a split, at one depth
+/// (train/CLASS, set/test/CLASS), selects those of `split`; if `of_split`, selects all. The class
+/// begins behind that part, or else behind the parts that all folders share; `lone_class` names the
+/// only class if nothing follows. With `by_label`, labels give the classes and only the split is
+/// selected. Throws DataError with `path` for folders that fit no layout.
+TarClasses classify_folders(const std::vector<std::string>& folders, const std::string& split,
+                            bool of_split, bool by_label, const std::string& lone_class,
+                            const std::string& path);
+
+// Archives of images, in WebDataset's layout or an image folder's. A sample is a range of an
+// archive, read with pread. All archives together form one data set, so that a shuffle mixes them.
 
 std::unique_ptr<Reader> open_tar(const DataOptions& options);
 
 /// Opens exactly these files, whatever their names; looks for class names in `folder`.
-std::unique_ptr<Reader> open_tar_files(const DataOptions& options,
-                                       const std::vector<std::string>& files,
-                                       const std::string& folder);
+MILLRACE_PRIVATE_API std::unique_ptr<Reader> open_tar_files(const DataOptions& options,
+                                                            const std::vector<std::string>& files,
+                                                            const std::string& folder);
 
 /// Text file beside the archives with the class names, one per line.
 inline constexpr const char* kClassNamesFile = "classes.txt";

@@ -8,9 +8,10 @@
 #include <cmath>
 #include <optional>
 
+#include "base/printable.h"
 #include "base/suggest.h"
-#include "base/utf8.h"
 #include "millrace/error.h"
+#include "pipeline/recipe/units.h"
 
 namespace millrace {
 namespace {
@@ -34,6 +35,8 @@ std::optional<T> parsed(std::string_view text) {
   std::string hint = fmt::format("{}: {}", param.name, param.help);
   if (param.type == Param::Type::choice)
     hint = fmt::format("did you mean {}? {}", base::nearest(given, param.choices), hint);
+  if (const std::string units = pipeline::units_like(param.unit); !units.empty())
+    hint += fmt::format("; units: {}", units);
   throw UsageError(fmt::format("{}: {} expects {}, not {}", where, param.name, param.expects(),
                                given.empty() ? "nothing" : given),
                    hint);
@@ -48,6 +51,21 @@ std::string range(const Param& param) {
   if (std::isinf(param.max)) return fmt::format(" of at least {}", param.min);
   if (std::isinf(param.min)) return fmt::format(" of at most {}", param.max);
   return fmt::format(" from {} to {}", param.min, param.max);
+}
+
+/// Returns " in MB/s" for a unit that values may be converted from.
+std::string in_unit(const Param& param) {
+  return pipeline::units_like(param.unit).empty() ? "" : " in " + param.unit;
+}
+
+/// Returns the number in `text`, which may carry a unit, or nothing.
+std::optional<Value> number_with_unit(const Param& param, std::string_view text) {
+  if (param.unit.empty()) return std::nullopt;
+  const std::optional<double> value = pipeline::quantity_in(param.unit, trimmed(text));
+  if (!value) return std::nullopt;
+  if (param.type == Param::Type::number) return *value;
+  if (std::abs(*value) > 0x1p53 || *value != std::floor(*value)) return std::nullopt;
+  return static_cast<std::int64_t>(*value);
 }
 
 }  // namespace
@@ -125,16 +143,22 @@ Param Param::or_word(std::string text) && {
   return std::move(*this);
 }
 
+Param Param::in(std::string unit_name) && {
+  unit = std::move(unit_name);
+  return std::move(*this);
+}
+
 std::string Param::expects() const {
   switch (type) {
     case Type::boolean:
       return "true or false";
     case Type::integer:
-      return (word.empty() ? "" : word + ", or ") + "a whole number" + range(*this);
+      return (word.empty() ? "" : word + ", or ") + "a whole number" + range(*this) +
+             in_unit(*this);
     case Type::number:
-      return "a number" + range(*this);
+      return "a number" + range(*this) + in_unit(*this);
     case Type::text:
-      return "a text";
+      return "text";
     case Type::choice:
       return fmt::format("one of {}", fmt::join(choices, ", "));
     case Type::numbers:
@@ -156,14 +180,16 @@ Value parse_value(const Param& param, std::string_view text, const std::string& 
     case Param::Type::integer: {
       if (!param.word.empty() && (text == param.word || text == '"' + param.word + '"'))
         return param.word;
-      const auto value = parsed<std::int64_t>(text);
-      if (!value) refuse(param, given, where);
-      return checked(param, *value, where);
+      if (const auto value = parsed<std::int64_t>(text)) return checked(param, *value, where);
+      if (auto value = number_with_unit(param, text))
+        return checked(param, *std::move(value), where);
+      refuse(param, given, where);
     }
     case Param::Type::number: {
-      const auto value = parsed<double>(text);
-      if (!value) refuse(param, given, where);
-      return checked(param, *value, where);
+      if (const auto value = parsed<double>(text)) return checked(param, *value, where);
+      if (auto value = number_with_unit(param, text))
+        return checked(param, *std::move(value), where);
+      refuse(param, given, where);
     }
     case Param::Type::text:
     case Param::Type::choice:
@@ -189,6 +215,10 @@ Value parse_value(const Param& param, std::string_view text, const std::string& 
 
 Value checked(const Param& param, Value value, const std::string& where) {
   using Type = Param::Type;
+  if (const auto* text = std::get_if<std::string>(&value);
+      text != nullptr && !parsed<double>(*text) && *text != param.word &&
+      (param.type == Type::integer || param.type == Type::number))
+    if (auto number = number_with_unit(param, *text)) value = *std::move(number);
   if (auto* integer = std::get_if<std::int64_t>(&value);
       integer != nullptr && (param.type == Type::number || param.type == Type::numbers))
     value = static_cast<double>(*integer);
@@ -196,9 +226,8 @@ Value checked(const Param& param, Value value, const std::string& where) {
     value = std::vector<double>{*number};
 
   bool good = false;
-  if (const auto* boolean = std::get_if<bool>(&value)) {
+  if (std::holds_alternative<bool>(value)) {
     good = param.type == Type::boolean;
-    static_cast<void>(boolean);
   } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
     good = param.type == Type::integer && in_range(param, static_cast<double>(*integer));
   } else if (const auto* number = std::get_if<double>(&value)) {

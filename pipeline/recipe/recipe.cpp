@@ -11,9 +11,10 @@
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
+#include "base/printable.h"
 #include "base/suggest.h"
-#include "base/utf8.h"
 #include "millrace/error.h"
+#include "pipeline/recipe/key_hints.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "pipeline/recipe/toml_depth.h"
 
@@ -279,6 +280,15 @@ const OpDeclaration& Recipe::declaration(const std::string& op, const std::strin
     if (declared.name == op) return declared;
     names.push_back(declared.name);
   }
+  // Without quotes, the shell makes op{a=1,b=2} into two words: opa=1 and opb=2.
+  std::string begins;
+  for (const std::string& name : names)
+    if (op.starts_with(name) && name.size() > begins.size()) begins = name;
+  if (!begins.empty() && op.find('=') != std::string::npos)
+    throw UsageError(fmt::format("{}: there is no augmentation {}", where, op),
+                     fmt::format("the shell takes unquoted braces apart; quote the word: "
+                                 "'augment+={}{{NAME=VALUE,NAME=VALUE}}'",
+                                 begins));
   throw UsageError(
       fmt::format("{}: there is no augmentation {}", where, op),
       fmt::format("did you mean {}? there are {}; plugins.path=DIR adds those of plugins",
@@ -290,7 +300,7 @@ void Recipe::refuse_key(const std::string& key, const std::string& where) const 
   for (const auto& param : keys_) names.push_back(param.name);
   for (const auto& spec : augment_) names.push_back("augment." + spec.id + ".enabled");
   throw UsageError(fmt::format("{}: unknown key {}", where, key),
-                   fmt::format("did you mean {}?", base::nearest(key, names)));
+                   pipeline::hint_for_key(key, names));
 }
 
 std::string Recipe::value(const std::string& key) const {

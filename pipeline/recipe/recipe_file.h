@@ -7,11 +7,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/private_api.h"
+
 namespace millrace::pipeline {
 
 /// Returns whether a word is key=value. Otherwise it is a recipe's name or path, which may contain
 /// '=' too.
-bool is_override(std::string_view word);
+MILLRACE_PRIVATE_API bool is_override(std::string_view word);
 
 /// Returns the file of `recipe`: a path, or the name of a shipped recipe in one of `folders` (the
 /// first that has it). Throws UsageError with the nearest name.
@@ -25,7 +27,8 @@ struct PluginsPath {
 };
 
 /// Returns plugins.path and checks nothing else. Throws UsageError.
-PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,
-                         std::span<const std::filesystem::path> folders);
+MILLRACE_PRIVATE_API PluginsPath plugins_path(const std::string& recipe,
+                                              std::span<const std::string> overrides,
+                                              std::span<const std::filesystem::path> folders);
 
 }  // namespace millrace::pipeline

@@ -6,12 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/private_api.h"
+
 namespace millrace::pipeline {
 
 /// Returns dotted keys with their values as TOML, in the order of the text: loader.workers, 2. An
 /// entry of [[augment]] gives augment.ID.NAME, and the chain's order is under augment. Throws
 /// DataError that names `where` if the text is not TOML.
-std::vector<std::pair<std::string, std::string>> recipe_values(const std::string& toml,
-                                                               const std::string& where);
+MILLRACE_PRIVATE_API std::vector<std::pair<std::string, std::string>> recipe_values(
+    const std::string& toml, const std::string& where);
 
 }  // namespace millrace::pipeline

@@ -1,5 +1,5 @@
 // Reads the clocks behind SchedulerWait: thread CPU time, schedstat and page faults.
-#include "pipeline/loader/core_watch.h"
+#include "pipeline/loader/scheduler_wait.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -9,48 +9,50 @@ namespace millrace::pipeline {
 
 /// Maps a position in the upright image to the stored one: x and y swap (`transposed`), then each
 /// runs from the other end (`mirrored_x`, `mirrored_y`).
-struct Turn {
+struct Orientation {
   bool transposed, mirrored_x, mirrored_y;
 };
 
-/// Returns the turn for an EXIF orientation from 1 to 8. Source: EXIF 2.32, table of tag 0x0112.
-constexpr Turn turn_of(int orientation) {
-  constexpr Turn kTurns[] = {
+/// Decodes EXIF orientations 1 to 8 (EXIF 2.32, table of tag 0x0112).
+constexpr Orientation orientation_of(int orientation) {
+  constexpr Orientation kOrientations[] = {
       {false, false, false},  // 1: as stored
       {false, true, false},   // 2: mirrored
-      {false, true, true},    // 3: half a turn
+      {false, true, true},    // 3: rotated by 180 degrees
       {false, false, true},   // 4: upside down and mirrored
       {true, false, false},   // 5: transposed
-      {true, false, true},    // 6: to be turned right
+      {true, false, true},    // 6: to be rotated right
       {true, true, true},     // 7: transposed and mirrored both ways
-      {true, true, false},    // 8: to be turned left
+      {true, true, false},    // 8: to be rotated left
   };
-  return kTurns[orientation - 1];
+  return kOrientations[orientation - 1];
 }
 
-constexpr Size turned(Size stored, Turn turn) {
-  return turn.transposed ? Size{stored.height, stored.width} : stored;
+constexpr Size oriented(Size stored, Orientation orientation) {
+  return orientation.transposed ? Size{stored.height, stored.width} : stored;
 }
 
 /// Returns the part of the stored image (of size `stored`) that `seen` shows.
-constexpr Rect stored_rect(const Rect& seen, Size stored, Turn turn) {
-  Rect rect = turn.transposed ? Rect{seen.y0, seen.x0, seen.y1, seen.x1} : seen;
-  if (turn.mirrored_x) rect.x0 = stored.width - std::exchange(rect.x1, stored.width - rect.x0);
-  if (turn.mirrored_y) rect.y0 = stored.height - std::exchange(rect.y1, stored.height - rect.y0);
+constexpr Rect stored_rect(const Rect& seen, Size stored, Orientation orientation) {
+  Rect rect = orientation.transposed ? Rect{seen.y0, seen.x0, seen.y1, seen.x1} : seen;
+  if (orientation.mirrored_x)
+    rect.x0 = stored.width - std::exchange(rect.x1, stored.width - rect.x0);
+  if (orientation.mirrored_y)
+    rect.y0 = stored.height - std::exchange(rect.y1, stored.height - rect.y0);
   return rect;
 }
 
 /// Returns a view of the whole stored image, turned.
-constexpr ImageView turned(ImageView view, Turn turn) {
-  if (turn.mirrored_x) {
+constexpr ImageView oriented(ImageView view, Orientation orientation) {
+  if (orientation.mirrored_x) {
     view.data += (view.width - 1) * view.pixel;
     view.pixel = -view.pixel;
   }
-  if (turn.mirrored_y) {
+  if (orientation.mirrored_y) {
     view.data += (view.height - 1) * view.row;
     view.row = -view.row;
   }
-  if (turn.transposed) {
+  if (orientation.transposed) {
     std::swap(view.row, view.pixel);
     std::swap(view.width, view.height);
   }

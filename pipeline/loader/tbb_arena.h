@@ -1,0 +1,133 @@
+// oneTBB arenas of loaders: the process's limit on threads, the CPU time of
+// an arena's threads, and hand-overs that ThreadSanitizer cannot see.
+#pragma once
+
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_scheduler_observer.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace millrace::pipeline {
+
+// Annotates hand-overs for ThreadSanitizer that it cannot see, because they happen inside Debian's
+// uninstrumented libtbb. Each annotation covers one direction (constructor to task, task to
+// destructor). Data shared among workers is not annotated and stays checked. Other builds compile
+// this to nothing.
+
+/// Makes all that this thread has done visible to later callers of annotate_acquire() with the same
+/// tag.
+inline void annotate_release([[maybe_unused]] const void* tag) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(const_cast<void*>(tag));
+#endif
+}
+inline void annotate_acquire([[maybe_unused]] const void* tag) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(const_cast<void*>(tag));
+#endif
+}
+
+// Raises the number of threads that oneTBB may run. By default an arena of n threads gets no more
+// than the machine has cores, and the limit of one loader would apply to a second one as well.
+
+/// Allows `workers` more threads in the process as long as it lives.
+class Parallelism {
+ public:
+  explicit Parallelism(int workers) : workers_(workers) { change(workers_); }
+  ~Parallelism() { change(-workers_); }
+  Parallelism(const Parallelism&) = delete;
+  Parallelism& operator=(const Parallelism&) = delete;
+
+ private:
+  struct Limit {
+    std::mutex mutex;
+    int workers = 0;  ///< sum over all loaders
+    std::unique_ptr<oneapi::tbb::global_control> control;
+  };
+
+  static void change(int by) {
+    static auto* limit = new Limit;  // outlives every thread
+    const std::lock_guard lock(limit->mutex);
+    limit->workers += by;
+    limit->control.reset();  // TBB applies the smallest of several limits
+    if (limit->workers == 0) return;
+    limit->control = std::make_unique<oneapi::tbb::global_control>(
+        oneapi::tbb::global_control::max_allowed_parallelism,
+        static_cast<std::size_t>(limit->workers) + 1);
+  }
+
+  int workers_;
+};
+
+// Measures the CPU time of a TBB arena's threads, work and idle spinning alike.
+
+/// Adds up the CPU time that threads spend while they belong to the arena.
+class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
+ public:
+  explicit ArenaCpu(oneapi::tbb::task_arena& arena) : task_scheduler_observer(arena) {
+    annotate_release(this);
+    // observe() would do it, and an observer that fails there cannot be destroyed.
+    arena.initialize();
+    observe(true);
+  }
+  ~ArenaCpu() override {
+    observe(false);
+    const std::lock_guard lock(mutex_);  // after the last callback
+  }
+  void on_scheduler_entry(bool) override {
+    annotate_acquire(this);
+    const std::lock_guard lock(mutex_);
+    clockid_t clock{};
+    if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return;
+    const auto free = std::find_if(entries_.begin(), entries_.end(),
+                                   [](const Entry& entry) { return !entry.inside; });
+    Entry& entry = free == entries_.end() ? entries_.emplace_back() : *free;
+    entry = {std::this_thread::get_id(), clock, base::Clock::thread_cpu_ns(), true};
+  }
+  void on_scheduler_exit(bool) override {
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_) {
+      if (!entry.inside || entry.thread != std::this_thread::get_id()) continue;
+      left_ns_ += base::Clock::thread_cpu_ns() - entry.entry_ns;
+      entry.inside = false;
+    }
+  }
+  double seconds() const {
+    const std::lock_guard lock(mutex_);
+    std::int64_t ns = left_ns_;
+    for (const Entry& entry : entries_) {
+      timespec time{};
+      if (!entry.inside || clock_gettime(entry.clock, &time) != 0) continue;
+      ns += std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec - entry.entry_ns;
+    }
+    return static_cast<double>(ns) * 1e-9;
+  }
+
+ private:
+  struct Entry {
+    std::thread::id thread;
+    clockid_t clock;
+    std::int64_t entry_ns;
+    bool inside;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;  ///< entries are reused: threads come and go with every idle phase
+  std::int64_t left_ns_ = 0;
+};
+
+}  // namespace millrace::pipeline

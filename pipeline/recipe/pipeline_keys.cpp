@@ -1,0 +1,119 @@
+// Declares the recipe keys of the pipeline.
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "millrace/limits.h"
+#include "pipeline/recipe/recipe_keys.h"
+
+namespace millrace::pipeline {
+namespace {
+
+constexpr double kMax = std::numeric_limits<std::int32_t>::max();
+
+std::vector<Param> general_keys() {
+  return {
+      Param::text("recipe", "custom", "name of the recipe that this one is based on"),
+      Param::integer("seed", 0, 0, 0x1p53,
+                     "random seed for shuffling, augmentation and weight initialisation"),
+      Param::text("plugins.path", "",
+                  "plugin files or folders that hold plugins, separated by ':'"),
+  };
+}
+
+std::vector<Param> data_keys() {
+  return {
+      Param::choice(
+          "data.reader", "idx", {"idx", "cifar", "folder", "tar", "manifest", "synthetic"},
+          "idx (MNIST's files), cifar (binary), folder (one folder per class), tar (WebDataset "
+          "or an archived folder), manifest (CSV or JSONL), synthetic (generated); plugins.path "
+          "adds more"),
+      Param::text("data.path", "",
+                  "folder of the data set; tar and manifest also take a file, tar also "
+                  "shard-{000..003}.tar"),
+      Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
+      Param::integer("data.max_pixels", static_cast<std::int64_t>(kMaxPixels), 1, kMax,
+                     "largest image; one with more pixels is rejected before it is decoded")
+          .in("pixels"),
+      Param::choice(
+          "data.cache", "os", {"os", "ram", "cold"},
+          "os: the page cache of the operating system; ram: keep all files in memory after their "
+          "first read; cold: every read comes from storage, which is checked"),
+      Param::choice("data.index", "auto", {"auto", "require", "off"},
+                    "auto: archives are opened through their index files where these fit; "
+                    "require: every archive needs one; off: every archive is walked"),
+      Param::number("data.storage.bandwidth", 0, 0, 1e9,
+                    "bandwidth of the emulated storage; 0: no limit")
+          .in("MB/s"),
+      Param::number("data.storage.latency", 0, 0, 1e6,
+                    "latency of each read from the emulated storage")
+          .in("ms"),
+      Param::number("data.storage.iops", 0, 0, 1e12,
+                    "reads per second of the emulated storage; 0: no limit")
+          .in("reads/s"),
+      Param::integer("data.synthetic.count", 60'000, 1, 0x1p40,
+                     "number of images that the synthetic reader generates")
+          .in("images"),
+      Param::integer("data.synthetic.width", 32, 1, 16'384, "width of each image").in("pixels"),
+      Param::integer("data.synthetic.height", 32, 1, 16'384, "height of each image").in("pixels"),
+      Param::integer("data.synthetic.channels", 3, 1, 3, "channels per image: 1 (gray) or 3 (RGB)"),
+      Param::integer("data.synthetic.classes", 10, 1, 1'000'000,
+                     "number of classes; labels are assigned in turn"),
+      Param::choice(
+          "decode.scale", "exact", {"exact", "dct"},
+          "dct: decode a JPEG that is reduced later at 1/2, 1/4 or 1/8 of its size (approximate)"),
+      Param::choice(
+          "decode.region", "on", {"on", "off"},
+          "on: decode only the region that the first pass reads; the pixels are the same"),
+  };
+}
+
+std::vector<Param> loader_keys() {
+  return {
+      Param::choice("loader.mode", "normal", {"normal", "synthetic", "cached"},
+                    "synthetic: batches of noise, without any loading; cached: repeat the first "
+                    "batches"),
+      Param::integer("loader.workers", 2, 0, 256,
+                     "worker threads; 0: load in the trainer's thread; auto: as many as the first "
+                     "steps of the run need")
+          .or_word("auto")
+          .in("threads"),
+      Param::integer("loader.batch", 64, 1, kMax,
+                     "global batch size: samples per step, over all ranks")
+          .in("samples"),
+      Param::integer("loader.batch_per_rank", 0, 0, kMax,
+                     "batch size per rank; replaces loader.batch; 0: use loader.batch")
+          .in("samples"),
+      Param::integer("loader.prefetch", 4, 1, 4096, "batches prepared ahead, over all workers")
+          .in("batches"),
+      Param::text("loader.shuffle", "global",
+                  "global, window:N (within windows of N samples) or none"),
+      Param::boolean("loader.drop_last", false,
+                     "drop the last batch of an epoch if it is incomplete"),
+      Param::choice("loader.on_error", "fail", {"fail", "skip", "replace"},
+                    "if a sample fails: stop the run, skip the sample, or draw another one"),
+      Param::integer("loader.io_threads", -1, -1, 256,
+                     "threads that read files ahead of the workers; 0: the workers read; -1: 4 for "
+                     "cold or emulated storage, else 0")
+          .in("threads"),
+      Param::integer(
+          "loader.max_bytes", static_cast<std::int64_t>(kMaxBytes), 1, 0x1p53,
+          "memory, over all workers, for decoding images that need more than 16 MiB each; an image "
+          "waits until it fits")
+          .in("bytes"),
+      Param::integer("loader.grain", 0, 0, kMax,
+                     "samples per task; 0: from the measured cost per sample")
+          .in("samples"),
+  };
+}
+
+}  // namespace
+
+std::vector<Param> pipeline_keys() {
+  std::vector<Param> keys = general_keys();
+  for (std::vector<Param> more : {data_keys(), loader_keys()})
+    std::ranges::move(more, std::back_inserter(keys));
+  return keys;
+}
+
+}  // namespace millrace::pipeline
