@@ -107,7 +107,7 @@ inline constexpr PairOrders kApart = pair_orders(0, 4);     ///< pixels of 4 byt
 }  // namespace millrace::augment
 
 #define MILLRACE_BODY "augment/kernels/bilinear_body.h"
-#include "augment/kernels/each_level.h"
+#include "augment/kernels/compile_per_level.h"
 
 namespace millrace::augment {
 

@@ -1,4 +1,4 @@
-// Filter::bilinear with one vector of pixels at a time; included by each_level.h.
+// Filter::bilinear with one vector of pixels at a time; included by compile_per_level.h.
 
 struct Channels {
   Vector c[3];

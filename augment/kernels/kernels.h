@@ -1,17 +1,34 @@
-// The inner loops over pixels, in one table per SIMD level. Every level gives the same bytes
-// (determinism contract). Kernels may read up to kTailSlack bytes behind the last pixel of their
-// input, and write only the requested pixels.
+// A writable strip of 8-bit output rows, which sampling kernels fill.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-#include "augment/kernels/canvas.h"
 #include "augment/plan/pass.h"
 #include "base/simd.h"
 
 namespace millrace::augment {
+
+/// Rows from `top` on, in output coordinates; planar, interleaved or with one channel.
+struct Canvas {
+  std::uint8_t* data = nullptr;  ///< pixel (0, top), channel 0
+  int top = 0;
+  int channels = 0;
+  std::ptrdiff_t row = 0;      ///< bytes from one row to the next
+  std::ptrdiff_t pixel = 0;    ///< 1, or `channels` if interleaved
+  std::ptrdiff_t channel = 0;  ///< bytes from one channel to the next of a pixel
+
+  std::uint8_t* at(int x, int y, int c = 0) const {
+    return data + (y - top) * row + x * pixel + c * channel;
+  }
+  /// Returns whether the channels of a pixel lie side by side (also if there is one).
+  bool interleaved() const { return channels == 1 || channel == 1; }
+};
+
+// The inner loops over pixels, in one table per SIMD level. Every level gives the same bytes
+// (determinism contract). Kernels may read up to kTailSlack bytes behind the last pixel of their
+// input, and write only the requested pixels.
 
 /// Maps 8-bit levels to 8-bit levels; aligned for vector loads.
 struct alignas(64) LevelTable : std::array<std::uint8_t, 256> {};
@@ -111,7 +128,7 @@ struct Taps {
 };
 
 /// Taps along a row in the order of a kernel: by output, or by groups of outputs whose taps lie
-/// within 64 numbers of the row. See reduce_pixels.cpp.
+/// within 64 numbers of the row. See reduce.cpp.
 struct Windows {
   static constexpr int kInputs = 64;
   static constexpr int outputs(int channels) { return channels == 1 ? 16 : 5; }
@@ -148,7 +165,7 @@ struct Kernels {
   void (*nearest)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
   void (*bilinear)(const WarpBlock& warp, const Rect& rect, const Canvas& canvas);
 
-  // reduce_rows.cpp, reduce_pixels.cpp:
+  // reduce.cpp:
   /// Computes out[i] = sum of weights[k] * in[k * row + i], k < taps, with kRowBits bits of
   /// fraction. weights[taps] must be readable, and 0 if taps is odd. May write kTailSlack bytes
   /// behind `out`.

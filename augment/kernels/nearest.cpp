@@ -38,7 +38,7 @@ void nearest(const WarpBlock& warp, const Rect& rect, const Canvas& canvas) {
 }  // namespace millrace::augment
 
 #define MILLRACE_BODY "augment/kernels/nearest_body.h"
-#include "augment/kernels/each_level.h"
+#include "augment/kernels/compile_per_level.h"
 
 namespace millrace::augment {
 namespace {

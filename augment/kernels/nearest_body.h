@@ -1,4 +1,4 @@
-// Filter::nearest with one vector of pixels at a time; included by each_level.h.
+// Filter::nearest with one vector of pixels at a time; included by compile_per_level.h.
 
 template <Fetch kFetch>
 SIMD void nearest(const WarpBlock& shared, const Rect& rect, const Canvas& shared_canvas) {

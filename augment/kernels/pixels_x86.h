@@ -1,6 +1,6 @@
 // Primitives of the warp kernels per SIMD level: vectors of pixels as 32-bit lanes (red, green,
 // blue from the lowest byte on; gray in the lowest). Namespaces avx2 and avx512 use the same names,
-// so that each_level.h can compile one source for both. Everything has internal linkage; see
+// so that compile_per_level.h can compile one source for both. Everything has internal linkage; see
 // targets.h.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Positions of the pixels of a row, and loads of the pixels at them; included by each_level.h.
+// Positions of the pixels of a row, and loads of the pixels at them; included by
+// compile_per_level.h.
 
 /// Positions of kLanes pixels of a row.
 struct Positions {

@@ -1,11 +1,125 @@
-// affine: a fixed rotation, translation, scale and shear (torchvision's functional affine; positive
-// angles turn clockwise). random_affine draws the amounts, and rand_augment uses this op.
+// random_affine: rotation, translation, scale and shear about the centre (torchvision's
+// RandomAffine: same parameters, ranges, order of composition and rounding).
+#include "augment/ops/affine.h"
+
 #include <algorithm>
 
 #include "augment/ops/builtin.h"
-#include "augment/ops/random_affine.h"
 
 namespace millrace::augment {
+
+std::array<double, 6> inverse_affine(const AffineParameters& p, double cx, double cy) {
+  // Forward linear part RSS = rotation(degrees) * shear_y * shear_x * scale:
+  //   a = cos(r - sy) / cos(sy)    b = -a tan(sx) - sin(r)
+  //   c = sin(r - sy) / cos(sy)    d = -c tan(sx) + cos(r)
+  // Its determinant is scale^2, so the inverse is the adjugate over the scale.
+  const SinCos r = sincos_degrees(p.degrees);
+  const SinCos r_sy = p.shear_y == 0 ? r : sincos_degrees(p.degrees - p.shear_y);
+  const SinCos sx = sincos_degrees(p.shear_x);
+  const SinCos sy = sincos_degrees(p.shear_y);
+  const double tan_sx = sx.sin / sx.cos;
+  const double a = r_sy.cos / sy.cos;
+  const double c = r_sy.sin / sy.cos;
+  const double b = -a * tan_sx - r.sin;
+  const double d = -c * tan_sx + r.cos;
+  std::array<double, 6> m{d / p.scale, -b / p.scale, 0, -c / p.scale, a / p.scale, 0};
+  m[2] = m[0] * (-cx - p.translate_x) + m[1] * (-cy - p.translate_y) + cx;
+  m[5] = m[3] * (-cx - p.translate_x) + m[4] * (-cy - p.translate_y) + cy;
+  return m;
+}
+
+namespace {
+
+struct Range {
+  double low = 0, high = 0;
+};
+
+/// Expands a single number d to [-d, d].
+Range symmetric(const Numbers& values) {
+  return values.size() == 1 ? Range{-values[0], values[0]} : Range{values[0], values[1]};
+}
+
+class RandomAffine {
+ public:
+  static constexpr const char* kName = "random_affine";
+  static constexpr const char* kHelp =
+      "rotate, translate, scale and shear about the centre, each drawn uniformly";
+  static constexpr Parameter kParams[] = {
+      millrace::numbers("degrees", "[0]", lengths(1, 2), -360, 360,
+                        "angle: d for [-d, d], or [low, high]"),
+      millrace::numbers("translate", "[0]", lengths(1, 2), 0, 1,
+                        "most shift as a part of width and height: both, or [x, y]"),
+      millrace::numbers("scale", "[1]", lengths(1, 2), 0.01, 100, "factor: one, or [low, high]"),
+      millrace::numbers(
+          "shear", "[0]", lengths(1, 2, 4), -89, 89,
+          "degrees: s for x in [-s, s], [x low, x high] or [x low, x high, y low, y high]"),
+      choice("interpolation", "nearest", "nearest|bilinear", "how positions are read"),
+      fill_param(),
+      millrace::numbers("center", "[]", lengths(0, 2), -65535, 65535,
+                        "[x, y] in pixels from the upper left corner; []: the image's centre")};
+
+  explicit RandomAffine(const Values& values)
+      : degrees_(symmetric(values.numbers("degrees"))), interpolation_(values.interpolation()) {
+    values.fill(fill_);
+    const Numbers translate = values.numbers("translate");
+    translate_x_ = translate.front();
+    translate_y_ = translate.back();
+    const Numbers scale = values.numbers("scale");
+    scale_ = {scale.front(), scale.back()};
+    const Numbers shear = values.numbers("shear");
+    shear_x_ = symmetric({shear.at, shear.size() == 1 ? 1u : 2u});
+    if (shear.size() == 4) shear_y_ = {shear[2], shear[3]};
+    if (const Numbers center = values.numbers("center"); center.size() == 2) {
+      has_center_ = true;
+      center_x_ = center[0];
+      center_y_ = center[1];
+    }
+    if (degrees_.low > degrees_.high || scale_.low > scale_.high || shear_x_.low > shear_x_.high ||
+        shear_y_.low > shear_y_.high)
+      throw BadUse("a range whose low end lies above its high end",
+                   "write [low, high]; a single number d of degrees or shear means [-d, d]");
+  }
+
+  Warp warp(Size input, Call& call) const {
+    AffineParameters p;
+    p.degrees = call.uniform(degrees_.low, degrees_.high);
+    const double max_x = translate_x_ * input.width;
+    const double max_y = translate_y_ * input.height;
+    p.translate_x = round_half_even(call.uniform(-max_x, max_x));
+    p.translate_y = round_half_even(call.uniform(-max_y, max_y));
+    p.scale = call.uniform(scale_.low, scale_.high);
+    p.shear_x = call.uniform(shear_x_.low, shear_x_.high);
+    p.shear_y = call.uniform(shear_y_.low, shear_y_.high);
+    call.report("degrees", p.degrees);
+    call.report("translate_x", p.translate_x);
+    call.report("translate_y", p.translate_y);
+    call.report("scale", p.scale);
+    call.report("shear_x", p.shear_x);
+    call.report("shear_y", p.shear_y);
+    const auto m = inverse_affine(p, has_center_ ? center_x_ : input.width * 0.5,
+                                  has_center_ ? center_y_ : input.height * 0.5);
+    Warp warp = Warp::identity(input);
+    warp.set_map(m[0], m[1], m[2], m[3], m[4], m[5]);
+    for (int c = 0; c < 4; ++c) warp.fill[c] = fill_[c];
+    warp.set_interpolation(interpolation_);
+    return warp;
+  }
+
+ private:
+  Range degrees_, scale_, shear_x_, shear_y_;
+  double translate_x_ = 0, translate_y_ = 0;
+  bool has_center_ = false;
+  double center_x_ = 0, center_y_ = 0;
+  std::uint8_t fill_[4];
+  Interpolation interpolation_;
+};
+
+}  // namespace
+
+const millrace_unit kRandomAffine = kUnit<RandomAffine>;
+
+// affine: a fixed rotation, translation, scale and shear (torchvision's functional affine; positive
+// angles turn clockwise). random_affine draws the amounts, and rand_augment uses this op.
 namespace {
 
 class Affine {
@@ -68,5 +182,62 @@ class Affine {
 }  // namespace
 
 const millrace_unit kAffine = kUnit<Affine>;
+
+// random_rotation: rotates about the centre, counter-clockwise (torchvision's RandomRotation
+// without expand, because all samples of a batch have one size).
+namespace {
+
+class RandomRotation {
+ public:
+  static constexpr const char* kName = "random_rotation";
+  static constexpr const char* kHelp = "rotate counter-clockwise by an angle drawn uniformly";
+  static constexpr Parameter kParams[] = {
+      millrace::numbers("degrees", "[0]", lengths(1, 2), -360, 360,
+                        "angle: d for [-d, d], or [low, high]"),
+      choice("interpolation", "nearest", "nearest|bilinear", "how positions are read"),
+      millrace::numbers("center", "[]", lengths(0, 2), -65535, 65535,
+                        "[x, y] in pixels from the upper left corner; []: the image's centre"),
+      fill_param()};
+
+  explicit RandomRotation(const Values& values) : interpolation_(values.interpolation()) {
+    const Numbers degrees = values.numbers("degrees");
+    low_ = degrees.size() == 1 ? -degrees[0] : degrees[0];
+    high_ = degrees.back();
+    if (low_ > high_)
+      throw BadUse("a range whose low end lies above its high end",
+                   "write [low, high]; a single number d means [-d, d]");
+    if (const Numbers center = values.numbers("center"); center.size() == 2) {
+      has_center_ = true;
+      center_x_ = center[0];
+      center_y_ = center[1];
+    }
+    values.fill(fill_);
+  }
+
+  Warp warp(Size input, Call& call) const {
+    const double degrees = call.uniform(low_, high_);
+    call.report("degrees", degrees);
+    AffineParameters p;
+    p.degrees = -degrees;
+    const auto m = inverse_affine(p, has_center_ ? center_x_ : input.width * 0.5,
+                                  has_center_ ? center_y_ : input.height * 0.5);
+    Warp warp = Warp::identity(input);
+    warp.set_map(m[0], m[1], m[2], m[3], m[4], m[5]);
+    warp.set_interpolation(interpolation_);
+    std::copy(fill_, fill_ + 4, warp.fill);
+    return warp;
+  }
+
+ private:
+  double low_, high_;
+  bool has_center_ = false;
+  double center_x_ = 0, center_y_ = 0;
+  Interpolation interpolation_;
+  std::uint8_t fill_[4];
+};
+
+}  // namespace
+
+const millrace_unit kRandomRotation = kUnit<RandomRotation>;
 
 }  // namespace millrace::augment

@@ -1,7 +1,7 @@
-// rand_augment (Cubuk et al., 2020) and trivial_augment (Mueller and Hutter, 2021): apply one or
-// more of 14 operations, drawn uniformly, with the strengths of torchvision's RandAugment and
-// TrivialAugmentWide. Every operation, at every strength that can be drawn, is a child made in
-// advance.
+// auto_augment (Cubuk et al., 2019), rand_augment (Cubuk et al., 2020) and trivial_augment (Mueller
+// and Hutter, 2021): apply operations drawn for each sample, with the strengths of torchvision's
+// AutoAugment, RandAugment and TrivialAugmentWide. Every operation, at every strength that can be
+// drawn, is a child made in advance.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,36 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "augment/ops/auto_augment_policies.h"
 #include "augment/ops/builtin.h"
 
 namespace millrace::augment {
 namespace {
 
-enum Op : int {
-  kOpIdentity,
-  kOpShearX,
-  kOpShearY,
-  kOpTranslateX,
-  kOpTranslateY,
-  kOpRotate,
-  kOpBrightness,
-  kOpColor,
-  kOpContrast,
-  kOpSharpness,
-  kOpPosterize,
-  kOpSolarize,
-  kOpAutocontrast,
-  kOpEqualize,
-  kOpCount
-};
-constexpr const char* kNames[kOpCount] = {"identity",     "shear_x",   "shear_y",    "translate_x",
-                                          "translate_y",  "rotate",    "brightness", "saturation",
-                                          "contrast",     "sharpness", "posterize",  "solarize",
-                                          "autocontrast", "equalize"};
-constexpr bool has_strength(int op) {
-  return op != kOpIdentity && op != kOpAutocontrast && op != kOpEqualize;
-}
+constexpr const char* kNames[] = {"identity",     "shear_x",   "shear_y",    "translate_x",
+                                  "translate_y",  "rotate",    "brightness", "saturation",
+                                  "contrast",     "sharpness", "posterize",  "solarize",
+                                  "autocontrast", "equalize",  "invert"};
+constexpr bool has_strength(int op) { return op > kOpIdentity && op < kOpAutocontrast; }
 constexpr bool is_signed(int op) { return op >= kOpShearX && op <= kOpSharpness; }
+constexpr bool is_enhancement(int op) { return op >= kOpBrightness && op <= kOpSharpness; }
 
 /// Amounts of the operations at strength 1.
 struct Space {
@@ -118,33 +101,55 @@ std::string unit_of(int op, const Space& space, double amount, const std::string
       return fmt::format("solarize{{p=1,threshold={}}}", amount);
     case kOpAutocontrast:
     case kOpEqualize:
+    case kOpInvert:
       return fmt::format("{}{{p=1}}", kNames[op]);
     default:
       return fmt::format("{}{{factor={}}}", kNames[op], amount);
   }
 }
 
+/// An operation with a certain amount: the child that performs it, and the amount for reports.
+struct Entry {
+  std::uint32_t place;
+  double amount;
+};
+
+/// Makes the children that perform operations. Equal ones share a child: posterize, for example, is
+/// the same at many strengths.
+class Maker {
+ public:
+  Maker(const Space& space, const Values& values, Children& children)
+      : space_(space), children_(children) {
+    const Numbers fill = values.numbers("fill");
+    how_ = fmt::format("interpolation={},fill=[{}]", values.text("interpolation"),
+                       fmt::join(fill.at, fill.at + fill.count, ","));
+  }
+
+  Entry make(int op, double amount) {
+    if (op == kOpIdentity) return {0, amount};
+    const auto [at, is_new] = places_.try_emplace(unit_of(op, space_, amount, how_), 0);
+    if (is_new) at->second = children_.add(at->first);
+    return {at->second, amount};
+  }
+
+ private:
+  const Space& space_;
+  Children& children_;
+  std::string how_;
+  std::map<std::string, std::uint32_t> places_;
+};
+
 /// The operations at several strengths, with either sign, as indices of a unit's children.
 class Operations {
  public:
   Operations(const Space& space, const std::vector<double>& strengths, const Values& values,
              Children& children) {
-    const Numbers fill = values.numbers("fill");
-    const std::string how = fmt::format("interpolation={},fill=[{}]", values.text("interpolation"),
-                                        fmt::join(fill.at, fill.at + fill.count, ","));
-    std::map<std::string, std::uint32_t> places;  // posterize is the same at many strengths
+    Maker maker(space, values, children);
     for (const double strength : strengths)
       for (int op = 0; op < kOpCount; ++op)
-        for (const int sign : {1, -1}) {
-          const double amount = amount_of(op, space, is_signed(op) ? sign * strength : strength);
-          std::uint32_t place = 0;
-          if (op != kOpIdentity) {
-            const auto [at, is_new] = places.try_emplace(unit_of(op, space, amount, how), 0);
-            if (is_new) at->second = children.add(at->first);
-            place = at->second;
-          }
-          entries_.push_back({place, amount});
-        }
+        for (const int sign : {1, -1})
+          entries_.push_back(
+              maker.make(op, amount_of(op, space, is_signed(op) ? sign * strength : strength)));
   }
 
   /// Draws an operation, its strength with bin(), and its sign if it has two.
@@ -159,10 +164,6 @@ class Operations {
   }
 
  private:
-  struct Entry {
-    std::uint32_t place;
-    double amount;
-  };
   std::vector<Entry> entries_;  ///< [strength][op][sign]
 };
 
@@ -187,6 +188,62 @@ std::vector<double> one_strength(const Values& values) {
 
 constexpr Parameter kInterpolation =
     choice("interpolation", "nearest", "nearest|bilinear", "how positions are read");
+
+class AutoAugment {
+ public:
+  static constexpr const char* kName = "auto_augment";
+  static constexpr const char* kHelp = "one of a learned policy's 25 pairs of operations";
+  static constexpr Parameter kParams[] = {choice("policy", "imagenet", "imagenet|cifar10|svhn",
+                                                 "data set that the policy was learned on"),
+                                          kInterpolation, fill_param()};
+
+  AutoAugment(const Values& values, Children& children) {
+    Maker maker(kRandSpace, values, children);
+    for (const SubPolicy& sub_policy : kAutoAugmentPolicies[values.integer("policy")])
+      for (const Step& step : sub_policy)
+        steps_.push_back({step.op, step.probability, maker.make(step.op, amount_at(step, 1)),
+                          maker.make(step.op, amount_at(step, -1))});
+  }
+
+  void choose(Chosen& chosen, Call& call) const {
+    const std::uint32_t pair = call.integer(kSubPolicies);
+    call.report("sub_policy", pair);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Prepared& step = steps_[pair * 2 + i];
+      if (!call.chance(step.probability)) continue;
+      const Entry& entry = is_signed(step.op) && call.chance(0.5) ? step.negative : step.positive;
+      call.report(kNames[step.op], entry.amount);
+      chosen.add(entry.place);
+    }
+  }
+
+ private:
+  struct Prepared {
+    int op;
+    double probability;
+    Entry positive, negative;
+  };
+
+  /// Returns the amount of a step. Factors are those of torchvision, which computes them in single
+  /// precision, so that products which are whole levels truncate alike. Thresholds of solarize that
+  /// are whole levels stay whole.
+  static double amount_at(const Step& step, int sign) {
+    constexpr int kMost = 9;  // magnitudes go from 0 to 9
+    const int signed_by = is_signed(step.op) ? sign : 1;
+    if (is_enhancement(step.op)) {
+      const auto end = static_cast<float>(kRandSpace.enhance);
+      const float part = end / float{kMost};
+      const float strength = step.magnitude <= kMost / 2
+                                 ? part * static_cast<float>(step.magnitude)
+                                 : end - part * static_cast<float>(kMost - step.magnitude);
+      return 1 + signed_by * static_cast<double>(strength);
+    }
+    if (step.op == kOpSolarize) return 255.0 * (kMost - step.magnitude) / kMost;
+    return amount_of(step.op, kRandSpace, signed_by * step.magnitude / double{kMost});
+  }
+
+  std::vector<Prepared> steps_;  ///< two per sub-policy
+};
 
 class RandAugment {
  public:
@@ -234,6 +291,7 @@ class TrivialAugment {
 
 }  // namespace
 
+const millrace_unit kAutoAugment = kUnit<AutoAugment>;
 const millrace_unit kRandAugment = kUnit<RandAugment>;
 const millrace_unit kTrivialAugment = kUnit<TrivialAugment>;
 

@@ -3,12 +3,13 @@
 
 #include <iterator>
 
-#include "plugins/host/builtin.h"
+#include "plugins/host/registry.h"
 
 namespace millrace::augment {
 namespace {
 
 constexpr const millrace_unit* kUnits[] = {&kAffine,
+                                           &kAutoAugment,
                                            &kAutocontrast,
                                            &kBrightness,
                                            &kCenterCrop,
@@ -24,6 +25,7 @@ constexpr const millrace_unit* kUnits[] = {&kAffine,
                                            &kHflip,
                                            &kHue,
                                            &kInvert,
+                                           &kJpegCompression,
                                            &kMixup,
                                            &kPad,
                                            &kPosterize,

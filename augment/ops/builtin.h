@@ -7,6 +7,7 @@
 namespace millrace::augment {
 
 extern const millrace_unit kAffine;
+extern const millrace_unit kAutoAugment;
 extern const millrace_unit kAutocontrast;
 extern const millrace_unit kBrightness;
 extern const millrace_unit kCenterCrop;
@@ -22,6 +23,7 @@ extern const millrace_unit kGrayscale;
 extern const millrace_unit kHflip;
 extern const millrace_unit kHue;
 extern const millrace_unit kInvert;
+extern const millrace_unit kJpegCompression;
 extern const millrace_unit kMixup;
 extern const millrace_unit kPad;
 extern const millrace_unit kPosterize;

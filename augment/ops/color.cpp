@@ -2,21 +2,23 @@
 #include "augment/ops/color.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "augment/ops/builtin.h"
 #include "augment/ops/pixels.h"
 
 namespace millrace::augment {
 namespace {
 
 /// Truncates to a whole level; values outside 0..255 become its ends.
-MILLRACE_WIDE inline std::uint8_t cut_off(float value) {
+MILLRACE_SIMD_BODY inline std::uint8_t cut_off(float value) {
   value = value > 0 ? value : 0;
   value = value < 255 ? value : 255;
   return static_cast<std::uint8_t>(static_cast<int>(value));
 }
 
 /// Returns a gray level as torch computes and truncates it: two fused steps.
-MILLRACE_WIDE inline int gray_of(float r, float g, float b) {
+MILLRACE_SIMD_BODY inline int gray_of(float r, float g, float b) {
   return static_cast<int>(fused(b, 0.114f, fused(g, 0.587f, r * 0.2989f)));
 }
 
@@ -27,9 +29,9 @@ float mean_gray(const Image& image) {
     each_row(image, [&](const std::uint8_t* row, std::size_t bytes) {
       for (std::size_t done = 0; done < bytes; done += 65536) {  // short enough for sums of 32 bits
         std::uint32_t part = 0;
-        wide(
+        dispatch_simd(
             [](const std::uint8_t* __restrict in, std::size_t n, std::uint32_t* __restrict out)
-                MILLRACE_WIDE {
+                MILLRACE_SIMD_BODY {
                   std::uint32_t total = 0;
                   for (std::size_t i = 0; i < n; ++i) total += in[i];
                   *out = total;
@@ -41,10 +43,10 @@ float mean_gray(const Image& image) {
   } else {
     each_rgb_run<false>(image, [&](const RgbRun& run, std::size_t count) {
       std::int32_t part = 0;
-      wide(
+      dispatch_simd(
           [](const std::uint8_t* __restrict r, const std::uint8_t* __restrict g,
              const std::uint8_t* __restrict b, std::size_t n, std::int32_t* __restrict out)
-              MILLRACE_WIDE {
+              MILLRACE_SIMD_BODY {
                 std::int32_t total = 0;
                 for (std::size_t i = 0; i < n; ++i) total += gray_of(r[i], g[i], b[i]);
                 *out = total;
@@ -86,9 +88,9 @@ void adjust_contrast(const Image& image, double factor) {
 void adjust_saturation(const Image& image, double factor) {
   if (image.channels == 1) return;
   each_rgb_run<true>(image, [&](RgbRun& run, std::size_t count) {
-    wide(
+    dispatch_simd(
         [](std::uint8_t* __restrict r, std::uint8_t* __restrict g, std::uint8_t* __restrict b,
-           std::size_t n, float part, float rest) MILLRACE_WIDE {
+           std::size_t n, float part, float rest) MILLRACE_SIMD_BODY {
           for (std::size_t i = 0; i < n; ++i) {
             const auto gray = static_cast<float>(gray_of(r[i], g[i], b[i]));
             r[i] = cut_off(fused(gray, rest, r[i] * part));
@@ -104,7 +106,8 @@ namespace {
 
 /// Turns the hue of one pixel. Computes all cases and selects one, because branches do not
 /// vectorise.
-MILLRACE_WIDE inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_t& b, float by) {
+MILLRACE_SIMD_BODY inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_t& b,
+                                        float by) {
   constexpr float kLevel = static_cast<float>(1.0 / 255);
   const float red = r * kLevel, green = g * kLevel, blue = b * kLevel;
   float high = red > green ? red : green;
@@ -154,9 +157,9 @@ MILLRACE_WIDE inline void turn_hue(std::uint8_t& r, std::uint8_t& g, std::uint8_
 void adjust_hue(const Image& image, double turn) {
   if (image.channels == 1) return;
   each_rgb_run<true>(image, [&](RgbRun& run, std::size_t count) {
-    wide(
+    dispatch_simd(
         [](std::uint8_t* __restrict r, std::uint8_t* __restrict g, std::uint8_t* __restrict b,
-           std::size_t n, float by) MILLRACE_WIDE {
+           std::size_t n, float by) MILLRACE_SIMD_BODY {
           for (std::size_t i = 0; i < n; ++i) turn_hue(r[i], g[i], b[i], by);
         },
         run.r, run.g, run.b, count, static_cast<float>(turn));
@@ -166,9 +169,9 @@ void adjust_hue(const Image& image, double turn) {
 void to_gray(const Image& image) {
   if (image.channels == 1) return;
   each_rgb_run<true>(image, [](RgbRun& run, std::size_t count) {
-    wide(
+    dispatch_simd(
         [](std::uint8_t* __restrict r, std::uint8_t* __restrict g, std::uint8_t* __restrict b,
-           std::size_t n) MILLRACE_WIDE {
+           std::size_t n) MILLRACE_SIMD_BODY {
           for (std::size_t i = 0; i < n; ++i) {
             const auto gray = static_cast<std::uint8_t>(gray_of(r[i], g[i], b[i]));
             r[i] = gray;
@@ -179,5 +182,138 @@ void to_gray(const Image& image) {
         run.r, run.g, run.b, count);
   });
 }
+
+// brightness, contrast, saturation, hue: adjust by a fixed amount (torchvision's functional
+// adjust_*). color_jitter draws the amounts.
+namespace {
+
+constexpr Parameter factor_param(const char* help) { return number("factor", "1", 0, 1000, help); }
+
+struct Brightness {
+  static constexpr const char* kName = "brightness";
+  static constexpr const char* kHelp = "multiply every level by a factor";
+  static constexpr Parameter kParams[] = {
+      factor_param("0: black, 1: unchanged, 2: twice as bright")};
+
+  explicit Brightness(const Values& values) : factor(values.number("factor")) {}
+  void levels(Levels levels) const {
+    LevelTable table;
+    brightness_table(static_cast<float>(factor), table);
+    for (int c = 0; c < levels.channels; ++c)
+      std::copy(table.begin(), table.end(), levels.table[c]);
+  }
+  double factor;
+};
+
+struct Contrast {
+  static constexpr const char* kName = "contrast";
+  static constexpr const char* kHelp = "move every level away from the image's mean gray";
+  static constexpr Parameter kParams[] = {
+      factor_param("0: all gray, 1: unchanged, 2: twice as far")};
+  static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
+
+  explicit Contrast(const Values& values) : factor(values.number("factor")) {}
+  void apply(Image image) const { adjust_contrast(image, factor); }
+  double factor;
+};
+
+struct Saturation {
+  static constexpr const char* kName = "saturation";
+  static constexpr const char* kHelp = "move every pixel away from its gray";
+  static constexpr Parameter kParams[] = {factor_param("0: gray, 1: unchanged, 2: twice as far")};
+
+  explicit Saturation(const Values& values) : factor(values.number("factor")) {}
+  void apply(Image image) const { adjust_saturation(image, factor); }
+  double factor;
+};
+
+struct Hue {
+  static constexpr const char* kName = "hue";
+  static constexpr const char* kHelp = "turn the hue of every pixel";
+  static constexpr Parameter kParams[] = {
+      number("turn", "0", -0.5, 0.5, "part of the full circle")};
+
+  explicit Hue(const Values& values) : turn(values.number("turn")) {}
+  void apply(Image image) const { adjust_hue(image, turn); }
+  double turn;
+};
+
+}  // namespace
+
+const millrace_unit kBrightness = kUnit<Brightness>;
+const millrace_unit kContrast = kUnit<Contrast>;
+const millrace_unit kSaturation = kUnit<Saturation>;
+const millrace_unit kHue = kUnit<Hue>;
+
+// color_jitter: changes brightness, contrast, saturation and hue by random amounts in a random
+// order (torchvision's ColorJitter).
+namespace {
+
+constexpr Parameter factors(const char* name) {
+  return numbers(name, "[0]", lengths(1, 2), 0, 1000,
+                 "factor: b for [max(0, 1 - b), 1 + b], or [low, high]");
+}
+
+class ColorJitter {
+ public:
+  static constexpr const char* kName = "color_jitter";
+  static constexpr const char* kHelp =
+      "change brightness, contrast, saturation and hue by random amounts in a random order";
+  static constexpr Parameter kParams[] = {
+      factors("brightness"), factors("contrast"), factors("saturation"),
+      numbers("hue", "[0]", lengths(1, 2), -0.5, 0.5,
+              "turn of the colour circle: h for [-h, h], or [low, high]")};
+  static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
+
+  explicit ColorJitter(const Values& values) {
+    for (int i = 0; i < 4; ++i) {
+      const Numbers given = values.numbers(kParams[i].name);
+      const double center = i == kHue ? 0 : 1;
+      Range& range = ranges_[i];
+      if (given.size() == 2)
+        range = {given[0], given[1]};
+      else if (given[0] < 0)
+        throw BadUse("a single number of hue is negative", "write hue=0.1, or hue=[-0.1, 0.1]");
+      else
+        range = {i == kHue ? -given[0] : std::max(0.0, 1 - given[0]), center + given[0]};
+      if (range.low > range.high)
+        throw BadUse(std::string("the low end of ") + kParams[i].name + " lies above its high end",
+                     "write [low, high]");
+      range.drawn = range.low != center || range.high != center;
+    }
+  }
+
+  void apply(Image image, Call& call) const {
+    int order[4] = {0, 1, 2, 3};
+    for (std::uint32_t left = 4; left > 1; --left)
+      std::swap(order[left - 1], order[call.integer(left)]);
+    double amounts[4] = {};
+    for (int i = 0; i < 4; ++i)
+      if (ranges_[i].drawn) amounts[i] = call.uniform(ranges_[i].low, ranges_[i].high);
+    int rank = 0;
+    for (const int i : order) {
+      if (!ranges_[i].drawn) continue;
+      call.report(kParams[i].name, amounts[i]);
+      call.report(kPlaces[i], ++rank);
+      kAdjust[i](image, amounts[i]);
+    }
+  }
+
+ private:
+  static constexpr int kHue = 3;
+  struct Range {
+    double low = 1, high = 1;
+    bool drawn = false;
+  };
+  static constexpr void (*kAdjust[])(const Image&, double) = {adjust_brightness, adjust_contrast,
+                                                              adjust_saturation, adjust_hue};
+  static constexpr const char* kPlaces[] = {"brightness_place", "contrast_place",
+                                            "saturation_place", "hue_place"};
+  Range ranges_[4];
+};
+
+}  // namespace
+
+const millrace_unit kColorJitter = kUnit<ColorJitter>;
 
 }  // namespace millrace::augment

@@ -23,9 +23,9 @@ Extent extent_of(const Image& image) {
   low.fill(255);
   high.fill(0);
   each_row(image, [&](const std::uint8_t* row, std::size_t bytes) {
-    wide(
+    dispatch_simd(
         [](const std::uint8_t* __restrict in, std::size_t n, std::uint8_t* __restrict lo,
-           std::uint8_t* __restrict hi) MILLRACE_WIDE {
+           std::uint8_t* __restrict hi) MILLRACE_SIMD_BODY {
           for (; n >= kLanes; n -= kLanes, in += kLanes)
             for (std::size_t i = 0; i < kLanes; ++i) {
               lo[i] = in[i] < lo[i] ? in[i] : lo[i];

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "augment/kernels/kernels.h"
-#include "augment/plan/wide.h"
+#include "augment/plan/dispatch_simd.h"
 #include "millrace/buffer.h"
 #include "millrace/millrace.hpp"
 
@@ -36,9 +36,9 @@ struct RgbRun {
 };
 
 inline void split(const std::uint8_t* pixels, std::size_t count, RgbRun& run) {
-  wide(
+  dispatch_simd(
       [](const std::uint8_t* __restrict in, std::size_t n, std::uint8_t* __restrict r,
-         std::uint8_t* __restrict g, std::uint8_t* __restrict b) MILLRACE_WIDE {
+         std::uint8_t* __restrict g, std::uint8_t* __restrict b) MILLRACE_SIMD_BODY {
         for (std::size_t i = 0; i < n; ++i) {
           r[i] = in[3 * i];
           g[i] = in[3 * i + 1];
@@ -49,9 +49,9 @@ inline void split(const std::uint8_t* pixels, std::size_t count, RgbRun& run) {
 }
 
 inline void join(const RgbRun& run, std::size_t count, std::uint8_t* pixels) {
-  wide(
+  dispatch_simd(
       [](std::uint8_t* __restrict out, std::size_t n, const std::uint8_t* __restrict r,
-         const std::uint8_t* __restrict g, const std::uint8_t* __restrict b) MILLRACE_WIDE {
+         const std::uint8_t* __restrict g, const std::uint8_t* __restrict b) MILLRACE_SIMD_BODY {
         for (std::size_t i = 0; i < n; ++i) {
           out[3 * i] = r[i];
           out[3 * i + 1] = g[i];

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "augment/ops/builtin.h"
-#include "augment/ops/bulk_bits.h"
-#include "augment/ops/level_noise.h"
+#include "augment/ops/noise.h"
 #include "augment/ops/probability.h"
 
 namespace millrace::augment {

@@ -13,10 +13,10 @@ namespace {
 /// below it.
 void sharpen(const std::uint8_t* above, const std::uint8_t* at, const std::uint8_t* below,
              std::ptrdiff_t step, std::size_t bytes, float rest, std::uint8_t* out) {
-  wide(
+  dispatch_simd(
       [](const std::uint8_t* __restrict up, const std::uint8_t* __restrict mid,
          const std::uint8_t* __restrict down, std::ptrdiff_t s, std::ptrdiff_t n, float part,
-         std::uint8_t* __restrict to) MILLRACE_WIDE {
+         std::uint8_t* __restrict to) MILLRACE_SIMD_BODY {
         for (std::ptrdiff_t i = s; i < n - s; ++i) {
           const int sum = up[i - s] + up[i] + up[i + s] + mid[i - s] + 5 * mid[i] + mid[i + s] +
                           down[i - s] + down[i] + down[i + s];

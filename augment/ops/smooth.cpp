@@ -1,7 +1,8 @@
 // Separable smoothing of 8-bit images.
 #include "augment/ops/smooth.h"
 
-#include "augment/plan/wide.h"
+#include "augment/ops/builtin.h"
+#include "augment/plan/dispatch_simd.h"
 
 namespace millrace::augment {
 namespace {
@@ -17,9 +18,9 @@ using Vector [[gnu::vector_size(kVector * sizeof(float)), gnu::aligned(4), gnu::
 
 /// Computes out[i] = w0 middle[i] + sum over j of w_j (before(j)[i] + behind(j)[i]).
 template <class Before, class Behind>
-MILLRACE_WIDE inline void add_up(const float* middle, const Before& before, const Behind& behind,
-                                 const float* weights, int radius, std::ptrdiff_t count,
-                                 float* out) {
+MILLRACE_SIMD_BODY inline void add_up(const float* middle, const Before& before,
+                                      const Behind& behind, const float* weights, int radius,
+                                      std::ptrdiff_t count, float* out) {
   std::ptrdiff_t i = 0;
   for (; i + kVector <= count; i += kVector) {
     Vector sum = *reinterpret_cast<const Vector*>(middle + i) * weights[0];
@@ -39,12 +40,12 @@ MILLRACE_WIDE inline void add_up(const float* middle, const Before& before, cons
 /// Smooths along a row whose ends are mirrored.
 void smooth_row(const float* in, const SmoothingWeights& weights, std::ptrdiff_t step,
                 std::size_t count, float* out) {
-  wide(
+  dispatch_simd(
       [](const float* from, const float* w, int radius, std::ptrdiff_t by, std::ptrdiff_t n,
-         float* to) MILLRACE_WIDE {
+         float* to) MILLRACE_SIMD_BODY {
         add_up(
-            from, [&](int j) MILLRACE_WIDE { return from - j * by; },
-            [&](int j) MILLRACE_WIDE { return from + j * by; }, w, radius, n, to);
+            from, [&](int j) MILLRACE_SIMD_BODY { return from - j * by; },
+            [&](int j) MILLRACE_SIMD_BODY { return from + j * by; }, w, radius, n, to);
       },
       in, weights.at, weights.radius, step, static_cast<std::ptrdiff_t>(count), out);
 }
@@ -52,12 +53,12 @@ void smooth_row(const float* in, const SmoothingWeights& weights, std::ptrdiff_t
 /// Smooths across rows; rows[radius] is the middle one.
 void smooth_column(const float* const* rows, const SmoothingWeights& weights, std::size_t count,
                    float* out) {
-  wide(
+  dispatch_simd(
       [](const float* const* from, const float* w, int radius, std::ptrdiff_t n, float* to)
-          MILLRACE_WIDE {
+          MILLRACE_SIMD_BODY {
             add_up(
-                from[radius], [&](int j) MILLRACE_WIDE { return from[radius - j]; },
-                [&](int j) MILLRACE_WIDE { return from[radius + j]; }, w, radius, n, to);
+                from[radius], [&](int j) MILLRACE_SIMD_BODY { return from[radius - j]; },
+                [&](int j) MILLRACE_SIMD_BODY { return from[radius + j]; }, w, radius, n, to);
           },
       rows, weights.at, weights.radius, static_cast<std::ptrdiff_t>(count), out);
 }
@@ -75,10 +76,11 @@ void mirror_ends(const SmoothingPlan& plan, float* row) {
 }
 
 void load(const std::uint8_t* levels, std::size_t count, float* out) {
-  wide(
-      [](const std::uint8_t* __restrict in, std::size_t n, float* __restrict to) MILLRACE_WIDE {
-        for (std::size_t i = 0; i < n; ++i) to[i] = in[i];
-      },
+  dispatch_simd(
+      [](const std::uint8_t* __restrict in, std::size_t n, float* __restrict to)
+          MILLRACE_SIMD_BODY {
+            for (std::size_t i = 0; i < n; ++i) to[i] = in[i];
+          },
       levels, count, out);
 }
 void load(const float* elements, std::size_t count, float* out) {
@@ -86,12 +88,13 @@ void load(const float* elements, std::size_t count, float* out) {
 }
 
 void store(const float* row, std::size_t count, std::uint8_t* levels) {
-  wide(
-      [](const float* __restrict in, std::size_t n, std::uint8_t* __restrict to) MILLRACE_WIDE {
-        // Weights are positive and sum up to 1, so nothing leaves 0..255 by more than rounding.
-        for (std::size_t i = 0; i < n; ++i)
-          to[i] = static_cast<std::uint8_t>(static_cast<int>((in[i] + kRound) - kRound));
-      },
+  dispatch_simd(
+      [](const float* __restrict in, std::size_t n, std::uint8_t* __restrict to)
+          MILLRACE_SIMD_BODY {
+            // Weights are positive and sum up to 1, so nothing leaves 0..255 by more than rounding.
+            for (std::size_t i = 0; i < n; ++i)
+              to[i] = static_cast<std::uint8_t>(static_cast<int>((in[i] + kRound) - kRound));
+          },
       row, count, levels);
 }
 void store(const float* row, std::size_t count, float* elements) {
@@ -157,5 +160,60 @@ void smooth(const SmoothingPlan& plan, std::uint8_t* levels, std::ptrdiff_t row_
 void smooth(const SmoothingPlan& plan, float* elements, void* scratch) {
   smooth_rows(plan, elements, static_cast<std::ptrdiff_t>(plan.row()), scratch);
 }
+
+// gaussian_blur: smooths with a Gaussian of random width (torchvision's GaussianBlur).
+namespace {
+
+class GaussianBlur {
+ public:
+  static constexpr const char* kName = "gaussian_blur";
+  static constexpr const char* kHelp = "smooth with a Gaussian whose sigma is drawn uniformly";
+  static constexpr int kMaxTaps = 255;
+  static constexpr Parameter kParams[] = {
+      integers("kernel_size", "[5]", lengths(1, 2), 1, kMaxTaps,
+               "pixels, odd: both ways, or [width, height]"),
+      numbers("sigma", "[0.1, 2]", lengths(1, 2), 1e-3, 1000,
+              "standard deviation in pixels: one, or [low, high]")};
+  // The reach is half the kernel, which only an instance knows.
+  static constexpr Reach kReach{MILLRACE_GLOBAL, 0};
+
+  explicit GaussianBlur(const Values& values) {
+    const Numbers size = values.numbers("kernel_size");
+    const int width = static_cast<int>(size.front()), height = static_cast<int>(size.back());
+    if (width % 2 == 0 || height % 2 == 0)
+      throw BadUse("an even kernel_size has no middle", "use 3, 5, 7, ...");
+    radius_x_ = width / 2;
+    radius_y_ = height / 2;
+    const Numbers sigma = values.numbers("sigma");
+    low_ = sigma.front();
+    high_ = sigma.back();
+    if (low_ > high_)
+      throw BadUse("the low end of sigma lies above its high end", "write [low, high]");
+  }
+
+  std::size_t scratch(Size size, int channels) const { return plan(size, channels).scratch(); }
+
+  void apply(Image image, Call& call) const {
+    const double sigma = call.uniform(low_, high_);
+    call.report("sigma", sigma);
+    float x[kMaxTaps / 2 + 1], y[kMaxTaps / 2 + 1];
+    SmoothingPlan smoothing = plan({image.width, image.height}, image.channels);
+    smoothing.x = gaussian_weights(radius_x_, sigma, x);
+    smoothing.y = gaussian_weights(radius_y_, sigma, y);
+    smooth(smoothing, image.data, image.row, call.scratch<void>());
+  }
+
+ private:
+  SmoothingPlan plan(Size size, int channels) const {
+    return {size.width, size.height, channels, {radius_x_, nullptr}, {radius_y_, nullptr}};
+  }
+
+  int radius_x_, radius_y_;
+  double low_, high_;
+};
+
+}  // namespace
+
+const millrace_unit kGaussianBlur = kUnit<GaussianBlur>;
 
 }  // namespace millrace::augment

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "augment/plan/runner.h"
+#include "base/clock.h"
 #include "base/rng.h"
 #include "millrace/limits.h"
 #include "plugins/host/registry.h"
@@ -41,6 +42,8 @@ const OutputOptions& checked_output(const OutputOptions& output, const Source& s
 
 }  // namespace
 
+SizeMismatch::~SizeMismatch() = default;
+
 Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputOptions& output,
            const PlanOptions& options, int classes)
     : store_(output.dtype, output.layout, source.channels, checked_output(output, source).mean,
@@ -66,7 +69,7 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
     try {
       size = output_of(*op.unit, size, context.call);
     } catch (const UsageError& error) {
-      throw Misfit(error.what(), error.hint());
+      throw SizeMismatch(error.what(), error.hint());
     }
     // Two buffers take turns; ops that are folded need neither.
     const bool folds = op.unit->table().geometric != nullptr ||
@@ -92,10 +95,11 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
 }
 
 void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
-               Trace* trace) const {
+               Trace* trace, WarpMap* map) const {
   const Size size = source.size();
   check_side(size);
-  Runner runner(key, source, spec_.channels, options_, static_cast<PlanScratch&>(scratch), trace);
+  Runner runner(key, source, spec_.channels, options_, static_cast<PlanScratch&>(scratch), trace,
+                map);
   try {
     for (const Op& op : ops_) runner.apply(*op.unit, op.id, op.name);
     if (runner.output() == spec_.size) return runner.finish(spec_, store_, out);
@@ -114,6 +118,11 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
 
 void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
                float* second_labels, Scratch& scratch) const {
+  mix(key, first, second, first_labels, second_labels, scratch, nullptr);
+}
+
+void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
+               float* second_labels, Scratch& scratch, Trace* trace) const {
   millrace_call& call = static_cast<PlanScratch&>(scratch).context.call;
   const millrace_sample sample{sizeof sample,
                                spec_.size,
@@ -123,10 +132,15 @@ void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float*
                                classes_};
   for (const Op& op : mixers_) {
     call.rng = base::stream(key, op.id);
+    const DrawListener listener(trace, op.name, call);
+    const std::int64_t begin = trace == nullptr ? 0 : base::Clock::steady_ns();
     plugins::checked_call(op.unit->table(), call, [&] {
       return op.unit->table().batch->pair(op.unit->self(), &sample, first, second, first_labels,
                                           second_labels, &call);
     });
+    if (trace != nullptr)
+      trace->steps.push_back(
+          {"mix", {op.name}, "with its neighbour", base::Clock::steady_ns() - begin});
   }
 }
 

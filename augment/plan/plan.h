@@ -1,12 +1,15 @@
 // The compiled chain of augmentations: the Transform that the loader runs on every sample.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "augment/plan/store.h"
 #include "augment/plan/trace.h"
+#include "augment/plan/warp_map.h"
+#include "base/private_api.h"
 #include "millrace/error.h"
 #include "millrace/plan.h"
 #include "plugins/host/unit.h"
@@ -14,11 +17,12 @@
 namespace millrace::augment {
 
 /// Thrown if a chain does not fit images of the source's size; it may fit others.
-struct Misfit : UsageError {
+struct MILLRACE_PRIVATE_API SizeMismatch : UsageError {
   using UsageError::UsageError;
+  ~SizeMismatch() override;
 };
 
-class Plan final : public Transform {
+class MILLRACE_PRIVATE_API Plan final : public Transform {
  public:
   /// Compiles the chain. `classes` is the number of labels, for ops that mix them. Throws
   /// UsageError if the chain cannot be applied to the source.
@@ -30,13 +34,17 @@ class Plan final : public Transform {
   int full_copies() const override { return full_copies_; }
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
-  /// Runs the chain and records each step in `trace`, unless that is null.
+  /// Runs the chain and records each step in `trace`, and where pixels went in `map`, unless they
+  /// are null.
   void run(const SampleKey& key, PixelSource& source, std::byte* out, Scratch& scratch,
-           Trace* trace) const;
+           Trace* trace, WarpMap* map = nullptr) const;
 
   int soft_classes() const override { return mixers_.empty() ? 0 : classes_; }
   void mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
            float* second_labels, Scratch& scratch) const override;
+  /// Mixes a pair and records each op in `trace`, unless that is null.
+  void mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
+           float* second_labels, Scratch& scratch, Trace* trace) const;
 
  private:
   struct Op {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "augment/ops/border.h"
+#include "augment/ops/geometry.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "millrace/error.h"
@@ -34,17 +34,6 @@ void check_warp(const plugins::Unit& unit, Size input, const millrace_warp& warp
 std::size_t bytes_of(Size size, int channels) {
   return static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) *
          static_cast<std::size_t>(channels);
-}
-
-/// Context of the call's report(): the trace, and the op whose draw it is.
-struct Listener {
-  Trace* trace;
-  const std::string* op;
-};
-
-void listen(millrace_call* call, const char* name, double value) {
-  const auto& listener = *static_cast<const Listener*>(call->host);
-  listener.trace->drawn.push_back({*listener.op, name, value});
 }
 
 const char* const kFilterNames[] = {"moved", "nearest", "bilinear", "reduced"};
@@ -77,13 +66,14 @@ Size output_of(const plugins::Unit& unit, Size input, millrace_call& call) {
 }
 
 Runner::Runner(const SampleKey& key, PixelSource& source, int channels, const PlanOptions& options,
-               PlanScratch& scratch, Trace* trace)
+               PlanScratch& scratch, Trace* trace, WarpMap* map)
     : key_(key),
       source_(source),
       channels_(channels),
       options_(options),
       scratch_(scratch),
       trace_(trace),
+      map_(map),
       call_(scratch.context.call),
       fold_(source.size()) {
   if (trace_ != nullptr) since_ = base::Clock::steady_ns();
@@ -91,11 +81,7 @@ Runner::Runner(const SampleKey& key, PixelSource& source, int channels, const Pl
 
 void Runner::apply(const plugins::Unit& unit, std::uint32_t id, const std::string& name) {
   call_.rng = base::stream(key_, id);
-  const Listener listener{trace_, &name};
-  if (trace_ != nullptr) {
-    call_.host = const_cast<Listener*>(&listener);
-    call_.report = listen;
-  }
+  const DrawListener listener(trace_, name, call_);
   const millrace_unit& table = unit.table();
   if (table.geometric != nullptr) {
     geometric(unit, name);
@@ -106,7 +92,6 @@ void Runner::apply(const plugins::Unit& unit, std::uint32_t id, const std::strin
   } else {
     choice(unit, id, name);
   }
-  call_.report = nullptr;
 }
 
 void Runner::geometric(const plugins::Unit& unit, const std::string& name) {
@@ -122,6 +107,7 @@ void Runner::geometric(const plugins::Unit& unit, const std::string& name) {
                     output.width, output.height, warp.output.width, warp.output.height),
         "report it to the plugin's author");
   check_warp(unit, input, warp);
+  if (map_ != nullptr) map_->add(warp);
   const bool alone = options_.resample == Resample::stepwise && !fold_.is_empty();
   if (alone || (has_tables_ && !shows_no_fill(warp))) flush();
   if (warp.interpolation == MILLRACE_INDEX && warp.border != MILLRACE_CONSTANT) {
@@ -179,6 +165,7 @@ void Runner::filter(const plugins::Unit& unit, const std::string& name) {
   lend_scratch(unit, functions.scratch);
   plugins::checked_call(unit.table(), call_,
                         [&] { return functions.apply(unit.self(), &from, &to, &call_); });
+  if (map_ != nullptr) map_->lose();  // a new image: nothing says where its pixels came from
   continue_with(pixels, output);
   note(name, fmt::format("{}x{}, a new image", output.width, output.height));
 }

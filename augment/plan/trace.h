@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "millrace/millrace.h"
+
 namespace millrace::augment {
 
 struct Trace {
@@ -24,6 +26,29 @@ struct Trace {
 
   std::vector<Drawn> drawn;
   std::vector<Step> steps;
+};
+
+/// Records the values that an op reports in a call, as long as it exists. Does nothing without a
+/// trace.
+class DrawListener {
+ public:
+  DrawListener(Trace* trace, const std::string& op, millrace_call& call)
+      : trace_(trace), op_(op), call_(call) {
+    if (trace_ == nullptr) return;
+    call_.host = this;
+    call_.report = [](millrace_call* from, const char* name, double value) {
+      const auto& listener = *static_cast<const DrawListener*>(from->host);
+      listener.trace_->drawn.push_back({listener.op_, name, value});
+    };
+  }
+  ~DrawListener() { call_.report = nullptr; }
+  DrawListener(const DrawListener&) = delete;
+  DrawListener& operator=(const DrawListener&) = delete;
+
+ private:
+  Trace* trace_;
+  const std::string& op_;
+  millrace_call& call_;
 };
 
 }  // namespace millrace::augment

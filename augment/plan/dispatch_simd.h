@@ -11,8 +11,9 @@
 /// Write it behind the parameters of a body. A body captures nothing and takes all that it touches
 /// as arguments, with pointers marked __restrict: otherwise a stored byte may alias anything, which
 /// keeps the compiler from vectorising.
-///   wide([](std::uint8_t* __restrict levels, int n) MILLRACE_WIDE { loops }, levels, n);
-#define MILLRACE_WIDE __attribute__((always_inline))
+///   dispatch_simd([](std::uint8_t* __restrict levels, int n) MILLRACE_SIMD_BODY { loops }, levels,
+///   n);
+#define MILLRACE_SIMD_BODY __attribute__((always_inline))
 
 namespace millrace::augment {
 
@@ -34,7 +35,7 @@ run_avx512(Body body, Args... args) {
 #endif
 
 template <class Body, class... Args>
-void wide(Body body, Args... args) {
+void dispatch_simd(Body body, Args... args) {
 #if defined(__x86_64__)
   const base::Simd level = base::simd_level();
   if (level == base::Simd::avx512) return detail::run_avx512(body, args...);

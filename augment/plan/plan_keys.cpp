@@ -1,0 +1,25 @@
+// Declares the recipe keys of the compiled chain.
+#include <limits>
+
+#include "pipeline/recipe/recipe_keys.h"
+
+namespace millrace::augment {
+
+std::vector<Param> plan_keys() {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  return {
+      Param::choice("resample", "once", {"once", "stepwise"},
+                    "once: resample once for consecutive geometric ops; stepwise: once per op"),
+      Param::choice("output.dtype", "f32", {"f32", "u8", "f16", "bf16"}, "element type of a batch"),
+      Param::choice("output.layout", "chw", {"chw", "hwc"}, "dimension order of a sample"),
+      Param::numbers("output.mean", {0.0}, {1, 3}, -kAny, kAny,
+                     "per channel, on the scale 0..1; f32 only"),
+      Param::numbers("output.std", {1.0}, {1, 3}, 1e-12, kAny,
+                     "per channel, on the scale 0..1; f32 only"),
+      Param::choice(
+          "output.normalize", "loader", {"loader", "device"},
+          "where to normalise; device: batches are copied as u8 and converted to f32 there"),
+  };
+}
+
+}  // namespace millrace::augment
