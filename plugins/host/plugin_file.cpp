@@ -13,7 +13,7 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "plugins/host/inside.h"
+#include "plugins/host/crash_report.h"
 #include "plugins/host/unit.h"
 
 namespace millrace::plugins {
@@ -253,7 +253,7 @@ const millrace_plugin_table& load_plugin(const std::string& file) {
   // passes through it.
   void* (*volatile open_library)(const char*, int) = dlopen;
   try {
-    const InsideLoading inside(file.c_str());
+    const LoadingScope inside(file.c_str());
     library = open_library(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   } catch (...) {
     refuse(file, "while it was loaded it threw an exception" + thrown_text(),

@@ -14,7 +14,6 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/recipe/recipe_keys.h"
-#include "plugins/host/builtin.h"
 #include "plugins/host/plugin_file.h"
 #include "plugins/host/unit.h"
 
@@ -43,7 +42,7 @@ class Registry {
     for (const auto* table : tables) add({table, ""});
   }
 
-  void add(PluginEntry entry) {
+  void add(const PluginEntry& entry) {
     const std::string& file = entry.file.empty() ? "built in" : entry.file;
     check_plugin_table(*entry.table, file);
     for (const PluginEntry& other : plugins_) check_new(entry, other);
@@ -127,8 +126,7 @@ const PluginEntry* loaded_plugin(const std::string& file) {
 PluginEntry add_plugin(const std::string& file) {
   if (const PluginEntry* known = loaded_plugin(file)) return *known;
   // With a slash in it, dlopen takes the name for a path and does not search for a library.
-  const PluginEntry entry{&load_plugin(fs::path(file).has_parent_path() ? file : "./" + file),
-                          file};
+  PluginEntry entry{&load_plugin(fs::path(file).has_parent_path() ? file : "./" + file), file};
   registry().add(entry);
   return entry;
 }
@@ -164,7 +162,8 @@ std::vector<std::string> plugin_files(const std::string& paths, const std::strin
 namespace {
 
 /// Returns the path of the shipped plugin, relative to the library that holds this function:
-/// plugins/ beside it, or millrace/plugins/ if it is installed among other libraries.
+/// plugins/ beside it, millrace/plugins/ if it is installed among other libraries, or lib/plugins/
+/// if a test linked it into its executable.
 std::string shipped_file() {
   Dl_info self{};
   fs::path folder = ".";
@@ -172,8 +171,9 @@ std::string shipped_file() {
     folder = fs::path(self.dli_fname).parent_path();
   constexpr const char* kFile = "plugins/millrace_imgcodecs.so";
   std::error_code none;
-  const fs::path installed = folder / "millrace" / kFile;
-  return (fs::exists(installed, none) ? installed : folder / kFile).string();
+  for (const char* below : {"millrace", "lib"})
+    if (const fs::path file = folder / below / kFile; fs::exists(file, none)) return file.string();
+  return (folder / kFile).string();
 }
 
 std::atomic<const PluginEntry*> shipped{nullptr};
@@ -185,6 +185,9 @@ std::string shipped_folder() { return fs::path(shipped_file()).parent_path().str
 const PluginEntry& shipped_decoders() {
   static const PluginEntry entry = [] {
     const std::string file = shipped_file();
+    if (std::error_code none; !fs::exists(file, none))
+      throw DataError("PNG, BMP, WebP and TIFF need " + file + ", which is missing",
+                      "convert the images to JPEG; the Python package decodes nothing else");
     return PluginEntry{&load_plugin(file), file};
   }();
   if (shipped.load(std::memory_order_relaxed) == nullptr)

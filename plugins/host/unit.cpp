@@ -158,7 +158,7 @@ LateException& late_exception() {
 
 void last_call(const millrace_unit& unit, const char* name,
                const std::function<void()>& function) noexcept {
-  const InsideUnit inside(unit);
+  const UnitScope inside(unit);
   try {
     try {
       function();
@@ -216,7 +216,7 @@ Unit::Unit(const millrace_unit& unit, const Params& params, const std::string& p
                                std.size()};
   millrace_status status = MILLRACE_OK;
   try {
-    const InsideUnit inside(unit);
+    const UnitScope inside(unit);
     status = unit.create(&create, &self_);
   } catch (...) {
     throw_exception(unit, "create()");

@@ -10,23 +10,24 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/error.h"
 #include "millrace/millrace.h"
 #include "millrace/param.h"
 #include "millrace/recipe.h"
-#include "plugins/host/inside.h"
+#include "plugins/host/crash_report.h"
 
 namespace millrace::plugins {
 
 /// Converts a plugin's declaration. Throws UsageError if it contradicts itself.
-Param to_param(const millrace_param& param);
+MILLRACE_PRIVATE_API Param to_param(const millrace_param& param);
 /// Returns the unit's i-th parameter; a newer plugin's structs may be longer than this host's.
-const millrace_param& param_of(const millrace_unit& unit, std::size_t i);
+MILLRACE_PRIVATE_API const millrace_param& param_of(const millrace_unit& unit, std::size_t i);
 /// Returns the unit's declaration, against which recipes are checked.
-OpDeclaration to_declaration(const millrace_unit& unit);
+MILLRACE_PRIVATE_API OpDeclaration to_declaration(const millrace_unit& unit);
 
 /// Host side of a call: buffers besides the arguments. One per thread, reused.
-class CallContext {
+class MILLRACE_PRIVATE_API CallContext {
  public:
   CallContext();
   CallContext(const CallContext&) = delete;
@@ -48,7 +49,7 @@ class CallContext {
 /// Runs `function`, which calls into the plugin. Turns an exception into a DataError.
 template <class Function>
 auto guarded_call(const millrace_unit& unit, const Function& function) {
-  const InsideUnit inside(unit);
+  const UnitScope inside(unit);
   try {
     return function();
   } catch (...) {
@@ -69,10 +70,10 @@ void checked_call(const millrace_unit& unit, millrace_call& call, const Function
 void last_call(const millrace_unit& unit, const char* name,
                const std::function<void()>& function) noexcept;
 /// Throws a DataError for the first exception that last_call() has kept, if any.
-void throw_late_exception();
+MILLRACE_PRIVATE_API void throw_late_exception();
 
 /// An instance of a unit: immutable, shared by all threads.
-class Unit {
+class MILLRACE_PRIVATE_API Unit {
  public:
   /// Makes the instance. `path` and `split` are for readers, output.mean and output.std for
   /// augmentations, `depth` is the number of enclosing choices. Throws UsageError for parameters

@@ -147,12 +147,13 @@ constexpr const millrace_unit* kUnits[] = {&kUnit<kPng>, &kUnit<kBmp>, &kUnit<kW
 }  // namespace
 }  // namespace imgcodecs
 
-extern "C" const millrace_plugin_table millrace_plugin = {MILLRACE_MAGIC,
-                                                          MILLRACE_ABI_MAJOR,
-                                                          MILLRACE_ABI_MINOR,
-                                                          sizeof(millrace_plugin_table),
-                                                          "imgcodecs",
-                                                          "0.2.0 (OpenCV " CV_VERSION ")",
-                                                          "Apache-2.0",
-                                                          imgcodecs::kUnits,
-                                                          std::size(imgcodecs::kUnits)};
+extern "C" __attribute__((visibility("default")))
+const millrace_plugin_table millrace_plugin = {MILLRACE_MAGIC,
+                                               MILLRACE_ABI_MAJOR,
+                                               MILLRACE_ABI_MINOR,
+                                               sizeof(millrace_plugin_table),
+                                               "imgcodecs",
+                                               "0.2.0 (OpenCV " CV_VERSION ")",
+                                               "Apache-2.0",
+                                               imgcodecs::kUnits,
+                                               std::size(imgcodecs::kUnits)};

@@ -2,33 +2,19 @@
 #include "choice.cpp"
 
 #include <cstdio>
+#include <millrace/testing.hpp>
 
 int main() {
-  millrace_value p{};
-  p.number = 0.25;
-  millrace_create create{};
-  create.values = &p;
-  create.value_count = 1;
-  create.child = [](const millrace_create*, const char* unit) -> std::int32_t {
-    return unit[0] == 'h' ? 0 : 1;  // stands for the host
-  };
-  millrace::Children children(create);
-  const ExampleChoice op(millrace::Values(create, ExampleChoice::kParams), children);
-
+  millrace::testing::Unit<ExampleChoice> op("p=0.25");
   int flips = 0;
-  constexpr std::uint32_t kSamples = 2000;
-  for (std::uint32_t sample = 0; sample < kSamples; ++sample) {
-    millrace_call raw{};
-    raw.rng = {{1, 0}, {sample, 0, 0, 0}, {}, 4};
-    millrace::Call call(&raw);
-    std::uint32_t places[MILLRACE_MOST_CHOSEN];
-    millrace::Chosen chosen(places);
-    op.choose(chosen, call);
-    if (chosen.count() != 1) return 1;
-    flips += places[0] == op.flip;
+  constexpr int kSamples = 2000;
+  for (int sample = 0; sample < kSamples; ++sample) {
+    const std::vector<std::string> chosen = op.choose(static_cast<std::uint64_t>(sample));
+    if (chosen.size() != 1) return 1;
+    flips += chosen[0] == "hflip{p=1}";
   }
   if (flips < 400 || flips > 600) {
-    std::printf("%d flips of %u, 500 expected\n", flips, kSamples);
+    std::printf("%d flips of %d, 500 expected\n", flips, kSamples);
     return 1;
   }
   return 0;

@@ -2,23 +2,15 @@
 #include "pixel.cpp"
 
 #include <cstdio>
+#include <millrace/testing.hpp>
 
 int main() {
-  millrace_value least{};
-  least.number = 0.5;
-  millrace_create create{};
-  create.values = &least;
-  create.value_count = 1;
-  const ExamplePixel op(millrace::Values(create, ExamplePixel::kParams));
-
-  for (std::uint32_t seed = 0; seed < 100; ++seed) {
-    millrace_call raw{};
-    raw.rng = {{seed, 0}, {}, {}, 4};
-    millrace::Call call(&raw);
-    std::uint8_t levels[] = {200, 0};
-    op.apply({levels, 2, 1, 1, 2}, call);
-    if (levels[0] < 100 || levels[0] > 200 || levels[1] != 0) {
-      std::printf("seed %u: 200 became %d, 0 became %d\n", seed, levels[0], levels[1]);
+  millrace::testing::Unit<ExamplePixel> op("least=0.5");
+  for (std::uint64_t sample = 0; sample < 100; ++sample) {
+    const auto out = op.apply({{2, 1}, 1, {200, 0}}, sample);
+    if (out.at(0, 0) < 100 || out.at(0, 0) > 200 || out.at(1, 0) != 0) {
+      std::printf("factor %g: 200 became %d, 0 became %d\n", op.drawn("factor"), out.at(0, 0),
+                  out.at(1, 0));
       return 1;
     }
   }

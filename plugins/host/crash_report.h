@@ -4,44 +4,46 @@
 
 #include <string>
 
+#include "base/private_api.h"
 #include "millrace/millrace.h"
 
 namespace millrace::plugins {
 
 /// The unit or plugin whose code this thread runs. Plain memory, read by signal handlers.
-struct Inside {
+struct PluginContext {
   const millrace_unit* unit = nullptr;
   const char* loading = nullptr;  ///< a plugin's file, while its initialisers run
   bool has_stack = false;         ///< this thread has a stack for signals
 };
 // Lies in the thread's initial TLS block, because a handler may not allocate.
-extern constinit thread_local Inside t_inside __attribute__((tls_model("initial-exec")));
+extern constinit thread_local PluginContext t_plugin_context
+    __attribute__((tls_model("initial-exec")));
 
 /// Gives signals on this thread a stack of their own, in case a unit uses up the thread's stack.
 void make_signal_stack();
 
 /// Marks this thread as executing a unit, as long as the mark lives.
-class InsideUnit {
+class UnitScope {
  public:
-  explicit InsideUnit(const millrace_unit& unit) : outer_(t_inside.unit) {
-    if (!t_inside.has_stack) make_signal_stack();
-    t_inside.unit = &unit;
+  explicit UnitScope(const millrace_unit& unit) : outer_(t_plugin_context.unit) {
+    if (!t_plugin_context.has_stack) make_signal_stack();
+    t_plugin_context.unit = &unit;
   }
-  ~InsideUnit() { t_inside.unit = outer_; }
-  InsideUnit(const InsideUnit&) = delete;
-  InsideUnit& operator=(const InsideUnit&) = delete;
+  ~UnitScope() { t_plugin_context.unit = outer_; }
+  UnitScope(const UnitScope&) = delete;
+  UnitScope& operator=(const UnitScope&) = delete;
 
  private:
   const millrace_unit* outer_;
 };
 
 /// Marks this thread as loading a plugin, as long as the mark lives.
-class InsideLoading {
+class LoadingScope {
  public:
-  explicit InsideLoading(const char* file);
-  ~InsideLoading() { t_inside.loading = nullptr; }
-  InsideLoading(const InsideLoading&) = delete;
-  InsideLoading& operator=(const InsideLoading&) = delete;
+  explicit LoadingScope(const char* file);
+  ~LoadingScope() { t_plugin_context.loading = nullptr; }
+  LoadingScope(const LoadingScope&) = delete;
+  LoadingScope& operator=(const LoadingScope&) = delete;
 };
 
 /// Records which file a plugin's units come from, until the process ends.
@@ -57,8 +59,8 @@ std::string thrown_text();
 /// action. An exit() there, and an exception that nothing catches, write such a line and end with
 /// exit code 3. A fault in a mapped data file is blamed on the data and never on a plugin. Call it
 /// from programs only: a library must not change a process's signals.
-void tell_crashes();
+MILLRACE_PRIVATE_API void install_crash_handlers();
 /// Restores the previous handlers, in a child process that installs its own.
-void leave_crashes_alone();
+MILLRACE_PRIVATE_API void restore_crash_handlers();
 
 }  // namespace millrace::plugins

@@ -1,5 +1,5 @@
 // Names the plugin in crash reports: a signal handler and what it needs.
-#include "plugins/host/inside.h"
+#include "plugins/host/crash_report.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 
 namespace millrace::plugins {
 
-constinit thread_local Inside t_inside;
+constinit thread_local PluginContext t_plugin_context;
 
 namespace {
 
@@ -30,7 +30,7 @@ struct Known {
   Known* next;
 };
 std::atomic<Known*> g_known{nullptr};
-std::atomic<bool> g_telling{false};
+std::atomic<bool> g_reporting{false};
 std::atomic_flag g_told = ATOMIC_FLAG_INIT;
 std::terminate_handler g_terminate_before = nullptr;
 
@@ -84,14 +84,14 @@ void tell(std::string_view event, std::string_view detail = {}) {
   Line line;
   line << "millrace: ";
   std::string_view file;
-  if (const millrace_unit* unit = t_inside.unit; unit != nullptr) {
+  if (const millrace_unit* unit = t_plugin_context.unit; unit != nullptr) {
     if (const Known* known = known_of(*unit); known != nullptr) {
       file = known->file;
       line << "plugin " << known->table->id << " (" << file << "): ";
     }
     line << name_of(kind_of(*unit)) << " '" << unit->name << "' " << event << detail;
   } else {
-    file = t_inside.loading;
+    file = t_plugin_context.loading;
     line << file << ": plugin refused: while it was loaded it " << event << detail;
   }
   if (file.empty())
@@ -101,14 +101,14 @@ void tell(std::string_view event, std::string_view detail = {}) {
   line.write();
 }
 
-bool is_inside() { return t_inside.unit != nullptr || t_inside.loading != nullptr; }
+bool in_plugin() { return t_plugin_context.unit != nullptr || t_plugin_context.loading != nullptr; }
 
 void on_crash(int number, siginfo_t* info, void* context) {
   if (number == SIGBUS && base::replace_lost_page(info)) return;
   const auto signal = std::find_if(g_signals.begin(), g_signals.end(),
                                    [&](const Signal& s) { return s.number == number; });
   // A signal from another process says nothing about the unit.
-  if (is_inside() && (info->si_code > 0 || info->si_pid == getpid()))
+  if (in_plugin() && (info->si_code > 0 || info->si_pid == getpid()))
     tell("crashed: ", signal->name);
   const struct sigaction& before = signal->before;
   if ((before.sa_flags & SA_SIGINFO) != 0) {
@@ -125,14 +125,14 @@ void on_crash(int number, siginfo_t* info, void* context) {
 }
 
 void on_exit() {
-  if (!g_telling.load() || !is_inside()) return;
+  if (!g_reporting.load() || !in_plugin()) return;
   tell("called exit()");
   _exit(static_cast<int>(Exit::data));
 }
 
 /// Called for an exception that nothing can catch: from an initialiser or a destructor.
 [[noreturn]] void on_terminate() {
-  if (is_inside()) {
+  if (in_plugin()) {
     tell("threw an exception", thrown_text());
     _exit(static_cast<int>(Exit::data));
   }
@@ -194,18 +194,18 @@ std::string thrown_text() {
 }
 
 void make_signal_stack() {
-  t_inside.has_stack = true;
-  if (!g_telling.load(std::memory_order_relaxed)) return;
+  t_plugin_context.has_stack = true;
+  if (!g_reporting.load(std::memory_order_relaxed)) return;
   static thread_local SignalStack stack;
   static_cast<void>(&stack);
 }
 
-InsideLoading::InsideLoading(const char* file) {
-  if (!t_inside.has_stack) make_signal_stack();
+LoadingScope::LoadingScope(const char* file) {
+  if (!t_plugin_context.has_stack) make_signal_stack();
   // Register last, so that it runs before handlers registered earlier and after the plugin's own.
   std::atexit(on_exit);
   std::at_quick_exit(on_exit);
-  t_inside.loading = file;
+  t_plugin_context.loading = file;
 }
 
 void remember_plugin(const millrace_plugin_table& table, const char* file) {
@@ -219,8 +219,8 @@ const char* file_of(const millrace_unit& unit) {
   return known == nullptr ? "" : known->file.c_str();
 }
 
-void tell_crashes() {
-  g_telling.store(true);
+void install_crash_handlers() {
+  g_reporting.store(true);
   g_terminate_before = std::set_terminate(on_terminate);
   struct sigaction action {};
   action.sa_sigaction = on_crash;
@@ -229,8 +229,8 @@ void tell_crashes() {
   for (Signal& signal : g_signals) sigaction(signal.number, &action, &signal.before);
 }
 
-void leave_crashes_alone() {
-  g_telling.store(false);
+void restore_crash_handlers() {
+  g_reporting.store(false);
   std::set_terminate(g_terminate_before);
   for (const Signal& signal : g_signals) sigaction(signal.number, &signal.before, nullptr);
 }
