@@ -1,5 +1,5 @@
-// Names of the models, as `model.name` takes them. Independent of LibTorch, so that recipes are
-// checked without loading it. A test compares this list with the registry and the recipe key.
+// Names of the models, as `model.name` takes them: the only list. models/registry.cpp has a factory
+// for each, which a test checks.
 #pragma once
 
 #include <array>

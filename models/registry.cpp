@@ -7,12 +7,11 @@
 #include "base/suggest.h"
 #include "millrace/error.h"
 #include "millrace/param.h"
-#include "models/dropout.h"
-#include "models/init.h"
-#include "models/lenet.h"
+#include "models/layers.h"
 #include "models/names.h"
+#include "models/options.h"
 #include "models/resnet.h"
-#include "models/simple.h"
+#include "models/sequential.h"
 #include "models/vgg.h"
 
 namespace millrace::train {
@@ -28,18 +27,12 @@ struct Entry {
 
 bool for_cifar(const ModelOptions& options) { return options.variant == "cifar"; }
 
-Entry lenet(std::string_view name, const LeNetVariant& variant) {
+Entry sequential(std::string_view name) {
   return {.make =
               [=](const ModelShape& shape, const ModelOptions& options) {
-                return std::make_shared<LeNet>(name, variant, shape, options.native_ops);
+                return std::make_shared<Sequential>(name, shape, options.native_ops);
               },
           .has_native_ops = true};
-}
-
-template <class Model>
-Entry simple() {
-  return {
-      [](const ModelShape& shape, const ModelOptions&) { return std::make_shared<Model>(shape); }};
 }
 
 Entry vgg(std::string_view name, int depth, bool batch_norm) {
@@ -67,12 +60,12 @@ Entry resnet(const ResNetVariant& variant) {
 
 const std::map<std::string, Entry>& entries() {
   static const std::map<std::string, Entry> table{
-      {"lenet5", lenet("lenet5", kLeNet5)},
-      {"lenet5_plain", lenet("lenet5_plain", kLeNet5Plain)},
-      {"lenet5_cifar", lenet("lenet5_cifar", kLeNet5Cifar)},
-      {"linear", simple<LinearModel>()},
-      {"mlp", simple<Mlp>()},
-      {"simple_conv", simple<SimpleConv>()},
+      {"lenet5", sequential("lenet5")},
+      {"lenet5_plain", sequential("lenet5_plain")},
+      {"lenet5_cifar", sequential("lenet5_cifar")},
+      {"linear", sequential("linear")},
+      {"mlp", sequential("mlp")},
+      {"simple_conv", sequential("simple_conv")},
       {"vgg16", vgg("vgg16", 3, false)},
       {"vgg16_bn", vgg("vgg16_bn", 3, true)},
       {"vgg19", vgg("vgg19", 4, false)},
@@ -100,8 +93,9 @@ void check_variant(const std::string& name, const Entry& entry, const ModelOptio
     throw UsageError("model.variant=cifar: " + name + " has one form only",
                      "leave model.variant out; VGGs and ResNets have variants");
   if (options.native_ops && !entry.has_native_ops)
-    throw UsageError("model.ops=native: " + name + " is built of LibTorch's ops only",
-                     "leave model.ops out; the lenet5 models have native ones");
+    throw UsageError(
+        "model.ops=native: " + name + " is built of LibTorch's ops only",
+        "leave model.ops out; the LeNets and the small models of study S4 have native ones");
 }
 
 }  // namespace

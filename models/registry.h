@@ -1,5 +1,5 @@
 // Models by name. To add one, write a class like that in lenet.h, a line in registry.cpp, and its
-// name in names.h.
+// name in models/names.h.
 #pragma once
 
 #include <memory>

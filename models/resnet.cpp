@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/init.h"
+#include "models/layers.h"
 
 namespace millrace::train {
 namespace {

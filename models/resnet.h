@@ -6,8 +6,8 @@
 
 #include <array>
 
-#include "models/batch_norm.h"
 #include "models/classifier.h"
+#include "models/layers.h"
 
 namespace millrace::train {
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "base/atomic_file.h"
+#include "base/files.h"
 #include "millrace/error.h"
 
 namespace millrace::train::safetensors {
@@ -40,9 +40,9 @@ constexpr std::array<std::pair<std::string_view, std::size_t>, 15> kDtypes{{
 }};
 
 /// Throws the error for a defect of the file.
-class Complaint {
+class FormatError {
  public:
-  explicit Complaint(std::string file) : file_(std::move(file)) {}
+  explicit FormatError(std::string file) : file_(std::move(file)) {}
   [[noreturn]] void operator()(const std::string& what) const {
     throw DataError(file_ + ": not a safetensors file: " + what,
                     "write or copy the file again; what millrace and Python's safetensors write is "
@@ -60,13 +60,13 @@ std::uint64_t read_length(std::span<const std::byte> bytes) {
   return length;
 }
 
-std::uint64_t unsigned_number(const Json& value, const std::string& of, const Complaint& refuse) {
+std::uint64_t unsigned_number(const Json& value, const std::string& of, const FormatError& refuse) {
   if (!value.is_number_unsigned()) refuse(of + " is not a whole number of 0 or more");
   return value.get<std::uint64_t>();
 }
 
 /// Parses a header. Rejects duplicate names, which would hide one of the two tensors.
-Json parse_header(std::string_view text, const Complaint& refuse) {
+Json parse_header(std::string_view text, const FormatError& refuse) {
   std::vector<std::set<std::string>> keys;
   std::string twice;
   const auto watch = [&](int, Json::parse_event_t event, Json& value) {
@@ -84,7 +84,7 @@ Json parse_header(std::string_view text, const Complaint& refuse) {
 
 /// Parses one entry of the header, whose offsets refer to `data`.
 Tensor parse_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data,
-                    const Complaint& refuse) {
+                    const FormatError& refuse) {
   const std::string of = "tensor '" + name + "'";
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
       !entry.contains("data_offsets"))
@@ -122,7 +122,7 @@ Tensor parse_tensor(const std::string& name, const Json& entry, std::span<const 
 
 /// Throws unless every byte belongs to exactly one tensor, as the format requires.
 void check_cover(const std::vector<Tensor>& tensors, std::span<const std::byte> data,
-                 const Complaint& refuse) {
+                 const FormatError& refuse) {
   std::vector<std::span<const std::byte>> parts;
   for (const Tensor& tensor : tensors) parts.push_back(tensor.bytes);
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
@@ -161,7 +161,7 @@ File File::read(const std::filesystem::path& path) {
 }
 
 File File::parse(std::vector<std::byte> bytes, const std::string& name) {
-  const Complaint refuse(name);
+  const FormatError refuse(name);
   File file;
   file.bytes_ = std::move(bytes);
   const std::span<const std::byte> all(file.bytes_);

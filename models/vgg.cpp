@@ -3,9 +3,7 @@
 
 #include <array>
 
-#include "models/batch_norm.h"
-#include "models/dropout.h"
-#include "models/init.h"
+#include "models/layers.h"
 
 namespace millrace::train {
 namespace {

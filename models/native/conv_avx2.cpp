@@ -6,8 +6,8 @@
 #define MILLRACE_PIXEL_TILE 2
 #define MILLRACE_WEIGHT_TILE 2
 
+#include "models/native/conv_kernels.h"
 #include "models/native/conv_kernels.inl"
-#include "models/native/conv_tables.h"
 
 namespace millrace::train::native {
 

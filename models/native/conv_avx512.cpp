@@ -7,8 +7,8 @@
 #define MILLRACE_PIXEL_TILE 4
 #define MILLRACE_WEIGHT_TILE 4
 
+#include "models/native/conv_kernels.h"
 #include "models/native/conv_kernels.inl"
-#include "models/native/conv_tables.h"
 
 namespace millrace::train::native {
 

@@ -90,4 +90,10 @@ struct ConvKernels {
 template <class T>
 const ConvKernels<T>& conv_kernels(base::Simd level);
 
+// Kernel tables, one per instruction set and type. Each is defined in its own file, such as
+// conv_scalar.cpp.
+
+extern const ConvKernels<float> kScalarFloat, kAvx2Float, kAvx512Float;
+extern const ConvKernels<double> kScalarDouble, kAvx2Double, kAvx512Double;
+
 }  // namespace millrace::train::native

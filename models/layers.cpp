@@ -1,13 +1,146 @@
-// Synchronised forward and backward pass. Without a reducer, ATen's batch norm.
-#include "models/batch_norm.h"
+// Layers of the models.
+#include "models/layers.h"
 
 #include <array>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "millrace/error.h"
+#include "models/native/ops.h"
 
 namespace millrace::train {
+
+// Initialises layer by layer, consuming torch's generator in Python's order.
+namespace {
+
+/// Calls `set(weight, bias)` for every layer of one kind, in the order of Python's modules(): equal
+/// seeds then give equal weights.
+template <class Layer, class Set>
+void for_each(torch::nn::Module& model, const Set& set) {
+  for (const auto& module : model.modules(/*include_self=*/false))
+    if (auto* layer = module->as<Layer>()) set(layer->weight, layer->bias);
+}
+
+void zero(torch::Tensor& bias) {
+  if (bias.defined()) torch::nn::init::zeros_(bias);
+}
+
+}  // namespace
+
+void init_convolutions(torch::nn::Module& model) {
+  for_each<torch::nn::Conv2d>(model, [](torch::Tensor& weight, torch::Tensor& bias) {
+    torch::nn::init::kaiming_normal_(weight, 0, torch::kFanOut, torch::kReLU);
+    zero(bias);
+  });
+}
+
+void init_linear_layers(torch::nn::Module& model, double deviation) {
+  for_each<torch::nn::Linear>(model, [=](torch::Tensor& weight, torch::Tensor& bias) {
+    torch::nn::init::normal_(weight, 0, deviation);
+    zero(bias);
+  });
+}
+
+void initialise(torch::nn::Module& model, std::string_view init) {
+  if (init == "default") return;
+  if (init != "kaiming" && init != "xavier")
+    throw UsageError("model.init=" + std::string(init) + ": there is no such initialisation",
+                     "use default, kaiming or xavier");
+  const auto set = [&](torch::Tensor& weight, torch::Tensor& bias) {
+    if (init == "kaiming")
+      torch::nn::init::kaiming_normal_(weight, 0, torch::kFanIn, torch::kReLU);
+    else
+      torch::nn::init::xavier_uniform_(weight);
+    zero(bias);
+  };
+  for_each<torch::nn::Conv2d>(model, set);
+  for_each<torch::nn::Linear>(model, set);
+}
+
+void require_side(std::string_view model, Size input, int least) {
+  if (input.width >= least && input.height >= least) return;
+  const std::string side = std::to_string(least);
+  throw UsageError("model.name=" + std::string(model) + " takes images of at least " + side + "x" +
+                       side + " pixels, these are " + std::to_string(input.width) + "x" +
+                       std::to_string(input.height),
+                   "enlarge them with a resize in [[augment]]");
+}
+
+// Calls LibTorch's or the native ops.
+namespace {
+
+/// Parameters of a layer for the native ops: numeric zero padding only.
+struct Layer {
+  at::IntArrayRef stride, padding, dilation;
+  std::int64_t groups;
+
+  explicit Layer(const torch::nn::detail::ConvNdOptions<2>& options)
+      : stride(*options.stride()), dilation(*options.dilation()), groups(options.groups()) {
+    const auto* numbers = std::get_if<torch::ExpandingArray<2>>(&options.padding());
+    if (numbers == nullptr ||
+        !std::holds_alternative<torch::enumtype::kZeros>(options.padding_mode()))
+      throw UsageError("native conv2d: takes padding in pixels, with zeros",
+                       "model.ops=torch takes the rest");
+    padding = **numbers;
+  }
+  bool is_fusible(const torch::Tensor& weight) const {
+    return stride == at::IntArrayRef({1, 1}) && padding[0] <= dilation[0] * (weight.size(2) - 1) &&
+           padding[1] <= dilation[1] * (weight.size(3) - 1);
+  }
+};
+
+constexpr std::int64_t kPoolSide = 2;
+
+}  // namespace
+
+torch::Tensor Ops::conv2d(const torch::Tensor& images, torch::nn::Conv2d& conv) const {
+  if (!native_) return conv(images);
+  const Layer layer(conv->options);
+  return native::conv2d(images, conv->weight, conv->bias, layer.stride, layer.padding,
+                        layer.dilation, layer.groups);
+}
+
+torch::Tensor Ops::max_pool2d(const torch::Tensor& images, std::int64_t kernel) const {
+  if (!native_) return torch::max_pool2d(images, kernel);
+  return native::max_pool2d(images, {kernel, kernel}, {kernel, kernel}, {0, 0}, {1, 1});
+}
+
+torch::Tensor Ops::conv_relu(const torch::Tensor& images, torch::nn::Conv2d& conv) const {
+  torch::Tensor sums = conv2d(images, conv);
+  return native_ ? torch::relu_(sums) : torch::relu(sums);
+}
+
+torch::Tensor Ops::conv_relu_pool(const torch::Tensor& images, torch::nn::Conv2d& conv) const {
+  if (native_ && images.is_cpu()) {
+    const Layer layer(conv->options);
+    if (layer.is_fusible(conv->weight))
+      return native::conv_relu_pool(images, conv->weight, conv->bias, layer.padding, layer.dilation,
+                                    layer.groups);
+  }
+  return max_pool2d(torch::relu(conv2d(images, conv)), kPoolSide);
+}
+
+// Draws dropout masks from the model's own generator.
+
+torch::Tensor DropoutImpl::forward(const torch::Tensor& input) {
+  if (!is_training() || p_ == 0) return input;
+  if (p_ == 1) return input * 0;
+  torch::Tensor kept = torch::empty_like(input);
+  if (input.is_cpu())
+    kept.bernoulli_(1 - p_, generator_);
+  else
+    kept.bernoulli_(1 - p_);
+  return input * kept.div_(1 - p_);
+}
+
+void seed_dropout(torch::nn::Module& model, std::uint64_t seed) {
+  for (const auto& module : model.modules())
+    if (auto* const dropout = module->as<DropoutImpl>(); dropout != nullptr)
+      dropout->seed(seed += 0x9e3779b97f4a7c15u);
+}
+
+// Synchronised forward and backward pass. Without a reducer, ATen's batch norm.
 namespace {
 
 using torch::Tensor;
