@@ -1,3 +1,117 @@
+// Control channel between the ranks of a run: reports of failures, the messages, and a rank's end
+// of the channel.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/private_api.h"
+#include "strategies/control/socket.h"
+
+namespace millrace::train {
+
+// Describes which rank failed, and how. Every rank prints it before it leaves.
+
+enum class FailureKind : std::uint8_t {
+  died,         ///< its connection closed without a goodbye: killed or crashed
+  silent,       ///< no heartbeat: stopped, or its host or network is lost
+  stuck,        ///< its trainer thread makes no progress while others wait for it in a collective
+  ended,        ///< it ended by its own error, which is `reason`
+  interrupted,  ///< a signal came, and no checkpoint can be agreed on (before the first step, or no
+                ///< answer)
+};
+
+struct FailureReport {
+  FailureKind kind = FailureKind::died;
+  int rank = 0;
+  std::uint64_t pid = 0;
+  std::string host;
+  std::uint64_t step = 0;  ///< last known step, up to one heartbeat old
+  double idle_s = 0;       ///< silent, stuck: duration
+  std::string reason;      ///< ended: the error, in one line
+
+  /// Returns one line: "rank 1 (host, pid 123) ended at step 120: images/7.jpg: cannot be decoded".
+  MILLRACE_PRIVATE_API std::string text() const;
+  /// Returns advice for the user, or an empty string.
+  MILLRACE_PRIVATE_API std::string hint() const;
+
+  bool operator==(const FailureReport&) const = default;
+};
+
+// Messages of the control channel and their wire format: length-prefixed, a few dozen bytes,
+// little-endian, validated before use.
+
+/// A rank's first message to rank 0.
+struct Hello {
+  std::uint64_t key = 0;  ///< must equal rank 0's key
+  std::uint32_t world = 0;
+  std::uint32_t rank = 0;
+  std::uint64_t pid = 0;
+  std::string host;
+  bool operator==(const Hello&) const = default;
+};
+/// Rank 0's answer to an accepted hello.
+struct Welcome {
+  std::uint64_t pid = 0;
+  std::string host;
+  bool operator==(const Welcome&) const = default;
+};
+/// Rank 0's answer to a rejected hello.
+struct Refused {
+  std::string reason;
+  bool operator==(const Refused&) const = default;
+};
+/// Sent by rank 0 to all, once every rank has said hello.
+struct AllHere {
+  bool operator==(const AllHere&) const = default;
+};
+struct Heartbeat {
+  std::uint64_t step = 0;
+  std::uint64_t stamp = 0;  ///< changes with every sign of progress
+  bool in_collective = false;
+  bool interrupted = false;  ///< a signal asked the sender, or a rank it has heard from, to stop
+  bool operator==(const Heartbeat&) const = default;
+};
+struct Goodbye {
+  std::uint64_t step = 0;
+  std::string reason;  ///< text of an error; empty: regular end
+  bool operator==(const Goodbye&) const = default;
+};
+
+using Message = std::variant<Hello, Welcome, Refused, AllHere, Heartbeat, Goodbye, FailureReport>;
+
+/// Encodes a message. Cuts texts to kMaxText bytes.
+std::string encode(const Message& message);
+
+inline constexpr std::size_t kMaxText = 1000;
+
+struct ProtocolError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Splits a byte stream into messages.
+class MessageReader {
+ public:
+  void add(std::string_view bytes) { bytes_ += bytes; }
+  /// Returns the next message; empty until it is complete. Throws ProtocolError for malformed
+  /// bytes, after which the stream cannot be trusted.
+  std::optional<Message> next();
+
+ private:
+  std::string bytes_;
+};
+
 // Control channel: ranks watch each other over TCP connections of their own, beside those of the
 // collectives. When a rank dies, stops or gets stuck, all others leave within the time-out, and
 // each can say which rank it was.
@@ -14,24 +128,6 @@
 // first step, all leave at once. Later the trainers agree on a last step, and the ranks send four
 // heartbeats per second: if one is silent for 1.25 s, or closes its connection, the others leave.
 // Time during which this process itself was stopped does not count against the others.
-#pragma once
-
-#include <atomic>
-#include <condition_variable>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "strategies/control/control_message.h"
-#include "strategies/control/failure_report.h"
-#include "strategies/control/socket.h"
-
-namespace millrace::train {
 
 struct ControlOptions {
   int rank = 0;
@@ -55,7 +151,7 @@ struct ControlState {
   std::atomic<std::uint64_t> position{0};  ///< 2 * step + in_collective
   std::atomic<std::uint64_t> stamp{0};     ///< changes with every call of progress()
 
-  Fd wake;  ///< eventfd: signals a new order
+  base::Descriptor wake;  ///< eventfd: signals a new order
   std::mutex mutex;
   std::condition_variable changed;
   Leave order = Leave::no;   ///< for the background thread
@@ -68,7 +164,7 @@ struct ControlState {
 
 /// A rank's end of the control channel; one per process. progress(), goodbye(), fail() and the
 /// destructor must be called from one thread.
-class ControlChannel {
+class MILLRACE_PRIVATE_API ControlChannel {
  public:
   /// Opens the channel of rank 0. Listens at `address` (empty: all addresses) on a port chosen by
   /// the kernel. Throws UsageError for invalid options, RunError if it cannot listen.

@@ -14,10 +14,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLeaving = 1000ms;
-constexpr auto kAsking = 1500ms;
+constexpr auto kGoodbyeTimeout = 1000ms;
+constexpr auto kVerdictTimeout = 1500ms;
 /// Most connections that have not said hello. Few, because each costs a descriptor of this process.
-constexpr std::size_t kMaxStrangers = 64;
+constexpr std::size_t kMaxUnidentified = 64;
 /// Most connections accepted before the existing ones are read: a rank's hello arrives with its
 /// connection.
 constexpr int kMaxAccepted = 16;
@@ -38,7 +38,8 @@ std::string host_name() {
 
 }  // namespace
 
-ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state, Fd listener)
+ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state,
+                         base::Descriptor listener)
     : options_(options),
       state_(state),
       interval_(seconds(std::min(options.timeout_s / 10, 1.0))),
@@ -54,9 +55,9 @@ ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state, Fd 
   self.since = now_;
 }
 
-ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state, Fd server,
-                         MessageReader reader, const Welcome& welcome)
-    : ControlLoop(options, state, Fd()) {
+ControlLoop::ControlLoop(const ControlOptions& options, ControlState& state,
+                         base::Descriptor server, MessageReader reader, const Welcome& welcome)
+    : ControlLoop(options, state, base::Descriptor()) {
   Member& zero = members_[0];
   zero.presence = Member::Presence::here;
   zero.pid = welcome.pid;
@@ -127,7 +128,7 @@ void ControlLoop::forgive(Clock::duration stood_still) {
 
 void ControlLoop::take_orders() {
   std::uint64_t count = 0;
-  if (read(state_.wake.get(), &count, sizeof count) != sizeof count) return;
+  if (::read(state_.wake.get(), &count, sizeof count) != sizeof count) return;
   Goodbye goodbye{state_.position.load(std::memory_order_relaxed) >> 1, {}};
   {
     const std::lock_guard lock(state_.mutex);
@@ -139,7 +140,7 @@ void ControlLoop::take_orders() {
   if (ordered_ == Leave::done) {
     say(goodbye);
     phase_ = Phase::leaving;
-    until_ = now_ + kLeaving;
+    until_ = now_ + kGoodbyeTimeout;
   }
   if (ordered_ != Leave::failed) return;
   members_[static_cast<std::size_t>(options_.rank)].step = goodbye.step;
@@ -150,25 +151,25 @@ void ControlLoop::take_orders() {
   } else {
     say(goodbye);
     phase_ = Phase::asking;
-    until_ = now_ + kAsking;
+    until_ = now_ + kVerdictTimeout;
   }
 }
 
 void ControlLoop::accept_new() {
   listening_ = true;
   listening_ = true;
-  const auto stranger = [](const Connection& one) { return one.rank < 0; };
+  const auto unidentified = [](const Connection& one) { return one.rank < 0; };
   for (int i = 0; i < kMaxAccepted; ++i) {
-    Fd fd = accept_from(listener_);
+    base::Descriptor fd = accept_from(listener_);
     if (!fd) {
       // Without a free descriptor, a pending connection would wake poll() again and again.
       listening_ = errno == EAGAIN || errno == EWOULDBLOCK;
       return;
     }
-    const auto strangers = std::count_if(connections_.begin(), connections_.end(), stranger);
+    const auto count = std::count_if(connections_.begin(), connections_.end(), unidentified);
     // Closes the connection that has been silent for longest; new ones are at the end.
-    if (static_cast<std::size_t>(strangers) >= kMaxStrangers)
-      connections_.erase(std::find_if(connections_.begin(), connections_.end(), stranger));
+    if (static_cast<std::size_t>(count) >= kMaxUnidentified)
+      connections_.erase(std::find_if(connections_.begin(), connections_.end(), unidentified));
     connections_.push_back({std::move(fd), {}, {}, -1, now_});
   }
 }
@@ -199,7 +200,7 @@ void ControlLoop::handle(Connection& from, const Message& message) {
   from.heard = now_;
   if (from.rank < 0) {
     const auto* hello = std::get_if<Hello>(&message);
-    if (hello == nullptr) throw ProtocolError("the first message is no hello");
+    if (hello == nullptr) throw ProtocolError("the first message is not a hello");
     greet(from, *hello);
     return;
   }
@@ -221,14 +222,14 @@ void ControlLoop::handle(Connection& from, const Message& message) {
   } else if (const auto* report = std::get_if<FailureReport>(&message)) {
     // Rank 0 reports on any rank; other ranks only report that they gave up rank 0.
     if (report->rank >= options_.world || (serves() && report->rank != 0))
-      throw ProtocolError("a failure of a rank that is none of the sender's business");
+      throw ProtocolError("a failure report about a rank that the sender does not run");
     serves() ? decide(*report) : conclude(*report);
   } else if (std::holds_alternative<AllHere>(message) && !serves()) {
     const std::lock_guard lock(state_.mutex);
     state_.all_here = true;
     state_.changed.notify_all();
   } else {
-    throw ProtocolError("a message out of place");
+    throw ProtocolError("an unexpected message");
   }
 }
 
@@ -329,6 +330,139 @@ void ControlLoop::publish_missing() {
   state_.missing = std::move(missing);
   state_.all_here = all_here;
   state_.changed.notify_all();
+}
+
+// Verdict of the control channel: decides which rank failed, and ends the run.
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Time within which a new connection must say hello.
+constexpr auto kHelloTimeout = 2s;
+/// Delay before a rank's error is believed. If a rank is killed, its peers' collectives fail at the
+/// same moment and they report that; the killed rank's closed connection arrives within this time.
+constexpr auto kErrorDelay = 300ms;
+/// Time for the others to read the verdict before rank 0's exit closes the connections.
+constexpr auto kVerdictDelay = 250ms;
+/// Time to answer after an interrupt; ranks that are stopped or gone are given up. Together with
+/// kVerdictDelay, all ranks leave within 2 s of the signal.
+constexpr auto kAnswerTimeout = 1250ms;
+
+}  // namespace
+
+void ControlLoop::judge() {
+  judge_silence();
+  if (serves() && phase_ == Phase::watching) judge_progress();
+  if (serves() && phase_ == Phase::watching && interrupted_) judge_interrupt();
+  if (suspect_ && phase_ == Phase::watching && now_ >= suspect_until_) decide(*suspect_);
+}
+
+void ControlLoop::judge_silence() {
+  const Clock::duration limit =
+      interrupted_ ? std::min<Clock::duration>(limit_, kAnswerTimeout) : limit_;
+  for (Connection& one : connections_) {
+    if (one.rank < 0 && one.fd && now_ - one.heard > kHelloTimeout) one.fd.close();
+    if (one.rank < 0 || phase_ != Phase::watching || now_ - one.heard <= limit) continue;
+    if (members_[static_cast<std::size_t>(one.rank)].presence != Member::Presence::here) continue;
+    FailureReport report =
+        report_on(one.rank, interrupted_ ? FailureKind::interrupted : FailureKind::silent);
+    report.idle_s = std::chrono::duration<double>(now_ - one.heard).count();
+    decide(report);
+  }
+}
+
+void ControlLoop::judge_progress() {
+  const auto idle = [&](const Member& one) { return now_ - one.since > limit_; };
+  const bool waited_for = std::any_of(members_.begin(), members_.end(), [&](const Member& one) {
+    return one.presence == Member::Presence::here && one.in_collective && idle(one);
+  });
+  if (!waited_for) return;
+  int latest = -1;  // rank furthest behind
+  for (int rank = 0; rank < options_.world; ++rank) {
+    const Member& one = members_[static_cast<std::size_t>(rank)];
+    const bool stuck = one.presence == Member::Presence::here && !one.in_collective && idle(one);
+    if (!stuck && one.presence != Member::Presence::left) continue;
+    if (latest < 0 || one.step < members_[static_cast<std::size_t>(latest)].step) latest = rank;
+  }
+  if (latest < 0) return;
+  const Member& one = members_[static_cast<std::size_t>(latest)];
+  FailureReport report = report_on(latest, FailureKind::stuck);
+  report.idle_s = std::chrono::duration<double>(now_ - one.since).count();
+  if (one.presence == Member::Presence::left) {
+    report.kind = FailureKind::ended;
+    report.reason = "it was done, but others wait for it in a collective";
+  }
+  decide(report);
+}
+
+/// Before the first step nothing is worth waiting for. A rank that has begun it says so in its
+/// answer.
+void ControlLoop::judge_interrupt() {
+  for (int rank = 0; rank < options_.world; ++rank) {
+    const Member& one = members_[static_cast<std::size_t>(rank)];
+    const bool starts = one.presence == Member::Presence::here && one.interrupted && one.step == 0;
+    if (!starts && one.presence != Member::Presence::missing) continue;
+    FailureReport report = report_on(rank, FailureKind::interrupted);
+    report.step = 0;
+    return decide(report);
+  }
+}
+
+FailureReport ControlLoop::report_on(int rank, FailureKind kind) const {
+  const Member& member = members_[static_cast<std::size_t>(rank)];
+  std::uint64_t step = member.step;
+  // Ranks take their steps together: this rank's own step is more recent than that of a heartbeat.
+  if (kind != FailureKind::stuck && kind != FailureKind::ended)
+    step = std::max(step, state_.position.load(std::memory_order_relaxed) >> 1);
+  return {kind, rank, member.pid, member.host, step, 0, {}};
+}
+
+void ControlLoop::suspect(FailureReport report) {
+  if (!serves()) {  // rank 0 has already waited for kErrorDelay
+    decide(report);
+    return;
+  }
+  if (suspect_) return;
+  suspect_ = std::move(report);
+  suspect_until_ = now_ + kErrorDelay;
+}
+
+void ControlLoop::decide(const FailureReport& report) {
+  if (verdict_) return;
+  verdict_ = report;
+  say(report);
+  phase_ = Phase::telling;
+  until_ = now_ + kVerdictDelay;
+  if (!serves()) {  // other ranks could only tell rank 0, which is the one that failed
+    for (Connection& one : connections_) flush(one);
+    conclude(report);
+  }
+}
+
+void ControlLoop::conclude(const FailureReport& report) {
+  phase_ = Phase::over;
+  {
+    const std::lock_guard lock(state_.mutex);
+    state_.failure = report;
+    state_.changed.notify_all();
+  }
+  const bool own_error = ordered_ == Leave::failed && report.rank == options_.rank;
+  if (!own_error && options_.on_failure) options_.on_failure(report);
+}
+
+void ControlLoop::end_phase() {
+  const bool late = now_ >= until_;
+  if (phase_ == Phase::telling) {
+    const bool read = std::none_of(connections_.begin(), connections_.end(),
+                                   [](const Connection& one) { return one.rank >= 0; });
+    if (late || read) conclude(*verdict_);
+  } else if (phase_ == Phase::leaving) {
+    const bool sent = std::all_of(connections_.begin(), connections_.end(),
+                                  [](const Connection& one) { return one.out.empty(); });
+    if (late || sent) phase_ = Phase::over;
+  } else if (phase_ == Phase::asking && late) {
+    phase_ = Phase::over;
+  }
 }
 
 }  // namespace millrace::train

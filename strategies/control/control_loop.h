@@ -16,18 +16,18 @@ class ControlLoop {
   using Time = Clock::time_point;
 
   /// Creates the loop of rank 0.
-  ControlLoop(const ControlOptions& options, ControlState& state, Fd listener);
+  ControlLoop(const ControlOptions& options, ControlState& state, base::Descriptor listener);
   /// Creates the loop of another rank, after rank 0's answer. `reader` may hold messages that
   /// followed it.
-  ControlLoop(const ControlOptions& options, ControlState& state, Fd server, MessageReader reader,
-              const Welcome& welcome);
+  ControlLoop(const ControlOptions& options, ControlState& state, base::Descriptor server,
+              MessageReader reader, const Welcome& welcome);
 
   /// Runs the loop. Returns after the goodbye, or after on_failure.
   void run();
 
  private:
   struct Connection {
-    Fd fd;
+    base::Descriptor fd;
     MessageReader reader;
     std::string out;  ///< bytes still to be sent
     int rank = -1;    ///< -1: no hello received
@@ -82,7 +82,7 @@ class ControlLoop {
   const ControlOptions& options_;
   ControlState& state_;
   const Clock::duration interval_, limit_;
-  Fd listener_;
+  base::Descriptor listener_;
   std::vector<Connection> connections_;
   std::vector<Member> members_;
   Time now_, next_beat_, until_;

@@ -218,7 +218,7 @@ RankInfo from_slurm(const Environment& env) {
   if (const auto list = env.text(per_node)) {
     const auto tasks = tasks_on(*list, node);
     if (!tasks)
-      throw UsageError(fmt::format("{}={} says nothing of node {}", per_node, *list, node),
+      throw UsageError(fmt::format("{}={} does not mention node {}", per_node, *list, node),
                        "start the ranks with srun");
     info.local_world = *tasks;
   }

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "base/private_api.h"
+
 namespace millrace::train {
 
 struct RankInfo {
@@ -21,7 +23,7 @@ struct RankInfo {
   int store_fd = -1;                      ///< value of kStoreVariable, for rank 0; -1: none
 
   /// Returns whether all ranks are on this host and use a loopback address.
-  bool on_loopback() const;
+  MILLRACE_PRIVATE_API bool on_loopback() const;
 };
 
 /// Looks up a variable as getenv() does: its value or null.
@@ -54,6 +56,6 @@ inline constexpr int kSlurmPorts = 12000;
 ///   and MASTER_PORT as for Open MPI.
 ///
 /// Throws UsageError with the variable's name if values are missing, malformed or contradictory.
-std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup);
+MILLRACE_PRIVATE_API std::optional<RankInfo> rank_from_environment(const EnvironmentLookup& lookup);
 
 }  // namespace millrace::train

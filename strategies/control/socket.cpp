@@ -37,13 +37,13 @@ Addresses addresses_of(const std::string& host, int port, std::string& why) {
   return {error == 0 ? found : nullptr, &freeaddrinfo};
 }
 
-Fd socket_for(const addrinfo& address) {
-  return Fd(socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                   address.ai_protocol));
+base::Descriptor socket_for(const addrinfo& address) {
+  return base::Descriptor(socket(
+      address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol));
 }
 
 /// Disables Nagle's algorithm: messages are small, and late ones are useless.
-void send_at_once(const Fd& socket) {
+void send_at_once(const base::Descriptor& socket) {
   const int on = 1;
   setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -54,7 +54,7 @@ int milliseconds_to(Time deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
 }
 
-bool wait_for(const Fd& socket, short events, Time deadline) {
+bool wait_for(const base::Descriptor& socket, short events, Time deadline) {
   for (;;) {
     pollfd one{socket.get(), events, 0};
     const int ready = poll(&one, 1, milliseconds_to(deadline));
@@ -64,8 +64,8 @@ bool wait_for(const Fd& socket, short events, Time deadline) {
 }
 
 /// Makes one attempt. Returns an empty descriptor with the reason in `why` if it fails.
-Fd try_connect(const addrinfo& address, Time deadline, std::string& why) {
-  Fd fd = socket_for(address);
+base::Descriptor try_connect(const addrinfo& address, Time deadline, std::string& why) {
+  base::Descriptor fd = socket_for(address);
   if (fd && connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return fd;
   if (!fd || errno != EINPROGRESS) {
     why = std::strerror(errno);
@@ -85,19 +85,14 @@ Fd try_connect(const addrinfo& address, Time deadline, std::string& why) {
 
 }  // namespace
 
-void Fd::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
-Fd listen_on(const std::string& address, int port) {
+base::Descriptor listen_on(const std::string& address, int port) {
   std::string why;
   const Addresses all = addresses_of(address, port, why);
   for (const int family : {AF_INET6, AF_INET}) {  // an IPv6 socket accepts IPv4 too, where it
                                                   // exists
     for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
       if (one->ai_family != family) continue;
-      Fd fd = socket_for(*one);
+      base::Descriptor fd = socket_for(*one);
       const int off = 0;
       const int on = 1;
       // A port of the caller's choice may still be held by connections of an earlier run.
@@ -115,7 +110,7 @@ Fd listen_on(const std::string& address, int port) {
                  "ranks watch each other over TCP: is the address one of this host's?");
 }
 
-int port_of(const Fd& socket) {
+int port_of(const base::Descriptor& socket) {
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &size);
@@ -123,18 +118,18 @@ int port_of(const Fd& socket) {
                                           : reinterpret_cast<const sockaddr_in&>(name).sin_port);
 }
 
-Fd accept_from(const Fd& listener) {
-  Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+base::Descriptor accept_from(const base::Descriptor& listener) {
+  base::Descriptor fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd) send_at_once(fd);
   return fd;
 }
 
-Fd connect_to(const std::string& host, int port, Time deadline) {
+base::Descriptor connect_to(const std::string& host, int port, Time deadline) {
   std::string why;
   for (;;) {
     const Addresses all = addresses_of(host, port, why);
     for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
-      Fd fd = try_connect(*one, deadline, why);
+      base::Descriptor fd = try_connect(*one, deadline, why);
       if (!fd) continue;
       send_at_once(fd);
       return fd;
@@ -147,6 +142,8 @@ Fd connect_to(const std::string& host, int port, Time deadline) {
   }
 }
 
-bool wait_readable(const Fd& socket, Time deadline) { return wait_for(socket, POLLIN, deadline); }
+bool wait_readable(const base::Descriptor& socket, Time deadline) {
+  return wait_for(socket, POLLIN, deadline);
+}
 
 }  // namespace millrace::train

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/private_api.h"
+
 namespace c10d {
 class ProcessGroup;
 class Store;
@@ -18,24 +20,26 @@ class DeviceSum;
 extern "C" {
 /// Returns the number of usable devices. If it is 0, writes the reason to `reason` (cut to
 /// `capacity`).
-int millrace_cuda_device_count(char* reason, std::size_t capacity);
+MILLRACE_PRIVATE_API int millrace_cuda_device_count(char* reason, std::size_t capacity);
 /// Writes a name such as "NVIDIA H200", for 0 <= device < count; cut to `capacity`.
-void millrace_cuda_device_name(int device, char* name, std::size_t capacity);
+MILLRACE_PRIVATE_API void millrace_cuda_device_name(int device, char* name, std::size_t capacity);
 /// Writes the PCI bus id, "0000:1b:00.0", or "" if it is unknown.
-void millrace_cuda_bus_id(int device, char* id, std::size_t capacity);
+MILLRACE_PRIVATE_API void millrace_cuda_bus_id(int device, char* id, std::size_t capacity);
 /// Returns the peak number of bytes that tensors held on the device.
-std::uint64_t millrace_cuda_peak_bytes(int device);
+MILLRACE_PRIVATE_API std::uint64_t millrace_cuda_peak_bytes(int device);
 /// Allocates page-locked host memory that every device can copy from. Returns null if none is left.
-void* millrace_cuda_pin(std::size_t size);
-void millrace_cuda_unpin(void* memory);
+MILLRACE_PRIVATE_API void* millrace_cuda_pin(std::size_t size);
+MILLRACE_PRIVATE_API void millrace_cuda_unpin(void* memory);
 /// Returns an uncaptured graph, owned by the caller.
-millrace::train::DeviceGraph* millrace_cuda_new_graph(int device);
+MILLRACE_PRIVATE_API millrace::train::DeviceGraph* millrace_cuda_new_graph(int device);
 /// Returns NCCL sums over the first `devices` devices, owned by the caller. If that fails, returns
 /// null and writes the reason to `reason` (cut to `capacity`).
-millrace::train::DeviceSum* millrace_cuda_new_sum(int devices, char* reason, std::size_t capacity);
+MILLRACE_PRIVATE_API millrace::train::DeviceSum* millrace_cuda_new_sum(int devices, char* reason,
+                                                                       std::size_t capacity);
 /// Adds NCCL for tensors on this device to `group`, whose ranks meet through `store`. If that
 /// fails, writes the reason to `reason` (cut to `capacity`); otherwise leaves it unchanged. Missing
 /// from modules built without NCCL's header.
-void millrace_cuda_add_nccl(c10d::ProcessGroup* group, c10d::Store* store, int device,
-                            double timeout_s, char* reason, std::size_t capacity);
+MILLRACE_PRIVATE_API void millrace_cuda_add_nccl(c10d::ProcessGroup* group, c10d::Store* store,
+                                                 int device, double timeout_s, char* reason,
+                                                 std::size_t capacity);
 }

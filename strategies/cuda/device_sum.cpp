@@ -1,7 +1,5 @@
 // NCCL's sum over the devices of this process, through LibTorch's communicators. Like the rest of
 // this module, it has never run on the machines of the project's CI.
-#include "strategies/torch/device_sum.h"
-
 #include <ATen/ATen.h>
 #include <torch/csrc/cuda/nccl.h>
 
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_library.h"
 
 namespace millrace::train {
 namespace {

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "strategies/cuda/cuda_api.h"
-#include "strategies/torch/device_graph.h"
+#include "strategies/torch/cuda_library.h"
 
 namespace millrace::train {
 namespace {

@@ -7,14 +7,11 @@
 
 #include "millrace/error.h"
 #include "strategies/cuda/cuda_api.h"
-#include "strategies/torch/device_graph.h"
-#include "strategies/torch/device_sum.h"
 
 namespace millrace::train {
 namespace {
 
 constexpr const char* kLibrary = "libmillrace_cuda.so";
-constexpr const char* kHint = "set train.device=cpu, or see what millrace doctor says about CUDA";
 
 /// Returns the function `name`, typed by its declaration in cuda_api.h.
 template <class Function>
@@ -48,19 +45,21 @@ class PinnedMemory final : public pipeline::SlotMemory {
 
 }  // namespace
 
-CudaLibrary CudaLibrary::load(const std::string& wanted, int index, int devices) {
-  const std::string where = "train.device=" + wanted + ": ";
+CudaLibrary CudaLibrary::load(const std::string& setting, int index, int devices) {
+  const std::string where = setting + ": ";
+  const std::string hint = "set " + setting.substr(0, setting.find_last_of("= ") + 1) +
+                           "cpu, or see what millrace doctor says about CUDA";
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* const reason = dlerror();
     throw DeviceError(
         where + "the CUDA module cannot be loaded: " + (reason == nullptr ? kLibrary : reason),
-        kHint);
+        hint);
   }
   std::array<char, 256> reason{};
   const int count = symbol<decltype(millrace_cuda_device_count)>(
       library, "millrace_cuda_device_count")(reason.data(), reason.size());
-  if (count == 0) throw DeviceError(where + "no CUDA device: " + reason.data(), kHint);
+  if (count == 0) throw DeviceError(where + "no CUDA device: " + reason.data(), hint);
   if (index >= count)
     throw DeviceError(where + "there are only " + std::to_string(count) + " CUDA devices",
                       "the last one is cuda:" + std::to_string(count - 1));

@@ -1,12 +1,16 @@
-// Access to CUDA: loads libmillrace_cuda.so, or says in one line what is missing. Independent of
-// LibTorch.
+// Access to CUDA: loads libmillrace_cuda.so, or says in one line what is missing, and declares the
+// graphs and sums that it makes.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "pipeline/loader/slot_memory.h"
+#include "pipeline/loader/slots.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -15,15 +19,45 @@ class Store;
 
 namespace millrace::train {
 
-class DeviceGraph;
-class DeviceSum;
+// Interface of a CUDA graph: work that is recorded once and launched again as a whole.
+
+class DeviceGraph {
+ public:
+  /// Launches work on the device and returns the tensors that hold its results.
+  using Work = std::function<std::vector<at::Tensor>()>;
+
+  virtual ~DeviceGraph() = default;
+
+  /// Records the work that `work` launches on the current stream, which must not be the default
+  /// stream; the device executes none of it. Returns the tensors that `work` returns. Every replay
+  /// writes to the memory of these tensors, and reads and writes all other memory at the addresses
+  /// of the recording. Call it once. If `work` throws, passes the exception on, and the graph is
+  /// unusable.
+  virtual std::vector<at::Tensor> capture(const Work& work) = 0;
+  /// Launches the recorded work on the current stream, in one call, without running `work`'s host
+  /// code. Random numbers follow from the default generator's current seed.
+  virtual void replay() = 0;
+};
+
+// Interface of sums over the devices of one process.
+
+class DeviceSum {
+ public:
+  virtual ~DeviceSum() = default;
+  /// Replaces the first of `vectors` by the sum of all. They are contiguous, of one length and
+  /// type, and lie on one device each. The order of additions is fixed for a given length. The
+  /// contents of the other vectors are then undefined. Each device does its part after its earlier
+  /// work.
+  virtual void sum(std::vector<at::Tensor>& vectors) = 0;
+};
 
 class CudaLibrary {
  public:
   /// Loads the module and checks that device `index`, and `devices` devices in all from it on,
   /// exist. Must run before the process's first torch call, because torch checks for CUDA only
-  /// once. `wanted` is train.device as given. Throws DeviceError.
-  static CudaLibrary load(const std::string& wanted, int index, int devices = 1);
+  /// once. `setting` is what asked for the device, as given: "train.device=cuda". Throws
+  /// DeviceError.
+  static CudaLibrary load(const std::string& setting, int index, int devices = 1);
 
   std::string device_name() const;
   /// Returns the PCI bus id, "0000:1b:00.0".

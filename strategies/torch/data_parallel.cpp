@@ -1,22 +1,58 @@
-// Runs replicas on threads, scatters batches and adds gradients.
+// Packs gradients into buckets and sums them.
 #include "strategies/torch/data_parallel.h"
 
 #include <barrier>
+#include <utility>
 
 #include "millrace/error.h"
-#include "models/batch_norm.h"
-#include "pipeline/loader/rank_slice.h"
+#include "models/layers.h"
+#include "pipeline/loader/sampler.h"
 #include "strategies/torch/batch_tensors.h"
-#include "strategies/torch/gradient_sum.h"
 
 namespace millrace::train {
 namespace {
 
+/// Returns a dense tensor's elements in memory order, whatever its strides.
+torch::Tensor in_memory(const torch::Tensor& tensor) {
+  return tensor.as_strided({tensor.numel()}, {1});
+}
+
+std::int64_t bytes_of(const torch::Tensor& tensor) {
+  return static_cast<std::int64_t>(tensor.nbytes());
+}
+
+}  // namespace
+
+void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceSum& sum,
+                   std::int64_t bytes) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<torch::Tensor>& sizes = gradients.front();
+  for (std::size_t begin = 0; begin < sizes.size();) {
+    std::size_t end = begin + 1;
+    std::int64_t taken = bytes_of(sizes[begin]);
+    while (end < sizes.size() && taken + bytes_of(sizes[end]) <= bytes)
+      taken += bytes_of(sizes[end++]);
+
+    std::vector<torch::Tensor> vectors, firsts;
+    for (const std::vector<torch::Tensor>& own : gradients) {
+      std::vector<torch::Tensor> parts;
+      for (std::size_t i = begin; i < end; ++i) parts.push_back(in_memory(own[i]));
+      vectors.push_back(parts.size() == 1 ? parts[0] : torch::cat(parts));
+      if (firsts.empty()) firsts = std::move(parts);
+    }
+    sum.sum(vectors);
+    begin = end;
+    if (firsts.size() == 1) continue;  // summed in place
+    std::vector<std::int64_t> lengths;
+    for (const torch::Tensor& part : firsts) lengths.push_back(part.numel());
+    at::_foreach_copy_(firsts, vectors.front().split_with_sizes(lengths));
+  }
+}
+
+// Runs replicas on threads, scatters batches and adds gradients.
+namespace {
+
 const StrategyOptions& checked(const StrategyOptions& options) {
-  if (options.replicas < 2)
-    throw UsageError("train.strategy=data_parallel with train.replicas=" +
-                         std::to_string(options.replicas) + ": there is nothing to share",
-                     "set train.replicas=2 or more, or train.strategy=single");
   if (options.device != "cpu" && options.device != "cuda")
     throw UsageError("train.strategy=data_parallel with train.device=" + options.device +
                          ": replicas take a device each, from the first one on",
@@ -65,14 +101,15 @@ DataParallel::DataParallel(const StrategyOptions& options, bool separate,
     : TorchStrategy(checked(options)),
       separate_(separate || !torch_device().is_cpu()),
       threads_(options.replicas),
+      given_(static_cast<std::size_t>(options.replicas)),
       sum_(std::move(sum)) {
-  if (sum_ == nullptr && cuda()) sum_ = cuda()->make_sum(options.replicas);
+  if (sum_ == nullptr && cuda() && options.replicas > 1) sum_ = cuda()->make_sum(options.replicas);
   const auto parameters = model().parameters();
   for (int replica = 1; replica < options.replicas; ++replica) {
     torch::Device device = torch_device();
     if (!device.is_cpu()) device.set_index(static_cast<c10::DeviceIndex>(replica));
     others_.push_back({device, make_replica(device), make_device_streams(device),
-                       Normalization(options, device)});
+                       Normalization(options, device), add_counter(device)});
     if (separate_) continue;
     const auto own = others_.back().model->parameters();
     for (std::size_t i = 0; i < own.size(); ++i)
@@ -116,6 +153,7 @@ std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
     // Samples are already mixed, so a slice may begin at an odd index.
     const pipeline::Slice slice =
         pipeline::rank_slice(batch.count(), replica, threads_.count(), /*pairs=*/false);
+    given_[static_cast<std::size_t>(replica)] += static_cast<std::uint64_t>(slice.count);
     Samples part{images_of(batch, slice, options()), targets_of(batch, slice)};
     DeviceStreams* const streams =
         replica == 0 ? this->streams()
@@ -162,6 +200,7 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& pla
           const torch::Tensor images = replica == 0 ? normalized(parts[i].images)
                                                     : others_[i - 1].normalize(parts[i].images);
           losses[i] = learn(replica_of(replica), images, parts[i].targets, place, replica,
+                            replica == 0 ? &counter() : &others_[i - 1].counter,
                             replica == 0 ? &spans : nullptr);
         } catch (...) {
           if (replica_barrier_) replica_barrier_->leave(replica);

@@ -1,15 +1,30 @@
-// Data parallel strategy in one process: replicas of the model, one thread each, share every batch.
-// Replicas live as long as the strategy; PyTorch's DataParallel makes new ones at each step.
+// Sums the gradients of replicas on separate devices in few calls: deep networks have many small
+// gradients, and a call for each would be slow.
 #pragma once
 
+#include <torch/torch.h>
+
+#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "strategies/torch/device_sum.h"
+#include "strategies/torch/cuda_library.h"
 #include "strategies/torch/torch_strategy.h"
 #include "strategies/trainer/replica_threads.h"
 
 namespace millrace::train {
+
+/// Bytes per sum, unless one gradient alone is larger. c10d's Reducer uses this size too.
+inline constexpr std::int64_t kSumBytes = std::int64_t{25} << 20;
+
+/// Adds all replicas' gradients to those of the first. `gradients[r]` lies on replica r's device,
+/// in the order of the parameters, dense and with the same layout on all devices. The contents of
+/// the others are then undefined.
+void sum_gradients(const std::vector<std::vector<torch::Tensor>>& gradients, DeviceSum& sum,
+                   std::int64_t bytes = kSumBytes);
+
+// Data parallel strategy in one process: replicas of the model, one thread each, share every batch.
+// Replicas live as long as the strategy; PyTorch's DataParallel makes new ones at each step.
 
 /// Replicas are groups of train.threads threads on the CPU, and one device each on CUDA, from the
 /// first device on. Replica r takes the same slice of each batch as rank r would, and does its own
@@ -19,15 +34,15 @@ namespace millrace::train {
 /// window of gradients. Running statistics are those of the first replica, as in PyTorch.
 class DataParallel final : public TorchStrategy {
  public:
-  /// Throws UsageError for a single replica, DeviceError for fewer devices than replicas. For
-  /// tests: `separate` gives replicas on the CPU their own parameters, as on devices; `sum`
-  /// replaces NCCL.
+  /// Throws DeviceError for fewer devices than replicas. For tests: `separate` gives replicas on
+  /// the CPU their own parameters, as on devices; `sum` replaces NCCL.
   explicit DataParallel(const StrategyOptions& options, bool separate = false,
                         std::unique_ptr<DeviceSum> sum = nullptr);
 
   ~DataParallel() override;
 
   std::string device() const override;
+  std::vector<std::uint64_t> replica_samples() const override { return given_; }
 
  protected:
   Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
@@ -42,6 +57,7 @@ class DataParallel final : public TorchStrategy {
     std::shared_ptr<Classifier> model;
     std::unique_ptr<DeviceStreams> streams;  ///< null on the CPU
     Normalization normalize;
+    CorrectCounter& counter;
   };
 
   Classifier& replica_of(int replica);
@@ -55,6 +71,7 @@ class DataParallel final : public TorchStrategy {
   const bool separate_;          ///< each replica has its own parameters
   std::vector<Replica> others_;  ///< replicas from the second on
   ReplicaThreads threads_;
+  std::vector<std::uint64_t> given_;                 ///< samples by replica
   std::unique_ptr<DeviceSum> sum_;                   ///< null on the CPU
   std::shared_ptr<ReplicaBarrier> replica_barrier_;  ///< only with sync_batchnorm
 };

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "millrace/error.h"
-#include "models/batch_norm.h"
+#include "models/layers.h"
 #include "models/weights.h"
 #include "strategies/torch/batch_tensors.h"
 #include "strategies/trainer/trainer.h"
@@ -109,7 +109,7 @@ Ddp::Ddp(const StrategyOptions& options)
              std::chrono::seconds(std::llround(options.timeout))),
       control_((require_same_ops(peers_, options), open_control(peers_, options))),
       arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
-      blamed_(static_cast<std::size_t>(peers_.world())) {
+      peer_waits_(static_cast<std::size_t>(peers_.world())) {
   std::vector<torch::Tensor> all;
   for (const auto& [name, tensor] : state_of(model())) all.push_back(tensor.detach());
   peers_.broadcast(all);
@@ -185,11 +185,11 @@ void Ddp::arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans) {
   // All ranks left the previous step together, so the rank that was busy for longest is the one the
   // others await.
   const auto kinds = [&](std::int64_t rank) {
-    return BlamedWait{cell[rank][kLoad], cell[rank][kUpdate], cell[rank][kOther]};
+    return PeerWait{cell[rank][kLoad], cell[rank][kUpdate], cell[rank][kOther]};
   };
   for (std::int64_t rank = 0; rank < peers_.world(); ++rank)
-    blame_wait(cell[last][kBusy] - cell[rank][kBusy], kinds(last), kinds(rank),
-               blamed_[static_cast<std::size_t>(last)]);
+    attribute_wait(cell[last][kBusy] - cell[rank][kBusy], kinds(last), kinds(rank),
+                   peer_waits_[static_cast<std::size_t>(last)]);
 }
 
 TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
@@ -204,7 +204,7 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
   }
   // A rank without samples takes part in the sum too.
   control_->progress(step_, /*in_collective=*/place.updates);
-  Loss loss = learn(model(), samples.images, samples.targets, place, rank(), &spans);
+  Loss loss = learn(model(), samples.images, samples.targets, place, rank(), &counter(), &spans);
   if (torch_device().is_cpu()) return loss;
   // Computed on the device: nobody waits for it before the optimiser's step.
   torch::Tensor sum = loss.value * loss.divisor;

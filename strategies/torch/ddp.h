@@ -22,7 +22,7 @@ class Ddp final : public TorchStrategy {
   bool stopping(bool asked) const override;
   void end(const std::string& reason) override;
   std::vector<std::string> gather(const std::string& mine) override;
-  std::vector<BlamedWait> blamed_waits() const override { return blamed_; }
+  std::vector<PeerWait> peer_waits() const override { return peer_waits_; }
   std::string device() const override;
 
  protected:
@@ -50,7 +50,7 @@ class Ddp final : public TorchStrategy {
   bool stop_agreed_ = false;
   base::Clock::Ticks since_ = 0;       ///< time when all had arrived at the previous step
   pipeline::SpanTicks ticks_since_{};  ///< values of the spans at that time
-  std::vector<BlamedWait> blamed_;     ///< seconds that the others have waited for each rank
+  std::vector<PeerWait> peer_waits_;   ///< seconds that the others have waited for each rank
 };
 
 }  // namespace millrace::train

@@ -2,6 +2,7 @@
 #include "strategies/torch/evaluation.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace::train {
 namespace {
@@ -15,6 +16,16 @@ void for_each_count(Sums& sum, const Visit& visit) {
     for (auto& count : row) visit(count);
 }
 
+/// Returns whether `label` is the index of the row's first largest value. Has no branch per value.
+bool is_first_largest(const float* row, std::int64_t label, std::int64_t classes) {
+  const float mine = row[label];
+  std::int64_t before = 0;
+  for (std::int64_t i = 0; i < label; ++i) before += row[i] >= mine;
+  std::int64_t after = 0;
+  for (std::int64_t i = label + 1; i < classes; ++i) after += row[i] > mine;
+  return before + after == 0;
+}
+
 }  // namespace
 
 Evaluation empty_evaluation(int classes) {
@@ -26,7 +37,8 @@ Evaluation empty_evaluation(int classes) {
   return sum;
 }
 
-void add(Evaluation& sum, const torch::Tensor& device_logits, const torch::Tensor& labels) {
+void add(Evaluation& sum, const torch::Tensor& device_logits, const torch::Tensor& labels,
+         const std::function<void(const Prediction&)>& each) {
   const torch::Tensor logits = device_logits.to(torch::kCPU, torch::kDouble);
   const std::int64_t classes = logits.size(1);
   const torch::Tensor losses =
@@ -44,6 +56,13 @@ void add(Evaluation& sum, const torch::Tensor& device_logits, const torch::Tenso
   }
   sum.loss_sum += losses.item<double>();
   sum.images += static_cast<std::uint64_t>(logits.size(0));
+  if (!each) return;
+  const torch::Tensor probabilities = logits.softmax(1);
+  const auto probability = probabilities.accessor<double, 2>();
+  for (std::int64_t i = 0; i < logits.size(0); ++i) {
+    const std::int64_t answer = predicted[i][0];
+    each({.label = label[i], .predicted = answer, .probability = probability[i][answer]});
+  }
 }
 
 torch::Tensor to_tensor(const Evaluation& sum) {
@@ -62,6 +81,34 @@ Evaluation from_tensor(const torch::Tensor& values, int classes) {
   sum.top5 = static_cast<std::uint64_t>(*value++);
   for_each_count(sum, [&](std::uint64_t& count) { count = static_cast<std::uint64_t>(*value++); });
   return sum;
+}
+
+CorrectCounter::CorrectCounter(torch::Device device) {
+  if (!device.is_cpu())
+    on_device_ = torch::zeros({}, torch::TensorOptions(device).dtype(torch::kLong));
+}
+
+void CorrectCounter::add(const torch::Tensor& logits, const torch::Tensor& targets) {
+  if (targets.scalar_type() != torch::kLong) return;
+  const torch::NoGradGuard no_grad;
+  if (on_device_.defined()) {
+    on_device_.add_(logits.argmax(1).eq(targets).sum());
+    return;
+  }
+  const torch::Tensor rows = logits.contiguous();
+  const torch::Tensor labels = targets.contiguous();
+  const float* row = rows.const_data_ptr<float>();
+  const std::int64_t* label = labels.const_data_ptr<std::int64_t>();
+  const std::int64_t classes = rows.size(1);
+  for (std::int64_t i = 0; i < rows.size(0); ++i, row += classes)
+    on_host_ += is_first_largest(row, label[i], classes);
+}
+
+std::uint64_t CorrectCounter::take() {
+  if (!on_device_.defined()) return std::exchange(on_host_, 0);
+  const auto count = static_cast<std::uint64_t>(on_device_.item<std::int64_t>());
+  on_device_.zero_();
+  return count;
 }
 
 }  // namespace millrace::train

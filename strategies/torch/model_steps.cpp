@@ -12,12 +12,13 @@ namespace {
 constexpr double kLearningRate = 0.01;
 
 std::shared_ptr<Classifier> make(const std::string& name, const ModelShape& shape, bool native,
-                                 std::uint64_t seed) {
+                                 std::uint64_t seed, torch::Device device) {
   torch::manual_seed(seed);
   ModelOptions options;
   options.native_ops = native;
   auto model = make_model(name, shape, options);
-  if (!native) prefer_channels_last(*model);
+  model->to(device);
+  if (!native && device.is_cpu()) prefer_channels_last(*model);
   return model;
 }
 
@@ -33,11 +34,12 @@ std::unique_ptr<Optimizer> sgd_for(const torch::nn::Module& model) {
 }  // namespace
 
 ModelSteps::ModelSteps(const std::string& model, const ModelShape& shape, bool native,
-                       std::uint64_t seed)
-    : model_(make(model, shape, native, seed)), optimizer_(sgd_for(*model_)) {}
+                       std::uint64_t seed, torch::Device device)
+    : model_(make(model, shape, native, seed, device)), optimizer_(sgd_for(*model_)) {}
 
 torch::Tensor ModelSteps::forward(const torch::Tensor& images, const torch::Tensor& labels) {
-  return at::cross_entropy_loss(model_->forward(as_pixels(images)), labels);
+  return at::cross_entropy_loss(model_->forward(images.is_cpu() ? as_pixels(images) : images),
+                                labels);
 }
 
 void ModelSteps::step() {

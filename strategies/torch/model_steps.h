@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/private_api.h"
 #include "models/classifier.h"
 #include "models/registry.h"
 #include "strategies/torch/optimizer.h"
@@ -16,10 +17,11 @@ class ModelSteps {
  public:
   /// Initialises weights from torch's generator, seeded with `seed`, as PyTorch does. Uses SGD with
   /// lr 0.01 and momentum 0.9. Throws what make_model() throws.
-  ModelSteps(const std::string& model, const ModelShape& shape, bool native, std::uint64_t seed);
+  ModelSteps(const std::string& model, const ModelShape& shape, bool native, std::uint64_t seed,
+             torch::Device device = torch::kCPU);
 
-  /// Runs the forward pass on N x C x H x W `images` of the given shape. Returns the loss before
-  /// the step.
+  /// Runs the forward pass on N x C x H x W `images` of the given shape, on the model's device.
+  /// Returns the loss before the step.
   torch::Tensor forward(const torch::Tensor& images, const torch::Tensor& labels);
   /// Applies the gradients and clears them.
   void step();
@@ -39,9 +41,10 @@ torch::Tensor as_pixels(const torch::Tensor& planes);
 extern "C" {
 /// Returns a model of 10 classes with weights from `seed`, which is never deleted. If the model
 /// does not exist, prints a line to stderr and returns null.
-void* millrace_model_new(const char* model, std::int64_t channels, std::int64_t side, int native,
-                         std::uint64_t seed);
+MILLRACE_PRIVATE_API void* millrace_model_new(const char* model, std::int64_t channels,
+                                              std::int64_t side, int native, std::uint64_t seed);
 /// Takes one step on `batch` contiguous N x C x H x W images. Returns its loss.
-float millrace_model_step(void* model, const float* images, std::int64_t channels,
-                          std::int64_t side, const std::int64_t* labels, std::int64_t batch);
+MILLRACE_PRIVATE_API float millrace_model_step(void* model, const float* images,
+                                               std::int64_t channels, std::int64_t side,
+                                               const std::int64_t* labels, std::int64_t batch);
 }

@@ -1,5 +1,5 @@
-// Compares the native ops' speed with LibTorch's on the CPU. Independent of LibTorch: the entry
-// point is in strategies/trainer/torch_library.h.
+// Compares the native ops' speed with LibTorch's, layer by layer and step by step. Independent of
+// LibTorch: the entry point is in strategies/trainer/torch_library.h.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
+
 namespace millrace::train {
 
 struct OpsBenchOptions {
-  std::int64_t batch = 64;  ///< images per batch
-  bool cifar = false;       ///< also the 3x3 convolutions of VGG and ResNet on 32x32 images
+  std::vector<std::string> models;  ///< sequential ones (models/sequential.h)
+  std::string device = "cpu";       ///< cpu, cuda or cuda:N
+  std::int64_t batch = 64;          ///< images per batch
+  bool cifar = false;               ///< also the 3x3 convolutions of VGG and ResNet on 32x32 images
   int threads = 1;
   int rounds = 50;  ///< each round runs both sides once; the fastest counts
 };
@@ -24,20 +28,23 @@ struct OpSeconds {
 };
 
 struct OpTiming {
-  std::string name;                 ///< "conv1 1->6 5x5 of 28x28"
-  OpSeconds torch;                  ///< in channels_last where that is faster, as `single` runs it
-  std::optional<OpSeconds> native;  ///< empty if model.ops=native calls LibTorch too
-  /// Largest difference between the two sides' results and gradients (for LeNets: losses of 20
+  std::string model;  ///< "lenet5"; empty for --cifar's convolutions
+  std::string name;   ///< "conv1 1->6 5x5 of 28x28", or "step"
+  OpSeconds torch{};  ///< in channels_last where that is faster, as `single` runs it
+  std::optional<OpSeconds> native{};  ///< empty if model.ops=native calls LibTorch too
+  /// Largest difference between the two sides' results and gradients (for steps: losses of 20
   /// steps), relative to the largest number.
   double difference = 0;
 };
 
-/// Times linear, conv, pool, conv + ReLU + pool, and one step of each LeNet. Compares results first
-/// and throws RunError if they differ by more than 1e-4.
+/// Times, for each model, its layers and one training step. Compares results first and throws
+/// RunError if they differ by more than 1e-4. Throws UsageError for a model without a description,
+/// DeviceError for a missing device.
 std::vector<OpTiming> bench_ops(const OpsBenchOptions& options);
 
 }  // namespace millrace::train
 
 /// Entry point of the library, found by dlsym (strategies/trainer/torch_library.h).
-extern "C" void millrace_bench_ops(const millrace::train::OpsBenchOptions* options,
-                                   std::vector<millrace::train::OpTiming>* timings);
+extern "C" MILLRACE_PRIVATE_API void millrace_bench_ops(
+    const millrace::train::OpsBenchOptions* options,
+    std::vector<millrace::train::OpTiming>* timings);

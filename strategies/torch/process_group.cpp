@@ -31,9 +31,9 @@ std::string place_of(const RankInfo& info) {
 }
 
 /// Returns a loopback listener for the store if all ranks are on this host, else none.
-Fd listener_of(const RankInfo& info) {
+base::Descriptor listener_of(const RankInfo& info) {
   if (info.store_fd >= 0) {
-    Fd given(info.store_fd);
+    base::Descriptor given(info.store_fd);
     int listens = 0;
     socklen_t size = sizeof listens;
     if (getsockopt(given.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0 ||
@@ -46,7 +46,7 @@ Fd listener_of(const RankInfo& info) {
     fcntl(given.get(), F_SETFD, FD_CLOEXEC);
     return given;
   }
-  return info.on_loopback() ? listen_on(info.master_addr, info.master_port) : Fd();
+  return info.on_loopback() ? listen_on(info.master_addr, info.master_port) : base::Descriptor();
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::seconds timeout) {
@@ -63,7 +63,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
   };
   try {
     // By default the store would listen at every address of the host, without authentication.
-    Fd listener = options.isServer ? listener_of(info) : Fd();
+    base::Descriptor listener = options.isServer ? listener_of(info) : base::Descriptor();
     if (listener) options.masterListenFd = listener.release();
     auto store = c10::make_intrusive<c10d::TCPStore>(info.master_addr, options);
     store->setTimeout(timeout);

@@ -1,9 +1,84 @@
-// Forward and backward pass on one device, eager or as a graph.
+// Warms up, captures and replays forward and backward passes.
 #include "strategies/torch/single.h"
 
+#include <string>
 #include <utility>
 
+#include "millrace/error.h"
+
 namespace millrace::train {
+namespace {
+
+torch::Tensor memory_like(const torch::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+}
+
+bool same_form(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+}
+
+}  // namespace
+
+GraphedSteps::GraphedSteps(std::unique_ptr<DeviceGraph> graph, DeviceStreams& streams,
+                           std::vector<torch::Tensor> parameters, std::int64_t samples)
+    : graph_(std::move(graph)),
+      streams_(streams),
+      parameters_(std::move(parameters)),
+      samples_(samples) {}
+
+bool GraphedSteps::takes(const torch::Tensor& images, const torch::Tensor& targets) {
+  if (images.size(0) != samples_) return false;
+  if (!images_.defined()) {
+    images_ = memory_like(images);
+    targets_ = memory_like(targets);
+  }
+  return same_form(images, images_) && same_form(targets, targets_);
+}
+
+torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor& targets,
+                                pipeline::SpanClock& spans, const Pass& pass) {
+  if (!takes(images, targets)) return pass(images, targets, &spans);
+  images_.copy_(images, /*non_blocking=*/true);
+  targets_.copy_(targets, /*non_blocking=*/true);
+  if (!loss_.defined() && warm_ups_ < kWarmUps) {
+    ++warm_ups_;
+    torch::Tensor loss;
+    streams_.on_side_stream([&] { loss = pass(images_, targets_, &spans); });
+    return loss;
+  }
+  spans.enter(pipeline::Span::forward);
+  if (!loss_.defined()) capture(pass);
+  graph_->replay();
+  // Points the handles, which the optimiser's step has dropped, to the memory that the replay
+  // wrote.
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    parameters_[i].mutable_grad() = gradients_[i];
+  return loss_;
+}
+
+void GraphedSteps::capture(const Pass& pass) {
+  std::vector<torch::Tensor> results;
+  try {
+    streams_.on_side_stream([&] {
+      results = graph_->capture([this, pass] {
+        std::vector<torch::Tensor> written{pass(images_, targets_, /*spans=*/nullptr)};
+        for (const torch::Tensor& parameter : parameters_) written.push_back(parameter.grad());
+        return written;
+      });
+    });
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    const std::string what = error.what_without_backtrace();
+    throw RunError(
+        "the training step cannot be captured as a CUDA graph: " + what.substr(0, what.find('\n')),
+        "set train.cuda_graphs=off");
+  }
+  loss_ = results.front();
+  gradients_.assign(results.begin() + 1, results.end());
+}
+
+// Forward and backward pass on one device, eager or as a graph.
 
 Single::Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams,
                std::unique_ptr<DeviceGraph> graph)
@@ -21,14 +96,14 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
   if (!graphed_ || batch.count() != place.window_samples) {
     const Samples samples = take(batch);
     // On the CPU the first layer's gradient is the last op to read the pixels.
-    return learn(model(), samples.images, samples.targets, place, kReplica, &spans);
+    return learn(model(), samples.images, samples.targets, place, kReplica, &counter(), &spans);
   }
   const Samples samples = send(batch);
   seed_draws(model(), samples.images.device(), place, kReplica);  // replays draw from it as well
   const auto both = [this, window = place.window_samples](const torch::Tensor& images,
                                                           const torch::Tensor& targets,
                                                           pipeline::SpanClock* clock) {
-    return pass(model(), normalized(images), targets, window, clock);
+    return pass(model(), normalized(images), targets, window, &counter(), clock);
   };
   return loss_of(graphed_->run(samples.images, samples.targets, spans, both),
                  samples.images.size(0), place);

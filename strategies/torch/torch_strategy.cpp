@@ -7,13 +7,11 @@
 #include <utility>
 
 #include "millrace/error.h"
-#include "models/dropout.h"
+#include "models/layers.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/device.h"
-#include "strategies/torch/device_memory.h"
-#include "strategies/torch/evaluation.h"
 
 namespace millrace::train {
 namespace {
@@ -25,7 +23,7 @@ constexpr const char* kState = "training.safetensors";
 /// Runs `work` and shortens torch's errors, which carry a stack trace, to the line that says what
 /// went wrong.
 template <class Work>
-auto in_our_words(const char* doing, const Work& work) {
+auto shorten_torch_errors(const char* doing, const Work& work) {
   try {
     return work();
   } catch (const c10::OutOfMemoryError&) {
@@ -93,6 +91,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
       scaler_(options_.amp == "f16", device_),
       ema_(*model_, options_.ema),
       train_loss_(torch::zeros({2}, torch::kDouble)),
+      counters_(1, CorrectCounter(device_)),
       streams_(streams ? std::move(streams) : make_device_streams(device_)),
       queue_(options_.inflight) {
   if (streams_) streams_->set_clock();
@@ -144,7 +143,7 @@ std::string TorchStrategy::memory_hint(std::int64_t samples) {
     learn(*model_,
           torch::zeros({count, options_.channels, options_.input.height, options_.input.width}, on),
           torch::zeros({count}, on.dtype(torch::kLong)), {.window_samples = count},
-          /*replica=*/0, /*spans=*/nullptr);
+          /*replica=*/0, /*counter=*/nullptr, /*spans=*/nullptr);
     clear_gradients();
   });
   if (!fit) return smaller;
@@ -155,9 +154,11 @@ std::string TorchStrategy::memory_hint(std::int64_t samples) {
 
 TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
                                          const torch::Tensor& targets, const StepContext& place,
-                                         int replica, pipeline::SpanClock* spans) const {
+                                         int replica, CorrectCounter* counter,
+                                         pipeline::SpanClock* spans) const {
   seed_draws(model, images.device(), place, replica);
-  return loss_of(pass(model, images, targets, place.window_samples, spans), images.size(0), place);
+  return loss_of(pass(model, images, targets, place.window_samples, counter, spans), images.size(0),
+                 place);
 }
 
 void TorchStrategy::seed_draws(Classifier& model, torch::Device device, const StepContext& place,
@@ -176,7 +177,7 @@ TorchStrategy::Loss TorchStrategy::loss_of(const torch::Tensor& value, std::int6
 
 torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images,
                                   const torch::Tensor& targets, std::int64_t window_samples,
-                                  pipeline::SpanClock* spans) const {
+                                  CorrectCounter* counter, pipeline::SpanClock* spans) const {
   const c10::DeviceGuard guard(images.device());
   if (spans != nullptr) spans->enter(pipeline::Span::forward);
   const std::int64_t samples = images.size(0);
@@ -190,6 +191,7 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
                         : at::cross_entropy_loss(logits, targets, /*weight=*/{},
                                                  mean ? at::Reduction::Mean : at::Reduction::Sum,
                                                  kIgnoreIndex, options_.label_smoothing);
+    if (counter != nullptr) counter->add(logits, targets);
   }
   if (spans != nullptr) spans->enter(pipeline::Span::backward);
   const torch::Tensor weighted = mean ? loss : loss * (1 / static_cast<double>(window_samples));
@@ -234,7 +236,7 @@ class TorchStrategy::DeviceStep final : public QueuedStep {
 void TorchStrategy::step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) {
   const std::int64_t samples = batch.count();
   bool fits = true;
-  in_our_words("training step", [&] {
+  shorten_torch_errors("training step", [&] {
     try {
       step_in(std::move(batch), place, spans);
     } catch (const c10::OutOfMemoryError&) {
@@ -252,8 +254,10 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::Spa
   const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
   at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
 
+  const bool labelled = batch.classes() == 0;  // otherwise an op mixed the labels
   const Loss loss = gradients(batch, place, spans);
   batch.release();
+  if (labelled) counted_ += loss.samples;
   Totals totals{.samples = static_cast<double>(loss.samples),
                 .asked_to_stop = place.stop ? 1.0 : 0.0};
   if (!streams_ && loss.value.defined()) totals.loss = loss.value.item<double>() * loss.divisor;
@@ -272,13 +276,13 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::Spa
 }
 
 std::vector<FinishedStep> TorchStrategy::take_finished() {
-  if (streams_) return in_our_words("training step", [&] { return queue_.take(); });
+  if (streams_) return shorten_torch_errors("training step", [&] { return queue_.take(); });
   return std::exchange(finished_, {});
 }
 
 void TorchStrategy::drain(pipeline::SpanClock& spans) {
   if (!streams_) return;
-  in_our_words("training step", [&] {
+  shorten_torch_errors("training step", [&] {
     queue_.drain(spans);
     held_.keep_at_most(0, spans);
     streams_->set_clock();
@@ -329,9 +333,19 @@ double TorchStrategy::take_train_loss() {
   return mean;
 }
 
+TrainCounts TorchStrategy::take_train_counts() {
+  torch::Tensor sums = torch::zeros({2}, torch::kDouble);
+  double* const sum = sums.mutable_data_ptr<double>();
+  sum[0] = static_cast<double>(std::exchange(counted_, 0));
+  for (CorrectCounter& counter : counters_) sum[1] += static_cast<double>(counter.take());
+  add_up(sums);
+  return {.samples = static_cast<std::uint64_t>(sum[0]),
+          .correct = static_cast<std::uint64_t>(sum[1])};
+}
+
 std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
   Evaluation sum = empty_evaluation(options_.classes);
-  in_our_words("evaluation", [&] {
+  shorten_torch_errors("evaluation", [&] {
     const torch::NoGradGuard no_grad;
     share_buffers();
     std::optional<EmaInPlace> averages;
@@ -347,7 +361,7 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
         pixels = streams_->copy(pixels);
         streams_->join();
       }
-      add(sum, model_->forward(normalization_(pixels)), labels_of(batch, all));
+      add(sum, model_->forward(normalization_(pixels)), labels_of(batch, all), on_prediction_);
     }
     model_->train();
     sum.failed = loader.stats().failed;

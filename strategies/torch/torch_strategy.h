@@ -6,19 +6,21 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/classifier.h"
 #include "strategies/torch/amp.h"
+#include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/cuda_library.h"
-#include "strategies/torch/device_streams.h"
-#include "strategies/torch/ema.h"
-#include "strategies/torch/normalize.h"
+#include "strategies/torch/device.h"
+#include "strategies/torch/evaluation.h"
 #include "strategies/torch/optimizer.h"
-#include "strategies/trainer/held_batches.h"
 #include "strategies/trainer/step_queue.h"
 #include "strategies/trainer/strategy.h"
 
@@ -36,7 +38,11 @@ class TorchStrategy : public Strategy {
   std::shared_ptr<pipeline::SlotMemory> slot_memory() final;
   std::int64_t last_samples() const final { return last_samples_; }
   double take_train_loss() final;
+  TrainCounts take_train_counts() final;
   std::optional<Evaluation> evaluate(Loader& loader) final;
+  void on_prediction(std::function<void(const Prediction&)> each) final {
+    on_prediction_ = std::move(each);
+  }
   void save(const std::filesystem::path& folder) override;
   void restore(const std::filesystem::path& folder) final;
   std::string parameters_hash() override;
@@ -69,9 +75,10 @@ class TorchStrategy : public Strategy {
 
   /// Adds the gradients of (sum of losses / place.window_samples) to those of `model`. Enters
   /// forward and backward on `spans`, if there is one. `replica`: replica or rank, which draws its
-  /// own random numbers.
+  /// own random numbers. Adds the correct answers to `counter`, if there is one.
   Loss learn(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
-             const StepContext& place, int replica, pipeline::SpanClock* spans) const;
+             const StepContext& place, int replica, CorrectCounter* counter,
+             pipeline::SpanClock* spans) const;
 
   /// Seeds the random numbers of a step.
   void seed_draws(Classifier& model, torch::Device device, const StepContext& place,
@@ -79,7 +86,8 @@ class TorchStrategy : public Strategy {
   /// Computes the loss over `window_samples`, the rest of learn(). Every tensor belongs to `model`
   /// or is made here.
   torch::Tensor pass(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
-                     std::int64_t window_samples, pipeline::SpanClock* spans) const;
+                     std::int64_t window_samples, CorrectCounter* counter,
+                     pipeline::SpanClock* spans) const;
   static Loss loss_of(const torch::Tensor& value, std::int64_t samples, const StepContext& place);
 
   /// Runs forward and backward on this process's part of the batch. If place.updates, leaves the
@@ -113,6 +121,10 @@ class TorchStrategy : public Strategy {
   torch::Tensor normalized(const torch::Tensor& images) const { return normalization_(images); }
   const StrategyOptions& options() const { return options_; }
   torch::Device torch_device() const { return device_; }
+  /// Returns the counter of the first replica on this process.
+  CorrectCounter& counter() { return counters_.front(); }
+  /// Makes the counter of a further replica.
+  CorrectCounter& add_counter(torch::Device device) { return counters_.emplace_back(device); }
   DeviceStreams* streams() { return streams_.get(); }
   /// Gives a batch back once the device has reached all marks, for strategies that split the batch
   /// themselves. The device's work on the step begins here.
@@ -143,6 +155,9 @@ class TorchStrategy : public Strategy {
   std::vector<FinishedStep> finished_;  ///< on the CPU
   std::int64_t last_samples_ = 0;
   torch::Tensor train_loss_;  ///< f64: sums of losses and samples since take_train_loss()
+  std::function<void(const Prediction&)> on_prediction_;
+  std::deque<CorrectCounter> counters_;     ///< by replica, on its device
+  std::int64_t counted_ = 0;                ///< samples that the counters have seen
   std::unique_ptr<DeviceStreams> streams_;  ///< null on the CPU
   std::unique_ptr<DeviceMark> begun_;       ///< start of the device's work on the current step
   InFlightBatches held_;

@@ -101,7 +101,7 @@ fs::path write_checkpoint(const fs::path& run, std::uint64_t step, const Checkpo
   const fs::path folder = run / kFolder;
   const std::string name = name_of(step);
   const fs::path temporary = folder / (name + ".tmp");
-  const fs::path final = folder / name;
+  fs::path final = folder / name;
   std::error_code error;
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
@@ -131,7 +131,7 @@ std::vector<fs::path> checkpoints_of(const fs::path& run) {
 
 fs::path last_checkpoint(const fs::path& run) {
   std::error_code error;
-  const fs::path last = fs::canonical(run / kFolder / kLast, error);
+  fs::path last = fs::canonical(run / kFolder / kLast, error);
   if (!error) return last;
   // The run was killed before it pointed at its first checkpoint, or was copied without links.
   const std::vector<fs::path> all = checkpoints_of(run);

@@ -2,7 +2,6 @@
 #include "strategies/trainer/device_timeline.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace millrace::train {
 
@@ -13,7 +12,7 @@ base::Clock::Ticks DeviceTime::gap_other() const {
 }
 
 DeviceTimeline::DeviceTimeline(pipeline::SpanClock& spans) : spans_(spans), at_(spans.since()) {
-  spans_.log_to(&host_);
+  spans_.record_to(this);
 }
 
 void DeviceTimeline::step(base::Clock::Ticks begin, base::Clock::Ticks end) {
@@ -30,18 +29,19 @@ DeviceTime DeviceTimeline::until(base::Clock::Ticks end) {
 }
 
 void DeviceTimeline::gap(base::Clock::Ticks end) {
-  for (std::size_t i = 0; i < host_.size() && at_ < end; ++i) {
-    const base::Clock::Ticks left =
-        i + 1 < host_.size() ? host_[i + 1].since : std::numeric_limits<base::Clock::Ticks>::max();
+  const auto attribute = [&](std::size_t span, base::Clock::Ticks left) {
     const base::Clock::Ticks to = std::min(left, end);
-    if (to <= at_) continue;
-    time_.gaps[static_cast<std::size_t>(host_[i].span)] += to - at_;
+    if (to <= at_) return;
+    time_.gaps[span] += to - at_;
     at_ = to;
-  }
+  };
+  for (const pipeline::SpanRecord& span : host_)
+    attribute(static_cast<std::size_t>(span.span), span.end);
+  attribute(static_cast<std::size_t>(spans_.current()), end);
 }
 
 void DeviceTimeline::forget() {
-  while (host_.size() > 1 && host_[1].since <= at_) host_.pop_front();
+  while (!host_.empty() && host_.front().end <= at_) host_.pop_front();
 }
 
 }  // namespace millrace::train

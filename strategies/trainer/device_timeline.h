@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <deque>
 
+#include "base/private_api.h"
 #include "pipeline/loader/spans.h"
 
 namespace millrace::train {
@@ -20,14 +21,14 @@ struct DeviceTime {
     return gaps[static_cast<std::size_t>(pipeline::Span::first_batch)] +
            gaps[static_cast<std::size_t>(pipeline::Span::load)];
   }
-  base::Clock::Ticks gap_other() const;
+  MILLRACE_PRIVATE_API base::Clock::Ticks gap_other() const;
 };
 
-class DeviceTimeline {
+class DeviceTimeline final : public pipeline::SpanLog {
  public:
   /// Follows the host's spans through `spans`, from the start of the current one.
   explicit DeviceTimeline(pipeline::SpanClock& spans);
-  ~DeviceTimeline() { spans_.log_to(nullptr); }
+  ~DeviceTimeline() override { spans_.drop(this); }
   DeviceTimeline(const DeviceTimeline&) = delete;
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
 
@@ -38,13 +39,14 @@ class DeviceTimeline {
   DeviceTime until(base::Clock::Ticks end);
 
  private:
+  void add(const pipeline::SpanRecord& span) override { host_.push_back(span); }
   void gap(base::Clock::Ticks end);
   /// Drops the host's spans before `at_`.
   void forget();
 
   pipeline::SpanClock& spans_;
-  std::deque<pipeline::SpanClock::Entry> host_;
-  base::Clock::Ticks at_;  ///< end of the time accounted for
+  std::deque<pipeline::SpanRecord> host_;  ///< ended spans
+  base::Clock::Ticks at_;                  ///< end of the time accounted for
   DeviceTime time_;
 };
 

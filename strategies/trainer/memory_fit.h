@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 
+#include "base/private_api.h"
+
 namespace millrace::train {
 
 /// Peak memory of a step with `samples` samples.
@@ -34,7 +36,7 @@ class DeviceMemory {
 
 /// Measures `step` with an eighth and a quarter of the samples that did not fit. Empty if there are
 /// too few samples, or if `step` fails as well.
-std::optional<std::int64_t> find_samples_that_fit(std::int64_t too_many, DeviceMemory& memory,
-                                                  const std::function<void(std::int64_t)>& step);
+MILLRACE_PRIVATE_API std::optional<std::int64_t> find_samples_that_fit(
+    std::int64_t too_many, DeviceMemory& memory, const std::function<void(std::int64_t)>& step);
 
 }  // namespace millrace::train

@@ -9,11 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/private_api.h"
+
 namespace millrace::train {
 
 /// Runs a function for replicas 0 to count - 1 concurrently: 0 on the calling thread, each of the
 /// others always on the same thread of its own.
-class ReplicaThreads {
+class MILLRACE_PRIVATE_API ReplicaThreads {
  public:
   explicit ReplicaThreads(int count);
   ~ReplicaThreads();

@@ -36,7 +36,7 @@ Schedule::Schedule(ScheduleOptions options, std::uint64_t updates, std::uint64_t
     throw UsageError("train.schedule=multistep needs the epochs at which it steps",
                      "set train.milestones, to [30,60,80] for example");
   if (!std::is_sorted(options_.milestones.begin(), options_.milestones.end()))
-    throw UsageError("train.milestones must grow");
+    throw UsageError("train.milestones must increase");
   if (warmup_ > 0 && warmup_ >= updates_)
     throw UsageError("train.warmup takes " + std::to_string(warmup_) +
                          " optimiser steps, the run has " + std::to_string(updates_),

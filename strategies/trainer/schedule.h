@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
+
 namespace millrace::train {
 
 struct ScheduleOptions {
@@ -24,7 +26,7 @@ struct ScheduleOptions {
 /// LinearLR before the schedule, which then covers the remaining steps. OneCycleLR has its defaults
 /// (rises over the first 30% from lr/25, falls to lr/250000, both by cosines), and does not change
 /// the momentum.
-class Schedule {
+class MILLRACE_PRIVATE_API Schedule {
  public:
   /// `updates` are the optimiser steps of the whole run, `updates_per_epoch` those of an epoch.
   /// Throws UsageError for contradictory options.

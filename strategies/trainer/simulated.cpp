@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "millrace/error.h"
-#include "strategies/trainer/held_batches.h"
 #include "strategies/trainer/step_queue.h"
 
 namespace millrace::train {

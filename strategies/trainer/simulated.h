@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/private_api.h"
 #include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
@@ -11,6 +12,6 @@ namespace millrace::train {
 /// `update_ms`: milliseconds per step, from the arrival of its batch. `inflight`: most steps in
 /// flight, whose batches are held until they begin; 0: each call waits for its step
 /// (train.clock=sync).
-std::unique_ptr<Strategy> make_simulated(double update_ms, int inflight = 0);
+MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_simulated(double update_ms, int inflight = 0);
 
 }  // namespace millrace::train

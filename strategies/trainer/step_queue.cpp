@@ -1,9 +1,32 @@
-// Bounds and drains the queue.
+// Batches and steps in flight on a device.
 #include "strategies/trainer/step_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace millrace::train {
+
+// Returns batches once the device has copied them.
+
+void InFlightBatches::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until) {
+  held_.push_back({std::move(batch), std::move(until)});
+}
+
+void InFlightBatches::keep_at_most(std::size_t most, pipeline::SpanClock& spans) {
+  const auto read = [](const Held& held) {
+    return std::all_of(held.until.begin(), held.until.end(),
+                       [](const auto& mark) { return mark->reached(); });
+  };
+  while (!held_.empty() && read(held_.front())) held_.pop_front();
+  if (held_.size() <= most) return;
+  spans.enter(pipeline::Span::device_wait);
+  while (held_.size() > most) {
+    for (const auto& mark : held_.front().until) mark->wait();
+    held_.pop_front();
+  }
+}
+
+// Bounds and drains the queue.
 
 void StepQueue::finish_oldest() {
   const std::unique_ptr<QueuedStep> step = std::move(queued_.front());

@@ -1,4 +1,4 @@
-// Steps in flight on a device (contract Two clocks). Independent of LibTorch.
+// A device's queue: marks in it, batches that it still reads, and steps in flight.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,44 @@
 #include <memory>
 #include <vector>
 
+#include "base/private_api.h"
+#include "millrace/loader.h"
 #include "pipeline/loader/spans.h"
 #include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
+
+// A point in a device's queue, reached once all earlier work is done.
+
+class DeviceMark {
+ public:
+  virtual ~DeviceMark() = default;
+  /// Checks without waiting.
+  virtual bool reached() = 0;
+  virtual void wait() = 0;
+};
+
+// Batches that a device still reads. Their slots return to the loader once the device has copied
+// them. Independent of LibTorch.
+
+class MILLRACE_PRIVATE_API InFlightBatches {
+ public:
+  /// Keeps `batch` until all marks of `until` are reached.
+  void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until);
+  /// Gives back batches that the device has read, in order. If more than `most` are left, waits for
+  /// the oldest in device_wait.
+  void keep_at_most(std::size_t most, pipeline::SpanClock& spans);
+  std::size_t count() const { return held_.size(); }
+
+ private:
+  struct Held {
+    Batch batch;
+    std::vector<std::unique_ptr<DeviceMark>> until;
+  };
+  std::deque<Held> held_;  ///< oldest first
+};
+
+// Steps in flight on a device (contract Two clocks). Independent of LibTorch.
 
 /// A step in flight.
 class QueuedStep {
@@ -21,7 +55,7 @@ class QueuedStep {
   virtual FinishedStep finish() = 0;
 };
 
-class StepQueue {
+class MILLRACE_PRIVATE_API StepQueue {
  public:
   /// `most`: most steps in flight, `train.inflight`. 0 for the sync clock: push() then waits for
   /// its step.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
 #include "models/options.h"
@@ -33,15 +34,36 @@ struct Evaluation {
   static constexpr std::size_t kMaxConfused = 1024;
 };
 
+/// A model's answer for one sample of an evaluation.
+struct Prediction {
+  std::int64_t label = 0;
+  std::int64_t predicted = 0;  ///< class with the largest logit
+  double probability = 0;      ///< its softmax over all classes
+};
+
+/// Running counts over training batches, summed over ranks. Samples whose targets are probabilities
+/// (mixup, cutmix) have no single right answer and are not counted.
+struct TrainCounts {
+  std::uint64_t samples = 0;
+  std::uint64_t correct = 0;  ///< samples whose label got the largest logit in their step
+
+  TrainCounts& operator+=(const TrainCounts& other) {
+    samples += other.samples;
+    correct += other.correct;
+    return *this;
+  }
+};
+
 /// Seconds that other ranks have waited for one rank, by the kind of work in which it took longer.
-struct BlamedWait {
+struct PeerWait {
   double load = 0, update = 0, other = 0;
   double total() const { return load + update + other; }
 };
 /// Attributes a wait for the `late` rank to kinds of work. A rank that took `mine` (seconds per
 /// kind since all left together, without waiting) has waited `seconds` in all. Adds to `sum`, to
 /// each kind in proportion to the late rank's excess in it.
-void blame_wait(double seconds, const BlamedWait& late, const BlamedWait& mine, BlamedWait& sum);
+MILLRACE_PRIVATE_API void attribute_wait(double seconds, const PeerWait& late, const PeerWait& mine,
+                                         PeerWait& sum);
 
 /// A step's facts that the loop knows and a strategy needs.
 struct StepContext {
@@ -91,10 +113,15 @@ class Strategy {
   virtual bool stopping(bool asked) const { return asked; }
   /// Returns the mean loss over the samples since the last call; NaN without a model.
   virtual double take_train_loss() = 0;
+  /// Returns the counts since the last call, over all ranks. The device must have finished all
+  /// steps. All ranks must call it in the same order.
+  virtual TrainCounts take_train_counts() { return {}; }
   /// Returns every rank's text, by rank. All must call it in the same order.
   virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
   /// Returns what the other ranks have waited for each, by rank; empty for a single rank.
-  virtual std::vector<BlamedWait> blamed_waits() const { return {}; }
+  virtual std::vector<PeerWait> peer_waits() const { return {}; }
+  /// Returns the samples that each replica of this process has been given; empty without replicas.
+  virtual std::vector<std::uint64_t> replica_samples() const { return {}; }
   /// Ends the work with the strategy. On several ranks, tells the others that this one has not
   /// died; `reason` is its error, empty for a regular end.
   virtual void end(const std::string& reason) { static_cast<void>(reason); }
@@ -102,6 +129,8 @@ class Strategy {
   /// batches that its loader still returned: images + failed is then less than the number of
   /// samples, on every rank. Empty without a model.
   virtual std::optional<Evaluation> evaluate(Loader& loader) = 0;
+  /// Makes later evaluations call `each` for every sample of this process's loader, in its order.
+  virtual void on_prediction(std::function<void(const Prediction&)> /*each*/) {}
   /// Writes model.safetensors and everything else that the next step depends on into a checkpoint's
   /// folder. Call it on every rank; the first one writes. Throws RunError if a file cannot be
   /// completed.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/private_api.h"
 #include "strategies/torch/ops_bench.h"
 #include "strategies/trainer/strategy.h"
 
@@ -13,13 +14,13 @@ namespace millrace::train {
 
 /// Makes the strategy that the options name. Throws DeviceError if this build lacks LibTorch or the
 /// device is missing, and what the strategies' constructors throw.
-std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
+MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
 
 /// See strategies/torch/ops_bench.h. Throws DeviceError if this build lacks LibTorch, RunError if
 /// the native ops' results differ from LibTorch's.
-std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
+MILLRACE_PRIVATE_API std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
 
 /// Loads LibTorch and returns its version, such as "2.11.0". Throws DeviceError without LibTorch.
-std::string torch_version();
+MILLRACE_PRIVATE_API std::string torch_version();
 
 }  // namespace millrace::train

@@ -34,7 +34,7 @@ pipeline::SpanTicks difference(const pipeline::SpanTicks& end, const pipeline::S
   return ticks;
 }
 
-void blame_wait(double seconds, const BlamedWait& late, const BlamedWait& mine, BlamedWait& sum) {
+void attribute_wait(double seconds, const PeerWait& late, const PeerWait& mine, PeerWait& sum) {
   const double load = std::max(0.0, late.load - mine.load);
   const double update = std::max(0.0, late.update - mine.update);
   const double other = std::max(0.0, late.other - mine.other);
@@ -86,15 +86,19 @@ void Trainer::run() {
   result_.images = position_.images;
   result_.epochs = steps_in_epoch_ > 0 ? result_.steps / steps_in_epoch_ : 0;
   result_.train_loss = std::numeric_limits<double>::quiet_NaN();
+  result_.train_top1 = std::numeric_limits<double>::quiet_NaN();
+  result_.stopping = position_.stopping;
   if (steps_in_epoch_ == 0) return;
   const std::uint64_t done = result_.steps % steps_in_epoch_;
+  // An epoch that was left open is finished and evaluated first, also with a smaller patience.
+  result_.stopped_early = done == 0 && is_exhausted(position_.stopping, options_.stopping);
   if (position_.evaluation_due || (done > 0 && result_.steps == all_steps_)) {
     // The earlier run ended between its last step and the work at the epoch's end.
     spans_.enter(pipeline::Span::log);
     const std::uint64_t steps = done > 0 ? done : steps_in_epoch_;
     end_epoch(static_cast<std::uint32_t>((result_.steps - 1) / steps_in_epoch_ + 1), steps);
   }
-  while (!result_.interrupted && result_.steps < all_steps_) {
+  while (!result_.interrupted && !result_.stopped_early && result_.steps < all_steps_) {
     run_epoch();
   }
 }
@@ -113,6 +117,7 @@ void Trainer::run_epoch() {
 
 void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
   drain();
+  position_.train_counts += strategy_.take_train_counts();
   const bool complete = steps == steps_in_epoch_;
   // A run resumed in the middle of an epoch repeats what follows here.
   if (!complete) checkpoint(/*best=*/false);
@@ -122,21 +127,28 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
                      result_.new_images - std::exchange(images_before_epoch_, result_.new_images),
                      {},
                      position_.evaluation_due ? position_.train_loss : strategy_.take_train_loss(),
+                     position_.evaluation_due ? position_.train_top1 : train_top1(),
                      place_of(result_.steps - 1).lr,
                      std::nullopt};
   result_.train_loss = record.train_loss;
+  result_.train_top1 = record.train_top1;
   const bool due = options_.eval_every > 0 && epoch % options_.eval_every == 0;
+  const bool last = result_.steps == all_steps_ || result_.stopped_early;
   bool best = false;
-  if (!result_.interrupted && (due || result_.steps == all_steps_)) {
+  if (!result_.interrupted && (due || last)) {
     record.evaluation = evaluate();
     position_.evaluation_due = complete && result_.interrupted;
     position_.train_loss = record.train_loss;
+    position_.train_top1 = record.train_top1;
   }
   if (record.evaluation) {
     result_.evaluation = record.evaluation;
     const double top1 = top1_of(*record.evaluation);
     best = complete && top1 >= position_.best_top1;
     if (best) position_.best_top1 = top1;
+    // Only evaluations that were due count, so that a run that is extended stops where it would
+    // have stopped without its first end.
+    if (complete && due) consider_stopping(epoch, *record.evaluation);
   }
   spans_.enter(pipeline::Span::log);
   record.ticks = difference(spans_.ticks(), epoch_since_);
@@ -144,7 +156,25 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
   observer_.epoch(record);
   if (!complete) return;
   if (!position_.evaluation_due) position_.epoch_images = 0;
+  position_.train_counts = {};
   checkpoint(best);
+}
+
+void Trainer::consider_stopping(std::uint32_t epoch, const Evaluation& evaluation) {
+  if (!options_.stopping.on()) return;
+  constexpr const char* kStop = "stop";
+  position_.stopping = with_epoch(position_.stopping, options_.stopping, epoch, evaluation);
+  result_.stopping = position_.stopping;
+  const bool exhausted = is_exhausted(position_.stopping, options_.stopping);
+  result_.stopped_early = strategy_.gather(exhausted ? kStop : "go on").front() == kStop;
+}
+
+double Trainer::train_top1() const {
+  const TrainCounts& counts = position_.train_counts;
+  // A checkpoint of an earlier version has no counts.
+  if (counts.samples == 0 || counts.samples != position_.epoch_images)
+    return std::numeric_limits<double>::quiet_NaN();
+  return static_cast<double>(counts.correct) / static_cast<double>(counts.samples);
 }
 
 StepContext Trainer::place_of(std::uint64_t step) const {
@@ -203,6 +233,7 @@ bool Trainer::train_step(std::uint32_t epoch) {
   if (options_.checkpoint_every > 0 && since_checkpoint_ >= options_.checkpoint_every &&
       place.updates && step_in_epoch < steps_in_epoch_ && result_.steps < all_steps_) {
     drain();
+    position_.train_counts += strategy_.take_train_counts();
     checkpoint(/*best=*/false);
   }
   return true;

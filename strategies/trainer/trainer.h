@@ -9,9 +9,11 @@
 #include <memory>
 #include <optional>
 
+#include "base/private_api.h"
 #include "millrace/loader.h"
 #include "pipeline/loader/spans.h"
 #include "strategies/trainer/device_timeline.h"
+#include "strategies/trainer/early_stopping.h"
 #include "strategies/trainer/schedule.h"
 #include "strategies/trainer/strategy.h"
 
@@ -25,6 +27,9 @@ struct Position {
   double best_top1 = -1;           ///< best of the evaluations so far; -1: none
   bool evaluation_due = false;     ///< the evaluation after the last step was interrupted
   double train_loss = 0;           ///< if so, loss of the epoch that it belongs to
+  double train_top1 = 0;           ///< and accuracy, as EpochRecord::train_top1
+  TrainCounts train_counts;        ///< counts of the open epoch
+  EarlyStoppingState stopping;     ///< of train.early_stopping
 
   /// Returns whether the last step's epoch is still to be recorded (or again).
   bool epoch_open() const { return evaluation_due || epoch_images > 0; }
@@ -37,7 +42,10 @@ struct EpochRecord {
   std::uint64_t new_images = 0;  ///< samples without those of the earlier run; matches `ticks`
   pipeline::SpanTicks ticks{};   ///< time since the previous epoch's end
   double train_loss = 0;         ///< mean over the epoch's samples; NaN without a model
-  double lr = 0;                 ///< rate of its last step
+  /// Share of the epoch's samples whose label got the largest logit; NaN without a model, or if not
+  /// all samples have a single label.
+  double train_top1 = 0;
+  double lr = 0;  ///< rate of its last step
   std::optional<Evaluation> evaluation;
 };
 
@@ -74,6 +82,7 @@ struct TrainOptions {
   std::int64_t batch = 1;              ///< samples per batch, over all ranks
   std::uint64_t accumulate = 1;        ///< batches per optimiser step; an epoch's end closes it
   ScheduleOptions schedule;            ///< covers all epochs, even if `steps` ends the run early
+  EarlyStoppingOptions stopping;       ///< of train.early_stopping
   Position from;                       ///< position of an earlier run with the same options
   pipeline::Track<pipeline::DeviceRecord>* device_track =
       nullptr;     ///< also receives the device's steps as records
@@ -89,11 +98,14 @@ struct TrainResult {
   std::uint64_t rank_images = 0;  ///< this run and this rank only
   std::uint64_t epochs = 0;       ///< complete epochs
   bool interrupted = false;
-  double train_loss = 0;  ///< loss of the last epoch
+  bool stopped_early = false;   ///< by train.early_stopping
+  EarlyStoppingState stopping;  ///< after the last evaluation
+  double train_loss = 0;        ///< loss of the last epoch
+  double train_top1 = 0;        ///< accuracy of the last epoch, as EpochRecord::train_top1
   std::optional<Evaluation> evaluation;
 };
 
-class Trainer {
+class MILLRACE_PRIVATE_API Trainer {
  public:
   /// Calls `make_eval_loader` once per evaluation. Setting `stop` (and interrupting the loader)
   /// ends the run after the current optimiser step. Throws UsageError for a schedule that does not
@@ -129,6 +141,10 @@ class Trainer {
   void checkpoint(bool best);
   std::optional<Evaluation> evaluate();
   void end_epoch(std::uint32_t epoch, std::uint64_t steps);
+  /// Ends the run if rank 0 finds that its evaluations no longer improve.
+  void consider_stopping(std::uint32_t epoch, const Evaluation& evaluation);
+  /// Returns the open epoch's accuracy on its training samples; NaN if not all were counted.
+  double train_top1() const;
 
   Loader& loader_;
   Strategy& strategy_;
@@ -159,10 +175,11 @@ class Trainer {
 };
 
 /// Returns the share of samples whose label got the largest logit; NaN without samples.
-double top1_of(const Evaluation& evaluation);
+MILLRACE_PRIVATE_API double top1_of(const Evaluation& evaluation);
 /// Returns `end` minus `begin`, span by span.
-pipeline::SpanTicks difference(const pipeline::SpanTicks& end, const pipeline::SpanTicks& begin);
+MILLRACE_PRIVATE_API pipeline::SpanTicks difference(const pipeline::SpanTicks& end,
+                                                    const pipeline::SpanTicks& begin);
 /// Returns the sum of all load spans.
-base::Clock::Ticks load_of(const pipeline::SpanTicks& ticks);
+MILLRACE_PRIVATE_API base::Clock::Ticks load_of(const pipeline::SpanTicks& ticks);
 
 }  // namespace millrace::train

@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "base/private_api.h"
+
 namespace millrace::train {
 
 /// Means over the samples taken.
@@ -19,7 +21,7 @@ struct Utilization {
   std::uint64_t samples = 0;
 };
 
-class UtilizationSampler {
+class MILLRACE_PRIVATE_API UtilizationSampler {
  public:
   /// Samples the device with this PCI bus id ("0000:1b:00.0") every `interval_s` seconds, on its
   /// own thread. Does nothing without NVML, or if NVML does not know the device.
