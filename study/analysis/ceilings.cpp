@@ -49,7 +49,7 @@ double worker_cores(const ReplayInput& in) {
 }
 
 /// Returns the wall time of one second of stage work when the workers keep `cores` cores busy.
-double crowded(const ReplayInput& in, double cores) {
+double contention(const ReplayInput& in, double cores) {
   if (in.cores < 2) return 1;
   return 1 + (in.crowding_stage - 1) * (cores - 1) / (in.cores - 1);
 }
@@ -62,7 +62,7 @@ std::vector<Ceiling> ceilings(const ReplayInput& in, const StageDemand& demand) 
     if (rate < kUnlimited) all.push_back({name, rate});
   };
   const double cores = worker_cores(in);
-  const double slow = crowded(in, cores);
+  const double slow = contention(in, cores);
   const auto stage = [&](double seconds) {
     return seconds > 0 ? cores / (seconds * slow) : kUnlimited;
   };

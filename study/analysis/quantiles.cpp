@@ -25,10 +25,26 @@ double Quantiles::at(double q, std::uint64_t zeros) const {
   std::uint64_t seen = zeros;
   std::size_t i = 0;
   while (i + 1 < counts_.size() && (seen += counts_[i]) < wanted) ++i;
+  return middle(i);
+}
+
+void Quantiles::add(const Quantiles& other) {
+  for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+  count_ += other.count_;
+}
+
+std::vector<Quantiles::Class> Quantiles::classes() const {
+  std::vector<Class> all;
+  for (std::size_t i = 0; i < counts_.size(); ++i)
+    if (counts_[i] > 0) all.push_back({middle(i), counts_[i]});
+  return all;
+}
+
+double Quantiles::middle(std::size_t i) {
   const auto octave = static_cast<unsigned>(i / kParts);
   const auto place = static_cast<double>(i % kParts);
   if (octave == 0) return place * 1e-9;
-  return std::ldexp(place + kParts + 0.5, static_cast<int>(octave) - 1) * 1e-9;  // its middle
+  return std::ldexp(place + kParts + 0.5, static_cast<int>(octave) - 1) * 1e-9;
 }
 
 }  // namespace millrace::study

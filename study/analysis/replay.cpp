@@ -81,7 +81,7 @@ class Simulation {
 
  private:
   /// A worker, an I/O thread, or the trainer as its own worker.
-  struct Hand {
+  struct SimThread {
     Thread thread;
     Unit* unit = nullptr;
     std::int64_t place = 0;  ///< current sample's index in the batch
@@ -99,17 +99,17 @@ class Simulation {
   double demand(std::uint64_t ordinal, std::int64_t place) const;
   std::int64_t unit_size(std::int64_t count) const;
   bool reads_wait() const { return in_.storage.limited() && !in_.bytes.empty(); }
-  double deadline(const Hand& hand);
+  double deadline(const SimThread& sim);
 
   void open_batches();
   void hand_out();
   void advance();
-  void begin_unit(Hand& hand, Unit* unit);
-  void begin_sample(Hand& hand);
+  void begin_unit(SimThread& sim, Unit* unit);
+  void begin_sample(SimThread& sim);
   /// Starts the next phase. Returns false once the unit is done.
-  bool next_phase(Hand& hand);
-  void worker_ended(Hand& worker);
-  void reader_ended(Hand& reader);
+  bool next_phase(SimThread& sim);
+  void worker_ended(SimThread& worker);
+  void reader_ended(SimThread& reader);
   void trainer_ended();
   void begin_load();
   void take();
@@ -126,9 +126,9 @@ class Simulation {
   Disk disk_;
   double now_ = 0;
 
-  Hand trainer_;
+  SimThread trainer_;
   std::vector<Thread> helpers_;  ///< the other threads of an update on the CPU
-  std::vector<Hand> workers_, readers_;
+  std::vector<SimThread> workers_, readers_;
   std::deque<Unit> units_;  ///< every unit so far: the queues below hold pointers into it
   std::deque<Unit*> to_read_, to_work_;
   std::vector<std::int64_t> missing_;  ///< samples not yet done, by slot
@@ -202,7 +202,7 @@ void Simulation::open_batches() {
 }
 
 void Simulation::hand_out() {
-  for (Hand& reader : readers_) {
+  for (SimThread& reader : readers_) {
     if (!reader.thread.idle() || to_read_.empty()) continue;
     Unit* unit = to_read_.front();
     reader.unit = unit;
@@ -210,72 +210,72 @@ void Simulation::hand_out() {
     if (unit->claimed == unit->count) to_read_.pop_front();
     begin_sample(reader);
   }
-  for (Hand& worker : workers_) {
+  for (SimThread& worker : workers_) {
     if (!worker.thread.idle() || to_work_.empty()) continue;
     begin_unit(worker, to_work_.front());
     to_work_.pop_front();
   }
 }
 
-double Simulation::deadline(const Hand& hand) {
-  const double bytes = in_.bytes[pick(hand.unit->ordinal, hand.place, in_.bytes.size())];
-  return disk_.finish(hand.begin, bytes);
+double Simulation::deadline(const SimThread& sim) {
+  const double bytes = in_.bytes[pick(sim.unit->ordinal, sim.place, in_.bytes.size())];
+  return disk_.finish(sim.begin, bytes);
 }
 
-void Simulation::begin_unit(Hand& hand, Unit* unit) {
-  hand.unit = unit;
-  hand.place = unit->first;
-  hand.unit_begin = now_;
-  begin_sample(hand);
+void Simulation::begin_unit(SimThread& sim, Unit* unit) {
+  sim.unit = unit;
+  sim.place = unit->first;
+  sim.unit_begin = now_;
+  begin_sample(sim);
 }
 
-void Simulation::begin_sample(Hand& hand) {
-  hand.begin = now_;
-  const bool read_already = !readers_.empty() && hand.unit->read == hand.unit->count;
+void Simulation::begin_sample(SimThread& sim) {
+  sim.begin = now_;
+  const bool read_already = !readers_.empty() && sim.unit->read == sim.unit->count;
   if (!reads_wait() || read_already) {  // nothing to wait for: runs the whole unit at once
-    hand.at = Hand::At::working;
+    sim.at = SimThread::At::working;
     double cpu = read_already ? 0 : in_.read_s;
     if (!readers_.empty() && !read_already) {
-      hand.thread.run(Work::stage, cpu);
+      sim.thread.run(Work::stage, cpu);
       return;
     }
-    cpu *= static_cast<double>(hand.unit->count);
-    for (std::int64_t i = 0; i < hand.unit->count; ++i)
-      cpu += demand(hand.unit->ordinal, hand.unit->first + i);
-    hand.place = hand.unit->first + hand.unit->count - 1;
-    hand.thread.run(Work::stage, cpu);
+    cpu *= static_cast<double>(sim.unit->count);
+    for (std::int64_t i = 0; i < sim.unit->count; ++i)
+      cpu += demand(sim.unit->ordinal, sim.unit->first + i);
+    sim.place = sim.unit->first + sim.unit->count - 1;
+    sim.thread.run(Work::stage, cpu);
     return;
   }
-  hand.at = Hand::At::reading;
-  hand.thread.run(Work::stage, in_.read_s);
+  sim.at = SimThread::At::reading;
+  sim.thread.run(Work::stage, in_.read_s);
 }
 
-bool Simulation::next_phase(Hand& hand) {
-  switch (hand.at) {
-    case Hand::At::reading:
-      hand.at = Hand::At::waiting;
-      hand.thread.sleep(std::max(now_, deadline(hand)));
+bool Simulation::next_phase(SimThread& sim) {
+  switch (sim.at) {
+    case SimThread::At::reading:
+      sim.at = SimThread::At::waiting;
+      sim.thread.sleep(std::max(now_, deadline(sim)));
       return true;
-    case Hand::At::waiting:
-      hand.at = Hand::At::working;
-      hand.thread.run(Work::stage, demand(hand.unit->ordinal, hand.place));
+    case SimThread::At::waiting:
+      sim.at = SimThread::At::working;
+      sim.thread.run(Work::stage, demand(sim.unit->ordinal, sim.place));
       return true;
-    case Hand::At::working:
-      if (++hand.place == hand.unit->first + hand.unit->count) return false;
-      begin_sample(hand);
+    case SimThread::At::working:
+      if (++sim.place == sim.unit->first + sim.unit->count) return false;
+      begin_sample(sim);
       return true;
   }
   return false;
 }
 
-void Simulation::worker_ended(Hand& worker) {
+void Simulation::worker_ended(SimThread& worker) {
   if (next_phase(worker)) return;
   cost_ = (now_ - worker.unit_begin) / static_cast<double>(worker.unit->count);
   missing_[worker.unit->ordinal % slots_] -= worker.unit->count;
 }
 
-void Simulation::reader_ended(Hand& reader) {
-  if (reader.at == Hand::At::reading) {
+void Simulation::reader_ended(SimThread& reader) {
+  if (reader.at == SimThread::At::reading) {
     next_phase(reader);
     return;
   }
@@ -359,8 +359,8 @@ template <class Visit>
 void Simulation::each_thread(const Visit& visit) {
   visit(trainer_.thread);
   for (Thread& helper : helpers_) visit(helper);
-  for (Hand& reader : readers_) visit(reader.thread);
-  for (Hand& worker : workers_) visit(worker.thread);
+  for (SimThread& reader : readers_) visit(reader.thread);
+  for (SimThread& worker : workers_) visit(worker.thread);
 }
 
 void Simulation::advance() {
@@ -386,7 +386,7 @@ void Simulation::advance() {
   passed = std::max(0.0, passed);
   now_ += passed;
   cpu_busy_ += busy * passed;
-  for (const Hand& worker : workers_)
+  for (const SimThread& worker : workers_)
     if (!worker.thread.idle()) workers_busy_ += passed;
   if (at_ == At::update) device_busy_ += passed;
   each_thread([&](Thread& thread) {
@@ -416,9 +416,9 @@ ReplayOutput Simulation::run() {
     advance();
     bool trainer = std::exchange(trainer_.thread.ended, false);
     for (Thread& helper : helpers_) trainer |= std::exchange(helper.ended, false);
-    for (Hand& reader : readers_)
+    for (SimThread& reader : readers_)
       if (std::exchange(reader.thread.ended, false)) reader_ended(reader);
-    for (Hand& worker : workers_)
+    for (SimThread& worker : workers_)
       if (std::exchange(worker.thread.ended, false)) worker_ended(worker);
     if (trainer) trainer_ended();
   }

@@ -152,6 +152,12 @@ double detectable_ratio(const Comparison& comparison) {
       smallest_detectable(comparison.critical, comparison.deviation, comparison.blocks));
 }
 
+double detectable_effect(const Comparison& comparison) {
+  return comparison.difference
+             ? smallest_detectable(comparison.critical, comparison.deviation, comparison.blocks)
+             : detectable_ratio(comparison) - 1;
+}
+
 std::string name_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::none:
@@ -164,6 +170,10 @@ std::string name_of(Verdict verdict) {
       return "equivalent";
     case Verdict::inconclusive:
       return "inconclusive";
+    case Verdict::higher:
+      return "higher";
+    case Verdict::lower:
+      return "lower";
   }
   return "-";
 }
@@ -184,14 +194,22 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
                           : count < kRepeatsForBootstrap
                               ? dunnett_critical(rows.size(), count, options.confidence)
                               : bootstrap_critical(rows, options.confidence, options.resamples);
-  const double margin = std::log1p(options.margin);
+  const double margin = options.differences ? options.margin : std::log1p(options.margin);
+  const auto scaled = [&](const Interval& of) {
+    return options.differences ? of : exponential(of);
+  };
+  const auto direction = [&](bool above) {
+    if (!options.is_speed) return above ? Verdict::higher : Verdict::lower;
+    return above == options.more_is_faster ? Verdict::faster : Verdict::slower;
+  };
   for (const auto& row : rows) {
     Comparison result;
     const Interval simultaneous = interval_at(row, critical);
     const double own = count < 2 ? kNaN : critical_of(row, kEquivalence, options.resamples);
     const Interval equivalence = interval_at(row, own);
-    result.ratio = exponential(simultaneous);
-    result.equivalence = exponential(equivalence);
+    result.ratio = scaled(simultaneous);
+    result.equivalence = scaled(equivalence);
+    result.difference = options.differences;
     result.critical = critical;
     result.deviation = moments_of(row).deviation;
     result.blocks = count;
@@ -199,8 +217,7 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
       if (equivalence.low > -margin && equivalence.high < margin)
         result.verdict = Verdict::equivalent;
       else if (simultaneous.low > 0 || simultaneous.high < 0)
-        result.verdict =
-            (simultaneous.low > 0) == options.more_is_faster ? Verdict::faster : Verdict::slower;
+        result.verdict = direction(simultaneous.low > 0);
       else
         result.verdict = Verdict::inconclusive;
     }
@@ -210,8 +227,9 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
 }
 
 RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double margin,
-                            std::uint64_t most) {
-  if (rows.empty()) return {kRepeatsForVerdict, true, 1};
+                            std::uint64_t most, bool differences) {
+  const auto scaled = [&](double effect) { return differences ? effect : std::exp(effect); };
+  if (rows.empty()) return {kRepeatsForVerdict, true, scaled(0)};
   double deviation = 0;
   for (const auto& row : rows) deviation = std::max(deviation, moments_of(row).deviation);
   const double freedom = static_cast<double>(rows[0].size()) - 1;
@@ -220,16 +238,16 @@ RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double ma
     return deviation / std::sqrt(static_cast<double>(repeats)) *
            planned_errors(rows.size(), repeats);
   };
-  const double wanted = std::log1p(margin);
+  const double wanted = differences ? margin : std::log1p(margin);
   std::uint64_t low = kRepeatsForVerdict - 1,
                 high = std::max<std::uint64_t>(most, kRepeatsForVerdict);
   const double best = detectable(high);
-  if (!(best <= wanted)) return {high, false, std::exp(best)};
+  if (!(best <= wanted)) return {high, false, scaled(best)};
   while (high - low > 1) {  // the detectable effect falls with the repeats
     const std::uint64_t middle = (low + high) / 2;
     (detectable(middle) <= wanted ? high : low) = middle;
   }
-  return {high, true, std::exp(detectable(high))};
+  return {high, true, scaled(detectable(high))};
 }
 
 }  // namespace millrace::study

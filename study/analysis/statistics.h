@@ -49,22 +49,26 @@ Interval figure_interval(std::span<const double> values, bool logarithmic);
 /// finds with a probability of 80%. `deviation` is the standard deviation of one of `count` values.
 double smallest_detectable(double critical, double deviation, std::size_t count);
 
-enum class Verdict { none, faster, slower, equivalent, inconclusive };
+/// Higher and lower are the verdicts of figures that are neither times nor rates.
+enum class Verdict { none, faster, slower, equivalent, inconclusive, higher, lower };
 /// Returns "faster" and so on; "-" for none.
 std::string name_of(Verdict verdict);
 
-/// One row compared with the reference, as ratios rather than logarithms.
+/// One row compared with the reference, as ratios rather than logarithms, or as differences.
 struct Comparison {
-  Interval ratio;        ///< with the simultaneous 95% interval
-  Interval equivalence;  ///< with the row's own 90% interval
-  double critical = 0;   ///< half width of the simultaneous interval, in standard errors
-  double deviation = 0;  ///< standard deviation of ln(cell / reference) within one block
+  Interval ratio;           ///< with the simultaneous 95% interval; a difference if `difference`
+  Interval equivalence;     ///< with the row's own 90% interval
+  bool difference = false;  ///< cell - reference in place of cell / reference
+  double critical = 0;      ///< half width of the simultaneous interval, in standard errors
+  double deviation = 0;     ///< standard deviation of ln(cell / reference) within one block
   std::size_t blocks = 0;
   Verdict verdict = Verdict::none;
 };
 /// Returns the smallest ratio above 1 that would have been found with a probability of 80%; NaN
 /// without an interval.
 double detectable_ratio(const Comparison& comparison);
+/// Returns detectable_ratio() - 1, or of differences the smallest that would have been found.
+double detectable_effect(const Comparison& comparison);
 
 /// Confidence of simultaneous intervals.
 inline constexpr double kConfidence = 0.95;
@@ -78,12 +82,14 @@ struct CompareOptions {
   bool more_is_faster = true;  ///< the figure is a rate; false: a duration
   double confidence = kConfidence;
   int resamples = kResamples;
+  bool differences = false;  ///< values are cell - reference, and `margin` is one of differences
+  bool is_speed = true;      ///< verdicts are faster and slower; false: higher and lower
 };
 
 /// Compares rows of ln(cell / reference). Each has one value per block, and all have the same
-/// number. Confidence is simultaneous over the rows: Dunnett's many-to-one comparison with each
-/// row's own variance (dunnett.h), and its bootstrap from kRepeatsForBootstrap blocks on. If two
-/// verdicts would hold, "equivalent" wins.
+/// number (or cell - reference, if `differences`). Confidence is simultaneous over the rows:
+/// Dunnett's many-to-one comparison with each row's own variance (dunnett.h), and its bootstrap
+/// from kRepeatsForBootstrap blocks on. If two verdicts would hold, "equivalent" wins.
 std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
                                 const CompareOptions& options);
 
@@ -94,13 +100,13 @@ std::vector<double> log_ratios(std::span<const double> cell, std::span<const dou
 /// the row that varies most, estimated from a pilot's `rows` of ln(cell / reference). A pilot of
 /// five estimates a standard deviation poorly, so the plan uses its 80% upper limit (Browne,
 /// Statistics in Medicine 14, 1995). At least kRepeatsForVerdict and at most `most`; `suffices` is
-/// false if `most` is not enough.
+/// false if `most` is not enough. `differences` as in CompareOptions.
 struct RepeatChoice {
   std::uint64_t repeats = 0;
   bool suffices = true;
-  double detectable = 0;  ///< detectable ratio above 1 with that many repeats
+  double detectable = 0;  ///< detectable ratio above 1, or difference, with that many repeats
 };
 RepeatChoice choose_repeats(std::span<const std::vector<double>> rows, double margin,
-                            std::uint64_t most);
+                            std::uint64_t most, bool differences = false);
 
 }  // namespace millrace::study

@@ -35,7 +35,7 @@ class Walk {
     back(to, Part::cores, cores, idle_);
   }
   /// Charges the stretch to I/O threads that were reading the samples.
-  void fetch(const pipeline::UnitHistory& unit, Ticks to) {
+  void fetch(const pipeline::RangeHistory& unit, Ticks to) {
     core_wait_ = 0;
     const double off = std::clamp(1.0 - unit.fetch_on_core, 0.0, 1.0);
     back(to, Part::cores,
@@ -52,7 +52,7 @@ class Walk {
   }
   /// Moves back through a unit's work to `to`. Its samples took turns, so any stretch has the
   /// unit's own mixture of stages.
-  void work(const pipeline::UnitHistory& unit, Ticks to) {
+  void work(const pipeline::RangeHistory& unit, Ticks to) {
     const Ticks length = step(to);
     const auto stage = [&](pipeline::Stage one) {
       return static_cast<double>(unit.stages[static_cast<std::size_t>(one)]);
@@ -111,9 +111,9 @@ PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
     walk.idle(batch.asked);
     return walk.parts();
   }
-  const pipeline::UnitHistory* last = &batch.units[0];
+  const pipeline::RangeHistory* last = &batch.units[0];
   Ticks first_fetch = last->fetch_begin;
-  for (const pipeline::UnitHistory& unit : batch.units) {
+  for (const pipeline::RangeHistory& unit : batch.units) {
     if (unit.end > last->end) last = &unit;
     first_fetch = std::min(first_fetch, unit.fetch_begin);
   }
@@ -125,12 +125,12 @@ PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
   const Ticks there = last->fetch_end != 0 ? last->fetch_end : batch.opened;
   if (walk.now() > there && !walk.over()) {
     by_end_.clear();
-    for (const pipeline::UnitHistory& unit : batch.units)
+    for (const pipeline::RangeHistory& unit : batch.units)
       if (&unit != last && unit.end > there) by_end_.emplace_back(unit.end, &unit);
     std::sort(by_end_.begin(), by_end_.end());
     // Any unit at work at that moment will do: the walk continues from its beginning.
     for (auto one = by_end_.rbegin(); one != by_end_.rend() && walk.now() > there; ++one) {
-      const pipeline::UnitHistory& unit = *one->second;
+      const pipeline::RangeHistory& unit = *one->second;
       if (unit.begin >= walk.now()) continue;
       walk.idle(std::max(unit.end, there));
       walk.work(unit, std::max(unit.begin, there));

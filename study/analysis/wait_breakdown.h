@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/loader/history.h"
+#include "pipeline/loader/timeline.h"
 #include "study/analysis/quantiles.h"
 
 namespace millrace::study {
@@ -44,7 +44,7 @@ class WaitSplitter {
   PartTicks split(const pipeline::BatchHistory& batch);
 
  private:
-  std::vector<std::pair<base::Clock::Ticks, const pipeline::UnitHistory*>>
+  std::vector<std::pair<base::Clock::Ticks, const pipeline::RangeHistory*>>
       by_end_;  ///< working memory
 };
 

@@ -14,7 +14,47 @@ namespace {
 /// A simulated device faster than a thread's wake-up would measure the scheduler.
 constexpr double kShortestUpdateMs = 0.05;
 
+constexpr double kTie = 1.01;
+
 std::string setting(const char* key, double value) { return fmt::format("{}={:.6g}", key, value); }
+
+std::string_view key_of(std::string_view override) {
+  return override.substr(0, override.find('='));
+}
+
+/// Returns whether a key changes the speed of a run and nothing that it computes.
+bool only_speed(std::string_view key) {
+  return key == "loader.workers" || key == "loader.prefetch" || key == "loader.io_threads" ||
+         key == "loader.grain" || key == "simulated.update_ms" || key.starts_with("data.storage.");
+}
+
+bool can_be_given(const Change& change) {
+  if (change.packed) return true;
+  return change.runnable() && std::all_of(change.overrides.begin(), change.overrides.end(),
+                                          [](const auto& one) { return only_speed(key_of(one)); });
+}
+
+const Outcome* best_of(std::span<const Outcome> outcomes, const auto& considered) {
+  const Outcome* best = nullptr;
+  for (const Outcome& one : outcomes)
+    if (considered(one.change) && (best == nullptr || one.predicted > kTie * best->predicted))
+      best = &one;
+  return best;
+}
+
+/// Adds storage that is faster or slower: every limit at once, and each alone.
+void add_storage(const ChangeFacts& facts, std::vector<Change>& list) {
+  for (const double speed : {0.25, 0.5, 2.0, 4.0}) {
+    std::vector<std::string> all;
+    if (facts.bandwidth > 0)
+      all.push_back(setting("data.storage.bandwidth", facts.bandwidth * speed));
+    if (facts.latency > 0) all.push_back(setting("data.storage.latency", facts.latency / speed));
+    if (facts.iops > 0) all.push_back(setting("data.storage.iops", facts.iops * speed));
+    if (all.size() > 1 && speed > 1)
+      for (const std::string& one : all) list.push_back({.overrides = {one}});
+    list.push_back({.overrides = std::move(all)});
+  }
+}
 
 }  // namespace
 
@@ -39,18 +79,12 @@ std::vector<Change> list_changes(const ChangeFacts& facts) {
   for (const std::string& op : facts.without_op) add({op});
 
   if (facts.bandwidth > 0 || facts.latency > 0 || facts.iops > 0) {
-    for (const double speed : {0.25, 0.5, 2.0, 4.0}) {
-      std::vector<std::string> overrides;
-      if (facts.bandwidth > 0)
-        overrides.push_back(setting("data.storage.bandwidth", facts.bandwidth * speed));
-      if (facts.latency > 0)
-        overrides.push_back(setting("data.storage.latency", facts.latency / speed));
-      if (facts.iops > 0) overrides.push_back(setting("data.storage.iops", facts.iops * speed));
-      add(std::move(overrides));
-    }
     if (facts.workers > 0)
       for (const int threads : {1, 2, 16})
         if (threads != facts.io_threads) add({fmt::format("loader.io_threads={}", threads)});
+    if (facts.packable)
+      list.push_back({.overrides = {}, .packed = true, .assumed = {"data=packed"}});
+    add_storage(facts, list);
   }
 
   for (const double speed : {0.25, 0.5, 2.0, 4.0, 8.0}) {
@@ -97,7 +131,9 @@ Score score_of(std::span<const Outcome> outcomes) {
   double none = 0;
   for (const Outcome& one : outcomes) {
     const auto error = one.error();
-    if (!error || std::abs(*one.measured - 1) < kCountedEffect) continue;
+    if (!error) continue;
+    const double effect = std::max(std::abs(one.predicted - 1), std::abs(*one.measured - 1));
+    if (effect < kCountedEffect) continue;
     errors.push_back(std::abs(*error));
     ours += std::abs(*error);
     none += std::abs(1 / *one.measured - 1);
@@ -106,8 +142,30 @@ Score score_of(std::span<const Outcome> outcomes) {
   score.counted = static_cast<int>(errors.size());
   score.worst_error = *std::max_element(errors.begin(), errors.end());
   score.median_error = middle_of(std::move(errors));
-  score.skill = 1 - ours / none;
+  // Where nothing changed, "no change" has no error: it is given that of the least counted effect.
+  const double least = score.counted * (1 - 1 / (1 + kCountedEffect));
+  score.skill = 1 - ours / std::max(none, least);
   return score;
+}
+
+const Outcome* most_helpful(std::span<const Outcome> outcomes) {
+  const Outcome* best = best_of(outcomes, can_be_given);
+  return best != nullptr && best->predicted >= kWorthwhile ? best : nullptr;
+}
+
+std::vector<const Outcome*> storage_changes(std::span<const Outcome> outcomes) {
+  std::vector<const Outcome*> all;
+  const auto add = [&](const auto& considered) {
+    if (const Outcome* best = best_of(outcomes, considered)) all.push_back(best);
+  };
+  for (const std::string_view key :
+       {"data.storage.bandwidth", "data.storage.latency", "data.storage.iops", "loader.io_threads"})
+    add([&](const Change& change) {
+      return change.runnable() && change.overrides.size() == 1 &&
+             key_of(change.overrides[0]) == key;
+    });
+  add([](const Change& change) { return change.packed; });
+  return all;
 }
 
 Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s, double part) {

@@ -18,6 +18,7 @@ struct Change {
   int cores = 0;                       ///< cores of the machine; 0: unchanged
   double device_speed = 1;             ///< speed-up of a real device
   bool decode_free = false;            ///< samples arrive decoded
+  bool packed = false;                 ///< samples come from archives (millrace data pack)
   std::vector<std::string> assumed{};  ///< the members above as text: "cores=8"
 
   /// Returns text such as "loader.workers=1 loader.prefetch=2", assumptions included.
@@ -33,13 +34,15 @@ struct ChangeFacts {
   bool simulated = false;                       ///< the device is simulated
   double update_ms = 0;                         ///< update time of a simulated device
   bool encoded = false;                         ///< samples need decoding
+  bool packable = false;                        ///< `millrace data pack` takes the data set
   double bandwidth = 0, latency = 0, iops = 0;  ///< data.storage.*; 0: not emulated
   /// Overrides that remove one op each and leave a valid chain.
   std::vector<std::string> without_op;
 };
 
 /// Returns the changes that are tried by default: other workers, prefetch and I/O threads, without
-/// an op, free decoding, another storage, another device, another batch size, more cores.
+/// an op, free decoding, packed data, another storage (each limit alone, and all together), another
+/// device, another batch size, more cores.
 std::vector<Change> list_changes(const ChangeFacts& facts);
 
 /// A change and its results, as ratios of images/s to the baseline.
@@ -52,8 +55,8 @@ struct Outcome {
   std::optional<double> error() const;
 };
 
-/// Accuracy of predictions (contract Prediction). Only changes with a measured effect of at least
-/// 20% count.
+/// Accuracy of predictions (contract Prediction). Measured changes count if the predicted or the
+/// measured effect is at least 20%.
 struct Score {
   int counted = 0;
   double median_error = 0, worst_error = 0;  ///< relative errors over the counted changes
@@ -62,6 +65,18 @@ struct Score {
 };
 inline constexpr double kCountedEffect = 0.2;
 Score score_of(std::span<const Outcome> outcomes);
+
+/// A predicted gain that is worth advice, as a ratio.
+inline constexpr double kWorthwhile = 1.05;
+
+/// Returns the change with the largest prediction, if that is worthwhile. Considers changes that
+/// leave the batches as they are and that this machine can be given: not more cores, not a faster
+/// real device, not another batch size, no op less. Of changes within 1% takes the first.
+const Outcome* most_helpful(std::span<const Outcome> outcomes);
+
+/// Returns, for each limit of the storage, for loader.io_threads and for packing, the change of
+/// that one alone with the largest prediction.
+std::vector<const Outcome*> storage_changes(std::span<const Outcome> outcomes);
 
 /// Returns the median; for an even number of values, the mean of the middle two. NaN for none.
 double middle_of(std::vector<double> values);

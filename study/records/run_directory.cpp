@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "base/atomic_file.h"
+#include "base/files.h"
 #include "millrace/error.h"
 
 namespace millrace::study {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "base/files.h"
 #include "pipeline/loader/spans.h"
 #include "study/records/run_lock.h"
 
@@ -61,10 +62,7 @@ class RunDirectory {
   void summary(const nlohmann::ordered_json& summary);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  using File = std::unique_ptr<std::FILE, Close>;
+  using File = base::FilePointer;
 
   RunDirectory() = default;
   File open(const std::string& name) const;

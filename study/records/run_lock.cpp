@@ -76,6 +76,11 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
   }
 }
 
+bool RunLock::is_held(const fs::path& directory) {
+  const base::Descriptor file(open((directory / kFile).c_str(), O_RDONLY | O_CLOEXEC));
+  return file.get() >= 0 && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 void RunLock::share_with_children() { fcntl(file_.get(), F_SETFD, 0); }
 
 }  // namespace millrace::study

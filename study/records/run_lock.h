@@ -4,7 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "base/descriptor.h"
+#include "base/files.h"
 
 namespace millrace::study {
 
@@ -20,6 +20,10 @@ class RunLock {
   /// RunError if the file cannot be created.
   explicit RunLock(const std::filesystem::path& directory,
                    std::chrono::milliseconds patience = std::chrono::seconds(2));
+
+  /// Returns whether a process holds the lock of `directory`. A process that wants the lock at this
+  /// very moment tries again.
+  static bool is_held(const std::filesystem::path& directory);
 
   /// Passes the lock on to processes started from now on. It is free again when the last of them
   /// has ended.

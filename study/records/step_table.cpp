@@ -5,7 +5,7 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -24,8 +24,8 @@ int column_of(std::string_view name) {
   if (name == "images") return kImages;
   if (name == "loss") return kLoss;
   if (name == "step_s") name = "step";
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
-    if (pipeline::kSpanNames[i] == name) return static_cast<int>(i);
+  for (std::size_t i = 0; i < kStepSpanCount; ++i)
+    if (step_span_name(i) == name) return static_cast<int>(i);
   return kUnused;  // load_s and others: sums of the spans
 }
 
@@ -63,15 +63,13 @@ bool read_row(std::string_view line, const std::vector<int>& columns, StepSum& s
       step.first = step.last = static_cast<std::uint64_t>(std::max(0.0, value));
     } else if (columns[i] == kImages) {
       step.images = static_cast<std::int64_t>(value);
-    } else if (columns[i] < static_cast<int>(pipeline::kSpanCount)) {
+    } else if (columns[i] < static_cast<int>(kStepSpanCount)) {
       step.ns[static_cast<std::size_t>(columns[i])] = std::llround(value * 1e9);
     }
   }
   step.steps = 1;
   return true;
 }
-
-double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 }  // namespace
 
@@ -82,20 +80,20 @@ void StepSum::add(const StepSum& next) {
   images += next.images;
   loss_sum += next.loss_sum;
   losses += next.losses;
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) ns[i] += next.ns[i];
+  for (std::size_t i = 0; i < kStepSpanCount; ++i) ns[i] += next.ns[i];
 }
 
 std::int64_t StepSum::load_ns() const {
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
-    if (pipeline::is_load(static_cast<pipeline::Span>(i))) sum += ns[i];
+  for (std::size_t i = 0; i < kStepSpanCount; ++i)
+    if (is_load_span(i)) sum += ns[i];
   return sum;
 }
 
 std::int64_t StepSum::update_ns() const {
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
-    if (pipeline::is_update(static_cast<pipeline::Span>(i))) sum += ns[i];
+  for (std::size_t i = 0; i < kStepSpanCount; ++i)
+    if (is_update_span(i)) sum += ns[i];
   return sum;
 }
 
@@ -122,41 +120,75 @@ void StepReduction::add(const StepSum& step) {
   sums_.push_back(step);
 }
 
-StepTable read_steps(const fs::path& file) {
-  StepTable table;
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return table;
-  table.there = true;
-  const auto damaged = [&](std::uint64_t line, const char* what) {
-    throw DataError(fmt::format("{}:{} is damaged: {}", file.string(), line, what),
-                    "remove that line to get a report without it");
-  };
-  std::string line;
-  if (!std::getline(in, line) || in.eof()) {  // the table is still empty
-    table.cut = !line.empty();
-    return table;
+void StepReader::damaged(const char* what) const {
+  throw DataError(fmt::format("{}:{} is damaged: {}", file_.string(), line_, what),
+                  "remove that line to get a report without it");
+}
+
+bool StepReader::next_line(std::string& line, StepFile& state) {
+  if (!std::getline(in_, line) || in_.eof()) {
+    state.cut = !line.empty();
+    at_end_ = true;
+    in_.clear();
+    in_.seekg(offset_);  // the next call reads an incomplete line again
+    return false;
   }
-  std::vector<int> columns;
+  offset_ += static_cast<std::streamoff>(line.size()) + 1;
+  ++line_;
+  return true;
+}
+
+void StepReader::read_header(const std::string& line) {
   bool spans = false, numbered = false;
   for (const std::string_view cell : cells_of(line)) {
-    columns.push_back(column_of(cell));
-    spans |= columns.back() < static_cast<int>(pipeline::kSpanCount);
-    numbered |= columns.back() == kStep;
+    columns_.push_back(column_of(cell));
+    spans |= columns_.back() < static_cast<int>(kStepSpanCount);
+    numbered |= columns_.back() == kStep;
   }
-  if (!spans || !numbered) damaged(1, "not the header of a table of steps");
+  if (!spans || !numbered) damaged("not the header of a table of steps");
+}
+
+StepFile StepReader::read(const std::function<void(const StepSum&)>& visit, std::uint64_t most) {
+  StepFile state;
+  at_end_ = false;
+  if (!in_.is_open()) in_.open(file_, std::ios::binary);
+  state.there = in_.is_open();
+  if (!state.there) {
+    in_.clear();
+    at_end_ = true;
+    return state;
+  }
+  std::string line;
+  if (columns_.empty()) {
+    if (!next_line(line, state)) return state;  // the table is still empty
+    read_header(line);
+  }
   StepSum step;
-  for (std::uint64_t number = 2; std::getline(in, line); ++number) {
-    if (in.eof()) {
-      table.cut = true;
-      break;
-    }
-    if (!read_row(line, columns, step)) damaged(number, "not a row of this table");
-    table.reduced.add(step);
-    table.all.add(step);
-    table.load.add(seconds(step.load_ns()));
-    table.update.add(seconds(step.update_ns()));
-    table.other.add(seconds(step.other_ns()));
+  for (std::uint64_t rows = 0; rows < most && next_line(line, state); ++rows) {
+    if (!read_row(line, columns_, step)) damaged("not a row of this table");
+    visit(step);
   }
+  return state;
+}
+
+StepFile for_each_step(const fs::path& file, const std::function<void(const StepSum&)>& visit) {
+  return StepReader(file).read(visit, std::numeric_limits<std::uint64_t>::max());
+}
+
+void StepTable::add(const StepSum& one) {
+  reduced.add(one);
+  all.add(one);
+  load.add(in_seconds(one.load_ns()));
+  update.add(in_seconds(one.update_ns()));
+  other.add(in_seconds(one.other_ns()));
+  step.add(in_seconds(one.load_ns() + one.update_ns()));
+}
+
+StepTable read_steps(const fs::path& file) {
+  StepTable table;
+  const StepFile state = for_each_step(file, [&table](const StepSum& step) { table.add(step); });
+  table.there = state.there;
+  table.cut = state.cut;
   return table;
 }
 

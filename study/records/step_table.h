@@ -5,6 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/loader/spans.h"
@@ -12,7 +16,33 @@
 
 namespace millrace::study {
 
-using SpanNs = std::array<std::int64_t, pipeline::kSpanCount>;
+/// Spans of a loop in Python, which `pymillrace watch` records beside setup, first_batch, load,
+/// evaluate and log. Times of the trainer's spans come first in a step.
+inline constexpr std::array<std::string_view, 3> kWatchedSpanNames{
+    "update",   // from a module's first forward to the optimizer's last step
+    "loop",     // the rest of the loop's body
+    "between",  // between two iterations over the loader
+};
+inline constexpr std::size_t kStepSpanCount = pipeline::kSpanCount + kWatchedSpanNames.size();
+
+/// Return the name of span `i` of a step, and whether it counts as load or update. The remaining
+/// spans are other.
+constexpr std::string_view step_span_name(std::size_t i) {
+  return i < pipeline::kSpanCount ? pipeline::kSpanNames[i]
+                                  : kWatchedSpanNames[i - pipeline::kSpanCount];
+}
+constexpr bool is_load_span(std::size_t i) {
+  return i < pipeline::kSpanCount && pipeline::is_load(static_cast<pipeline::Span>(i));
+}
+constexpr bool is_update_span(std::size_t i) {
+  return i < pipeline::kSpanCount ? pipeline::is_update(static_cast<pipeline::Span>(i))
+                                  : i < pipeline::kSpanCount + 2;
+}
+
+using SpanNs = std::array<std::int64_t, kStepSpanCount>;
+
+/// Returns whole nanoseconds in seconds.
+inline double in_seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
 
 /// Neighbouring steps, added up. Times are whole nanoseconds, as in the table, so that sums are
 /// exact.
@@ -54,11 +84,50 @@ struct StepTable {
   StepReduction reduced;
   StepSum all;
   Quantiles load, update, other;  ///< seconds per step
+  Quantiles step;                 ///< load + update
   bool there = false;             ///< the file exists
   bool cut = false;               ///< the last row was incomplete and is left out
+
+  void add(const StepSum& step);
 };
 
-/// Reads steps.csv or steps.rankR.csv. Throws DataError with the line of a malformed row.
+/// State of a file of steps.
+struct StepFile {
+  bool there = false;  ///< the file exists
+  bool cut = false;    ///< the last row is incomplete
+};
+
+/// Reads a file of steps to which a run still appends.
+class StepReader {
+ public:
+  explicit StepReader(std::filesystem::path file) : file_(std::move(file)) {}
+
+  /// Calls `visit` with each step that has been appended since the last call, in order, but with
+  /// `most` steps at most. Leaves an incomplete last row to the next call. Throws DataError with
+  /// the line of a malformed row.
+  StepFile read(const std::function<void(const StepSum&)>& visit, std::uint64_t most);
+  /// Returns whether the last call ended at the end of the file, not after `most` steps.
+  bool at_end() const { return at_end_; }
+
+ private:
+  bool next_line(std::string& line, StepFile& state);
+  void read_header(const std::string& line);
+  [[noreturn]] void damaged(const char* what) const;
+
+  std::filesystem::path file_;
+  std::ifstream in_;
+  std::streamoff offset_ = 0;  ///< end of the last complete line
+  std::uint64_t line_ = 0;     ///< number of that line
+  std::vector<int> columns_;
+  bool at_end_ = false;
+};
+
+/// Reads steps.csv or steps.rankR.csv and calls `visit` with each step, in order. Leaves an
+/// incomplete last row out. Throws DataError with the line of a malformed row.
+StepFile for_each_step(const std::filesystem::path& file,
+                       const std::function<void(const StepSum&)>& visit);
+
+/// Reads a file of steps as for_each_step() and adds the steps up.
 StepTable read_steps(const std::filesystem::path& file);
 
 }  // namespace millrace::study

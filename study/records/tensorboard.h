@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/files.h"
 
 namespace millrace::study {
 
@@ -46,12 +47,8 @@ class EventFile {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
   std::filesystem::path path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  base::FilePointer file_;
   std::string kept_;
   double flushed_ = 0;  ///< wall time of the last flush, in seconds
 };

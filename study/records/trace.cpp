@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/atomic_file.h"
+#include "base/files.h"
 #include "pipeline/loader/spans.h"
 
 namespace millrace::study {
@@ -209,13 +209,13 @@ class Writer {
     for (const auto& worker : loader.workers()) {
       if (!loader.made_inline())
         name(track, fmt::format("{} worker {}", loader.name(), track - base));
-      for (const pipeline::UnitRecord& record : worker->records())
+      for (const pipeline::RangeRecord& record : worker->records())
         unit(record, loader.made_inline() ? kTrainer : track, training);
       ++track;
     }
   }
-  void unit(const pipeline::UnitRecord& record, int track, bool training) {
-    const pipeline::UnitHistory& unit = record.unit;
+  void unit(const pipeline::RangeRecord& record, int track, bool training) {
+    const pipeline::RangeHistory& unit = record.unit;
     const std::int64_t begin = ns(unit.begin);
     const std::int64_t end = ns(unit.end);
     std::string arguments =

@@ -4,14 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "millrace/error.h"
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/config_table.h"
 #include "study/records/run_files.h"
-#include "study/report/run_facts.h"
-#include "study/report/run_figures.h"
+#include "study/report/figures.h"
 #include "study/report/run_report.h"
 
 namespace millrace::study {
@@ -53,46 +54,162 @@ ReportTable fact_table(const std::vector<std::string>& names, const std::vector<
   return table;
 }
 
-/// Merges the line charts with one id of all reports into one chart.
+/// Returns whether curves of several runs can share the figure: each run adds its lines, or one row
+/// of its distributions.
+bool is_shared(const Figure& figure) {
+  return figure.kind == FigureKind::line || figure.kind == FigureKind::ridge;
+}
+
+/// Merges the figures of lines and of distributions with one id of all reports into one figure.
 std::vector<Figure> overlaid(const std::vector<std::string>& names,
                              const std::vector<Report>& reports) {
   std::vector<Figure> all;
   for (std::size_t i = 0; i < reports.size(); ++i)
     for (const Figure& figure : reports[i].figures) {
-      if (figure.kind != FigureKind::line) continue;
+      if (!is_shared(figure)) continue;
       auto same = std::find_if(all.begin(), all.end(), [&](const Figure& other) {
         return other.id == figure.id && other.x_label == figure.x_label;
       });
       if (same == all.end()) {
         same = all.insert(all.end(), figure);
-        // One run has two epochs and another has not: their figures have different x axes.
-        for (const Figure& other : all)
-          if (&other != &*same && other.id == figure.id) same->id += "-by-" + figure.x_label;
         same->series.clear();
       }
       for (Series series : figure.series) {
-        series.name = figure.series.size() == 1 ? names[i] : names[i] + ", " + series.name;
+        const bool ridge = figure.kind == FigureKind::ridge;
+        if (ridge && series.name != kWholeStep) continue;  // one row per run
+        series.name = ridge || figure.series.size() == 1 ? names[i] : names[i] + ", " + series.name;
+        series.run = names[i];
         same->series.push_back(std::move(series));
       }
     }
   return all;
 }
 
-/// Returns one bar per run: the value at `keys` of its summary, times `factor`.
-std::vector<Figure> bars(Figure figure, const std::vector<std::string>& names,
-                         const std::vector<Json>& summaries, const std::vector<std::string>& series,
-                         const std::string& suffix, const char* section, double factor) {
-  figure.categories = names;
-  for (const std::string& name : series) {
-    figure.series.push_back({.name = name});
-    for (const Json& summary : summaries) {
-      const std::string key = name + suffix;
-      figure.series.back().y.push_back(factor * (section == nullptr
-                                                     ? number_at(summary, {key.c_str()})
-                                                     : number_at(summary, {section, key.c_str()})));
+/// Tells figures of one id or of one title apart by their x axes: one run has two epochs and
+/// another has not.
+void make_distinct(std::vector<Figure>& figures) {
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    const std::string id = figures[i].id, title = figures[i].title;
+    bool twin = false;
+    for (std::size_t j = i + 1; j < figures.size(); ++j) {
+      if (figures[j].id == id) figures[j].id += "-by-" + figures[j].x_label;
+      if (figures[j].title != title) continue;
+      figures[j].title += " by " + figures[j].x_label;
+      twin = true;
     }
+    if (twin) figures[i].title += " by " + figures[i].x_label;
   }
-  return shown(std::move(figure));
+}
+
+/// Returns the bars that compare whole runs.
+std::vector<Figure> run_bars(const std::vector<std::string>& names,
+                             const std::vector<Json>& summaries) {
+  const auto figure = [&](const char* id, const char* title, const char* caption, FigureKind kind,
+                          const char* unit) {
+    return Figure{.id = id,
+                  .title = title,
+                  .caption = caption,
+                  .kind = kind,
+                  .x_label = "run",
+                  .y_label = unit,
+                  .categories = names};
+  };
+  std::vector<Figure> all =
+      bars(figure("step-time", "Step time", "Means over the run.", FigureKind::stacked_bar,
+                  "ms per step"),
+           {"load", "update"}, [&](const std::string& name, std::size_t run) {
+             return 1e3 * number_at(summaries[run], {(name + "_s_per_step").c_str()});
+           });
+  append(
+      all,
+      bars(figure("blame", "Wait breakdown", "Load, split by what the trainer was waiting for.",
+                  FigureKind::stacked_bar, "seconds"),
+           {kPartNames.begin(), kPartNames.end()}, [&](const std::string& name, std::size_t run) {
+             return number_at(summaries[run], {"blame", name.c_str()});
+           }));
+  append(all, bars(figure("rate", "Images per second",
+                          "Over the run. One run each: millrace sweep says whether a difference is "
+                          "real.",
+                          FigureKind::bar, "images/s"),
+                   {"images_per_s"}, [&](const std::string& name, std::size_t run) {
+                     return number_at(summaries[run], {name.c_str()});
+                   }));
+  return all;
+}
+
+/// Reads the folder's run; an empty report if it is damaged, which the notes then say.
+Report report_or_note(const fs::path& run, Report& folder) {
+  try {
+    return run_report(run);
+  } catch (const DataError& error) {
+    folder.notes.push_back(
+        fmt::format("{} is left out: {}", run.filename().string(), error.what()));
+    return {};
+  }
+}
+
+const char* kind_of(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path / "design.json", error)) return "sweep";
+  return fs::exists(path / "predictions.json", error) ? "profile" : "run";
+}
+
+/// Merges neighbouring points of a long curve into at most `most`: a page on a hundred runs stays
+/// small.
+void thin(Series& series, std::size_t most) {
+  if (series.y.size() <= most) return;
+  const auto means = [&](const std::vector<double>& values) {
+    std::vector<double> reduced;
+    for (const Group& group : groups_of(values.size(), most)) {
+      double sum = 0;
+      for (std::size_t i = group.begin; i < group.end; ++i) sum += values[i];
+      reduced.push_back(sum / static_cast<double>(group.end - group.begin));
+    }
+    return reduced;
+  };
+  series.x = means(series.x);
+  series.y = means(series.y);
+}
+
+/// Returns the table of a folder's runs: the keys that differ, then the results.
+ReportTable folder_table(const std::vector<std::string>& names,
+                         const std::vector<std::string>& kinds, const std::vector<Json>& summaries,
+                         const ReportTable& keys, std::size_t key_count) {
+  ReportTable table{.id = "runs",
+                    .title = "The runs",
+                    .caption = "The keys that differ, then the results.",
+                    .header = {"run", "kind", "state", "recipe"},
+                    .chooses_runs = true};
+  for (std::size_t key = 0; key < key_count; ++key) table.header.push_back(keys.rows[key][0]);
+  struct Result {
+    const char* title;
+    const char* key;
+    double factor;
+    int digits;
+  };
+  constexpr Result kResults[] = {{"images/s", "images_per_s", 1, 0},
+                                 {"load, ms per step", "load_s_per_step", 1e3, 3},
+                                 {"update, ms per step", "update_s_per_step", 1e3, 3},
+                                 {"epochs", "epochs", 1, 0},
+                                 {"test loss", "test_loss", 1, 4},
+                                 {"top-1, %", "top1", 100, 2},
+                                 {"wall, s", "wall_s", 1, 1}};
+  for (const Result& column : kResults) table.header.emplace_back(column.title);
+  table.header.emplace_back("bound");
+  for (std::size_t run = 0; run < names.size(); ++run) {
+    const Json& summary = summaries[run];
+    std::vector<std::string> row{names[run], kinds[run],
+                                 summary.is_object() ? state_of(summary) : "-",
+                                 text_at(summary, {"recipe"})};
+    for (std::size_t key = 0; key < key_count; ++key) row.push_back(keys.rows[key][run + 1]);
+    for (const Result& column : kResults) {
+      const double value = column.factor * number_at(summary, {column.key});
+      row.push_back(std::isfinite(value) ? fmt::format("{:.{}f}", value, column.digits) : "");
+    }
+    row.push_back(text_at(summary, {"bound"}));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
 }
 
 }  // namespace
@@ -111,34 +228,62 @@ Report comparison_report(const std::vector<fs::path>& runs) {
     if (!summaries.back().is_object())
       report.notes.push_back(names[i] + ": " + state_of(summaries.back()));
   }
-  const auto append = [&report](std::vector<Figure> figures) {
-    for (Figure& figure : figures) report.figures.push_back(std::move(figure));
-  };
-  append(bars({.id = "step-time",
-               .title = "Step time",
-               .caption = "Means over the run.",
-               .kind = FigureKind::stacked_bar,
-               .x_label = "run",
-               .y_label = "ms per step"},
-              names, summaries, {"load", "update"}, "_s_per_step", nullptr, 1e3));
-  append(bars({.id = "blame",
-               .title = "Wait breakdown",
-               .caption = "Load, split by what the trainer was waiting for.",
-               .kind = FigureKind::stacked_bar,
-               .x_label = "run",
-               .y_label = "seconds"},
-              names, summaries, {kPartNames.begin(), kPartNames.end()}, "", "blame", 1));
-  append(bars({.id = "rate",
-               .title = "Images per second",
-               .caption = "Over the run. One run each: millrace sweep says whether a difference is "
-                          "real.",
-               .kind = FigureKind::bar,
-               .x_label = "run",
-               .y_label = "images/s"},
-              names, summaries, {"images_per_s"}, "", nullptr, 1));
-  append(overlaid(names, single));
+  report.figures = run_bars(names, summaries);
+  append(report.figures, overlaid(names, single));
+  make_distinct(report.figures);
   report.tables.push_back(fact_table(names, single));
   report.tables.push_back(config_table(configs));
+  return report;
+}
+
+std::vector<fs::path> runs_below(const fs::path& folder) {
+  std::vector<fs::path> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (fs::exists(entry.path() / "config.toml", error) ||
+        fs::exists(entry.path() / "design.json", error))
+      runs.push_back(entry.path());
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+Report folder_report(const fs::path& folder) {
+  constexpr std::size_t kMostKeys = 10;
+  constexpr std::size_t kMostPoints = 100;
+  const std::vector<fs::path> runs = runs_below(folder);
+  const std::vector<std::string> names = names_of(runs);
+  Report report;
+  report.title = fmt::format("{}: {} runs", folder.filename().string(), runs.size());
+  std::vector<std::string> kinds;
+  std::vector<Report> single;
+  std::vector<Json> summaries;
+  std::vector<ConfigColumn> configs;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    kinds.emplace_back(kind_of(runs[i]));
+    const bool is_run = kinds.back() == "run";
+    single.push_back(is_run ? report_or_note(runs[i], report) : Report());
+    summaries.emplace_back();
+    configs.push_back({names[i], {}});
+    try {
+      summaries.back() = read_json(runs[i] / "summary.json");
+      configs.back().values = config_at(runs[i] / "config.toml");
+    } catch (const DataError& error) {
+      if (!is_run) report.notes.push_back(fmt::format("{}: {}", names[i], error.what()));
+    }
+  }
+  const ReportTable keys = config_table(configs);
+  const std::size_t key_count = std::min(keys.rows.size(), kMostKeys);
+  if (key_count < keys.rows.size())
+    report.notes.push_back(
+        fmt::format("the runs differ in {} keys; the table has the first {}: "
+                    "millrace report RUN RUN shows all",
+                    keys.rows.size(), key_count));
+  report.tables.push_back(folder_table(names, kinds, summaries, keys, key_count));
+  report.figures = overlaid(names, single);
+  make_distinct(report.figures);
+  for (Figure& figure : report.figures)
+    for (Series& series : figure.series)
+      if (figure.kind == FigureKind::line) thin(series, kMostPoints);
   return report;
 }
 

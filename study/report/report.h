@@ -15,11 +15,15 @@ struct Series {
   std::vector<double> low{};  ///< lower ends of intervals, one per y; empty if there are none
   std::vector<double> high{};
   bool bound = false;  ///< a limit to compare with: drawn dashed, without points
+  bool line = false;   ///< among bars: drawn as a line with points, and added to no stack
+  std::string run{};   ///< the run that it belongs to, where a page lets readers choose runs
 };
 
-enum class FigureKind { line, stacked_area, bar, stacked_bar, matrix };
+enum class FigureKind { line, stacked_area, bar, stacked_bar, matrix, ridge };
 
-/// One plot. A matrix has one series per row and one y per column.
+/// One plot. A matrix has one series per row and one y per column. A ridge has one distribution per
+/// series, each drawn in a row of its own: y is the share of the values near x, and x is
+/// logarithmic.
 struct Figure {
   std::string id{};  ///< letters, digits and dashes; unique in a report; names its files
   std::string title{};
@@ -37,6 +41,12 @@ struct ReportTable {
   std::string caption{};
   std::vector<std::string> header{};
   std::vector<std::vector<std::string>> rows{};  ///< each row has as many cells as the header
+  /// Each row is a run, named in its first cell. The page can filter and sort the rows, and draws
+  /// the series of the chosen runs only.
+  bool chooses_runs = false;
+  std::vector<std::vector<std::string>> csv{};  ///< header and rows for CSV, where it has others
+  /// Bytes of a JPEG file per row. The page shows each above its row's cells instead of the table.
+  std::vector<std::string> pictures{};
 };
 
 struct ReportImage {

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <cstdint>
 
-#include "base/utf8.h"
+#include "base/printable.h"
 
 namespace millrace::study {
 namespace {

@@ -34,6 +34,16 @@ std::string paragraph(const std::string& caption) {
   return caption.empty() ? "" : "<p class=\"caption\">" + html_escaped(caption) + "</p>\n";
 }
 
+/// Escapes the text of a heading, which breaks between words only and after these marks.
+std::string heading(const std::string& text) {
+  std::string html;
+  for (const char c : html_escaped(text)) {
+    html += c;
+    if (c == '_' || c == '/' || c == ',' || c == '=') html += "<wbr>";
+  }
+  return html;
+}
+
 std::string spoken_number(double value) {
   return std::isfinite(value) ? fmt::format("{:.4g}", value) : "-";
 }
@@ -59,12 +69,12 @@ std::string matrix_table(const Figure& figure) {
       fmt::format("<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th>{} \\ {}</th>",
                   html_escaped(figure.y_label), html_escaped(figure.x_label));
   for (const std::string& name : figure.categories)
-    html += "<th scope=\"col\">" + html_escaped(name) + "</th>";
+    html += "<th scope=\"col\">" + heading(name) + "</th>";
   html += "</tr></thead>\n<tbody>\n";
   for (const Series& series : figure.series) {
     double sum = 0;
     for (const double y : series.y) sum += std::isfinite(y) ? std::abs(y) : 0;
-    html += "<tr><th scope=\"row\">" + html_escaped(series.name) + "</th>";
+    html += "<tr><th scope=\"row\">" + heading(series.name) + "</th>";
     for (const double y : series.y) {
       const double part = sum > 0 && std::isfinite(y) ? std::sqrt(std::abs(y) / sum) : 0;
       html += fmt::format("<td{} style=\"--part:{:.2f}\">{}</td>",
@@ -78,11 +88,12 @@ std::string matrix_table(const Figure& figure) {
 
 std::string figure_html(const Figure& figure) {
   const bool matrix = figure.kind == FigureKind::matrix;
-  const bool wide =
-      matrix || figure.kind == FigureKind::stacked_area || figure.categories.size() > 12;
-  std::string html = fmt::format(
-      "<figure id=\"{0}\"{1}>\n<figcaption><h3>{2}</h3>\n{3}</figcaption>\n", figure.id,
-      wide ? " class=\"wide\"" : "", html_escaped(figure.title), paragraph(figure.caption));
+  const bool wide = matrix || figure.kind == FigureKind::stacked_area ||
+                    figure.categories.size() > 12 ||
+                    (figure.kind == FigureKind::ridge && figure.series.size() > 6);
+  std::string html =
+      fmt::format("<figure id=\"{0}\"{1}>\n<figcaption><h3>{2}</h3>\n{3}</figcaption>\n", figure.id,
+                  wide ? " class=\"wide\"" : "", heading(figure.title), paragraph(figure.caption));
   if (matrix)
     html += matrix_table(figure);
   else
@@ -93,17 +104,41 @@ std::string figure_html(const Figure& figure) {
   return html + "</figure>\n";
 }
 
+/// Returns each picture with its row's cells below: the first cell as its name, the others by their
+/// headings.
+std::string sheet_html(const ReportTable& table) {
+  std::string html =
+      fmt::format("<section class=\"table\" id=\"{}\">\n<h3>{}</h3>\n{}<ul class=\"sheet\">\n",
+                  table.id, heading(table.title), paragraph(table.caption));
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    std::string spoken_row, lines;
+    for (std::size_t cell = 1; cell < table.rows[i].size(); ++cell) {
+      const std::string name = html_escaped(table.header[cell]);
+      const std::string value = html_escaped(table.rows[i][cell]);
+      spoken_row += fmt::format("{}{} {}", cell > 1 ? ", " : "", name, value);
+      lines += fmt::format("<div>{} <b>{}</b></div>\n", name, value);
+    }
+    html += fmt::format(
+        "<li><img alt=\"{}\" src=\"data:image/jpeg;base64,{}\">\n{}<small>{}</small></li>\n",
+        spoken_row, base64(table.pictures[i]), lines, html_escaped(table.rows[i][0]));
+  }
+  return html + "</ul>\n</section>\n";
+}
+
 std::string table_html(const ReportTable& table) {
+  if (!table.rows.empty() && table.pictures.size() == table.rows.size()) return sheet_html(table);
   bool words = false;
   for (const auto& row : table.rows)
     for (std::size_t i = 1; i < row.size(); ++i) words |= row[i].size() > kWordsFrom;
   std::string html = fmt::format(
       "<section class=\"table\" id=\"{}\">\n<h3>{}</h3>\n{}<div class=\"scroll\"><table{}><thead>"
       "<tr>",
-      table.id, html_escaped(table.title), paragraph(table.caption),
-      words ? " class=\"words\"" : "");
+      table.id, heading(table.title), paragraph(table.caption),
+      table.chooses_runs ? " class=\"runs\""
+      : words            ? " class=\"words\""
+                         : "");
   for (const std::string& cell : table.header)
-    html += "<th scope=\"col\">" + html_escaped(cell) + "</th>";
+    html += "<th scope=\"col\">" + heading(cell) + "</th>";
   html += "</tr></thead>\n<tbody>\n";
   for (const auto& row : table.rows) {
     html += "<tr>";
@@ -111,6 +146,21 @@ std::string table_html(const ReportTable& table) {
     html += "</tr>\n";
   }
   return html + "</tbody></table></div>\n</section>\n";
+}
+
+std::string figures_html(const Report& report) {
+  if (report.figures.empty()) return "";
+  std::string html =
+      "<h2>Figures</h2>\n<noscript><p>Charts need JavaScript, which is switched off.</p>"
+      "</noscript>\n<div class=\"grid\">\n";
+  for (const Figure& figure : report.figures) html += figure_html(figure);
+  return html + "</div>\n";
+}
+
+std::string tables_html(const Report& report) {
+  std::string html = report.tables.empty() ? "" : "<h2>Tables</h2>\n";
+  for (const ReportTable& table : report.tables) html += table_html(table);
+  return html;
 }
 
 std::string image_html(const ReportImage& image) {
@@ -144,11 +194,15 @@ std::string figures_json(const Report& report) {
 
 }  // namespace
 
-std::string to_html(const Report& report) {
+std::string to_html(const Report& report, double reload_s) {
   std::string html = kHead;
-  html += fmt::format("<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
-                      html_escaped(report.title), kReportCss);
-  html += fmt::format("<header>\n<h1>{}</h1>\n", html_escaped(report.title));
+  if (reload_s > 0)  // with JavaScript the script does it, and keeps open what the reader opened
+    html += fmt::format("<noscript><meta http-equiv=\"refresh\" content=\"{:.0f}\"></noscript>\n",
+                        std::ceil(reload_s));
+  html += fmt::format("<title>{}</title>\n<style>\n{}</style>\n</head>\n<body{}>\n",
+                      html_escaped(report.title), kReportCss,
+                      reload_s > 0 ? fmt::format(" data-reload=\"{:g}\"", reload_s) : "");
+  html += fmt::format("<header>\n<h1>{}</h1>\n", heading(report.title));
   if (!report.verdict.empty())
     html += fmt::format("<p class=\"verdict\">{}</p>\n", html_escaped(report.verdict));
   html += "</header>\n" + contents(report) + "<main>\n";
@@ -165,14 +219,11 @@ std::string to_html(const Report& report) {
                           html_escaped(value));
     html += "</dl>\n";
   }
-  if (!report.figures.empty()) {
-    html += "<h2>Figures</h2>\n<noscript><p>Charts need JavaScript, which is switched off.</p>";
-    html += "</noscript>\n<div class=\"grid\">\n";
-    for (const Figure& figure : report.figures) html += figure_html(figure);
-    html += "</div>\n";
-  }
-  if (!report.tables.empty()) html += "<h2>Tables</h2>\n";
-  for (const ReportTable& table : report.tables) html += table_html(table);
+  // The table that chooses runs stands above the curves that it chooses.
+  const bool chooses = std::any_of(report.tables.begin(), report.tables.end(),
+                                   [](const ReportTable& table) { return table.chooses_runs; });
+  html += chooses ? tables_html(report) + figures_html(report)
+                  : figures_html(report) + tables_html(report);
   if (!report.images.empty()) html += "<h2>Pictures</h2>\n";
   for (const ReportImage& image : report.images) html += image_html(image);
   html += "</main>\n<script type=\"application/json\" id=\"report-figures\">";

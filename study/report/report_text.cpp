@@ -17,7 +17,9 @@ using Row = std::vector<std::string>;
 
 constexpr std::size_t kRowsInFull = 24;  ///< limit for the tables of a figure's values in Markdown
 
-std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
+std::string full_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "";
+}
 /// Formats a number for people.
 std::string short_number(double value) {
   if (!std::isfinite(value)) return "-";
@@ -25,7 +27,7 @@ std::string short_number(double value) {
                                                                      : fmt::format("{:.0f}", value);
 }
 
-double at(const std::vector<double>& values, std::size_t i) {
+double value_at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() ? values[i] : NAN;
 }
 
@@ -48,18 +50,18 @@ std::vector<Row> rows_of(const Figure& figure, const auto& text, bool brackets) 
     for (const Series& series : figure.series) {
       rows.push_back({series.name});
       for (std::size_t i = 0; i < figure.categories.size(); ++i)
-        rows.back().push_back(text(at(series.y, i)));
+        rows.back().push_back(text(value_at(series.y, i)));
     }
     return rows;
   }
   const auto value = [&](const Series& series, std::size_t i, Row& row) {
-    row.push_back(text(at(series.y, i)));
+    row.push_back(text(value_at(series.y, i)));
     if (series.low.empty()) return;
-    const std::string low = text(at(series.low, i));
-    const std::string high = text(at(series.high, i));
+    const std::string low = text(value_at(series.low, i));
+    const std::string high = text(value_at(series.high, i));
     if (!brackets) {
       row.insert(row.end(), {low, high});
-    } else if (std::isfinite(at(series.low, i))) {
+    } else if (std::isfinite(value_at(series.low, i))) {
       row.back() += " [" + low + " .. " + high + "]";
     }
   };
@@ -74,7 +76,7 @@ std::vector<Row> rows_of(const Figure& figure, const auto& text, bool brackets) 
     if (any && !brackets) rows[0].insert(rows[0].end(), {"low", "high"});
     for (const Series& series : figure.series)
       for (std::size_t i = 0; i < series.y.size(); ++i) {
-        Row row{series.name, text(at(series.x, i))};
+        Row row{series.name, text(value_at(series.x, i))};
         value(series, i, row);
         row.resize(rows[0].size());
         rows.push_back(std::move(row));
@@ -124,18 +126,6 @@ std::string markdown_table(const std::vector<Row>& rows) {
   return text;
 }
 
-std::string csv(const std::vector<Row>& rows) {
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (i > 0) text += ',';
-      text += csv_field(row[i]);
-    }
-    text += '\n';
-  }
-  return text;
-}
-
 void head(std::string& text, const std::string& title, const std::string& caption) {
   text += "\n## " + markdown_escaped(title) + "\n\n";
   if (!caption.empty()) text += markdown_escaped(caption) + "\n\n";
@@ -153,6 +143,8 @@ std::string_view name_of(FigureKind kind) {
       return "stacked_bar";
     case FigureKind::matrix:
       return "matrix";
+    case FigureKind::ridge:
+      return "ridge";
   }
   return "";
 }
@@ -191,9 +183,22 @@ std::string to_markdown(const Report& report) {
   return text;
 }
 
-std::string to_csv(const Figure& figure) { return csv(rows_of(figure, number, false)); }
+std::string csv(const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) text += ',';
+      text += csv_field(row[i]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string to_csv(const Figure& figure) { return csv(rows_of(figure, full_number, false)); }
 
 std::string to_csv(const ReportTable& table) {
+  if (!table.csv.empty()) return csv(table.csv);
   std::vector<Row> rows{table.header};
   rows.insert(rows.end(), table.rows.begin(), table.rows.end());
   return csv(rows);
@@ -205,13 +210,13 @@ Json to_json(const Figure& figure) {
             {"x_label", figure.x_label}, {"y_label", figure.y_label}};
   json["categories"] = figure.categories;
   json["series"] = Json::array();
-  for (const Series& series : figure.series)
-    json["series"].push_back({{"name", series.name},
-                              {"x", numbers(series.x)},
-                              {"y", numbers(series.y)},
-                              {"low", numbers(series.low)},
-                              {"high", numbers(series.high)},
-                              {"bound", series.bound}});
+  for (const Series& series : figure.series) {
+    Json one{{"name", series.name},        {"x", numbers(series.x)},       {"y", numbers(series.y)},
+             {"low", numbers(series.low)}, {"high", numbers(series.high)}, {"bound", series.bound}};
+    if (series.line) one["line"] = true;
+    if (!series.run.empty()) one["run"] = series.run;
+    json["series"].push_back(std::move(one));
+  }
   return json;
 }
 

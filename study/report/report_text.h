@@ -15,6 +15,7 @@ std::string to_markdown(const Report& report);
 /// Returns a header, then one row per category or x. Each series has one column, plus NAME low and
 /// NAME high if it has intervals. Series with different x are stacked: series, x, y. A matrix has
 /// one row per series. NaN is an empty field. Quoting follows RFC 4180; lines end in LF.
+std::string csv(const std::vector<std::vector<std::string>>& rows);
 std::string to_csv(const Figure& figure);
 std::string to_csv(const ReportTable& table);
 

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "study/records/config_table.h"
 #include "study/records/run_files.h"
-#include "study/report/run_facts.h"
-#include "study/report/run_figures.h"
+#include "study/report/figures.h"
+#include "study/report/run_report.h"
 
 namespace millrace::study {
 namespace {
@@ -81,8 +83,7 @@ Figure change_bars(const std::vector<WhatIf>& changes, double baseline) {
   const auto& measured = figure.series[1].y;
   if (std::none_of(measured.begin(), measured.end(), [](double y) { return std::isfinite(y); }))
     figure.series.pop_back();
-  figure.series.push_back(
-      {.name = "as it is", .y = std::vector<double>(changes.size(), baseline), .bound = true});
+  add_bound(figure, "as it is", baseline);
   return figure;
 }
 
@@ -141,67 +142,127 @@ std::vector<Figure> worker_lines(const Json& summary, const std::vector<WhatIf>&
   return {std::move(figure)};
 }
 
-std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
-  Figure figure{.id = "ceilings",
-                .title = "Rate that each resource would allow",
-                .caption =
-                    "Images per second if nothing else limited the run; the lowest is the "
-                    "bound. The dashed line was measured.",
-                .kind = FigureKind::bar,
-                .x_label = "resource",
-                .y_label = "images/s",
-                .series = {{.name = "ceiling"}}};
-  if (!summary.is_object() || !summary.contains("ceilings") || !summary["ceilings"].is_object())
-    return {};
-  for (const auto& [name, rate] : summary["ceilings"].items()) {
-    if (!rate.is_number()) continue;
-    figure.categories.push_back(name);
-    figure.series[0].y.push_back(rate.get<double>());
+/// Returns the mean load and update per step, in s, of the profile's own runs that differ from the
+/// baseline in the workers only, by number of workers.
+std::map<double, std::pair<double, double>> times_by_workers(const fs::path& profile) {
+  const auto comparable = [](const fs::path& file) {
+    ConfigValues values = config_at(file);
+    std::erase_if(values, [](const auto& one) {
+      return one.first == "loader.workers" || one.first == "train.steps" ||
+             one.first == "train.epochs" || one.first == "train.threads" ||
+             one.first == "eval.every" || one.first == "recipe" ||
+             one.first == "train.early_stopping.metric";
+    });
+    return values;
+  };
+  const ConfigValues baseline = comparable(profile / "config.toml");
+  std::map<double, std::vector<std::pair<double, double>>> all;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(profile / "runs", error)) {
+    const Json summary = read_json(entry.path() / "summary.json");
+    const double load = number_at(summary, {"load_s_per_step"});
+    const double update = number_at(summary, {"update_s_per_step"});
+    // Runs of "device" measure the device alone and are short.
+    if (!std::isfinite(load) || !std::isfinite(update) ||
+        entry.path().filename().string().ends_with("-device") ||
+        comparable(entry.path() / "config.toml") != baseline)
+      continue;
+    all[number_at(summary, {"workers"})].emplace_back(load, update);
   }
-  if (figure.categories.empty()) return {};
-  figure.series.push_back({.name = "as it is",
-                           .y = std::vector<double>(figure.categories.size(), baseline),
-                           .bound = true});
-  return {std::move(figure)};
+  std::map<double, std::pair<double, double>> means;
+  for (const auto& [workers, runs] : all)
+    for (const auto& [load, update] : runs) {
+      means[workers].first += load / static_cast<double>(runs.size());
+      means[workers].second += update / static_cast<double>(runs.size());
+    }
+  return means;
+}
+
+/// Returns load and update per step over the workers, as far as they were measured, and the
+/// predicted curve of their sum through them.
+std::vector<Figure> worker_bars(const fs::path& profile, const Json& summary,
+                                const std::vector<WhatIf>& changes, double baseline) {
+  const double batch = number_at(summary, {"batch"});
+  std::map<double, double> predicted;
+  for (const WhatIf& change : changes)
+    if (const auto workers = only_workers(change))
+      predicted[*workers] = 1e3 * batch / change.predicted;
+  if (predicted.empty() || !(batch > 0)) return {};
+  predicted[number_at(summary, {"workers"})] = 1e3 * batch / baseline;
+  const auto measured = times_by_workers(profile);
+  Figure figure{.id = "workers-time",
+                .title = "Load and update by workers",
+                .caption =
+                    "Bars: means of whole runs, warm-up included. Line: load + update as "
+                    "predicted from the baseline.",
+                .kind = FigureKind::stacked_bar,
+                .x_label = "loader.workers",
+                .y_label = "ms per step"};
+  std::vector<double> workers;
+  Series line{.name = "predicted", .line = true};
+  for (const auto& [count, ms] : predicted) {
+    workers.push_back(count);
+    figure.categories.push_back(fmt::format("{}", count));
+    line.y.push_back(ms);
+  }
+  std::vector<Figure> all =
+      bars(std::move(figure), {"load", "update"}, [&](const std::string& name, std::size_t at) {
+        const auto found = measured.find(workers[at]);
+        if (found == measured.end()) return static_cast<double>(NAN);
+        return 1e3 * (name == "load" ? found->second.first : found->second.second);
+      });
+  for (Figure& one : all) one.series.push_back(line);
+  return all;
+}
+
+const Json& member(const Json& json, const char* name) {
+  static const Json nothing;
+  return json.is_object() && json.contains(name) ? json[name] : nothing;
+}
+
+std::vector<Figure> ceiling_bars(const Json& summary, double baseline) {
+  std::vector<Figure> all = member_bars(
+      {.id = "ceilings",
+       .title = "Rate that each resource would allow",
+       .caption = "Images per second if nothing else limited the run; the lowest is the bound. "
+                  "The dashed line was measured.",
+       .kind = FigureKind::bar,
+       .x_label = "resource",
+       .y_label = "images/s"},
+      "ceiling", member(summary, "ceilings"), 1);
+  for (Figure& figure : all) add_bound(figure, "as it is", baseline);
+  return all;
 }
 
 /// Returns one bar per stage: CPU time per sample.
 std::vector<Figure> stage_bars(const Json& json) {
-  Figure figure{.id = "stages",
-                .title = "Cost of a sample",
-                .caption =
-                    "CPU time on an otherwise idle core; machinery is the graph "
-                    "around the stages.",
-                .kind = FigureKind::bar,
-                .x_label = "stage",
-                .y_label = "µs of CPU per sample",
-                .series = {{.name = "CPU"}}};
-  for (const char* stage : {"read", "decode", "augment", "machinery"}) {
-    const double cpu = number_at(json, {"model", "cpu_s_per_image", stage});
-    if (!(cpu > 0)) continue;
-    figure.categories.emplace_back(stage);
-    figure.series[0].y.push_back(1e6 * cpu);
-  }
-  return shown(std::move(figure));
+  return member_bars(
+      {.id = "stages",
+       .title = "Cost of a sample",
+       .caption = "CPU time on an otherwise idle core; machinery is the graph around "
+                  "the stages.",
+       .kind = FigureKind::bar,
+       .x_label = "stage",
+       .y_label = "µs of CPU per sample"},
+      "CPU", member(member(json, "model"), "cpu_s_per_image"), 1e6);
 }
 
 /// Returns the baseline's load by its wait breakdown, one bar per part.
-std::vector<Figure> blame_parts(const Json& summary) {
-  Figure figure{.id = "blame",
-                .title = "Wait breakdown",
-                .caption = "The baseline's load.",
-                .kind = FigureKind::bar,
-                .x_label = "part of load",
-                .y_label = "seconds",
-                .series = {{.name = "load"}}};
-  if (!summary.is_object() || !summary.contains("blame") || !summary["blame"].is_object())
-    return {};
-  for (const auto& [name, part] : summary["blame"].items()) {
-    if (!part.is_number() || part.get<double>() <= 0) continue;
-    figure.categories.push_back(name);
-    figure.series[0].y.push_back(part.get<double>());
-  }
-  return shown(std::move(figure));
+std::vector<Figure> wait_bars(const Json& summary) {
+  return member_bars({.id = "blame",
+                      .title = "Wait breakdown",
+                      .caption = "The baseline's load.",
+                      .kind = FigureKind::bar,
+                      .x_label = "part of load",
+                      .y_label = "seconds"},
+                     "load", member(summary, "blame"), 1);
+}
+
+std::string words_text(const Json& words) {
+  std::string text;
+  for (const Json& word : words)
+    if (word.is_string()) text += (text.empty() ? "" : " ") + word.get<std::string>();
+  return text;
 }
 
 std::string ratio_text(double ratio) {
@@ -230,17 +291,29 @@ void add_profile_facts(const Json& summary, Report& report) {
     if (!value.empty()) report.facts.emplace_back(name, value);
   };
   add("the run's own verdict", text_at(summary, {"run_verdict"}));
+  const Json& advised = member(member(summary, "advice"), "change");
+  if (advised.is_array())
+    add("advice", fmt::format("{}: {:.2f} times the baseline", words_text(advised),
+                              number_at(summary, {"advice", "change_ratio"})));
   if (const std::string workers = text_at(summary, {"advice", "workers"}); !workers.empty())
-    add("advice", fmt::format("loader.workers={} loader.prefetch={}: {} of at most {} images/s",
-                              workers, text_at(summary, {"advice", "prefetch"}),
-                              with_thousands(number_at(summary, {"advice", "images_per_s"})),
-                              with_thousands(number_at(summary, {"advice", "best_images_per_s"}))));
+    add("enough workers",
+        fmt::format("loader.workers={} loader.prefetch={}: {} of at most {} images/s", workers,
+                    text_at(summary, {"advice", "prefetch"}),
+                    with_thousands(number_at(summary, {"advice", "images_per_s"})),
+                    with_thousands(number_at(summary, {"advice", "best_images_per_s"}))));
   if (const double counted = number_at(summary, {"verification", "counted"}); counted > 0)
     add("verified", fmt::format("{} changes count: median error {:.1f}%, worst {:.1f}%, skill "
                                 "{:.2f}",
                                 counted, 100 * number_at(summary, {"verification", "median_error"}),
                                 100 * number_at(summary, {"verification", "worst_error"}),
                                 number_at(summary, {"verification", "skill"})));
+  const Json& verification = member(summary, "verification");
+  if (text_at(verification, {"void"}) == "true")
+    report.notes.push_back(
+        fmt::format("the verification is void and has no score: other programs took more than "
+                    "{:.0f}% of the machine in {:.0f} of {} runs",
+                    100 * number_at(verification, {"most_others"}),
+                    number_at(verification, {"void_runs"}), member(verification, "runs").size()));
   const double others = number_at(summary, {"others_busy"});
   if (others > 0.1)
     report.notes.push_back(
@@ -274,14 +347,12 @@ Report profile_report(const fs::path& path) {
 
   const std::vector<WhatIf> changes = changes_in(all);
   const double baseline = baseline_in(all);
-  const auto append = [&report](std::vector<Figure> figures) {
-    for (Figure& figure : figures) report.figures.push_back(std::move(figure));
-  };
-  append(ceiling_bars(summary, baseline));
-  append(worker_lines(summary, changes, baseline));
-  append(blame_parts(summary));
-  append(blame_step_figure(summary));
-  append(stage_bars(all));
+  append(report.figures, ceiling_bars(summary, baseline));
+  append(report.figures, worker_lines(summary, changes, baseline));
+  append(report.figures, worker_bars(path, summary, changes, baseline));
+  append(report.figures, wait_bars(summary));
+  append(report.figures, wait_quantiles(summary));
+  append(report.figures, stage_bars(all));
   if (changes.empty()) {
     report.notes.emplace_back("no change has been predicted yet");
   } else {

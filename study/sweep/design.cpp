@@ -47,7 +47,37 @@ SweepDesign named(SweepDesign design) {
   return design;
 }
 
+/// Returns the last `parts` parts of a key.
+std::string last_parts(const std::string& key, int parts) {
+  auto dot = std::string::npos;
+  for (; parts > 0; --parts) {
+    if (dot == 0) return key;
+    dot = key.rfind('.', dot == std::string::npos ? dot : dot - 1);
+    if (dot == std::string::npos) return key;
+  }
+  return key.substr(dot + 1);
+}
+
 }  // namespace
+
+std::vector<std::string> short_names(const std::vector<std::string>& keys) {
+  const auto least = [](const std::string& key) {
+    return key.starts_with("augment.") || key.starts_with("eval.augment.") ? 2 : 1;
+  };
+  const auto is_ambiguous = [&](const std::string& name) {
+    return std::count_if(keys.begin(), keys.end(), [&](const std::string& key) {
+             return key == name || key.ends_with("." + name);
+           }) > 1;
+  };
+  std::vector<std::string> names;
+  for (const std::string& key : keys) {
+    int parts = least(key);
+    std::string name = last_parts(key, parts);
+    while (name != key && is_ambiguous(name)) name = last_parts(key, ++parts);
+    names.push_back(std::move(name));
+  }
+  return names;
+}
 
 SweepAxis parse_axis(const std::string& text) {
   const auto equals = text.find('=');
@@ -96,6 +126,19 @@ SweepDesign paired_design(const std::vector<SweepAxis>& axes) {
   return named(std::move(design));
 }
 
+std::vector<std::string> cell_words(const std::string& text, const std::string& where,
+                                    bool may_name_recipe) {
+  std::vector<std::string> words;
+  for (auto& word : split(text, ' ')) {
+    if (word.empty()) continue;
+    if (!pipeline::is_override(word) && !(may_name_recipe && words.empty()))
+      throw UsageError(fmt::format("{} '{}': {} is not key=value", where, text, word),
+                       "for example 'loader.workers=2 loader.prefetch=8'");
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
 SweepDesign list_design(const std::vector<SweepAxis>& axes, const std::vector<std::string>& cells) {
   SweepDesign design{{"combination"}, {}};
   std::vector<std::string> common;
@@ -108,11 +151,7 @@ SweepDesign list_design(const std::vector<SweepAxis>& axes, const std::vector<st
   for (const auto& text : cells) {
     SweepCell cell{common, {}};
     std::string label;
-    for (const auto& word : split(text, ' ')) {
-      if (word.empty()) continue;
-      if (word.find('=') == std::string::npos)
-        throw UsageError(fmt::format("--cell '{}': {} is not key=value", text, word),
-                         "--cell 'loader.workers=2 loader.prefetch=8'");
+    for (const auto& word : cell_words(text, "--cell")) {
       cell.overrides.push_back(word);
       label += (label.empty() ? "" : " ") + word;
     }

@@ -9,6 +9,8 @@
 
 #include "millrace/error.h"
 #include "study/records/run_files.h"
+#include "study/sweep/study_file.h"
+#include "study/sweep/sweep_command.h"
 
 namespace millrace::study {
 namespace {
@@ -19,15 +21,33 @@ using Json = nlohmann::ordered_json;
 /// The design as recorded in design.json.
 struct Asked {
   SweepWords words;
-  SweepMetric metric;
+  std::vector<SweepMetric> metrics;
 };
+
+Asked command_asked(const Json& json) {
+  std::vector<std::string> keys = json.at("recipe");
+  std::erase_if(keys, [](const std::string& word) { return word.starts_with("sweep."); });
+  Asked asked{{"", command_design(keys, json.at("cells"), json.at("design"))}, {}};
+  asked.words.design.command = json.at("command");
+  for (const std::string text : json.at("metrics"))
+    asked.metrics.push_back(command_metric(text).metric);
+  return asked;
+}
 
 Asked asked_at(const fs::path& path) {
   const fs::path file = path / "design.json";
   const Json json = read_json(file);
   try {
-    return {read_words(json.at("recipe"), json.at("cells"), json.at("design")),
-            sweep_metric(json.value("metric", std::string("images_per_s")))};
+    if (json.contains("command")) return command_asked(json);
+    auto metrics = sweep_metrics(json.value("metric", std::string("images_per_s")));
+    if (!json.contains("study"))
+      return {read_words(json.at("recipe"), json.at("cells"), json.at("design")),
+              std::move(metrics)};
+    const Study study = parse_study(json.at("study"), json.value("study_file", file.string()));
+    std::vector<std::string> overrides = json.at("recipe");
+    if (const std::string data = json.value("data", ""); !data.empty())
+      overrides.insert(overrides.begin(), data);
+    return {study_words(study, json.at("short"), overrides), std::move(metrics)};
   } catch (const nlohmann::json::exception&) {
     throw DataError(
         fmt::format("{} {}", file.string(), json.is_null() ? "is missing" : "is damaged"),
@@ -37,13 +57,17 @@ Asked asked_at(const fs::path& path) {
   }
 }
 
-SweepRecord record_of(const Json& json, std::uint64_t repeat) {
+SweepRecord record_of(const Json& json, std::uint64_t repeat,
+                      const std::vector<std::string>& names) {
   SweepRecord record;
   record.name = text_at(json, {"run"});
   record.repeat = repeat;
+  if (json.is_object() && json.contains("seed") && json["seed"].is_number_unsigned())
+    record.seed = json["seed"];
   record.finished = true;
   for (const FigureName& one : kFigures) record.figures.*one.figure = number_at(json, {one.name});
   record.noise = noise_from(json.is_object() ? json.value("noise", Json()) : Json());
+  for (const std::string& name : names) record.more[name] = number_at(json, {name.c_str()});
   return record;
 }
 
@@ -54,21 +78,31 @@ SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
                      "millrace sweep --resume --run DIR rewrites it");
   };
   if (!json.contains("cells") || !json["cells"].is_array()) throw damaged("it has no cells");
+  const auto names = figure_names(asked.words.design, asked.metrics);
   std::vector<std::vector<SweepRecord>> runs;
+  std::vector<std::string> refusals;
+  std::size_t most = 0;
   for (const Json& cell : json["cells"]) {
     runs.emplace_back();
     if (!cell.is_object() || !cell.contains("runs") || !cell["runs"].is_array())
       throw damaged("a cell has no runs");
-    for (const Json& run : cell["runs"]) runs.back().push_back(record_of(run, runs.back().size()));
-    if (runs.back().size() != runs.front().size())
-      throw damaged("cells have different numbers of runs");
+    for (const Json& run : cell["runs"])
+      runs.back().push_back(record_of(run, runs.back().size(), names));
+    most = std::max(most, runs.back().size());
+    refusals.push_back(text_at(cell, {"refusal"}));
   }
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (runs[i].size() != most && (!runs[i].empty() || refusals[i].empty()))
+      throw damaged("cells have different numbers of runs");
   if (runs.size() != asked.words.design.cells.size())
     throw damaged("it has other combinations than design.json");
-  const double margin = number_at(json, {"margin"});
-  SweepTable table = sweep_table(std::move(asked.words.design), std::move(runs), asked.metric,
-                                 std::isfinite(margin) ? margin : 0.03,
-                                 json.contains("auto") ? kConfidenceAfterPilot : kConfidence);
+  SweepMargins margins;
+  if (const double ratio = number_at(json, {"margin"}); std::isfinite(ratio)) margins.ratio = ratio;
+  if (const double share = number_at(json, {"share_margin"}); std::isfinite(share))
+    margins.share = share;
+  SweepTable table =
+      sweep_table(std::move(asked.words.design), std::move(runs), std::move(asked.metrics), margins,
+                  json.contains("auto") ? kConfidenceAfterPilot : kConfidence, std::move(refusals));
   // Only the sweep itself knows which blocks were interrupted.
   table.warnings.clear();
   if (json.contains("warnings") && json["warnings"].is_array())
@@ -127,9 +161,12 @@ SweepFiles read_sweep(const fs::path& path) {
   for (SweepRecord& record : all)
     if (record.finished && record.binary == all.back().binary)
       sweep.runs.push_back(std::move(record));
+  const auto names = figure_names(asked.words.design, asked.metrics);
+  for (SweepRecord& record : sweep.runs) add_figures(path / "runs", record, names);
   auto blocks = whole_blocks(asked.words.design, sweep.runs);
   if (!blocks.empty() && !blocks[0].empty())
-    sweep.table = sweep_table(std::move(asked.words.design), std::move(blocks), asked.metric, 0.03);
+    sweep.table = sweep_table(std::move(asked.words.design), std::move(blocks),
+                              std::move(asked.metrics), SweepMargins());
   return sweep;
 }
 

@@ -1,10 +1,15 @@
 // One run of a sweep, as its files describe it. The sweep writes runs/NAME.json with the run's
 // identity before it starts, and again after it ended. The run itself writes runs/NAME/summary.json
-// when it finishes. All other data of a sweep derive from these files.
+// when it finishes; of a command, which may write none, runs/NAME.json holds the figures too. All
+// other data of a sweep derive from these files.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +43,17 @@ inline constexpr FigureName kFigures[] = {{"load_s_per_step", &SweepFigures::loa
                                           {"top1", &SweepFigures::top1},
                                           {"threads", &SweepFigures::threads}};
 
+/// Figures that a table shows beside kFigures where runs have them.
+///   epoch_s            seconds of load and update for as many images as the training set has
+///   host_bytes         peak_rss_bytes of all ranks together
+///   peak_device_bytes  as in summary.json; NaN where no device reported any
+///   cpu_utilization    CPU time of the run's processes, per core and second of the run
+///   gpu_utilization    as in summary.json; of several ranks, their mean
+///   speedup            images_per_s over that of the same block's reference; from sweep_table()
+inline constexpr const char* kMoreFigures[] = {
+    "epoch_s",         "speedup",         "host_bytes", "peak_device_bytes",
+    "cpu_utilization", "gpu_utilization", "train_top1", "test_loss"};
+
 /// Everything that a run's result depends on. Runs with equal identities are not repeated.
 struct RunIdentity {
   std::string config;  ///< the whole recipe, without its seed
@@ -48,6 +64,13 @@ struct RunIdentity {
 
   /// Returns 32 hexadecimal digits.
   std::string key() const;
+};
+
+/// Figures of a command's run, which the sweep measures or reads.
+struct CommandFigures {
+  double wall_s = 0;
+  double cores = 0;                         ///< that the command may use
+  std::map<std::string, double> metrics{};  ///< by SweepMetric::name, without wall_s
 };
 
 struct SweepRecord {
@@ -63,7 +86,13 @@ struct SweepRecord {
   double ended = 0;  ///< NaN if the sweep was killed before the run ended
   Noise noise;       ///< disturbances during the run
   bool finished = false;
-  SweepFigures figures;  ///< if finished
+  SweepFigures figures;                     ///< if finished
+  double cpu_s = 0;                         ///< CPU seconds of the run's processes; NaN if unknown
+  std::map<std::string, double> more{};     ///< figures other than kFigures, from add_figures()
+  std::optional<CommandFigures> command{};  ///< of a command's run that has finished
+
+  /// Returns a figure of kFigures or `more`; NaN if there is none.
+  double figure(const std::string& wanted) const;
 };
 
 /// Writes runs/NAME.json, without `figures` and `finished`, which the run itself records. Throws
@@ -72,5 +101,14 @@ void write_record(const std::filesystem::path& runs, const SweepRecord& record);
 /// Reads runs/NAME.json and, if the run finished, its summary. Throws DataError for a damaged
 /// record.
 SweepRecord read_record(const std::filesystem::path& runs, const std::string& name);
+/// Returns the folder that a command's run may fill: {run}.
+std::filesystem::path command_folder(const std::filesystem::path& runs, const std::string& name);
+/// Returns the number at a path whose parts are separated by dots; NaN if there is none. A key may
+/// contain dots itself, as a class's name may.
+double number_at_path(const nlohmann::ordered_json& json, const std::string& path);
+/// Reads figures of a finished run into `more`: kMoreFigures, and `names`, which are paths in its
+/// summary.json such as per_class.7 or spans.forward. NaN where the summary has no such number.
+void add_figures(const std::filesystem::path& runs, SweepRecord& record,
+                 std::span<const std::string> names);
 
 }  // namespace millrace::study

@@ -1,5 +1,5 @@
 // Builds figures from metrics.jsonl and evaluations.
-#include "study/report/model_figures.h"
+#include "study/report/model_report.h"
 
 #include <fmt/format.h>
 
@@ -12,40 +12,12 @@
 namespace millrace::study {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxClasses = 60;  ///< per bar chart
 constexpr std::size_t kMaxInMatrix = 40;
 constexpr std::size_t kMaxMistakes = 12;
-
-Figure over_epochs(std::string id, std::string title, std::string y_label) {
-  return {.id = std::move(id),
-          .title = std::move(title),
-          .caption = {},
-          .kind = FigureKind::line,
-          .x_label = "epoch",
-          .y_label = std::move(y_label),
-          .categories = {},
-          .series = {}};
-}
-
-/// Adds a line over the epochs. Epochs without the value are skipped, and the line continues.
-void add_line(Figure& figure, const JsonLines& epochs, const char* name, const char* key,
-              double factor) {
-  Series series{.name = name};
-  for (const Json& epoch : epochs) {
-    const double value = factor * number_at(epoch, {key});
-    if (!std::isfinite(value)) continue;
-    series.x.push_back(number_at(epoch, {"epoch"}));
-    series.y.push_back(value);
-  }
-  if (!series.y.empty()) figure.series.push_back(std::move(series));
-}
-
-std::vector<Figure> unless_empty(Figure figure) {
-  if (figure.series.empty()) return {};
-  return {std::move(figure)};
-}
 
 using Counts = std::vector<std::vector<double>>;
 
@@ -75,44 +47,48 @@ std::vector<std::string> class_names(const Json& evaluation, std::size_t count) 
   return names;
 }
 
-}  // namespace
-
+/// Returns training and test loss over the epochs, then the losses read back at single steps.
 std::vector<Figure> loss_figures(const JsonLines& epochs, const StepTable& steps) {
-  Figure figure = over_epochs("loss", "Loss", "cross-entropy, nats");
-  figure.caption =
-      "Training: the mean over the epoch's samples, while the model learns. Test: at "
-      "its end.";
-  add_line(figure, epochs, "train", "train_loss", 1);
-  add_line(figure, epochs, "test", "test_loss", 1);
-  std::vector<Figure> all = unless_empty(std::move(figure));
-
-  Figure single = over_epochs("step-loss", "Loss per step", "cross-entropy, nats");
-  single.x_label = "step";
-  single.caption = steps.reduced.width() > 1
-                       ? fmt::format(
-                             "Means of the losses that were read (train.log_every) within "
-                             "{} steps.",
-                             steps.reduced.width())
-                       : "The losses that were read (train.log_every).";
-  Series series{.name = "train"};
+  std::vector<Figure> all = curves(
+      {.id = "loss",
+       .title = "Loss",
+       .caption = "Training: the mean over the epoch's samples, while the model learns. Test: at "
+                  "its end.",
+       .y_label = "cross-entropy, nats"},
+      epochs, {{"train", "train_loss", 1}, {"test", "test_loss", 1}});
+  Figure single{.id = "step-loss",
+                .title = "Loss per step",
+                .caption = "The losses that were read (train.log_every).",
+                .x_label = "step",
+                .y_label = "cross-entropy, nats",
+                .series = {{.name = "train"}}};
+  if (steps.reduced.width() > 1)
+    single.caption =
+        fmt::format("Means of the losses that were read (train.log_every) within {} steps.",
+                    steps.reduced.width());
   for (const StepSum& sum : steps.reduced.sums()) {
     if (sum.losses == 0) continue;
-    series.x.push_back(sum.middle());
-    series.y.push_back(sum.loss_sum / static_cast<double>(sum.losses));
+    single.series[0].x.push_back(sum.middle());
+    single.series[0].y.push_back(sum.loss_sum / static_cast<double>(sum.losses));
   }
-  if (series.y.size() < 2) return all;
-  single.series.push_back(std::move(series));
-  all.push_back(std::move(single));
+  if (single.series[0].y.size() >= 2) all.push_back(std::move(single));
   return all;
 }
 
+/// Returns accuracy on the training and test images over the epochs.
 std::vector<Figure> accuracy_figure(const JsonLines& epochs) {
-  Figure figure = over_epochs("accuracy", "Accuracy on the test set", "%");
-  add_line(figure, epochs, "top-1", "top1", 100);
-  add_line(figure, epochs, "top-5", "top5", 100);
-  return unless_empty(std::move(figure));
+  return curves({.id = "accuracy",
+                 .title = "Accuracy",
+                 .caption = "Training: the epoch's samples as augmented, counted while the model "
+                            "learns. Test: at its end.",
+                 .y_label = "%"},
+                epochs,
+                {{"train top-1", "train_top1", 100},
+                 {"test top-1", "top1", 100},
+                 {"test top-5", "top5", 100}});
 }
 
+/// Returns `evaluation`'s per_class accuracy. If there are very many classes, shows the lowest.
 std::vector<Figure> class_figure(const Json& evaluation) {
   if (!evaluation.is_object() || !evaluation.contains("per_class") ||
       !evaluation["per_class"].is_object())
@@ -141,6 +117,7 @@ std::vector<Figure> class_figure(const Json& evaluation) {
   return {std::move(figure)};
 }
 
+/// Returns the confusion matrix if it is small, with the class names of per_class.
 std::vector<Figure> confusion_figure(const Json& evaluation) {
   const Counts counts = confusion_of(evaluation);
   if (counts.empty() || counts.size() > kMaxInMatrix) return {};
@@ -158,6 +135,7 @@ std::vector<Figure> confusion_figure(const Json& evaluation) {
   return {std::move(figure)};
 }
 
+/// Returns the most frequent mistakes.
 std::vector<ReportTable> confusion_table(const Json& evaluation) {
   const Counts counts = confusion_of(evaluation);
   const auto names = class_names(evaluation, counts.size());
@@ -184,6 +162,33 @@ std::vector<ReportTable> confusion_table(const Json& evaluation) {
     table.rows.push_back({names[one.label], names[one.predicted], fmt::format("{}", one.count),
                           fmt::format("{:.1f}%", 100 * one.share)});
   return {std::move(table)};
+}
+
+/// Returns the last recorded evaluation.
+const Json& last_evaluation(const Json& summary, const JsonLines& epochs) {
+  const auto has = [](const Json& json) {
+    return json.is_object() && json.contains("per_class") && json["per_class"].is_object();
+  };
+  if (has(summary)) return summary;
+  for (auto epoch = epochs.rbegin(); epoch != epochs.rend(); ++epoch)
+    if (has(*epoch)) return *epoch;
+  return summary;
+}
+
+}  // namespace
+
+void add_model(const fs::path& run, const Json& summary, const JsonLines& epochs,
+               const StepTable& steps, Report& report) {
+  append(report.figures, loss_figures(epochs, steps));
+  append(report.figures, accuracy_figure(epochs));
+  const Json& evaluation = last_evaluation(summary, epochs);
+  std::vector<Figure> classes = class_figure(evaluation);
+  if (!classes.empty() && !evaluation.contains("confusion"))
+    report.notes.push_back("no confusion matrix was recorded: millrace eval " + run.string() +
+                           " prints one");
+  append(report.figures, std::move(classes));
+  append(report.figures, confusion_figure(evaluation));
+  for (ReportTable& table : confusion_table(evaluation)) report.tables.push_back(std::move(table));
 }
 
 }  // namespace millrace::study

@@ -1,0 +1,49 @@
+// A command that a sweep runs in place of `millrace train`: its text with placeholders, and how it
+// becomes the words of a process.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "study/sweep/command_metric.h"
+#include "study/sweep/design.h"
+
+namespace millrace::study {
+
+/// Text by the name of a placeholder.
+using PlaceholderValues = std::map<std::string, std::string>;
+
+struct SweepCommand {
+  std::string text;      ///< with placeholders {key}, and {run} and {repeat}, which each run has
+  std::string shell;     ///< program that is given -c TEXT; none: the words are executed directly
+  std::string folder;    ///< where it runs
+  double timeout_s = 0;  ///< 0: none
+  std::vector<CommandMetric> metrics;
+};
+
+/// Returns the names in braces, each once. Braces that hold no name are text, and so are ${name}
+/// and {{name}}.
+std::vector<std::string> placeholders(const std::string& text);
+/// Replaces {name} by its value, and {{name}} by {name}.
+std::string filled(const std::string& text, const PlaceholderValues& values);
+/// Returns the values of a cell's keys.
+PlaceholderValues values_of(const SweepCell& cell);
+
+/// Throws UsageError for a placeholder that a cell has no value for, and for a key that no
+/// placeholder uses.
+void check_placeholders(const SweepCommand& command, const SweepDesign& design);
+
+/// Splits at white space outside quotes. '...' is literal; within "..." and outside quotes, a
+/// backslash takes the next character literally. Throws UsageError for an open quote.
+std::vector<std::string> shell_split(const std::string& text);
+
+/// Returns the program and its arguments. With a shell, values become part of its text; without
+/// one, a value stays within its word.
+std::vector<std::string> words_of(const SweepCommand& command, const PlaceholderValues& values);
+
+/// Returns the design of a command's sweep. `words` are key=a,b,c. Throws UsageError.
+SweepDesign command_design(const std::vector<std::string>& words,
+                           const std::vector<std::string>& cells, const std::string& kind);
+
+}  // namespace millrace::study

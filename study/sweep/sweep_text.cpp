@@ -1,0 +1,508 @@
+// Chooses columns, formats figures and fits tables to a width.
+#include "study/sweep/sweep_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace millrace::study {
+namespace {
+
+/// Presentation of a figure: its column's title, its unit as a factor, its digits.
+struct FigureColumn {
+  const char* figure;
+  const char* title;
+  const char* brief;  ///< title in a narrow table
+  double factor;
+  int digits;
+  const char* unit;
+  int priority;  ///< in a narrow table: small numbers stay longest
+};
+
+constexpr int kAlways = 0, kMetric = 1, kLeast = 98, kFirstToGo = 99;
+/// Columns of a full table, in their order. The first seven are also the first columns of its CSV.
+constexpr FigureColumn kColumns[] = {
+    {"load_s_per_step", "load ms/step", "load ms", 1e3, 4, "", 2},
+    {"update_s_per_step", "update ms/step", "update ms", 1e3, 4, "", 3},
+    {"load_s", "load s", "load s", 1, 3, "", kLeast},
+    {"update_s", "update s", "update s", 1, 3, "", kLeast},
+    {"wall_s", "total s", "total s", 1, 2, "", 5},
+    {"images_per_s", "images/s", "images/s", 1, 0, "", kMetric},
+    {"top1", "top-1", "top-1", 100, 2, "%", 4},
+    {"epoch_s", "s/epoch", "s/epoch", 1, 3, "", 6},
+    {"speedup", "speed-up", "speed-up", 1, 2, "x", kLeast},
+    {"host_bytes", "host MB", "host MB", 1e-6, 0, "", kLeast},
+    {"peak_device_bytes", "device MB", "GPU MB", 1e-6, 0, "", kLeast},
+    {"cpu_utilization", "CPU", "CPU", 100, 0, "%", kLeast},
+    {"gpu_utilization", "GPU", "GPU", 100, 0, "%", kLeast},
+    {"train_top1", "train top-1", "train top-1", 100, 2, "%", kLeast},
+    {"test_loss", "test loss", "test loss", 1, 4, "", kLeast}};
+constexpr std::size_t kFirstColumns = 7;
+
+/// Returns the presentation of any figure. `name` must outlive it.
+FigureColumn column_of(const std::string& name) {
+  for (const FigureColumn& column : kColumns)
+    if (name == column.figure) return column;
+  const char* const title = name.c_str();
+  if (is_share(name)) return {title, title, title, 100, 2, "%", kLeast};
+  if (name.ends_with("_bytes")) return {title, title, title, 1e-6, 0, " MB", kLeast};
+  return {title, title, title, 1, -1, "", kLeast};
+}
+
+std::string number(const FigureColumn& column, double value) {
+  if (column.digits < 0) return fmt::format("{:.5g}", value);
+  return fmt::format("{:.{}f}{}", value * column.factor, column.digits, column.unit);
+}
+
+/// "1.23" or, `with_interval`, "1.23 [1.20 .. 1.26]".
+std::string text_of(const FigureColumn& column, const Interval& interval, bool with_interval) {
+  if (!std::isfinite(interval.mean)) return "-";
+  if (!with_interval || !std::isfinite(interval.low)) return number(column, interval.mean);
+  return fmt::format("{} [{} .. {}]", number(column, interval.mean), number(column, interval.low),
+                     number(column, interval.high));
+}
+
+/// "1.203 [1.190 .. 1.216]"; a difference with its sign, of shares in percentage points.
+std::string effect_text(const SweepMetric& metric, const Comparison& comparison) {
+  if (!std::isfinite(comparison.ratio.mean)) return "-";
+  const auto print = [&](double value) {
+    if (!comparison.difference) return fmt::format("{:.3f}", value);
+    return metric.is_share ? fmt::format("{:+.2f}", 100 * value) : fmt::format("{:+.4g}", value);
+  };
+  if (!std::isfinite(comparison.ratio.low)) return print(comparison.ratio.mean);
+  return fmt::format("{} [{} .. {}]", print(comparison.ratio.mean), print(comparison.ratio.low),
+                     print(comparison.ratio.high));
+}
+
+std::string effect_title(const SweepTable& table, const SweepMetric& metric) {
+  return fmt::format("{} {}", metric.name,
+                     by_differences(table.runs, metric) ? "difference" : "ratio");
+}
+
+std::string verdict_text(Verdict verdict) {
+  return verdict == Verdict::inconclusive ? "too noisy" : name_of(verdict);
+}
+
+/// One column of a table for people.
+struct TextColumn {
+  std::string title;
+  std::vector<std::string> cells;
+  int priority = kLeast;
+
+  std::size_t width() const {
+    std::size_t most = title.size();
+    for (const auto& cell : cells) most = std::max(most, cell.size());
+    return most;
+  }
+};
+
+bool is_metric(const SweepTable& table, const std::string& figure) {
+  const auto metrics = table.metrics();
+  return std::any_of(metrics.begin(), metrics.end(),
+                     [&](const SweepMetric& metric) { return metric.name == figure; });
+}
+
+bool has_values(const SweepTable& table, const std::string& figure) {
+  return std::any_of(table.rows.begin(), table.rows.end(), [&](const SweepRow& row) {
+    return std::isfinite(row.figures.at(figure).mean);
+  });
+}
+
+/// Returns whether the rows are runs of any program, which have few of the figures.
+bool is_command(const SweepTable& table) { return !table.design.command.empty(); }
+
+bool has_source(const SweepTable& table, const std::string& figure) {
+  const auto& cells = table.design.cells;
+  return std::any_of(cells.begin(), cells.end(),
+                     [&](const SweepCell& cell) { return cell.source.contains(figure); });
+}
+
+std::string source_text(const SweepCell& cell, const FigureColumn& column) {
+  const auto found = cell.source.find(column.figure);
+  if (found == cell.source.end()) return "";
+  const auto* value = std::get_if<double>(&found->second);
+  if (value == nullptr) return std::get<std::string>(found->second);
+  std::string text = number(column, *value);
+  // Published figures have the digits that they were published with, not zeros behind them.
+  const auto unit = text.size() - std::string_view(column.digits < 0 ? "" : column.unit).size();
+  auto end = unit;
+  if (text.find('.') < unit) {
+    while (text[end - 1] == '0') --end;
+    if (text[end - 1] == '.') --end;
+  }
+  return text.erase(end, unit - end);
+}
+
+TextColumn figure_column(const SweepTable& table, const std::string& figure, bool brief,
+                         bool with_interval) {
+  const FigureColumn look = column_of(figure);
+  TextColumn column{brief ? look.brief : look.title, {}, look.priority};
+  const bool sourced = has_source(table, figure);
+  if (sourced) column.title += " (source)";
+  if (is_metric(table, figure)) column.priority = kMetric;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    column.cells.push_back(text_of(look, table.rows[i].figures.at(figure), with_interval));
+    const std::string source = sourced ? source_text(table.design.cells[i], look) : "";
+    if (!source.empty()) column.cells.back() += " (" + source + ")";
+  }
+  return column;
+}
+
+/// Returns effect and verdict columns of one metric.
+std::vector<TextColumn> comparison_columns(const SweepTable& table, std::size_t metric,
+                                           bool judged) {
+  const SweepMetric of = table.metrics()[metric];
+  const bool differences = by_differences(table.runs, of);
+  std::vector<TextColumn> columns{{effect_title(table, of), {}, kMetric}};
+  if (judged && table.repeats() >= kRepeatsForVerdict)
+    columns.push_back({metric == 0 ? "verdict" : of.name + " verdict", {}, kMetric});
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const bool reference = table.is_reference(i);
+    const Comparison& comparison = table.comparison(i, metric);
+    const bool empty = table.runs[i].empty();
+    columns[0].cells.push_back(empty         ? "-"
+                               : !reference  ? effect_text(of, comparison)
+                               : differences ? "0"
+                                             : "1.000");
+    if (columns.size() > 1)
+      columns[1].cells.push_back(reference || empty ? "-" : verdict_text(comparison.verdict));
+  }
+  return columns;
+}
+
+std::vector<TextColumn> label_columns(const SweepTable& table, bool brief) {
+  std::vector<TextColumn> columns;
+  const auto names = brief ? short_names(table.design.columns) : table.design.columns;
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    columns.push_back({names[c], {}, kAlways});
+    for (const SweepCell& cell : table.design.cells) columns.back().cells.push_back(cell.labels[c]);
+  }
+  return columns;
+}
+
+TextColumn threads_column(const SweepTable& table) {
+  TextColumn column{"threads", {}, kFirstToGo};
+  for (const auto& runs : table.runs) {
+    const double threads = runs.empty() ? kNaN : runs[0].figures.threads;
+    column.cells.push_back(std::isfinite(threads) ? fmt::format("{:.0f}", threads) : "-");
+  }
+  return column;
+}
+
+/// Returns the figures between labels and comparisons. Those of kMoreFigures only where some run
+/// has them.
+std::vector<std::string> shown_figures(const SweepTable& table) {
+  if (!table.design.figures.empty()) return table.design.figures;
+  std::vector<std::string> names;
+  const std::size_t always = is_command(table) ? 0 : kFirstColumns;
+  for (std::size_t i = 0; i < std::size(kColumns); ++i)
+    if (i < always || has_values(table, kColumns[i].figure)) names.emplace_back(kColumns[i].figure);
+  for (const SweepMetric& metric : table.metrics())
+    if (std::find(names.begin(), names.end(), metric.name) == names.end())
+      names.push_back(metric.name);
+  return names;
+}
+
+/// Returns all columns after the labels.
+std::vector<TextColumn> value_columns(const SweepTable& table, bool brief, bool judged) {
+  std::vector<TextColumn> columns;
+  if (table.design.figures.empty() && !is_command(table)) columns.push_back(threads_column(table));
+  const bool is_study = !table.design.figures.empty();
+  for (const auto& name : shown_figures(table))
+    if (!brief || is_study || has_values(table, name))
+      columns.push_back(figure_column(table, name, brief, !brief));
+  if (is_study && table.repeats() < 2) return columns;  // speedup is a column there
+  for (std::size_t m = 0; m < table.metrics().size(); ++m)
+    for (TextColumn& column : comparison_columns(table, m, judged))
+      columns.push_back(std::move(column));
+  return columns;
+}
+
+std::size_t width_of(const std::vector<TextColumn>& columns) {
+  std::size_t width = 0;
+  for (const TextColumn& column : columns) width += (width > 0 ? 2 : 0) + column.width();
+  return width;
+}
+
+/// Removes the least telling columns until the rest fits; returns the titles of those.
+std::vector<std::string> fit(std::vector<TextColumn>& columns, std::size_t width) {
+  std::vector<std::string> left_out;
+  while (width_of(columns) > width) {
+    // The last of equal ones.
+    std::size_t worst = 0;
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      if (columns[i].priority >= columns[worst].priority) worst = i;
+    if (columns[worst].priority <= kMetric) break;
+    left_out.insert(left_out.begin(), columns[worst].title);
+    columns.erase(columns.begin() + static_cast<std::ptrdiff_t>(worst));
+  }
+  return left_out;
+}
+
+/// Replaces labels that take more than half of the width by the rows' numbers.
+std::vector<TextColumn> numbered(const SweepTable& table, const std::vector<TextColumn>& labels,
+                                 std::size_t width, std::vector<std::string>& legend) {
+  if (width_of(labels) <= width / 2) return labels;
+  TextColumn numbers{"row", {}, kAlways};
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    numbers.cells.push_back(std::to_string(i + 1));
+    std::string text;
+    for (const TextColumn& column : labels)
+      text += fmt::format("{}{}{}", text.empty() ? "" : ", ",
+                          labels.size() > 1 ? column.title + "=" : "", column.cells[i]);
+    legend.push_back(fmt::format("row {}: {}", i + 1, text));
+  }
+  return {std::move(numbers)};
+}
+
+/// Splits columns into tables of at most `width`, each with the labels.
+std::vector<std::vector<TextColumn>> wrapped(const std::vector<TextColumn>& labels,
+                                             const std::vector<TextColumn>& values,
+                                             std::size_t width) {
+  std::vector<std::vector<TextColumn>> tables{labels};
+  for (const TextColumn& column : values) {
+    const bool fits = width_of(tables.back()) + 2 + column.width() <= width;
+    if (!fits && tables.back().size() > labels.size()) tables.push_back(labels);
+    tables.back().push_back(column);
+  }
+  return tables;
+}
+
+/// Says why a row has no figures.
+std::string remark_of(const SweepTable& table, const std::string& refusal) {
+  return (is_command(table) ? "failed: " : "not run: ") + refusal;
+}
+
+/// Returns the rows of each group as a block.
+void append_blocks(const SweepTable& table, const std::vector<TextColumn>& columns,
+                   bool with_remarks, std::vector<TextBlock>& blocks) {
+  std::string group;
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    const std::string& mine = table.design.cells[i].group;
+    if (i == 0 || mine != group) {
+      blocks.push_back({mine, {{}}, {""}});
+      for (const TextColumn& column : columns) blocks.back().rows[0].push_back(column.title);
+      group = mine;
+    }
+    TextBlock& block = blocks.back();
+    block.rows.emplace_back();
+    for (const TextColumn& column : columns) block.rows.back().push_back(column.cells[i]);
+    const std::string& refusal = table.rows[i].refusal;
+    block.remarks.push_back(with_remarks && !refusal.empty() ? remark_of(table, refusal) : "");
+  }
+}
+
+/// Names a row by its labels.
+std::string row_name(const SweepTable& table, std::size_t row) {
+  const auto names = short_names(table.design.columns);
+  const bool plain = names.size() == 1 && (names[0] == "combination" || names[0] == "row");
+  std::string text = table.design.cells[row].group;
+  for (std::size_t c = 0; c < names.size(); ++c)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", plain ? "" : names[c] + "=",
+                        table.design.cells[row].labels[c]);
+  return text;
+}
+
+/// Returns the smallest effect that a comparison would have found, such as "140%".
+std::string size_text(const SweepMetric& metric, const Comparison& comparison) {
+  const double effect = detectable_effect(comparison);
+  if (!comparison.difference) return fmt::format("{:.{}f}%", 100 * effect, effect < 0.1 ? 1 : 0);
+  return metric.is_share ? fmt::format("{:.2f} percentage points", 100 * effect)
+                         : fmt::format("{:.3g}", effect);
+}
+
+/// Explains verdicts, and names the rows that are too noisy for one.
+void add_verdict_notes(const SweepTable& table, std::vector<std::string>& notes) {
+  const auto metrics = table.metrics();
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    const bool differences = by_differences(table.runs, metrics[m]);
+    const double margin = margin_of(table.margins, metrics[m], differences);
+    if (!differences)
+      notes.push_back(
+          fmt::format("{}: equivalent: 90% interval within {:.3f} .. {:.3f} "
+                      "(sweep.margin={:g})",
+                      metrics[m].name, 1 / (1 + margin), 1 + margin, margin));
+    else if (margin > 0)
+      notes.push_back(
+          fmt::format("{}: equivalent: 90% interval within {:.2f} percentage points "
+                      "(sweep.share_margin={:g})",
+                      metrics[m].name, 100 * margin, margin));
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const Comparison& comparison = table.comparison(i, m);
+      if (comparison.verdict != Verdict::inconclusive) continue;
+      notes.push_back(fmt::format("{}{}: too noisy: only differences above {} would show",
+                                  metrics.size() > 1 ? metrics[m].name + " of " : "",
+                                  row_name(table, i), size_text(metrics[m], comparison)));
+    }
+  }
+}
+
+std::string plain_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "";
+}
+
+std::string plain_source(const SweepCell& cell, const std::string& figure, double factor) {
+  const auto found = cell.source.find(figure);
+  if (found == cell.source.end()) return "";
+  const auto* value = std::get_if<double>(&found->second);
+  return value == nullptr ? std::get<std::string>(found->second) : plain_number(*value * factor);
+}
+
+/// Returns the figures of the CSV files: all, or those that a command's runs have.
+std::vector<std::string> csv_figures(const SweepTable& table) {
+  auto names = figure_names(table.design, table.metrics());
+  if (is_command(table))
+    std::erase_if(names, [&](const std::string& name) { return !has_values(table, name); });
+  return names;
+}
+
+/// Appends a column of numbers to CSV rows.
+void add_csv_column(TextRows& rows, const std::string& title, const auto& cell) {
+  rows[0].push_back(title);
+  for (std::size_t i = 1; i < rows.size(); ++i) rows[i].push_back(cell(i - 1));
+}
+
+}  // namespace
+
+TerminalTable terminal_table(const SweepTable& table, std::size_t width, bool wide) {
+  TerminalTable result;
+  auto labels = label_columns(table, !wide);
+  if (!wide) labels = numbered(table, labels, width, result.legend);
+  auto values = value_columns(table, !wide, true);
+  if (wide || table.design.figures.empty()) {
+    values.insert(values.begin(), labels.begin(), labels.end());
+    if (!wide) result.left_out = fit(values, width);
+    append_blocks(table, values, true, result.blocks);
+    return result;
+  }
+  const auto tables = wrapped(labels, values, width);
+  std::vector<std::vector<TextBlock>> parts(tables.size());  // each with a block per group
+  for (std::size_t i = 0; i < tables.size(); ++i) append_blocks(table, tables[i], i == 0, parts[i]);
+  for (std::size_t group = 0; group < parts[0].size(); ++group)
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      TextBlock& block = parts[i][group];
+      if (i > 0 && !block.heading.empty()) block.heading += " (continued)";
+      result.blocks.push_back(std::move(block));
+    }
+  return result;
+}
+
+TextRows text_rows(const SweepTable& table, bool judged) {
+  auto columns = label_columns(table, false);
+  for (TextColumn& column : value_columns(table, false, judged))
+    columns.push_back(std::move(column));
+  TextRows rows(table.rows.size() + 1);
+  for (const TextColumn& column : columns) {
+    rows[0].push_back(column.title);
+    for (std::size_t i = 0; i < column.cells.size(); ++i) rows[i + 1].push_back(column.cells[i]);
+  }
+  return rows;
+}
+
+std::vector<std::string> text_notes(const SweepTable& table) {
+  std::vector<std::string> notes = table.design.notes;
+  const std::size_t n = table.repeats();
+  if (n < 2) {
+    notes.emplace_back(
+        "one run per row: no interval, so small differences mean nothing (--repeats N)");
+  } else {
+    notes.push_back(fmt::format(
+        "geometric means of {} runs, arithmetic ones of accuracies and utilisations, with 95% "
+        "intervals ({}); ratios and differences to the first row within blocks, with simultaneous "
+        "intervals{}",
+        n, n >= kRepeatsForBootstrap ? "bootstrap-t" : "t",
+        table.others.empty() ? "" : ", each metric by itself"));
+    if (n < kRepeatsForVerdict)
+      notes.push_back(fmt::format("fewer than {} repeats: no verdict", kRepeatsForVerdict));
+    else
+      add_verdict_notes(table, notes);
+  }
+  for (const auto& warning : table.warnings) notes.push_back("warning: " + warning);
+  return notes;
+}
+
+TextRows csv_table(const SweepTable& table) {
+  TextRows rows{table.design.columns};
+  for (const SweepCell& cell : table.design.cells) rows.push_back(cell.labels);
+  const TextColumn threads = threads_column(table);
+  if (!is_command(table))
+    add_csv_column(rows, "threads", [&](std::size_t i) { return threads.cells[i]; });
+  const auto figures = csv_figures(table);
+  const auto factor = [](const FigureColumn& look) { return look.digits < 0 ? 1 : look.factor; };
+  const auto add_figure = [&](const std::string& name, const char* suffix, double Interval::*end) {
+    const FigureColumn look = column_of(name);
+    add_csv_column(rows, std::string(look.title) + suffix, [&](std::size_t i) {
+      return plain_number(factor(look) * (table.rows[i].figures.at(name).*end));
+    });
+  };
+  const auto add_effect = [&](std::size_t metric, const char* suffix, double Interval::*end) {
+    const std::string title = effect_title(table, table.metrics()[metric]) + suffix;
+    add_csv_column(rows, title, [&](std::size_t i) {
+      const bool compared = !table.is_reference(i) && !table.runs[i].empty();
+      return compared ? plain_number(table.comparison(i, metric).ratio.*end) : "";
+    });
+  };
+  const auto add_verdict = [&](std::size_t metric) {
+    add_csv_column(rows, metric == 0 ? "verdict" : table.others[metric - 1].name + " verdict",
+                   [&](std::size_t i) -> std::string {
+                     const Verdict verdict = table.comparison(i, metric).verdict;
+                     return verdict == Verdict::none ? "" : name_of(verdict);
+                   });
+  };
+  for (std::size_t i = 0; i < kFirstColumns; ++i)
+    if (std::find(figures.begin(), figures.end(), kColumns[i].figure) != figures.end())
+      add_figure(kColumns[i].figure, "", &Interval::mean);
+  add_effect(0, "", &Interval::mean);
+  add_verdict(0);
+  for (std::size_t m = 1; m < table.metrics().size(); ++m) {
+    add_effect(m, "", &Interval::mean);
+    add_verdict(m);
+  }
+  const auto is_first = [](const std::string& name) {
+    return name == "threads" ||
+           std::any_of(std::begin(kColumns), std::begin(kColumns) + kFirstColumns,
+                       [&](const FigureColumn& column) { return name == column.figure; });
+  };
+  for (const auto& name : figures)
+    if (!is_first(name)) add_figure(name, "", &Interval::mean);
+  for (const auto& name : figures) {
+    if (name == "threads") continue;
+    add_figure(name, " low", &Interval::low);
+    add_figure(name, " high", &Interval::high);
+  }
+  for (std::size_t m = 0; m < table.metrics().size(); ++m) {
+    add_effect(m, " low", &Interval::low);
+    add_effect(m, " high", &Interval::high);
+  }
+  for (const auto& name : figures)
+    if (has_source(table, name))
+      add_csv_column(rows, std::string(column_of(name).title) + " source", [&](std::size_t i) {
+        return plain_source(table.design.cells[i], name, factor(column_of(name)));
+      });
+  return rows;
+}
+
+TextRows csv_runs(const SweepTable& table) {
+  TextRows rows{table.design.columns};
+  for (const char* name : {"run", "repeat", "seed"}) rows[0].emplace_back(name);
+  const auto figures = csv_figures(table);
+  rows[0].insert(rows[0].end(), figures.begin(), figures.end());
+  for (const char* name : {"steal", "others", "load_average", "mhz_begin", "mhz_end"})
+    rows[0].emplace_back(name);
+  for (std::size_t i = 0; i < table.runs.size(); ++i)
+    for (const SweepRecord& run : table.runs[i]) {
+      auto row = table.design.cells[i].labels;
+      row.insert(row.end(), {run.name, std::to_string(run.repeat + 1), std::to_string(run.seed)});
+      for (const auto& name : figures) row.push_back(plain_number(run.figure(name)));
+      for (const double value : {run.noise.steal, run.noise.others, run.noise.load_average,
+                                 run.noise.mhz_begin, run.noise.mhz_end})
+        row.push_back(plain_number(value));
+      rows.push_back(std::move(row));
+    }
+  return rows;
+}
+
+}  // namespace millrace::study
