@@ -1,0 +1,216 @@
+// Opens recipes, starts loaders at a position and hands out their batches.
+#include "python/ext/engine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "millrace/error.h"
+#include "pipeline/loader/sampler.h"
+#include "tools/training/pipeline_setup.h"
+
+namespace nb = nanobind;
+
+namespace millrace::python {
+namespace {
+
+/// Failures that are kept for Python to collect.
+constexpr std::size_t kMostFailures = 1000;
+
+/// Returns whether every rank has a sample of a batch of `global` samples.
+bool serves_all(std::int64_t global, int world, bool pairs) {
+  for (int rank = 0; rank < world; ++rank)
+    if (pipeline::rank_slice(global, rank, world, pairs).count == 0) return false;
+  return true;
+}
+
+/// Returns whether the bytes of batches may depend on the value of a key. The data set itself is
+/// identified by its fingerprint, the size of batches by their number.
+bool matters(std::string_view key) {
+  constexpr std::string_view kAll[] = {
+      "seed",           "resample",         "data.split",      "decode.scale",    "loader.mode",
+      "loader.shuffle", "loader.drop_last", "loader.on_error", "data.max_pixels", "model.classes"};
+  return key.starts_with("output.") ||
+         std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);
+}
+
+/// Marks the engine as used by this thread.
+class Use {
+ public:
+  explicit Use(std::atomic<bool>& busy) : busy_(busy) {
+    if (busy_.exchange(true))
+      throw RunError("another thread uses this loader",
+                     "let one thread iterate, or make a loader for each thread");
+  }
+  ~Use() { busy_ = false; }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+};
+
+/// Runs Python's handlers of signals that have arrived. Returns whether one raised an exception.
+bool has_signal() {
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+}  // namespace
+
+Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps)
+    : process_(getpid()), recipe_(tools::load_recipe(arguments)) {
+  std::shared_ptr<const Reader> reader = tools::open_data(recipe_, recipe_.text("data.split"));
+  plan_ = tools::make_plan(recipe_, recipe_.augment(), *reader);
+  source_ = std::make_shared<Source>(Source{std::move(reader), plan_->output()});
+  if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
+  options_ = tools::loader_options(recipe_, tools::emulated_storage(recipe_), rank, world);
+  options_.held = 0;  // every batch is detached
+  options_.record = false;
+  options_.epochs = std::numeric_limits<std::uint32_t>::max();  // the workers go on over their ends
+  options_.poll = &has_signal;
+  options_.quarantine = [this](const Failure& failure) {
+    if (failures_.size() < kMostFailures) failures_.push_back(failure);
+  };
+  check_batch(options_, dataset());
+  all_batches_ = batches_ = batches_per_epoch(options_, dataset().count);
+  const auto rest = static_cast<std::int64_t>(dataset().count) -
+                    static_cast<std::int64_t>(all_batches_ - 1) * options_.batch;
+  const bool pairs = plan_->soft_classes() > 0;
+  if (!serves_all(std::min(options_.batch, rest), world, pairs)) --batches_;
+  if (batches_ == 0 || !serves_all(options_.batch, world, pairs))
+    throw UsageError(fmt::format("a batch of {} samples over {} ranks leaves a rank without one",
+                                 options_.batch, world),
+                     fmt::format("set loader.batch to at least {}", world * (pairs ? 2 : 1)));
+}
+
+Engine::~Engine() {
+  // The threads of a loader do not exist in a forked child, so nothing there can be joined.
+  if (getpid() != process_) static_cast<void>(loader_.release());
+}
+
+void Engine::require_own_process() const {
+  if (getpid() == process_) return;
+  throw RunError(
+      fmt::format("this loader belongs to process {}: a forked child has none of its threads",
+                  process_),
+      "make the loader in the child, or start the child with the method spawn");
+}
+
+std::int64_t Engine::batch_size() const {
+  return pipeline::rank_slice(options_.batch, options_.rank, options_.world,
+                              plan_->soft_classes() > 0)
+      .count;
+}
+
+void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
+  require_own_process();
+  const Use use(busy_);
+  const std::uint64_t ordinal = epoch * all_batches_ + batch;
+  if (epoch >= options_.epochs || batch > batches_)
+    throw UsageError(fmt::format("there is no batch {} of epoch {}", batch, epoch),
+                     fmt::format("an epoch has {} batches", batches_));
+  // A last batch that is too short for the ranks is left out.
+  if (loader_ != nullptr && at_ + 1 == ordinal && batches_ < all_batches_ &&
+      at_ % all_batches_ == batches_)
+    take();
+  if (loader_ != nullptr && at_ == ordinal) return;
+  const nb::gil_scoped_release released;
+  stop();
+  LoaderOptions options = options_;
+  options.first_batch = ordinal;
+  std::shared_ptr<const Transform> transform = plan_;
+  if (warps_ != nullptr) transform = warps_;
+  loader_ = std::make_unique<Loader>(source_->reader, std::move(transform), options);
+  at_ = ordinal;
+}
+
+/// Returns the next batch. Call it with the GIL.
+Batch Engine::take() {
+  Batch batch;
+  try {
+    const nb::gil_scoped_release released;
+    batch = loader_->next();
+  } catch (...) {  // the loader has ended; seek() starts another
+    stop();
+    throw;
+  }
+  if (!batch) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();  // from has_signal()
+    throw RunError("the loader was stopped");
+  }
+  ++at_;
+  return batch;
+}
+
+std::unique_ptr<OwnBatch> Engine::next() {
+  require_own_process();
+  const Use use(busy_);
+  if (loader_ == nullptr) throw RunError("this loader is closed", "iterate over it again");
+  Batch batch = take();
+  batch.detach();
+  auto own = std::make_unique<OwnBatch>(std::move(batch), source_);
+  if (warps_ != nullptr) {
+    const auto count = static_cast<std::size_t>(own->batch.count());
+    own->warps.resize(9 * count);
+    warps_->take(own->batch.epoch(), own->batch.samples(), count, own->warps.data());
+  }
+  return own;
+}
+
+void Engine::close() {
+  if (loader_ == nullptr) return;
+  require_own_process();
+  const Use use(busy_);
+  const nb::gil_scoped_release released;
+  stop();
+}
+
+/// Ends the loader and keeps its counters.
+void Engine::stop() {
+  if (loader_ == nullptr) return;
+  extra_blocks_ += loader_->stats().extra_blocks;
+  failed_ += loader_->stats().failed;
+  loader_.reset();
+  if (warps_ != nullptr) warps_->clear();
+}
+
+std::string Engine::sample_name(std::uint64_t index) const {
+  if (index >= dataset().count)
+    throw UsageError(fmt::format("there is no sample {}", index),
+                     fmt::format("the data set has {}", dataset().count));
+  return source_->reader->name(index);
+}
+
+std::string Engine::identity() const {
+  std::string text =
+      fmt::format("{}\n{:016x}\n{}\n", dataset().count, dataset().fingerprint, options_.batch);
+  for (const Param& param : recipe_keys())
+    if (matters(param.name)) text += param.name + "=" + recipe_.value(param.name) + "\n";
+  for (const OpSpec& spec : recipe_.augment()) {
+    text += fmt::format("{} {} {}\n", spec.op, spec.id, spec.enabled);
+    for (const OpDeclaration& op : op_declarations())
+      if (op.name == spec.op)
+        for (const Param& param : op.params)
+          text += param.name + "=" +
+                  recipe_.value(fmt::format("augment.{}.{}", spec.id, param.name)) + "\n";
+  }
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+LoaderStats Engine::stats() const {
+  LoaderStats stats;
+  if (loader_ != nullptr) stats = loader_->stats();
+  stats.extra_blocks += extra_blocks_;
+  stats.failed += failed_;
+  return stats;
+}
+
+std::vector<Failure> Engine::take_failures() { return std::exchange(failures_, {}); }
+
+}  // namespace millrace::python

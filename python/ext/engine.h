@@ -1,0 +1,79 @@
+// A recipe's data set and plan, and the loader that runs over them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "augment/plan/plan.h"
+#include "millrace/loader.h"
+#include "millrace/recipe.h"
+#include "python/ext/batch.h"
+#include "python/ext/warp_recorder.h"
+
+namespace millrace::python {
+
+/// Hands out batches from any position. Belongs to one thread at a time and to the process that
+/// made it; other use throws RunError.
+class Engine {
+ public:
+  /// Opens the data set of `arguments` ("[RECIPE] [key=value ...]") for one of `world` ranks. With
+  /// `warps`, batches have them. Call it without the GIL.
+  Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Makes the next call of next() return this batch. Batches made ahead are kept if they fit.
+  void seek(std::uint64_t epoch, std::uint64_t batch);
+  /// Returns the next batch, detached. Call it with the GIL: it is released while next() waits, and
+  /// taken every 100 ms for signals.
+  std::unique_ptr<OwnBatch> next();
+  /// Ends the workers. A later seek() starts new ones. Call it with the GIL, which it releases.
+  void close();
+
+  /// Returns the batches of an epoch that have at least one sample for every rank.
+  std::uint64_t batches() const { return batches_; }
+  /// Returns the samples per batch over all ranks.
+  std::int64_t global_batch() const { return options_.batch; }
+  /// Returns the samples per batch of this rank at most.
+  std::int64_t batch_size() const;
+  const LoaderOptions& options() const { return options_; }
+  const DatasetInfo& dataset() const { return source_->reader->info(); }
+  const SampleSpec& output() const { return plan_->output(); }
+  std::string sample_name(std::uint64_t index) const;
+  /// Returns a hash of everything that the batches' bytes depend on but epoch and position.
+  std::string identity() const;
+  std::string toml() const { return recipe_.to_toml(); }
+  std::string recipe_name() const { return recipe_.name(); }
+  LoaderStats stats() const;
+  std::vector<Failure> take_failures();
+
+ private:
+  void require_own_process() const;
+  Batch take();
+  void stop();
+
+  const pid_t process_;
+  Recipe recipe_;
+  std::shared_ptr<const Source> source_;
+  std::shared_ptr<const augment::Plan> plan_;
+  std::shared_ptr<WarpRecorder> warps_;  ///< null unless asked for
+  LoaderOptions options_;
+  std::uint64_t batches_ = 0;      ///< per epoch, handed out
+  std::uint64_t all_batches_ = 0;  ///< per epoch, with a last one that is too short for the ranks
+  std::uint64_t at_ = 0;           ///< ordinal that loader_ returns next
+  std::unique_ptr<Loader> loader_;
+  std::vector<Failure> failures_;
+  std::uint64_t extra_blocks_ = 0;  ///< of loaders that were closed
+  std::uint64_t failed_ = 0;
+  std::atomic<bool> busy_{false};
+};
+
+}  // namespace millrace::python

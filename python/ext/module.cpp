@@ -1,0 +1,98 @@
+// The module pymillrace._core: Engine, Batch, and millrace's errors as Python's exceptions.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <exception>
+#include <tuple>
+
+#include "millrace/error.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "python/ext/batch.h"
+#include "python/ext/engine.h"
+#include "python/ext/host.h"
+
+namespace nb = nanobind;
+
+namespace millrace::python {
+namespace {
+
+const char* class_of(Exit exit) {
+  switch (exit) {
+    case Exit::usage:
+      return "UsageError";
+    case Exit::data:
+      return "DataError";
+    case Exit::device:
+      return "DeviceError";
+    default:
+      return "RunError";
+  }
+}
+
+/// Raises an Error as the class of pymillrace.errors for its kind.
+void translate(const std::exception_ptr& error, void*) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    const nb::object type = nb::module_::import_("pymillrace.errors").attr(class_of(e.exit()));
+    const nb::object value = type(nb::str(e.what()), nb::str(e.hint().c_str()));
+    PyErr_SetObject(type.ptr(), value.ptr());
+  }
+}
+
+/// Epoch, position, sample, name, reason.
+using FailureRow =
+    std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::string, std::string>;
+
+std::vector<FailureRow> take_failures(Engine& engine) {
+  std::vector<FailureRow> rows;
+  for (const Failure& failure : engine.take_failures())
+    rows.emplace_back(failure.epoch, failure.position, failure.sample, failure.name,
+                      failure.reason);
+  return rows;
+}
+
+void bind_engine(nb::module_& module) {
+  nb::class_<Engine>(module, "Engine")
+      .def(nb::init<const std::vector<std::string>&, int, int, bool>(), nb::arg("arguments"),
+           nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
+      .def("next", &Engine::next)
+      .def("close", &Engine::close)
+      .def("sample_name", &Engine::sample_name, nb::arg("index"))
+      .def("identity", &Engine::identity)
+      .def("toml", &Engine::toml)
+      .def("take_failures", &take_failures)
+      .def_prop_ro("recipe_name", &Engine::recipe_name)
+      .def_prop_ro("batches", &Engine::batches)
+      .def_prop_ro("batch_size", &Engine::batch_size)
+      .def_prop_ro("global_batch", &Engine::global_batch)
+      .def_prop_ro("workers", [](const Engine& e) { return e.options().workers; })
+      .def_prop_ro("drop_last", [](const Engine& e) { return e.options().drop_last; })
+      .def_prop_ro("dtype", [](const Engine& e) { return std::string(name_of(e.output().dtype)); })
+      .def_prop_ro("samples", [](const Engine& e) { return e.dataset().count; })
+      .def_prop_ro("path", [](const Engine& e) { return e.dataset().path; })
+      .def_prop_ro("split", [](const Engine& e) { return e.dataset().split; })
+      .def_prop_ro("classes", [](const Engine& e) { return e.dataset().classes; })
+      .def_prop_ro("fingerprint", [](const Engine& e) { return e.dataset().fingerprint; })
+      .def_prop_ro("failed", [](const Engine& e) { return e.stats().failed; })
+      .def_prop_ro("extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; });
+}
+
+}  // namespace
+}  // namespace millrace::python
+
+NB_MODULE(_core, module) {
+  using namespace millrace;
+  nb::set_leak_warnings(false);  // a loader that a script's cycle keeps until exit is no defect
+  nb::register_exception_translator(&python::translate);
+  python::bind_batch(module);
+  python::bind_engine(module);
+  module.def("is_override", [](const std::string& word) { return pipeline::is_override(word); });
+  module.def("take_remarks", &python::take_remarks);
+}

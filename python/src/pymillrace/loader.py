@@ -1,0 +1,418 @@
+"""Loader: millrace's data pipeline as an iterable of batches."""
+from __future__ import annotations
+
+import atexit
+import difflib
+import importlib.util
+import os
+import pathlib
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from . import _core, recipes
+from .errors import UsageError
+
+_RECIPES = pathlib.Path(__file__).parent / "recipes"
+_STATE_VERSION = 1
+_open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
+
+
+class Failure(NamedTuple):
+    """A sample that could not be read, decoded or augmented (loader.on_error=skip or replace)."""
+
+    epoch: int
+    position: int
+    """Position in the epoch's order."""
+    sample: int
+    """Index in the data set."""
+    name: str
+    reason: str
+
+
+class Batch(tuple[Any, ...]):
+    """A batch: the tuple (images, labels), with what else is known of it.
+
+    The arrays own their memory: they stay valid and unchanged for as long as they are referenced, whatever the loader
+    does. A batch that was rebuilt from its elements, as frameworks do to move it to a device, is the tuple alone; its
+    other attributes raise AttributeError.
+
+    Attributes:
+        images: count x channels x height x width (output.layout=hwc: count x height x width x channels) of the type
+            output.dtype; a torch.Tensor, or a numpy.ndarray with numpy=True.
+        labels: count class ids, int64; or count x classes probabilities, float32, if the recipe mixes labels (mixup,
+            cutmix).
+    """
+
+    _raw: _core.Batch
+    _numpy: bool
+
+    @classmethod
+    def _of(cls, raw: _core.Batch, numpy: bool) -> Batch:
+        labels = raw.probabilities(numpy)
+        batch = cls((raw.images(numpy), raw.class_ids(numpy) if labels is None else labels))
+        batch._raw = raw
+        batch._numpy = numpy
+        return batch
+
+    @property
+    def images(self) -> Any:
+        """The images."""
+        return self[0]
+
+    @property
+    def labels(self) -> Any:
+        """The class ids, or the probabilities of mixed labels."""
+        return self[1]
+
+    @property
+    def class_ids(self) -> Any:
+        """The class ids as stored, int64, count; also where labels are mixed."""
+        return self._raw.class_ids(self._numpy)
+
+    @property
+    def samples(self) -> Any:
+        """The index of each sample in the data set, int64, count."""
+        return self._raw.samples(self._numpy)
+
+    @property
+    def warps(self) -> Any:
+        """Where pixels went: W, float32, count x 3 x 3, with x_out = W x_in in homogeneous coordinates.
+
+        Positions are pixel centres: (0, 0) is the middle of the first pixel, of the upright input image (after its
+        EXIF orientation) and of the output. NaN where no such map exists: after elastic, mixup, cutmix and filters of
+        plugins, and with loader.mode=synthetic or cached. Pixel ops count as moving nothing.
+
+        Raises:
+            UsageError: the loader was made without warps=True.
+        """
+        warps = self._raw.warps(self._numpy)
+        if warps is None:
+            raise UsageError("this loader does not record warps", "make it with warps=True")
+        return warps
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each sample: a path, or a file and the position in it."""
+        return self._raw.names()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0."""
+        return self._raw.epoch
+
+    @property
+    def batch_index(self) -> int:
+        """The index of the batch in its epoch, from 0."""
+        return self._raw.index
+
+
+class Dataset:
+    """What a loader reads; len() counts the samples of the whole data set."""
+
+    def __init__(self, engine: _core.Engine) -> None:
+        self._engine = engine
+        self.path = engine.path
+        self.split = engine.split
+        self.classes: list[str] = engine.classes
+        """Names of the classes; a label is an index into this list."""
+        self.fingerprint = engine.fingerprint
+        """Hash of the samples' names and sizes and, for data in memory, contents."""
+
+    def __len__(self) -> int:
+        return self._engine.samples
+
+    def name(self, index: int) -> str:
+        """Returns the name of the sample at `index`. Raises UsageError if there is none."""
+        return self._engine.sample_name(index)
+
+
+class _Sampler:
+    """What frameworks expect as loader.sampler: it passes the epoch on."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = weakref.ref(loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        loader = self._loader()
+        if loader is not None:
+            loader.set_epoch(epoch)
+
+
+class Loader:
+    """Iterates over the batches of a recipe, one epoch per `for`.
+
+    Batches are made on worker threads of this process, ahead of the loop, in an order that depends on the recipe's
+    seed alone: any number of workers gives the same bytes, which are those that `millrace bench --hash` hashes.
+
+    Args:
+        arguments: a recipe (a TOML file or the name of a shipped one) and overrides as "key=value", as the program
+            takes them: Loader("imagenet-rrc", "data.path=data/photos", "loader.workers=2"). Or a data set, a list of
+            augmentations, and overrides: Loader(Folder("data/photos"), [RandomResizedCrop(224), HFlip()], batch=32).
+        batch: with a data set: samples per batch and rank.
+        normalize: with a data set: mean and standard deviation, as IMAGENET.
+        rank: of this process; by default that of torch.distributed if it is initialised, else 0.
+        world_size: number of processes that share each batch; by default likewise, else 1. loader.batch counts the
+            samples of all of them together, loader.batch_per_rank those of one.
+        numpy: hand out numpy.ndarray instead of torch.Tensor; PyTorch need not be installed.
+        keys: two names; batches are then dictionaries of images and labels instead of a Batch.
+        warps: record Batch.warps, by which boxes, masks and key points can follow the images. With keys, a third name
+            takes them.
+        function: called with each batch (with keys, its dictionary) on the thread that iterates; what it returns is
+            handed out instead. `function_s` is the time that it takes. What it raises ends the `for`; its batch counts
+            as handed out.
+
+    Raises:
+        UsageError: a recipe or key is wrong, or the batch does not fit the data set or the ranks.
+        DataError: the data set cannot be opened; later, a sample that failed (loader.on_error=fail).
+        RunError: a thread cannot be started, or the loader is used in a forked child or by two threads.
+    """
+
+    def __init__(
+        self,
+        *arguments: str | recipes.Source | Sequence[recipes.Op | recipes.Normalize],
+        batch: int | None = None,
+        normalize: recipes.Normalize | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        numpy: bool = False,
+        keys: Sequence[str] | None = None,
+        warps: bool = False,
+        function: Callable[[Any], Any] | None = None,
+    ) -> None:
+        rank, world_size = _place(rank, world_size)
+        if keys is not None and (isinstance(keys, str) or len(keys) not in ((2, 3) if warps else (2,))):
+            raise UsageError(f"keys={keys!r} does not name images and labels", 'give two: keys=("image", "label")')
+        self._engine = _core.Engine(_words(arguments, batch, normalize), rank, world_size, warps)
+        _warn()
+        self._keys = None if keys is None else tuple(keys)
+        self._numpy = numpy
+        self._function = function
+        if numpy and self._engine.dtype == "bf16":
+            raise UsageError("numpy=True with output.dtype=bf16: NumPy has no such type", "use f32 or f16")
+        _require("numpy" if numpy else "torch")
+        self._identity = self._engine.identity()
+        self._epoch = 0
+        self._batch = 0  # batches of that epoch that were handed out
+        self._began = False  # a `for` has begun from that position
+        self._ended = False  # and has run to its end
+        self._current: object = None  # identifies the latest iterator
+        self._process = os.getpid()
+        self.rank = rank
+        self.world_size = world_size
+        self.dataset = Dataset(self._engine)
+        """The data set, of all ranks together."""
+        self.sampler = _Sampler(self)
+        """Passes set_epoch() on to the loader."""
+        self.function_s = 0.0
+        """Seconds spent in function= so far."""
+        self.failures: list[Failure] = []
+        """Samples that failed, in the order of the batches; at most 1000 since the list was last emptied."""
+        _open_loaders.add(self)
+
+    def __len__(self) -> int:
+        """The number of batches per epoch, the same on every rank and after a resumption."""
+        return self._engine.batches
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begins an epoch: the one after the last, also if that was left early, or where a state was loaded."""
+        if self._began:
+            self._epoch += 1
+            self._batch = 0
+        self._began, self._ended = True, False
+        self._current = token = object()
+        return self._batches(token)
+
+    def _batches(self, token: object) -> Iterator[Any]:
+        engine, numpy, keys = self._engine, self._numpy, self._keys
+        if self._current is token:
+            engine.seek(self._epoch, self._batch)
+        while self._current is token:
+            if self._batch == engine.batches:
+                self._ended = True
+                break
+            raw = engine.next()
+            self._batch += 1
+            if raw.index + 1 == engine.batches or engine.failed:
+                self._collect()
+            batch = Batch._of(raw, numpy)
+            del raw  # the loop's variables alone keep the memory
+            out: Any = batch
+            if keys is not None:
+                out = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
+            del batch
+            if self._function is not None:
+                out = self._apply(self._function, out)
+            yield out
+            del out
+
+    def _apply(self, function: Callable[[Any], Any], batch: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            return function(batch)
+        finally:
+            self.function_s += time.perf_counter() - begin
+
+    def _collect(self) -> None:
+        _warn()
+        self.failures.extend(Failure(*row) for row in self._engine.take_failures())
+        del self.failures[:-1000]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0: of the current `for`, or of the next one if that has ended."""
+        return self._epoch + 1 if self._ended else self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next `for` run this epoch from its start.
+
+        Right after load_state_dict(), the epoch that it has set keeps the position in it.
+        """
+        if epoch < 0:
+            raise UsageError(f"set_epoch({epoch}): epochs count from 0")
+        if not self._began and epoch == self._epoch:
+            return
+        self._epoch, self._batch = epoch, 0
+        self._began = self._ended = False
+        self._current = None
+
+    def state_dict(self, trained: int | None = None) -> dict[str, Any]:
+        """Returns the position, which takes no time: what a `for` after load_state_dict() continues with.
+
+        Args:
+            trained: batches of the current epoch that the position counts; by default all that were handed out. A
+                framework that fetches batches ahead gives the number that it has trained on.
+        """
+        batch = self._batch if trained is None else trained
+        if not 0 <= batch <= self._batch:
+            raise UsageError(f"trained={trained}: {self._batch} batches of this epoch were handed out")
+        epoch = self._epoch
+        if batch == len(self):
+            epoch, batch = epoch + 1, 0
+        return {"version": _STATE_VERSION, "recipe": self._identity, "epoch": epoch, "batch": batch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues from a position of state_dict(); the number of workers may be another one.
+
+        Raises:
+            UsageError: the state comes from another recipe, data set or batch size, or is none.
+        """
+        try:
+            version, recipe = state["version"], state["recipe"]
+            epoch, batch = int(state["epoch"]), int(state["batch"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"this is no state of a pymillrace.Loader: {error!r}") from None
+        if version != _STATE_VERSION:
+            raise UsageError(f"the loader's state has version {version}, and this pymillrace reads {_STATE_VERSION}")
+        if recipe != self._identity:
+            raise UsageError(
+                f"the state belongs to recipe {recipe}, and this loader has {self._identity}: its batches would differ",
+                "use the same recipe, data set, seed and batch size",
+            )
+        if epoch < 0 or not 0 <= batch < len(self):
+            raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {len(self)}")
+        self._epoch, self._batch = epoch, batch
+        self._began = self._ended = False
+        self._current = None
+
+    def close(self) -> None:
+        """Ends the worker threads and frees their memory; batches stay valid. A later `for` starts them again."""
+        self._current = None
+        self._engine.close()
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per batch of this rank; the last batch of an epoch may have fewer."""
+        return self._engine.batch_size
+
+    @property
+    def num_workers(self) -> int:
+        """Worker threads (loader.workers)."""
+        return self._engine.workers
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether a last, short batch is left out (loader.drop_last)."""
+        return self._engine.drop_last
+
+    @property
+    def extra_blocks(self) -> int:
+        """Blocks of memory, one batch each, that were allocated because batches were kept."""
+        return self._engine.extra_blocks
+
+    def __repr__(self) -> str:
+        return (
+            f"<pymillrace.Loader {self._engine.recipe_name}: {len(self)} batches of {self.batch_size} "
+            f"from {self.dataset.path or 'synthetic data'}, {self.num_workers} workers>"
+        )
+
+
+def _words(arguments: tuple[Any, ...], batch: int | None, normalize: recipes.Normalize | None) -> list[str]:
+    """Returns the arguments of a Loader as the program takes them."""
+    if arguments and isinstance(arguments[0], recipes.Source):
+        chain = arguments[1] if len(arguments) > 1 and not isinstance(arguments[1], str) else []
+        rest = arguments[2:] if len(arguments) > 1 and not isinstance(arguments[1], str) else arguments[1:]
+        return recipes.overrides(arguments[0], chain, batch, normalize) + [_recipe_file(word) for word in rest]
+    if batch is not None or normalize is not None:
+        raise UsageError("batch= and normalize= belong to a data set", 'a recipe takes "loader.batch=N" and "output.mean=M"')
+    return [_recipe_file(word) for word in arguments]
+
+
+def _recipe_file(word: str) -> str:
+    """Returns the file of a shipped recipe that `word` names, and any other word as it is."""
+    if not isinstance(word, str):
+        raise UsageError(f"{word!r} is neither a recipe nor an override", 'give strings, as "loader.workers=2"')
+    if _core.is_override(word) or os.path.exists(word):
+        return word
+    shipped = sorted(path.stem for path in _RECIPES.glob("*.toml"))
+    if word in shipped:
+        return str(_RECIPES / f"{word}.toml")
+    near = difflib.get_close_matches(word, shipped, 1, 0)
+    hint = f"did you mean {near[0]}?" if near else "give a TOML file"
+    raise UsageError(f"there is no recipe {word}: neither a file nor one of {', '.join(shipped)}", hint)
+
+
+def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Returns rank and world size: those given, or those of torch.distributed."""
+    if (rank is None) != (world_size is None):
+        raise UsageError("rank and world_size belong together", "give both or neither")
+    if rank is not None and world_size is not None:
+        if not 0 <= rank < world_size:
+            raise UsageError(f"rank {rank} of {world_size} ranks: they count from 0 to {world_size - 1}")
+        return rank, world_size
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        warnings.warn(
+            f"WORLD_SIZE={os.environ['WORLD_SIZE']} is set, but torch.distributed is not initialised: every process "
+            "will get whole batches. Make the loader after init_process_group(), or give rank and world_size.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return 0, 1
+
+
+def _require(package: str) -> None:
+    """Raises UsageError if a package that batches need is not installed; imports nothing."""
+    if package in sys.modules or importlib.util.find_spec(package) is not None:
+        return
+    other = "" if package == "numpy" else ", or give numpy=True"
+    raise UsageError(f"{package} is not installed, and batches are its arrays", f"pip install {package}{other}")
+
+
+def _warn() -> None:
+    """Passes the pipeline's remarks on."""
+    for text in _core.take_remarks():
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Ends the threads before the interpreter does; a forked child has none."""
+    for loader in list(_open_loaders):
+        if loader._process == os.getpid():
+            loader.close()

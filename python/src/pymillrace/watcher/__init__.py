@@ -1,0 +1,130 @@
+"""Measures where a data loader's time goes, without changing the loop that uses it.
+
+`watch(loader)` records one loader, `watching()` every DataLoader that is iterated inside. Both write a run directory
+that `millrace report` reads, and print a verdict when the process ends or the context is left.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import WatchError
+from .iterators import WatchedIterable, calling_line, make_iterator
+from .plan import override_arguments
+from .session import Loader, Session
+
+__all__ = ["WatchError", "watch", "watching"]
+
+T = TypeVar("T")
+
+_sessions: dict[str, Session] = {}  # by the directory that was asked for
+_given: weakref.WeakKeyDictionary[Any, Loader] = weakref.WeakKeyDictionary()
+_every: list[Session] = []  # sessions of watching(), innermost last
+_original: Callable[..., Any] | None = None
+
+
+def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
+    """Records the time spent waiting for a loader's batches and using them.
+
+    Returns the same object if it is a torch DataLoader; any other iterable comes back in a thin stand-in. Called again
+    with the same directory, it continues that run. The records lie in `run`, by default runs/watch-DATE-TIME; the
+    summary is written when the process ends.
+
+    Raises WatchError if the object is no iterable or if the directory belongs to somebody else.
+    """
+    if not hasattr(type(loader), "__iter__") and not hasattr(type(loader), "__getitem__"):
+        raise WatchError(f"watch: {type(loader).__name__} is not iterable; give it a DataLoader or another iterable")
+    session = _session(run)
+    session.open_directory()
+    if not _is_dataloader(loader):
+        watched = session.loader(calling_line(), type(loader).__name__, loader, given=True)
+        return WatchedIterable(loader, watched)  # type: ignore[arg-type,return-value]
+    _patch()
+    known = _given.get(loader)
+    if known is None or known.session is not session:
+        _given[loader] = session.loader(calling_line(), "DataLoader", loader, given=True)
+    return loader
+
+
+@contextmanager
+def watching(run: str | os.PathLike[str] | None = None) -> Iterator[None]:
+    """Records every DataLoader that is iterated inside, each named by the line that iterates over it.
+
+    Writes the summary and prints the verdict when the context is left.
+    """
+    session = Session(None if run is None else Path(run))
+    session.open_directory()
+    _patch()
+    _every.append(session)
+    try:
+        yield
+    except BaseException as error:
+        session.failed(error)
+        raise
+    finally:
+        _every.remove(session)
+        session.close()
+
+
+def start_when_imported(module: Any, run: str) -> None:
+    """Records every DataLoader of this process until it ends. The directory is made at the first iteration."""
+    override_arguments(module.DataLoader)
+    _patch(module.DataLoader)
+    _every.append(Session(Path(run)))
+
+
+def _session(run: str | os.PathLike[str] | None) -> Session:
+    key = "" if run is None else os.path.abspath(run)
+    session = _sessions.get(key)
+    if session is None or session.closed:
+        session = _sessions[key] = Session(None if run is None else Path(run))
+    return session
+
+
+def _is_dataloader(loader: object) -> bool:
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and isinstance(loader, data.DataLoader)
+
+
+def _watched(loader: Any) -> Loader | None:
+    """Returns the recording that an iteration over a DataLoader belongs to."""
+    own = _given.get(loader)
+    if own is not None and own.session.takes_part():
+        return own
+    for session in reversed(_every):
+        if session.takes_part() and _opens(session):
+            return session.loader(calling_line(), "DataLoader", loader, given=False)
+    return None
+
+
+def _opens(session: Session) -> bool:
+    """Returns whether a session has its directory. A script that knows nothing of it goes on without."""
+    try:
+        session.open_directory()
+    except WatchError as error:
+        print(f"pymillrace watch: {error}; this process is not recorded", file=sys.stderr)
+        session.closed = True
+    return not session.closed
+
+
+def _patch(dataloader: Any = None) -> None:
+    """Replaces DataLoader.__iter__, once per process."""
+    global _original
+    if _original is not None:
+        return
+    if dataloader is None:
+        from torch.utils.data import DataLoader as dataloader
+
+    original = _original = dataloader.__iter__
+
+    def __iter__(self: Any) -> Any:
+        watched = _watched(self)
+        return original(self) if watched is None else make_iterator(self, watched, original)
+
+    __iter__.__doc__ = original.__doc__
+    dataloader.__iter__ = __iter__

@@ -1,0 +1,95 @@
+"""pymillrace watch and pymillrace what-if."""
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ..errors import Error
+from . import predict, verify
+from .command_line import watched_environment
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code of the watched command; 2 for wrong usage."""
+    parser = argparse.ArgumentParser(prog="pymillrace")
+    commands = parser.add_subparsers(dest="command", required=True)
+    watch = commands.add_parser("watch", help="run a command and record its DataLoaders",
+                                usage="pymillrace watch [--run DIR] -- COMMAND [ARGUMENT ...]")
+    watch.add_argument("--run", help="directory for the records (default: runs/watch-DATE-TIME)")
+    watch.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    what_if = commands.add_parser(
+        "what-if", help="predict a recorded loop's images/s under other settings",
+        usage="pymillrace what-if RUN\n       pymillrace what-if --verify [--run DIR] [--steps N] [--blocks N] [--change CHANGE] "
+              "-- COMMAND [ARGUMENT ...]")
+    what_if.add_argument("--verify", action="store_true", help="predict, then run the command with each change")
+    what_if.add_argument("--run", help="directory for the records (default: runs/what-if-DATE-TIME)")
+    what_if.add_argument("--steps", type=int, default=100, help="steps of each run (default: 100)")
+    what_if.add_argument("--blocks", type=int, default=3, help="blocks; each runs every change once (default: 3)")
+    what_if.add_argument("--change", action="append", help="run only this change, e.g. num_workers=2; may be repeated")
+    what_if.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parsed = parser.parse_args(arguments)
+    now = time.strftime("%Y%m%d-%H%M%S")
+    if parsed.command == "watch":
+        if not parsed.words:
+            watch.error("nothing to run; say for example: pymillrace watch -- python train.py")
+        return run(parsed.words, parsed.run or f"runs/watch-{now}")
+    try:
+        if parsed.verify:
+            if not parsed.words:
+                what_if.error("nothing to run; say for example: pymillrace what-if --verify -- python train.py")
+            if parsed.steps < 2 or parsed.blocks < 1:
+                what_if.error("--steps needs at least 2, --blocks at least 1")
+            folder = Path(parsed.run or f"runs/what-if-{now}")
+            print("\n".join(verify.lines(verify.verify(parsed.words, folder, parsed.steps, parsed.blocks,
+                                                         parsed.change))))
+            return 0
+        if len(parsed.words) != 1:
+            what_if.error("give one run directory; or --verify -- COMMAND")
+        return show(Path(parsed.words[0]))
+    except Error as error:
+        print(f"pymillrace: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def show(directory: Path) -> int:
+    """Prints the predictions of a recorded run."""
+    try:
+        summary = json.loads((directory / "summary.json").read_text())
+    except (OSError, ValueError):
+        print(f"pymillrace: {directory} holds no summary.json of a finished run; record one with: pymillrace watch "
+              f"--run {directory} -- python train.py", file=sys.stderr)
+        return 2
+    record = summary.get("what_if") if isinstance(summary, dict) else None
+    if record is None:
+        print(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its loader "
+              "is no torch DataLoader, or batches were not recorded", file=sys.stderr)
+        return 2
+    print("\n".join([*predict.lines(record), summary["advice"]]))
+    return 0
+
+
+def run(words: list[str], directory: str) -> int:
+    """Runs a command whose Python processes record their DataLoaders. Returns its exit code."""
+    before = _modified(directory)
+    try:
+        code = subprocess.run(words, env=watched_environment(directory)).returncode
+    except OSError as error:
+        print(f"pymillrace: cannot run {words[0]}: {error.strerror}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        code = 130
+    if _modified(directory) == before:
+        print("pymillrace watch: nothing was recorded: no process of the command ended after iterating over a torch "
+              "DataLoader", file=sys.stderr)
+    return 128 - code if code < 0 else code
+
+
+def _modified(directory: str) -> float | None:
+    try:
+        return (Path(directory) / "summary.json").stat().st_mtime_ns
+    except OSError:
+        return None

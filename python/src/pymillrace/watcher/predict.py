@@ -1,0 +1,186 @@
+"""What-if for DataLoaders: predicts a recorded loop's images/s under other settings, from its own records."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .breakdown import DATASET, STARTUP, TRANSFER
+from .replay import Demand, Setup, replay
+from .spans import LOOP, UPDATE
+
+if TYPE_CHECKING:
+    from .breakdown import Breakdown
+    from .session import Loader
+
+PREFETCH = 2  # torch's default
+# Cost of moving a batch between processes, assumed where no worker ran: seconds per batch, bytes per second.
+TRANSFER_S, TRANSFER_BYTES_PER_S = 0.0003, 4e9
+MIN_GAIN = 1.1  # a change below this gain is no advice
+STORAGE_THAT_COUNTS = 0.05  # share of a batch's time blocked in the data set
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change to try. `overrides` are arguments of DataLoader; without any, no argument expresses it."""
+    text: str
+    overrides: dict[str, int]
+    setup: Setup
+    loading_only: bool = False  # the update is left out, since it would change too
+
+
+class Usage:
+    """What the loop's body used: sums over stretches in which nothing but this loader's loop ran."""
+    __slots__ = ("cpu", "delay", "ns", "steps")
+
+    def __init__(self) -> None:
+        self.steps = self.ns = self.cpu = self.delay = 0
+
+    def demand(self) -> Demand | None:
+        """Returns the demand of one update; None if nothing was measured."""
+        if self.steps == 0 or self.ns <= 0:
+            return None
+        wall, cpu = 1e-9 * self.ns / self.steps, 1e-9 * max(0, self.cpu) / self.steps
+        running = max(wall - 1e-9 * max(0, self.delay) / self.steps, 1e-9)
+        threads = max(1, round(cpu / running))
+        return Demand(cpu=cpu / threads, blocked=max(0.0, running - cpu / threads), threads=threads)
+
+
+def _per(rows: list[float], count: int) -> Demand:
+    """Returns the demand of one of `count` events whose kinds of time were summed up. Unknown time counts as blocked."""
+    if count == 0:
+        return Demand()
+    return Demand(cpu=1e-9 * rows[0] / count, blocked=1e-9 * (rows[1] + rows[3]) / count)
+
+
+def _fetches(breakdown: Breakdown, workers: int) -> tuple[Demand, ...]:
+    """Returns the latest batches' demands, without the first of each worker if there are enough."""
+    found = list(breakdown.demands)
+    first = max(1, workers)
+    if len(found) >= 4 * first and breakdown.batches == len(found):
+        found = found[first:]
+    return tuple(Demand(cpu=1e-9 * cpu, blocked=1e-9 * blocked) for cpu, blocked in found)
+
+
+def setup_of(loader: Loader, cores: int) -> Setup | None:
+    """Returns the replay's input for a recorded loader. None if the records do not suffice."""
+    breakdown, table = loader.breakdown, loader.table
+    if not loader.sees_inside or breakdown.missing or table.steps < 2 or not breakdown.demands:
+        return None
+    update = loader.usage.demand()
+    if update is None:
+        total = table.total
+        update = Demand(blocked=1e-9 * (total[UPDATE] + total[LOOP]) / table.steps)
+    batches = breakdown.batches
+    send, receive = _per(breakdown.work[TRANSFER], batches), _per(breakdown.rebuilt, breakdown.rebuilds)
+    if not loader.workers:
+        half = 0.5 * (TRANSFER_S + loader.batch_bytes / TRANSFER_BYTES_PER_S)
+        send = receive = Demand(cpu=half)
+    hand = Demand(cpu=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
+    return Setup(loader.workers, loader.prefetch or PREFETCH, max(1, round(table.images / table.steps)), cores,
+                 _fetches(breakdown, loader.workers), send, receive, hand, update)
+
+
+def measured_rate(loader: Loader) -> float | None:
+    """Returns images per second of load + update, without first batches and the start of workers."""
+    table, steady = loader.table, loader.breakdown.steady
+    if table.steps < 2:
+        return None
+    total = table.total
+    load = (sum(steady) - steady[STARTUP]) / (table.steps - 1)
+    step = 1e-9 * (load + (total[UPDATE] + total[LOOP]) / table.steps)
+    return table.images / table.steps / step if step > 0 else None
+
+
+def _scaled(demand: Demand, cpu: float, blocked: float) -> Demand:
+    return replace(demand, cpu=cpu * demand.cpu, blocked=blocked * demand.blocked)
+
+
+def changes(setup: Setup, blocked_in_dataset: float) -> Iterable[Change]:
+    """Yields the changes that are tried. `blocked_in_dataset`: its share of the time that fetching is blocked."""
+    workers = {0, 1, 2, setup.workers + 1, 2 * setup.workers, setup.cores} - {setup.workers}
+    for one in sorted(workers):
+        if one <= max(2 * setup.cores, 2 * setup.workers):
+            yield Change(f"num_workers={one}", {"num_workers": one}, replace(setup, workers=one))
+    if setup.workers:
+        for one in sorted({1, 2, 4, 8} - {setup.prefetch}):
+            yield Change(f"prefetch_factor={one}", {"prefetch_factor": one}, replace(setup, prefetch=one))
+    fetch = sum(one.seconds for one in setup.fetch)
+    blocked = blocked_in_dataset * sum(one.blocked for one in setup.fetch)
+    if fetch > 0 and blocked > STORAGE_THAT_COUNTS * fetch:
+        part = 1 - 0.5 * blocked_in_dataset
+        yield Change("storage twice as fast", {},
+                     replace(setup, fetch=tuple(_scaled(one, 1, part) for one in setup.fetch)))
+    for one in (setup.batch // 2, 2 * setup.batch):
+        if one < 1:
+            continue
+        factor = one / setup.batch
+        yield Change(f"batch_size={one}", {"batch_size": one}, replace(
+            setup, batch=one, fetch=tuple(_scaled(each, factor, factor) for each in setup.fetch),
+            send=_scaled(setup.send, factor, factor), receive=_scaled(setup.receive, factor, factor),
+            update=Demand()), loading_only=True)
+
+
+def what_if(loader: Loader, cores: int) -> dict[str, Any] | None:
+    """Returns the predictions of a run as they stand in summary.json; None if its records do not suffice."""
+    setup, rate = setup_of(loader, cores), measured_rate(loader)
+    if setup is None or rate is None:
+        return None
+    blocked = sum(row[1] for row in loader.breakdown.work[:3])
+    return predictions(setup, rate, loader.breakdown.work[DATASET][1] / blocked if blocked > 0 else 0.0)
+
+
+def predictions(setup: Setup, measured: float, blocked_in_dataset: float) -> dict[str, Any] | None:
+    """Returns images/s of each change: the measured rate times the ratio of the two replays."""
+    try:
+        base, loading = replay(setup), replay(replace(setup, update=Demand()))
+    except ValueError:
+        return None
+    rows: list[dict[str, Any]] = []
+    for change in changes(setup, blocked_in_dataset):
+        rates = replay(change.setup)
+        ratio = rates.images_per_s / (loading if change.loading_only else base).images_per_s
+        alone = rates if change.loading_only else replay(replace(change.setup, update=Demand()))
+        rows.append({"change": change.text, "overrides": change.overrides, "ratio": ratio,
+                     "loading_only": change.loading_only,
+                     "images_per_s": None if change.loading_only else ratio * measured,
+                     "loader_images_per_s": alone.images_per_s})
+    return {"images_per_s": measured, "loader_images_per_s": loading.images_per_s,
+            "replay_images_per_s": base.images_per_s, "settings": _settings(setup),
+            "transfer_assumed": setup.workers == 0, "rows": rows}
+
+
+def _settings(setup: Setup) -> dict[str, Any]:
+    fetch = _mean(setup.fetch)
+    return {"num_workers": setup.workers, "prefetch_factor": setup.prefetch if setup.workers else None,
+            "batch": setup.batch, "cores": setup.cores, "fetch": asdict(fetch), "send": asdict(setup.send),
+            "receive": asdict(setup.receive), "update": asdict(setup.update)}
+
+
+def _mean(demands: tuple[Demand, ...]) -> Demand:
+    count = len(demands)
+    return Demand(sum(one.cpu for one in demands) / count, sum(one.blocked for one in demands) / count)
+
+
+def best(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns the change of arguments that gains most: of those within 5%, the one with the fewest workers."""
+    rows = [row for row in record["rows"] if row["overrides"] and not row["loading_only"] and row["ratio"] >= MIN_GAIN]
+    if not rows:
+        return None
+    top = max(row["ratio"] for row in rows)
+    near: list[dict[str, Any]] = [row for row in rows if row["ratio"] >= 0.95 * top]
+    return min(near, key=lambda row: row["overrides"].get("num_workers", record["settings"]["num_workers"]))
+
+
+def lines(record: dict[str, Any]) -> list[str]:
+    """Returns the table as text."""
+    def number(value: float | None) -> str:
+        return "-" if value is None else f"{value:,.0f}"
+
+    text = [f"{'what if':<26}{'images/s':>10}{'change':>9}{'loader alone':>14}",
+            f"{'as it ran':<26}{number(record['images_per_s']):>10}{'':>9}{number(record['loader_images_per_s']):>14}"]
+    for row in record["rows"]:
+        change = "" if row["loading_only"] else f"{100 * (row['ratio'] - 1):+.0f}%"
+        text.append(f"{row['change']:<26}{number(row['images_per_s']):>10}{change:>9}"
+                    f"{number(row['loader_images_per_s']):>14}")
+    return text

@@ -1,0 +1,447 @@
+"""Recording of one run in one process: its loaders, its timeline and its files."""
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter_ns, process_time_ns
+from typing import Any
+
+from . import ranks, summary
+from .breakdown import STARTUP, Breakdown, Wait
+from .clocks import UNKNOWN, ThreadClock, between
+from .errors import WatchError
+from .plan import end_at, steps_of_plan
+from .predict import Usage
+from .hooks import TorchHooks
+from .records import Record, RecordFile
+from .run_directory import RunDirectory, dump
+from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Row, Table, Timeline
+from .transforms import TransformTimer
+from .worker import InlineProbe
+
+CHUNK = 256  # steps between two writes
+CHUNK_NS = 1_000_000_000
+SLOTS = 4096
+
+
+_open: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for session in list(_open):
+        session.close_in_child()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@contextmanager
+def without_signals_of_workers() -> Iterator[None]:
+    """Puts off torch's handler of SIGCHLD, which raises wherever the process happens to be when a worker has died."""
+    if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGCHLD)):
+        yield
+        return
+    late: list[Any] = []
+    handler = signal.signal(signal.SIGCHLD, lambda *arguments: late.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+        if late and callable(handler):
+            handler(*late[0])
+
+
+def samples_in(data: Any) -> int:
+    """Returns the number of samples of a batch: the length of its first array; 0 if there is none."""
+    for _ in range(8):
+        if isinstance(data, (list, tuple)) and len(data) > 0:
+            data = data[0]
+        elif isinstance(data, Mapping) and data:
+            data = next(iter(data.values()))
+        else:
+            break
+    shape = getattr(data, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) > 0 else 0
+
+
+def bytes_in(data: Any) -> int:
+    """Returns the bytes of a batch's arrays."""
+    if isinstance(data, Mapping):
+        data = list(data.values())
+    if isinstance(data, (list, tuple)):
+        return sum(map(bytes_in, data))
+    try:
+        return int(getattr(data, "nbytes", 0))
+    except Exception:  # a sparse tensor has no bytes to tell; the watched loop goes on
+        return 0
+
+
+def _weak(inner: Any) -> weakref.ref[Any] | None:
+    try:
+        return weakref.ref(inner)
+    except TypeError:  # a list or a tuple
+        return None
+
+
+class Loader:
+    """A watched loader."""
+
+    def __init__(self, session: Session, name: str, number: int, kind: str) -> None:
+        self.name, self.number, self.kind = name, number, kind
+        self.line = ("", "")
+        self.table = Table()
+        self.breakdown = Breakdown([])
+        self.workers = self.prefetch = self.batch = 0
+        self.samples: int | None = None
+        self.dataset, self.start_method, self.persistent = "", "", False
+        self.transforms: list[str] = []
+        self.parts = 0
+        self.probe: InlineProbe | None = None
+        self.records: RecordFile | None = None
+        self.records_path = ""
+        self.object: weakref.ref[Any] | None = None  # the loader given to watch()
+        self.data: weakref.ref[Any] | None = None  # its data set
+        self.stepped = False
+        self.ended_ns = 0  # waits for an iterator's end
+        self.epochs: list[dict[str, Any]] = []
+        self.usage = Usage()
+        self.batch_bytes = 0  # of the first batch
+        self._stretch: tuple[int, int] | None = None  # CPU time and delay when the stretch to measure began
+        self.session, self._timeline = session, session.timeline
+        self._generation = self._started = self._flushed = 0
+        self._in_order = True
+        self._waits: list[tuple[Wait, Record | None]] = []
+        self._iter_reading: tuple[int, int, int] | None = None
+        self._epoch_begin = list(self.table.total)
+        self._first = True
+
+    @property
+    def sees_inside(self) -> bool:
+        return self.kind == "DataLoader"
+
+    # iter()
+
+    def iter_begins(self, loader: Any) -> int:
+        self._generation += 1
+        if not self.session.takes_part():
+            return self._generation
+        self.session.open()
+        self.flush()  # the next iteration numbers its batches from 0 again
+        self._timeline.iter_begins(self.table, perf_counter_ns())
+        self._iter_reading = self.session.clock.read()
+        if loader is not None:
+            self._describe(loader)
+        return self._generation
+
+    def _describe(self, loader: Any) -> None:
+        self.workers = loader.num_workers
+        self.prefetch = loader.prefetch_factor or 0
+        self.batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", 0) or 0
+        self.persistent = bool(loader.persistent_workers)
+        self._in_order = bool(getattr(loader, "in_order", True))
+        context = loader.multiprocessing_context
+        if self.workers:
+            import torch.multiprocessing
+
+            self.start_method = (context or torch.multiprocessing).get_start_method()
+        self.dataset = type(loader.dataset).__name__
+        try:
+            self.samples = len(loader.dataset)
+        except (TypeError, NotImplementedError):
+            self.samples = None
+        transforms = TransformTimer(loader.dataset).names
+        if transforms != self.transforms or self._first:
+            self.transforms, self.parts = transforms, len(transforms)
+            self.breakdown.set_transforms(transforms)
+            self.records = None
+        slots = max(SLOTS, 4 * self.workers * self.prefetch)
+        if self.workers and (self.records is None or self.records.slots < slots):
+            self.flush()
+            name = self.session.file_name(f"workers{self._generation}", "records", self.number)
+            self.records_path = str(self.session.directory.path.absolute() / name)
+            self.records = RecordFile(self.records_path, slots, self.parts, create=True)
+        if not (self.persistent and self._started != 0):
+            self._started = perf_counter_ns() if self.workers else 0
+
+    def iter_ended(self) -> None:
+        if self._iter_reading is None:
+            return
+        ns = self._timeline.iter_ended(self.table, perf_counter_ns())
+        self.breakdown.add_outside(STARTUP, between(self._iter_reading, self.session.clock.read()), ns)
+        self._iter_reading = None
+
+    # next()
+
+    def next_begins(self, generation: int, now: int) -> bool:
+        """Returns whether this call is recorded."""
+        if generation != self._generation or not self.session.takes_part():
+            return False
+        if self.session.planned_steps is not None:
+            end_at(self.session, self.session.planned_steps)
+        self._timeline.next_begins(self.table, now)
+        return True
+
+    def next_ended(self, wait: Wait, data: Any) -> None:
+        self._timeline.next_ended(self.table, wait.got, samples_in(data))
+        self._waits.append((wait, None if self.probe is None else self.probe.record))
+        hooks = self.session.hooks
+        if hooks is not None:
+            hooks.arm()
+        if len(self._waits) >= CHUNK or wait.got - self._flushed > CHUNK_NS or self._first:
+            if self._first:
+                self.batch_bytes = bytes_in(data)
+            self._measure(self.table.rows)
+            self.flush()
+            self._timeline.logged_after_next(self.table, perf_counter_ns())
+            self._stretch = self._used()
+
+    def next_failed(self, error: BaseException) -> None:
+        """Ends an iteration: at its regular end, or with an error."""
+        if self.session.takes_part() and self.table in self._timeline.stack:
+            with without_signals_of_workers():
+                self._end_iteration(error)
+
+    def _end_iteration(self, error: BaseException) -> None:
+        ns = self._timeline.exhausted(self.table, perf_counter_ns())
+        self._measure([*self.table.rows, self.table.row])
+        self.flush()
+        self.breakdown.add_wait(STARTUP, ns)
+        self.ended_ns += ns
+        if isinstance(error, StopIteration):
+            self._end_epoch()
+        else:
+            self.session.failed(error)
+
+    def iterator_dies(self, generation: int) -> bool:
+        """Begins the end of an iterator whose loop was left. Returns whether it is recorded."""
+        if generation != self._generation or self.session.closed or not self.session.takes_part():
+            return False
+        if self.table not in self._timeline.stack:
+            return False
+        self._timeline.next_begins(self.table, perf_counter_ns())
+        return True
+
+    def iterator_died(self) -> None:
+        ns = self._timeline.exhausted(self.table, perf_counter_ns())
+        self.breakdown.add_wait(STARTUP, ns)
+        self.ended_ns += ns
+        self._end_epoch()
+
+    # The loop's body
+
+    def _used(self) -> tuple[int, int]:
+        """Returns the CPU time of the process and the time that the trainer's thread was without a core."""
+        return process_time_ns(), self.session.clock.read()[2]
+
+    def _measure(self, rows: list[Row]) -> None:
+        """Adds what the bodies of some steps used, if nothing else ran since the latest write."""
+        if self._stretch is None or any(row.ns[SETUP] or row.ns[EVALUATE] or row.ns[BETWEEN] for row in rows):
+            return
+        used = self._used()
+        cpu, delay = used[0] - self._stretch[0], used[1] - self._stretch[1]
+        for wait, record in self._waits:
+            if record is None:
+                cpu, delay = cpu - wait.rebuild_cpu, delay - max(0, wait.rebuild_delay)
+            elif record.collate != UNKNOWN:
+                cpu -= record.dataset_cpu + record.collate_cpu
+                delay -= max(0, record.dataset_delay) + max(0, record.collate_delay)
+        self.usage.steps += len(rows)
+        self.usage.ns += sum(row.ns[UPDATE] + row.ns[LOOP] for row in rows)
+        self.usage.cpu += cpu
+        self.usage.delay += delay
+
+    # Records
+
+    def flush(self) -> None:
+        """Splits the waits since the last call and writes the rows that have ended."""
+        self._stretch = None
+        for wait, record in self._waits:
+            if record is None and self.records is not None and wait.batch != UNKNOWN:
+                record = self.records.read(wait.generation, wait.batch)
+                if record is None and self.records.holds_later(wait.generation, wait.batch):
+                    self.breakdown.overruns += 1
+            self.breakdown.add(wait, record, self._started, self._in_order)
+            if self._first:
+                self._first = False
+                self.breakdown.end_first_wait()
+        self._waits.clear()
+        if self.table.rows:
+            self.session.write_rows(self, self.table.take_rows())
+        self._flushed = perf_counter_ns()
+
+    def _end_epoch(self) -> None:
+        spans = [total + part - before for total, part, before in
+                 zip(self.table.total, self.table.row.ns, self._epoch_begin)]
+        self._epoch_begin = [total + part for total, part in zip(self.table.total, self.table.row.ns)]
+        line = summary.epoch_line(self, spans)
+        self.epochs.append(line)
+        self.session.write_epoch(self, line)
+
+
+class Session:
+    """One run. Its trainer's thread is the one that first iterates over a loader."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.wanted = path
+        self.timeline = Timeline(perf_counter_ns())
+        self.wall_begin = time.monotonic()
+        self.loaders: list[Loader] = []
+        self.main: Loader | None = None
+        self.closed = False
+        self.error: str | None = None
+        self.interrupted = False
+        self.planned_steps = steps_of_plan()
+        self.foreign_calls = 0  # calls from other threads
+        self._thread: int | None = None
+        self._clock: ThreadClock | None = None
+        self.hooks: TorchHooks | None = None
+        self._directory: RunDirectory | None = None
+        _open.add(self)
+        atexit.register(self.close)
+
+    @property
+    def directory(self) -> RunDirectory:
+        assert self._directory is not None
+        return self._directory
+
+    @property
+    def clock(self) -> ThreadClock:
+        assert self._clock is not None
+        return self._clock
+
+    def open_directory(self) -> None:
+        """Makes the run directory. Raises WatchError if it belongs to somebody else."""
+        if self._directory is not None:
+            return
+        path = self.wanted
+        if path is None:
+            if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
+                raise WatchError("several ranks need one directory for their records: give run=DIR")
+            path = Path("runs") / time.strftime("watch-%Y%m%d-%H%M%S")
+        self._directory = RunDirectory(path, summary.CONFIG)
+
+    def open(self) -> None:
+        """Begins to record in this thread."""
+        if self._thread is not None:
+            return
+        self.open_directory()
+        self._thread = threading.get_ident()
+        self._clock = ThreadClock()
+        if "torch" in sys.modules:
+            self.hooks = TorchHooks(self.timeline, self._thread, self._stepped)
+
+    def takes_part(self) -> bool:
+        """Returns whether this thread of this process is recorded."""
+        if self.closed:
+            return False
+        if self._thread is None:  # nothing was recorded yet; a worker of somebody's loader is no place to begin
+            return not multiprocessing.current_process().daemon
+        if threading.get_ident() != self._thread:
+            self.foreign_calls += 1
+            return False
+        return True
+
+    def close_in_child(self) -> None:
+        """Leaves the run to the process that began it, in a forked child."""
+        self.closed = True
+        if self.hooks is not None:
+            self.hooks.remove()
+
+    def loader(self, line: str, kind: str, inner: Any, given: bool) -> Loader:
+        """Returns the recording of a loader, named by a line of the script.
+
+        A `given` loader, of watch(), has a recording of its own; it continues that of an earlier one which was made at
+        the same line and is gone. Other loaders share a recording if
+        they have the line and the data set in common, or its kind where the earlier one is gone.
+        """
+        dataset = type(getattr(inner, "dataset", inner)).__name__
+        data = getattr(inner, "dataset", None)
+        for one in self.loaders:
+            if one.line != (line, dataset):
+                continue
+            if not given and one.data is not None and all(one.data() is not each for each in (None, data)):
+                continue  # another data set, which still exists
+            if not given or one.object is None or one.object() in (None, inner):
+                one.object = _weak(inner) if given else None
+                return one
+        same = sum(1 for one in self.loaders if one.line[0] == line)
+        loader = Loader(self, line if same == 0 else f"{line}#{same + 1}", len(self.loaders) + 1, kind)
+        loader.line, loader.object = (line, dataset), _weak(inner) if given else None
+        loader.data = _weak(data)
+        self.loaders.append(loader)
+        if self.main is None:
+            self.main = loader
+        return loader
+
+    def _stepped(self) -> None:
+        """Makes the loader in whose loop an optimizer stepped the main one."""
+        stack = self.timeline.stack
+        if self.main is None or self.main.stepped or not stack:
+            return
+        loader = next(one for one in self.loaders if one.table is stack[-1])
+        loader.stepped = True
+        if loader is self.main:
+            return
+        self.main.number, loader.number = loader.number, self.main.number
+        for stem, suffix in (("steps", "csv"), ("metrics", "jsonl")):
+            self.directory.swap(self.file_name(stem, suffix, self.main.number),
+                                self.file_name(stem, suffix, loader.number))
+        self.main = loader
+
+    # Files
+
+    def file_name(self, stem: str, suffix: str, number: int) -> str:
+        return self.directory.name(stem, suffix, number)
+
+    def write_rows(self, loader: Loader, rows: list[Row]) -> None:
+        self.directory.append_rows(self.file_name("steps", "csv", loader.number), rows)
+
+    def write_epoch(self, loader: Loader, line: dict[str, Any]) -> None:
+        self.directory.append(self.file_name("metrics", "jsonl", loader.number), dump(line))
+
+    def failed(self, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self.interrupted = True
+        else:
+            self.error = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+
+    def close(self) -> None:
+        """Writes the summary and prints the verdict."""
+        with without_signals_of_workers():
+            self._close()
+
+    def _close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        _open.discard(self)
+        atexit.unregister(self.close)
+        if self.hooks is not None:
+            self.hooks.remove()
+        if self._directory is None:
+            return
+        uncaught = getattr(sys, "last_value", None)
+        if self.error is None and not self.interrupted and isinstance(uncaught, (Exception, KeyboardInterrupt)):
+            self.failed(uncaught)
+        now, wall = perf_counter_ns(), time.monotonic() - self.wall_begin
+        self.timeline.close([one.table for one in self.loaders], now)
+        for loader in self.loaders:
+            loader.flush()
+        if self.main is not None:
+            record = summary.make(self, self.main, wall)
+            if self.directory.rank == 0 and record["world_size"] > 1:
+                record["ranks"] = ranks.collect(self.directory.path, record, record["world_size"])
+                record["straggler"] = ranks.straggler(record["ranks"])
+            self.directory.write(self.file_name("summary", "json", 1), dump(record, indent=2))
+            if self.directory.rank == 0:
+                print("\n".join(summary.lines(self, record)), file=sys.stderr)
+        self.directory.close()

@@ -1,0 +1,142 @@
+"""Figures of a run: summary.json, the lines of metrics.jsonl, and the verdict that ends a run."""
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .breakdown import KINDS, PLACES, Breakdown
+from .predict import best, what_if
+from .predict import lines as predicted_lines
+from .ranks import line as straggler_line
+from .run_directory import rank, seconds, sums, world_size
+from .spans import NAMES
+from .verdict import advice, judge
+
+if TYPE_CHECKING:
+    from .session import Loader, Session
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+CONFIG = "# Written by pymillrace watch. This file marks the folder as a run; `millrace train` cannot repeat it.\n"
+
+
+def _by_span(ns: list[int]) -> dict[str, float]:
+    return {name: seconds(one) for name, one in zip(NAMES, ns)}
+
+
+def _rate(images: int, load: float, update: float) -> float | None:
+    return images / (load + update) if images and load + update > 0 else None
+
+
+def blame(breakdown: Breakdown) -> dict[str, float]:
+    parts = {place: seconds(sum(breakdown.waits[i])) for i, place in enumerate(PLACES)}
+    return {**parts, "load_s": sum(parts.values())}
+
+
+def blame_what(breakdown: Breakdown) -> dict[str, float]:
+    parts = {kind: seconds(sum(row[i] for row in breakdown.waits)) for i, kind in enumerate(KINDS)}
+    return {**parts, "load_s": sum(parts.values())}
+
+
+def table(rows: list[list[float]]) -> dict[str, dict[str, float]]:
+    return {place: {kind: seconds(ns) for kind, ns in zip(KINDS, row)} for place, row in zip(PLACES, rows)}
+
+
+def transforms(breakdown: Breakdown) -> list[dict[str, Any]]:
+    """Returns a row per transform; times are None where no batch was sampled."""
+    count = breakdown.sampled_samples
+    return [{"name": name, "s_per_sample": seconds(row.wall) / count if count else None,
+             "cpu_s_per_sample": seconds(row.cpu) / count if count else None}
+            for name, row in zip(breakdown.names, breakdown.rows)]
+
+
+def epoch_line(loader: Loader, ns: list[int]) -> dict[str, Any]:
+    """Returns the line of an epoch. Its blame is that of the epoch alone."""
+    load, update, other = sums(ns)
+    table_, before = loader.table, loader.epochs[-1] if loader.epochs else None
+    steps = table_.steps - (before["step"] if before else 0)
+    images = table_.images - sum(one["images"] for one in loader.epochs)
+    parts = blame(loader.breakdown)
+    earlier = [one["blame"] for one in loader.epochs]
+    return {"epoch": table_.epoch, "step": table_.steps, "steps": steps, "images": images,
+            "wall_s": load + update + other, "load_s": load, "update_s": update, "other_s": other,
+            "spans": _by_span(ns), "images_per_s": _rate(images, load, update),
+            "blame": {key: value - sum(one[key] for one in earlier) for key, value in parts.items()}}
+
+
+def _loader(loader: Loader) -> dict[str, Any]:
+    """Returns the summary of one loader."""
+    load, update, other = sums(loader.table.total)
+    breakdown = loader.breakdown
+    return {"name": loader.name, "kind": loader.kind, "dataset": loader.dataset, "samples": loader.samples,
+            "workers": loader.workers, "prefetch": loader.prefetch, "batch": loader.batch,
+            "start_method": loader.start_method, "persistent_workers": loader.persistent,
+            "epochs": loader.table.epoch, "steps": loader.table.steps, "images": loader.table.images,
+            "load_s": load, "update_s": update, "other_s": other, "spans": _by_span(loader.table.total),
+            "load_rows": {"iter": seconds(loader.table.iter_ns), "end": seconds(loader.ended_ns),
+                          "next": load - seconds(loader.table.iter_ns + loader.ended_ns)},
+            "blame": blame(breakdown), "blame_what": blame_what(breakdown),
+            "blame_table": table(breakdown.waits), "work": table(breakdown.work),
+            "transforms": transforms(breakdown),
+            "batches": {"recorded": breakdown.batches - breakdown.missing, "missing": breakdown.missing,
+                        "overruns": breakdown.overruns, "sampled": breakdown.sampled_batches}}
+
+
+def make(session: Session, main: Loader, wall: float) -> dict[str, Any]:
+    """Returns summary.json. The figures at its top are those of the main loader."""
+    whole = _loader(main)
+    load, update, other = whole["load_s"], whole["update_s"], whole["other_s"]
+    steps = main.table.steps
+    verdict = judge(main, update)
+    predicted = what_if(main, cores())
+    torch = sys.modules.get("torch")
+    record = {"command": "watch", "version": _version(), "git": "", "host": platform.node(), "cores": cores(),
+              "script": " ".join(sys.argv), "python": platform.python_version(),
+              "torch": None if torch is None else str(torch.__version__), "rank": rank(),
+              "world_size": world_size(), "recipe": "watch " + main.name, "loader": main.name,
+              "interrupted": session.interrupted, "error": session.error, "wall_s": wall}
+    for key in ("workers", "prefetch", "batch", "epochs", "steps", "images", "load_s", "update_s", "other_s", "spans"):
+        record[key] = whole[key]
+    record |= {"unaccounted_s": wall - (load + update + other),
+               "load_s_per_step": load / steps if steps else None,
+               "update_s_per_step": update / steps if steps else None,
+               "first_batch_s": whole["spans"]["first_batch"],
+               "images_per_s": _rate(main.table.images, load, update),
+               "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,
+               "advice": advice(main, verdict, cores(), None if predicted is None else best(predicted)), "blame": whole["blame"], "blame_what": whole["blame_what"],
+               "other_threads_calls": session.foreign_calls, "what_if": predicted,
+               "loaders": [_loader(one) for one in session.loaders]}
+    return record
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+    try:
+        return version("pymillrace")
+    except PackageNotFoundError:
+        return "uninstalled"
+
+
+def lines(session: Session, record: dict[str, Any]) -> list[str]:
+    """Returns what a run prints at its end."""
+    if record["steps"] == 0:
+        return [f"pymillrace watch: {record['loader']} gave no batch"]
+    whole = record["load_s"] + record["update_s"] + record["other_s"]
+    share = {key: 100 * record[key] / whole for key in ("load_s", "update_s", "other_s")}
+    text = [f"{record['loader']}: {record['steps']} steps in {record['wall_s']:.1f} s: load {share['load_s']:.0f}%, "
+            f"update {share['update_s']:.0f}%, other {share['other_s']:.0f}%"]
+    parts = sorted(((ns, name) for name, ns in record["blame"].items() if name != "load_s" and ns > 0), reverse=True)
+    if parts and record["load_s"] > 0:
+        text.append("  waits: " + ", ".join(f"{name} {100 * ns / record['load_s']:.0f}%" for ns, name in parts[:4]))
+    text += [f"  {record['verdict']}", f"  {record['advice']}"]
+    if "ranks" in record:
+        text.append(f"  {straggler_line(record)}")
+    if record["what_if"] is not None:
+        text += [f"  {line}" for line in predicted_lines(record["what_if"])]
+    text.append(f"  records: {session.directory.path}")
+    return text

@@ -1,0 +1,99 @@
+"""Verdict and advice: what limits a loop, and the one change to try first."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
+
+if TYPE_CHECKING:
+    from .session import Loader
+
+LOAD_THAT_BINDS = 0.1  # share of load + update, as in the wait breakdown of `millrace train`
+LOAD_THAT_BINDS_INLINE = 0.5  # without workers load and update take turns
+
+
+@dataclass
+class Verdict:
+    bound: str  # a place, or "device"
+    kind: str  # what most of that place's time was
+    sentence: str
+    workers_needed: float | None
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.1f}%" if part < 0.0995 else f"{100 * part:.0f}%"
+
+
+def workers_needed(loader: Loader, update: float) -> float | None:
+    """Returns the workers that would hide load behind this update; None if it cannot be known."""
+    work = loader.breakdown.work
+    if update <= 0 or not loader.sees_inside or loader.breakdown.missing or sum(work[NOWHERE]) > 0:
+        return None
+    busy = sum(sum(work[place]) - work[place][2] for place in (DATASET, TRANSFORM, COLLATE))
+    return 1e-9 * busy / update
+
+
+def judge(loader: Loader, update: float) -> Verdict:
+    """Names the place that load was spent on. Leaves the run's first wait out, as `millrace train` does."""
+    needed = workers_needed(loader, update)
+    steady = loader.breakdown.steady
+    load = 1e-9 * sum(steady)
+    share = load / (load + update) if load + update > 0 else 0.0
+    tail = ""
+    if needed is not None:
+        have = f"you have {loader.workers}" if loader.workers else "you have none"
+        tail = f"; {needed:.1f} workers needed, {have}"
+    limit = LOAD_THAT_BINDS if loader.workers or not loader.sees_inside else LOAD_THAT_BINDS_INLINE
+    if share < limit or load <= 0:
+        return Verdict("device", "", f"device-bound: load is {_percent(share)} of load + update{tail}", needed)
+    place = max(range(len(PLACES)), key=lambda one: steady[one])
+    of_kind = loader.breakdown.waits[place]
+    kind = KINDS[max(range(len(KINDS)), key=lambda one: of_kind[one])]
+    if place == NOWHERE:
+        return Verdict("unknown", "unknown", f"load-bound: load is {_percent(share)} of load + update; "
+                       "what the loader did meanwhile cannot be seen", needed)
+    words = {"cpu": "computing", "blocked": "blocked (storage, locks, sleeping)", "cores": "waiting for a core",
+             "unknown": "of unknown kind"}
+    return Verdict(PLACES[place], kind, f"{PLACES[place]}-bound: {_percent(steady[place] / sum(steady))} of load, "
+                   f"mostly {words[kind]}; load is {_percent(share)} of load + update{tail}", needed)
+
+
+def advice(loader: Loader, verdict: Verdict, cores: int, change: dict[str, Any] | None = None) -> str:
+    """Returns one line: what to try first. `change` is the best of the predictions, if one gains enough."""
+    if not loader.sees_inside:
+        gain = "a faster loader would not help" if verdict.bound == "device" else "try a faster loader"
+        return f"advice: {gain}; pymillrace cannot see inside {loader.kind}, it recorded load and update only"
+    if change is not None and verdict.bound != "startup":
+        return (f"advice: try {change['change']}: {change['images_per_s']:,.0f} images/s predicted, "
+                f"{change['images_per_s'] / change['ratio']:,.0f} now{_slowest(loader, verdict)}")
+    if verdict.bound == "device":
+        return "advice: the loader keeps up; a faster model or device would help, a faster loader would not"
+    if verdict.bound == "startup":
+        if loader.workers and not loader.persistent and loader.table.epoch > 1:
+            return "advice: set persistent_workers=True, so that workers start once and not in every epoch"
+        return "advice: most of load is start-up; watch a longer run"
+    if verdict.bound == "handover":
+        return "advice: batches are handed over too often: use larger batches"
+    if verdict.bound == "transfer":
+        return "advice: batches are expensive to send: keep images uint8 until they are on the device"
+    if verdict.kind == "cores" and loader.workers < cores:
+        return f"advice: other programs use the {cores} cores that this one may run on; measure on an idle machine"
+    if verdict.kind == "cores":
+        return (f"advice: {loader.workers} workers and the training loop share {cores} cores: use fewer workers, "
+                "or make the work cheaper")
+    wanted = math.ceil(verdict.workers_needed) if verdict.workers_needed is not None else None
+    room = wanted if verdict.kind == "blocked" or wanted is None else min(wanted, max(1, cores - 1))
+    if room is not None and room > loader.workers:
+        return f"advice: try num_workers={room}" + _slowest(loader, verdict)
+    return f"advice: make the {verdict.bound} cheaper{_slowest(loader, verdict)}; more workers have no core to run on"
+
+
+def _slowest(loader: Loader, verdict: Verdict) -> str:
+    rows = loader.breakdown.rows
+    if verdict.bound != "transform" or not rows or not any(row.wall for row in rows):
+        return ""
+    slowest = max(range(len(rows)), key=lambda one: rows[one].wall)
+    part = rows[slowest].wall / sum(row.wall for row in rows)
+    return f" ({loader.breakdown.names[slowest]} takes {100 * part:.0f}% of the transforms' time)"

@@ -1,0 +1,273 @@
+"""Verification of predictions: runs a script again with other DataLoader arguments, in interleaved blocks.
+
+The rules are those of `millrace profile --verify`. The predictions are written before the first run. Each block runs
+the changes in random order, with a baseline before and after each. A run beside which other programs took more than a
+tenth of the machine's CPU time is void and repeated. A ratio is the median over the blocks of a change's images/s over
+the mean of the two baselines; more than half of the blocks must be valid. Without a ratio for every change there is no
+score, because the changes that are left would be a selection.
+"""
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from .command_line import PLAN, watched_environment
+from .errors import WatchError
+from .predict import PREFETCH
+
+MOST_OTHERS = 0.1  # share of the machine's CPU time, as in study/analysis/verification.h
+TRIES = 3  # of a run in all, while repeats are left
+COUNTED_EFFECT = 0.2  # smaller measured effects are shown and do not count
+SEED = 1
+WARM_UP, WINDOW, ENOUGH_WINDOWS = 8, 20, 5
+
+
+@dataclass
+class TimedRun:
+    """One run of the baseline (change None) or of a change."""
+    change: int | None
+    images_per_s: float
+    others: float | None  # share of the machine's CPU time that other programs took; None: unknown
+
+    @property
+    def void(self) -> bool:
+        return self.others is not None and self.others > MOST_OTHERS
+
+
+@dataclass
+class Result:
+    """All runs in order, and the ratios of the valid blocks of each change."""
+    runs: list[TimedRun]
+    ratios: dict[int, list[float]]
+    blocks: int
+
+    def ratio(self, change: int) -> float | None:
+        """Returns the measured ratio of a change; None if half of the blocks or fewer were valid."""
+        found = self.ratios[change]
+        return statistics.median(found) if 2 * len(found) > self.blocks else None
+
+    @property
+    def void(self) -> bool:
+        return any(self.ratio(change) is None for change in self.ratios)
+
+
+def blocks_of(changes: int, blocks: int, seed: int = SEED) -> list[list[int]]:
+    """Returns the order of the changes in each block."""
+    generator = random.Random(seed)
+    return [generator.sample(range(changes), changes) for _ in range(blocks)]
+
+
+def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Result:
+    """Runs each block: baseline, change, baseline, change, ..., baseline. Repeats void runs at once."""
+    planned = sum(2 * len(block) + 1 for block in order)
+    left, runs = planned // 2, list[TimedRun]()
+    ratios: dict[int, list[float]] = {change: [] for change in sorted(set().union(*order))}
+
+    def valid(change: int | None) -> TimedRun:
+        nonlocal left
+        for attempt in range(TRIES):
+            runs.append(run(change))
+            if not runs[-1].void or attempt == TRIES - 1 or left == 0:
+                break
+            left -= 1
+        return runs[-1]
+
+    for block in order:
+        before = valid(None)
+        for change in block:
+            changed, after = valid(change), valid(None)
+            if not (before.void or changed.void or after.void):
+                ratios[change].append(2 * changed.images_per_s / (before.images_per_s + after.images_per_s))
+            before = after
+    return Result(runs, ratios, len(order))
+
+
+def score(predicted: list[float], measured: list[float]) -> dict[str, Any]:
+    """Returns the accuracy over the changes whose predicted or measured effect counts."""
+    pairs = [(one, other) for one, other in zip(predicted, measured)
+             if max(abs(one - 1), abs(other - 1)) >= COUNTED_EFFECT]
+    errors = [abs(one / other - 1) for one, other in pairs]
+    # Where nothing changed, "no change" has no error: it is given that of the least counted effect.
+    unchanged = max(sum(abs(1 / other - 1) for _, other in pairs), len(pairs) * (1 - 1 / (1 + COUNTED_EFFECT)))
+    return {"counted": len(pairs), "median_error": statistics.median(errors) if errors else None,
+            "worst_error": max(errors) if errors else None,
+            "skill": 1 - sum(errors) / unchanged if unchanged > 0 else None}
+
+
+# Runs of the script
+
+def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
+    """Returns images/s of steps, each of so many images and seconds: of the middle window, or of all if there are few."""
+    windows = [rows[at:at + window] for at in range(0, len(rows) - window + 1, window)]
+    if len(windows) < ENOUGH_WINDOWS:
+        windows = [rows]
+    return statistics.median(sum(images for images, _ in one) / sum(time for _, time in one) for one in windows)
+
+
+def counted_steps(run: Path, warm_up: int) -> list[tuple[int, float]]:
+    """Returns images and seconds of load + update of a run's steps after its warm-up."""
+    with open(run / "steps.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))[warm_up:]
+    return [(int(row["images"]), float(row["load_s"]) + float(row["update_s"])) for row in rows]
+
+
+def warm_up_of(what_if: dict[str, Any]) -> int:
+    """Returns the steps after which every change has handed out what was outstanding at its start."""
+    settings = what_if["settings"]
+    outstanding: list[int] = [row["overrides"].get("num_workers", settings["num_workers"]) *
+                              row["overrides"].get("prefetch_factor", settings["prefetch_factor"] or PREFETCH)
+                              for row in what_if["rows"]]
+    return max([WARM_UP, *(one + 2 for one in outstanding)])
+
+
+def _busy_s() -> float | None:
+    """Returns the machine's busy CPU seconds since boot; stolen time counts as busy."""
+    try:
+        fields = [int(one) for one in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def _children_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class Script:
+    """The command that is run again and again, each time for a number of steps."""
+
+    def __init__(self, words: list[str], folder: Path, steps: int) -> None:
+        self.words, self.folder, self.steps, self.started = words, folder, steps, 0
+        self.warm_up = WARM_UP
+
+    @property
+    def latest(self) -> Path:
+        return self.folder / f"{self.started:03}"
+
+    def run(self, overrides: dict[str, int]) -> tuple[dict[str, Any], float | None]:
+        """Runs it once. Returns its summary and the share of the machine's CPU time that others took."""
+        self.started += 1
+        run, log = self.latest, self.folder / f"{self.started:03}.log"
+        plan = {"steps": self.warm_up + self.steps, "overrides": overrides}
+        environment = {**watched_environment(run), PLAN: json.dumps(plan)}
+        busy, own, begin = _busy_s(), _children_s(), time.monotonic()
+        with open(log, "w", encoding="utf-8") as file:
+            try:
+                code = subprocess.run(self.words, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
+            except OSError as error:
+                raise WatchError(f"cannot run {self.words[0]}: {error.strerror}", "name a program after --") from error
+        wall, end = time.monotonic() - begin, _busy_s()
+        if code != 0:
+            raise WatchError(f"{' '.join(self.words)} ended with exit code {code}", f"its messages are in {log}")
+        try:
+            summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
+        except (OSError, ValueError) as error:
+            raise WatchError(f"{' '.join(self.words)} left no record: no process of it iterated over a torch DataLoader",
+                             f"its messages are in {log}") from error
+        if summary.get("what_if") is None:
+            raise WatchError("the records do not suffice for predictions: fewer than two steps, or records are missing",
+                             f"see {run / 'summary.json'}")
+        if busy is None or end is None:
+            return summary, None
+        others = (end - busy - (_children_s() - own)) / (wall * (os.cpu_count() or 1))
+        return summary, min(1.0, max(0.0, others))
+
+
+def write_durably(path: Path, value: Any) -> None:
+    """Writes a JSON file and waits until it lies on the disk."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[str] | None = None) -> dict[str, Any]:
+    """Predicts the changes of a script's DataLoader, then runs all or the `given` ones.
+
+    Returns what verification.json holds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise WatchError(f"{folder} is not empty", "choose another directory: --run DIR")
+    script = Script(words, folder, steps)
+    summary, _ = script.run({})
+    what_if = summary["what_if"]
+    rows = [row for row in what_if["rows"] if row["overrides"] and not row["loading_only"]]
+    if given:
+        known = [row["change"] for row in rows]
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise UsageError(f"--change {unknown[0]} is not predicted for this script", f"known: {', '.join(known)}")
+        rows = [row for row in rows if row["change"] in given]
+    script.warm_up = warm_up_of(what_if)
+    write_durably(folder / "predictions.json", {"warm_up": script.warm_up, "command": words, "steps": steps, "blocks": blocks, "what_if": what_if})
+
+    def run(change: int | None) -> TimedRun:
+        overrides = {} if change is None else rows[change]["overrides"]
+        _, others = script.run(overrides)
+        steps = counted_steps(script.latest, script.warm_up)
+        if not steps:
+            raise WatchError(f"the script ended within the {script.warm_up} steps of warm-up", "let it run for more steps")
+        rate = rate_of(steps)
+        name = "baseline" if change is None else rows[change]["change"]
+        disturbed = "" if others is None else f", others {100 * others:.0f}%"
+        print(f"{name}: {rate:,.0f} images/s{disturbed}", file=sys.stderr, flush=True)
+        return TimedRun(change, rate, others)
+
+    result = measure(blocks_of(len(rows), blocks), run)
+    return _record(rows, result, folder)
+
+
+def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[str, Any]:
+    outcomes = []
+    for i, row in enumerate(rows):
+        measured = result.ratio(i)
+        outcomes.append({"change": row["change"], "predicted": row["ratio"], "measured": measured,
+                         "error": None if measured is None else row["ratio"] / measured - 1,
+                         "valid_blocks": len(result.ratios[i])})
+    record: dict[str, Any] = {
+        "void": result.void, "void_runs": sum(run.void for run in result.runs), "runs": len(result.runs),
+        "most_others": MOST_OTHERS, "outcomes": outcomes,
+        "score": None if result.void else score([one["predicted"] for one in outcomes],
+                                                [one["measured"] for one in outcomes]),
+        "timed_runs": [{"change": None if run.change is None else rows[run.change]["change"],
+                        "images_per_s": run.images_per_s, "others": run.others, "void": run.void}
+                       for run in result.runs]}
+    write_durably(folder / "verification.json", record)
+    return record
+
+
+def lines(record: dict[str, Any]) -> list[str]:
+    """Returns the verification as text."""
+    def part(value: float | None, form: str) -> str:
+        return "-" if value is None or math.isnan(value) else format(value, form)
+
+    text = [f"{'change':<26}{'predicted':>11}{'measured':>10}{'error':>9}"]
+    for one in record["outcomes"]:
+        text.append(f"{one['change']:<26}{part(one['predicted'], '.2f') + 'x':>11}"
+                    f"{part(one['measured'], '.2f'):>10}{part(one['error'], '+.1%'):>9}")
+    if record["void"]:
+        text.append(f"void: other programs took more than {100 * MOST_OTHERS:.0f}% of the CPU time in "
+                    f"{record['void_runs']} of {record['runs']} runs; there is no score; repeat it on an idle machine")
+    elif record["score"]["counted"] == 0:
+        text.append("no change had a predicted or measured effect of 20% or more: nothing counts")
+    else:
+        found = record["score"]
+        text.append(f"counted changes: {found['counted']}; median error {found['median_error']:.1%}, worst "
+                    f"{found['worst_error']:.1%}, skill {found['skill']:.2f}")
+    return text
