@@ -6,21 +6,25 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo
-find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto) # for SHA-256 of trusted plugins
+if(MILLRACE_PROGRAM OR MILLRACE_TESTS)
+  find_package(OpenSSL REQUIRED COMPONENTS Crypto) # for SHA-256 of archives and of trusted plugins
+endif()
 find_package(Boost REQUIRED) # for Boost.Math, headers only
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
-# Finds OpenCV's modules one by one, because Debian's full development package depends on a desktop.
-find_path(OPENCV_INCLUDE opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
-foreach(part core imgproc imgcodecs)
-  find_library(OPENCV_${part} opencv_${part} REQUIRED)
-  add_library(millrace_opencv_${part} INTERFACE)
-  target_include_directories(millrace_opencv_${part} SYSTEM INTERFACE ${OPENCV_INCLUDE})
-  target_link_libraries(millrace_opencv_${part} INTERFACE ${OPENCV_${part}})
-endforeach()
+if(MILLRACE_OPENCV)
+  find_package(PNG REQUIRED)
+  # Finds OpenCV's modules one by one, because Debian's full development package depends on a desktop.
+  find_path(OPENCV_INCLUDE opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
+  foreach(part core imgproc imgcodecs)
+    find_library(OPENCV_${part} opencv_${part} REQUIRED)
+    add_library(millrace_opencv_${part} INTERFACE)
+    target_include_directories(millrace_opencv_${part} SYSTEM INTERFACE ${OPENCV_INCLUDE})
+    target_link_libraries(millrace_opencv_${part} INTERFACE ${OPENCV_${part}})
+  endforeach()
+endif()
 
 if(MILLRACE_TORCH)
   include(MillraceTorch)

@@ -7,9 +7,11 @@
 #include <exception>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/suggest.h"
+#include "pipeline/recipe/key_hints.h"
 #include "plugins/host/unit.h"
 #include "tools/commands/commands.h"
 #include "tools/plugins/grants.h"
@@ -17,6 +19,7 @@
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
 #include "tools/terminal/uncaught.h"
+#include "tools/training/recipe_words.h"
 #include "tools/version.h"
 
 using namespace millrace;
@@ -39,22 +42,64 @@ std::string version_line() {
                      torch.empty() ? "without LibTorch" : "LibTorch " + torch);
 }
 
-/// Rejects a word or option that no command takes, and suggests the nearest one of the innermost
-/// command.
-[[noreturn]] void refuse_extras(const CLI::App& app, const CLI::ExtrasError& error) {
+/// Returns the innermost command that was called, and its name: "millrace data make".
+std::pair<const CLI::App*, std::string> called_command(const CLI::App& app) {
   const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-  std::string extra = error.what();
-  extra = extra.substr(extra.rfind(": ") + 2);
-  std::vector<std::string> names = names_in(*command);
-  for (const CLI::Option* option : command->get_options())
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  std::string name = app.get_name();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  return {command, name};
+}
+
+bool takes_recipe_keys(const CLI::App& command) {
+  return command.get_option_no_throw("recipe") != nullptr ||
+         command.get_option_no_throw("overrides") != nullptr;
+}
+
+/// Returns what to write in place of an unknown option or word: the nearest of the command's
+/// options and subcommands, or a recipe key for an option of another program: --epochs=3.
+std::string hint_for_extra(const CLI::App& command, const std::string& called,
+                           const std::string& extra, const std::string& next) {
+  constexpr std::size_t kTypingError = 2;
+  const std::string option = extra.substr(0, extra.find('='));
+  std::vector<std::string> names = names_in(command);
+  const bool is_option = extra.starts_with('-');
+  const bool lists_commands = !is_option && !names.empty();
+  for (const CLI::Option* known : command.get_options())
+    for (const auto& name : known->get_lnames()) names.push_back("--" + name);
+  const std::string near = base::nearest(option, names);
+  const bool is_mistyped = base::edit_distance(option, near) <= kTypingError &&
+                           pipeline::answer_to_familiar(option).empty();
+  if (is_option && !is_mistyped && takes_recipe_keys(command)) {
+    const bool next_is_value =
+        !next.empty() && !next.starts_with('-') && next.find('=') == std::string::npos;
+    const std::string value = option.size() < extra.size() ? extra.substr(option.size() + 1)
+                              : next_is_value              ? next
+                                                           : "";
+    const std::string meant = override_for_option(option, value);
+    if (meant.find(' ') != std::string::npos) return meant;
+    if (!meant.empty()) return fmt::format("recipe keys have no dashes: {}", meant);
+  }
+  return fmt::format("did you mean {}? {} --help lists the {}", near, called,
+                     lists_commands ? "commands" : "options");
+}
+
+/// Rejects the first word or option that no command takes.
+[[noreturn]] void refuse_extras(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto [command, called] = called_command(app);
+  const std::vector<std::string> unknown = app.remaining(true);
+  const auto extra = std::find_first_of(words.begin(), words.end(), unknown.begin(), unknown.end());
+  const std::string given = extra == words.end() ? "" : *extra;
+  const std::string next = words.end() - extra > 1 ? *(extra + 1) : "";
+  const char* const kind = given.starts_with('-')       ? "option"
+                           : names_in(*command).empty() ? "argument"
+                                                        : "command";
   throw UsageError(
-      fmt::format("{}unknown {}: {}", command == &app ? "" : command->get_name() + ": ",
-                  command == &app ? "command or option" : "option or argument", extra),
-      fmt::format("did you mean {}? {} --help lists the {}", base::nearest(extra, names),
-                  command == &app ? "millrace" : "millrace " + command->get_name(),
-                  command == &app ? "commands" : "options"));
+      fmt::format("{}unknown {}: {}",
+                  command == &app ? "" : called.substr(called.find(' ') + 1) + ": ", kind, given),
+      hint_for_extra(*command, called, given, next));
 }
 
 /// Returns the command line without the -- that may precede the command of `launch`: CLI11 would
@@ -83,15 +128,16 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
   add_data(app, chosen);
   add_plugins(app, chosen);
   add_launch(app, chosen);
+  add_keys(app, chosen);
+  add_recipe(app, chosen);
   add_doctor(app, chosen);
   add_completion(app, chosen);
+  const std::vector<std::string> words = words_of(argc, argv);
   try {
-    std::vector<std::string> words = words_of(argc, argv);
     grant_plugins(words);
-    std::reverse(words.begin(), words.end());  // CLI11 takes them in reverse
-    app.parse(std::move(words));
-  } catch (const CLI::ExtrasError& error) {
-    refuse_extras(app, error);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them so
+  } catch (const CLI::ExtrasError&) {
+    refuse_extras(app, words);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
@@ -101,13 +147,13 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
     }
     std::string what = error.what();
     const auto line_end = what.find('\n');
-    throw UsageError(what.substr(0, line_end),
-                     "millrace --help lists the commands, millrace COMMAND "
-                     "--help lists its options");
+    const auto [command, called] = called_command(app);
+    throw UsageError(
+        what.substr(0, line_end),
+        fmt::format("{} --help lists the {}", called, command == &app ? "commands" : "options"));
   }
   if (!chosen) {
-    const CLI::App* command = &app;
-    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    const CLI::App* const command = called_command(app).first;
     throw UsageError(
         fmt::format("{}which command? {}", command == &app ? "" : command->get_name() + ": ",
                     fmt::join(names_in(*command), ", ")),
@@ -121,17 +167,18 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
 void millrace::tools::add_common(CLI::App& command) {
   command.add_flag("-q,--quiet", verbosity().quiet, "print only errors on stderr");
   command.add_flag("-v,--verbose", verbosity().verbose,
-                   "print the loss every train.log_every steps");
+                   "print the loss every train.log_every steps of each epoch");
   command.add_flag("--json", verbosity().json,
                    "print one JSON document on stdout and nothing else");
 }
 
 int main(int argc, char** argv) {
   open_standard_streams();
-  const ProgramStart start{base::Clock::now(), base::Clock::steady_ns()};
+  const ProgramStart start{
+      base::Clock::now(), base::Clock::steady_ns(), {argv + std::min(argc, 1), argv + argc}};
   catch_interrupts();
   explain_uncaught();
-  plugins::tell_crashes();  // installed first: it names the plugin that threw
+  plugins::install_crash_handlers();  // installed first: it names the plugin that threw
   Exit exit = Exit::failed;
   try {
     exit = run(argc, argv, start);

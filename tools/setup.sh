@@ -17,8 +17,13 @@ readonly PACKAGES=(
   zlib1g-dev libsqlite3-dev libssl-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
 readonly TEST_PACKAGES=(clang-format codespell)
+# Used by tools/test --long.
+readonly LONG_PACKAGES=(dpkg-dev file)
 # Used by tests of reports, which are skipped without them.
-readonly REPORT_PACKAGES=(chromium-headless-shell gnuplot-nox)
+readonly REPORT_PACKAGES=(chromium-headless-shell python3-matplotlib)
+# Used by the Python package, which is neither built nor tested without them.
+readonly PYTHON_PACKAGES=(python3-dev)
+readonly PYTHON_FOLDER=.deps/python
 
 offline=false
 launcher=() # prefix of build commands
@@ -65,11 +70,11 @@ parse_options() {
 # Prints the program that a package provides, if any other source of it serves as well.
 program_of() {
   case $1 in
-    g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format | chromium-headless-shell)
+    g++ | cmake | mold | ccache | pkg-config | git | python3 | clang-format | clang-tidy | chromium-headless-shell)
       echo "$1"
       ;;
     ninja-build) echo ninja ;;
-    gnuplot-nox) echo gnuplot ;;
+    python3-dev) echo python3-config ;;
   esac
 }
 
@@ -215,6 +220,29 @@ install_torch() {
   echo "${wheels[*]}" >"$partial/.complete"
   rm -rf "$TORCH_FOLDER" "$TORCH_FOLDER.tmp"
   mv "$partial" "$TORCH_FOLDER"
+}
+
+# install_python: installs what builds and tests the Python package, and continues without it if that
+# fails.
+install_python() {
+  local wanted=tests/python/requirements.txt stamp=$PYTHON_FOLDER/.complete
+  if cmp -s "$wanted" "$stamp"; then
+    echo "   all are there"
+    return 0
+  fi
+  if $offline; then
+    echo "   THE PYTHON PACKAGE IS NOT TESTED: --offline forbids fetching what $wanted names"
+    return 0
+  fi
+  rm -rf "$PYTHON_FOLDER"
+  if PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet \
+    --progress-bar off --no-input --target "$PYTHON_FOLDER" -r "$wanted" >"$log" 2>&1 </dev/null; then
+    cp "$wanted" "$stamp"
+  else
+    tail -n 5 "$log" >&2
+    rm -rf "$PYTHON_FOLDER"
+    echo "   THE PYTHON PACKAGE IS NOT TESTED: its packages could not be installed$(cause "$log")"
+  fi
 }
 
 # set_up PACKAGE...: provides everything that CMake needs.

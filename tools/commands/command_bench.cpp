@@ -1,16 +1,16 @@
 // millrace bench: runs the pipeline alone, as fast as it can, without model or LibTorch.
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "pipeline/readers/storage_model.h"
 #include "study/analysis/bound.h"
 #include "study/records/run_directory.h"
+#include "tools/commands/bench_dump.h"
+#include "tools/commands/bench_meter.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
@@ -31,160 +31,187 @@ struct BenchArguments {
   bool hash = false;
   std::uint64_t hash_from = 0;
   std::string dump;
+  std::string batches, seconds;  ///< values of bench.batches and bench.seconds
   TraceArgument trace;
 };
 
-/// Writes the first epoch's bytes as they are in the batches, then its labels: one byte each if all
-/// of them fit, else 8 bytes, little-endian. The file gets its name when it is complete.
-class Dump {
- public:
-  Dump(std::string path, std::size_t classes) : path_(std::move(path)), narrow_(classes <= 256) {
-    // Writes directly to a pipe or a device; writes a file atomically.
-    std::error_code none;
-    const auto status = std::filesystem::status(path_, none);
-    target_ = std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)
-                  ? path_
-                  : path_ + ".tmp";
-    file_ = std::fopen(target_.c_str(), "wb");
-    if (file_ == nullptr) fail();
-  }
-  ~Dump() {
-    if (file_ == nullptr) return;
-    std::fclose(file_);
-    if (target_ != path_) std::remove(target_.c_str());
-  }
-  Dump(const Dump&) = delete;
-  Dump& operator=(const Dump&) = delete;
-
-  void add(const Batch& batch) {
-    put(batch.data(), batch.bytes());
-    labels_.insert(labels_.end(), batch.labels(), batch.labels() + batch.count());
-  }
-  void finish() {
-    for (const std::int64_t label : labels_) {
-      const auto byte = static_cast<unsigned char>(label);
-      narrow_ ? put(&byte, 1) : put(&label, sizeof label);
-    }
-    const bool closed = std::fclose(file_) == 0;
-    file_ = nullptr;
-    if (closed && (target_ == path_ || std::rename(target_.c_str(), path_.c_str()) == 0)) return;
-    const int error = errno;
-    if (target_ != path_) std::remove(target_.c_str());
-    errno = error;
-    fail();
-  }
-
- private:
-  void put(const void* data, std::size_t size) {
-    if (std::fwrite(data, 1, size, file_) != size) fail();
-  }
-  [[noreturn]] void fail() const {
-    throw RunError(fmt::format("--dump {} cannot be written: {}", path_, std::strerror(errno)),
-                   "make room or choose another file");
-  }
-
-  std::string path_;
-  bool narrow_;
-  std::string target_;
-  std::FILE* file_ = nullptr;
-  std::vector<std::int64_t> labels_;
+/// A pipeline that is ready to run, and what limits its run.
+struct Pipeline {
+  Recipe recipe;
+  std::shared_ptr<const Reader> reader;
+  std::shared_ptr<const augment::Plan> plan;
+  LoaderOptions options;
+  BenchLimits limits;
 };
 
-Json stage_json(const StageTotals& totals) {
-  return {{"calls", totals.calls},
-          {"cpu_s", totals.cpu_s},
-          {"wall_s", totals.wall_s},
-          {"bytes", totals.bytes}};
+/// Rejects options that need a number of batches that is known beforehand.
+void check_length(const BenchArguments& arguments, const Recipe& recipe) {
+  const bool by_clock = recipe.number("bench.seconds") > 0;
+  if (by_clock && (arguments.hash || !arguments.dump.empty()))
+    throw UsageError(
+        fmt::format("{} with bench.seconds: the number of batches depends on the clock",
+                    arguments.hash ? "--hash" : "--dump"),
+        "give the number of batches: bench.batches=N");
 }
 
-std::string stage_table(const Json& json) {
-  const double images = json["images"];
-  std::vector<std::vector<std::string>> rows{
-      {"stage", "calls", "wall s", "cpu s", "µs per image", "MB per cpu s"}};
-  for (const auto& [name, stage] : json["per_stage"].items()) {
-    const double cpu = stage["cpu_s"];
-    const double bytes = stage["bytes"];
-    rows.push_back({name, with_commas(stage["calls"]),
-                    fmt::format("{:.3f}", stage["wall_s"].get<double>()),
-                    fmt::format("{:.3f}", cpu), fmt::format("{:.3f}", 1e6 * cpu / images),
-                    bytes > 0 && cpu > 0 ? with_commas(bytes / cpu / 1e6) : "-"});
-  }
-  return to_table(rows);
-}
-
-Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
-  const std::unique_ptr<pipeline::Timeline> timeline = arguments.trace.start(start);
-  const Recipe recipe = load_recipe(arguments.recipe);
+Pipeline open_pipeline(const BenchArguments& arguments) {
+  Recipe recipe = load_recipe(arguments.recipe);
   if (recipe.text("loader.mode") != "normal")
     throw UsageError(
         fmt::format("loader.mode={} leaves the loader nothing to do, and bench measures the "
                     "loader",
                     recipe.text("loader.mode")),
         "use it with millrace train, to measure the device");
-  const auto reader = open_data(recipe, recipe.text("data.split"));
-  const auto plan = make_plan(recipe, recipe.augment(), *reader);
+  check_length(arguments, recipe);
+  auto reader = open_data(recipe, recipe.text("data.split"));
+  auto plan = make_plan(recipe, recipe.augment(), *reader);
   LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
-  options.epochs = static_cast<std::uint64_t>(recipe.integer("bench.epochs"));
-  options.first_batch = static_cast<std::uint64_t>(recipe.integer("bench.first_batch"));
-  const std::uint64_t batches_in_all =
-      batches_per_epoch(options, reader->info().count) * options.epochs;
-  if (options.first_batch > 0 && options.first_batch >= batches_in_all)
-    throw UsageError(fmt::format("batch {} is past the last one: there are {} in {} epochs",
-                                 options.first_batch, batches_in_all, options.epochs),
-                     fmt::format("bench.first_batch counts them from 0 to {}", batches_in_all - 1));
+  check_batch(options, reader->info());
+  const BenchLimits limits = BenchLimits::of(recipe, reader->info().count, options);
+  if (options.workers > 0 && limits.warmup > 0 &&
+      limits.warmup <= static_cast<std::uint64_t>(options.prefetch))
+    say(fmt::format(
+        "warning: bench.warmup={} is too short: of the {} batches that the loader makes "
+        "at once when it starts, {} count as measured",
+        limits.warmup, options.prefetch + 1,
+        static_cast<std::uint64_t>(options.prefetch) + 1 - limits.warmup));
   options.stop = &interrupted();
-  if (timeline != nullptr) {
-    options.timeline = timeline->add_loader("bench", options.workers, options.io_threads);
-    if (options.storage != nullptr) options.storage->record_to(timeline->shared_storage());
+  return {std::move(recipe), std::move(reader), std::move(plan), std::move(options), limits};
+}
+
+/// Shows how far a run is: a bar on a terminal, otherwise one line per minute.
+class BenchProgress {
+ public:
+  explicit BenchProgress(const BenchLimits& limits) : limits_(limits) {}
+
+  void update(const BenchMeter& meter) {
+    const bool redraw = line_.due();
+    const bool report = !verbosity().quiet && base::Clock::steady_ns() >= next_report_ns_;
+    if (!redraw && !report) return;
+    const BenchCounts all = meter.all();
+    const BenchCounts measured = meter.measured();
+    double done = 0, total = 1;
+    if (limits_.batches) {
+      done = static_cast<double>(all.batches);
+      total = static_cast<double>(*limits_.batches);
+    }
+    if (limits_.seconds > 0 && measured.wall_s / limits_.seconds > done / total) {
+      done = measured.wall_s;
+      total = limits_.seconds;
+    }
+    const double left_s = done > 0 ? all.wall_s * (total - done) / done : 0;
+    const std::string text = fmt::format(
+        "{} batches, {} images/s, {} left", with_commas(static_cast<double>(all.batches)),
+        with_commas(static_cast<double>(all.images) / all.wall_s), duration(left_s));
+    if (redraw) line_.show(done, total, text);
+    if (!report) return;
+    next_report_ns_ = base::Clock::steady_ns() + kReportNs;
+    if (isatty(STDERR_FILENO) == 0) say(text);
+  }
+  void clear() { line_.clear(); }
+
+ private:
+  static constexpr std::int64_t kReportNs = 60'000'000'000;
+
+  static std::string duration(double seconds) {
+    const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+    return whole < 60 ? fmt::format("{} s", whole)
+                      : fmt::format("{}:{:02} min", whole / 60, whole % 60);
   }
 
-  std::unique_ptr<BatchHash> hash = arguments.hash ? std::make_unique<BatchHash>() : nullptr;
-  std::unique_ptr<Dump> dump;
-  if (!arguments.dump.empty())
-    dump = std::make_unique<Dump>(arguments.dump, reader->info().classes.size());
+  const BenchLimits& limits_;
+  ProgressLine line_;
+  std::int64_t next_report_ns_ = base::Clock::steady_ns() + kReportNs;
+};
 
-  const std::int64_t cpu_begin = base::Clock::process_cpu_ns();
-  const std::int64_t wall_begin = base::Clock::steady_ns();
-  std::int64_t first_batch_ns = 0;
-  std::uint64_t images = 0;
+/// Takes batches until the run's end or an interrupt.
+void run_batches(const BenchArguments& arguments, const Pipeline& pipeline, Loader& loader,
+                 BenchMeter& meter, BatchHash* hash, BenchDump* dump) {
+  constexpr std::uint64_t kBatchesPerLook = 16;  // looks at the clock are not free
+  BenchProgress progress(pipeline.limits);
+  const BenchLimits& limits = pipeline.limits;
   std::uint64_t batches = 0;
-  Loader loader(reader, plan, options);
-  const auto total = static_cast<double>(batches_in_all - options.first_batch);
-  ProgressLine line;
-  study::WaitBreakdown blame;
-  while (Batch batch = loader.next()) {
-    const pipeline::BatchHistory history = batch.history();
-    blame.add(history, history.got - history.asked);
-    if (batches++ == 0) first_batch_ns = base::Clock::steady_ns() - wall_begin;
-    images += static_cast<std::uint64_t>(batch.count());
-    const std::uint64_t ordinal = options.first_batch + batches - 1;
+  while (!limits.batches || batches < *limits.batches) {
+    const Batch batch = loader.next();
+    if (!batch) break;
+    meter.add(batch, loader);
+    const std::uint64_t ordinal = pipeline.options.first_batch + batches;
+    ++batches;
     if (hash != nullptr && ordinal >= arguments.hash_from) hash->add(batch);
     if (dump != nullptr && batch.epoch() == 0) dump->add(batch);
-    if (batches % 64 == 0 && line.due()) {
-      const double seconds = static_cast<double>(base::Clock::steady_ns() - wall_begin) * 1e-9;
-      line.show(static_cast<double>(batches), total,
-                fmt::format("{} images/s", with_commas(static_cast<double>(images) / seconds)));
-    }
+    if (limits.seconds > 0 && batches > limits.warmup && meter.measured_s() >= limits.seconds)
+      break;
+    if (batches % kBatchesPerLook == 0) progress.update(meter);
   }
-  const double wall = static_cast<double>(base::Clock::steady_ns() - wall_begin) * 1e-9;
-  const double cpu = static_cast<double>(base::Clock::process_cpu_ns() - cpu_begin) * 1e-9;
-  line.clear();
+  progress.clear();
+  meter.stop();
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted after {} batches", batches));
-  if (dump != nullptr) dump->finish();
-  if (timeline != nullptr) arguments.trace.finish(*timeline, "", "timeline.json", 0);
+}
 
-  const LoaderStats stats = loader.stats();
+Json stage_json(const StageTotals& totals, const Json& per_image) {
+  return {{"calls", totals.calls},
+          {"cpu_s", totals.cpu_s},
+          {"wall_s", totals.wall_s},
+          {"bytes", totals.bytes},
+          {"per_image_s", per_image}};
+}
+
+Json stages_json(const Pipeline& pipeline, const BenchMeter& meter, const LoaderStats& stats) {
+  using pipeline::Stage;
+  Json json;
+  json["read"] = stage_json(stats.read, meter.per_image(Stage::read));
+  if (pipeline.reader->info().encoded)
+    json["decode"] = stage_json(stats.decode, meter.per_image(Stage::decode));
+  json["augment"] = stage_json(stats.augment, meter.per_image(Stage::augment));
+  if (pipeline.options.workers > 0)
+    json["machinery"] = {{"calls", meter.measured().batches},
+                         {"cpu_s", stats.machinery_cpu_s},
+                         {"wall_s", stats.machinery_cpu_s},
+                         {"bytes", 0}};
+  return json;
+}
+
+std::string stage_table(const Json& json) {
+  const double images = json["measured"]["images"];
+  std::vector<std::vector<std::string>> rows{
+      {"stage", "calls", "wall s", "cpu s", "µs per image", "p50 µs", "p99 µs", "MB per cpu s"}};
+  for (const auto& [name, stage] : json["per_stage"].items()) {
+    const double cpu = stage["cpu_s"];
+    const double bytes = stage["bytes"];
+    const auto percentile = [&stage = stage](const char* which) {
+      return stage.contains("per_image_s")
+                 ? fmt::format("{:.2f}", 1e6 * stage["per_image_s"][which].get<double>())
+                 : "-";
+    };
+    rows.push_back(
+        {name, with_commas(stage["calls"]), fmt::format("{:.3f}", stage["wall_s"].get<double>()),
+         fmt::format("{:.3f}", cpu), fmt::format("{:.3f}", 1e6 * cpu / images), percentile("p50"),
+         percentile("p99"), bytes > 0 && cpu > 0 ? with_commas(bytes / cpu / 1e6) : "-"});
+  }
+  return to_table(rows);
+}
+
+Json record_of(const Pipeline& pipeline, const BenchMeter& meter, const Loader& loader) {
+  const LoaderOptions& options = pipeline.options;
+  const DatasetInfo& info = pipeline.reader->info();
+  const LoaderStats stats = meter.stats(loader);
+  const BenchCounts all = meter.all();
+  const BenchCounts measured = meter.measured();
   Json json;
   json["command"] = "bench";
-  json["recipe"] = recipe.name();
-  json["dataset"] = reader->info().path;
-  json["images_per_s"] = static_cast<double>(images) / wall;
-  json["cpu_s_per_1000"] = cpu * 1000 / static_cast<double>(images);
-  json["wall_s"] = wall;
-  json["cpu_s"] = cpu;
-  json["images"] = images;
-  json["batches"] = batches;
+  json["recipe"] = pipeline.recipe.name();
+  json["dataset"] = info.path;
+  json["images_per_s"] = static_cast<double>(measured.images) / measured.wall_s;
+  json["cpu_s_per_1000"] = measured.cpu_s * 1000 / static_cast<double>(measured.images);
+  json["wall_s"] = all.wall_s;
+  json["cpu_s"] = all.cpu_s;
+  json["images"] = all.images;
+  json["batches"] = all.batches;
+  json["measured"] = {{"batches", measured.batches},
+                      {"images", measured.images},
+                      {"wall_s", measured.wall_s},
+                      {"cpu_s", measured.cpu_s}};
   json["failed"] = stats.failed;
   json["workers"] = options.workers;
   json["io_threads"] = options.io_threads;
@@ -194,48 +221,79 @@ Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
                     {"height", loader.output().size.height},
                     {"width", loader.output().size.width},
                     {"dtype", name_of(loader.output().dtype)}};
-  json["first_batch_s"] = static_cast<double>(first_batch_ns) * 1e-9;
-  json["per_stage"]["read"] = stage_json(stats.read);
-  if (reader->info().encoded) json["per_stage"]["decode"] = stage_json(stats.decode);
-  json["per_stage"]["augment"] = stage_json(stats.augment);
-  if (options.workers > 0)
-    json["per_stage"]["machinery"] = {{"calls", batches},
-                                      {"cpu_s", stats.machinery_cpu_s},
-                                      {"wall_s", stats.machinery_cpu_s},
-                                      {"bytes", 0}};
-  const study::BoundVerdict verdict =
-      study::judge(study::bound_figures(blame, stats, options, cores(), /*update_s=*/0, images));
+  json["first_batch_s"] = meter.first_batch_s();
+  json["batch_interval_s"] = meter.intervals();
+  json["per_stage"] = stages_json(pipeline, meter, stats);
+  const study::BoundVerdict verdict = study::judge(study::bound_figures(
+      meter.blame(), stats, options, cores(), /*update_s=*/0, measured.images));
   json["bound"] = study::name_of(verdict.bound);
   json["verdict"] = verdict.sentence;
-  json["blame"] = study::to_json(blame.seconds());
+  json["blame"] = study::to_json(meter.blame().seconds());
   json["busy_s"] = stats.busy_s;
   json["core_wait_s"] = stats.core_wait_s;
   json["plugins"] = plugins_json();
-  if (recipe.text("data.cache") == "cold") json["cold"] = cold_json(stats.cold);
+  if (pipeline.recipe.text("data.cache") == "cold") json["cold"] = cold_json(stats.cold);
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();
-  if (hash != nullptr) json["batch_hash"] = hash->digest();
+  return json;
+}
 
-  if (verbosity().json) {
-    print("{}\n", study::to_text(json, 2));
-    return Exit::done;
-  }
-  print("{}: {} images in {} batches, {}\n", recipe.name(),
-        with_commas(static_cast<double>(images)), with_commas(static_cast<double>(batches)),
-        threads_text(options));
-  print(
+std::string report_of(const Pipeline& pipeline, const Json& json, const ColdCounts& cold) {
+  const Json& measured = json["measured"];
+  const double images = measured["images"];
+  const std::uint64_t batches = json["batches"];
+  const std::uint64_t warmup = batches - measured["batches"].get<std::uint64_t>();
+  const Json& interval = json["batch_interval_s"];
+  const auto ms = [](const Json& seconds) { return 1e3 * seconds.get<double>(); };
+  std::string text = fmt::format("{}: {} images in {} batches, {}\n", pipeline.recipe.name(),
+                                 with_commas(json["images"]), with_commas(json["batches"]),
+                                 threads_text(pipeline.options));
+  if (warmup > 0) text += fmt::format("batches left out below, as warm-up: {}\n", warmup);
+  text += fmt::format(
       "{} images/s, {} images per CPU-second, {:.3f} s, first batch after {:.2f} ms, {:.1f} MB "
-      "resident\n\n",
-      with_commas(static_cast<double>(images) / wall),
-      with_commas(static_cast<double>(images) / cpu), wall,
-      static_cast<double>(first_batch_ns) * 1e-6, static_cast<double>(peak_rss_bytes()) / 1e6);
-  print("{}{}\n", stage_table(json), verdict.sentence);
-  if (stats.cold.proven + stats.cold.resident > 0)
-    print("{} reads came from storage, {} found pages in memory\n",
-          with_commas(static_cast<double>(stats.cold.proven)),
-          with_commas(static_cast<double>(stats.cold.resident)));
-  if (stats.failed > 0) print("{} samples failed\n", stats.failed);
-  if (hash != nullptr) print("batch_hash {}\n", hash->digest());
+      "resident\n",
+      with_commas(json["images_per_s"]), with_commas(images / measured["cpu_s"].get<double>()),
+      measured["wall_s"].get<double>(), ms(json["first_batch_s"]),
+      json["peak_rss_bytes"].get<double>() / 1e6);
+  text += fmt::format(
+      "time between batches: median {:.3f} ms, p90 {:.3f} ms, p99 {:.3f} ms, longest {:.3f} ms\n\n",
+      ms(interval["p50"]), ms(interval["p90"]), ms(interval["p99"]), ms(interval["max"]));
+  text += fmt::format("{}{}\n", stage_table(json), json["verdict"].get<std::string>());
+  if (cold.proven + cold.resident > 0)
+    text += fmt::format("{} reads came from storage, {} found pages in memory\n",
+                        with_commas(static_cast<double>(cold.proven)),
+                        with_commas(static_cast<double>(cold.resident)));
+  if (json["failed"] > 0) text += fmt::format("{} samples failed\n", json["failed"].get<int>());
+  if (json.contains("batch_hash"))
+    text += fmt::format("batch_hash {}\n", json["batch_hash"].get<std::string>());
+  return text;
+}
+
+Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
+  const std::unique_ptr<pipeline::Timeline> timeline = arguments.trace.start(start);
+  Pipeline pipeline = open_pipeline(arguments);
+  LoaderOptions& options = pipeline.options;
+  if (timeline != nullptr) {
+    options.timeline = timeline->add_loader("bench", options.workers, options.io_threads);
+    if (options.storage != nullptr) options.storage->record_to(timeline->shared_storage());
+  }
+  const auto hash = arguments.hash ? std::make_unique<BatchHash>() : nullptr;
+  const auto dump =
+      arguments.dump.empty()
+          ? nullptr
+          : std::make_unique<BenchDump>(arguments.dump, pipeline.reader->info().classes.size());
+  BenchMeter meter(pipeline.limits.warmup);
+  Loader loader(pipeline.reader, pipeline.plan, options);
+  run_batches(arguments, pipeline, loader, meter, hash.get(), dump.get());
+  if (dump != nullptr) dump->finish();
+  if (timeline != nullptr) arguments.trace.finish(*timeline, "", 0);
+
+  Json json = record_of(pipeline, meter, loader);
+  if (hash != nullptr) json["batch_hash"] = hash->digest();
+  if (verbosity().json)
+    print("{}\n", study::to_text(json, 2));
+  else
+    print("{}", report_of(pipeline, json, loader.stats().cold));
   return Exit::done;
 }
 
@@ -253,13 +311,26 @@ void add_bench(CLI::App& app, Command& chosen) {
                       "(bench.first_batch)");
   command->add_option("--dump", arguments->dump,
                       "write the first epoch's bytes, then its labels, to FILE");
-  arguments->trace.add_to(*command, "timeline.json in the current directory");
+  command
+      ->add_option("--batches", arguments->batches,
+                   "end after N batches; the same as bench.batches=N")
+      ->type_name("N");
+  command
+      ->add_option("--seconds", arguments->seconds,
+                   "end after S seconds of measuring; the same as bench.seconds=S")
+      ->type_name("S");
+  arguments->trace.add_to(*command);
   add_common(*command);
   command->footer(
-      "Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash");
+      "Example:\n  millrace bench mnist-lenet data.path=data/digits loader.workers=1 --hash\n"
+      "  millrace bench mnist-lenet data.path=data/digits --seconds 10");
   add_bench_ops(*command, chosen);
   command->callback([command, arguments, &chosen] {
     if (!command->get_subcommands().empty()) return;  // the subcommand `ops` runs instead
+    if (!arguments->batches.empty())
+      arguments->recipe.push_back("bench.batches=" + arguments->batches);
+    if (!arguments->seconds.empty())
+      arguments->recipe.push_back("bench.seconds=" + arguments->seconds);
     chosen = [arguments](const ProgramStart& start) { return bench(*arguments, start); };
   });
 }

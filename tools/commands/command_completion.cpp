@@ -120,6 +120,16 @@ void add_recipe_keys(std::string_view last, std::vector<std::string>& words) {
   }
 }
 
+/// Sections and keys for `keys PREFIX`.
+void add_prefixes(std::vector<std::string>& words) {
+  for (const Param& key : recipe_keys()) {
+    words.push_back(key.name);
+    if (const std::size_t dot = key.name.find('.'); dot != std::string::npos)
+      words.push_back(key.name.substr(0, dot));
+  }
+  for (const OpDeclaration& op : op_declarations()) words.push_back("augment." + op.name);
+}
+
 void add_recipes(std::vector<std::string>& words) {
   std::error_code ignored;
   for (const auto& folder : recipe_folders())
@@ -165,6 +175,7 @@ std::set<std::string> completions(const CLI::App& app, const std::string& line) 
     words = choices_of(*option);
   } else if (last.starts_with("-")) {
     for (const CLI::Option* known : command->get_options()) {
+      if (known->get_group().empty()) continue;  // hidden
       for (const std::string& name : known->get_lnames()) words.push_back("--" + name);
       for (const std::string& name : known->get_snames()) words.push_back("-" + name);
     }
@@ -177,6 +188,7 @@ std::set<std::string> completions(const CLI::App& app, const std::string& line) 
       add_recipe_keys(last, words);
       if (!has_recipe && command->get_option_no_throw("recipe") != nullptr) add_recipes(words);
     }
+    if (command->get_option_no_throw("prefix") != nullptr) add_prefixes(words);
   }
   std::erase_if(words, [&](const std::string& word) { return !word.starts_with(last); });
   return {words.begin(), words.end()};

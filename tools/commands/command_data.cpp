@@ -1,22 +1,27 @@
-// millrace data: makes, packs and verifies data sets.
+// millrace data: makes, packs, indexes and verifies data sets.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/printable.h"
+#include "pipeline/readers/listing.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
+#include "tools/data/index.h"
 #include "tools/data/make_digits.h"
 #include "tools/data/make_objects.h"
 #include "tools/data/make_photos.h"
 #include "tools/data/pack.h"
+#include "tools/data/sha256.h"
 #include "tools/data/verify.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
+#include "tools/training/pipeline_setup.h"
 
 namespace millrace::tools {
 namespace {
@@ -53,6 +58,15 @@ Exit report_made(const std::string& kind, const std::string& path, std::uint64_t
   return Exit::done;
 }
 
+/// Makes samples of one size from photos of any, in a proposed command.
+constexpr const char* kCropToOneSize = "'augment+=random_crop{size=224,pad_if_needed=true}'";
+
+/// Returns a batch that a small set can fill, for a proposed command; empty if the default does.
+std::string batch_for(std::uint64_t samples) {
+  constexpr std::uint64_t kDefaultBatch = 64;
+  return samples < kDefaultBatch ? fmt::format(" loader.batch={}", samples) : "";
+}
+
 double seconds_since(std::int64_t begin) {
   return static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
 }
@@ -64,7 +78,8 @@ Exit digits(DigitsOptions options) {
   make_digits(options);
   line.clear();
   return report_made("digits", options.path, options.train, options.test, seconds_since(begin),
-                     "millrace train mnist-lenet data.path=" + options.path);
+                     "millrace train mnist-lenet " + shell_word("data.path=" + options.path) +
+                         batch_for(options.train));
 }
 
 Exit objects(ObjectsOptions options) {
@@ -74,7 +89,8 @@ Exit objects(ObjectsOptions options) {
   make_objects(options);
   line.clear();
   return report_made("objects", options.path, options.train, options.test, seconds_since(begin),
-                     "millrace train cifar10-lenet data.path=" + options.path);
+                     "millrace train cifar10-lenet " + shell_word("data.path=" + options.path) +
+                         batch_for(options.train));
 }
 
 Exit photos(PhotosOptions options) {
@@ -87,9 +103,10 @@ Exit photos(PhotosOptions options) {
   std::uint64_t train = 0, test = 0;
   for (const VerifySplit& split : report.splits)
     (split.name == "train" ? train : test) += split.count;
-  return report_made("photos", options.path, train, test, seconds_since(begin),
-                     "millrace bench data.reader=folder data.path=" + options.path +
-                         " 'augment+=random_crop{size=224,pad_if_needed=true}'");
+  return report_made(
+      "photos", options.path, train, test, seconds_since(begin),
+      fmt::format("millrace bench data.reader=folder {}{} {}",
+                  shell_word("data.path=" + options.path), batch_for(train), kCropToOneSize));
 }
 
 Exit pack_set(PackOptions options) {
@@ -122,7 +139,73 @@ Exit pack_set(PackOptions options) {
     print("{}: {} images in {} archive{}, {:.1f} MB, read back and compared\n", split.name,
           with_commas(static_cast<double>(split.count)), split.files.size(),
           split.files.size() == 1 ? "" : "s", static_cast<double>(split.bytes) / 1e6);
-  print("{:.1f} s\nnext: millrace bench data.reader=tar 'data.path={}'\n", seconds, options.target);
+  // The split of an archive that is named itself is not looked for.
+  const bool only_test =
+      packed.size() == 1 && packed[0].name == "test" && !options.target.ends_with(".tar");
+  print("{:.1f} s\nnext: millrace bench data.reader=tar {}{}{} {}\n", seconds,
+        shell_word("data.path=" + options.target), only_test ? " data.split=test" : "",
+        batch_for(packed[0].count), kCropToOneSize);
+  return Exit::done;
+}
+
+/// Prints existing indexes as one JSON document, archive by archive.
+Exit show_indexes(const std::string& path) {
+  print("{{\"version\": {}, \"shards\": [", pipeline::ShardIndex::kVersion);
+  const char* comma = "";
+  for (const std::string& file : archives_of(path)) {
+    const pipeline::ShardIndex index = pipeline::read_shard_index(file, true);
+    Json json{{"name", index.shard},
+              {"bytes", index.stamp.size},
+              {"mtime_ns", index.stamp.mtime_ns},
+              {"sha256", hex(index.sha256)},
+              {"fingerprint", fmt::format("{:016x}", index.tar.fingerprint)},
+              {"folders", index.tar.folders},
+              {"samples", Json::array()}};
+    for (std::size_t i = 0; i < index.tar.samples.size(); ++i) {
+      const pipeline::TarIndex::Entry& sample = index.tar.samples[i];
+      json["samples"].push_back({{"name", index.tar.names.c_str() + index.tar.name_at[i]},
+                                 {"offset", sample.data},
+                                 {"bytes", sample.size},
+                                 {"label", sample.label},
+                                 {"folder", sample.folder}});
+    }
+    print("{}\n{}", comma, study::to_text(json, -1));
+    comma = ",";
+  }
+  print("\n]}}\n");
+  return Exit::done;
+}
+
+Exit index_set(const std::string& path) {
+  ProgressLine line;
+  const std::int64_t begin = base::Clock::steady_ns();
+  const IndexReport report = make_indexes(path, progress_to(line, "index"));
+  line.clear();
+  Json json{{"command", "data index"},
+            {"path", path},
+            {"wall_s", seconds_since(begin)},
+            {"set", report.set_file.empty() ? Json(nullptr) : Json(report.set_file)},
+            {"shards", Json::array()}};
+  std::uint64_t samples = 0, bytes = 0, index_bytes = 0;
+  for (std::size_t i = 0; i < report.files.size(); ++i) {
+    const pipeline::SetIndex::Shard& shard = report.set.shards[i];
+    json["shards"].push_back({{"file", report.files[i]},
+                              {"samples", shard.samples},
+                              {"bytes", shard.size},
+                              {"index_bytes", shard.index_size},
+                              {"sha256", hex(shard.sha256)}});
+    samples += shard.samples;
+    bytes += shard.size;
+    index_bytes += shard.index_size;
+  }
+  if (verbosity().json) {
+    print("{}\n", study::to_text(json, 2));
+    return Exit::done;
+  }
+  print("{}: {} images in {} archive{} of {:.1f} MB, {:.1f} MB of indexes, {:.1f} s\n", path,
+        with_commas(static_cast<double>(samples)), report.files.size(),
+        report.files.size() == 1 ? "" : "s", static_cast<double>(bytes) / 1e6,
+        static_cast<double>(index_bytes) / 1e6, seconds_since(begin));
   return Exit::done;
 }
 
@@ -178,6 +261,20 @@ Exit verify(VerifyOptions options) {
   return Exit::done;
 }
 
+/// Adds the argument plugins.path=... to a command that decodes images. Returns a function that
+/// loads these plugins and those of MILLRACE_PLUGIN_PATH.
+std::function<void()> add_plugin_paths(CLI::App& command) {
+  auto words = std::make_shared<std::vector<std::string>>();
+  command.add_option("plugins", *words, "plugins.path=...: plugins that decode these images");
+  return [words, name = command.get_name()] {
+    for (const std::string& word : *words)
+      if (!word.starts_with("plugins.path="))
+        throw UsageError(fmt::format("data {}: '{}' is not expected here", name, word),
+                         "recipe keys do not apply; only plugins.path=... may follow");
+    load_recipe(*words);
+  };
+}
+
 /// Adds `data make KIND` for a set of two splits with chosen sizes.
 template <typename Options>
 void add_make(CLI::App& make, const std::string& kind, const std::string& help,
@@ -199,10 +296,126 @@ void add_make(CLI::App& make, const std::string& kind, const std::string& help,
   });
 }
 
+/// Adds `data index`.
+void add_index(CLI::App& data, Command& chosen) {
+  auto* command = data.add_subcommand(
+      "index", "write an index next to each archive, so that a set opens without being walked");
+  auto path = std::make_shared<std::string>();
+  auto show = std::make_shared<bool>(false);
+  command->add_option("path", *path, "folder, archive, or shard-{000..003}.tar")->required();
+  command->add_flag("--show", *show, "write nothing; print existing indexes as JSON");
+  command->footer("Example:\n  millrace data index data/photos-tar");
+  add_common(*command);
+  const std::function<void()> load_plugins = add_plugin_paths(*command);
+  command->callback([path, show, load_plugins, &chosen] {
+    chosen = [path, show, load_plugins](const ProgramStart&) {
+      load_plugins();
+      return *show ? show_indexes(*path) : index_set(*path);
+    };
+  });
+}
+
+/// Adds `data make photos`.
+void add_make_photos(CLI::App& make, Command& chosen) {
+  auto* command =
+      make.add_subcommand("photos", "a folder of JPEGs with the size and detail of a camera's");
+  auto options = std::make_shared<PhotosOptions>();
+  command->add_option("dir", options->path, "folder to write to")->required();
+  command->add_option("--count", options->count, "images of both splits together (256)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--classes", options->classes, "classes (8)")->check(CLI::Range(1, 1000));
+  command->add_option("--quality", options->quality, "JPEG quality (90)")
+      ->check(CLI::Range(1, 100));
+  command->add_option("--seed", options->seed, "the same seed gives the same images (0)");
+  command->add_flag("--force", options->force, "overwrite another data set with these file names");
+  command->footer("Example:\n  millrace data make photos data/photos --count 512");
+  add_common(*command);
+  command->callback(
+      [options, &chosen] { chosen = [options](const ProgramStart&) { return photos(*options); }; });
+}
+
+/// Adds `data verify`.
+void add_verify(CLI::App& data, Command& chosen) {
+  auto* command =
+      data.add_subcommand("verify", "list the content of a data set and what is wrong with it");
+  auto options = std::make_shared<VerifyOptions>();
+  command->add_option("path", options->path, "folder, archive or manifest")->required();
+  command
+      ->add_option("--classes", options->classes, "number of classes: every label must be below it")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-pixels", options->max_pixels,
+                   fmt::format("largest allowed image, as data.max_pixels ({})", kMaxPixels))
+      ->check(CLI::PositiveNumber);
+  command->footer("Example:\n  millrace data verify data/digits --classes 10");
+  add_common(*command);
+  const std::function<void()> load_plugins = add_plugin_paths(*command);
+  command->callback([options, load_plugins, &chosen] {
+    chosen = [options, load_plugins](const ProgramStart&) {
+      load_plugins();
+      return verify(*options);
+    };
+  });
+}
+
+/// Adds the options that resize images. Returns --quality, which needs one of the others.
+const CLI::Option* add_shrink(CLI::App& command, ShrinkOptions& shrink) {
+  auto* short_side = command
+                         .add_option("--short-side", shrink.short_side,
+                                     "resize images until the shorter side has at most this; lossy")
+                         ->check(CLI::Range(1, 65'535));
+  command
+      .add_option("--max-side", shrink.max_side,
+                  "resize images until the longer side has at most this; lossy")
+      ->check(CLI::Range(1, 65'535))
+      ->excludes(short_side);
+  return command
+      .add_option("--quality", shrink.quality, "JPEG quality of images that are resized (90)")
+      ->check(CLI::Range(1, 100));
+}
+
+/// Adds `data pack`.
+void add_pack(CLI::App& data, Command& chosen) {
+  auto* command =
+      data.add_subcommand("pack", "pack encoded images into archives (WebDataset shards)");
+  auto options = std::make_shared<PackOptions>();
+  command->add_option("source", options->source, "folder, archive or manifest")->required();
+  command
+      ->add_option("target", options->target,
+                   "folder for train-000000.tar, test-000000.tar, ...; or NAME.tar or "
+                   "NAME-{000..003}.tar for one split")
+      ->required();
+  command->add_option("--reader", options->reader, "folder, tar or manifest (default: detected)");
+  command->add_option("--split", options->split, "the split that NAME.tar gets (train)")
+      ->check(CLI::IsMember({"train", "test"}));
+  auto* shards = command->add_option("--shards", options->shards, "archives per split")
+                     ->check(CLI::Range(1, 1'000'000));
+  auto megabytes = std::make_shared<double>(0);
+  command->add_option("--shard-size", *megabytes, "largest size of an archive in MB (1000)")
+      ->check(CLI::PositiveNumber)
+      ->excludes(shards);
+  const CLI::Option* quality = add_shrink(*command, options->shrink);
+  command->add_flag("--force", options->force, "overwrite existing archives");
+  command->footer("Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");
+  add_common(*command);
+  const std::function<void()> load_plugins = add_plugin_paths(*command);
+  command->callback([options, megabytes, quality, load_plugins, &chosen] {
+    options->shard_bytes = static_cast<std::uint64_t>(*megabytes * 1e6);
+    const bool idle = quality->count() > 0 && !options->shrink.wanted();
+    chosen = [options, idle, load_plugins](const ProgramStart&) {
+      if (idle)
+        throw UsageError("--quality without --short-side or --max-side",
+                         "images that are not resized are packed as they are");
+      load_plugins();
+      return pack_set(*options);
+    };
+  });
+}
+
 }  // namespace
 
 void add_data(CLI::App& app, Command& chosen) {
-  auto* data = app.add_subcommand("data", "make, verify or pack a data set");
+  auto* data = app.add_subcommand("data", "make, verify, pack or index a data set");
   data->require_subcommand(0, 1);  // main() reports a missing one after it has checked the options
   data->footer("Example:\n  millrace data make digits data/digits");
   add_common(*data);
@@ -214,75 +427,10 @@ void add_data(CLI::App& app, Command& chosen) {
 
   add_make(*make, "digits", "an MNIST-shaped, learnable IDX set", digits, chosen);
   add_make(*make, "objects", "a learnable data set in the format of CIFAR-10", objects, chosen);
-
-  auto* make_photos_command =
-      make->add_subcommand("photos", "a folder of JPEGs with the size and detail of a camera's");
-  auto photos_options = std::make_shared<PhotosOptions>();
-  make_photos_command->add_option("dir", photos_options->path, "folder to write to")->required();
-  make_photos_command
-      ->add_option("--count", photos_options->count, "images of both splits together (256)")
-      ->check(CLI::PositiveNumber);
-  make_photos_command->add_option("--classes", photos_options->classes, "classes (8)")
-      ->check(CLI::Range(1, 1000));
-  make_photos_command->add_option("--quality", photos_options->quality, "JPEG quality (90)")
-      ->check(CLI::Range(1, 100));
-  make_photos_command->add_option("--seed", photos_options->seed,
-                                  "the same seed gives the same images (0)");
-  make_photos_command->add_flag("--force", photos_options->force,
-                                "overwrite another data set with these file names");
-  make_photos_command->footer("Example:\n  millrace data make photos data/photos --count 512");
-  add_common(*make_photos_command);
-  make_photos_command->callback([photos_options, &chosen] {
-    chosen = [photos_options](const ProgramStart&) { return photos(*photos_options); };
-  });
-
-  auto* verify_command =
-      data->add_subcommand("verify", "list the content of a data set and what is wrong with it");
-  auto verify_options = std::make_shared<VerifyOptions>();
-  verify_command->add_option("path", verify_options->path, "folder, archive or manifest")
-      ->required();
-  verify_command
-      ->add_option("--classes", verify_options->classes,
-                   "number of classes: every label must be below it")
-      ->check(CLI::PositiveNumber);
-  verify_command
-      ->add_option("--max-pixels", verify_options->max_pixels,
-                   fmt::format("largest allowed image, as data.max_pixels ({})", kMaxPixels))
-      ->check(CLI::PositiveNumber);
-  verify_command->footer("Example:\n  millrace data verify data/digits --classes 10");
-  add_common(*verify_command);
-  verify_command->callback([verify_options, &chosen] {
-    chosen = [verify_options](const ProgramStart&) { return verify(*verify_options); };
-  });
-
-  auto* pack_command =
-      data->add_subcommand("pack", "pack encoded images into archives (WebDataset shards)");
-  auto pack_options = std::make_shared<PackOptions>();
-  pack_command->add_option("source", pack_options->source, "folder, archive or manifest")
-      ->required();
-  pack_command
-      ->add_option("target", pack_options->target,
-                   "folder for train-000000.tar, test-000000.tar, ...; or NAME.tar or "
-                   "NAME-{000..003}.tar for one split")
-      ->required();
-  pack_command->add_option("--reader", pack_options->reader,
-                           "folder, tar or manifest (default: detected)");
-  pack_command->add_option("--split", pack_options->split, "the split that NAME.tar gets (train)")
-      ->check(CLI::IsMember({"train", "test"}));
-  auto* shards = pack_command->add_option("--shards", pack_options->shards, "archives per split")
-                     ->check(CLI::Range(1, 1'000'000));
-  auto megabytes = std::make_shared<double>(0);
-  pack_command->add_option("--shard-size", *megabytes, "largest size of an archive in MB (1000)")
-      ->check(CLI::PositiveNumber)
-      ->excludes(shards);
-  pack_command->add_flag("--force", pack_options->force, "overwrite existing archives");
-  pack_command->footer(
-      "Example:\n  millrace data pack data/photos data/photos-tar --shard-size 256");
-  add_common(*pack_command);
-  pack_command->callback([pack_options, megabytes, &chosen] {
-    pack_options->shard_bytes = static_cast<std::uint64_t>(*megabytes * 1e6);
-    chosen = [pack_options](const ProgramStart&) { return pack_set(*pack_options); };
-  });
+  add_make_photos(*make, chosen);
+  add_verify(*data, chosen);
+  add_pack(*data, chosen);
+  add_index(*data, chosen);
 }
 
 }  // namespace millrace::tools

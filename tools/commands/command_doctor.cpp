@@ -103,7 +103,29 @@ Json storage(const std::string& folder) {
   return json;
 }
 
-Exit doctor(const std::string& folder) {
+struct DoctorArguments {
+  std::string storage;  ///< empty: the current directory
+};
+
+/// Measures the storage of the folder. A folder that was asked for must exist.
+Json measured_storage(const DoctorArguments& arguments) {
+  if (arguments.storage.empty()) return storage(".");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(arguments.storage, ignored))
+    throw UsageError(fmt::format("--storage {}: no such folder", arguments.storage),
+                     "name a folder on the storage to measure");
+  return storage(arguments.storage);
+}
+
+/// Fails if storage that was asked for could not be measured.
+void check_storage(const DoctorArguments& arguments, const Json& storage) {
+  if (arguments.storage.empty() || !storage.contains("why")) return;
+  throw RunError(
+      fmt::format("--storage {}: {}", arguments.storage, storage["why"].get<std::string>()),
+      "name a folder in which you may write 64 MiB");
+}
+
+Exit doctor(const DoctorArguments& arguments) {
   cpu_set_t set;
   const int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   utsname system{};
@@ -126,11 +148,12 @@ Exit doctor(const std::string& folder) {
   const bool has_torch = std::string(kTorch).size() > 0;
   json["libtorch"] = has_torch ? Json(kTorch) : Json("not in this build (MILLRACE_TORCH=OFF)");
   json["cuda"] = cuda();
-  json["storage"] = storage(folder);
+  json["storage"] = measured_storage(arguments);
   const double tick = base::Clock::seconds_per_tick();
   json["clock_ns_a_tick"] = tick * 1e9;
   if (verbosity().json) {
     print("{}\n", study::to_text(json, 2));
+    check_storage(arguments, json["storage"]);
     return Exit::done;
   }
   std::vector<std::vector<std::string>> rows;
@@ -154,6 +177,7 @@ Exit doctor(const std::string& folder) {
                   : fmt::format("{} device(s): {}", devices["devices"].get<int>(),
                                 devices["names"].dump()));
   const Json& disk = json["storage"];
+  const std::string folder = disk["path"];
   add("storage", disk.contains("why")
                      ? fmt::format("{}: {}", folder, disk["why"].get<std::string>())
                      : fmt::format("{}: {} MB/s from the page cache, {} MB/s past it", folder,
@@ -161,6 +185,7 @@ Exit doctor(const std::string& folder) {
                                    with_commas(disk["uncached_mb_per_s"])));
   add("clock", fmt::format("{:.4f} ns per tick", tick * 1e9));
   print("{}", to_table(rows));
+  check_storage(arguments, disk);
   return Exit::done;
 }
 
@@ -169,13 +194,14 @@ Exit doctor(const std::string& folder) {
 void add_doctor(CLI::App& app, Command& chosen) {
   auto* command = app.add_subcommand(
       "doctor", "show cores, SIMD level, LibTorch, CUDA, page cache and storage speed");
-  auto folder = std::make_shared<std::string>(".");
-  command->add_option("--storage", *folder,
+  auto arguments = std::make_shared<DoctorArguments>();
+  command->add_option("--storage", arguments->storage,
                       "folder whose storage is measured (default: current directory)");
   add_common(*command);
   command->footer("Example:\n  millrace doctor --storage data");
-  command->callback(
-      [folder, &chosen] { chosen = [folder](const ProgramStart&) { return doctor(*folder); }; });
+  command->callback([arguments, &chosen] {
+    chosen = [arguments](const ProgramStart&) { return doctor(*arguments); };
+  });
 }
 
 }  // namespace millrace::tools

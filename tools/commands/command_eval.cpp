@@ -1,16 +1,23 @@
 // millrace eval: evaluates a trained model.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
 
+#include "base/files.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/records/run_directory.h"
+#include "study/report/report_escape.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
 #include "tools/training/pipeline_setup.h"
-#include "tools/training/position_file.h"
+#include "tools/training/resume.h"
 #include "tools/training/strategy_setup.h"
 #include "tools/training/train_records.h"
 
@@ -19,6 +26,7 @@ namespace {
 
 struct EvalArguments {
   std::string what;
+  std::string predictions;
   std::vector<std::string> overrides;
 };
 
@@ -47,6 +55,7 @@ Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weig
   std::vector<std::string> texts{train::find_config(arguments.what).string()};
   texts.push_back("model.weights=" + weights.string());
   texts.push_back("train.strategy=single");
+  texts.push_back("train.ranks=0");
   texts.push_back("train.clock=sync");
   for (const auto& text : arguments.overrides) texts.push_back(text);
   const Recipe recipe = with_ops(load_recipe(texts));
@@ -74,16 +83,78 @@ Evaluated load(const EvalArguments& arguments) {
   }
 }
 
-Exit evaluate(const EvalArguments& arguments) {
-  const auto [recipe, reader, plan, strategy] = load(arguments);
+/// A CSV file with a row per evaluated sample, in the order of the data set.
+class PredictionsFile {
+ public:
+  PredictionsFile(const std::filesystem::path& path, const Reader& reader)
+      : file_(checked(path)), reader_(reader), rows_("name,label,predicted,probability\n") {}
+
+  /// Leaves out a sample that could not be loaded. Its batch must not have been added yet.
+  void skip(std::uint64_t sample) { skipped_.insert(sample); }
+  void add(const train::Prediction& prediction) {
+    while (skipped_.erase(sample_) > 0) ++sample_;
+    rows_ += fmt::format("{},{},{},{:.6f}\n", study::csv_field(reader_.name(sample_++)),
+                         class_name(prediction.label), class_name(prediction.predicted),
+                         prediction.probability);
+    constexpr std::size_t kBlock = 1 << 20;
+    if (rows_.size() >= kBlock) flush();
+  }
+  /// Makes the file appear.
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  /// Renaming would replace a device or a folder by a file.
+  static const std::filesystem::path& checked(const std::filesystem::path& path) {
+    std::error_code error;
+    if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+      throw UsageError(fmt::format("--predictions {}: this is not a file", path.string()),
+                       "name a new file, such as predictions.csv");
+    return path;
+  }
+  void flush() {
+    file_.write(std::as_bytes(std::span(rows_)));
+    rows_.clear();
+  }
+  std::string class_name(std::int64_t index) const {
+    return study::csv_field(reader_.info().classes[static_cast<std::size_t>(index)]);
+  }
+
+  base::AtomicFile file_;
+  const Reader& reader_;
+  std::string rows_;  ///< not yet written
+  std::uint64_t sample_ = 0;
+  std::set<std::uint64_t> skipped_;
+};
+
+/// Evaluates the model, and writes each sample's prediction to `predictions` unless it is empty.
+train::Evaluation evaluate(const Evaluated& evaluated, const std::string& predictions) {
+  const auto& [recipe, reader, plan, strategy] = evaluated;
   LoaderOptions options = eval_loader_options(recipe, *reader, emulated_storage(recipe));
   options.stop = &interrupted();
+  std::optional<PredictionsFile> file;
+  if (!predictions.empty()) {
+    file.emplace(predictions, *reader);
+    options.quarantine = [&file](const Failure& failure) { file->skip(failure.sample); };
+    strategy->on_prediction([&file](const train::Prediction& one) { file->add(one); });
+  }
   Loader loader(reader, plan, options);
-  const auto evaluation = strategy->evaluate(loader);
+  std::optional<train::Evaluation> evaluation = strategy->evaluate(loader);
   if (interrupted()) throw Error(Exit::interrupted, "interrupted: nothing to report");
+  strategy->on_prediction({});
+  if (file) file->commit();
+  return std::move(evaluation).value();
+}
+
+Exit evaluate(const EvalArguments& arguments) {
+  const Evaluated evaluated = load(arguments);
+  const auto& [recipe, reader, plan, strategy] = evaluated;
+  const train::Evaluation evaluation = evaluate(evaluated, arguments.predictions);
 
   const auto& classes = reader->info().classes;
-  auto json = to_json(*evaluation, classes);
+  auto json = to_json(evaluation, classes);
   if (verbosity().json) {
     nlohmann::ordered_json document{{"command", "eval"},
                                     {"weights", recipe.text("model.weights")},
@@ -91,21 +162,23 @@ Exit evaluate(const EvalArguments& arguments) {
                                     {"split", reader->info().split}};
     document.update(json);
     document["confusion"] = nullptr;
-    if (!evaluation->confusion.empty()) document["confusion"] = evaluation->confusion;
+    if (!evaluation.confusion.empty()) document["confusion"] = evaluation.confusion;
     document["parameters_hash"] = strategy->parameters_hash();
     print("{}\n", study::to_text(document, 2));
     return Exit::done;
   }
   print("{} on {} {} images of {}\nloss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n\n",
-        recipe.text("model.weights"), with_commas(static_cast<double>(evaluation->images)),
+        recipe.text("model.weights"), with_commas(static_cast<double>(evaluation.images)),
         reader->info().split, reader->info().path, number_in(json, "test_loss"),
         100 * number_in(json, "top1"), 100 * number_in(json, "top5"));
   std::vector<std::vector<std::string>> rows{{"class", "accuracy"}};
-  for (const auto& [name, accuracy] : json["per_class"].items())
-    rows.push_back(
-        {name, accuracy.is_number() ? fmt::format("{:.2f}%", 100 * accuracy.get<double>()) : "-"});
+  for (const auto& [name, accuracy] : worst_classes(json["per_class"]))
+    rows.push_back({name, std::isfinite(accuracy) ? fmt::format("{:.2f}%", 100 * accuracy) : "-"});
   print("{}", to_table(rows));
-  if (classes.size() <= 20) print("\n{}", confusion_table(*evaluation, classes));
+  if (rows.size() <= json["per_class"].size())
+    print("the {} worst of {} classes; --json prints all\n", rows.size() - 1,
+          json["per_class"].size());
+  if (classes.size() <= 20) print("\n{}", confusion_table(evaluation, classes));
   return Exit::done;
 }
 
@@ -119,8 +192,14 @@ void add_eval(CLI::App& app, Command& chosen) {
       ->add_option("what", arguments->what, "RUN directory, checkpoint folder or .safetensors file")
       ->required();
   command->add_option("overrides", arguments->overrides, "key=value overrides of the run's recipe");
+  command
+      ->add_option("--predictions", arguments->predictions,
+                   "write each image's name, label, prediction and its probability to FILE.csv")
+      ->type_name("FILE.csv");
   add_common(*command);
-  command->footer("Example:\n  millrace eval runs/real data.path=data/digits");
+  command->footer(
+      "Example:\n  millrace eval runs/real data.path=data/digits\n"
+      "  millrace eval runs/real --predictions predictions.csv");
   command->callback([arguments, &chosen] {
     chosen = [arguments](const ProgramStart&) { return evaluate(*arguments); };
   });

@@ -6,12 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "base/atomic_file.h"
+#include "base/files.h"
 #include "base/simd.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
 #include "tools/inspect/contact_sheet.h"
-#include "tools/inspect/inspection.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/output.h"
 #include "tools/training/pipeline_setup.h"

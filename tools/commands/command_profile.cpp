@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <random>
 
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
@@ -53,11 +52,21 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
+/// Returns the arguments for one rank's device alone, if the recipe starts ranks of its own. Its
+/// loader has the machine to itself, as the model assumes; the table predicts several ranks.
+ProfileArguments on_one_device(ProfileArguments arguments) {
+  if (ranks_to_start(load_recipe(arguments.recipe)) == 0) return arguments;
+  say("the recipe starts ranks: one device is measured (train.strategy=single), and the table "
+      "predicts 2 and 4 ranks");
+  arguments.recipe.insert(arguments.recipe.end(), {"train.strategy=single", "train.ranks=0"});
+  return arguments;
+}
+
 class Profile {
  public:
   explicit Profile(const ProfileArguments& arguments)
-      : arguments_(arguments),
-        recipe_(with_ops(load_recipe(arguments.recipe))),
+      : arguments_(on_one_device(arguments)),
+        recipe_(with_ops(load_recipe(arguments_.recipe))),
         simulated_(is_simulated(recipe_)),
         reader_(open_data(recipe_, recipe_.text("data.split"))),
         path_(arguments.run) {}
@@ -87,6 +96,7 @@ class Profile {
     list_candidates();
     calibrate();
     predict();
+    if (arguments_.verify) plan_verification();
     const fs::path predictions = path_ / "predictions.json";
     study::write_file(predictions, study::to_text(predictions_json(report_), 2) + "\n");
     if (arguments_.verify) verify();
@@ -126,6 +136,7 @@ class Profile {
     facts.simulated = simulated_;
     facts.update_ms = recipe_.number("simulated.update_ms");
     facts.encoded = reader_->info().encoded;
+    facts.packable = reader_->info().reader == "folder" || reader_->info().reader == "manifest";
     facts.bandwidth = recipe_.number("data.storage.bandwidth");
     facts.latency = recipe_.number("data.storage.latency");
     facts.iops = recipe_.number("data.storage.iops");
@@ -274,48 +285,43 @@ class Profile {
     report_.spread = model_->spread();
   }
 
+  void plan_verification() {
+    std::vector<std::size_t> runnable;
+    for (std::size_t i = 0; i < candidates_.size(); ++i)
+      if (candidates_[i].change.runnable()) runnable.push_back(i);
+    report_.order = study::verification_order(runnable, arguments_.blocks,
+                                              static_cast<std::uint64_t>(recipe_.integer("seed")));
+  }
+
   void verify() {
-    std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < candidates_.size(); ++i)
-      if (candidates_[i].change.runnable()) order.push_back(i);
-    constexpr std::size_t kBaseline = SIZE_MAX;
-    order.push_back(kBaseline);
-    std::vector<std::vector<double>> ratios(candidates_.size());
-    std::vector<double> baselines;
-    std::mt19937_64 shuffle(static_cast<std::uint64_t>(recipe_.integer("seed")));
+    const std::size_t planned = study::planned_runs(report_.order);
+    say(fmt::format(
+        "verifying {} changes in {} blocks: {} runs, more where other programs take "
+        "over {:.0f}% of the machine",
+        report_.order.front().size(), arguments_.blocks, planned, 100 * study::kMostOthers));
     ProgressLine line;
-    int done = 0;
-    const int all = arguments_.blocks * static_cast<int>(order.size());
-    for (int block = 0; block < arguments_.blocks; ++block) {
-      for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[shuffle() % i]);
-      double baseline = 0;
-      std::vector<double> rates(candidates_.size());
-      say(fmt::format("block {} of {}: {} runs", block + 1, arguments_.blocks, order.size()));
-      for (const std::size_t i : order) {
-        const bool is_base = i == kBaseline;
-        const std::string name = is_base ? "baseline" : candidates_[i].change.text();
-        if (line.due()) line.show(done, all, name);
-        const RunFigures figures =
-            is_base ? run_child(name, {}, base_length_)
-                    : run_child(name, candidates_[i].change.overrides, candidates_[i].length);
-        (is_base ? baseline : rates[i]) = figures.images_per_s;
-        ++done;
-      }
-      line.clear();
-      baselines.push_back(baseline);
-      for (std::size_t i = 0; i < candidates_.size(); ++i)
-        if (rates[i] > 0) ratios[i].push_back(rates[i] / baseline);
-    }
-    for (std::size_t i = 0; i < candidates_.size(); ++i)
-      if (!ratios[i].empty()) report_.outcomes[i].measured = study::middle_of(ratios[i]);
-    report_.verified_baseline = study::middle_of(baselines);
-    report_.score = study::score_of(report_.outcomes);
+    std::size_t done = 0;
+    const auto run = [&](std::optional<std::size_t> change) {
+      const std::string name = change ? candidates_[*change].change.text() : "baseline";
+      if (line.due())
+        line.show(static_cast<double>(done), static_cast<double>(std::max(planned, done + 1)),
+                  name);
+      const RunFigures figures = change ? run_child(name, candidates_[*change].change.overrides,
+                                                    candidates_[*change].length)
+                                        : run_child(name, {}, base_length_);
+      ++done;
+      return study::TimedRun{change, figures.images_per_s, figures.others};
+    };
+    report_.verified.emplace(report_.order, run);
+    line.clear();
+    for (const std::size_t change : report_.order.front())
+      report_.outcomes[change].measured = report_.verified->ratio(change);
   }
 
   /// More steps do not improve a prediction.
   static constexpr std::uint64_t kMaxSteps = 400;
 
-  const ProfileArguments& arguments_;
+  const ProfileArguments arguments_;
   const Recipe recipe_;
   const bool simulated_;
   const std::shared_ptr<const Reader> reader_;
@@ -349,8 +355,9 @@ void add_profile(CLI::App& app, Command& chosen) {
   command->add_option("--trace", arguments->trace,
                       "write the baseline's timeline for ui.perfetto.dev to FILE.json");
   command
-      ->add_option("--blocks", arguments->blocks,
-                   "blocks of --verify (3); each runs the baseline and every change once")
+      ->add_option(
+          "--blocks", arguments->blocks,
+          "blocks of --verify (3); each runs every change once, between two runs of the baseline")
       ->check(CLI::Range(1, 1000));
   command
       ->add_option("--seconds", arguments->seconds,

@@ -4,13 +4,16 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "study/records/run_directory.h"
+#include "study/records/run_files.h"
 #include "study/report/report_html.h"
-#include "study/report/report_plots.h"
 #include "study/report/report_text.h"
+#include "study/report/run_report.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/report_input.h"
+#include "tools/commands/report_live.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/output.h"
 
@@ -22,10 +25,14 @@ namespace fs = std::filesystem;
 struct ReportArguments {
   std::vector<std::string> paths;
   std::string html;
+  std::string predictions;
   bool markdown = false;
   bool csv = false;
-  std::string plots;
+  bool live = false;
+  std::optional<double> interval_s;
 
+  /// Returns the page's file.
+  fs::path page() const { return html.empty() ? folder() / "report.html" : fs::path(html); }
   /// Returns the folder for files without a given name: the run's directory, or the current one for
   /// several runs.
   fs::path folder() const { return paths.size() == 1 ? fs::path(paths[0]) : fs::path("."); }
@@ -51,23 +58,16 @@ std::size_t write_csv(const study::Report& report, const fs::path& folder) {
 Exit report(const ReportArguments& arguments) {
   if (arguments.markdown && verbosity().json)
     throw UsageError("--md and --json both write to stdout", "give one of them at a time");
-  const study::Report report = make_report(arguments.paths);
-  const bool others =
-      arguments.markdown || arguments.csv || !arguments.plots.empty() || verbosity().json;
+  const study::Report report = make_report(arguments.paths, arguments.predictions);
+  const bool others = arguments.markdown || arguments.csv || verbosity().json;
   const auto tell = [&](const std::string& text) {
     if (arguments.markdown || verbosity().json)
       say(text);
     else
       print("{}\n", text);
   };
-  if (!arguments.plots.empty()) {
-    study::write_plots(report.figures, arguments.plots);
-    tell(fmt::format("{}: {} figures as SVG and PNG, with their gnuplot scripts and data",
-                     arguments.plots, report.figures.size()));
-  }
   if (!arguments.html.empty() || !others) {
-    const fs::path file =
-        arguments.html.empty() ? arguments.folder() / "report.html" : fs::path(arguments.html);
+    const fs::path file = arguments.page();
     make_folder(file.parent_path());
     study::write_file(file, study::to_html(report));
     if (!others && !report.verdict.empty()) print("{}\n", report.verdict);
@@ -87,6 +87,25 @@ Exit report(const ReportArguments& arguments) {
   return Exit::done;
 }
 
+/// Rewrites the page of a run while the run goes on.
+Exit report_live(const ReportArguments& arguments) {
+  constexpr double kShortest = 1, kLongest = 3600, kUsual = 5;
+  if (arguments.markdown || arguments.csv || verbosity().json)
+    throw UsageError("--live writes a page; --md, --csv and --json belong to a single report",
+                     "leave them out, or leave out --live");
+  const double interval_s = arguments.interval_s.value_or(kUsual);
+  if (!(interval_s >= kShortest && interval_s <= kLongest))
+    throw UsageError(fmt::format("--interval {:g}: out of range", interval_s),
+                     fmt::format("give {:g} to {:g} seconds", kShortest, kLongest));
+  const fs::path run = the_run_in(arguments.paths);
+  const fs::path file = arguments.page();
+  make_folder(file.parent_path());
+  follow_run(run, arguments.predictions, file, interval_s);
+  print("{}: complete; the run: {}\n", file.string(),
+        study::state_of(study::read_json(run / "summary.json")));
+  return Exit::done;
+}
+
 }  // namespace
 
 void add_report(CLI::App& app, Command& chosen) {
@@ -94,22 +113,49 @@ void add_report(CLI::App& app, Command& chosen) {
   auto arguments = std::make_shared<ReportArguments>();
   command
       ->add_option("path", arguments->paths,
-                   "directory of a run, a profile or a sweep; several runs are compared")
+                   "directory of a run, a profile or a sweep, or a folder of them; several "
+                   "runs are compared")
       ->required();
   command->add_option("--html", arguments->html,
                       "write the page to this file (without options: DIR/report.html)");
   command->add_flag("--md", arguments->markdown, "print Markdown");
   command->add_flag("--csv", arguments->csv, "write each figure and table to DIR/report/NAME.csv");
   command
-      ->add_option("--plots", arguments->plots,
-                   "draw each figure for a paper with gnuplot: DIR/NAME.svg and DIR/NAME.png")
-      ->type_name("DIR");
+      ->add_option("--predictions", arguments->predictions,
+                   "show the most confidently wrong images of this file of `millrace eval "
+                   "--predictions` (default: RUN/predictions.csv, if it is there)")
+      ->type_name("FILE.csv");
+  command->add_flag("--live", arguments->live,
+                    "rewrite the page of a run until the run ends or Ctrl-C; the page loads itself "
+                    "again");
+  command
+      ->add_option("--interval", arguments->interval_s,
+                   "--live: seconds between two pages, 1 to 3600 (default 5)")
+      ->type_name("SECONDS");
+  // Hidden: tells users of earlier versions what replaces it.
+  command
+      ->add_option_function<std::string>(
+          "--plots",
+          [](const std::string&) {
+            throw UsageError("report: --plots is gone; millrace no longer draws with gnuplot",
+                             "write the numbers with --csv and draw them with "
+                             "docs/examples/plot.py (docs/how-to/reports.md)");
+          })
+      ->expected(0, 1)
+      ->group("");
   add_common(*command);
   command->footer(
       "Example:\n  millrace report runs/first                  writes runs/first/report.html\n"
-      "  millrace report runs/first runs/second --md compares two runs");
+      "  millrace report --live runs/first           follows a run that goes on\n"
+      "  millrace report runs/first runs/second --md compares two runs\n"
+      "  millrace report runs                        writes runs/report.html, a page on all of "
+      "them");
   command->callback([arguments, &chosen] {
-    chosen = [arguments](const ProgramStart&) { return report(*arguments); };
+    chosen = [arguments](const ProgramStart&) {
+      if (arguments->interval_s && !arguments->live)
+        throw UsageError("--interval belongs to --live", "add --live, or leave it out");
+      return arguments->live ? report_live(*arguments) : report(*arguments);
+    };
   });
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,7 +17,10 @@
 #include "strategies/trainer/utilization.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
+#include "study/report/run_report.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/sweep_proposal.h"
+#include "tools/launch/local_launcher.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 #include "tools/terminal/output.h"
@@ -54,6 +58,10 @@ train::TrainOptions train_options(const Recipe& recipe) {
                       .milestones = recipe.numbers("train.milestones"),
                       .gamma = recipe.number("train.gamma"),
                       .min_lr = recipe.number("train.min_lr")};
+  options.stopping = {
+      .metric = recipe.text("train.early_stopping.metric"),
+      .patience = static_cast<std::uint64_t>(recipe.integer("train.early_stopping.patience")),
+      .min_delta = recipe.number("train.early_stopping.min_delta")};
   options.delays = {recipe.number("debug.next_ms") * 1e-3, recipe.number("debug.forward_ms") * 1e-3,
                     recipe.number("debug.evaluate_ms") * 1e-3,
                     recipe.number("debug.log_ms") * 1e-3};
@@ -65,6 +73,23 @@ void check_schedule(const train::TrainOptions& options, std::uint64_t samples) {
   const auto window = static_cast<std::uint64_t>(options.batch) * options.accumulate;
   const std::uint64_t updates = (samples + window - 1) / window;
   static_cast<void>(train::Schedule(options.schedule, options.epochs * updates, updates));
+}
+
+/// Rejects early stopping where nothing is evaluated.
+void check_early_stopping(const Recipe& recipe) {
+  const std::string& metric = recipe.text("train.early_stopping.metric");
+  if (metric == "off") return;
+  if (is_simulated(recipe))
+    throw UsageError(
+        fmt::format("train.early_stopping.metric={}: a simulated device has no model to evaluate",
+                    metric),
+        "set train.early_stopping.metric=off");
+  if (recipe.integer("eval.every") == 0)
+    throw UsageError(
+        fmt::format("train.early_stopping.metric={}: with eval.every=0 only the end of the run is "
+                    "evaluated",
+                    metric),
+        "set eval.every=1");
 }
 
 /// Rejects an evaluation set that does not match the training task.
@@ -108,42 +133,13 @@ std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& re
   return path;
 }
 
-/// Opens the run's directory. Rank 0 creates it; the others write beside its files.
-study::RunDirectory open_directory(const TrainArguments& arguments, const Recipe& recipe,
-                                   std::optional<Resume>& resume, const train::RankInfo& rank,
-                                   train::Strategy& strategy) {
-  const std::uint64_t steps = resume ? resume->position().steps : 0;
-  if (rank.rank > 0 && is_ddp(recipe))
-    return study::RunDirectory::of_rank(strategy.gather("")[0], rank.rank, steps);
-  study::RunDirectory directory =
-      resume ? resume->open(recipe)
-             : study::RunDirectory(run_path(arguments, recipe, rank.rank), recipe.to_toml());
-  if (!directory.moved_aside().empty())
-    say(fmt::format("moved the earlier run in {} to {}", directory.path().string(),
-                    directory.moved_aside().string()));
-  strategy.gather(directory.path().string());
-  return directory;
-}
-
 /// Returns the run to resume. Empty without --resume, and if --resume finds no run but a recipe is
 /// given.
 std::optional<Resume> find_resume(const TrainArguments& arguments) {
   if (!arguments.resume) return {};
-  if (!arguments.recipe.empty() && !arguments.run.empty() && Resume::nothing_at(arguments.run)) {
-    say(fmt::format("{}: nothing to resume: starting the run", arguments.run));
+  if (!arguments.recipe.empty() && !arguments.run.empty() && Resume::nothing_at(arguments.run))
     return {};
-  }
   return Resume(arguments.run, arguments.recipe);
-}
-
-/// Returns whether a resumed run is already complete.
-bool ended_before(Resume& resume, const train::TrainOptions& training, const LoaderOptions& options,
-                  std::uint64_t samples) {
-  const std::uint64_t in_epoch = batches_per_epoch(options, samples);
-  const std::uint64_t all = in_epoch * training.epochs;
-  return resume.finished(
-      training.steps > 0 ? std::min(training.steps, all) : all,
-      options.drop_last ? in_epoch * static_cast<std::uint64_t>(options.batch) : samples);
 }
 
 /// Ends a rank because of another rank's failure or an interrupt.
@@ -154,12 +150,16 @@ bool ended_before(Resume& resume, const train::TrainOptions& training, const Loa
 
 Exit say_finished(const std::filesystem::path& run, int rank) {
   if (rank > 0) return Exit::done;
-  say(fmt::format(
-      "{} has finished; to continue it, raise the number of epochs or steps, for example with "
-      "train.epochs=N",
-      run.string()));
+  const nlohmann::ordered_json summary = study::read_json(run / "summary.json");
+  const std::string stopped = study::early_stop_of(summary);
+  say(fmt::format("{} has {}; to continue it, {}", run.string(),
+                  stopped.empty() ? "finished" : stopped,
+                  stopped.empty() ? "raise the number of epochs or steps, for example with "
+                                    "train.epochs=N"
+                                  : "raise train.early_stopping.patience, and train.epochs or "
+                                    "train.steps if the run has reached them"));
   try {
-    print_result(study::read_json(run / "summary.json"), run);
+    print_result(summary, run);
   } catch (const nlohmann::json::exception&) {
     throw DataError(fmt::format("{} is damaged", (run / "summary.json").string()),
                     "restore it from a copy, or move it away: the run then evaluates once more");
@@ -167,189 +167,309 @@ Exit say_finished(const std::filesystem::path& run, int rank) {
   return Exit::done;
 }
 
-Exit train(const TrainArguments& arguments, const ProgramStart& start) {
-  LeaveOnInterrupt beginning;
-  pipeline::SpanClock spans(start.ticks);
-  const std::unique_ptr<pipeline::Timeline> timeline = arguments.trace.start(start);
-  if (timeline != nullptr) spans.record_to(&timeline->trainer());
-  std::optional<Resume> resume = find_resume(arguments);
-  Recipe recipe = load_recipe(resume ? resume->recipe() : arguments.recipe);
-  const train::RankInfo rank = rank_of(recipe);
-  if (resume) {
-    resume->take_up(rank.rank == 0 || !is_ddp(recipe));
-    recipe = resume->checked(std::move(recipe));
+/// One call of the command: a rank, or the launcher of its ranks. Members are in the order in which
+/// they are made; later ones refer to earlier ones.
+class TrainCommand {
+ public:
+  TrainCommand(const TrainArguments& arguments, const ProgramStart& start)
+      : arguments_(arguments),
+        start_(start),
+        spans_(start.ticks),
+        timeline_(arguments.trace.start(start)),
+        resume_(find_resume(arguments)),
+        recipe_(load_single_recipe(resume_ ? resume_->recipe() : arguments.recipe)) {
+    if (timeline_ != nullptr) spans_.record_to(&timeline_->trainer());
   }
-  recipe = with_ops(std::move(recipe), rank.world);
-  if (rank.rank > 0 && is_ddp(recipe))
-    verbosity() = {.quiet = true, .verbose = false, .json = false};
-  if (is_ddp(recipe)) allow_descriptors(rank.world);
-  if (rank.world > 1 && arguments.hash)
-    throw UsageError("--hash with several ranks: each rank sees only its part of the batches",
-                     "use millrace bench --hash, or train.strategy=single");
-  const std::shared_ptr<const Reader> reader = open_data(recipe, recipe.text("data.split"));
-  const auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe, emulated_storage(recipe), rank.rank, rank.world);
-  options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
-  train::TrainOptions training = train_options(recipe);
-  if (timeline != nullptr) training.device_track = &timeline->device();
-  training.batch = options.batch;
-  if (resume && ended_before(*resume, training, options, reader->info().count))
-    return say_finished(arguments.run, rank.rank);
-  if (resume) training.from = resume->position();
-  options.first_batch = training.from.steps;
 
-  // Rejects invalid settings now, before the training and before a folder is touched.
-  check_batch(options, reader->info());
-  check_schedule(training, reader->info().count);
-  if (!resume && !arguments.run.empty() && (rank.rank == 0 || !is_ddp(recipe)))
-    study::RunDirectory::check(run_path(arguments, recipe, rank.rank));
-  std::shared_ptr<const Reader> eval_reader;
-  std::shared_ptr<const augment::Plan> eval_plan;
-  if (!is_simulated(recipe)) {
-    eval_reader = open_data(recipe, recipe.text("eval.split"), reader->info().classes.size());
-    eval_plan = make_plan(recipe, recipe.eval_augment(), *eval_reader);
-    check_evaluation(*reader, *eval_reader, plan->output(), eval_plan->output());
+  Exit run() {
+    if (const int ranks = ranks_to_start(recipe_); ranks > 0) return start_ranks(ranks);
+    become_rank();
+    open_training_set();
+    if (has_finished()) return say_finished(arguments_.run, rank_.rank);
+    check_settings();
+    open_evaluation_set();
+    make_strategy();
+    beginning_.end();  // from here on there are records to complete
+    open_records();
+    make_loader();
+    train();
+    return record();
   }
-  const train::RankHooks hooks{
-      .interrupted = &interrupted(), .watched = [&beginning] { beginning.end(); }, .leave = leave};
-  const std::unique_ptr<train::Strategy> strategy =
-      make_strategy(recipe, *reader, plan->output(), rank, hooks);
 
-  if (resume && resume->checkpoint()) strategy->restore(*resume->checkpoint());
+ private:
+  /// Returns whether this process keeps a run's records. Ranks of ddp share those of rank 0.
+  bool keeps_records() const { return rank_.rank == 0 || !is_ddp(recipe_); }
 
-  beginning.end();  // from here on there are records to complete
-  study::RunDirectory directory = open_directory(arguments, recipe, resume, rank, *strategy);
-  // Ranks agree on where to stop, and the batches of an open optimiser step are completed: the
-  // trainer does both.
-  const std::atomic<bool>* const stop =
-      !is_ddp(recipe) && training.accumulate == 1 ? &interrupted() : nullptr;
-  options.stop = stop;
-  std::atomic<std::uint64_t> failed{directory.quarantined()};
-  Recorder recorder(directory, recipe, reader->info(), arguments.hash, *strategy, training.from,
-                    rank.rank == 0 || !is_ddp(recipe));
-  const auto quarantine_of = [&](const std::string& split) {
-    return [&directory, &failed, &recorder, split](const Failure& failure) {
-      failed.fetch_add(1);
-      directory.quarantine({{"split", split},
-                            {"sample", failure.sample},
-                            {"epoch", failure.epoch + 1},
-                            {"position", failure.position},
-                            {"step", recorder.steps() + (split == "train" ? 1 : 0)},
-                            {"path", failure.name},
-                            {"reason", failure.reason}});
+  Exit start_ranks(int ranks) {
+    beginning_.end();  // the launcher passes interrupts on
+    allow_descriptors(ranks);
+    return launch_ranks(ranks, start_.arguments);
+  }
+
+  /// Takes this process's place among the ranks, and the position of the run to resume.
+  void become_rank() {
+    rank_ = rank_of(recipe_);
+    if (!keeps_records()) verbosity() = {.quiet = true, .verbose = false, .json = false};
+    if (arguments_.resume && !resume_)
+      say(fmt::format("{}: nothing to resume: starting the run", arguments_.run));
+    if (resume_) {
+      resume_->take_up(keeps_records());
+      recipe_ = resume_->checked(std::move(recipe_));
+    }
+    recipe_ = with_ops(with_ranks(std::move(recipe_), rank_), rank_.world);
+    if (is_ddp(recipe_)) allow_descriptors(rank_.world);
+    if (rank_.world > 1 && arguments_.hash)
+      throw UsageError("--hash with several ranks: each rank sees only its part of the batches",
+                       "use millrace bench --hash, or train.strategy=single");
+    if (rank_.rank == 0) warn_of_oversubscription(recipe_, rank_);
+  }
+
+  void open_training_set() {
+    reader_ = open_data(recipe_, recipe_.text("data.split"));
+    plan_ = make_plan(recipe_, recipe_.augment(), *reader_);
+    options_ = loader_options(recipe_, emulated_storage(recipe_), rank_.rank, rank_.world);
+    options_.epochs = static_cast<std::uint64_t>(recipe_.integer("train.epochs"));
+    training_ = train_options(recipe_);
+    if (timeline_ != nullptr) training_.device_track = &timeline_->device();
+    training_.batch = options_.batch;
+  }
+
+  /// Returns whether a resumed run is already complete. Otherwise sets where it continues.
+  bool has_finished() {
+    if (!resume_) return false;
+    const std::uint64_t samples = reader_->info().count;
+    const std::uint64_t in_epoch = batches_per_epoch(options_, samples);
+    const std::uint64_t all = in_epoch * training_.epochs;
+    const bool stopped = in_epoch > 0 && resume_->position().steps % in_epoch == 0 &&
+                         train::is_exhausted(resume_->position().stopping, training_.stopping);
+    if (resume_->finished(
+            stopped               ? resume_->position().steps
+            : training_.steps > 0 ? std::min(training_.steps, all)
+                                  : all,
+            options_.drop_last ? in_epoch * static_cast<std::uint64_t>(options_.batch) : samples))
+      return true;
+    training_.from = resume_->position();
+    options_.first_batch = training_.from.steps;
+    return false;
+  }
+
+  /// Rejects invalid settings now, before the training and before a folder is touched.
+  void check_settings() const {
+    check_batch(options_, reader_->info());
+    check_schedule(training_, reader_->info().count);
+    check_early_stopping(recipe_);
+    if (!resume_ && !arguments_.run.empty() && keeps_records())
+      study::RunDirectory::check(run_path(arguments_, recipe_, rank_.rank));
+  }
+
+  void open_evaluation_set() {
+    if (is_simulated(recipe_)) return;
+    eval_reader_ = open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size());
+    eval_plan_ = make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
+    check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output());
+  }
+
+  void make_strategy() {
+    const train::RankHooks hooks{
+        .interrupted = &interrupted(), .watched = [this] { beginning_.end(); }, .leave = leave};
+    strategy_ = tools::make_strategy(recipe_, *reader_, plan_->output(), rank_, hooks);
+    if (resume_ && resume_->checkpoint()) strategy_->restore(*resume_->checkpoint());
+  }
+
+  /// Opens the run's directory. Rank 0 creates it; the others write beside its files.
+  study::RunDirectory open_directory() {
+    const std::uint64_t steps = resume_ ? resume_->position().steps : 0;
+    if (!keeps_records())
+      return study::RunDirectory::of_rank(strategy_->gather("")[0], rank_.rank, steps);
+    study::RunDirectory directory =
+        resume_ ? resume_->open(recipe_)
+                : study::RunDirectory(run_path(arguments_, recipe_, rank_.rank), recipe_.to_toml());
+    if (!directory.moved_aside().empty())
+      say(fmt::format("moved the earlier run in {} to {}", directory.path().string(),
+                      directory.moved_aside().string()));
+    strategy_->gather(directory.path().string());
+    return directory;
+  }
+
+  void open_records() {
+    directory_.emplace(open_directory());
+    failed_ = directory_->quarantined();
+    recorder_.emplace(*directory_, recipe_, reader_->info(), arguments_.hash, *strategy_,
+                      training_.from, keeps_records());
+  }
+
+  /// Returns the function that records a failed sample of a split.
+  std::function<void(const Failure&)> quarantine_of(const std::string& split) {
+    return [this, split](const Failure& failure) {
+      failed_.fetch_add(1);
+      directory_->quarantine({{"split", split},
+                              {"sample", failure.sample},
+                              {"epoch", failure.epoch + 1},
+                              {"position", failure.position},
+                              {"step", recorder_->steps() + (split == "train" ? 1 : 0)},
+                              {"path", failure.name},
+                              {"reason", failure.reason}});
     };
-  };
-  options.quarantine = quarantine_of(reader->info().split);
-  std::shared_ptr<pipeline::LoaderTracks> eval_tracks;
-  if (timeline != nullptr) {
-    options.timeline = timeline->add_loader("train", options.workers, options.io_threads);
-    if (eval_reader != nullptr)
-      eval_tracks = timeline->add_loader("eval", options.workers, options.io_threads);
-    if (options.storage != nullptr) options.storage->record_to(timeline->shared_storage());
   }
-  options.held = strategy->batches_held();
-  options.memory = strategy->slot_memory();
-  Loader loader(reader, plan, options);
-  say(fmt::format("{}: {} {} samples, batch {}, {}, {} on {}; records in {}", recipe.name(),
-                  with_commas(static_cast<double>(reader->info().count)), reader->info().split,
-                  options.batch, threads_text(options),
-                  is_simulated(recipe) ? "no model" : recipe.text("model.name"), strategy->device(),
-                  directory.path().string()));
 
-  std::optional<AutoWorkers> auto_workers;
-  if (has_auto_workers(recipe))
-    auto_workers.emplace(
-        recorder, loader,
-        AutoWorkersFacts{.options = options,
-                         .samples = reader->info().count,
-                         .cores = std::max(1, cores() / rank.local_world),
-                         .device_threads = is_on_cpu(recipe) ? threads_of(recipe, rank) : 0},
-        [&timeline, &options](int workers) {
-          return timeline == nullptr ? nullptr
-                                     : timeline->add_loader(fmt::format("train, {}", workers),
-                                                            workers, options.io_threads);
+  void make_loader() {
+    // Ranks agree on where to stop, and the batches of an open optimiser step are completed: the
+    // trainer does both.
+    options_.stop = !is_ddp(recipe_) && training_.accumulate == 1 ? &interrupted() : nullptr;
+    options_.quarantine = quarantine_of(reader_->info().split);
+    if (timeline_ != nullptr) {
+      options_.timeline = timeline_->add_loader("train", options_.workers, options_.io_threads);
+      if (eval_reader_ != nullptr)
+        eval_tracks_ = timeline_->add_loader("eval", options_.workers, options_.io_threads);
+      if (options_.storage != nullptr) options_.storage->record_to(timeline_->shared_storage());
+    }
+    options_.held = strategy_->batches_held();
+    options_.memory = strategy_->slot_memory();
+    loader_.emplace(reader_, plan_, options_);
+    say(fmt::format("{}: {} {} samples, batch {}, {}, {} on {}; records in {}", recipe_.name(),
+                    with_commas(static_cast<double>(reader_->info().count)), reader_->info().split,
+                    options_.batch, threads_text(options_),
+                    is_simulated(recipe_) ? "no model" : recipe_.text("model.name"),
+                    strategy_->device(), directory_->path().string()));
+    if (has_auto_workers(recipe_)) choose_workers();
+  }
+
+  void choose_workers() {
+    auto_workers_.emplace(
+        *recorder_, *loader_,
+        AutoWorkersFacts{.options = options_,
+                         .samples = reader_->info().count,
+                         .cores = std::max(1, cores() / rank_.local_world),
+                         .device_threads = is_on_cpu(recipe_) ? threads_of(recipe_, rank_) : 0},
+        [this](int workers) {
+          return timeline_ == nullptr ? nullptr
+                                      : timeline_->add_loader(fmt::format("train, {}", workers),
+                                                              workers, options_.io_threads);
         });
-  train::TrainObserver& observer =
-      auto_workers ? static_cast<train::TrainObserver&>(*auto_workers) : recorder;
-
-  const auto make_eval_loader = [&]() -> std::unique_ptr<Loader> {
-    if (eval_reader == nullptr) return nullptr;
-    LoaderOptions eval_options =
-        eval_loader_options(recipe, *eval_reader, options.storage, rank.rank, rank.world);
-    eval_options.workers = loader.workers();
-    eval_options.stop = &interrupted();  // ranks agree afterwards that it was interrupted
-    eval_options.timeline = eval_tracks;
-    eval_options.memory = options.memory;
-    eval_options.quarantine = quarantine_of(eval_reader->info().split);
-    return std::make_unique<Loader>(eval_reader, eval_plan, eval_options);
-  };
-  train::Trainer trainer(loader, *strategy, observer, spans, training, make_eval_loader,
-                         interrupted());
-  const bool has_model = strategy->parameter_count() > 0;
-  train::UtilizationSampler sampler(strategy->bus_id());
-  std::exception_ptr failure;  // records are written after a failure too
-  std::string reason;
-  try {
-    trainer.run();
-  } catch (const std::exception& error) {
-    failure = std::current_exception();
-    reason = error.what();
-    strategy->end(reason);  // may end the process on behalf of the rank that failed first
   }
-  const train::TrainResult& result = trainer.result();
-  const std::optional<train::Utilization> utilization = sampler.stop();
 
-  spans.enter(pipeline::Span::teardown);
-  options.workers = loader.workers();
-  TrainFacts facts{recipe,
-                   reader->info(),
-                   strategy->device(),
-                   strategy->parameter_count(),
-                   threads_of(recipe, rank),
-                   options,
-                   loader.stats(),
-                   failed.load(),
-                   has_model && !(failure && is_ddp(recipe)) ? strategy->parameters_hash() : "",
-                   recorder.digest(),
-                   strategy->peak_device_bytes(),
-                   0,
-                   {},
-                   training.from,
-                   {},
-                   utilization,
-                   recorder.blame(spans.ticks())};
-  spans.enter(pipeline::Span::teardown);  // last reading of the clock: all records end here
-  facts.wall_s = static_cast<double>(base::Clock::steady_ns() - start.ns) * 1e-9;
-  facts.spans = spans.ticks();
-  try {
-    trainer.close();
-    facts.device_time = trainer.device_time();
-    recorder.close();
-    if (timeline != nullptr)
-      arguments.trace.finish(*timeline,
-                             timeline->device().records().empty() ? "" : strategy->device(),
-                             directory.path() / "timeline.json", rank.rank);
-    auto summary_json = summary_of(facts, result);
-    if (auto_workers) summary_json["auto_workers"] = auto_workers->record();
-    if (failure) summary_json["error"] = reason;
-    if (is_ddp(recipe) && !failure) add_ranks(summary_json, rank, *strategy);
-    if (!failure) strategy->end({});
-    if (rank.rank == 0 || !is_ddp(recipe)) directory.summary(summary_json);
-    if (rank.rank == 0 && !failure) print_result(summary_json, directory.path());
-  } catch (const Error&) {
-    if (!failure) throw;  // otherwise the first error is the one to report
+  std::unique_ptr<Loader> make_eval_loader() {
+    if (eval_reader_ == nullptr) return nullptr;
+    LoaderOptions options =
+        eval_loader_options(recipe_, *eval_reader_, options_.storage, rank_.rank, rank_.world);
+    options.workers = loader_->workers();
+    options.stop = &interrupted();  // ranks agree afterwards that it was interrupted
+    options.timeline = eval_tracks_;
+    options.memory = options_.memory;
+    options.quarantine = quarantine_of(eval_reader_->info().split);
+    return std::make_unique<Loader>(eval_reader_, eval_plan_, options);
   }
-  if (failure) std::rethrow_exception(failure);
-  if (result.interrupted)
-    throw Error(Exit::interrupted,
-                fmt::format("interrupted after step {}: the records so far are in {}", result.steps,
-                            directory.path().string()),
-                has_model && result.steps > 0
-                    ? fmt::format("continue with: millrace train --resume --run {}",
-                                  directory.path().string())
-                    : "");
-  return Exit::done;
-}
+
+  void train() {
+    train::TrainObserver& observer =
+        auto_workers_ ? static_cast<train::TrainObserver&>(*auto_workers_) : *recorder_;
+    trainer_.emplace(
+        *loader_, *strategy_, observer, spans_, training_, [this] { return make_eval_loader(); },
+        interrupted());
+    train::UtilizationSampler sampler(strategy_->bus_id());
+    try {
+      trainer_->run();
+    } catch (const std::exception& error) {
+      failure_ = std::current_exception();
+      reason_ = error.what();
+      strategy_->end(reason_);  // may end the process on behalf of the rank that failed first
+    }
+    utilization_ = sampler.stop();
+  }
+
+  bool has_model() const { return strategy_->parameter_count() > 0; }
+
+  TrainFacts facts() {
+    spans_.enter(pipeline::Span::teardown);
+    options_.workers = loader_->workers();
+    TrainFacts facts{
+        recipe_,
+        reader_->info(),
+        strategy_->device(),
+        strategy_->parameter_count(),
+        threads_of(recipe_, rank_),
+        options_,
+        loader_->stats(),
+        failed_.load(),
+        has_model() && !(failure_ && is_ddp(recipe_)) ? strategy_->parameters_hash() : "",
+        recorder_->digest(),
+        strategy_->peak_device_bytes(),
+        0,
+        {},
+        training_.from,
+        {},
+        utilization_,
+        recorder_->blame(spans_.ticks())};
+    spans_.enter(pipeline::Span::teardown);  // last reading of the clock: all records end here
+    facts.wall_s = static_cast<double>(base::Clock::steady_ns() - start_.ns) * 1e-9;
+    facts.spans = spans_.ticks();
+    return facts;
+  }
+
+  void write_records(TrainFacts facts) {
+    trainer_->close();
+    facts.device_time = trainer_->device_time();
+    recorder_->close();
+    if (timeline_ != nullptr)
+      arguments_.trace.finish(
+          *timeline_, timeline_->device().records().empty() ? "" : strategy_->device(), rank_.rank);
+    auto summary = summary_of(facts, trainer_->result());
+    summary["oversubscribed"] = is_oversubscribed(recipe_, rank_);
+    if (const auto images = strategy_->replica_samples(); !images.empty())
+      summary["replica_images"] = images;
+    if (auto_workers_) summary["auto_workers"] = auto_workers_->record();
+    if (failure_) summary["error"] = reason_;
+    if (is_ddp(recipe_) && !failure_) add_ranks(summary, rank_, *strategy_);
+    if (!failure_) strategy_->end({});
+    if (keeps_records()) directory_->summary(summary);
+    if (rank_.rank == 0 && !failure_) print_result(summary, directory_->path());
+  }
+
+  /// Writes the records, after a failure too, and returns or throws how the run ended.
+  Exit record() {
+    const TrainFacts all = facts();
+    try {
+      write_records(all);
+    } catch (const Error&) {
+      if (!failure_) throw;  // otherwise the first error is the one to report
+    }
+    if (failure_) std::rethrow_exception(failure_);
+    const train::TrainResult& result = trainer_->result();
+    if (result.interrupted)
+      throw Error(Exit::interrupted,
+                  fmt::format("interrupted after step {}: the records so far are in {}",
+                              result.steps, directory_->path().string()),
+                  has_model() && result.steps > 0
+                      ? fmt::format("continue with: millrace train --resume --run {}",
+                                    directory_->path().string())
+                      : "");
+    return Exit::done;
+  }
+
+  const TrainArguments& arguments_;
+  const ProgramStart& start_;
+  LeaveOnInterrupt beginning_;
+  pipeline::SpanClock spans_;
+  std::unique_ptr<pipeline::Timeline> timeline_;  ///< only with --trace
+  std::optional<Resume> resume_;
+  Recipe recipe_;
+  train::RankInfo rank_;
+  std::shared_ptr<const Reader> reader_, eval_reader_;  ///< eval_reader_: null without a model
+  std::shared_ptr<const augment::Plan> plan_, eval_plan_;
+  LoaderOptions options_;
+  train::TrainOptions training_;
+  std::unique_ptr<train::Strategy> strategy_;
+  std::optional<study::RunDirectory> directory_;
+  std::atomic<std::uint64_t> failed_{0};  ///< samples
+  std::optional<Recorder> recorder_;
+  std::shared_ptr<pipeline::LoaderTracks> eval_tracks_;
+  std::optional<Loader> loader_;
+  std::optional<AutoWorkers> auto_workers_;
+  std::optional<train::Trainer> trainer_;
+  std::optional<train::Utilization> utilization_;
+  std::exception_ptr failure_;
+  std::string reason_;  ///< text of failure_
+};
 
 }  // namespace
 
@@ -365,14 +485,17 @@ void add_train(CLI::App& app, Command& chosen) {
                     "hash every batch; the result equals that of bench --hash");
   command->add_flag("--resume", arguments->resume,
                     "continue the run in --run DIR from its last checkpoint");
-  arguments->trace.add_to(*command, "timeline.json in the run's directory");
+  arguments->trace.add_to(*command);
   add_common(*command);
   command->footer(
       "Example:\n  millrace train mnist-lenet data.path=data/digits loader.workers=1 "
       "train.epochs=3 --run runs/first\n"
+      "  millrace train mnist-lenet data.path=data/digits train.strategy=ddp train.ranks=2\n"
       "  millrace train --resume --run runs/first");
   command->callback([arguments, &chosen] {
-    chosen = [arguments](const ProgramStart& start) { return train(*arguments, start); };
+    chosen = [arguments](const ProgramStart& start) {
+      return TrainCommand(*arguments, start).run();
+    };
   });
 }
 

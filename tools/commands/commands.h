@@ -3,16 +3,19 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "millrace/error.h"
 
 namespace millrace::tools {
 
-/// Time at which main() began, on both clocks.
+/// How the program was started: when main() began, on both clocks, and with which arguments.
 struct ProgramStart {
   base::Clock::Ticks ticks;
   std::int64_t ns;
+  std::vector<std::string> arguments = {};  ///< words after the program's name
 };
 
 using Command = std::function<Exit(const ProgramStart&)>;
@@ -30,6 +33,8 @@ void add_report(CLI::App& app, Command& chosen);
 void add_data(CLI::App& app, Command& chosen);
 void add_plugins(CLI::App& app, Command& chosen);
 void add_launch(CLI::App& app, Command& chosen);
+void add_keys(CLI::App& app, Command& chosen);
+void add_recipe(CLI::App& app, Command& chosen);
 void add_doctor(CLI::App& app, Command& chosen);
 /// Added last: it describes the commands that are there. `app` must outlive `chosen`.
 void add_completion(CLI::App& app, Command& chosen);

@@ -41,7 +41,7 @@ void add_command(std::string& page, const CLI::App& command, const std::string& 
   const std::string name = parents + command.get_name();
   page += fmt::format(".SS {}\n{}\n", escaped(name), escaped(command.get_description()));
   for (const CLI::Option* option : command.get_options()) {
-    if (option->check_lname("help")) continue;
+    if (option->check_lname("help") || option->get_group().empty()) continue;
     page += fmt::format(".TP\n.B {}\n{}\n", escaped(name_of(*option)),
                         escaped(option->get_description()));
   }

@@ -111,6 +111,8 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const study::Change
   study::ReplayInput in = input(recipe);
   if (change.cores > 0) in.cores = change.cores;
   if (change.decode_free) in.sample_s = std::max(0.0, in.sample_s - demand(recipe).stages.decode_s);
+  // A mapped archive is read without system calls. The storage still serves one read per sample.
+  if (change.packed) in.read_s = 0;
   in.update_s /= change.device_speed;
   // A faster device is a different one: it takes no CPU.
   if (change.device_speed != 1) in.update_threads = 0;

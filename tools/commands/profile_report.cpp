@@ -13,12 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Share of other processes above which measured ratios are unreliable.
-constexpr double kNoisy = 0.1;
-
 /// Returns the rate that turns ratios into images/s.
 double baseline_of(const ProfileReport& report) {
-  return report.verified_baseline.value_or(report.baseline);
+  return report.verified ? report.verified->baseline().value_or(report.baseline) : report.baseline;
 }
 
 Json words_json(const study::Change& change) {
@@ -42,6 +39,48 @@ Json what_if_json(const ProfileReport& report) {
                    {"runs_here", one.change.runnable()}});
   }
   return all;
+}
+
+/// Returns the score, or nothing for a void verification.
+std::optional<study::Score> score_of(const ProfileReport& report) {
+  if (!report.verified || report.verified->is_void()) return std::nullopt;
+  return study::score_of(report.outcomes);
+}
+
+Json verification_json(const ProfileReport& report) {
+  const study::Verification& verified = *report.verified;
+  const auto score = score_of(report);
+  const auto scored = [&](auto study::Score::*member) {
+    return score ? Json((*score).*member) : Json(nullptr);
+  };
+  Json runs = Json::array();
+  for (const study::TimedRun& one : verified.runs())
+    runs.push_back(
+        {{"change", one.change ? words_json(report.outcomes[*one.change].change) : Json::array()},
+         {"images_per_s", one.images_per_s},
+         {"others_busy", one.others},
+         {"void", one.is_void()}});
+  return {{"counted", scored(&study::Score::counted)},
+          {"median_error", scored(&study::Score::median_error)},
+          {"worst_error", scored(&study::Score::worst_error)},
+          {"skill", scored(&study::Score::skill)},
+          {"void", verified.is_void()},
+          {"most_others", study::kMostOthers},
+          {"void_runs", verified.void_runs()},
+          {"runs", std::move(runs)}};
+}
+
+/// Returns the planned runs of --verify: per block, the changes in order. A baseline runs before
+/// and after each.
+Json order_json(const ProfileReport& report) {
+  Json blocks = Json::array();
+  for (const auto& block : report.order) {
+    Json changes = Json::array();
+    for (const std::size_t change : block)
+      changes.push_back(words_json(report.outcomes[change].change));
+    blocks.push_back(std::move(changes));
+  }
+  return blocks;
 }
 
 Json model_json(const ProfileReport& report) {
@@ -107,25 +146,80 @@ std::string what_if_table(const ProfileReport& report) {
     const auto error = one->error();
     rows.push_back({one->change.text(), with_commas(one->predicted * baseline),
                     fmt::format("{:.3f}", one->predicted),
-                    one->measured            ? with_commas(*one->measured * baseline)
-                    : one->change.runnable() ? "-"
-                                             : "not run here",
+                    one->measured             ? with_commas(*one->measured * baseline)
+                    : !one->change.runnable() ? "not run here"
+                    : report.verified         ? "void"
+                                              : "-",
                     one->measured ? fmt::format("{:.3f}", *one->measured) : "",
                     error ? percent(*error) : ""});
   }
   return to_table(rows);
 }
 
+std::string score_text(const ProfileReport& report) {
+  const study::Verification& verified = *report.verified;
+  const std::string runs = fmt::format(
+      "{} of {} runs were void (other programs took more than {:.0f}% of the machine)\n",
+      verified.void_runs(), verified.runs().size(), 100 * study::kMostOthers);
+  const auto score = score_of(report);
+  if (!score) {
+    const auto unmeasured = std::count_if(
+        report.outcomes.begin(), report.outcomes.end(),
+        [](const study::Outcome& one) { return one.change.runnable() && !one.measured; });
+    return fmt::format(
+        "the verification is void and has no score: {} changes have too few valid runs; repeat it "
+        "on a quiet machine\n{}",
+        unmeasured, runs);
+  }
+  if (score->counted == 0)
+    return "no change had a predicted or measured effect of 20%: nothing to score\n" + runs;
+  return fmt::format(
+      "{} changes count (predicted or measured effect of at least {:.0f}%): median error {:.1f}%, "
+      "worst {:.1f}%, skill {:.2f}\n{}",
+      score->counted, 100 * study::kCountedEffect, 100 * score->median_error,
+      100 * score->worst_error, score->skill, runs);
+}
+
+std::string advice_text(const ProfileReport& report) {
+  const double baseline = baseline_of(report);
+  std::string text;
+  if (const study::Outcome* best = study::most_helpful(report.outcomes))
+    text =
+        fmt::format("advice: {} gives {} images/s, {:.2f} times the baseline\n",
+                    best->change.text(), with_commas(best->predicted * baseline), best->predicted);
+  else
+    text = fmt::format("advice: no change that this machine can be given gains {:.0f}%\n",
+                       100 * (study::kWorthwhile - 1));
+  if (report.bound.name == "storage") {
+    std::string alone;
+    for (const study::Outcome* one : study::storage_changes(report.outcomes))
+      alone +=
+          fmt::format("{}{} {:.2f}", alone.empty() ? "" : ", ", one->change.text(), one->predicted);
+    if (!alone.empty()) text += fmt::format("one change alone: {}\n", alone);
+  }
+  const study::Advice& advice = report.advice;
+  text += fmt::format(
+      "enough workers: loader.workers={} loader.prefetch={} gives {} of at most {} images/s{}\n",
+      advice.workers, advice.prefetch, with_commas(advice.images_per_s),
+      with_commas(advice.best_images_per_s),
+      advice.workers == report.workers && advice.prefetch == report.prefetch ? ": as configured"
+                                                                             : "");
+  return text;
+}
+
 }  // namespace
 
 Json predictions_json(const ProfileReport& report) {
-  return {{"command", "profile"},
-          {"recipe", report.recipe},
-          {"baseline_images_per_s", report.baseline},
-          {"bound", report.bound.name},
-          {"verdict", report.bound.sentence},
-          {"what_if", what_if_json(report)},
-          {"model", model_json(report)}};
+  Json json{{"command", "profile"},
+            {"recipe", report.recipe},
+            {"baseline_images_per_s", report.baseline},
+            {"bound", report.bound.name},
+            {"verdict", report.bound.sentence},
+            {"what_if", what_if_json(report)},
+            {"model", model_json(report)}};
+  if (!report.order.empty())
+    json["verification"] = {{"most_others", study::kMostOthers}, {"order", order_json(report)}};
+  return json;
 }
 
 Json profile_json(const ProfileReport& report) {
@@ -139,15 +233,14 @@ Json profile_json(const ProfileReport& report) {
   json["ceilings"] = Json::object();
   for (const study::Ceiling& one : report.ceilings) json["ceilings"][one.name] = one.images_per_s;
   json["what_if"] = what_if_json(report);
-  if (report.score)
-    json["verification"] = {{"counted", report.score->counted},
-                            {"median_error", report.score->median_error},
-                            {"worst_error", report.score->worst_error},
-                            {"skill", report.score->skill}};
+  if (report.verified) json["verification"] = verification_json(report);
+  const study::Outcome* best = study::most_helpful(report.outcomes);
   json["advice"] = {{"workers", report.advice.workers},
                     {"prefetch", report.advice.prefetch},
                     {"images_per_s", report.advice.images_per_s},
-                    {"best_images_per_s", report.advice.best_images_per_s}};
+                    {"best_images_per_s", report.advice.best_images_per_s},
+                    {"change", best != nullptr ? words_json(best->change) : Json(nullptr)},
+                    {"change_ratio", best != nullptr ? Json(best->predicted) : Json(nullptr)}};
   json["model"] = model_json(report);
   json["others_busy"] = report.others;
   return json;
@@ -162,24 +255,9 @@ std::string profile_text(const ProfileReport& report) {
   rows.push_back({"measured", with_commas(baseline_of(report))});
   rows.push_back({"replayed", with_commas(report.replayed.images_per_s)});
   text += to_table(rows) + "\n" + what_if_table(report) + "\n";
-  if (report.score && report.score->counted > 0) {
-    const study::Score& score = *report.score;
-    text += fmt::format(
-        "{} changes count (measured effect of at least {:.0f}%): median error {:.1f}%, worst "
-        "{:.1f}%, skill {:.2f}\n",
-        score.counted, 100 * study::kCountedEffect, 100 * score.median_error,
-        100 * score.worst_error, score.skill);
-  } else if (report.score) {
-    text += "no change had a measured effect of 20%: nothing to score\n";
-  }
-  const study::Advice& advice = report.advice;
-  text += fmt::format(
-      "advice: loader.workers={} loader.prefetch={} gives {} of at most {} images/s{}\n",
-      advice.workers, advice.prefetch, with_commas(advice.images_per_s),
-      with_commas(advice.best_images_per_s),
-      advice.workers == report.workers && advice.prefetch == report.prefetch ? ": as configured"
-                                                                             : "");
-  if (report.others > kNoisy)
+  if (report.verified) text += score_text(report);
+  text += advice_text(report);
+  if (report.others > study::kMostOthers)
     text += fmt::format(
         "warning: other processes used up to {:.0f}% of the machine during a run; repeat the "
         "profile on a quiet machine before trusting small differences\n",

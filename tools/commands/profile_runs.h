@@ -26,7 +26,7 @@ struct RunFigures {
   double step_s = 0;                           ///< load + update of the median step
   double load_s = 0, update_s = 0, log_s = 0;  ///< seconds per step
   /// Share of the machine's CPU time during the child that other processes used or the hypervisor
-  /// withheld, 0..1.
+  /// withheld, 0..1. NaN if the kernel does not report it.
   double others = 0;
   nlohmann::ordered_json summary;  ///< summary of the whole child
 };

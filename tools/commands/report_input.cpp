@@ -12,7 +12,9 @@
 #include "study/report/run_report.h"
 #include "study/report/sweep_report.h"
 #include "study/report/what_if_report.h"
+#include "tools/commands/report_errors.h"
 #include "tools/inspect/contact_sheet.h"
+#include "tools/terminal/console.h"
 #include "tools/training/pipeline_setup.h"
 
 namespace millrace::tools {
@@ -23,25 +25,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t kPictures = 12;
 constexpr int kColumns = 4;
 
-enum class Kind { run, profile, sweep };
+enum class Kind { run, profile, sweep, folder };
 
 bool has(const fs::path& path, const char* name) {
   std::error_code error;
   return fs::exists(path / name, error);
-}
-
-/// Returns the newest run, profile or sweep directly below `path`.
-fs::path newest_below(const fs::path& path) {
-  fs::path newest;
-  fs::file_time_type when;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    const auto written = fs::last_write_time(entry.path() / "config.toml", error);
-    if (error || (!newest.empty() && written <= when)) continue;
-    newest = entry.path();
-    when = written;
-  }
-  return newest;
 }
 
 Kind kind_of(const fs::path& path) {
@@ -55,9 +43,10 @@ Kind kind_of(const fs::path& path) {
   if (has(path, "sweep.json") || has(path, "design.json")) return Kind::sweep;
   if (has(path, "predictions.json")) return Kind::profile;
   if (has(path, "config.toml")) return Kind::run;
-  const fs::path newest = newest_below(path);
-  throw UsageError(fmt::format("{} is not a run: it has no config.toml", path.string()),
-                   example + (newest.empty() ? "runs/NAME" : newest.string()));
+  if (!study::runs_below(path).empty()) return Kind::folder;
+  throw UsageError(
+      fmt::format("{} is not a run and holds none: there is no config.toml", path.string()),
+      example + "runs/NAME, or a folder of such directories");
 }
 
 std::string value_of(const study::ConfigValues& values, const std::string& key) {
@@ -120,30 +109,60 @@ void add_pictures(const fs::path& run, study::Report& report) {
   }
 }
 
+/// Returns the directory's absolute path, without a separator at its end.
+fs::path folder_at(const std::string& path) {
+  const fs::path folder = fs::absolute(path).lexically_normal();
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
 }  // namespace
 
-study::Report make_report(const std::vector<std::string>& paths) {
+fs::path the_run_in(const std::vector<std::string>& paths) {
+  const std::string wanted = "give the directory of one run: millrace report --live runs/NAME";
+  if (paths.size() != 1)
+    throw UsageError(fmt::format("--live follows one run, not {}", paths.size()), wanted);
+  if (kind_of(paths[0]) != Kind::run)
+    throw UsageError(fmt::format("--live follows a run; {} is none", paths[0]), wanted);
+  return folder_at(paths[0]);
+}
+
+void add_fixed_parts(const fs::path& run, const fs::path& predictions, study::Report& report) {
+  std::error_code error;
+  const fs::path file = predictions.empty() ? run / "predictions.csv" : predictions;
+  if (!predictions.empty() && !fs::is_regular_file(file, error))
+    throw UsageError(fmt::format("--predictions {}: there is no such file", file.string()),
+                     fmt::format("make it: millrace eval {} --predictions {}",
+                                 shell_word(run.string()), shell_word(file.string())));
+  if (fs::is_regular_file(file, error)) add_wrong_images(run, file, report);
+  add_configuration(run, report);
+  add_pictures(run, report);
+}
+
+study::Report make_report(const std::vector<std::string>& paths, const fs::path& predictions) {
   std::vector<fs::path> folders;
   std::vector<Kind> kinds;
   for (const std::string& path : paths) {
-    folders.push_back(fs::absolute(path).lexically_normal());
-    if (!folders.back().has_filename()) folders.back() = folders.back().parent_path();
+    folders.push_back(folder_at(path));
     kinds.push_back(kind_of(path));
   }
+  if (!predictions.empty() && (folders.size() > 1 || kinds[0] != Kind::run))
+    throw UsageError("--predictions belongs to a report on one run",
+                     "give the directory of the evaluated run alone");
   if (folders.size() > 1) {
-    const auto sweep = std::find(kinds.begin(), kinds.end(), Kind::sweep);
-    if (sweep != kinds.end())
-      throw UsageError(fmt::format("{} is a sweep, which cannot be compared with other runs",
-                                   paths[static_cast<std::size_t>(sweep - kinds.begin())]),
-                       "give the sweep alone, or runs only");
+    for (std::size_t i = 0; i < kinds.size(); ++i)
+      if (kinds[i] == Kind::sweep || kinds[i] == Kind::folder)
+        throw UsageError(
+            fmt::format("{} is a {}, which cannot be compared with other runs", paths[i],
+                        kinds[i] == Kind::sweep ? "sweep" : "folder of runs"),
+            "give it alone, or runs only");
     return study::comparison_report(folders);
   }
   const fs::path& path = folders[0];
+  if (kinds[0] == Kind::folder) return study::folder_report(path);
   study::Report report = kinds[0] == Kind::sweep     ? study::sweep_report(path)
                          : kinds[0] == Kind::profile ? study::profile_report(path)
                                                      : study::run_report(path);
-  add_configuration(path, report);
-  add_pictures(path, report);
+  add_fixed_parts(path, predictions, report);
   return report;
 }
 

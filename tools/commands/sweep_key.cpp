@@ -63,7 +63,9 @@ SweepKeys::SweepKeys() : binary_(hash_of(program_files())) {}
 study::RunIdentity SweepKeys::identity(const Recipe& recipe, std::uint64_t seed) {
   Recipe plain = recipe;
   // The seed is a separate part of the identity, and the sweep's own keys do not change its runs.
-  for (const char* same : {"seed=0", "sweep.margin=1", "sweep.most_repeats=5"}) plain.set(same);
+  for (const char* same :
+       {"seed=0", "sweep.margin=1", "sweep.share_margin=1", "sweep.most_repeats=5"})
+    plain.set(same);
   return {plain.to_toml(), binary_, fingerprints(recipe), seed, 0};
 }
 

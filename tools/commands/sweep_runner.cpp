@@ -4,13 +4,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
+#include <numeric>
+#include <string_view>
 
-#include "base/atomic_file.h"
 #include "base/clock.h"
+#include "base/files.h"
 #include "millrace/error.h"
-#include "tools/launch/child.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "study/sweep/sweep_pace.h"
+#include "study/sweep/sweep_table.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
 
@@ -23,22 +29,71 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the last part of a key: loader.workers becomes workers.
-std::string short_key(const std::string& key) {
-  const auto dot = key.rfind('.');
-  return dot == std::string::npos ? key : key.substr(dot + 1);
-}
-
 }  // namespace
 
-SweepRunner::SweepRunner(fs::path sweep, const study::SweepDesign& design, std::string recipe_name,
-                         std::vector<Recipe> recipes)
+/// Shows how far the sweep is: a bar on a terminal, else a line per minute.
+class SweepRunner::Progress {
+ public:
+  Progress(std::size_t done, std::vector<std::size_t> left)
+      : done_(done),
+        all_(std::accumulate(left.begin(), left.end(), done)),
+        pace_(std::move(left)),
+        begun_(now_s()) {}
+
+  /// Notes that a run begins; returns its number.
+  std::size_t begin(std::size_t cell, const std::string& name) {
+    cell_ = cell;
+    name_ = name;
+    run_begun_ = now_s();
+    if (bar_.due()) bar_.show(static_cast<double>(done_), static_cast<double>(all_), text());
+    return done_ + 1;
+  }
+  /// Called often during a run.
+  void tick() {
+    if (bar_.due())
+      bar_.show(static_cast<double>(done_), static_cast<double>(all_), name_ + ": " + text());
+    else if (isatty(STDERR_FILENO) == 0 && minutes_.is_due(now_s() - begun_))
+      say(name_ + ": " + text());
+  }
+  void end() {
+    bar_.clear();
+    ++done_;
+    pace_.finished(cell_, now_s() - run_begun_);
+  }
+  /// Notes that the run, and with it its row, was refused.
+  void end_refused() {
+    bar_.clear();
+    all_ -= pace_.drop(cell_);
+  }
+  std::size_t all() const { return all_; }
+
+ private:
+  std::string text() const {
+    return study::progress_text(done_, all_, now_s() - begun_,
+                                pace_.remaining_s(cell_, now_s() - run_begun_));
+  }
+
+  std::size_t done_;
+  std::size_t all_;
+  study::SweepPace pace_;
+  double begun_;
+  double run_begun_ = 0;
+  std::size_t cell_ = 0;
+  std::string name_;
+  ProgressLine bar_;
+  study::EachMinute minutes_;
+};
+
+SweepRunner::SweepRunner(fs::path sweep, const Question& question)
     : sweep_(std::move(sweep)),
-      design_(design),
-      recipe_name_(std::move(recipe_name)),
-      recipes_(std::move(recipes)),
+      question_(question),
+      refusals_(question.refusals),
       index_(sweep_),
       session_(fmt::format("{:.0f}-{}", now_s(), getpid())) {
+  if (question_.command)
+    commands_.emplace(*question_.command, runs());
+  else
+    keys_.emplace();
   fs::create_directories(runs());
   base::remove_stale_temporaries(sweep_);
   base::remove_stale_temporaries(runs());
@@ -56,14 +111,24 @@ void SweepRunner::plan(std::uint64_t repeats) {
   for (std::uint64_t repeat = planned_.size(); repeat < repeats; ++repeat) {
     auto& identities = identities_.emplace_back();
     auto& keys = planned_.emplace_back();
-    for (const Recipe& recipe : recipes_) {
-      study::RunIdentity one =
-          keys_.identity(recipe, static_cast<std::uint64_t>(recipe.integer("seed")) + repeat);
+    for (std::size_t cell = 0; cell < question_.recipes.size(); ++cell) {
+      const auto& recipe = question_.recipes[cell];
+      keys.emplace_back();
+      study::RunIdentity& one = identities.emplace_back();
+      if (!recipe) continue;
+      one = commands_ ? commands_->identity(question_.design.cells[cell], repeat)
+                      : keys_->identity(
+                            *recipe, static_cast<std::uint64_t>(recipe->integer("seed")) + repeat);
       one.copy = copies_[one.key()]++;
-      keys.push_back(one.key());
-      identities.push_back(std::move(one));
+      keys.back() = one.key();
     }
   }
+}
+
+std::size_t SweepRunner::planned(std::uint64_t repeats) const {
+  const auto cells = std::count_if(question_.recipes.begin(), question_.recipes.end(),
+                                   [](const auto& recipe) { return recipe.has_value(); });
+  return static_cast<std::size_t>(cells) * repeats;
 }
 
 std::size_t SweepRunner::finished(std::uint64_t repeats) {
@@ -74,36 +139,91 @@ std::size_t SweepRunner::finished(std::uint64_t repeats) {
   return count;
 }
 
-std::size_t SweepRunner::strangers(std::uint64_t repeats) {
+std::size_t SweepRunner::unplanned_runs(std::uint64_t repeats) {
   return index_.finished() - finished(repeats);
 }
 
 std::string SweepRunner::label(const study::SweepRun& run) const {
   std::string name;
-  const study::SweepCell& cell = design_.cells[run.cell];
-  for (std::size_t i = 0; i < cell.labels.size() && design_.columns[0] != "run"; ++i) {
-    const std::string key =
-        design_.columns[i] == "combination" ? "" : short_key(design_.columns[i]) + "=";
-    name += (name.empty() ? "" : ",") + key + cell.labels[i];
-  }
+  const study::SweepDesign& design = question_.design;
+  const study::SweepCell& cell = design.cells[run.cell];
+  const auto keys = study::short_names(design.columns);
+  const bool plain = question_.is_study || keys[0] == "combination";
+  for (std::size_t i = 0; i < cell.labels.size() && keys[0] != "run"; ++i)
+    name += (name.empty() ? "" : ",") + (plain ? "" : keys[i] + "=") + cell.labels[i];
+  // The folder of a command's run stands in its text, where a shell would read other characters.
+  constexpr std::string_view kPlain = "_.,=+-";
   for (char& c : name)
-    if (c == '/' || c == ' ' || static_cast<unsigned char>(c) < 0x20) c = '_';
+    if (c == '/' || c == ' ' || static_cast<unsigned char>(c) < 0x20 ||
+        (commands_ && std::isalnum(static_cast<unsigned char>(c)) == 0 &&
+         kPlain.find(c) == kPlain.npos))
+      c = '_';
   if (name.size() > 120) name.resize(120);
   return fmt::format("{}r{}", name.empty() ? "" : name + "-", run.repeat + 1);
 }
 
 void SweepRunner::run(std::uint64_t repeats) {
   plan(repeats);
-  const auto order = study::interleaved(recipes_.size(), repeats,
-                                        static_cast<std::uint64_t>(recipes_[0].integer("seed")));
-  std::size_t done = finished(repeats);
-  for (const study::SweepRun& run : order) {
-    if (index_.find(planned_[run.repeat][run.cell])) continue;
-    run_one(run, ++done, order.size());
-  }
+  const auto order =
+      study::interleaved(question_.recipes.size(), repeats,
+                         static_cast<std::uint64_t>(question_.first().integer("seed")));
+  std::vector<std::size_t> left(question_.recipes.size());
+  for (const study::SweepRun& run : order)
+    if (refusals_[run.cell].empty() && !index_.find(planned_[run.repeat][run.cell]))
+      ++left[run.cell];
+  Progress progress(finished(repeats), std::move(left));
+  for (const study::SweepRun& run : order)
+    if (refusals_[run.cell].empty() && !index_.find(planned_[run.repeat][run.cell]))
+      run_one(run, progress);
+  if (commands_ && std::none_of(refusals_.begin(), refusals_.end(),
+                                [](const std::string& text) { return text.empty(); }))
+    throw RunError(fmt::format("every combination failed; the first: {}", refusals_.front()),
+                   "the runs' output is in " + runs().string());
 }
 
-void SweepRunner::run_one(const study::SweepRun& run, std::size_t done, std::size_t all) {
+std::vector<std::string> SweepRunner::command_of(const study::SweepRun& run,
+                                                 const study::SweepRecord& record) const {
+  std::vector<std::string> command{"train"};
+  const bool own_recipe =
+      !record.overrides.empty() && !pipeline::is_override(record.overrides.front());
+  if (!question_.recipe_name.empty() && !own_recipe) command.push_back(question_.recipe_name);
+  command.insert(command.end(), record.overrides.begin(), record.overrides.end());
+  command.insert(command.end(),
+                 {"model.ops=" + question_.recipes[run.cell]->text("model.ops"),
+                  fmt::format("seed={}", record.seed), "--run", (runs() / record.name).string()});
+  return command;
+}
+
+study::SweepRecord SweepRunner::with_figures(std::size_t cell, study::SweepRecord record) const {
+  study::add_figures(runs(), record, study::figure_names(question_.design, question_.metrics));
+  if (commands_) {
+    commands_->complete(question_.design.cells[cell], record);
+    return record;
+  }
+  for (const study::SweepMetric& metric : question_.metrics)
+    if (!question_.is_study && metric.name != "speedup" &&
+        !std::isfinite(record.figure(metric.name)))
+      throw UsageError(
+          fmt::format("--metric {}: {} has no such number", metric.name,
+                      (runs() / record.name / "summary.json").string()),
+          "accuracies need a model (not train.device=simulated); choose a number that it has");
+  return record;
+}
+
+ChildResult SweepRunner::execute(const study::SweepRun& run, study::SweepRecord& record,
+                                 const fs::path& log, Progress& progress) const {
+  const auto meanwhile = [&] { progress.tick(); };
+  return commands_ ? commands_->run(question_.design.cells[run.cell], record, meanwhile)
+                   : run_child(command_of(run, record), log, meanwhile);
+}
+
+bool SweepRunner::is_refusal(const ChildResult& result) const {
+  if (commands_) return result.exit_code != 0;
+  return question_.is_study && (result.exit_code == static_cast<int>(Exit::usage) ||
+                                result.exit_code == static_cast<int>(Exit::device));
+}
+
+void SweepRunner::run_one(const study::SweepRun& run, Progress& progress) {
   const study::RunIdentity& identity = identities_[run.repeat][run.cell];
   const std::string name = label(run);
   study::SweepRecord record{.name = fmt::format("{:03}-{}", next_number_++, name),
@@ -111,38 +231,40 @@ void SweepRunner::run_one(const study::SweepRun& run, std::size_t done, std::siz
                             .binary = identity.binary,
                             .data = identity.data,
                             .session = session_,
-                            .overrides = design_.cells[run.cell].overrides,
+                            .overrides = question_.design.cells[run.cell].overrides,
                             .repeat = run.repeat,
                             .seed = identity.seed,
                             .begun = now_s(),
                             .ended = std::nan(""),
                             .noise = {},
                             .finished = false,
-                            .figures = {}};
+                            .figures = {},
+                            .cpu_s = std::nan("")};
   record.noise = study::noise_between({}, {}, 0);
-  const fs::path folder = runs() / record.name;
-  fs::path log = folder;
+  fs::path log = runs() / record.name;
   log += ".log";
   study::write_record(runs(), record);
 
-  ProgressLine line;
-  if (line.due()) line.show(static_cast<double>(done - 1), static_cast<double>(all), name);
-  std::vector<std::string> child{"train"};
-  if (!recipe_name_.empty()) child.push_back(recipe_name_);
-  child.insert(child.end(), record.overrides.begin(), record.overrides.end());
-  child.insert(child.end(), {"model.ops=" + recipes_[run.cell].text("model.ops"),
-                             fmt::format("seed={}", identity.seed), "--run", folder.string()});
+  const std::size_t number = progress.begin(run.cell, name);
   const study::MachineSample before = study::sample_machine();
   const double own = static_cast<double>(base::Clock::process_cpu_ns()) * 1e-9;
-  const ChildResult result = run_child(child, log);
+  const ChildResult result = execute(run, record, log, progress);
   const double own_s = static_cast<double>(base::Clock::process_cpu_ns()) * 1e-9 - own;
-  line.clear();
+  const bool is_refused = is_refusal(result);
+  is_refused ? progress.end_refused() : progress.end();
   if (interrupted())
-    throw Error(Exit::interrupted, fmt::format("interrupted after {} of {} runs", done - 1, all),
+    throw Error(Exit::interrupted,
+                fmt::format("interrupted after {} of {} runs", number - 1, progress.all()),
                 "continue with: millrace sweep --resume --run " + sweep_.string());
   record.ended = now_s();
+  record.cpu_s = result.cpu_s;
   record.noise = study::noise_between(before, study::sample_machine(), own_s + result.cpu_s);
   study::write_record(runs(), record);
+  if (is_refused) {
+    refusals_[run.cell] = result.last_line;
+    say(fmt::format("{}: {}: {}", name, commands_ ? "failed" : "not run", result.last_line));
+    return;
+  }
   if (result.exit_code != 0)
     throw Error(
         static_cast<Exit>(result.exit_code >= 1 && result.exit_code <= 4 ? result.exit_code : 1),
@@ -152,17 +274,24 @@ void SweepRunner::run_one(const study::SweepRun& run, std::size_t done, std::siz
   if (!finished)
     throw RunError(fmt::format("{}: the run ended without a summary", name),
                    "its messages are in " + log.string());
+  const study::SweepRecord complete = with_figures(run.cell, *finished);
+  if (commands_) {
+    say(fmt::format("[{}/{}] {}: {}", number, progress.all(), name,
+                    commands_->figures_text(complete)));
+    return;
+  }
   const study::SweepFigures& f = finished->figures;
-  say(fmt::format("[{}/{}] {}: load {:.3f} ms, update {:.3f} ms per step, {} images/s", done, all,
-                  name, 1e3 * f.load_s_per_step, 1e3 * f.update_s_per_step,
+  say(fmt::format("[{}/{}] {}: load {:.3f} ms, update {:.3f} ms per step, {} images/s", number,
+                  progress.all(), name, 1e3 * f.load_s_per_step, 1e3 * f.update_s_per_step,
                   with_commas(f.images_per_s)));
 }
 
 std::vector<std::vector<study::SweepRecord>> SweepRunner::records(std::uint64_t repeats) const {
-  std::vector<std::vector<study::SweepRecord>> records(recipes_.size());
+  std::vector<std::vector<study::SweepRecord>> records(question_.recipes.size());
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
-    for (std::size_t cell = 0; cell < recipes_.size(); ++cell)
-      records[cell].push_back(index_.find(planned_[repeat][cell]).value());
+    for (std::size_t cell = 0; cell < records.size(); ++cell)
+      if (refusals_[cell].empty())
+        records[cell].push_back(with_figures(cell, index_.find(planned_[repeat][cell]).value()));
   return records;
 }
 

@@ -6,7 +6,7 @@
 #include "pipeline/readers/cifar.h"
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/manifest.h"
-#include "pipeline/readers/tar_files.h"
+#include "pipeline/readers/tar.h"
 
 namespace millrace::tools {
 namespace {

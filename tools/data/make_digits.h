@@ -1,13 +1,24 @@
-// Generated replacement for MNIST: the same files and shapes, with digits that a LeNet learns,
-// though not at once. Equal seeds give equal bytes on every machine.
+// Draws one handwriting-like digit: smooth curves, jittered and slanted, with a soft pen. Uses only
+// + - * / and sqrt on doubles, so that every machine draws equal bytes.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
+#include "base/rng.h"
 #include "tools/data/parallel.h"
 
 namespace millrace::tools {
+
+inline constexpr int kDigitSide = 28;  ///< in pixels, as in MNIST
+inline constexpr int kDigitPixels = kDigitSide * kDigitSide;
+
+/// Draws digit `label` (0 to 9) white on black, varied by `draw`.
+void draw_digit(int label, Draw& draw, std::span<std::uint8_t, kDigitPixels> pixels);
+
+// Generated replacement for MNIST: the same files and shapes, with digits that a LeNet learns,
+// though not at once. Equal seeds give equal bytes on every machine.
 
 struct DigitsOptions {
   std::string path;              ///< folder, created if necessary

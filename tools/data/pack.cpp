@@ -1,31 +1,157 @@
-// Cuts splits into shards, writes and verifies them, and moves them into place.
+// Packs data sets into tar archives.
 #include "tools/data/pack.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/files.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
+#include "pipeline/decoders/decoder.h"
 #include "pipeline/readers/fingerprint.h"
 #include "pipeline/readers/labels.h"
-#include "pipeline/readers/split.h"
+#include "pipeline/readers/listing.h"
+#include "pipeline/readers/set_index.h"
 #include "pipeline/readers/tar.h"
-#include "pipeline/readers/tar_files.h"
 #include "tools/data/detect.h"
-#include "tools/data/output_file.h"
-#include "tools/data/tar_writer.h"
+#include "tools/data/index.h"
+#include "tools/data/output_files.h"
+#include "tools/data/pack.h"
 
 namespace millrace::tools {
+
+// Writes a ustar archive member by member. Its bytes depend on names and contents alone: no times,
+// no owners.
+
+class TarWriter {
+ public:
+  /// Creates or truncates `path`. Throws RunError, as all members do, with the file and the
+  /// system's reason.
+  explicit TarWriter(std::string path);
+
+  /// Adds a member. `name` has up to 100 bytes.
+  void add(std::string_view name, std::span<const std::uint8_t> bytes);
+  /// Writes the end mark. The archive is then on the disk.
+  void finish();
+  /// Returns the bytes so far, without the end mark.
+  std::uint64_t size() const { return size_; }
+
+  /// Returns the bytes that a member of `bytes` bytes takes in an archive.
+  static std::uint64_t member_size(std::uint64_t bytes);
+
+ private:
+  void put(std::span<const std::uint8_t> bytes);
+  void flush();
+
+  std::string path_;
+  base::Descriptor file_;
+  std::vector<std::uint8_t> pending_;
+  std::uint64_t size_ = 0;
+};
+
+// Headers and padding of the ustar format.
+namespace {
+
+constexpr std::size_t kBlock = 512;
+constexpr std::size_t kBuffer = std::size_t{1} << 20;
+
+[[noreturn]] void fail(const std::string& path) {
+  const int error = errno;
+  throw RunError(fmt::format("{}: cannot be written: {}", path, std::strerror(error)),
+                 error == ENOSPC || error == EDQUOT || error == EFBIG
+                     ? "make room, or choose a folder on another disk"
+                     : "check the folder's permissions");
+}
+
+}  // namespace
+
+TarWriter::TarWriter(std::string path)
+    : path_(std::move(path)),
+      file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (file_.get() < 0) fail(path_);
+  pending_.reserve(kBuffer + kBlock);
+}
+
+std::uint64_t TarWriter::member_size(std::uint64_t bytes) {
+  return kBlock + (bytes + kBlock - 1) / kBlock * kBlock;
+}
+
+void TarWriter::add(std::string_view name, std::span<const std::uint8_t> bytes) {
+  std::array<std::uint8_t, kBlock> header{};
+  const auto text = [&](std::size_t at, std::string_view value) {
+    std::copy(value.begin(), value.end(), header.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  if (name.size() > 100)
+    throw RunError(fmt::format("{}: the name '{}' is too long for a member", path_, name),
+                   "an archive's names have up to 100 bytes");
+  text(0, name);
+  text(100, "0000644");
+  text(108, "0000000");
+  text(116, "0000000");
+  text(124, fmt::format("{:011o}", bytes.size()));  // below 8 GiB: samples are below 4 GiB
+  text(136, "00000000000");
+  text(148, "        ");
+  text(156, "0");
+  text(257, std::string_view("ustar\0"
+                             "00",
+                             8));
+  const auto sum = std::accumulate(header.begin(), header.end(), 0u);
+  text(148, fmt::format("{:06o}", sum));
+  header[154] = 0;
+  put(header);
+  put(bytes);
+  constexpr std::array<std::uint8_t, kBlock> kZeros{};
+  put(std::span(kZeros).first((kBlock - bytes.size() % kBlock) % kBlock));
+}
+
+void TarWriter::finish() {
+  const std::vector<std::uint8_t> end(2 * kBlock);
+  put(end);
+  flush();
+  if (fsync(file_.get()) != 0) fail(path_);
+  file_ = base::Descriptor();
+}
+
+void TarWriter::put(std::span<const std::uint8_t> bytes) {
+  size_ += bytes.size();
+  pending_.insert(pending_.end(), bytes.begin(), bytes.end());
+  if (pending_.size() >= kBuffer) flush();
+}
+
+void TarWriter::flush() {
+  std::span<const std::uint8_t> left = pending_;
+  while (!left.empty()) {
+    const ssize_t count = write(file_.get(), left.data(), left.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(path_);
+    left = left.subspan(static_cast<std::size_t>(count));
+  }
+  pending_.clear();
+}
+
+// Cuts splits into shards, writes and verifies them, and moves them into place.
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kShardBytes = 1'000'000'000;
+/// Images that are shrunk, and in memory, together.
+constexpr std::uint64_t kTogether = 64;
 
 /// Temporary folder inside the target's, removed with everything in it.
 class Staging {
@@ -52,7 +178,7 @@ class Staging {
 struct Job {
   std::unique_ptr<Reader> source;
   std::vector<std::string> names;     ///< names of its archives, without the folder
-  std::vector<std::uint64_t> starts;  ///< index of each archive's first sample, and the end
+  std::vector<std::uint64_t> starts;  ///< index of each archive's first sample; empty: by size
 };
 
 const char* ending_of(std::span<const std::uint8_t> bytes) {
@@ -62,7 +188,11 @@ const char* ending_of(std::span<const std::uint8_t> bytes) {
   if (text.starts_with("BM")) return "bmp";
   if (text.starts_with("RIFF") && text.substr(0, 12).ends_with("WEBP")) return "webp";
   if (text.starts_with("II*") || text.starts_with("MM")) return "tif";
-  return nullptr;
+  try {
+    return pipeline::decoder_of(bytes).name;  // a plugin's decoder is named like its files
+  } catch (const DataError&) {
+    return nullptr;
+  }
 }
 
 std::unique_ptr<Reader> open_source(const PackOptions& options, const std::string& split) {
@@ -78,31 +208,11 @@ std::unique_ptr<Reader> open_source(const PackOptions& options, const std::strin
   return reader;
 }
 
-/// Returns where each shard begins: the requested number of shards of equal counts, or as many as
-/// the size limit requires.
-std::vector<std::uint64_t> cut(const PackOptions& options, const Reader& source) {
-  const std::uint64_t count = source.info().count;
+/// Returns where each of `shards` archives of equal counts begins, and the end.
+std::vector<std::uint64_t> cut(std::uint64_t shards, std::uint64_t count) {
+  shards = std::min(shards, count);
   std::vector<std::uint64_t> starts;
-  if (options.shards > 0) {
-    const std::uint64_t shards = std::min(options.shards, count);
-    for (std::uint64_t i = 0; i < shards; ++i) starts.push_back(i * count / shards);
-  } else {
-    const std::uint64_t most = options.shard_bytes > 0 ? options.shard_bytes : kShardBytes;
-    Buffer scratch;
-    std::uint64_t size = 0;
-    for (std::uint64_t i = 0; i < count; ++i) {
-      Location location;
-      const std::uint64_t bytes =
-          source.locate(i, location) ? location.size : source.read(i, scratch).bytes.size();
-      const std::uint64_t sample = TarWriter::member_size(bytes) + TarWriter::member_size(1);
-      if (i == 0 || size + sample > most) {
-        starts.push_back(i);
-        size = 0;
-      }
-      size += sample;
-    }
-  }
-  starts.push_back(count);
+  for (std::uint64_t i = 0; i <= shards; ++i) starts.push_back(i * count / shards);
   return starts;
 }
 
@@ -142,13 +252,14 @@ class Packer {
       write_file(staging.path(pipeline::kClassNamesFile),
                  {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
     }
-    for (const Job& job : jobs_) {
+    for (Job& job : jobs_) {
       const std::uint64_t written = write(job, staging);
       verify(job, staging, written);
     }
     remove_stale();
     for (const Job& job : jobs_) packed.push_back(publish(job, staging));
     if (!class_names_.empty()) move(staging, pipeline::kClassNamesFile);
+    make_indexes(options_.target, {});
     return packed;
   }
 
@@ -186,11 +297,12 @@ class Packer {
     return pipeline::numbered_classes(static_cast<std::int64_t>(classes.size()));
   }
 
-  void name_shards(Job& job) {
+  void name_shards(Job& job) const {
+    const std::uint64_t count = job.source->info().count;
     if (!single_) {
-      job.starts = cut(options_, *job.source);
-      for (std::size_t i = 0; i + 1 < job.starts.size(); ++i)
-        job.names.push_back(fmt::format("{}-{:06}.tar", job.source->info().split, i));
+      if (options_.shards == 0) return;  // write() cuts by size
+      job.starts = cut(options_.shards, count);
+      for (std::size_t i = 0; i + 1 < job.starts.size(); ++i) job.names.push_back(name_of(job, i));
       return;
     }
     const std::string pattern = fs::path(options_.target).filename();
@@ -199,13 +311,14 @@ class Packer {
       throw UsageError(
           fmt::format("--shards {} where {} names {}", options_.shards, pattern, job.names.size()),
           "write the numbers into the name, {000..003}, or give a folder");
-    if (job.names.size() > job.source->info().count)
-      throw UsageError(
-          fmt::format("{} archives for {} samples", job.names.size(), job.source->info().count),
-          "use fewer archives");
-    PackOptions by_count = options_;
-    by_count.shards = job.names.size();
-    job.starts = cut(by_count, *job.source);
+    if (job.names.size() > count)
+      throw UsageError(fmt::format("{} archives for {} samples", job.names.size(), count),
+                       "use fewer archives");
+    job.starts = cut(job.names.size(), count);
+  }
+
+  static std::string name_of(const Job& job, std::size_t shard) {
+    return fmt::format("{}-{:06}.tar", job.source->info().split, shard);
   }
 
   void check_target() const {
@@ -238,36 +351,76 @@ class Packer {
     if (options_.progress) options_.progress(done_, total_);
   }
 
-  std::uint64_t write(const Job& job, const Staging& staging) {
+  /// Writes a split's archives, and cuts them by size unless their number is given.
+  std::uint64_t write(Job& job, const Staging& staging) {
+    const bool by_size = job.names.empty();
+    const std::uint64_t most = options_.shard_bytes > 0 ? options_.shard_bytes : kShardBytes;
+    const std::uint64_t count = job.source->info().count;
     Contents contents;
-    Buffer scratch;
-    for (std::size_t shard = 0; shard + 1 < job.starts.size(); ++shard) {
-      TarWriter archive(staging.path(job.names[shard]));
-      for (std::uint64_t index = job.starts[shard]; index < job.starts[shard + 1]; ++index) {
-        const Sample sample = read(*job.source, index, scratch);
-        const char* ending = ending_of(sample.bytes);
-        if (ending == nullptr)
-          throw DataError(
-              fmt::format("{}: unknown image format", job.source->name(index)),
-              "known formats are JPEG, PNG, BMP, WebP and TIFF; remove or convert the file");
-        archive.add(fmt::format("{:09}.{}", index, ending), sample.bytes);
-        const std::string label = std::to_string(sample.label);
-        archive.add(fmt::format("{:09}.cls", index),
-                    {reinterpret_cast<const std::uint8_t*>(label.data()), label.size()});
-        contents.add(sample);
+    std::optional<TarWriter> archive;
+    std::size_t shard = 0;  // number of archives begun
+    const std::uint64_t together = options_.shrink.wanted() ? kTogether : 1;
+    for (std::uint64_t first = 0; first < count; first += together) {
+      const std::vector<Image> images = load(*job.source, first, std::min(together, count - first));
+      for (const Image& image : images) {
+        const std::uint64_t index = first + static_cast<std::uint64_t>(&image - images.data());
+        const std::uint64_t size =
+            TarWriter::member_size(image.bytes.size()) + TarWriter::member_size(1);
+        if (!archive || (by_size ? archive->size() + size > most : index == job.starts[shard])) {
+          if (archive) archive->finish();
+          if (by_size) job.names.push_back(name_of(job, shard));
+          archive.emplace(staging.path(job.names[shard++]));
+        }
+        add(*archive, *job.source, index, image);
+        contents.add({image.bytes, image.label});
         step();
       }
-      archive.finish();
     }
+    if (archive) archive->finish();
     return contents.value();
   }
 
-  static Sample read(const Reader& reader, std::uint64_t index, Buffer& scratch) {
-    try {
-      return reader.read(index, scratch);
-    } catch (const DataError& error) {
-      throw DataError(reader.name(index) + ": " + error.what(), error.hint());
-    }
+  /// A sample as it is packed.
+  struct Image {
+    std::vector<std::uint8_t> bytes;
+    std::int64_t label = 0;
+  };
+
+  /// Reads samples, and shrinks them on all cores.
+  std::vector<Image> load(const Reader& source, std::uint64_t first, std::uint64_t count) const {
+    std::vector<Image> images(count);
+    const auto load_some = [&](std::uint64_t begin, std::uint64_t end) {
+      Buffer scratch;
+      Shrinker shrinker(options_.shrink);
+      for (std::uint64_t i = begin; i < end; ++i) try {
+          const Sample sample = source.read(first + i, scratch);
+          images[i].label = sample.label;
+          if (options_.shrink.wanted())
+            images[i].bytes = shrinker.run(sample.bytes);
+          else
+            images[i].bytes.assign(sample.bytes.begin(), sample.bytes.end());
+        } catch (const DataError& error) {
+          throw DataError(source.name(first + i) + ": " + error.what(), error.hint());
+        }
+    };
+    if (options_.shrink.wanted())
+      parallel_for(count, 8, 0, {}, load_some);
+    else
+      load_some(0, count);
+    return images;
+  }
+
+  static void add(TarWriter& archive, const Reader& source, std::uint64_t index,
+                  const Image& image) {
+    const char* ending = ending_of(image.bytes);
+    if (ending == nullptr)
+      throw DataError(
+          fmt::format("{}: unknown image format", source.name(index)),
+          "known formats are JPEG, PNG, BMP, WebP and TIFF; remove or convert the file");
+    archive.add(fmt::format("{:09}.{}", index, ending), image.bytes);
+    const std::string label = std::to_string(image.label);
+    archive.add(fmt::format("{:09}.cls", index),
+                {reinterpret_cast<const std::uint8_t*>(label.data()), label.size()});
   }
 
   void verify(const Job& job, const Staging& staging, std::uint64_t written) {
@@ -276,6 +429,7 @@ class Packer {
     DataOptions data;
     data.path = staging.folder();
     data.split = job.source->info().split;
+    data.index = IndexUse::off;
     const auto packed = pipeline::open_tar_files(data, files, staging.folder());
     Contents contents;
     Buffer scratch;
@@ -316,9 +470,10 @@ class Packer {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
       const std::string name = entry.path().filename();
-      const bool ours =
-          (name.starts_with("train-") || name.starts_with("test-")) && name.ends_with(".tar");
-      if (ours || name == pipeline::kClassNamesFile) fs::remove(entry.path(), ignored);
+      const bool ours = (name.starts_with("train-") || name.starts_with("test-")) &&
+                        (name.ends_with(".tar") || name.ends_with(pipeline::index_path(".tar")));
+      if (ours || name == pipeline::kClassNamesFile || name == pipeline::kSetIndexFile)
+        fs::remove(entry.path(), ignored);
     }
   }
 

@@ -1,4 +1,5 @@
-// Packs a data set into archives: WebDataset's shards (KEY.jpg, KEY.cls) from any source.
+// Packs a data set into archives: WebDataset's shards (KEY.jpg, KEY.cls) from any source, with
+// their indexes.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "tools/data/parallel.h"
+#include "tools/data/shrink.h"
 
 namespace millrace::tools {
 
@@ -19,6 +21,7 @@ struct PackOptions {
   std::uint64_t shards = 0;       ///< number per split; 0: by size
   std::uint64_t shard_bytes = 0;  ///< most bytes per shard; 0: 1 GB
   bool force = false;             ///< overwrite existing files
+  ShrinkOptions shrink;           ///< resizes large images; lossy
   Progress progress;              ///< counts samples written and read back; may throw to abort
 };
 

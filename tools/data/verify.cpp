@@ -12,10 +12,11 @@
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/readers/cifar.h"
-#include "pipeline/readers/folder_listing.h"
+#include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
-#include "pipeline/readers/split.h"
+#include "pipeline/readers/labels.h"
 #include "tools/data/detect.h"
+#include "tools/data/index.h"
 
 namespace millrace::tools {
 namespace {
@@ -174,6 +175,7 @@ void verify_encoded(const VerifyOptions& options, const char* split, VerifyRepor
     data.path = options.path;
     data.split = split;
     data.classes = options.classes;
+    data.index = IndexUse::off;
     const auto reader = open_reader(data);
     const DatasetInfo& info = reader->info();
     VerifySplit result{split, info.count, info.classes, {}, {}, {}, info.fingerprint};
@@ -209,9 +211,12 @@ VerifyReport verify_data(const VerifyOptions& options) {
     std::string missing;
     for (const char* split : kSplits) verify_encoded(options, split, report, missing);
     if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
+    if (report.kind == "tar" && report.problems.empty())
+      for (std::string& problem : check_indexes(options.path))
+        report.problems.push_back({{}, std::move(problem)});
     return report;
   }
-  base::require_folder(options.path);
+  base::require_folder(options.path, "digits");
   if (report.kind == "folder") {
     verify_folder(options, report);
     return report;

@@ -1,4 +1,4 @@
-// Captions of samples, and the module that draws them.
+// One sample's pixels without the loader; inspect runs plans on them.
 #include "tools/inspect/contact_sheet.h"
 
 #include <dlfcn.h>
@@ -6,12 +6,140 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "base/simd.h"
 #include "millrace/error.h"
+#include "millrace/reader.h"
+#include "millrace/transform.h"
+#include "pipeline/decoders/decoder.h"
+#include "pipeline/loader/sampler.h"
 #include "tools/inspect/sheet.h"
+#include "tools/training/pipeline_setup.h"
 
 namespace millrace::tools {
+
+class SamplePixels final : public PixelSource {
+ public:
+  /// Reads the sample and, if it is encoded, parses the header. Throws DataError.
+  SamplePixels(const Reader& reader, std::uint64_t index, int channels, std::uint64_t max_pixels)
+      : channels_(channels) {
+    const DatasetInfo& info = reader.info();
+    const Sample sample = reader.read(index, bytes_);
+    label_ = sample.label;
+    if (info.encoded) {
+      decode_.open(sample.bytes, max_pixels);
+    } else {
+      const std::uint8_t* pixels = sample.bytes.data();
+      raw_ = info.planar ? planar(pixels, info.size, info.channels)
+                         : interleaved(pixels, info.size, info.channels);
+    }
+  }
+
+  Size size() const override { return raw_ ? raw_->size() : decode_.image().size; }
+  std::uint32_t scales() const override { return raw_ ? 1 : decode_.image().scales; }
+  bool serves_regions() const override { return !raw_; }
+  ImageView pixels(const Rect& region, int scale) override {
+    return raw_ ? *raw_ : decode_.decode(channels_, region, scale);
+  }
+  std::int64_t label() const { return label_; }
+
+ private:
+  int channels_;
+  std::int64_t label_ = 0;
+  Buffer bytes_;
+  pipeline::DecodeScratch decode_;
+  std::optional<ImageView> raw_;
+};
+
+// Runs single samples through a recipe's plan.
+
+Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
+    : recipe_(std::move(recipe)),
+      epoch_(epoch),
+      eval_(eval),
+      reader_(open_data(recipe_, recipe_.text(eval ? "eval.split" : "data.split"))),
+      plan_(make_plan(recipe_, eval ? recipe_.eval_augment() : recipe_.augment(), *reader_)),
+      scratch_(plan_->make_scratch()) {}
+
+Inspected Inspection::operator()(std::uint64_t place) {
+  std::int64_t label = 0;
+  Inspected sample = run(place, label);
+  const std::optional<std::uint64_t> partner = partner_of(place);
+  if (!partner) return sample;
+
+  std::int64_t other_label = 0;
+  Inspected other = run(*partner, other_label);
+  const bool is_first = place < *partner;
+  Inspected& first = is_first ? sample : other;
+  Inspected& second = is_first ? other : sample;
+  const auto classes = static_cast<std::size_t>(plan_->soft_classes());
+  std::vector<float> first_row(classes), second_row(classes);
+  first_row[static_cast<std::size_t>(is_first ? label : other_label)] = 1;
+  second_row[static_cast<std::size_t>(is_first ? other_label : label)] = 1;
+  augment::Trace trace;
+  const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
+  plan_->mix({seed, epoch_, std::min(place, *partner)},
+             reinterpret_cast<std::byte*>(first.pixels.data()),
+             reinterpret_cast<std::byte*>(second.pixels.data()), first_row.data(),
+             second_row.data(), *scratch_, &trace);
+  for (augment::Trace::Drawn& drawn : trace.drawn) sample.trace.drawn.push_back(std::move(drawn));
+  for (augment::Trace::Step& step : trace.steps) {
+    step.ns /= 2;  // both samples of the pair share it
+    sample.trace.steps.push_back(std::move(step));
+  }
+  sample.label = shares(is_first ? first_row : second_row);
+  return sample;
+}
+
+std::optional<std::uint64_t> Inspection::partner_of(std::uint64_t place) const {
+  if (plan_->soft_classes() == 0) return std::nullopt;
+  const auto batch = static_cast<std::uint64_t>(global_batch(recipe_, 1));
+  const std::uint64_t partner = place % batch % 2 == 0 ? place + 1 : place - 1;
+  const bool same_batch = partner / batch == place / batch && partner < count();
+  return same_batch ? std::optional(partner) : std::nullopt;
+}
+
+std::string Inspection::name_of(std::int64_t label) const {
+  const auto& classes = reader_->info().classes;
+  const auto index = static_cast<std::size_t>(label);
+  return index < classes.size() ? classes[index] : fmt::format("{}", label);
+}
+
+std::string Inspection::shares(std::span<const float> probabilities) const {
+  std::string text;
+  for (std::size_t i = 0; i < probabilities.size(); ++i)
+    if (probabilities[i] > 0)
+      text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : " + ",
+                          name_of(static_cast<std::int64_t>(i)), 100 * probabilities[i]);
+  return text;
+}
+
+Inspected Inspection::run(std::uint64_t place, std::int64_t& label) {
+  const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
+  const Shuffle shuffle =
+      eval_ ? Shuffle{Shuffle::Kind::none, 0} : Shuffle::parse(recipe_.text("loader.shuffle"));
+  const std::uint64_t index =
+      pipeline::Sampler(reader_->info().count, shuffle, seed, epoch_)(place);
+  Inspected result;
+  result.name = reader_->name(index);
+  try {
+    SamplePixels source(*reader_, index, plan_->output().channels,
+                        static_cast<std::uint64_t>(recipe_.integer("data.max_pixels")));
+    result.size = source.size();
+    label = source.label();
+    result.label = name_of(label);
+    result.pixels.resize(plan_->output().bytes());
+    plan_->run({seed, epoch_, index}, source, reinterpret_cast<std::byte*>(result.pixels.data()),
+               *scratch_, &result.trace);
+  } catch (const DataError& error) {
+    throw DataError(result.name + ": " + error.what(), error.hint());
+  }
+  return result;
+}
+
+// Captions of samples, and the module that draws them.
 namespace {
 
 /// Loads the drawing module from the folder of the pipeline's library.

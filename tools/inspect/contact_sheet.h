@@ -1,13 +1,60 @@
-// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.
+// Pipeline of a recipe, one sample at a time, without the loader.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "tools/inspect/inspection.h"
+#include "augment/plan/plan.h"
+#include "millrace/reader.h"
+#include "millrace/recipe.h"
 #include "tools/training/pipeline_setup.h"
 
 namespace millrace::tools {
+
+/// One sample after the plan, mixed with its neighbour in the batch if the chain mixes samples.
+struct Inspected {
+  std::string name;
+  std::string label;  ///< of a mixed sample: the shares of its labels
+  Size size;
+  augment::Trace trace;
+  std::vector<std::uint8_t> pixels;
+};
+
+class Inspection {
+ public:
+  /// Opens the data set and compiles the chain of training or evaluation. Throws what these throw.
+  Inspection(Recipe recipe, std::uint32_t epoch, bool eval);
+
+  /// Returns the sample at position `place` of the epoch's order. Throws DataError with its name.
+  Inspected operator()(std::uint64_t place);
+
+  const Recipe& recipe() const { return recipe_; }
+  const augment::Plan& plan() const { return *plan_; }
+  std::uint64_t count() const { return reader_->info().count; }
+  std::string name(std::uint64_t index) const { return reader_->name(index); }
+  std::uint32_t epoch() const { return epoch_; }
+
+ private:
+  /// Runs the chain on one sample, without its neighbour.
+  Inspected run(std::uint64_t place, std::int64_t& label);
+  /// Returns the position of the sample that the loader would mix with that at `place`, if any.
+  std::optional<std::uint64_t> partner_of(std::uint64_t place) const;
+  std::string name_of(std::int64_t label) const;
+  std::string shares(std::span<const float> probabilities) const;
+
+  Recipe recipe_;
+  std::uint32_t epoch_;
+  bool eval_;
+  std::shared_ptr<const Reader> reader_;
+  std::shared_ptr<const augment::Plan> plan_;
+  std::unique_ptr<Transform::Scratch> scratch_;
+};
+
+// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.
 
 struct ContactSheet {
   std::vector<Inspected> samples;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/private_api.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,9 +20,11 @@ struct millrace_tile {
 };
 
 /// Calls `write` with the bytes of a PNG. Returns 0, or 1 after writing a line to `error`.
-int millrace_make_sheet(const millrace_tile* tiles, std::size_t count, int columns,
-                        void (*write)(void* context, const std::uint8_t* bytes, std::size_t size),
-                        void* context, char* error, std::size_t error_size);
+MILLRACE_PRIVATE_API int millrace_make_sheet(const millrace_tile* tiles, std::size_t count,
+                                             int columns,
+                                             void (*write)(void* context, const std::uint8_t* bytes,
+                                                           std::size_t size),
+                                             void* context, char* error, std::size_t error_size);
 
 #ifdef __cplusplus
 }

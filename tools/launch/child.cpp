@@ -63,7 +63,8 @@ double seconds(const timeval& time) {
 
 }  // namespace
 
-ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log) {
+ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log,
+                      const std::function<void()>& meanwhile) {
   std::error_code ignored;
   std::string program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
   std::vector<char*> argv{program.data()};
@@ -89,6 +90,7 @@ ChildResult run_child(const std::vector<std::string>& arguments, const std::file
       kill(pid, SIGTERM);
       told = true;
     }
+    if (meanwhile) meanwhile();
     const timespec wait{0, 20'000'000};
     nanosleep(&wait, nullptr);
   }

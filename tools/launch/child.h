@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct ChildResult {
 
 /// Runs millrace with `arguments`, with its stdout and stderr in `log`. Passes SIGTERM on if this
 /// process is interrupted. The child dies with this process, even if that is killed. Call it from
-/// the main thread, because the child dies when the calling thread ends. Throws RunError if the
-/// child cannot be started.
-ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log);
+/// the main thread, because the child dies when the calling thread ends. Calls `meanwhile` some 50
+/// times per second. Throws RunError if the child cannot be started.
+ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log,
+                      const std::function<void()>& meanwhile = {});
 
 }  // namespace millrace::tools

@@ -1,8 +1,9 @@
-// Starts ranks as child processes, passes signals on, and finds the first failure.
+// Merges the ranks' lines and errors.
 #include "tools/launch/local_launcher.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -19,21 +20,129 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <string_view>
 
+#include "base/printable.h"
 #include "strategies/control/rank.h"
 #include "strategies/control/socket.h"
-#include "tools/launch/rank_output.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/interrupt.h"
+#include "tools/terminal/output.h"
 
 namespace millrace::tools {
+namespace {
+
+constexpr std::size_t kLongestLine = 65536;
+/// Delay from the first error to its print: other ranks that fail for the same reason have reported
+/// it by then.
+constexpr std::chrono::seconds kOthers{1};
+
+/// "WHAT" of "millrace: WHAT\n  hint: ...".
+std::string_view what_of(std::string_view text) {
+  constexpr std::string_view kName = "millrace: ";
+  const std::string_view line = text.substr(0, text.find('\n'));
+  return line.starts_with(kName) ? line.substr(kName.size()) : line;
+}
+
+/// Returns whether `text` only reports another rank's error: "rank 1 (host, pid 5) ended at step 9:
+/// WHAT".
+bool relays(const std::string& text, const std::string& other) {
+  const std::string_view what = what_of(other);
+  return text != other && !what.empty() && what_of(text).starts_with("rank ") &&
+         what_of(text).ends_with(what);
+}
+
+}  // namespace
+
+RankPipe::RankPipe(base::Descriptor pipe) : pipe_(std::move(pipe)) {
+  fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
+}
+
+std::string RankPipe::take() {
+  std::string all;
+  char buffer[4096];
+  while (pipe_) {
+    const ssize_t n = read(pipe_.get(), buffer, sizeof buffer);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (n <= 0) {
+      pipe_.close();
+    } else {
+      all.append(buffer, static_cast<std::size_t>(n));
+    }
+  }
+  return all;
+}
+
+RankLines::RankLines(base::Descriptor pipe, int rank)
+    : pipe_(std::move(pipe)), prefix_(fmt::format("[rank {}] ", rank)) {}
+
+void RankLines::pump() {
+  for (const char c : pipe_.take()) {
+    if (c != '\n') line_ += c;
+    if (c == '\n' || line_.size() >= kLongestLine) print_line();
+  }
+  if (pipe_.fd() < 0) end_line();
+}
+
+void RankLines::end_line() {
+  if (!line_.empty()) print_line();
+}
+
+void RankLines::print_line() {
+  write_error(prefix_ + base::printable_lines(line_) + "\n");
+  line_.clear();
+}
+
+std::vector<int> RankErrors::fds() const {
+  std::vector<int> open;
+  for (const RankPipe& pipe : pipes_)
+    if (pipe.fd() >= 0) open.push_back(pipe.fd());
+  return open;
+}
+
+void RankErrors::pump() {
+  for (std::size_t rank = 0; rank < pipes_.size(); ++rank) {
+    std::string& text = texts_[rank];
+    text += pipes_[rank].take();
+    if (pipes_[rank].fd() >= 0 || text.empty()) continue;
+    if (waiting_.empty()) due_ = Clock::now() + kOthers;
+    std::vector<std::size_t>& ranks = waiting_[text];
+    if (ranks.empty()) order_.push_back(text);
+    ranks.push_back(rank);
+    text.clear();
+  }
+  if (!waiting_.empty() && Clock::now() >= due_) print();
+}
+
+void RankErrors::print() {
+  for (const std::string& text : order_) {
+    const auto origin = [&](const std::string& other) { return relays(text, other); };
+    std::vector<std::size_t>& ranks = waiting_[text];
+    if (std::any_of(order_.begin(), order_.end(), origin) ||
+        std::any_of(printed_.begin(), printed_.end(), origin)) {
+      relaying_.insert(ranks.begin(), ranks.end());
+      continue;
+    }
+    if (printed_.count(text) != 0) continue;
+    std::sort(ranks.begin(), ranks.end());
+    const bool all = ranks.size() == pipes_.size();
+    print_error_text(text, all ? ""
+                               : fmt::format("[{} {}] ", ranks.size() == 1 ? "rank" : "ranks",
+                                             fmt::join(ranks, ", ")));
+  }
+  printed_.insert(order_.begin(), order_.end());
+  order_.clear();
+  waiting_.clear();
+}
+
+// Starts ranks as child processes, passes signals on, and finds the first failure.
 namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 /// Time from the first rank's failure to SIGTERM for the others, which watch each other themselves.
-constexpr auto kPatience = 5s;
+constexpr auto kTermDelay = 5s;
 /// Time from SIGTERM to SIGKILL.
 constexpr auto kLastPatience = 5s;
 /// Time from the first rank's end after an interrupt to SIGTERM for the others: a second signal, on
@@ -52,9 +161,9 @@ struct Start {
   int count = 1;
   int port = 0;  ///< port of the rendezvous
   std::uint64_t key = 0;
-  train::Fd store = {};   ///< listens at the port; rank 0 serves it
-  train::Fd err = {};     ///< receives stderr; none: the launcher's stderr
-  train::Fd errors = {};  ///< receives the rank's final error
+  base::Descriptor store = {};   ///< listens at the port; rank 0 serves it
+  base::Descriptor err = {};     ///< receives stderr; none: the launcher's stderr
+  base::Descriptor errors = {};  ///< receives the rank's final error
 };
 
 [[noreturn]] void become_rank(const Start& start, std::vector<std::string> arguments,
@@ -150,11 +259,11 @@ class Launcher {
   }
 
   /// Makes a pipe. Returns its read end.
-  static train::Fd pipe_to(train::Fd& in, int rank) {
+  static base::Descriptor pipe_to(base::Descriptor& in, int rank) {
     int ends[2] = {-1, -1};
     if (pipe2(ends, O_CLOEXEC) != 0) throw cannot_start(rank);
-    in = train::Fd(ends[1]);
-    return train::Fd(ends[0]);
+    in = base::Descriptor(ends[1]);
+    return base::Descriptor(ends[0]);
   }
 
   static RunError cannot_start(int rank) {
@@ -202,7 +311,7 @@ class Launcher {
     }
     if (first_ >= 0 || first < 0) return;
     first_ = first;
-    next_ = Clock::now() + kPatience;
+    next_ = Clock::now() + kTermDelay;
     ending_ = true;
   }
 

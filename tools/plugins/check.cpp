@@ -18,7 +18,7 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "plugins/host/inside.h"
+#include "plugins/host/crash_report.h"
 #include "plugins/host/registry.h"
 #include "tools/plugins/probe.h"
 
@@ -101,7 +101,7 @@ void probe(const CheckOptions& options, std::size_t first, const Channel& channe
   dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
-  plugins::leave_crashes_alone();
+  plugins::restore_crash_handlers();
   report_touches(lines);
   probe(options, first, Channel(lines));
   _exit(0);

@@ -85,6 +85,10 @@ void add_common_steps(std::vector<Step>& steps, std::shared_ptr<Subject> subject
                       const CheckOptions& options,
                       const std::function<void(const CheckCost&)>& cost);
 
+/// Changes pixels one by one and looks where a pixel unit's result changes. Returns what it
+/// observed. Throws Defect if that is beyond the declared reach.
+std::string try_reach(const millrace_unit& unit);
+
 /// Add the steps of augmentations of every kind, of decoders and of readers.
 void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
                      const CheckOptions& options,

@@ -375,6 +375,8 @@ void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
                      const std::function<void(const CheckCost&)>& cost) {
   steps.push_back({unit.name, "parameters", [&unit] { return try_parameters(unit); }});
   steps.push_back({unit.name, "images", [&unit] { return try_images(unit); }});
+  if (unit.pixel != nullptr)
+    steps.push_back({unit.name, "reach", [&unit] { return try_reach(unit); }});
   const auto instance = std::make_shared<Shared>();  // created by the first step that needs it
   const auto open = [&unit, instance]() -> Session {
     std::string refused;

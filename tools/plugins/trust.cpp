@@ -3,20 +3,18 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <span>
 
-#include "base/atomic_file.h"
 #include "base/files.h"
 #include "base/printable.h"
 #include "millrace/error.h"
+#include "tools/data/sha256.h"
 
 namespace millrace::tools {
 namespace {
@@ -27,23 +25,7 @@ constexpr std::size_t kHashDigits = 64;
 
 std::string hash_of(const fs::path& file) {
   const base::OpenFile open = base::open_regular(file.string());
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
-                                                                   EVP_MD_CTX_free);
-  bool sound = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
-  std::vector<std::uint8_t> block(std::size_t{1} << 16);
-  for (std::uint64_t at = 0; sound;) {
-    const std::size_t count =
-        base::read_at(open.descriptor.get(), block.data(), block.size(), at, file.c_str());
-    if (count == 0) break;
-    sound = EVP_DigestUpdate(context.get(), block.data(), count) == 1;
-    at += count;
-  }
-  std::array<unsigned char, kHashDigits / 2> digest{};
-  unsigned int size = 0;
-  if (!sound || EVP_DigestFinal_ex(context.get(), digest.data(), &size) != 1 ||
-      size != digest.size())
-    throw RunError("SHA-256 is not available in this OpenSSL");
-  return fmt::format("{:02x}", fmt::join(digest, ""));
+  return hex(sha256_of(open.descriptor.get(), file.string()));
 }
 
 /// Returns the path made absolute and without links, even if it no longer exists.

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/printable.h"
+#include "base/shell_word.h"
 #include "tools/terminal/output.h"
 
 namespace millrace::tools {
@@ -21,7 +22,7 @@ namespace {
 constexpr std::string_view kName = "millrace: ";
 
 /// Counts characters on the screen, not bytes.
-std::size_t width_of(const std::string& text) {
+std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -61,15 +62,7 @@ int error_descriptor() {
   return descriptor;
 }
 
-std::string shell_word(const std::string& text) {
-  if (!text.empty() &&
-      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                             "_./-+=:,@%") == std::string::npos)
-    return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
+std::string shell_word(const std::string& text) { return base::shell_word(text); }
 
 void say(const std::string& text) {
   if (!verbosity().quiet) write_error(base::printable_lines(base::abridged(text)) + "\n");
@@ -127,6 +120,38 @@ std::string to_table(std::vector<std::vector<std::string>> rows) {
     text += line + "\n";
   }
   return text;
+}
+
+std::string percent(double share) {
+  const std::string text = fmt::format("{:.4f}%", 100 * share);
+  return text == "-0.0000%" ? text.substr(1) : text;
+}
+
+std::size_t terminal_columns() {
+  constexpr std::size_t kNarrowest = 20;
+  const char* const given = std::getenv("COLUMNS");
+  const long columns = given == nullptr ? 0 : std::strtol(given, nullptr, 10);
+  if (columns >= static_cast<long>(kNarrowest)) return static_cast<std::size_t>(columns);
+  winsize size{};
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
+    if (ioctl(stream, TIOCGWINSZ, &size) == 0 && size.ws_col >= kNarrowest) return size.ws_col;
+  return 80;
+}
+
+std::string wrapped(std::string_view text, std::size_t columns, std::string_view first,
+                    std::string_view rest) {
+  std::istringstream words{std::string(text)};
+  std::string lines, line(first);
+  bool empty = true;  // the line holds no word yet
+  for (std::string word; words >> word; empty = false) {
+    if (!empty && width_of(line) + 1 + width_of(word) > columns) {
+      lines += line + "\n";
+      line = rest;
+      empty = true;
+    }
+    line += empty ? word : " " + word;
+  }
+  return lines + line;
 }
 
 std::string with_commas(double value) {

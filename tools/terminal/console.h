@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/error.h"
@@ -53,6 +55,18 @@ class ProgressLine {
 
 /// Aligns columns: the first to the left, the others to the right. Makes cells printable.
 std::string to_table(std::vector<std::vector<std::string>> rows);
+
+/// Formats a share of 1 with four decimals: "0.0123%". Never "-0.0000%".
+std::string percent(double share);
+
+/// Returns the width of the terminal: the environment's COLUMNS, or the terminal's own, or 80.
+std::size_t terminal_columns();
+
+/// Breaks text at spaces into lines that fit into `columns`; a longer word has a line of its own.
+/// The first line begins with `first`, the others with `rest`. The last line ends without a
+/// newline.
+std::string wrapped(std::string_view text, std::size_t columns, std::string_view first = "",
+                    std::string_view rest = "  ");
 
 /// Formats 12345.6 as "12,346".
 std::string with_commas(double value);

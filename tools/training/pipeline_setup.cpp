@@ -14,6 +14,7 @@
 #include "plugins/host/registry.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/console.h"
+#include "tools/training/recipe_words.h"
 #include "tools/training/strategy_setup.h"
 
 namespace millrace::tools {
@@ -41,6 +42,11 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
   }
 }
 
+/// Returns the kind of `millrace data make` whose sets `reader` opens, as they are or packed.
+const char* generated_for(const std::string& reader) {
+  return reader == "idx" ? "digits" : reader == "cifar" ? "objects" : "photos";
+}
+
 }  // namespace
 
 std::vector<fs::path> recipe_folders() {
@@ -50,18 +56,7 @@ std::vector<fs::path> recipe_folders() {
 }
 
 Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
-  std::string recipe;
-  std::vector<std::string> overrides;
-  for (const auto& argument : arguments) {
-    if (pipeline::is_override(argument)) {
-      overrides.push_back(argument);
-    } else if (recipe.empty()) {
-      recipe = argument;
-    } else {
-      throw UsageError(fmt::format("two recipes: {} and {}", recipe, argument),
-                       "give one recipe, then overrides as key=value");
-    }
-  }
+  auto [recipe, overrides] = recipe_words(arguments);
   // Plugins declare augmentations and keys, so they are loaded before anything is checked.
   const auto folders = recipe_folders();
   const pipeline::PluginsPath path = pipeline::plugins_path(recipe, overrides, folders);
@@ -104,6 +99,10 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
       classes > 0 ? static_cast<int>(classes) : static_cast<int>(recipe.integer("model.classes"));
   const std::string& cache = recipe.text("data.cache");
   options.cache = cache == "ram" ? Cache::ram : cache == "cold" ? Cache::cold : Cache::os;
+  const std::string& index = recipe.text("data.index");
+  options.index = index == "require" ? IndexUse::require
+                  : index == "off"   ? IndexUse::off
+                                     : IndexUse::automatic;
   options.synthetic = {static_cast<std::uint64_t>(recipe.integer("data.synthetic.count")),
                        {static_cast<int>(recipe.integer("data.synthetic.width")),
                         static_cast<int>(recipe.integer("data.synthetic.height"))},
@@ -118,7 +117,8 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
   if (options.path.empty() && options.reader != "synthetic")
     throw UsageError(
         "data.path is not set",
-        "set data.path=DIR; `millrace data make digits data/digits` generates a data set");
+        fmt::format("set data.path=DIR; `millrace data make {0} data/{0}` generates a data set",
+                    generated_for(options.reader)));
   auto reader = open_reader(options);
   if (options.cache == Cache::ram)
     say(fmt::format("data.cache=ram: up to {:.1f} MB of {} are kept in memory",
@@ -159,7 +159,7 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
     try {
       const Size size = decode.open(reader.read(i, bytes).bytes, most).size;
       return std::make_shared<augment::Plan>(chain, Source{size, 3}, output, options, classes);
-    } catch (const augment::Misfit& error) {
+    } catch (const augment::SizeMismatch& error) {
       if (may_fail && i + 1 < info.count) continue;
       const std::string what = reader.name(i) + ": " + error.what();
       if (may_fail) throw UsageError(what, error.hint());  // no image fits

@@ -7,10 +7,20 @@
 #include <nlohmann/json.hpp>
 
 #include "strategies/trainer/checkpoint.h"
-#include "tools/training/position_file.h"
+#include "tools/training/resume.h"
 #include "tools/training/train_records.h"
 
 namespace millrace::tools {
+namespace {
+
+/// Returns whether the loss of an epoch's step, counted from 1, is printed: every `every` steps
+/// from the epoch's second on, because with train.clock=async the first loss is not there yet.
+bool is_logged(std::uint64_t step_in_epoch, std::uint64_t every) {
+  constexpr std::uint64_t kFirst = 2;
+  return every > 0 && step_in_epoch % every == kFirst % every;
+}
+
+}  // namespace
 
 Recorder::Recorder(study::RunDirectory& directory, const Recipe& recipe, const DatasetInfo& dataset,
                    bool hash, train::Strategy& strategy, const train::Position& from,
@@ -40,7 +50,7 @@ const study::WaitBreakdown& Recorder::blame(const pipeline::SpanTicks& spans) {
 void Recorder::progress(const train::TrainProgress& now) {
   steps_ = now.step;
   const auto every = static_cast<std::uint64_t>(recipe_.integer("train.log_every"));
-  if (verbosity().verbose && every > 0 && now.step % every == 0) {
+  if (verbosity().verbose && is_logged(now.step_in_epoch, every)) {
     line_.clear();
     say(fmt::format("epoch {} step {}/{}{}", now.epoch, now.step_in_epoch, now.steps_in_epoch,
                     now.loss ? fmt::format(" loss {:.4f}", *now.loss) : ""));
@@ -92,6 +102,8 @@ void Recorder::epoch(const train::EpochRecord& record) {
       seconds.update, with_commas(static_cast<double>(record.new_images) / busy));
   if (line["train_loss"].is_number())
     text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
+  if (line["train_top1"].is_number())
+    text += fmt::format("  train top-1 {:.2f}%", 100 * number_in(line, "train_top1"));
   if (line.contains("top1"))
     text += fmt::format("  test loss {:.4f}  top-1 {:.2f}%", number_in(line, "test_loss"),
                         100 * number_in(line, "top1"));

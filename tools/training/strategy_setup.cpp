@@ -10,7 +10,7 @@
 
 #include "base/suggest.h"
 #include "millrace/error.h"
-#include "models/auto_ops.h"
+#include "models/options.h"
 #include "strategies/trainer/simulated.h"
 #include "strategies/trainer/torch_library.h"
 #include "tools/training/pipeline_setup.h"
@@ -94,9 +94,10 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
     const std::vector<std::string> names{"cpu", "cuda", "cuda:0", "simulated"};
-    throw UsageError(fmt::format("train.device={} is not a device", device),
-                     fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated",
-                                 base::nearest(device, names)));
+    throw UsageError(
+        fmt::format("train.device={} is not a device", device),
+        fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated",
+                    device.starts_with("gpu") ? "cuda" : base::nearest(device, names)));
   }
   if (inflight > 0 && device == "cpu")
     throw UsageError(

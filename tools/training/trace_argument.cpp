@@ -1,38 +1,36 @@
-// Declares --trace and writes the trace.
+// Collects and writes the trace of --trace.
 #include "tools/training/trace_argument.h"
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
+#include "millrace/error.h"
 #include "study/records/trace.h"
 #include "tools/terminal/console.h"
 
 namespace millrace::tools {
 
-void TraceArgument::add_to(CLI::App& command, const std::string& where) {
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--trace",
-          [this](const std::vector<std::string>& words) {
-            asked_ = true;
-            if (!words.empty()) file_ = words[0];
-          },
-          fmt::format("write a timeline for ui.perfetto.dev to FILE.json (default: {})", where))
-      ->expected(0, 1)
+void TraceArgument::add_to(CLI::App& command) {
+  command.add_option("--trace", file_, "write a timeline for ui.perfetto.dev to FILE.json")
       ->type_name("FILE.json");
 }
 
 std::unique_ptr<pipeline::Timeline> TraceArgument::start(const ProgramStart& start) const {
-  if (!asked_) return nullptr;
-  if (!file_.empty() && !file_.ends_with(".json"))
+  if (file_.empty()) return nullptr;
+  if (!file_.ends_with(".json"))
     throw UsageError(fmt::format("--trace {}: the file name must end in .json", file_),
-                     "give --trace FILE.json, or put --trace last to use the default name");
+                     "give --trace FILE.json");
   return std::make_unique<pipeline::Timeline>(start.ticks, start.ns);
 }
 
 void TraceArgument::finish(const pipeline::Timeline& timeline, const std::string& device,
-                           std::filesystem::path unnamed, int rank) const {
-  std::filesystem::path file = file_.empty() ? std::move(unnamed) : std::filesystem::path(file_);
+                           int rank) const {
+  std::filesystem::path file = file_;
   if (rank > 0) file.replace_extension(fmt::format(".rank{}.json", rank));
+  std::error_code ignored;  // write_trace() reports a folder that cannot be made
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), ignored);
   study::write_trace(timeline, {"millrace", device}, file);
   say(fmt::format("timeline: {}{}", file.string(),
                   timeline.left_out() > 0

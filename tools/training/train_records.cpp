@@ -1,7 +1,8 @@
-// Formats results as JSON and text.
+// Formats the results of a training run as JSON and text.
 #include "tools/training/train_records.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -12,13 +13,16 @@
 #include "base/printable.h"
 #include "base/simd.h"
 #include "study/analysis/bound.h"
+#include "study/records/machine_facts.h"
 #include "study/records/run_directory.h"
+#include "study/report/run_report.h"
 #include "tools/terminal/console.h"
 #include "tools/training/pipeline_setup.h"
 #include "tools/training/strategy_setup.h"
 #include "tools/version.h"
 
 namespace millrace::tools {
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -38,6 +42,31 @@ Json span_json(const pipeline::SpanSeconds& seconds) {
 
 double part(std::uint64_t count, std::uint64_t of) {
   return of > 0 ? static_cast<double>(count) / static_cast<double>(of) : std::nan("");
+}
+
+/// Returns null without train.early_stopping.
+Json early_stopping_json(const Recipe& recipe, const train::TrainResult& result) {
+  const std::string& metric = recipe.text("train.early_stopping.metric");
+  if (metric == "off") return nullptr;
+  return {{"metric", metric},
+          {"patience", recipe.integer("train.early_stopping.patience")},
+          {"min_delta", recipe.number("train.early_stopping.min_delta")},
+          {"stopped", result.stopped_early},
+          {"last_epoch", result.stopping.last_epoch},
+          {"best_epoch", result.stopping.best_epoch},
+          {"best", number(result.stopping.best)}};
+}
+
+/// Returns the line on the images that each rank or replica was given; empty without such.
+std::string shares_line(const Json& s) {
+  std::vector<std::string> images;
+  if (s.contains("ranks"))
+    for (const Json& rank : s["ranks"]) images.push_back(with_commas(rank["images"]));
+  else if (s.contains("replica_images"))
+    for (const Json& count : s["replica_images"]) images.push_back(with_commas(count));
+  if (images.empty()) return "";
+  return fmt::format("images per {}: {}\n", s.contains("ranks") ? "rank" : "replica",
+                     fmt::join(images, " + "));
 }
 
 }  // namespace
@@ -77,6 +106,19 @@ Json to_json(const train::Evaluation& evaluation, const std::vector<std::string>
   return json;
 }
 
+std::vector<std::pair<std::string, double>> worst_classes(const Json& per_class) {
+  constexpr std::size_t kShown = 10;
+  std::vector<std::pair<std::string, double>> classes;
+  for (const auto& [name, accuracy] : per_class.items())
+    classes.emplace_back(name, accuracy.is_number() ? accuracy.get<double>() : std::nan(""));
+  if (classes.size() <= kShown) return classes;
+  std::erase_if(classes, [](const auto& one) { return std::isnan(one.second); });
+  std::stable_sort(classes.begin(), classes.end(),
+                   [](const auto& a, const auto& b) { return a.second < b.second; });
+  classes.resize(std::min(classes.size(), kShown));
+  return classes;
+}
+
 Json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset) {
   const pipeline::SpanSeconds seconds(record.ticks);
   Json line;
@@ -92,6 +134,7 @@ Json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset) {
       number(static_cast<double>(record.new_images) / (seconds.load + seconds.update));
   line["lr"] = record.lr;
   line["train_loss"] = number(record.train_loss);
+  line["train_top1"] = number(record.train_top1);
   if (record.evaluation) {
     const Json evaluation = to_json(*record.evaluation, dataset.classes);
     for (const char* key : {"test_loss", "top1", "top5", "per_class"}) line[key] = evaluation[key];
@@ -100,15 +143,16 @@ Json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset) {
 }
 
 std::vector<study::Scalar> epoch_scalars(const Json& line) {
-  constexpr std::array<std::array<const char*, 2>, 9> kTags{{{"train_loss", "train/loss"},
-                                                             {"lr", "train/lr"},
-                                                             {"test_loss", "test/loss"},
-                                                             {"top1", "test/top1"},
-                                                             {"top5", "test/top5"},
-                                                             {"images_per_s", "time/images_per_s"},
-                                                             {"load_s", "time/load_s"},
-                                                             {"update_s", "time/update_s"},
-                                                             {"other_s", "time/other_s"}}};
+  constexpr std::array<std::array<const char*, 2>, 10> kTags{{{"train_loss", "train/loss"},
+                                                              {"train_top1", "train/top1"},
+                                                              {"lr", "train/lr"},
+                                                              {"test_loss", "test/loss"},
+                                                              {"top1", "test/top1"},
+                                                              {"top5", "test/top5"},
+                                                              {"images_per_s", "time/images_per_s"},
+                                                              {"load_s", "time/load_s"},
+                                                              {"update_s", "time/update_s"},
+                                                              {"other_s", "time/other_s"}}};
   std::vector<study::Scalar> scalars;
   const auto add = [&](const std::string& tag, const Json& value) {
     if (value.is_number()) scalars.push_back({tag, value});
@@ -119,21 +163,25 @@ std::vector<study::Scalar> epoch_scalars(const Json& line) {
   return scalars;
 }
 
-Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
-  const Recipe& recipe = facts.recipe;
-  const pipeline::SpanSeconds seconds(facts.spans);
-  const auto steps = static_cast<double>(result.steps - facts.from.steps);
+namespace {
+
+void add_machine(Json& s, const TrainFacts& facts) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-
-  Json s;
-  s["command"] = "train";
   s["version"] = kVersion;
   s["git"] = kGit;
   s["host"] = host;
   s["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
+  const study::MachineFacts machine = study::machine_facts();
+  s["cpu"] = machine.cpu.empty() ? Json(nullptr) : Json(machine.cpu);
+  s["memory_bytes"] = machine.memory_bytes > 0 ? Json(machine.memory_bytes) : Json(nullptr);
+  s["gpus"] = machine.gpus;
   s["device"] = facts.device;
   s["world_size"] = facts.options.world;
+}
+
+void add_settings(Json& s, const TrainFacts& facts) {
+  const Recipe& recipe = facts.recipe;
   s["seed"] = recipe.integer("seed");
   s["recipe"] = recipe.name();
   s["dataset"] = {{"reader", facts.dataset.reader},
@@ -155,12 +203,19 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   s["batch"] = facts.options.batch;
   s["accumulate"] = recipe.integer("train.accumulate");
   s["amp"] = recipe.text("train.amp");
+}
+
+/// Adds the counts of the whole run, and the times since it was started or resumed.
+void add_progress(Json& s, const TrainFacts& facts, const train::TrainResult& result,
+                  const pipeline::SpanSeconds& seconds) {
+  const auto steps = static_cast<double>(result.steps - facts.from.steps);
   s["epochs"] = result.epochs;
   s["steps"] = result.steps;
   s["images"] = result.images;
   s["rank_images"] = result.rank_images;
   s["failed"] = facts.failed;
   s["interrupted"] = result.interrupted;
+  s["early_stopping"] = early_stopping_json(facts.recipe, result);
   s["resumed_from_step"] = facts.from.steps;
   s["wall_s"] = facts.wall_s;
   s["load_s"] = seconds.load;
@@ -173,7 +228,11 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   s["first_batch_s"] = seconds.each[static_cast<std::size_t>(pipeline::Span::first_batch)];
   s["images_per_s"] =
       number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
+}
+
+void add_quality(Json& s, const TrainFacts& facts, const train::TrainResult& result) {
   s["train_loss"] = number(result.train_loss);
+  s["train_top1"] = number(result.train_top1);
   const Json evaluation =
       result.evaluation ? to_json(*result.evaluation, facts.dataset.classes) : Json();
   for (const char* key : {"test_loss", "top1", "top5", "per_class"})
@@ -185,50 +244,73 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   s["parameters_hash"] =
       facts.parameters_hash.empty() ? Json(nullptr) : Json(facts.parameters_hash);
   if (!facts.batch_hash.empty()) s["batch_hash"] = facts.batch_hash;
+}
+
+/// Adds memory, and what the device did where that was measured.
+void add_device(Json& s, const TrainFacts& facts) {
   s["peak_rss_bytes"] = peak_rss_bytes();
   s["peak_device_bytes"] = facts.peak_device_bytes;
-  s["clock"] = recipe.text("train.clock");
+  s["clock"] = facts.recipe.text("train.clock");
   if (facts.utilization) {
     s["gpu_utilization"] = facts.utilization->gpu;
     s["gpu_memory_utilization"] = facts.utilization->memory;
   }
   if (facts.device_time) {
     const train::DeviceTime& time = *facts.device_time;
-    s["inflight"] = recipe.integer("train.inflight");
+    s["inflight"] = facts.recipe.integer("train.inflight");
     s["device_busy_s"] = base::Clock::seconds(time.busy);
     s["device_gap_load_s"] = base::Clock::seconds(time.gap_load());
     s["device_gap_other_s"] = base::Clock::seconds(time.gap_other());
     s["device_gaps"] = span_json(pipeline::SpanSeconds(time.gaps));
   }
-  if (recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
-  const study::BoundVerdict verdict = study::judge(study::bound_figures(
-      facts.blame, facts.loader, facts.options, cores(), seconds.update, result.new_images));
+}
+
+void add_loading(Json& s, const TrainFacts& facts, const study::BoundVerdict& verdict) {
+  if (facts.recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
   s["bound"] = study::name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);
   s["blame"] = study::to_json(facts.blame.seconds());
   s["blame_step"] = study::step_json(facts.blame);
-  s["loader_mode"] = recipe.text("loader.mode");
+  s["loader_mode"] = facts.recipe.text("loader.mode");
   s["loader_cpu_s"] = {{"read", facts.loader.read.cpu_s},
                        {"decode", facts.loader.decode.cpu_s},
                        {"augment", facts.loader.augment.cpu_s},
                        {"machinery", facts.loader.machinery_cpu_s}};
+}
+
+}  // namespace
+
+Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
+  const pipeline::SpanSeconds seconds(facts.spans);
+  Json s;
+  s["command"] = "train";
+  add_machine(s, facts);
+  add_settings(s, facts);
+  add_progress(s, facts, result, seconds);
+  add_quality(s, facts, result);
+  add_device(s, facts);
+  add_loading(s, facts,
+              study::judge(study::bound_figures(facts.blame, facts.loader, facts.options, cores(),
+                                                seconds.update, result.new_images)));
   return s;
 }
 
 void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) {
-  const Json mine{{"rank", rank.rank},
-                  {"host", s["host"]},
-                  {"pid", getpid()},
-                  {"images", s["rank_images"]},
-                  {"failed", s["failed"]},
-                  {"load_s", s["load_s"]},
-                  {"update_s", s["update_s"]},
-                  {"blame", s["blame"]},
-                  {"verdict", s["verdict"]},
-                  {"peer_wait_s", s["spans"]["peer_wait"]},
-                  {"peak_rss_bytes", s["peak_rss_bytes"]},
-                  {"parameters_hash", s["parameters_hash"]}};
+  Json mine{{"rank", rank.rank},
+            {"host", s["host"]},
+            {"pid", getpid()},
+            {"images", s["rank_images"]},
+            {"failed", s["failed"]},
+            {"load_s", s["load_s"]},
+            {"update_s", s["update_s"]},
+            {"blame", s["blame"]},
+            {"verdict", s["verdict"]},
+            {"peer_wait_s", s["spans"]["peer_wait"]},
+            {"peak_rss_bytes", s["peak_rss_bytes"]},
+            {"parameters_hash", s["parameters_hash"]}};
+  for (const char* key : {"gpu_utilization", "gpu_memory_utilization"})
+    if (s.contains(key)) mine[key] = s[key];
   Json ranks = Json::array();
   for (const std::string& text : strategy.gather(study::to_text(mine)))
     ranks.push_back(Json::parse(text));
@@ -246,13 +328,13 @@ void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) 
     s[std::string(key) + "_mean"] = sum / static_cast<double>(ranks.size());
     s[std::string(key) + "_max"] = most;
   }
-  const std::vector<train::BlamedWait> blamed = strategy.blamed_waits();
+  const std::vector<train::PeerWait> blamed = strategy.peer_waits();
   for (std::size_t r = 0; r < blamed.size(); ++r) {
     ranks[r]["blamed_wait_s"] = blamed[r].total();
     ranks[r]["blamed_on"] = {
         {"load", blamed[r].load}, {"update", blamed[r].update}, {"other", blamed[r].other}};
   }
-  const auto less = [](const train::BlamedWait& a, const train::BlamedWait& b) {
+  const auto less = [](const train::PeerWait& a, const train::PeerWait& b) {
     return a.total() < b.total();
   };
   s["straggler_rank"] = std::max_element(blamed.begin(), blamed.end(), less) - blamed.begin();
@@ -286,25 +368,36 @@ std::string closing_table(const Json& s) {
   std::string text = to_table(rows);
   text += fmt::format(
       "\n{} images in {} steps, {} images/s while training (load + update), "
-      "unaccounted {:.4f}% of wall\n",
+      "unaccounted {} of wall\n",
       with_commas(s["images"]), with_commas(steps),
       s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
-      100 * s["unaccounted_s"].get<double>() / wall);
+      percent(s["unaccounted_s"].get<double>() / wall));
+  text += shares_line(s);
   text += s["verdict"].get<std::string>() + "\n";
+  if (const std::string stopped = study::early_stop_of(s); !stopped.empty()) text += stopped + "\n";
   if (s["failed"].get<std::uint64_t>() > 0)
     text +=
         fmt::format("{} samples failed: see quarantine.jsonl{}\n", s["failed"].get<std::uint64_t>(),
                     s.contains("ranks") ? " and the other ranks' quarantine.rankR.jsonl" : "");
+  if (s["train_loss"].is_number())
+    text += fmt::format("train loss {:.4f}{}\n", number_in(s, "train_loss"),
+                        s["train_top1"].is_number()
+                            ? fmt::format(", top-1 {:.2f}%", 100 * number_in(s, "train_top1"))
+                            : "");
   if (s["top1"].is_number()) {
     text +=
         fmt::format("test loss {:.4f}, top-1 {:.2f}%, top-5 {:.2f}%\n", number_in(s, "test_loss"),
                     100 * number_in(s, "top1"), 100 * number_in(s, "top5"));
-    std::string line = "per class:";
-    for (const auto& [name, accuracy] : s["per_class"].items())
-      line += accuracy.is_number()
-                  ? fmt::format(" {} {:.1f}%", base::printable(name), 100 * accuracy.get<double>())
+    const auto shown = worst_classes(s["per_class"]);
+    std::string line =
+        shown.size() < s["per_class"].size()
+            ? fmt::format("per class, the {} worst of {}:", shown.size(), s["per_class"].size())
+            : "per class:";
+    for (const auto& [name, accuracy] : shown)
+      line += std::isfinite(accuracy)
+                  ? fmt::format(" {} {:.1f}%", base::printable(name), 100 * accuracy)
                   : fmt::format(" {} -", base::printable(name));
-    text += line + "\n";
+    text += wrapped(line, terminal_columns()) + "\n";
   }
   return text;
 }

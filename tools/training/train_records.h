@@ -1,9 +1,11 @@
-// Turns a training run's results into records: metrics.jsonl, summary.json, the closing table.
+// Turns a training run into records: metrics.jsonl, summary.json, the closing table.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "millrace/loader.h"
@@ -50,6 +52,9 @@ std::string closing_table(const nlohmann::ordered_json& summary);
 /// Returns loss, top-1, top-5 and per-class accuracy of an evaluation.
 nlohmann::ordered_json to_json(const train::Evaluation& evaluation,
                                const std::vector<std::string>& classes);
+/// Returns the classes of a summary's per_class with their accuracies, NaN for one without images.
+/// Returns the ten classes with the lowest accuracy if there are more than ten, worst first.
+std::vector<std::pair<std::string, double>> worst_classes(const nlohmann::ordered_json& per_class);
 /// Returns a number, or NaN if the JSON holds null, as it does for a diverged model.
 double number_in(const nlohmann::ordered_json& json, const char* key);
 /// Returns "2 workers, 4 I/O threads".

@@ -1,5 +1,5 @@
 // Writes files through a temporary name.
-#include "tools/data/output_file.h"
+#include "tools/data/output_files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <string>
+#include <unordered_set>
 
 #include "base/files.h"
 #include "millrace/error.h"
@@ -82,6 +84,39 @@ void make_folder(const std::string& path) {
   if (error)
     throw RunError(fmt::format("{}: cannot be created: {}", path, error.message()),
                    "check the path and its permissions");
+}
+
+// Checks what an output folder holds.
+
+void prepare_folder(const std::string& path, const std::vector<std::string>& names, bool force) {
+  namespace fs = std::filesystem;
+  if (path.empty()) throw UsageError("no folder given", "name one: millrace data make digits DIR");
+  std::error_code error;
+  if (const fs::file_status status = fs::status(path, error);
+      fs::exists(status) && !fs::is_directory(status))
+    throw RunError(fmt::format("{}: already exists and is not a folder", path),
+                   "choose another name");
+  make_folder(path);
+  if (force) return;
+
+  std::unordered_set<std::string> ours;
+  for (const std::string& name : names) {
+    const fs::path file = name;
+    ours.insert(name);
+    ours.insert((file.parent_path() / partial_name(file.filename())).string());
+  }
+  fs::recursive_directory_iterator entry(path, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code unknown;
+    if (entry->is_directory(unknown)) continue;
+    const std::string name = entry->path().lexically_relative(path).string();
+    if (!ours.contains(name))
+      throw RunError(fmt::format("{}: already holds other files: {}", path, name),
+                     "choose an empty or new folder, or use this one with --force");
+  }
+  if (error)
+    throw RunError(fmt::format("{}: cannot be listed: {}", path, error.message()),
+                   "check the folder's permissions");
 }
 
 }  // namespace millrace::tools

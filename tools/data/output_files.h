@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace millrace::tools {
 
@@ -20,5 +21,11 @@ void write_or_match(const std::string& path, std::span<const std::uint8_t> bytes
 
 /// Makes a folder and its parents. Throws RunError.
 void make_folder(const std::string& path);
+
+// Prepares the folder of a generated set, which must hold nothing else.
+
+/// Makes the folder, or checks that an existing one holds only files of these relative names (from
+/// an earlier, perhaps interrupted run). Unless `force`, throws RunError with anything else in it.
+void prepare_folder(const std::string& path, const std::vector<std::string>& names, bool force);
 
 }  // namespace millrace::tools

@@ -1,0 +1,88 @@
+// Measures a loader that is run alone: rates, and percentiles of its times.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "millrace/loader.h"
+#include "millrace/recipe.h"
+#include "pipeline/loader/timeline.h"
+#include "study/analysis/quantiles.h"
+#include "study/analysis/wait_breakdown.h"
+
+namespace millrace::tools {
+
+/// Where a bench begins to measure and where it ends. The counts are of batches that are handed
+/// out.
+struct BenchLimits {
+  std::uint64_t warmup = 0;              ///< batches that the figures leave out
+  std::optional<std::uint64_t> batches;  ///< ends after these, warm-up included; empty: see seconds
+  double seconds = 0;                    ///< ends this long after the warm-up; 0: no such limit
+
+  /// Reads [bench], and sets the epochs and first batch of `options`. Without bench.batches and
+  /// bench.seconds, bench.epochs ends the run. Throws UsageError if nothing would be measured.
+  static BenchLimits of(const Recipe& recipe, std::uint64_t samples, LoaderOptions& options);
+};
+
+/// Counts since some moment.
+struct BenchCounts {
+  std::uint64_t batches = 0;
+  std::uint64_t images = 0;
+  double wall_s = 0;
+  double cpu_s = 0;
+};
+
+/// Collects the figures of a run, batch by batch, on the thread that calls Loader::next().
+class BenchMeter {
+ public:
+  /// Starts the clocks. Call it before the loader is made. `warmup` batches are left out.
+  explicit BenchMeter(std::uint64_t warmup);
+
+  /// Counts a batch that next() has just returned.
+  void add(const Batch& batch, const Loader& loader);
+  /// Stops the clocks.
+  void stop();
+
+  /// Returns the counts up to now: of the whole run, and of what follows the warm-up.
+  BenchCounts all() const { return since(start_); }
+  BenchCounts measured() const { return since(warm_); }
+  /// Returns the time since the end of the warm-up; cheaper than measured().
+  double measured_s() const;
+  /// Returns the loader's counters of what follows the warm-up.
+  LoaderStats stats(const Loader& loader) const;
+  const study::WaitBreakdown& blame() const { return blame_; }
+  double first_batch_s() const { return first_batch_s_; }
+
+  /// Returns percentiles of the time from one batch to the next, in seconds.
+  nlohmann::ordered_json intervals() const;
+  /// Returns percentiles of a stage's time per image, in seconds, over tasks of some images each.
+  nlohmann::ordered_json per_image(pipeline::Stage stage) const;
+
+ private:
+  /// The clocks and counts at one moment.
+  struct Mark {
+    std::int64_t wall_ns = 0;
+    std::int64_t cpu_ns = 0;
+    std::uint64_t batches = 0;
+    std::uint64_t images = 0;
+  };
+  Mark mark() const;
+  BenchCounts since(const Mark& from) const;
+
+  std::uint64_t warmup_;
+  std::uint64_t batches_ = 0;
+  std::uint64_t images_ = 0;
+  Mark start_, warm_;
+  std::optional<Mark> end_;
+  LoaderStats before_;  ///< the loader's counters at the end of the warm-up
+  double first_batch_s_ = 0;
+  std::int64_t last_ns_ = 0;  ///< when the batch before this one was handed out
+  double longest_s_ = 0;
+  study::WaitBreakdown blame_;
+  study::Quantiles interval_;
+  std::array<study::Quantiles, pipeline::kStageCount> stages_;
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,370 @@
+// Reads, completes and records a sweep's arguments.
+#include "tools/commands/sweep_arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "millrace/error.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "study/analysis/statistics.h"
+#include "study/records/run_directory.h"
+#include "study/records/run_files.h"
+#include "tools/launch/command_child.h"
+#include "tools/terminal/console.h"
+#include "tools/training/pipeline_setup.h"
+#include "tools/training/strategy_setup.h"
+
+namespace millrace::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kDesignFile = "design.json";
+constexpr std::uint64_t kMaxRepeats = 10'000;
+
+bool names_plugins(const std::string& word) { return word.starts_with("plugins.path="); }
+
+/// Resolves model.ops=auto once for all cells: native only if every cell prefers it, so that cells
+/// differ only in the swept keys.
+std::string shared_ops(const std::vector<std::optional<Recipe>>& recipes) {
+  const bool native =
+      std::all_of(recipes.begin(), recipes.end(), [](const std::optional<Recipe>& recipe) {
+        return !recipe || with_ops(*recipe).text("model.ops") == "native" ||
+               recipe->text("model.ops") == "torch";
+      });
+  return native ? "native" : "torch";
+}
+
+std::vector<std::string> command_metrics(const SweepArguments& arguments) {
+  return arguments.metrics.empty() ? std::vector<std::string>{"wall"} : arguments.metrics;
+}
+
+std::string folder_of(const SweepArguments& arguments) {
+  return arguments.folder.empty() ? fs::current_path().string() : arguments.folder;
+}
+
+std::string metrics_of(const SweepArguments& arguments) {
+  if (arguments.command) return fmt::format("{}", fmt::join(command_metrics(arguments), ","));
+  return arguments.metrics.empty() ? "images_per_s"
+                                   : fmt::format("{}", fmt::join(arguments.metrics, ","));
+}
+
+/// Returns the arguments as JSON, for the sweep's directory.
+Json to_json(const SweepArguments& arguments) {
+  Json json{{"recipe", arguments.recipe},
+            {"cells", arguments.cells},
+            {"design", arguments.design.value_or("grid")},
+            {"repeats", arguments.repeats.value_or("1")},
+            {"metric", metrics_of(arguments)}};
+  if (arguments.command) {
+    json["command"] = *arguments.command;
+    json["shell"] = arguments.shell.value_or("sh");
+    json["timeout_s"] = arguments.timeout_s.value_or(0);
+    json["folder"] = folder_of(arguments);
+    json["metrics"] = command_metrics(arguments);
+  }
+  if (arguments.study.empty()) return json;
+  json["study"] = arguments.study;
+  json["study_file"] = arguments.study_file;
+  json["short"] = arguments.brief;
+  json["data"] = arguments.data;
+  return json;
+}
+
+/// Returns whether a value has the type that to_json() gives the key.
+bool is_as_written(const std::string& key, const Json& value) {
+  if (key == "short") return value.is_boolean();
+  if (key == "timeout_s") return value.is_number();
+  if (key != "recipe" && key != "cells" && key != "metrics") return value.is_string();
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const Json& word) { return word.is_string(); });
+}
+
+/// Returns the arguments of the sweep at `path`; empty if there is none.
+std::optional<Json> design_at(const fs::path& path) {
+  std::ifstream in(path / kDesignFile);
+  if (!in) return {};
+  const Json json = study::parse_json(in);
+  const auto is_sound = [&](const char* key) {
+    return json.contains(key) && is_as_written(key, json[key]);
+  };
+  bool sound = json.is_object();
+  for (const char* key : {"recipe", "cells", "design", "repeats", "metric"})
+    sound = sound && is_sound(key);
+  if (sound && json.contains("study"))
+    for (const char* key : {"study", "study_file", "short", "data"}) sound = sound && is_sound(key);
+  if (sound && json.contains("command"))
+    for (const char* key : {"command", "shell", "timeout_s", "folder", "metrics"})
+      sound = sound && is_sound(key);
+  if (!sound)
+    throw DataError(fmt::format("{} is damaged", (path / kDesignFile).string()),
+                    "start the sweep without --resume: its directory is kept under another name");
+  return json;
+}
+
+/// Returns the newest sweep of runs/ with the same question, or the newest of all if none is given.
+fs::path newest_sweep(const SweepArguments& arguments) {
+  fs::path newest;
+  fs::file_time_type when;
+  std::error_code error;
+  const Json wanted = to_json(arguments);
+  for (const auto& entry : fs::directory_iterator("runs", error)) {
+    const fs::path& path = entry.path();
+    if (!path.filename().string().starts_with("sweep-")) continue;
+    const auto design = design_at(path);
+    if (!design) continue;
+    const auto same = [&](const char* key) {
+      return design->value(key, Json()) == wanted.value(key, Json());
+    };
+    const bool all = same("recipe") && same("cells") && same("design") && same("study") &&
+                     same("short") && same("command") && same("shell");
+    const auto written = fs::last_write_time(path / kDesignFile, error);
+    if ((arguments.says_what() && !all) || (!newest.empty() && written < when)) continue;
+    newest = path;
+    when = written;
+  }
+  return newest;
+}
+
+/// Returns the number of repeats; empty for auto.
+std::optional<std::uint64_t> repeats_of(const std::string& text) {
+  if (text == "auto") return {};
+  std::uint64_t repeats = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), repeats);
+  if (error != std::errc() || end != text.data() + text.size() || repeats == 0 ||
+      repeats > kMaxRepeats)
+    throw UsageError(fmt::format("--repeats {}: a number from 1 to {}, or auto", text, kMaxRepeats),
+                     fmt::format("verdicts need {}: --repeats {}", study::kRepeatsForVerdict,
+                                 study::kRepeatsForVerdict));
+  return repeats;
+}
+
+/// Returns recipe and design of the arguments.
+study::SweepWords words_of(const SweepArguments& arguments) {
+  if (arguments.study.empty()) {
+    auto words =
+        study::read_words(arguments.recipe, arguments.cells, arguments.design.value_or("grid"));
+    if (words.design.cells.size() == 1 && arguments.cells.empty())
+      throw UsageError("nothing is swept: every key has one value",
+                       "give a key several values, as in loader.workers=0,1,2, or name rows with "
+                       "--cell; millrace train runs one combination");
+    return words;
+  }
+  std::vector<std::string> overrides;
+  if (!arguments.data.empty()) overrides.push_back(arguments.data);
+  overrides.insert(overrides.end(), arguments.recipe.begin(), arguments.recipe.end());
+  const study::Study study = study::parse_study(arguments.study, arguments.study_file);
+  return study::study_words(study, arguments.brief, overrides);
+}
+
+/// Takes what the arguments leave open from a recorded sweep of a command.
+void take_command(const Json& design, SweepArguments& arguments) {
+  if (!arguments.shell) arguments.shell = design.at("shell");
+  if (!arguments.timeout_s) arguments.timeout_s = design.at("timeout_s");
+  arguments.folder = design.at("folder");
+  if (arguments.metrics.empty()) arguments.metrics = design.at("metrics");
+}
+
+/// Throws UsageError if a program that the sweep would execute is missing.
+void check_programs(const study::SweepCommand& command, const study::SweepDesign& design) {
+  for (const study::SweepCell& cell : design.cells) {
+    study::PlaceholderValues values = study::values_of(cell);
+    values.insert({{"run", "run"}, {"repeat", "0"}});
+    const auto words = study::words_of(command, values);
+    if (words.empty())
+      throw UsageError("--command is empty", "for example --command 'python train.py {workers}'");
+    if (program_exists(words[0], command.folder)) continue;
+    throw UsageError(fmt::format("{}: command not found", words[0]),
+                     command.shell == "none"
+                         ? "give its path, or leave out --shell none for what a "
+                           "shell understands"
+                         : "--shell sh, --shell bash or --shell none");
+  }
+}
+
+/// Builds the question of a sweep over any program.
+Question command_question(const SweepArguments& arguments) {
+  std::vector<std::string> own{}, keys{};
+  for (const std::string& word : arguments.recipe)
+    (word.starts_with("sweep.") ? own : keys).push_back(word);
+  study::SweepCommand command{.text = *arguments.command,
+                              .shell = arguments.shell.value_or("sh"),
+                              .folder = folder_of(arguments),
+                              .timeout_s = arguments.timeout_s.value_or(0),
+                              .metrics = {}};
+  std::vector<study::SweepMetric> metrics;
+  for (const std::string& text : command_metrics(arguments)) {
+    command.metrics.push_back(study::command_metric(text));
+    metrics.push_back(command.metrics.back().metric);
+    if (std::count_if(metrics.begin(), metrics.end(),
+                      [&](const auto& one) { return one.name == metrics.back().name; }) > 1)
+      throw UsageError(fmt::format("--metric {} stands there twice", text), "name it once");
+  }
+  auto design = study::command_design(keys, arguments.cells, arguments.design.value_or("grid"));
+  study::check_placeholders(command, design);
+  check_programs(command, design);
+  design.command = command.text;
+  const std::size_t cells = design.cells.size();
+  return {.recipe_name = {},
+          .design = std::move(design),
+          .recipes = std::vector<std::optional<Recipe>>(cells, load_recipe(own)),
+          .refusals = std::vector<std::string>(cells),
+          .ops = "torch",
+          .metrics = std::move(metrics),
+          .repeats = repeats_of(arguments.repeats.value_or("1")),
+          .is_study = false,
+          .command = std::move(command)};
+}
+
+}  // namespace
+
+bool SweepArguments::says_what() const {
+  return command || !study.empty() || !cells.empty() ||
+         !std::all_of(recipe.begin(), recipe.end(), names_plugins);
+}
+
+const Recipe& Question::first() const {
+  for (const auto& recipe : recipes)
+    if (recipe) return *recipe;
+  throw UsageError(fmt::format("no row of the study can be run: {}", refusals.front()),
+                   "millrace train with the row's keys shows more");
+}
+
+study::SweepMargins Question::margins() const {
+  return {first().number("sweep.margin"), first().number("sweep.share_margin")};
+}
+
+void take_study(SweepArguments& arguments) {
+  if (arguments.command) {
+    if (arguments.brief)
+      throw UsageError("--short belongs to a study file, not to --command",
+                       "millrace sweep STUDY.toml --short");
+    return;
+  }
+  if (arguments.shell || arguments.timeout_s)
+    if (!arguments.resume)
+      throw UsageError(
+          fmt::format("--{} belongs to --command", arguments.shell ? "shell" : "timeout"),
+          "millrace sweep --command 'python train.py --workers {workers}' workers=0,2");
+  if (arguments.recipe.empty() || pipeline::is_override(arguments.recipe[0])) {
+    if (arguments.brief && !arguments.resume)
+      throw UsageError("--short belongs to a study file", "millrace sweep STUDY.toml --short");
+    return;
+  }
+  const std::string& name = arguments.recipe[0];
+  std::error_code error;
+  fs::path file = name;
+  for (const fs::path& folder : recipe_folders())
+    if (!fs::is_regular_file(file, error)) file = folder / "studies" / (name + ".toml");
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!study::is_study(text)) {
+    if (arguments.brief)
+      throw UsageError(fmt::format("--short: {} is no study file", name),
+                       "a study file has rows ([[row]]); shipped ones are s0 to s4");
+    return;
+  }
+  const study::Study study = study::parse_study(text, file.string());
+  if (!arguments.cells.empty() || arguments.design)
+    throw UsageError(fmt::format("{} has its own rows: it takes no {}", name,
+                                 arguments.design ? "--design" : "--cell"),
+                     "add a [[row]] to a copy of the file");
+  arguments.recipe.erase(arguments.recipe.begin());
+  for (const std::string& word : arguments.recipe)
+    if (!pipeline::is_override(word) ||
+        (word.find("+=") == std::string::npos && study::parse_axis(word).values.size() > 1))
+      throw UsageError(fmt::format("{}: a study's rows are in its file", word),
+                       "after the file, key=value sets a key of all rows");
+  arguments.study = text;
+  arguments.study_file = file.string();
+  arguments.design = "study";
+  if (!arguments.repeats) arguments.repeats = study.repeats;
+  if (arguments.metrics.empty()) arguments.metrics = {study.metric};
+}
+
+fs::path find_resumed(SweepArguments& arguments) {
+  if (!arguments.resume) return {};
+  const fs::path path = arguments.run.empty() ? newest_sweep(arguments) : fs::path(arguments.run);
+  const auto design = path.empty() ? std::nullopt : design_at(path);
+  if (!design && !arguments.says_what())
+    throw UsageError(path.empty()
+                         ? "--resume: there is no sweep in runs/"
+                         : fmt::format("--resume: {} is not a sweep's directory", path.string()),
+                     "name its directory with --run DIR, or give a recipe and keys to sweep");
+  if (!design) {
+    say("nothing to resume: starting the sweep");
+    return {};
+  }
+  if (!arguments.says_what()) {
+    auto words = design->at("recipe").get<std::vector<std::string>>();
+    if (!arguments.recipe.empty()) std::erase_if(words, names_plugins);
+    words.insert(words.end(), arguments.recipe.begin(), arguments.recipe.end());
+    arguments.recipe = std::move(words);
+    arguments.cells = design->at("cells").get<std::vector<std::string>>();
+    arguments.study = design->value("study", "");
+    arguments.study_file = design->value("study_file", "");
+    arguments.brief = design->value("short", false);
+    if (design->contains("command")) arguments.command = design->at("command");
+    if (!arguments.design) arguments.design = design->at("design");
+  }
+  arguments.data = design->value("data", "");
+  if (arguments.command && design->contains("command")) take_command(*design, arguments);
+  if (!arguments.command && (arguments.shell || arguments.timeout_s))
+    throw UsageError("--shell and --timeout belong to a sweep of --command", "leave them out");
+  if (!arguments.repeats) arguments.repeats = design->at("repeats");
+  if (arguments.metrics.empty()) arguments.metrics = {design->at("metric")};
+  return path;
+}
+
+std::string ops_at(const fs::path& path) {
+  const auto design = design_at(path);
+  return design ? design->value("ops", "torch") : "torch";
+}
+
+void write_design(const fs::path& path, const SweepArguments& arguments, const std::string& ops) {
+  Json words = to_json(arguments);
+  words["ops"] = ops;
+  study::write_file(path / kDesignFile, study::to_text(words, 2) + "\n");
+}
+
+Question question_of(const SweepArguments& arguments, const std::string& ops) {
+  if (arguments.command) return command_question(arguments);
+  Question question{.recipe_name = {},
+                    .design = {},
+                    .recipes = {},
+                    .refusals = {},
+                    .ops = {},
+                    .metrics = study::sweep_metrics(metrics_of(arguments)),
+                    .repeats = repeats_of(arguments.repeats.value_or("1")),
+                    .is_study = !arguments.study.empty(),
+                    .command = {}};
+  study::SweepWords words = words_of(arguments);
+  question.recipe_name = std::move(words.recipe);
+  question.design = std::move(words.design);
+  for (const auto& cell : question.design.cells) {  // finds errors before anything runs
+    std::vector<std::string> all = cell.overrides;
+    const bool own_recipe = !all.empty() && !pipeline::is_override(all[0]);
+    if (!question.recipe_name.empty() && !own_recipe) all.insert(all.begin(), question.recipe_name);
+    question.refusals.emplace_back();
+    try {
+      question.recipes.emplace_back(load_recipe(all));
+    } catch (const UsageError& error) {
+      if (!question.is_study) throw;
+      question.recipes.emplace_back();
+      question.refusals.back() = error.what();
+    }
+  }
+  question.ops = ops.empty() ? shared_ops(question.recipes) : ops;
+  for (auto& recipe : question.recipes)
+    if (recipe && recipe->text("model.ops") == "auto") recipe->set("model.ops=" + question.ops);
+  return question;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,195 @@
+// Walks and hashes archives, and writes their indexes.
+#include "tools/data/index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/files.h"
+#include "millrace/error.h"
+#include "pipeline/readers/labels.h"
+#include "pipeline/readers/listing.h"
+#include "pipeline/readers/mapped_file.h"
+#include "pipeline/readers/tar.h"
+#include "tools/data/sha256.h"
+
+namespace millrace::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using pipeline::FileStamp;
+using pipeline::SetIndex;
+using pipeline::ShardIndex;
+
+/// Waits until a change of the file would give it another change time, so that a change during or
+/// after the walk is noticed. Clocks tick every few milliseconds, those of old file systems every
+/// 2 s.
+void wait_for_clock(const FileStamp& stamp) {
+  constexpr std::int64_t kTick_ns = 10'000'000;
+  const bool coarse = stamp.ctime_ns % kTick_ns == 0;
+  const auto settled = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(stamp.ctime_ns + (coarse ? 2'000'000'000 : 2 * kTick_ns))));
+  const auto wait = settled - std::chrono::system_clock::now();
+  if (wait > wait.zero())
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(wait, std::chrono::seconds(2)));
+}
+
+ShardIndex walk_and_hash(const std::string& file) {
+  const base::OpenFile open = base::open_regular(file);
+  ShardIndex index;
+  index.shard = fs::path(file).filename();
+  index.stamp = pipeline::stamp_of(open.descriptor.get(), file);
+  wait_for_clock(index.stamp);
+  index.sha256 = sha256_of(open.descriptor.get(), file);
+  const pipeline::MappedFile mapped = pipeline::MappedFile::map(file);
+  pipeline::IndexTarOptions options;
+  options.names = true;
+  options.passed = [&] { mapped.let_go(); };
+  index.tar = pipeline::index_tar(file, mapped.bytes(), options);
+  const base::OpenFile again = base::open_regular(file);
+  if (pipeline::stamp_of(again.descriptor.get(), file) != index.stamp)
+    throw DataError(fmt::format("{}: changed while it was indexed", file),
+                    "index a set when nothing writes to it any more");
+  return index;
+}
+
+SetIndex::Shard summary(const ShardIndex& index, std::string name, std::uint64_t index_size) {
+  SetIndex::Shard shard;
+  shard.name = std::move(name);
+  shard.size = index.stamp.size;
+  shard.index_size = index_size;
+  shard.samples = index.tar.samples.size();
+  shard.unlabelled = index.tar.unlabelled;
+  shard.unlabelled_beside = index.tar.unlabelled_beside;
+  shard.fingerprint = index.tar.fingerprint;
+  shard.sha256 = index.sha256;
+  shard.folders = index.tar.folders;
+  for (const pipeline::TarIndex::Entry& sample : index.tar.samples) {
+    shard.image_bytes += sample.size;
+    shard.largest_label = std::max(shard.largest_label, sample.label);
+  }
+  return shard;
+}
+
+void write(const std::string& path, const std::vector<std::byte>& bytes) {
+  base::AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+std::string set_file_of(const std::string& folder) {
+  return (fs::path(folder) / pipeline::kSetIndexFile).string();
+}
+
+std::string name_in(const std::string& folder, const std::string& file) {
+  return fs::path(file).lexically_relative(folder).generic_string();
+}
+
+}  // namespace
+
+std::vector<std::string> archives_of(const std::string& path) {
+  if (!base::is_folder(path)) return pipeline::find_tars(path, "train").files;
+  std::vector<std::string> all;
+  for (const char* split : {"train", "test"}) try {
+      for (const std::string& file : pipeline::find_tars(path, split).files)
+        if (std::find(all.begin(), all.end(), file) == all.end()) all.push_back(file);
+    } catch (const pipeline::MissingSplit&) {  // a set may have only one split
+    }
+  return all;
+}
+
+IndexReport make_indexes(const std::string& path, const Progress& progress) {
+  IndexReport report;
+  report.files = archives_of(path);
+  const bool folder = base::is_folder(path);
+  report.set.shards.resize(report.files.size());
+  parallel_for(report.files.size(), 1, 0, progress, [&](std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t i = begin; i < end; ++i) {
+      const std::string& file = report.files[i];
+      const ShardIndex index = walk_and_hash(file);
+      const std::vector<std::byte> bytes = pipeline::to_bytes(index);
+      write(pipeline::index_path(file), bytes);
+      report.set.shards[i] =
+          summary(index, folder ? name_in(path, file) : index.shard, bytes.size());
+    }
+  });
+  if (!folder) return report;
+  report.set.classes =
+      pipeline::read_class_names((fs::path(path) / pipeline::kClassNamesFile).string());
+  report.set_file = set_file_of(path);
+  write(report.set_file, pipeline::to_bytes(report.set));
+  return report;
+}
+
+// Compares indexes with what they describe.
+namespace {
+
+/// Returns what is wrong with an archive's index, or nothing.
+std::string check_index(const std::string& file, const SetIndex::Shard* in_set) {
+  const base::OpenFile open = base::open_regular(file);
+  const pipeline::Sha256 hash = sha256_of(open.descriptor.get(), file);
+  const std::string path = pipeline::index_path(file);
+  if (base::exists(path)) {
+    const ShardIndex index = pipeline::read_shard_index(file);
+    if (index.sha256 != hash)
+      return fmt::format("{}: the index is of another content: SHA-256 {}, the archive has {}",
+                         path, hex(index.sha256), hex(hash));
+    if (const char* how =
+            pipeline::difference(index.stamp, pipeline::stamp_of(open.descriptor.get(), file)))
+      return fmt::format("{}: the index is stale: {}, although the content is the same", path, how);
+  }
+  if (in_set != nullptr && in_set->sha256 != hash)
+    return fmt::format("{}: the set index lists another content: SHA-256 {}, the archive has {}",
+                       file, hex(in_set->sha256), hex(hash));
+  return {};
+}
+
+SetIndex read_set(const std::string& folder) {
+  const std::string path = set_file_of(folder);
+  if (!base::is_folder(folder) || !base::exists(path)) return {};
+  return pipeline::parse_set_index(path, pipeline::MappedFile::map(path).bytes());
+}
+
+}  // namespace
+
+std::vector<std::string> check_indexes(const std::string& path) {
+  std::vector<std::string> problems;
+  const auto passes = [&](const auto& check) {
+    try {
+      check();
+    } catch (const DataError& error) {
+      problems.emplace_back(error.what());
+    }
+  };
+  SetIndex set;
+  passes([&] { set = read_set(path); });
+  std::vector<std::string> files;
+  passes([&] { files = archives_of(path); });
+  std::vector<bool> found(set.shards.size());
+  for (const std::string& file : files) {
+    const auto listed =
+        std::find_if(set.shards.begin(), set.shards.end(),
+                     [&, name = name_in(path, file)](const auto& s) { return s.name == name; });
+    const bool in_set = listed != set.shards.end();
+    if (in_set) found[static_cast<std::size_t>(listed - set.shards.begin())] = true;
+    if (!set.shards.empty() && !in_set)
+      problems.push_back(fmt::format("{}: the set index does not list {}", set_file_of(path),
+                                     name_in(path, file)));
+    if (!in_set && !base::exists(pipeline::index_path(file))) continue;
+    passes([&] {
+      if (std::string wrong = check_index(file, in_set ? &*listed : nullptr); !wrong.empty())
+        problems.push_back(std::move(wrong));
+    });
+  }
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (!found[i])
+      problems.push_back(
+          fmt::format("{}: lists {}, which is missing", set_file_of(path), set.shards[i].name));
+  return problems;
+}
+
+}  // namespace millrace::tools
