@@ -4,8 +4,10 @@
 // ThreadSanitizer does not see the atomics by which libtbb hands tasks over, and so takes TBB's own
 // reads and writes for races. Only accesses made by TBB's code itself (the innermost frame) are
 // suppressed; accesses by our functions, called from a task or not, are still checked.
+//
+// The sanitizers look these functions up by name, so they must be visible.
 
-extern "C" const char* __tsan_default_suppressions() {
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
   return "race_top:^tbb::detail::\n"
          "race_top:^void tbb::detail::\n"
          "race_top:^bool tbb::detail::\n"
@@ -30,12 +32,12 @@ extern "C" const char* __tsan_default_suppressions() {
          "deadlock:libgdal.so\n";
 }
 
-extern "C" const char* __lsan_default_suppressions() {
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
   // TBB keeps a record of an observer until every thread of the arena has passed it.
   return "leak:tbb::detail::r1::observe\n";
 }
 
-extern "C" const char* __asan_default_options() {
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
   // The runtime of g++ 12 guesses the extent of thread-local storage in libraries that are loaded
   // late from the bytes in front of it. A wrong guess crashes the leak check after the test passed.
   return "intercept_tls_get_addr=0";

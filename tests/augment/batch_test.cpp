@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "augment/ops/elements.h"
+#include "augment/ops/mixing.h"
 #include "augment/plan/store.h"
 #include "base/simd.h"
 #include "tests/augment/one_unit.h"

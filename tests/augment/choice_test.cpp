@@ -1,9 +1,11 @@
 // Tests units that choose others: which ones, how often, and with which parameters.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 
-#include "augment/ops/random_affine.h"
+#include "augment/ops/affine.h"
+#include "augment/ops/auto_augment_policies.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 
@@ -76,6 +78,44 @@ TEST(RandAugment, EveryOperationIsEquallyFrequent) {
   }
 }
 
+/// Counts, over many samples, the draws of each sub-policy and the operations that it applies.
+TEST(AutoAugment, DrawsSubPoliciesEquallyAndTheirStepsWithTheirProbabilities) {
+  const char* policies[] = {"imagenet", "cifar10", "svhn"};
+  for (std::size_t policy = 0; policy < 3; ++policy) {
+    OneUnit unit(fmt::format("auto_augment{{policy={}}}", policies[policy]));
+    constexpr int kCalls = 25000;
+    std::array<int, kSubPolicies> drawn{}, applied{};
+    for (std::uint64_t sample = 0; sample < kCalls; ++sample) {
+      const std::size_t chosen = unit.choose(sample).size();
+      const auto at = static_cast<std::size_t>(unit.drawn("sub_policy"));
+      ASSERT_LT(at, drawn.size());
+      ++drawn[at];
+      applied[at] += static_cast<int>(chosen);
+    }
+    for (std::size_t at = 0; at < drawn.size(); ++at) {
+      EXPECT_NEAR(drawn[at], kCalls / kSubPolicies, 155) << policies[policy] << " " << at;
+      const SubPolicy& pair = kAutoAugmentPolicies[policy][at];
+      EXPECT_NEAR(applied[at] / static_cast<double>(drawn[at]),
+                  pair[0].probability + pair[1].probability, 0.11)
+          << policies[policy] << " " << at;
+    }
+  }
+}
+
+TEST(AutoAugment, StrengthsHaveEitherSign) {
+  OneUnit unit("auto_augment{policy=svhn}");
+  int negative = 0, all = 0;
+  for (std::uint64_t sample = 0; sample < 8000; ++sample) {
+    unit.forget();
+    unit.choose(sample);
+    if (!unit.has_drawn("shear_y")) continue;
+    ++all;
+    negative += unit.drawn("shear_y") < 0;
+  }
+  ASSERT_GT(all, 1500);
+  EXPECT_NEAR(negative / static_cast<double>(all), 0.5, 0.06);
+}
+
 TEST(RandAugment, TakesAsManyAsAskedFor) {
   OneUnit unit("rand_augment{num_ops=5}");
   std::size_t most = 0;
@@ -103,7 +143,8 @@ TEST(TrivialAugment, StrengthsAreUniform) {
 
 TEST(Choices, CallsAllocateNothing) {
   if (!pipeline::counts_allocations()) GTEST_SKIP() << "a sanitizer owns operator new";
-  for (const char* text : {"rand_augment", "trivial_augment", "random_apply{ops=hflip;invert}"}) {
+  for (const char* text :
+       {"auto_augment", "rand_augment", "trivial_augment", "random_apply{ops=hflip;invert}"}) {
     OneUnit unit(text);
     unit.silence();
     for (std::uint64_t sample = 0; sample < 200; ++sample) {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "augment/ops/distributions.h"
-#include "augment/ops/level_noise.h"
+#include "augment/ops/mixing.h"
+#include "augment/ops/noise.h"
 #include "tests/augment/one_unit.h"
 
 namespace millrace::augment {

@@ -15,7 +15,7 @@
 
 #include "millrace/buffer.h"
 #include "millrace/transform.h"
-#include "pipeline/decoders/turn.h"
+#include "pipeline/decoders/orientation.h"
 
 namespace millrace::test {
 
@@ -73,9 +73,10 @@ class FencedSource final : public PixelSource {
   bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int scale) override {
     const ImageView from = source_.pixels(region, scale);
-    const pipeline::Turn turn = pipeline::turn_of(fencing_.orientation);
-    const Size stored = pipeline::turned(from.size(), turn);  // a transposition is its own inverse
-    const Rect held = pipeline::stored_rect(region, stored, turn);
+    const pipeline::Orientation orientation = pipeline::orientation_of(fencing_.orientation);
+    const Size stored =
+        pipeline::oriented(from.size(), orientation);  // a transposition is its own inverse
+    const Rect held = pipeline::stored_rect(region, stored, orientation);
     const int width = held.x1 - held.x0, height = held.y1 - held.y0;
     const std::ptrdiff_t row =
         std::ptrdiff_t{fencing_.whole_rows ? stored.width : width} * from.channels;
@@ -85,7 +86,7 @@ class FencedSource final : public PixelSource {
     ImageView view = interleaved(at, stored, from.channels);
     view.row = row;
     view.data -= held.y0 * row + held.x0 * view.pixel;
-    view = pipeline::turned(view, turn);
+    view = pipeline::oriented(view, orientation);
     for (int y = region.y0; y < region.y1; ++y)
       for (int x = region.x0; x < region.x1; ++x)
         std::memcpy(const_cast<std::uint8_t*>(view.at(x, y)), from.at(x, y),

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "augment/ops/random_affine.h"
+#include "augment/ops/affine.h"
 #include "augment/plan/fold.h"
 #include "augment/plan/resample.h"
 

@@ -2,8 +2,8 @@
 // the image, no heap allocation, any size, gray images.
 #include <gtest/gtest.h>
 
-#include "augment/ops/bulk_bits.h"
-#include "augment/ops/displace.h"
+#include "augment/ops/elastic.h"
+#include "augment/ops/noise.h"
 #include "augment/ops/smooth.h"
 #include "base/simd.h"
 #include "tests/augment/one_unit.h"
@@ -26,6 +26,7 @@ const std::vector<std::string> kUnits{
     "color_jitter{brightness=0.5,contrast=0.5,saturation=0.5,hue=0.2}",
     "sharpness{p=1}",
     "gaussian_blur{kernel_size=[7,3]}",
+    "jpeg_compression{p=1}",
     "gaussian_noise{sigma=0.2}",
     "gaussian_noise{sigma=0.2,clip=false}",
     "random_erasing{p=1,value=[9,8,7]}",
@@ -211,6 +212,7 @@ TEST(PixelOps, ParametersThatDontFitAreRefused) {
   for (const char* text :
        {"gaussian_blur{kernel_size=4}", "gaussian_blur{sigma=[2,1]}", "color_jitter{hue=-0.1}",
         "color_jitter{contrast=[2,1]}", "random_erasing{scale=[0.5,0.1]}",
+        "jpeg_compression{quality=[60,50]}", "jpeg_compression{quality=0}",
         "random_erasing{ratio=[2,1]}", "elastic{sigma=[0,3]}", "rand_augment{magnitude=31}",
         "random_apply{ops=nonsense}", "random_apply{ops=mixup}"})
     EXPECT_THROW(OneUnit unit(text), UsageError) << text;

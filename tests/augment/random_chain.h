@@ -61,7 +61,8 @@ class Maker {
         return fmt::format("rand_augment{{num_ops={},magnitude={},{}}}", int_of(1, 3),
                            int_of(5, 30), warp());
       case 14:
-        return "trivial_augment{" + warp() + "}";
+        if (draw_.chance(.5)) return "trivial_augment{" + warp() + "}";
+        return fmt::format("auto_augment{{policy={},{}}}", policy(), warp());
       default:
         return draw_.chance(.5) ? "invert" : "autocontrast{p=1}";
     }
@@ -76,6 +77,10 @@ class Maker {
   }
   std::string fill() { return fmt::format("fill={}", int_of(0, 255)); }
   const char* interpolation() { return draw_.chance(.5) ? "nearest" : "bilinear"; }
+  const char* policy() {
+    static constexpr const char* kPolicies[] = {"imagenet", "cifar10", "svhn"};
+    return kPolicies[int_of(0, 2)];
+  }
   std::string warp() { return fmt::format("interpolation={},{}", interpolation(), fill()); }
   std::string filter() {
     return fmt::format("interpolation={},antialias={}", interpolation(), draw_.chance(.5));

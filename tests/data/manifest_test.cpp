@@ -1,9 +1,10 @@
 // Tests manifests in CSV and JSONL, and the errors that a line can have.
+#include "pipeline/readers/manifest.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "pipeline/readers/manifest_rows.h"
-#include "pipeline/readers/split.h"
+#include "pipeline/readers/labels.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "millrace/limits.h"
 #include "millrace/reader.h"
+#include "pipeline/decoders/decoder.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tools/data/detect.h"
+#include "tools/data/jpeg_writer.h"
 #include "tools/data/verify.h"
 
 namespace millrace::pipeline {
@@ -75,9 +78,12 @@ TEST(Pack, AFolderAndBack) {
   for (const auto& entry : fs::directory_iterator(folder.path("out")))
     names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, (std::vector<std::string>{"classes.txt", "test-000000.tar", "test-000001.tar",
-                                             "test-000002.tar", "train-000000.tar",
-                                             "train-000001.tar", "train-000002.tar"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "classes.txt", "set.index", "test-000000.tar", "test-000000.tar.index",
+                       "test-000001.tar", "test-000001.tar.index", "test-000002.tar",
+                       "test-000002.tar.index", "train-000000.tar", "train-000000.tar.index",
+                       "train-000001.tar", "train-000001.tar.index", "train-000002.tar",
+                       "train-000002.tar.index"}));
   for (const char* split : {"train", "test"})
     expect_same(*open_reader({"folder", folder.path("src"), split, 0}),
                 *open_reader({"tar", folder.path("out"), split, 0}));
@@ -129,6 +135,52 @@ TEST(Pack, TheSameBytesEveryTime) {
   }
   for (const char* name : {"out/train-000000.tar", "out/test-000000.tar", "out/classes.txt"})
     EXPECT_EQ(read_bytes(one.path(name)), read_bytes(two.path(name)));
+}
+
+Bytes photo(int width, int height, int level) {
+  return tools::encode_jpeg(
+      Bytes(static_cast<std::size_t>(3 * width * height), static_cast<std::uint8_t>(level)),
+      {width, height}, 90);
+}
+
+TEST(Pack, LargeImagesAreResizedAndSmallOnesKept) {
+  const TempFolder folder;
+  const Bytes small = photo(120, 90, 200);
+  folder.write("src/train/cat/0.jpg", photo(300, 200, 40));
+  folder.write("src/train/cat/1.jpg", small);
+  folder.write("src/train/dog/2.jpg", photo(100, 401, 90));
+  folder.write("src/train/dog/3.jpg", photo(200, 200, 90));
+  const std::pair<tools::ShrinkOptions, std::vector<Size>> cases[] = {
+      {{.short_side = 100}, {{150, 100}, {120, 90}, {100, 401}, {100, 100}}},
+      {{.max_side = 150}, {{150, 100}, {120, 90}, {37, 150}, {150, 150}}}};
+  const auto before = open_reader({"folder", folder.path("src"), "train", 0});
+  for (const auto& [shrink, sizes] : cases) {
+    tools::PackOptions options = options_of(folder);
+    options.shrink = shrink;
+    options.force = true;
+    tools::pack(options);
+    const Bytes once = read_bytes(folder.path("out/train-000000.tar"));
+    const auto after = open_reader({"tar", options.target, "train", 0});
+    ASSERT_EQ(after->info().count, 4u);
+    DecodeScratch decode;
+    Buffer scratch, plain;
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(after->read(i, scratch).label, before->read(i, plain).label);
+      const ImageView image = decode.decode(after->read(i, scratch).bytes, 3, kMaxPixels);
+      EXPECT_EQ(image.size(), sizes[i]) << i;
+    }
+    EXPECT_EQ(bytes_of(*after, 1), small);
+    const ImageView dark = decode.decode(after->read(0, scratch).bytes, 3, kMaxPixels);
+    EXPECT_NEAR(dark.data[0], 40, 3);
+    tools::pack(options);
+    EXPECT_EQ(read_bytes(folder.path("out/train-000000.tar")), once);
+  }
+
+  folder.write("src/train/dog/4.jpg", test::cut(photo(300, 300, 90), 200));
+  tools::PackOptions options = options_of(folder);
+  options.shrink.short_side = 100;
+  options.force = true;
+  expect_data_error({"dog/4.jpg"}, [&] { tools::pack(options); });
 }
 
 TEST(Pack, SizeDecidesTheNumberOfShards) {

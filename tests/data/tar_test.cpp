@@ -1,12 +1,13 @@
 // Tests archives: the reader's samples, its choice of a split, and one test for each way in which
 // an archive can be wrong.
+#include "pipeline/readers/tar.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "millrace/reader.h"
-#include "pipeline/readers/split.h"
-#include "pipeline/readers/tar_files.h"
+#include "pipeline/readers/labels.h"
 #include "pipeline/readers/tar_index.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
@@ -52,7 +53,6 @@ TEST(Tar, WebDatasetSamples) {
   const auto reader = open(path);
   EXPECT_EQ(reader->info().count, 2u);
   EXPECT_TRUE(reader->info().encoded);
-  EXPECT_TRUE(reader->info().in_place);
   EXPECT_EQ(reader->info().bytes, 4u);
   EXPECT_EQ(reader->info().classes.size(), 5u);
   EXPECT_EQ(bytes_of(*reader, 0), (Bytes{1, 2, 3}));

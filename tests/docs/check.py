@@ -4,8 +4,8 @@
 blocks    Every fenced block names its language, and every sh block says where it can run. TOML, JSON, CSV, Python and
           sh are parsed. The options of millrace commands are looked up in --help. Prose is at most 120 columns wide.
 links     Every relative link, every anchor and every file named in backticks exists.
-run       Runs the `sh run` blocks as printed, each page's in order in a fresh folder; --long adds the `sh long` blocks.
-          A page starts with small generated data sets in data/, and `build` leads to the build folder. A block with
+run       Runs the `sh run` blocks as printed, each page's in order in a fresh folder. With --long runs the pages that
+          have `sh long` blocks, and these blocks too. A page starts with small generated data sets in data/, and `build` leads to the build folder. A block with
           the tag file=PATH is written there, so that later blocks can use it.
 spelling  Looks for the misspellings that codespell knows; exits with 77 where codespell is missing.
 """
@@ -33,6 +33,7 @@ NEEDS = {
     "gpu": "a CUDA device",
     "hosts": "several machines",
     "hours": "more than a quarter of an hour",
+    "matplotlib": "Python with matplotlib",
     "network": "downloads",
     "root": "the right to mount or install",
     "slurm": "a Slurm cluster",
@@ -253,7 +254,7 @@ def check_run(pages, problems, options):
         for place, page in enumerate(pages):
             blocks = [block for block in split(page)[0] if wanted & {*block.tags} or file_of(block) is not None]
             count = sum(block.language == "sh" for block in blocks)
-            if count == 0:
+            if not any(("long" if options.long else "run") in block.tags for block in blocks):
                 continue
             folder = top / f"page-{place}"
             (folder / "data").mkdir(parents=True)

@@ -23,7 +23,9 @@ extern "C" {
 void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
 /// Limits one allocation: a few bytes must not make a parser ask for much memory.
-__attribute__((used)) const char* __asan_default_options() { return "max_allocation_size_mb=256"; }
+__attribute__((used, visibility("default"))) const char* __asan_default_options() {
+  return "max_allocation_size_mb=256";
+}
 }
 
 namespace millrace::fuzz {

@@ -1,6 +1,5 @@
 // Fuzzes tar archives: every member, then the index of samples and their names.
 #include "pipeline/readers/tar_index.h"
-#include "pipeline/readers/tar_walk.h"
 #include "tests/data/tar_builder.h"
 #include "tests/fuzz/target.h"
 

@@ -1,4 +1,5 @@
-"""Writes lenet_losses.json: the losses of PyTorch's own LeNet and SGD over 21 steps (contract Faithful training).
+"""Writes lenet_losses.json: the losses over 21 steps of LeNet and the smaller models, by PyTorch's own layers and SGD
+(contract Faithful training).
 
 Weights, images and labels come from the integer formula of tests/torch/formula.h, so that only the losses are
 stored. Run it with PyTorch 2.11 on a CPU; the tests only read its result.
@@ -41,25 +42,56 @@ class LeNet(nn.Module):
         return self.fc3(F.relu(self.fc2(x)))
 
 
+class SimpleConv(nn.Module):
+    def __init__(self, channels, pixels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 6, 3, padding=1)
+        self.fc1 = nn.Linear(6 * pixels, 128)
+        self.fc2 = nn.Linear(128, CLASSES)
+
+    def forward(self, x):
+        return self.fc2(F.relu(self.fc1(torch.flatten(F.relu(self.conv1(x)), 1))))
+
+
+class Mlp(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.fc1 = nn.Linear(features, 128)
+        self.fc2 = nn.Linear(128, CLASSES)
+
+    def forward(self, x):
+        return self.fc2(F.relu(self.fc1(torch.flatten(x, 1))))
+
+
+MAKERS = {
+    "lenet5": lambda channels: LeNet(5, 2, 0, channels, 400),
+    "lenet5_plain": lambda channels: LeNet(3, 0, 0, channels, 400),
+    "lenet5_cifar": lambda channels: LeNet(3, 1, 1, channels, 1024),
+    "mlp": lambda channels: Mlp(channels * 28 * 28),
+    "simple_conv": lambda channels: SimpleConv(channels, 28 * 28),
+}
+LENET = dict(side=28, lr=0.05, momentum=0.9, weight_decay=0.0, nesterov=False)
 CASES = [
-    dict(model="lenet5", shape=(5, 2, 0, 1, 400), side=28, momentum=0.9, weight_decay=0.0, nesterov=False),
-    dict(model="lenet5", shape=(5, 2, 0, 3, 400), side=28, momentum=0.9, weight_decay=5e-4, nesterov=True),
-    dict(model="lenet5_plain", shape=(3, 0, 0, 1, 400), side=28, momentum=0.9, weight_decay=5e-4, nesterov=False),
-    dict(model="lenet5_cifar", shape=(3, 1, 1, 3, 1024), side=32, momentum=0.0, weight_decay=5e-4, nesterov=False),
+    dict(LENET, model="lenet5", channels=1),
+    dict(LENET, model="lenet5", channels=3, weight_decay=5e-4, nesterov=True),
+    dict(LENET, model="lenet5_plain", channels=1, weight_decay=5e-4),
+    dict(LENET, model="lenet5_cifar", channels=3, side=32, momentum=0.0, weight_decay=5e-4),
+    # Weights of this size make larger logits with more features; with these rates rounding stays small.
+    dict(LENET, model="mlp", channels=1, lr=0.005),
+    dict(LENET, model="simple_conv", channels=1, lr=0.001, weight_decay=5e-4),
 ]
-LR = 0.05
 
 
 def run(case):
-    channels, side = case["shape"][3], case["side"]
-    net = LeNet(*case["shape"])
+    channels, side = case["channels"], case["side"]
+    net = MAKERS[case["model"]](channels)
     with torch.no_grad():
         for salt, (_, p) in enumerate(sorted(net.named_parameters())):
             p.copy_(formula(p.numel(), salt, 0.25).view_as(p))
     sample = channels * side * side
     images = torch.stack([formula(sample, 1000 + i, 2.0) for i in range(SAMPLES)]).view(-1, channels, side, side)
     labels = torch.arange(SAMPLES) * 7 % CLASSES
-    sgd = torch.optim.SGD(net.parameters(), lr=LR, momentum=case["momentum"], weight_decay=case["weight_decay"],
+    sgd = torch.optim.SGD(net.parameters(), lr=case["lr"], momentum=case["momentum"], weight_decay=case["weight_decay"],
                           nesterov=case["nesterov"])
     losses = []
     for _ in range(EPOCHS):
@@ -71,7 +103,7 @@ def run(case):
             losses.append(loss.item())
     with torch.no_grad():
         logits = net(images).double()
-    return dict(model=case["model"], channels=channels, side=side, lr=LR, momentum=case["momentum"],
+    return dict(model=case["model"], channels=channels, side=side, lr=case["lr"], momentum=case["momentum"],
                 weight_decay=case["weight_decay"], nesterov=case["nesterov"],
                 losses=[float(f"{v:.9g}") for v in losses],
                 evaluation=dict(loss_sum=F.cross_entropy(logits, labels, reduction="sum").item(),

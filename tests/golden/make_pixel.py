@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 import torch
 from torchvision.transforms import InterpolationMode
-from torchvision.transforms.v2 import RandAugment, TrivialAugmentWide
+from torchvision.transforms.v2 import AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide
 from torchvision.transforms.v2 import functional as F
 
 H, W = 18, 26
@@ -55,19 +55,37 @@ def pixel_cases():
         yield f"hue{{turn={turn}}}", lambda i, t=turn: F.adjust_hue(i, t)
     for factor in (0, 0.5, 2.3):
         yield f"sharpness{{p=1,sharpness_factor={factor}}}", lambda i, f=factor: F.adjust_sharpness(i, f)
+    for quality in (1, 10, 50, 75, 95, 100):
+        yield f"jpeg_compression{{p=1,quality=[{quality}]}}", lambda i, q=quality: F.jpeg(i, q)
     for size, sigma in (([3, 3], 0.8), ([5, 9], 1.7), ([23, 23], 4.0), ([1, 7], 0.1)):
         yield (f"gaussian_blur{{kernel_size={json.dumps(size)},sigma=[{sigma}]}}",
                lambda i, k=size, s=sigma: F.gaussian_blur(i, k, [s, s]))
 
 
+NAMES = {"ShearX": "shear_x", "ShearY": "shear_y", "TranslateX": "translate_x", "TranslateY": "translate_y",
+         "Rotate": "rotate", "Brightness": "brightness", "Color": "saturation", "Contrast": "contrast",
+         "Sharpness": "sharpness", "Posterize": "posterize", "Solarize": "solarize", "AutoContrast": "autocontrast",
+         "Equalize": "equalize", "Invert": "invert"}
+
+
+def warp_case(unit, transform, op, magnitude):
+    """Returns one operation at one magnitude, applied as in torchvision's own code."""
+    image = transform._apply_image_or_video_transform(
+        picture("smooth", 1), op, magnitude, InterpolationMode.NEAREST, {torch.Tensor: None, "others": None})
+    amount = magnitude
+    if op in ("Brightness", "Color", "Contrast", "Sharpness"):
+        amount = 1 + magnitude
+    if op == "Solarize":
+        amount = 255 * magnitude
+    if op.startswith("Translate") and unit != "trivial_augment":
+        amount = magnitude / (W if op.endswith("X") else H)
+    return {"unit": unit, "op": NAMES[op], "amount": amount, "image": text(image)}
+
+
 def warp_cases():
-    """Returns RandAugment's and TrivialAugmentWide's operations, applied as in their own code."""
-    rand, trivial = RandAugment(), TrivialAugmentWide()
-    names = {"ShearX": "shear_x", "ShearY": "shear_y", "TranslateX": "translate_x", "TranslateY": "translate_y",
-             "Rotate": "rotate", "Brightness": "brightness", "Color": "saturation", "Contrast": "contrast",
-             "Sharpness": "sharpness", "Posterize": "posterize", "Solarize": "solarize",
-             "AutoContrast": "autocontrast", "Equalize": "equalize"}
-    for unit, transform, bins in (("rand_augment", rand, [9]), ("trivial_augment", trivial, [4, 17])):
+    """Returns the operations of RandAugment and TrivialAugmentWide, then those of AutoAugment's policies."""
+    for unit, transform, bins in (("rand_augment", RandAugment(), [9]),
+                                  ("trivial_augment", TrivialAugmentWide(), [4, 17])):
         for op, (magnitudes_of, signed) in transform._AUGMENTATION_SPACE.items():
             magnitudes = magnitudes_of(31, H, W)
             for bin in bins:
@@ -75,17 +93,22 @@ def warp_cases():
                     if op == "Identity" or (magnitudes is None and bin != bins[0]):
                         continue
                     magnitude = 0.0 if magnitudes is None else float(magnitudes[bin]) * sign
-                    image = transform._apply_image_or_video_transform(
-                        picture("smooth", 1), op, magnitude, InterpolationMode.NEAREST,
-                        {torch.Tensor: None, "others": None})
-                    amount = magnitude
-                    if op in ("Brightness", "Color", "Contrast", "Sharpness"):
-                        amount = 1 + magnitude
-                    if op == "Solarize":
-                        amount = 255 * magnitude
-                    if op.startswith("Translate") and unit == "rand_augment":
-                        amount = magnitude / (W if op.endswith("X") else H)
-                    yield {"unit": unit, "op": names[op], "amount": amount, "image": text(image)}
+                    yield warp_case(unit, transform, op, magnitude)
+    transform = AutoAugment()
+    steps = {(op, bin) for policy in AutoAugmentPolicy for pair in transform._get_policies(policy)
+             for op, probability, bin in pair if probability > 0}
+    for op, bin in sorted(steps, key=str):
+        magnitudes_of, signed = transform._AUGMENTATION_SPACE[op]
+        for sign in (1, -1) if signed and bin else (1,):
+            magnitude = 0.0 if bin is None else float(magnitudes_of(10, H, W)[bin]) * sign
+            yield warp_case("auto_augment", transform, op, magnitude)
+
+
+def policies():
+    """Returns AutoAugment's policies: pairs of (operation, probability, magnitude)."""
+    transform = AutoAugment()
+    return {policy.value: [[[NAMES[op], probability, bin or 0] for op, probability, bin in pair]
+                           for pair in transform._get_policies(policy)] for policy in AutoAugmentPolicy}
 
 
 def elastic_cases():
@@ -117,7 +140,7 @@ def colour_cases():
 
 def main():
     out = {"height": H, "width": W, "pixel": [], "warp": list(warp_cases()), "elastic": list(elastic_cases()),
-           "colours": colour_cases()}
+           "colours": colour_cases(), "policies": policies()}
     for unit, function in pixel_cases():
         for kind, channels in (("smooth", 3), ("rough", 3), ("smooth", 1), ("dull", 3)):
             if kind == "dull" and not unit.startswith(("autocontrast", "equalize", "contrast")):

@@ -9,7 +9,7 @@
 
 #include "augment/plan/plan.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/history.h"
+#include "pipeline/loader/timeline.h"
 #include "tests/pipeline/numbered.h"
 
 namespace millrace::pipeline {

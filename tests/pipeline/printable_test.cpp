@@ -5,8 +5,6 @@
 
 #include <string>
 
-#include "base/utf8.h"
-
 namespace millrace::pipeline {
 namespace {
 

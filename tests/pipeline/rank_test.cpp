@@ -6,7 +6,7 @@
 #include "augment/plan/plan.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/rank_slice.h"
+#include "pipeline/loader/sampler.h"
 #include "plugins/host/registry.h"
 #include "tests/pipeline/allocations.h"
 #include "tests/pipeline/numbered.h"

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "millrace/error.h"
+#include "pipeline/recipe/key_hints.h"
 #include "pipeline/recipe/toml_depth.h"
 
 namespace millrace::pipeline {
@@ -139,6 +140,117 @@ TEST_F(RecipeTest, RefusalsSayWhereAndWhatWasMeant) {
   EXPECT_NE(refusal(kChain, {"augment+=spin{id=trim}"}).find("must be new"), std::string::npos);
   EXPECT_NE(refusal("[loader\n").find("given.toml:1"), std::string::npos);
   EXPECT_NE(refusal("", {"loader"}).find("key=value"), std::string::npos);
+}
+
+TEST_F(RecipeTest, UnitsAreConvertedToTheKeysOwn) {
+  const auto number = [&](const std::string& text) {
+    const std::string key = text.substr(0, text.find('='));
+    return load("", {text}).number(key);
+  };
+  for (const char* text : {"5", "5MB/s", "5 MB/s", "5000kB/s", "5000KB/s", "0.005GB/s"})
+    EXPECT_EQ(number(std::string("data.storage.bandwidth=") + text), 5) << text;
+  EXPECT_EQ(number("data.storage.bandwidth=5MiB/s"), 5.24288);
+  for (const char* text : {"20", "20ms", "20 ms", "0.02s", "20000us", "20000µs"})
+    EXPECT_EQ(number(std::string("data.storage.latency=") + text), 20) << text;
+  EXPECT_EQ(number("train.timeout=5min"), 300);
+  EXPECT_EQ(number("data.storage.iops=200reads/s"), 200);
+  EXPECT_EQ(load("", {"loader.max_bytes=2GiB"}).integer("loader.max_bytes"), 2LL << 30);
+  EXPECT_EQ(load("", {"loader.max_bytes=1.5kB"}).integer("loader.max_bytes"), 1500);
+  EXPECT_EQ(load("[data.storage]\nlatency = \"0.02s\"\n").number("data.storage.latency"), 20);
+  // One row of a sweep: config.toml holds the bare number.
+  EXPECT_EQ(load("", {"data.storage.bandwidth=5MB/s"}).to_toml(),
+            load("", {"data.storage.bandwidth=5"}).to_toml());
+}
+
+TEST_F(RecipeTest, AUnitOfAnotherKindIsRejected) {
+  for (const char* text :
+       {"data.storage.bandwidth=5MB", "data.storage.bandwidth=5Mb/s", "data.storage.bandwidth=5ms",
+        "data.storage.latency=5reads/s", "loader.batch=64MB", "train.lr=1ms",
+        "loader.max_bytes=0.5B", "data.storage.latency=ms"})
+    EXPECT_NE(refusal("", {text}).find(" expects "), std::string::npos) << text;
+  EXPECT_NE(refusal("", {"data.storage.latency=5MB"}).find(" in ms, not 5MB"), std::string::npos);
+  EXPECT_NE(refusal("", {"data.storage.latency=5MB"}).find("units: ns, us, ms, s, min, h"),
+            std::string::npos);
+  EXPECT_NE(refusal("[data.storage]\nlatency = \"5\"\n"), "accepted") << "a text without a unit";
+}
+
+TEST_F(RecipeTest, TheLastPartOfAKeyIsEnoughForAHint) {
+  const auto hint = [&](const std::string& key) {
+    const std::string text = refusal("", {key + "=1"});
+    return text.substr(text.find("did you mean"));
+  };
+  for (const auto& [given, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"workers", "loader.workers"},
+                                                        {"epochs", "train.epochs"},
+                                                        {"wrokers", "loader.workers"},
+                                                        {"train.workers", "loader.workers"},
+                                                        {"bnch.epochs", "bench.epochs"},
+                                                        {"tain.epochs", "train.epochs"},
+                                                        {"on_error", "loader.on_error"},
+                                                        {"max_pixels", "data.max_pixels"}})
+    EXPECT_EQ(hint(given), "did you mean " + meant + "?") << given;
+}
+
+TEST_F(RecipeTest, NamesOfOtherTrainersAreAnsweredWithTheKey) {
+  const auto answer = [&](const std::string& key) { return refusal("", {key + "=1"}); };
+  for (const auto& [given, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"num_workers", "loader.workers"},
+           {"batch_size", "loader.batch"},
+           {"lr", "train.lr"},
+           {"learning-rate", "train.lr"},
+           {"max_epochs", "train.epochs"},
+           {"prefetch_factor", "loader.prefetch"},
+           {"train.batch_size", "loader.batch"},
+           {"weight_decay", "train.weight_decay"},
+           {"arch", "model.name"},
+           {"data_dir", "data.path"},
+           {"gradient_accumulation_steps", "train.accumulate"}})
+    EXPECT_NE(answer(given).find("did you mean " + meant + "?"), std::string::npos)
+        << answer(given);
+  EXPECT_NE(answer("pin_memory").find("leave it out"), std::string::npos) << answer("pin_memory");
+  EXPECT_NE(answer("output_dir").find("--run DIR"), std::string::npos) << answer("output_dir");
+  for (const char* ranks : {"world_size", "nproc_per_node"})
+    EXPECT_NE(answer(ranks).find("train.strategy=ddp train.ranks=N"), std::string::npos)
+        << answer(ranks);
+  EXPECT_NE(answer("num_nodes").find("srun"), std::string::npos) << answer("num_nodes");
+}
+
+TEST_F(RecipeTest, EveryFamiliarNameLeadsToAKey) {
+  std::vector<std::string> names;
+  for (const Param& key : recipe_keys()) names.push_back(key.name);
+  int keys = 0;
+  for (const FamiliarName& familiar : familiar_names()) {
+    if (!is_key(familiar.answer)) continue;
+    ++keys;
+    EXPECT_NE(std::find(names.begin(), names.end(), familiar.answer), names.end())
+        << familiar.name << " leads to " << familiar.answer;
+  }
+  EXPECT_GE(keys, 50);
+}
+
+TEST_F(RecipeTest, BracesThatTheShellTookApartAreToBeQuoted) {
+  EXPECT_NE(refusal(kChain, {"augment+=spindegrees=3", "augment+=spinid=a"})
+                .find("quote the word: 'augment+=spin{NAME=VALUE,NAME=VALUE}'"),
+            std::string::npos);
+}
+
+TEST(RecipeKeys, EachRoomsListIsJoinedOnce) {
+  std::vector<std::string> names;
+  bool sections = false;
+  for (const Param& key : recipe_keys()) {
+    names.push_back(key.name);
+    sections |= key.name.find('.') != std::string::npos;
+    EXPECT_FALSE(sections && key.name.find('.') == std::string::npos)
+        << key.name << " would fall into the section before it";
+    EXPECT_FALSE(key.help.empty()) << key.name;
+  }
+  std::vector<std::string> once = names;
+  std::sort(once.begin(), once.end());
+  EXPECT_EQ(std::adjacent_find(once.begin(), once.end()), once.end()) << "declared twice";
+  for (const char* key :
+       {"seed", "data.reader", "loader.workers", "resample", "output.mean", "model.name",
+        "train.lr", "eval.split", "bench.epochs", "sweep.margin", "debug.log_ms"})
+    EXPECT_TRUE(std::binary_search(once.begin(), once.end(), key)) << key;
 }
 
 TEST_F(RecipeTest, ShippedRecipesAreFoundByName) {

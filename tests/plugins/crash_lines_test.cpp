@@ -9,7 +9,7 @@
 
 #include "base/mapped_guard.h"
 #include "millrace/error.h"
-#include "plugins/host/inside.h"
+#include "plugins/host/crash_report.h"
 #include "plugins/host/plugin_file.h"
 #include "tests/plugins/support.h"
 
@@ -57,13 +57,13 @@ class LostPage : public testing::Test {
     millrace_unit unit{};
     unit.name = "unit";
     {
-      const InsideUnit inside(unit);
+      const UnitScope inside(unit);
       EXPECT_EQ(*static_cast<volatile const char*>(memory_), 0);
     }
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
     EXPECT_TRUE(base::is_damaged(range));
     base::unguard(range);
-    leave_crashes_alone();
+    restore_crash_handlers();
   }
 
   int file_;
@@ -72,13 +72,13 @@ class LostPage : public testing::Test {
 };
 
 TEST_F(LostPage, IsNoPluginsCrash) {
-  tell_crashes();
+  install_crash_handlers();
   read_inside_a_unit(base::guard(memory_, size_));
 }
 
 TEST_F(LostPage, IsNoPluginsCrashWhereTheGuardCameFirst) {
   base::GuardedRange* range = base::guard(memory_, size_);
-  tell_crashes();
+  install_crash_handlers();
   read_inside_a_unit(range);
 }
 

@@ -133,6 +133,11 @@ millrace_status apply(const void*, const millrace_image* image, millrace_call* c
     from -= y > 0 ? 0 : 1;
 #endif
     for (int x = 0; x < bytes; ++x) line[x] = static_cast<uint8_t>(level - row[x]);
+#if defined(DEFECT_READS_A_NEIGHBOUR)
+    for (int x = image->channels; x < bytes; ++x) line[x] ^= row[x - image->channels];
+#elif defined(DEFECT_SMALL_HALO)
+    for (int x = 2 * image->channels; x < bytes; ++x) line[x] ^= row[x - 2 * image->channels];
+#endif
 #if defined(DEFECT_WRITES_PAST_SCRATCH)
     line[bytes] = 0;
 #endif
@@ -147,7 +152,12 @@ const millrace_pixel pixel {
 #else
   sizeof(millrace_pixel),
 #endif
-      MILLRACE_POINTWISE, 0, &scratch,
+#if defined(DEFECT_SMALL_HALO)
+      MILLRACE_HALO, 1,
+#else
+      MILLRACE_POINTWISE, 0,
+#endif
+      &scratch,
 #if defined(DEFECT_NULL_FUNCTION)
       nullptr,
 #else

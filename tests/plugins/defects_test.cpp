@@ -80,7 +80,11 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"writes_past_row", "images: ", "writes past a row of the image: 1 bytes behind"},
         Defect{"writes_past_image", "images: ", "writes past the image: 1 bytes behind its end"},
         Defect{"writes_before_image", "images: ", "writes 1 bytes before the image"},
-        Defect{"writes_past_scratch", "images: ", "writes past the scratch"}),
+        Defect{"writes_past_scratch", "images: ", "writes past the scratch"},
+        Defect{"reads_a_neighbour", "reach: it declares pointwise, but pixel (17, 14)",
+               "depends on pixel (16, 14), which is 1 away"},
+        Defect{"small_halo", "reach: it declares a halo of 1 pixel, but pixel (18, 14)",
+               "depends on pixel (16, 14), which is 2 away"}),
     [](const auto& parameter) { return std::string(parameter.param.name); });
 
 TEST(DefectsOfOneCall, OtherChecksGoOnInAnotherProcess) {

@@ -5,6 +5,7 @@
 #include "millrace/error.h"
 #include "tests/plugins/support.h"
 #include "tools/plugins/check.h"
+#include "tools/plugins/probe.h"
 
 namespace millrace::plugins {
 namespace {
@@ -78,6 +79,19 @@ TEST(Sound, Examples) {
   npy.path = folder.path();
   npy.split = "test";
   expect_sound(npy, 7);
+}
+
+TEST(Sound, BuiltInPixelUnitsKeepTheirReach) {
+  std::size_t checked = 0;
+  for (const OpDeclaration& op : op_declarations()) {
+    const millrace_unit& unit = augmentation(op.name);
+    if (unit.pixel == nullptr) continue;
+    EXPECT_NO_THROW(tools::try_reach(unit)) << op.name;
+    ++checked;
+  }
+  EXPECT_GT(checked, 10u);
+  EXPECT_NE(tools::try_reach(augmentation("sharpness")).find("farthest dependence 1"),
+            std::string::npos);
 }
 
 TEST(Sound, AReaderThatCopiesAndMisbehavesIsFoundOut) {

@@ -1,6 +1,8 @@
 // Runs a headless browser on a report and reads its answers.
 #include "tests/program/browser.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -10,17 +12,52 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kProbe = R"(<script>
-const probe = {errors: [], requests: 0, charts: [], rows: 0, planted: false};
+const probe = {errors: [], requests: 0, charts: [], rows: 0, planted: false, titles: [], broken: [], runs: null};
 const say = text => probe.errors.push(String(text).replace(/[<>&]/g, '?'));
 addEventListener('error', event => say(event.message || 'not loaded: ' + event.target.outerHTML), true);
 addEventListener('unhandledrejection', event => say(event.reason));
 addEventListener('securitypolicyviolation', event => say('policy: ' + event.blockedURI));
 for (const kind of ['error', 'warn']) console[kind] = (...words) => say(words.join(' '));
+// Words of headings whose parts stand on different lines.
+function brokenWords() {
+  const broken = [];
+  for (const heading of document.querySelectorAll('h1, h2, h3, th')) {
+    const texts = document.createTreeWalker(heading, NodeFilter.SHOW_TEXT);
+    for (let node; (node = texts.nextNode());) {
+      for (const word of node.textContent.matchAll(/[\p{L}\p{N}]+/gu)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  return broken;
+}
+const labels = () => [...document.querySelectorAll('canvas')].map(canvas => Chart.getChart(canvas))
+  .map(chart => chart ? chart.data.datasets.map(set => set.label) : []);
+// Uses the table of runs as a reader would: searches, then leaves out the first run.
+function useRuns() {
+  const visible = () => document.querySelectorAll('table.runs tbody tr:not([hidden])').length;
+  const search = document.querySelector('.filters input[type=search]');
+  const runs = {rows: visible(), before: labels()};
+  search.value = document.querySelector('table.runs tbody td').textContent.trim();
+  search.dispatchEvent(new Event('input', {bubbles: true}));
+  runs.found = visible();
+  search.value = '';
+  search.dispatchEvent(new Event('input', {bubbles: true}));
+  runs.again = visible();
+  document.querySelector('table.runs input[type=checkbox]').click();
+  runs.after = labels();
+  document.querySelector('table.runs input[type=checkbox]').click();
+  return runs;
+}
 addEventListener('load', () => {
   for (const details of document.querySelectorAll('details')) details.open = true;
   setTimeout(() => {
     for (const canvas of document.querySelectorAll('canvas')) {
       const chart = Chart.getChart(canvas);
+      if (!chart) continue; // no chosen run has the figure
       const wanted = chart.data.datasets.filter(set => !set.borderDash || !set.borderDash.length)
         .flatMap(set => [set.backgroundColor, set.borderColor]).filter(text => text.startsWith('#'))
         .map(text => [1, 3, 5].map(at => parseInt(text.slice(at, at + 2), 16)));
@@ -30,10 +67,20 @@ addEventListener('load', () => {
         if (pixels[i + 3] > 128 && wanted.some(colour =>
           colour.every((part, at) => Math.abs(part - pixels[i + at]) < 6) && colour.some(part => part < 250))) ++coloured;
       }
-      probe.charts.push({id: canvas.id, coloured});
+      probe.charts.push({id: canvas.id, coloured, labels: chart.data.datasets.map(set => set.label),
+        types: chart.data.datasets.map(set => set.type || chart.config.type),
+        width: canvas.clientWidth, inside: canvas.getBoundingClientRect().right <= innerWidth});
     }
+    probe.pictures = [...document.images].map(image =>
+      ({loaded: image.naturalWidth > 0, inside: image.getBoundingClientRect().right <= innerWidth}));
     probe.rows = document.querySelectorAll('details tr').length;
     probe.requests = performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length;
+    probe.titles = [...document.querySelectorAll('h3')].map(title => title.textContent);
+    probe.broken = brokenWords();
+    probe.width = document.documentElement.clientWidth;
+    probe.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    probe.paper = getComputedStyle(document.body).backgroundColor;
+    if (document.querySelector('table.runs')) probe.runs = useRuns();
     probe.planted = 'planted' in window;
     const answer = document.createElement('pre');
     answer.textContent = 'PROBE' + JSON.stringify(probe) + 'EBORP';
@@ -71,7 +118,7 @@ std::string find_browser() {
 
 namespace {
 
-Json look_once(const fs::path& page) {
+Json look_once(const fs::path& page, const Display& display) {
   const fs::path folder = page.parent_path() / (page.stem().string() + "-browser");
   fs::create_directories(folder);
   std::string html = read_file(page);
@@ -87,11 +134,14 @@ Json look_once(const fs::path& page) {
   // s.
   const std::string command =
       "HOME='" + folder.string() + "' timeout -k 1 40 '" + find_browser() +
-      "' --headless --no-sandbox --disable-gpu --disable-extensions --no-first-run"
+      "' --headless --no-sandbox --disable-gpu --hide-scrollbars --disable-extensions "
+      "--no-first-run"
       " --user-data-dir='" +
       (folder / "profile").string() +
-      "' --window-size=1200,900 --virtual-time-budget=20000 --dump-dom 'file://" +
-      (folder / "page.html").string() + "' 2>'" + (folder / "log").string() + "'";
+      fmt::format("' --window-size={},900 --blink-settings=preferredColorScheme={}", display.width,
+                  display.dark ? 0 : 1) +
+      " --virtual-time-budget=20000 --dump-dom 'file://" + (folder / "page.html").string() +
+      "' 2>'" + (folder / "log").string() + "'";
   const std::string dom = output_of(command);
   const std::size_t begin = dom.rfind("PROBE{");
   const std::size_t end = dom.rfind("}EBORP");
@@ -104,7 +154,7 @@ Json look_once(const fs::path& page) {
 
 }  // namespace
 
-Json look_at(const fs::path& page) {
+Json look_at(const fs::path& page, const Display& display) {
   const auto all_drawn = [](const Json& seen) {
     if (seen.is_object())
       for (const Json& chart : seen["charts"])
@@ -112,8 +162,8 @@ Json look_at(const fs::path& page) {
     return true;
   };
   // On a busy machine a browser may answer before it has painted; charts that stay empty are empty.
-  Json seen = look_once(page);
-  for (int again = 0; again < 2 && !all_drawn(seen); ++again) seen = look_once(page);
+  Json seen = look_once(page, display);
+  for (int again = 0; again < 2 && !all_drawn(seen); ++again) seen = look_once(page, display);
   return seen;
 }
 

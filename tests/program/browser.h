@@ -15,11 +15,24 @@ std::string find_browser();
   if (find_browser().empty())    \
   GTEST_SKIP() << "no Chromium here: nothing is opened; install chromium-headless-shell"
 
-/// Opens a copy of `page` from the disk, with an added script that inspects it. Returns {"errors":
-/// [complaints of the console, scripts and the page's policy], "requests": number of requests,
-/// "charts": [{"id", "coloured": pixels in the colours of its series, without bounds}], "rows":
-/// lines of the tables of numbers, "planted": whether a name in the data ran as script}. Fails the
-/// test and returns null if the browser ends without an answer.
-Json look_at(const std::filesystem::path& page);
+struct Display {
+  int width = 1200;
+  bool dark = false;
+};
+
+/// Opens a copy of `page` from the disk, with an added script that inspects it. Returns
+///   "errors": complaints of the console, scripts and the page's policy; "requests": their number;
+///   "planted": whether a name in the data ran as script;
+///   "charts": [{"id", "coloured": pixels in the colours of its series, without bounds, "labels"
+///   and
+///     "types" of its series, "width", "inside": whether it ends within the window}];
+///   "pictures": [{"loaded", "inside"}];
+///   "rows": lines of the tables of numbers; "titles": of figures and tables;
+///   "broken": words of headings that are broken over lines; "width" of the page and its "overflow"
+///     in pixels; "paper": the colour of the background;
+///   "runs": null, or of a table of runs: "rows", "found" by searching the first one, "again" after
+///     that, and the labels of the charts' series "before" and "after" the first run was left out.
+/// Fails the test and returns null if the browser ends without an answer.
+Json look_at(const std::filesystem::path& page, const Display& display = {});
 
 }  // namespace millrace::program_test

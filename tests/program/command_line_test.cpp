@@ -7,8 +7,8 @@ namespace {
 class CommandLine : public ProgramTest {};
 
 const std::vector<std::string>& commands() {
-  static const std::vector<std::string> all{"train",  "eval", "bench",  "sweep",
-                                            "report", "data", "launch", "doctor"};
+  static const std::vector<std::string> all{"train", "eval",   "bench",  "sweep", "report",
+                                            "data",  "launch", "doctor", "keys",  "recipe"};
   return all;
 }
 
@@ -113,6 +113,11 @@ TEST_F(CommandLine, RunsWithoutARunOptionLandUnderRuns) {
     EXPECT_TRUE(std::filesystem::exists(entry.path() / "summary.json"));
   }
   EXPECT_EQ(runs, 2u);
+}
+
+TEST_F(CommandLine, DoctorRefusesAFolderThatIsNotThere) {
+  EXPECT_TRUE(refused(run({"doctor", "--storage", "/nope"}), 2, {"--storage /nope"}));
+  EXPECT_TRUE(succeeded(run({"doctor", "--storage", in("").string()})));
 }
 
 /// Tests that the program does not load LibTorch before a command needs it, so that the CUDA module

@@ -103,6 +103,60 @@ TEST_F(DataCommand, VerifyOfNothingIsBadData) {
   EXPECT_EQ(run({"data", "verify", in("empty").string()}).exit_code, 3);
 }
 
+/// Returns the words of the command after "next: ", without the program's name.
+Arguments next_command(const std::string& out) {
+  std::string line = out.substr(out.find("next: millrace ") + 15);
+  line = line.substr(0, line.find('\n'));
+  Arguments words{""};
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '\'')
+      quoted = !quoted;
+    else if (c == ' ' && !quoted)
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  return words;
+}
+
+TEST_F(DataCommand, TheProposedNextCommandWorks) {
+  const std::string digits_in = in("my digits").string();
+  const std::string photos_in = in("photos").string();
+  for (const Arguments& make :
+       {Arguments{"data", "make", "digits", digits_in, "--train", "40", "--test", "20"},
+        Arguments{"data", "make", "photos", photos_in, "--count", "20"},
+        Arguments{"data", "pack", photos_in, in("tars").string()},
+        Arguments{"data", "pack", photos_in, in("one.tar").string(), "--split", "test"}}) {
+    const Result made = run(make);
+    ASSERT_TRUE(succeeded(made));
+    ASSERT_NE(made.out.find("next: millrace "), std::string::npos) << made.out;
+    Arguments next = next_command(made.out);
+    if (next[0] == "train") next.insert(next.end(), {"train.device=simulated", "train.steps=1"});
+    EXPECT_TRUE(succeeded(run(next))) << made.out;
+  }
+}
+
+TEST_F(DataCommand, AMissingSetIsAnsweredWithItsOwnKind) {
+  const std::string none = "data.path=" + in("none").string();
+  EXPECT_TRUE(refused(run({"bench", "imagenet-rrc", none}), 3, {"none"}));
+  EXPECT_NE(run({"bench", "imagenet-rrc", none}).err.find("data make photos"), std::string::npos);
+  EXPECT_NE(run({"bench", "cifar10-lenet", none}).err.find("data make objects"), std::string::npos);
+  EXPECT_NE(run({"bench", "mnist-lenet", none}).err.find("data make digits"), std::string::npos);
+  const std::string with_blank = in("no set").string();
+  EXPECT_NE(run({"bench", "mnist-lenet", "data.path=" + with_blank})
+                .err.find("data make digits '" + with_blank + "'"),
+            std::string::npos)
+      << "as the shell needs it";
+}
+
+TEST_F(DataCommand, FarMoreClassesThanTheDataHasIsAWarning) {
+  const Result many = run(bench({"model.classes=100"}));
+  EXPECT_TRUE(succeeded(many));
+  EXPECT_NE(many.err.find("warning: model.classes=100, but "), std::string::npos) << many.err;
+  EXPECT_EQ(run(bench({"model.classes=12"})).err.find("warning"), std::string::npos);
+}
+
 TEST_F(DataCommand, MistakesAreUsageErrors) {
   EXPECT_TRUE(refused(run({"data", "make", "digitz", in("set").string()}), 2, {"digitz"}));
   EXPECT_TRUE(refused(run(digits("set", {"--train", "-5"})), 2, {"--train"}));

@@ -1,6 +1,9 @@
 // train.strategy=data_parallel and ddp, as a user starts them: they follow the single run, share
 // its images, and end together when a rank dies.
+#include <sched.h>
+
 #include <csignal>
+#include <utility>
 
 #include "tests/program/datasets.h"
 #include "tests/program/program.h"
@@ -65,13 +68,154 @@ TEST_F(Distributed, RanksAndReplicasFollowTheSingleRun) {
     EXPECT_GE(s["straggler_rank"], 0);
     EXPECT_LE(s["load_s_mean"], s["load_s_max"]);
   }
-  for (const int replicas : {2, 3}) {
+  for (const int replicas : {1, 2, 3}) {
     const std::string name = "replicas" + std::to_string(replicas);
     ASSERT_TRUE(succeeded(
         run(training(name, kUneven + Arguments{"train.strategy=data_parallel",
                                                "train.replicas=" + std::to_string(replicas)}))));
     expect_follows(name);
+    const Json given = summary(name)["replica_images"];
+    ASSERT_EQ(given.size(), static_cast<std::size_t>(replicas));
+    std::uint64_t images = 0;
+    for (const Json& count : given) images += count.get<std::uint64_t>();
+    EXPECT_EQ(images, summary(name)["images"]) << "what the replicas were given";
   }
+}
+
+TEST_F(Distributed, RanksOfTheRecipeAreStartedAndTheirRunIsResumedAndEvaluated) {
+  ASSERT_TRUE(succeeded(run(launched(2, "launched", kUneven))));
+  const Json expected = summary("launched");
+  const Arguments ranks = kUneven + Arguments{"train.strategy=ddp", "train.ranks=2"};
+  const Result whole = run(training("whole", ranks + Arguments{"--json"}));
+  ASSERT_TRUE(succeeded(whole));
+  EXPECT_EQ(parse_json(whole.out), summary("whole")) << "stdout is rank 0's, one document";
+  EXPECT_EQ(summary("whole")["parameters_hash"], expected["parameters_hash"]);
+  EXPECT_EQ(summary("whole")["world_size"], 2);
+  EXPECT_EQ(losses_of(in("whole")), losses_of(in("launched")));
+  std::uint64_t images = 0;
+  const Json shares = summary("whole")["ranks"];
+  for (const Json& rank : shares) images += rank["images"].get<std::uint64_t>();
+  EXPECT_EQ(images, summary("whole")["images"]);
+
+  ASSERT_TRUE(succeeded(run(training("part", ranks + Arguments{"train.steps=10"}))));
+  const Result resumed = run({"train", "--resume", "--run", in("part").string(), "train.steps=0"});
+  ASSERT_TRUE(succeeded(resumed));
+  EXPECT_NE(resumed.out.find("images per rank: "), std::string::npos) << resumed.out;
+  EXPECT_EQ(summary("part")["resumed_from_step"], 10);
+  EXPECT_EQ(summary("part")["parameters_hash"], expected["parameters_hash"]);
+  EXPECT_EQ(summary("part")["train_top1"], expected["train_top1"]);
+  const Result again = run({"train", "--resume", "--run", in("part").string()});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(count_of(again.err, "has finished"), 1u) << again.err;
+
+  const Result evaluated = run({"eval", in("part").string(), "--json"});
+  ASSERT_TRUE(succeeded(evaluated));
+  EXPECT_EQ(parse_json(evaluated.out)["top1"], expected["top1"]);
+}
+
+TEST_F(Distributed, EarlyStoppingEndsAllRanksAtOneEpoch) {
+  const Arguments stopping{"train.strategy=ddp",
+                           "train.ranks=2",
+                           "train.epochs=50",
+                           "eval.every=1",
+                           "loader.batch=40",
+                           "train.early_stopping.metric=test_loss",
+                           "train.early_stopping.patience=2",
+                           "train.early_stopping.min_delta=0.1"};
+  const Result result = run(training("run", stopping));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_EQ(count_of(result.out, "stopped early at epoch"), 1u) << result.out;
+  const Json s = summary("run");
+  ASSERT_EQ(s["early_stopping"]["stopped"], true);
+  EXPECT_EQ(s["epochs"], s["early_stopping"]["last_epoch"]);
+  EXPECT_EQ(s["early_stopping"]["last_epoch"], s["early_stopping"]["best_epoch"].get<int>() + 2);
+  EXPECT_LT(s["epochs"], 50);
+  const auto rows = [&](const char* name) { return lines_of(read_file(in("run") / name)).size(); };
+  EXPECT_EQ(rows("steps.csv"), 1 + s["steps"].get<std::size_t>());
+  EXPECT_EQ(rows("steps.rank1.csv"), rows("steps.csv"));
+  for (const Json& rank : s["ranks"]) EXPECT_EQ(rank["parameters_hash"], s["parameters_hash"]);
+}
+
+TEST_F(Distributed, RanksOfTheRecipeDieWithTheirParent) {
+  const Arguments endless{"train.strategy=ddp", "train.ranks=2", "train.epochs=100000"};
+  Child child(training("killed", endless));
+  ASSERT_TRUE(child.says("epoch 2/"));
+  ASSERT_EQ(children_of(child.pid()).size(), 2u);
+  child.send(SIGKILL);
+  EXPECT_EQ(child.wait().signal, SIGKILL);
+  for (int i = 0; i < 100 && child.leaves_processes(); ++i) sleep_ms(50);
+  EXPECT_FALSE(child.leaves_processes());
+  EXPECT_TRUE(succeeded(run(
+      {"train", "--resume", "--run", in("killed").string(), "train.epochs=100000",
+       "train.steps=" +
+           std::to_string(
+               10 * (1 + parse_json_lines(read_file(in("killed") / "metrics.jsonl")).size()))})));
+
+  Child interrupted(training("interrupted", endless));
+  ASSERT_TRUE(interrupted.says("epoch 2/"));
+  interrupted.send(SIGTERM);
+  const Result result = interrupted.wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(count_of(result.err, "interrupted after step"), 1u) << result.err;
+  EXPECT_FALSE(interrupted.leaves_processes());
+  EXPECT_TRUE(summary("interrupted")["interrupted"]);
+}
+
+TEST_F(Distributed, ALauncherOverridesTheRanksOfTheRecipe) {
+  const Result result = run(launched(3, "run", {"train.ranks=2", "loader.batch=50"}));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_EQ(summary("run")["world_size"], 3);
+  EXPECT_EQ(count_of(result.err, "train.ranks=2, but torchrun has started 3"), 1u) << result.err;
+  EXPECT_NE(read_file(in("run") / "config.toml").find("ranks = 3"), std::string::npos);
+  // A Slurm batch script is a task as well, and the only one.
+  RunOptions batch_script;
+  batch_script.env = {{"SLURM_PROCID", "0"},
+                      {"SLURM_NTASKS", "1"},
+                      {"SLURM_LOCALID", "0"},
+                      {"SLURM_TASKS_PER_NODE", "1"},
+                      {"SLURM_NODEID", "0"},
+                      {"SLURM_JOB_ID", "7"},
+                      {"SLURM_JOB_NODELIST", "localhost"}};
+  ASSERT_TRUE(
+      succeeded(run(training("batch", {"train.strategy=ddp", "train.ranks=2"}), batch_script)));
+  EXPECT_EQ(summary("batch")["world_size"], 2);
+}
+
+TEST_F(Distributed, RanksThatNothingCanShareAreRefused) {
+  EXPECT_TRUE(refused(run(training("run", {"train.ranks=2"})), 2,
+                      {"train.ranks=2", "train.strategy=single", "only ddp has ranks"}));
+  EXPECT_TRUE(refused(run(simulated("run", {"train.strategy=ddp", "train.ranks=2"})), 2,
+                      {"train.strategy=ddp", "simulated"}));
+  EXPECT_TRUE(refused(run(training("run", {"train.strategy=ddp"})), 2,
+                      {"was not started as one of several ranks"}));
+  EXPECT_TRUE(
+      refused(run(training("run", {"train.strategy=ddp", "train.ranks=2", "loader.batch=0"})), 2,
+              {"loader.batch"}));
+  EXPECT_FALSE(fs::exists(in("run")));
+}
+
+TEST_F(Distributed, MoreRanksThanCoresAreMarked) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (std::size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);  // for the programs started here
+  const Result ranks = run(training("ranks", {"train.strategy=ddp", "train.ranks=2"}));
+  const Result replicas = run(training("replicas", {"train.strategy=data_parallel"}));
+  const Result single = run(training("single"));
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  for (const auto& [name, result] : {std::pair("ranks", ranks), std::pair("replicas", replicas)}) {
+    ASSERT_TRUE(succeeded(result));
+    EXPECT_TRUE(summary(name)["oversubscribed"]);
+    EXPECT_EQ(
+        count_of(result.err, std::string("warning: 2 ") + name + " share 1 core and take turns"),
+        1u)
+        << result.err;
+  }
+  ASSERT_TRUE(succeeded(single));
+  EXPECT_FALSE(summary("single")["oversubscribed"]);
+  EXPECT_EQ(single.err.find("share"), std::string::npos);
 }
 
 TEST_F(Distributed, RanksOfOneHostListenOnLoopbackOnly) {

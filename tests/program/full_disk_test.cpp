@@ -68,6 +68,18 @@ TEST_F(FullDisk, StepsBeyondTheLimit) {
   EXPECT_TRUE(no_temporaries(in("run")));
 }
 
+TEST_F(FullDisk, PredictionsBeyondTheLimit) {
+  MILLRACE_NEEDS_TORCH();
+  ASSERT_TRUE(succeeded(run(training("run"))));
+  RunOptions little;
+  little.max_file_bytes = 1000;  // 60 rows take more
+  const std::string file = in("predictions.csv").string();
+  const Arguments eval{"eval", in("run").string(), "--predictions", file};
+  EXPECT_TRUE(refused(run(eval, little), 1, {file}));
+  EXPECT_FALSE(fs::exists(file));
+  EXPECT_TRUE(no_temporaries(in("")));
+}
+
 TEST_F(FullDisk, DumpBeyondTheLimit) {
   const Arguments dump{"--dump", in("dump").string()};
   EXPECT_TRUE(refused(run(bench(dump), limited()), 1, {in("dump").string()}));

@@ -69,16 +69,40 @@ TEST_F(JsonOutput, EvalPrintsItsFigures) {
 
 TEST_F(JsonOutput, BenchOpsPrintsBothSidesOfEachOp) {
   MILLRACE_NEEDS_TORCH();
-  const Json json = document({"bench", "ops", "--batch", "5", "--rounds", "2"});
-  expect_keys(json, {"torch", "batch", "threads", "rounds", "simd", "ops"});
-  EXPECT_EQ(json["ops"].size(), 10u);
+  const Json json = document({"bench", "ops", "--batch", "5,3", "--rounds", "2"});
+  expect_keys(json, {"torch", "batch", "device", "threads", "rounds", "simd", "ops"});
+  EXPECT_EQ(json["batch"], (std::vector<int>{5, 3}));
+  std::map<std::string, std::vector<std::string>> ops;
   for (const Json& op : json["ops"]) {
+    const std::string name = op["op"];
+    if (op["batch"] == 5) ops[op["model"]].push_back(name);
+    EXPECT_GT(op["torch"]["forward_s"], 0) << op;
     EXPECT_GT(op["torch"]["backward_s"], 0) << op;
-    if (op["op"].get<std::string>().starts_with("linear")) continue;  // LibTorch's op on both sides
+    if (name == "step") {
+      EXPECT_GT(op["torch"]["step_s"], 0) << op;
+    }
+    const bool has_native = op["model"] == "simple_conv" || op["model"] == "lenet5";
+    EXPECT_EQ(op.contains("native"), has_native && name.find("linear") == std::string::npos) << op;
+    if (!op.contains("native")) continue;  // LibTorch's ops on both sides
     EXPECT_GT(op["native"]["forward_s"], 0) << op;
     EXPECT_LE(op["difference"], 1e-4) << op;
   }
-  EXPECT_GT(json["ops"].back()["native"]["step_s"], 0);
+  EXPECT_EQ(json["ops"].size(), 40u) << "20 for each batch";
+  EXPECT_EQ(ops["linear"], (std::vector<std::string>{"fc linear 784->10", "step"}));
+  EXPECT_EQ(ops["mlp"],
+            (std::vector<std::string>{"fc1 linear 784->128", "fc2 linear 128->10", "step"}));
+  EXPECT_EQ(ops["simple_conv"],
+            (std::vector<std::string>{"conv1 1->6 3x3 of 28x28", "conv1 1->6 3x3 of 28x28, ReLU",
+                                      "fc1 linear 4704->128", "fc2 linear 128->10", "step"}));
+  EXPECT_EQ(ops["lenet5"].size(), 10u);
+  EXPECT_EQ(document({"bench", "ops", "--model", "mlp", "--batch", "5", "--rounds", "1"})["batch"],
+            5);
+}
+
+TEST_F(JsonOutput, OpsBenchmarkNeedsItsDevice) {
+  MILLRACE_NEEDS_TORCH();
+  EXPECT_TRUE(refused(run({"bench", "ops", "--device", "gpu"}), 2, {"gpu", "cpu, cuda or cuda:N"}));
+  EXPECT_TRUE(refused(run({"bench", "ops", "--device", "cuda:99"}), 4, {"--device cuda:99: "}));
 }
 
 TEST_F(JsonOutput, DoctorPrintsWhatItFound) {

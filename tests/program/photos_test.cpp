@@ -115,5 +115,32 @@ TEST_F(Photos, InspectDrawsAContactSheet) {
                       {"no/such"}));
 }
 
+TEST_F(Photos, InspectShowsOpsThatMixSamples) {
+  const Arguments mixed{"augment+=cutmix", "--json"};
+  const Json plan =
+      parse_json(run(photos("inspect", mixed + Arguments{"--plan", "--samples", "27"})).out);
+  const Json& mix = plan["steps"].back();
+  EXPECT_EQ(mix["step"], "mix");
+  EXPECT_EQ(mix["ops"], "cutmix");
+  EXPECT_EQ(mix["samples"], 26) << "the last of the last batch's three has no neighbour";
+
+  const Arguments sheet{"--samples", "4", "--out", in("sheet.png").string()};
+  const Json samples = parse_json(run(photos("inspect", mixed + sheet)).out)["samples"];
+  const std::string png = read_file(in("sheet.png"));
+  for (std::size_t i = 0; i < 4; ++i) {
+    double own = -1;
+    for (const Json& drawn : samples[i]["drawn"])
+      if (drawn["op"] == "cutmix" && drawn["name"] == "lambda") own = drawn["value"];
+    ASSERT_GE(own, 0) << samples[i];
+    EXPECT_EQ(samples[i]["drawn"].back(), samples[i ^ 1]["drawn"].back()) << "drawn once per pair";
+    const std::string label = samples[i]["label"];
+    const std::string share = std::to_string(static_cast<int>(100 * own + 0.5)) + "%";
+    EXPECT_TRUE(label.find(share) != std::string::npos || label.ends_with(" 100%"))
+        << label << ": " << own;
+  }
+  EXPECT_TRUE(succeeded(run(photos("inspect", sheet))));
+  EXPECT_NE(read_file(in("sheet.png")), png) << "the sheet shows the mixed pixels";
+}
+
 }  // namespace
 }  // namespace millrace::program_test

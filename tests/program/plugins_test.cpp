@@ -67,6 +67,25 @@ TEST_F(Plugins, ListShowsBuiltInsAndPluginsAlike) {
   EXPECT_EQ(plain.out.find("vignette"), std::string::npos) << plain.out;
 }
 
+TEST_F(Plugins, DecodersServeVerifyAndPack) {
+  for (const char* name : {"ape/1.qoi", "ape/2.qoi", "bee/3.qoi"})
+    write_file(in("photos") / "train" / name, text(plugin_test::qoi_file()));
+  const std::string set = in("photos").string();
+  EXPECT_EQ(run({"data", "verify", set}).exit_code, 3) << "nothing decodes these files";
+  const std::string qoi = path_of(example_plugin("qoi"));
+  const Json verified = json({"data", "verify", set, qoi});
+  EXPECT_EQ(verified["splits"][0]["count"], 3);
+  EXPECT_EQ(json({"data", "verify", set}, with_path(example_plugin("qoi"))), verified);
+  ASSERT_TRUE(succeeded(run({"data", "pack", set, in("tar").string(), qoi})));
+  EXPECT_EQ(json({"data", "verify", in("tar").string(), qoi})["splits"][0]["count"], 3);
+  EXPECT_TRUE(refused(run({"data", "verify", set, "seed=1"}), 2, {"seed=1", "plugins.path="}));
+
+  write_file(in("photos") / "train/bee/4.qoi", text(plugin_test::qoi_file()).substr(0, 20));
+  const Result damaged = run({"data", "verify", set, qoi});
+  EXPECT_EQ(damaged.exit_code, 3);
+  EXPECT_NE(damaged.out.find("4.qoi"), std::string::npos) << damaged.out;
+}
+
 TEST_F(Plugins, InfoSaysWhatAUnitTakes) {
   const Json info = json({"plugins", "info", example_plugin("random_zoom_out")});
   EXPECT_EQ(info["plugin"]["id"], "random_zoom_out");

@@ -56,8 +56,9 @@ TEST_F(Profiling, BenchSaysWhatBinds) {
 }
 
 TEST_F(Profiling, ATraceIsWrittenWhereItIsAskedFor) {
-  ASSERT_TRUE(succeeded(run(simulated("run", {"--trace"}))));
-  const Json trace = parse_json(read_file(in("run") / "timeline.json"));
+  const std::string timeline = in("new/folder/timeline.json").string();
+  ASSERT_TRUE(succeeded(run(simulated("run", {"--trace", timeline}))));
+  const Json trace = parse_json(read_file(timeline));
   std::set<std::string> tracks;
   int steps = 0;
   for (const Json& event : trace["traceEvents"]) {
@@ -74,8 +75,29 @@ TEST_F(Profiling, ATraceIsWrittenWhereItIsAskedFor) {
   EXPECT_NE(alone.err.find(file), std::string::npos);
   EXPECT_GT(parse_json(read_file(file))["traceEvents"].size(), 20u);
   EXPECT_TRUE(refused(run(bench({"--trace", "loader.workers=1"})), 2,
-                      {"--trace loader.workers=1", ".json", "put --trace last"}));
+                      {"--trace loader.workers=1", ".json"}));
+  EXPECT_TRUE(refused(run(bench({"--trace"})), 2, {"--trace"}));
   EXPECT_TRUE(no_temporaries(in("")));
+}
+
+TEST_F(Profiling, TraceTakesOneFileBeforeOrAfterTheRecipe) {
+  const std::string data_key = "data.path=" + data();
+  const Arguments device{"train.device=simulated", "simulated.update_ms=1"};
+  for (const Arguments& words :
+       {Arguments{"train", "--trace", in("before.json").string(), "mnist-lenet", data_key, "--run",
+                  in("one").string()},
+        Arguments{"train", "mnist-lenet", data_key, "--run", in("two").string(), "--trace",
+                  in("after.json").string()},
+        Arguments{"bench", "--trace", in("bench.json").string(), "mnist-lenet", data_key}})
+    EXPECT_TRUE(succeeded(run(words + device)));
+  for (const char* file : {"before.json", "after.json", "bench.json"})
+    EXPECT_GT(parse_json(read_file(in(file)))["traceEvents"].size(), 20u) << file;
+  EXPECT_TRUE(
+      succeeded(run(Arguments{"profile", "--trace", in("profile.json").string(), "mnist-lenet",
+                              data_key, "--given", "--change", "loader.workers=1", "--seconds",
+                              "0.05", "--run", in("profile").string()} +
+                    device)));
+  EXPECT_GT(parse_json(read_file(in("profile.json")))["traceEvents"].size(), 20u);
 }
 
 TEST_F(Profiling, OnlyWhenAskedFor) {

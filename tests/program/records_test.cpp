@@ -120,6 +120,7 @@ TEST_F(Records, SummaryHasEveryKey) {
                           "first_batch_s",
                           "images_per_s",
                           "train_loss",
+                          "train_top1",
                           "test_loss",
                           "top1",
                           "top5",
@@ -131,6 +132,10 @@ TEST_F(Records, SummaryHasEveryKey) {
                           "clock"})
     EXPECT_TRUE(s.contains(key)) << key;
   EXPECT_EQ(s["command"], "train");
+  EXPECT_GE(s["cores"], 1);
+  for (const char* key : {"cpu", "memory_bytes", "gpus"}) EXPECT_TRUE(s.contains(key)) << key;
+  EXPECT_GT(s["memory_bytes"], s["peak_rss_bytes"]);
+  EXPECT_TRUE(s["gpus"].is_array());
   EXPECT_EQ(s["seed"], 5);
   EXPECT_EQ(s["workers"], 1);
   EXPECT_EQ(s["batch"], 20);
@@ -167,7 +172,7 @@ TEST_F(Records, AgreeForATrainedModel) {
       succeeded(run(training("run", {"train.epochs=2", "train.log_every=5", "eval.every=1"}))));
   expect_consistent("run");
   const Json s = summary("run");
-  for (const char* key : {"train_loss", "test_loss", "top1", "top5"})
+  for (const char* key : {"train_loss", "train_top1", "test_loss", "top1", "top5"})
     EXPECT_TRUE(s[key].is_number()) << key;
   EXPECT_EQ(s["per_class"].size(), 10u);
   const auto weights = fs::file_size(in("run") / "checkpoints/last/model.safetensors");
@@ -178,6 +183,7 @@ TEST_F(Records, AgreeForATrainedModel) {
   EXPECT_GT(s["spans"]["checkpoint"], 0.0);
   for (const auto& line : parse_json_lines(read_file(in("run") / "metrics.jsonl"))) {
     EXPECT_TRUE(line["train_loss"].is_number());
+    EXPECT_TRUE(line["train_top1"].is_number());
     EXPECT_TRUE(line["top1"].is_number());
   }
   // Only the steps whose loss was to be read have one, and it is a number.

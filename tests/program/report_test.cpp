@@ -1,6 +1,10 @@
 // millrace report: on the records of real runs, finished, killed and damaged; and the page in a
 // browser.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <csignal>
+#include <set>
 
 #include "tests/program/browser.h"
 #include "tests/program/program.h"
@@ -40,6 +44,31 @@ class ReportCommand : public ProgramTest {
     for (const Json& chart : seen["charts"])
       EXPECT_GE(chart["coloured"], 25) << chart["id"] << " is empty";
     EXPECT_GT(seen["rows"], charts) << "the numbers below the charts";
+    EXPECT_EQ(seen["broken"], Json::array()) << "headings break between words";
+    EXPECT_EQ(seen["overflow"], 0);
+    std::set<std::string> titles;
+    for (const Json& title : seen["titles"])
+      EXPECT_TRUE(titles.insert(title.get<std::string>()).second) << title << " stands twice";
+  }
+  /// Expects a sound page on wide and narrow, light and dark displays.
+  static void expect_sound_everywhere(const fs::path& page, std::size_t charts) {
+    for (const int width : {1280, 400})
+      for (const bool dark : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} pixels, {}", width, dark ? "dark" : "light"));
+        const Json seen = look_at(page, {.width = width, .dark = dark});
+        expect_sound(seen, charts);
+        EXPECT_EQ(seen["width"], width);
+        EXPECT_EQ(seen["paper"], dark ? "rgb(20, 24, 28)" : "rgb(255, 255, 255)");
+        for (const Json& chart : seen["charts"]) {
+          EXPECT_TRUE(chart["inside"]) << chart["id"];
+          EXPECT_GT(chart["width"], width == 400 ? 250 : 400) << chart["id"];
+        }
+      }
+  }
+  static const Json* chart_in(const Json& seen, const std::string& id) {
+    for (const Json& chart : seen["charts"])
+      if (chart["id"] == "canvas-" + id) return &chart;
+    return nullptr;
   }
 };
 
@@ -110,11 +139,26 @@ TEST_F(ReportCommand, OfARunThatWasKilled) {
 TEST_F(ReportCommand, RefusesWhatIsNoRun) {
   ASSERT_TRUE(succeeded(run(simulated("runs/first"))));
   EXPECT_TRUE(refused(report("nowhere"), 2, {"nowhere does not exist", "directory"}));
-  EXPECT_TRUE(refused(report("runs"), 2, {"is not a run", "runs/first"}));
+  EXPECT_TRUE(refused(report("data"), 2, {"is not a run and holds none", "runs/NAME"}));
+  EXPECT_TRUE(refused(run({"report", in("runs").string(), in("runs/first").string()}), 2,
+                      {"folder of runs", "alone"}));
   EXPECT_TRUE(refused(report("runs/first/summary.json"), 2, {"not a directory", "runs/first"}));
   EXPECT_TRUE(refused(run({"report"}), 2, {"path is required"}));
   EXPECT_TRUE(refused(report("runs/first", {"--md", "--json"}), 2, {"stdout"}));
   EXPECT_TRUE(refused(report("runs/first", {"--html", "/proc/none/page.html"}), 1, {"/proc/none"}));
+}
+
+TEST_F(ReportCommand, PlotsNameTheirReplacement) {
+  ASSERT_TRUE(succeeded(run(simulated("run"))));
+  for (const Arguments& plots : {Arguments{"--plots", in("plots").string()}, Arguments{"--plots"},
+                                 Arguments{"--plots=" + in("plots").string()}})
+    EXPECT_TRUE(refused(report("run", plots), 2, {"--plots is gone", "--csv", "plot.py"}));
+  EXPECT_TRUE(refused(run({"report", "--plots", in("run").string()}), 2, {"--plots is gone"}));
+  EXPECT_EQ(run({"report", "--help"}).out.find("--plots"), std::string::npos);
+  EXPECT_EQ(run({"completion", "words", "millrace report --pl"}).out, "");
+  EXPECT_EQ(run({"completion", "man"}).out.find("-plots"), std::string::npos);
+  EXPECT_FALSE(fs::exists(in("plots")));
+  EXPECT_FALSE(fs::exists(in("run/report.html")));
 }
 
 TEST_F(ReportCommand, DamagedRecordsAreNamed) {
@@ -138,9 +182,10 @@ TEST_F(ReportCommand, WithoutTheDataSetThereAreNoPictures) {
 }
 
 TEST_F(ReportCommand, ShowsASweepsTable) {
-  const Result swept = run({"sweep", "mnist-lenet", "data.path=" + data(), "train.device=simulated",
-                            "simulated.update_ms=0.5", "train.epochs=1", "loader.batch=20",
-                            "loader.workers=0,1", "--repeats", "2", "--run", in("sweep").string()});
+  const Result swept =
+      run({"sweep", "mnist-lenet", "data.path=" + data(), "train.device=simulated",
+           "simulated.update_ms=0.5", "train.epochs=1", "loader.batch=20", "loader.workers=0,1",
+           "--repeats", "2", "--wide", "--run", in("sweep").string()});
   ASSERT_TRUE(succeeded(swept));
   const Json json = report_json("sweep");
   const Json* table = part(json, "tables", "table");
@@ -157,7 +202,14 @@ TEST_F(ReportCommand, ShowsASweepsTable) {
 
   MILLRACE_NEEDS_BROWSER();
   ASSERT_TRUE(succeeded(report("sweep")));
-  expect_sound(look_at(in("sweep/report.html")), json["figures"].size());
+  expect_sound_everywhere(in("sweep/report.html"), json["figures"].size());
+  const Json seen = look_at(in("sweep/report.html"));
+  const Json* time = chart_in(seen, "load-update");
+  ASSERT_NE(time, nullptr);
+  EXPECT_EQ((*time)["labels"], Json({"load", "update", "predicted"}));
+  EXPECT_EQ((*time)["types"], Json({"bar", "bar", "line"}));
+  ASSERT_NE(chart_in(seen, "step-distribution"), nullptr);
+  EXPECT_EQ((*chart_in(seen, "step-distribution"))["labels"], Json({"0", "1"}));
 }
 
 TEST_F(ReportCommand, ComparesRuns) {
@@ -167,6 +219,49 @@ TEST_F(ReportCommand, ComparesRuns) {
   ASSERT_TRUE(succeeded(result));
   EXPECT_NE(result.out.find("# 1 and 2\n"), std::string::npos);
   EXPECT_NE(result.out.find("| seed | 1 | 2 |"), std::string::npos) << result.out;
+}
+
+TEST_F(ReportCommand, ComparedRunsHaveNoTwoFiguresOfOneTitle) {
+  ASSERT_TRUE(succeeded(run(simulated("uninterruptedbaseline", {"train.epochs=1"}))));
+  ASSERT_TRUE(succeeded(run(simulated("uninterruptedvariant", {"train.epochs=2"}))));
+  const std::string page = in("page.html").string();
+  const Result result = run({"report", in("uninterruptedbaseline").string(),
+                             in("uninterruptedvariant").string(), "--html", page, "--json"});
+  ASSERT_TRUE(succeeded(result));
+  const Json json = parse_json(result.out);
+  std::set<std::string> titles;
+  for (const Json& figure : json["figures"])
+    EXPECT_TRUE(titles.insert(figure["title"].get<std::string>()).second) << figure["title"];
+  EXPECT_TRUE(titles.contains("Images per second by epoch"));
+  MILLRACE_NEEDS_BROWSER();
+  expect_sound(look_at(page, {.width = 400}), titles.size());
+}
+
+TEST_F(ReportCommand, ListsTheRunsOfAFolder) {
+  for (const char* workers : {"0", "1"})
+    ASSERT_TRUE(succeeded(run(simulated(
+        std::string("runs/workers-") + workers,
+        {"train.epochs=2", "train.steps=40", std::string("loader.workers=") + workers}))));
+  const Result result = report("runs");
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.out.find("runs/report.html: "), std::string::npos) << result.out;
+  const Json json = report_json("runs");
+  const Json* table = part(json, "tables", "runs");
+  ASSERT_NE(table, nullptr);
+  ASSERT_EQ((*table)["rows"].size(), 2u);
+  EXPECT_EQ((*table)["rows"][0][0], "workers-0");
+  EXPECT_NE(std::find((*table)["header"].begin(), (*table)["header"].end(), "loader.workers"),
+            (*table)["header"].end());
+  EXPECT_EQ((*part(json, "figures", "throughput"))["series"][1]["run"], "workers-1");
+  MILLRACE_NEEDS_BROWSER();
+  expect_sound_everywhere(in("runs/report.html"), json["figures"].size());
+  const Json runs = look_at(in("runs/report.html"))["runs"];
+  ASSERT_TRUE(runs.is_object());
+  EXPECT_EQ(runs["rows"], 2);
+  EXPECT_EQ(runs["found"], 1) << "searched by name";
+  EXPECT_EQ(runs["again"], 2);
+  for (const Json& chart : runs["before"]) EXPECT_EQ(chart, Json({"workers-0", "workers-1"}));
+  for (const Json& chart : runs["after"]) EXPECT_EQ(chart, Json({"workers-1"}));
 }
 
 TEST_F(ReportCommand, ThePageIsSoundInABrowser) {
@@ -183,7 +278,62 @@ TEST_F(ReportCommand, ThePageIsSoundInABrowser) {
   EXPECT_NE(part(json, "figures", "class-accuracy"), nullptr);
   EXPECT_NE(part(json, "figures", "confusion"), nullptr);
   ASSERT_TRUE(succeeded(report("run")));
-  expect_sound(look_at(in("run/report.html")), json["figures"].size() - 1);
+  expect_sound_everywhere(in("run/report.html"), json["figures"].size() - 1);
+}
+
+TEST_F(ReportCommand, ShowsTheMostConfidentlyWrongImages) {
+  MILLRACE_NEEDS_TORCH();
+  ASSERT_TRUE(succeeded(run(training("run", {"train.lr=0.002"}))));
+  EXPECT_EQ(part(report_json("run"), "tables", "wrong-images"), nullptr) << "no predictions";
+  const fs::path file = in("run/predictions.csv");
+  ASSERT_TRUE(
+      succeeded(run({"eval", in("run").string(), "--predictions", file.string(), "--json"})));
+  const std::string predictions = read_file(file);
+  std::vector<double> wrong;
+  for (const std::string& line : lines_of(predictions)) {
+    std::vector<std::string> cells(1);
+    for (const char c : line) c == ',' ? cells.emplace_back() : cells.back() += c;
+    if (cells[1] != cells[2] && cells[1] != "label") wrong.push_back(std::stod(cells[3]));
+  }
+  ASSERT_GE(wrong.size(), 3u) << "a model that has barely learnt";
+  const Json json = report_json("run");
+  const Json* table = part(json, "tables", "wrong-images");
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ((*table)["rows"].size(), std::min<std::size_t>(24, wrong.size()));
+  EXPECT_EQ((*table)["rows"][0][3],
+            fmt::format("{:.1f}%", 100 * *std::max_element(wrong.begin(), wrong.end())));
+  const std::size_t pictures = (*table)["rows"].size();
+  ASSERT_TRUE(succeeded(report("run")));
+  EXPECT_EQ(count_of(read_file(in("run/report.html")), "data:image/jpeg;base64,/9j/"), pictures);
+
+  // Another file, of hostile names; the image itself is found by its own name.
+  const std::string name =
+      predictions.substr(predictions.find('\n') + 1, predictions.find(',', predictions.find('\n')) -
+                                                         predictions.find('\n') - 1);
+  write_file(in("other.csv"), "name,label,predicted,probability\n" + name +
+                                  ",<script>window.planted=1</script>,"
+                                  "\"\"\"><img src=x onerror=window.planted=1>\",0.75\n");
+  const Arguments other{"--predictions", in("other.csv").string()};
+  ASSERT_TRUE(succeeded(report("run", other)));
+  if (!find_browser().empty())
+    for (const int width : {1280, 400}) {
+      const Json seen = look_at(in("run/report.html"), {.width = width});
+      expect_sound(seen, seen["charts"].size());
+      ASSERT_EQ(seen["pictures"].size(), 2u) << "one wrong image, and the samples";
+      for (const Json& picture : seen["pictures"]) {
+        EXPECT_TRUE(picture["loaded"]);
+        EXPECT_TRUE(picture["inside"]);
+      }
+    }
+
+  fs::rename(in("data"), in("gone"));
+  const Json without = report_json("run");
+  EXPECT_TRUE(notes_say(without, "no images of wrong predictions: "));
+  EXPECT_NE(part(without, "tables", "wrong-images"), nullptr) << "the list stays";
+  EXPECT_TRUE(refused(report("run", {"--predictions", in("none.csv").string()}), 2,
+                      {"none.csv", "millrace eval"}));
+  write_file(file, "name,label\n");
+  EXPECT_TRUE(refused(report("run"), 3, {"predictions.csv is damaged"}));
 }
 
 TEST_F(ReportCommand, OfATrainedModel) {
@@ -201,9 +351,40 @@ TEST_F(ReportCommand, OfATrainedModel) {
   const Json json = report_json("run");
   for (const char* id : {"loss", "step-loss", "accuracy", "class-accuracy", "confusion"})
     EXPECT_NE(part(json, "figures", id), nullptr) << id;
+  const Json epochs = parse_json_lines(read_file(in("run/metrics.jsonl")));
+  const Json* accuracy = part(json, "figures", "accuracy");
+  for (std::size_t i = 0; i < epochs.size(); ++i)
+    EXPECT_NEAR((*accuracy)["series"][0]["y"][i].get<double>(),
+                100 * epochs[i]["train_top1"].get<double>(), 1e-9);
   MILLRACE_NEEDS_BROWSER();
   ASSERT_TRUE(succeeded(report("run")));
-  expect_sound(look_at(in("run/report.html")), json["figures"].size() - 1);
+  expect_sound_everywhere(in("run/report.html"), json["figures"].size() - 1);
+  const Json seen = look_at(in("run/report.html"));
+  ASSERT_NE(chart_in(seen, "accuracy"), nullptr);
+  EXPECT_EQ((*chart_in(seen, "accuracy"))["labels"],
+            Json({"train top-1", "test top-1", "test top-5"}));
+}
+
+TEST_F(ReportCommand, ShowsWhatRanksAndReplicasWereGiven) {
+  MILLRACE_NEEDS_TORCH();
+  ASSERT_TRUE(succeeded(run(training(
+      "ranks", {"train.strategy=ddp", "train.ranks=2", "train.steps=3", "loader.batch=21"}))));
+  const Json ranks = report_json("ranks");
+  const Json* table = part(ranks, "tables", "ranks");
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ((*table)["header"][2], "images");
+  double images = 0;
+  for (const Json& row : (*table)["rows"]) images += std::stod(row[2].get<std::string>());
+  EXPECT_EQ(images, summary("ranks")["images"].get<double>()) << "the shares of all batches";
+  ASSERT_TRUE(succeeded(run(training(
+      "replicas", {"train.strategy=data_parallel", "train.replicas=2", "train.steps=3"}))));
+  const Json replicas = report_json("replicas");
+  ASSERT_NE(part(replicas, "tables", "replicas"), nullptr);
+  EXPECT_EQ((*part(replicas, "tables", "replicas"))["rows"],
+            Json::parse(R"([["0","30","50.0%"],["1","30","50.0%"]])"));
+  MILLRACE_NEEDS_BROWSER();
+  ASSERT_TRUE(succeeded(report("ranks")));
+  expect_sound_everywhere(in("ranks/report.html"), ranks["figures"].size() - 1);
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ class Resume : public ProgramTest {
 
   void expect_same(const std::string& one, const std::string& other) {
     EXPECT_EQ(summary(one)["parameters_hash"], summary(other)["parameters_hash"]);
-    for (const char* key :
-         {"steps", "images", "epochs", "train_loss", "test_loss", "top1", "per_class"})
+    for (const char* key : {"steps", "images", "epochs", "train_loss", "train_top1", "test_loss",
+                            "top1", "per_class"})
       EXPECT_EQ(summary(one)[key], summary(other)[key]) << key;
     EXPECT_EQ(steady_columns(read_file(in(one) / "steps.csv")),
               steady_columns(read_file(in(other) / "steps.csv")));
@@ -53,7 +53,8 @@ class Resume : public ProgramTest {
     const auto others = parse_json_lines(read_file(in(other) / "metrics.jsonl"));
     ASSERT_EQ(epochs.size(), others.size());
     for (std::size_t i = 0; i < epochs.size(); ++i)
-      for (const char* key : {"epoch", "images", "lr", "train_loss", "test_loss", "top1"})
+      for (const char* key :
+           {"epoch", "images", "lr", "train_loss", "train_top1", "test_loss", "top1"})
         EXPECT_EQ(epochs[i].at(key), others[i].at(key)) << "epoch " << i + 1 << " " << key;
   }
 };
@@ -240,6 +241,61 @@ TEST_F(Resume, RecordsOfAnotherKindAreNamed) {
     write_file(in("run") / "summary.json", changed.dump());
     EXPECT_TRUE(refused(run(resumed("run")), 3, {"summary.json is damaged"}, false)) << key;
   }
+}
+
+TEST_F(Resume, EarlyStoppingEndsAtTheSameEpoch) {
+  const auto stopping = [&](const std::string& name, const Arguments& more = {}) {
+    return training(
+        name, Arguments{"loader.batch=30", "train.epochs=50", "train.lr=0.05", "eval.every=1",
+                        "train.early_stopping.metric=test_loss", "train.early_stopping.patience=3",
+                        "train.early_stopping.min_delta=0.02"} +
+                  more);
+  };
+  const Result whole = run(stopping("whole"));
+  ASSERT_TRUE(succeeded(whole));
+  const Json told = summary("whole")["early_stopping"];
+  ASSERT_EQ(told["stopped"], true);
+  const int last = told["last_epoch"];
+  ASSERT_EQ(last, told["best_epoch"].get<int>() + 3);
+  ASSERT_LT(last, 50);
+  EXPECT_EQ(summary("whole")["epochs"], last);
+  const std::string line = "stopped early at epoch " + std::to_string(last) +
+                           ": test_loss has not improved by more than 0.02 since epoch " +
+                           std::to_string(last - 3);
+  EXPECT_NE(whole.out.find(line + "\n"), std::string::npos) << whole.out;
+  EXPECT_NE(run({"report", in("whole").string(), "--md"}).out.find(line), std::string::npos);
+
+  // Killed with evaluations that count towards the patience behind it and one before it.
+  {
+    Child child(stopping("killed", {"debug.evaluate_ms=150"}));
+    ASSERT_TRUE(child.says("epoch " + std::to_string(last - 1) + "/50"));
+    child.send(SIGKILL);
+    child.wait();
+  }
+  ASSERT_FALSE(fs::exists(in("killed") / "summary.json"));
+  ASSERT_TRUE(succeeded(run(resumed("killed", {"debug.evaluate_ms=0"}))));
+  EXPECT_GT(summary("killed")["resumed_from_step"], 0);
+  expect_same("whole", "killed");
+  EXPECT_EQ(summary("killed")["early_stopping"], told);
+
+  fs::remove(in("killed") / "summary.json");  // as if killed before it was written
+  ASSERT_TRUE(succeeded(run(resumed("killed"))));
+  expect_same("whole", "killed");
+  EXPECT_EQ(summary("killed")["early_stopping"], told);
+  const Result again = run(resumed("killed"));
+  ASSERT_TRUE(succeeded(again));
+  EXPECT_NE(again.err.find(line + "; to continue it, raise train.early_stopping.patience"),
+            std::string::npos)
+      << again.err;
+
+  // More patience continues the run as if it had been there from the start.
+  const Arguments patient{"train.early_stopping.patience=5"};
+  ASSERT_TRUE(succeeded(run(stopping("patient", patient))));
+  ASSERT_TRUE(succeeded(run(resumed("killed", patient))));
+  EXPECT_GT(summary("killed")["epochs"], last);
+  expect_same("patient", "killed");
+  EXPECT_TRUE(refused(run(resumed("killed", {"train.early_stopping.min_delta=0"})), 2,
+                      {"train.early_stopping.min_delta"}));
 }
 
 TEST_F(Resume, TheBestAndTheNewestCheckpointsStay) {

@@ -53,6 +53,49 @@ TEST_F(Storage, EveryReaderCacheAndThreadGivesTheSameHash) {
     }
 }
 
+TEST_F(Storage, ATarSetHasOneHashWithAndWithoutItsIndex) {
+  ASSERT_TRUE(
+      succeeded(run({"data", "pack", in("photos").string(), in("tar").string(), "--shards", "2"})));
+  const Json folder = json_of(bench_of("folder", in("photos")));
+  for (const char* index : {"data.index=require", "data.index=off"})
+    for (const char* workers : {"loader.workers=1", "loader.workers=2"})
+      EXPECT_EQ(json_of(bench_of("tar", in("tar"), {index, workers}))["batch_hash"],
+                folder["batch_hash"])
+          << index << " " << workers;
+
+  fs::remove(in("tar/train-000001.tar.index"));
+  EXPECT_TRUE(refused(run(bench_of("tar", in("tar"), {"data.index=require"})), 3,
+                      {"train-000001.tar", "has no index"}));
+  const Result indexed = run({"data", "index", in("tar").string(), "--json"});
+  EXPECT_TRUE(succeeded(indexed));
+  EXPECT_EQ(parse_json(indexed.out)["shards"].size(), 2u);
+  json_of(bench_of("tar", in("tar"), {"data.index=require"}));
+  const Result shown = run({"data", "index", in("tar").string(), "--show"});
+  EXPECT_TRUE(succeeded(shown));
+  const Json document = parse_json(shown.out);
+  std::size_t samples = 0;
+  for (const Json& shard : document["shards"]) samples += shard["samples"].size();
+  EXPECT_EQ(samples, 3u * kEach);
+
+  fs::copy_file(in("tar/train-000000.tar.index"), in("tar/train-000001.tar.index"),
+                fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(refused(run(bench_of("tar", in("tar"))), 3,
+                      {"train-000001.tar.index", "belongs to another archive, train-000000.tar"}));
+  const Result verified = run({"data", "verify", in("tar").string()});
+  EXPECT_EQ(verified.exit_code, 3);
+  EXPECT_EQ(count_of(verified.out, "belongs to another archive"), 1u) << verified.out;
+}
+
+TEST_F(Storage, PackMakesImagesSmaller) {
+  const Arguments pack{"data", "pack", in("photos").string(), in("tar").string()};
+  EXPECT_TRUE(refused(run(pack + Arguments{"--quality", "50"}), 2, {"--quality"}));
+  EXPECT_TRUE(refused(run(pack + Arguments{"--short-side", "0"}), 2, {"--short-side"}));
+  ASSERT_TRUE(succeeded(run(pack + Arguments{"--short-side", "24", "--quality", "80"})));
+  const Result verified = run({"data", "verify", in("tar").string()});
+  EXPECT_TRUE(succeeded(verified));
+  EXPECT_EQ(count_of(verified.out, "24x24"), 1u) << verified.out;
+}
+
 TEST_F(Storage, SaysWhichThreadsReadAndWhatWasCold) {
   const Json cold = json_of(bench_of("folder", in("photos"), {"data.cache=cold", "-q"}));
   EXPECT_EQ(cold["io_threads"], 4);

@@ -39,7 +39,7 @@ class Sweep : public ProgramTest {
 
 TEST_F(Sweep, GridHasARowACombination) {
   const Result result =
-      run(sweep({"loader.workers=0,1", "augment.random_affine.enabled=true,false"}));
+      run(sweep({"loader.workers=0,1", "augment.random_affine.enabled=true,false", "--wide"}));
   ASSERT_TRUE(succeeded(result));
   const auto lines = lines_of(result.out);
   std::size_t header = 0;
@@ -50,9 +50,12 @@ TEST_F(Sweep, GridHasARowACombination) {
     EXPECT_NE(lines[header].find(name), std::string::npos) << lines[header];
   const std::vector<std::pair<std::string, std::string>> cells{
       {"0", "true"}, {"0", "false"}, {"1", "true"}, {"1", "false"}};
+  const auto folders = run_folders();
+  ASSERT_EQ(folders.size(), 4u);
+  EXPECT_NE(folders[0].find("random_affine.enabled="), std::string::npos) << folders[0];
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto words = words_of(lines[header + 1 + i]);
-    ASSERT_EQ(words.size(), 11u) << lines[header + 1 + i];
+    ASSERT_GE(words.size(), 11u) << lines[header + 1 + i];
     EXPECT_EQ(words[0], cells[i].first);
     EXPECT_EQ(words[1], cells[i].second);
     EXPECT_GE(std::stod(words[4]), 0.5) << "update, ms a step";
@@ -114,8 +117,9 @@ TEST_F(Sweep, CommasInsideBracketsSeparateNothing) {
 }
 
 TEST_F(Sweep, CommasInsideBracesSeparateNothing) {
-  ASSERT_TRUE(succeeded(run(sweep({"augment+=random_crop{size=28,padding=2}"}))));
-  EXPECT_EQ(record()["cells"].size(), 1u);
+  ASSERT_TRUE(
+      succeeded(run(sweep({"augment+=random_crop{size=28,padding=2}", "loader.workers=0,1"}))));
+  EXPECT_EQ(record()["cells"].size(), 2u);
 }
 
 TEST_F(Sweep, CombinationThatFailsIsNamedWithItsOwnCode) {
@@ -137,6 +141,129 @@ TEST_F(Sweep, MistakesShowBeforeAnythingRuns) {
     EXPECT_TRUE(refused(run(sweep({"loader.workers=0,1", "--repeats", repeats})), 2,
                         {"--repeats", repeats}));
   EXPECT_FALSE(fs::exists(in("sweep")));
+}
+
+TEST_F(Sweep, NothingSweptIsAMistake) {
+  EXPECT_TRUE(refused(run(sweep({"loader.workers=1"})), 2, {"nothing is swept"}));
+  EXPECT_TRUE(refused(run({"sweep", "mnist-lenet"}), 2, {"nothing is swept"}));
+  EXPECT_FALSE(fs::exists(in("sweep")));
+}
+
+TEST_F(Sweep, TrainProposesASweepForSeveralValues) {
+  const Result result = run({"train", "mnist-lenet", "loader.workers=0,1,2"});
+  EXPECT_TRUE(refused(result, 2, {"loader.workers=0,1,2: one run takes one value"}));
+  EXPECT_NE(result.err.find("millrace sweep mnist-lenet loader.workers=0,1,2"), std::string::npos)
+      << result.err;
+  EXPECT_TRUE(
+      refused(run({"train", "mnist-lenet", "loader.wrokers=0,1,2"}), 2, {"loader.wrokers"}));
+}
+
+TEST_F(Sweep, TheTableFitsTheTerminal) {
+  RunOptions terminal;
+  terminal.env = {{"COLUMNS", "80"}};
+  const Result narrow = run(sweep({"loader.workers=0,1", "--repeats", "2"}), terminal);
+  ASSERT_TRUE(succeeded(narrow));
+  for (const auto& line : lines_of(narrow.out)) {
+    const bool names_a_path = line.find(in("").string()) != std::string::npos;
+    EXPECT_TRUE(names_a_path || line.size() <= 80) << line;
+  }
+  EXPECT_NE(narrow.out.find("more columns by --wide or in "), std::string::npos) << narrow.out;
+  const Result wide = run({"sweep", "--resume", "--run", in("sweep").string(), "--wide"});
+  ASSERT_TRUE(succeeded(wide));
+  for (const char* title : {"threads", "load s", "host MB", "speed-up", "CPU"})
+    EXPECT_NE(wide.out.find(title), std::string::npos) << title << " in\n" << wide.out;
+}
+
+TEST_F(Sweep, CsvHasAColumnPerEndAndARowPerRun) {
+  ASSERT_TRUE(succeeded(run(sweep({"loader.workers=0,1", "--repeats", "2"}))));
+  const auto table = lines_of(read_file(in("sweep/table.csv")));
+  ASSERT_EQ(table.size(), 3u);
+  EXPECT_TRUE(table[0].starts_with("loader.workers,threads,load ms/step,")) << table[0];
+  for (const char* column : {",images/s low,", ",images/s high,", ",s/epoch,", ",host MB,"})
+    EXPECT_NE(table[0].find(column), std::string::npos) << column << " in " << table[0];
+  EXPECT_EQ(table[1].find(" .. "), std::string::npos) << "numbers, no intervals in one cell";
+  EXPECT_EQ(lines_of(read_file(in("sweep/runs.csv"))).size(), 5u) << "2 rows x 2 repeats";
+  ASSERT_TRUE(succeeded(run({"report", in("sweep").string(), "--csv"})));
+  EXPECT_EQ(read_file(in("sweep/report/table.csv")), read_file(in("sweep/table.csv")));
+  EXPECT_EQ(read_file(in("sweep/report/runs.csv")), read_file(in("sweep/runs.csv")));
+}
+
+TEST_F(Sweep, RowsHaveTheColumnsOfTheStudies) {
+  ASSERT_TRUE(succeeded(run(sweep({"loader.workers=0,1"}))));
+  const Json json = record();
+  const Json& cells = json["cells"];
+  for (const Json& cell : cells) {
+    const Json& one = cell["runs"][0];
+    const Json s = summary("sweep/runs/" + one["run"].get<std::string>());
+    EXPECT_NEAR(one["epoch_s"], 200 / s["images_per_s"].get<double>(), 1e-9);
+    EXPECT_EQ(one["host_bytes"], s["peak_rss_bytes"]);
+    EXPECT_GT(one["cpu_utilization"], 0.0);
+    EXPECT_LE(one["cpu_utilization"], 1.01);
+    EXPECT_TRUE(one["peak_device_bytes"].is_null()) << "no device, no memory of it";
+  }
+  EXPECT_EQ(cells[0]["runs"][0]["speedup"], 1.0);
+  EXPECT_NEAR(cells[1]["runs"][0]["speedup"],
+              cells[1]["runs"][0]["images_per_s"].get<double>() /
+                  cells[0]["runs"][0]["images_per_s"].get<double>(),
+              1e-9);
+}
+
+TEST_F(Sweep, EveryNumberOfASummaryIsAMetric) {
+  ASSERT_TRUE(succeeded(run(simulated("run"))));
+  const Json s = summary("run");
+  std::string names;
+  for (const auto& [name, value] : s.items()) {
+    if (value.is_number()) names += (names.empty() ? "" : ",") + name;
+    if (!value.is_object()) continue;
+    for (const auto& [part, number] : value.items())
+      if (number.is_number()) names += "," + name + "." + part;
+  }
+  ASSERT_NE(names.find("spans."), std::string::npos) << names;
+  // The metrics are read before the repeats.
+  EXPECT_TRUE(refused(run(sweep({"loader.workers=0,1", "--metric", names, "--repeats", "0"})), 2,
+                      {"--repeats 0"}));
+}
+
+TEST_F(Sweep, AMetricThatTheRunsLackIsNamed) {
+  EXPECT_TRUE(refused(run(sweep({"loader.workers=0,1", "--metric", "top1"})), 2,
+                      {"--metric top1", "has no such number"}, false))
+      << "a simulated device has no accuracy";
+}
+
+TEST_F(Sweep, AccuracyIsAMetric) {
+  MILLRACE_NEEDS_TORCH();
+  const Result result = run({"sweep", "mnist-lenet-plain", "data.path=" + data(), "train.threads=1",
+                             "loader.batch=20", "train.epochs=1", "train.lr=0,0.02", "--metric",
+                             "top1,test_loss,spans.forward", "--repeats", "2", "--run",
+                             in("sweep").string(), "--json"});
+  ASSERT_TRUE(succeeded(result));
+  const Json json = parse_json(result.out);
+  const Json& one = json["cells"][1]["comparisons"];
+  const auto top1 = [&](int cell, int run) {
+    return json["cells"][cell]["runs"][run]["top1"].get<double>();
+  };
+  EXPECT_NEAR(one["top1"]["difference"], (top1(1, 0) - top1(0, 0) + top1(1, 1) - top1(0, 1)) / 2,
+              1e-12);
+  EXPECT_FALSE(one["top1"].contains("ratio"));
+  EXPECT_LT(one["test_loss"]["ratio"], 1.0) << "training helps";
+  EXPECT_GT(one["spans.forward"]["ratio"], 0.0);
+  EXPECT_EQ(json["metric"], "top1");
+}
+
+TEST_F(Sweep, RunsMayStopEarly) {
+  MILLRACE_NEEDS_TORCH();
+  // Without learning nothing improves, so that patience alone decides.
+  const Result result = run(
+      {"sweep", "mnist-lenet-plain", "data.path=" + data(), "train.threads=1", "train.lr=0",
+       "loader.batch=20", "train.epochs=9", "eval.every=1", "train.early_stopping.metric=top1",
+       "train.early_stopping.patience=2,4", "--metric", "epochs", "--run", in("sweep").string()});
+  ASSERT_TRUE(succeeded(result));
+  std::map<int, int> epochs;
+  for (const auto& folder : run_folders()) {
+    const Json s = summary("sweep/runs/" + folder);
+    epochs[s["early_stopping"]["patience"]] = s["epochs"];
+  }
+  EXPECT_EQ(epochs, (std::map<int, int>{{2, 3}, {4, 5}}));
 }
 
 TEST_F(Sweep, TwoRecipesAreRefused) {
@@ -184,6 +311,14 @@ TEST_F(Sweep, ListedCombinationsAreTheRows) {
                       {"loader.workers has 2 values beside --cell"}));
 }
 
+TEST_F(Sweep, CellTakesOneArgument) {
+  const Result result =
+      run(sweep({"--cell", "loader.workers=0", "--cell", "loader.workers=1", "train.steps=3"}));
+  ASSERT_TRUE(succeeded(result));
+  ASSERT_EQ(record()["cells"].size(), 2u) << "train.steps=3 applies to both rows";
+  for (const auto& folder : run_folders()) EXPECT_EQ(summary("sweep/runs/" + folder)["steps"], 3);
+}
+
 TEST_F(Sweep, APilotFixesTheRepeats) {
   const Result result =
       run(sweep({"simulated.update_ms=2,4", "sweep.margin=1", "--repeats", "auto"}));
@@ -212,8 +347,8 @@ TEST_F(Sweep, EqualCombinationsAreRunEach) {
 
 TEST_F(Sweep, EarlierSweepIsMovedAside) {
   ASSERT_TRUE(succeeded(run(sweep({"loader.workers=0,1"}))));
-  ASSERT_TRUE(succeeded(run(sweep({"loader.workers=1"}))));
-  EXPECT_EQ(record()["cells"].size(), 1u);
+  ASSERT_TRUE(succeeded(run(sweep({"loader.workers=0,1,2"}))));
+  EXPECT_EQ(record()["cells"].size(), 3u);
   EXPECT_EQ(parse_json(read_file(in("sweep.1/sweep.json")))["cells"].size(), 2u);
 }
 

@@ -138,11 +138,9 @@ TEST_F(TensorBoard, HasLossesAndAccuracy) {
   ASSERT_TRUE(succeeded(run(training(
       "run", {"train.tensorboard=true", "train.epochs=2", "loader.batch=30", "eval.every=1"}))));
   const auto epochs = parse_json_lines(read_file(in("run") / "metrics.jsonl"));
-  const std::map<std::string, std::string> keys{{"train/loss", "train_loss"},
-                                                {"train/lr", "lr"},
-                                                {"test/loss", "test_loss"},
-                                                {"test/top1", "top1"},
-                                                {"test/top5", "top5"}};
+  const std::map<std::string, std::string> keys{
+      {"train/loss", "train_loss"}, {"train/top1", "train_top1"}, {"train/lr", "lr"},
+      {"test/loss", "test_loss"},   {"test/top1", "top1"},        {"test/top5", "top5"}};
   for (const auto& [tag, key] : keys) {
     const auto points = curve("run", tag);
     ASSERT_EQ(points.size(), 2u) << tag;

@@ -1,4 +1,10 @@
 // Real training: it learns, its weights can be evaluated and loaded again, and it is reproducible.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <sstream>
+
 #include "tests/program/datasets.h"
 #include "tests/program/program.h"
 
@@ -30,6 +36,55 @@ TEST_F(Training, LearnsWhatCanBeLearnt) {
   double mean = 0;
   for (const auto& [name, accuracy] : s["per_class"].items()) mean += accuracy.get<double>() / 10;
   EXPECT_NEAR(mean, s["top1"].get<double>(), 1e-9);  // 6 test images per class
+}
+
+TEST_F(Training, AccuracyOnTheTrainingImagesIsRecordedUnlessLabelsAreMixed) {
+  const auto run_with = [this](const std::string& name, const Arguments& more) {
+    EXPECT_TRUE(succeeded(run(training(name, Arguments{"train.epochs=4"} + more))));
+    return parse_json_lines(read_file(in(name) / "metrics.jsonl"));
+  };
+  const auto plain = run_with("plain", {});
+  EXPECT_LT(plain[0]["train_top1"], plain[3]["train_top1"]);
+  EXPECT_GE(plain[3]["train_top1"], 0.8);  // chance: 0.1
+  EXPECT_EQ(summary("plain")["train_top1"], plain[3]["train_top1"]);
+  const double images = 200 * plain[0]["train_top1"].get<double>();
+  EXPECT_DOUBLE_EQ(images, std::round(images)) << "a count of 200 images";
+
+  for (const Json& epoch : run_with("smooth", {"train.label_smoothing=0.1"}))
+    EXPECT_TRUE(epoch["train_top1"].is_number());
+  for (const Json& epoch : run_with("mixed", {"augment+=mixup"})) {
+    EXPECT_TRUE(epoch["train_top1"].is_null());
+    EXPECT_TRUE(epoch["train_loss"].is_number());
+  }
+  EXPECT_TRUE(summary("mixed")["train_top1"].is_null());
+  const Result report = run({"report", in("plain").string(), "--json"});
+  EXPECT_NE(report.out.find("training top-1"), std::string::npos) << report.out;
+}
+
+TEST_F(Training, VerbosePrintsTheLossAtTheSameStepsOfEachEpoch) {
+  const Result result = run(training("run", {"train.epochs=3", "train.log_every=4", "--verbose"}));
+  ASSERT_TRUE(succeeded(result));
+  std::string printed;
+  for (const std::string& line : lines_of(result.err))
+    if (line.find(" step ") != std::string::npos)
+      printed += line.substr(0, line.find(" loss ")) + "\n";
+  EXPECT_EQ(printed,
+            "epoch 1 step 2/10\nepoch 1 step 6/10\nepoch 1 step 10/10\n"
+            "epoch 2 step 2/10\nepoch 2 step 6/10\nepoch 2 step 10/10\n"
+            "epoch 3 step 2/10\nepoch 3 step 6/10\nepoch 3 step 10/10\n");
+}
+
+TEST_F(Training, OfManyClassesTheTenWorstAreShown) {
+  const Result trained = run(training(
+      "run", {"data.reader=synthetic", "data.synthetic.classes=12", "data.synthetic.count=48",
+              "data.synthetic.width=28", "data.synthetic.height=28", "data.synthetic.channels=1",
+              "model.classes=12", "train.epochs=1", "loader.batch=24"}));
+  ASSERT_TRUE(succeeded(trained));
+  EXPECT_NE(trained.out.find("per class, the 10 worst of 12:"), std::string::npos) << trained.out;
+  EXPECT_EQ(summary("run")["per_class"].size(), 12u) << "the records have all";
+  const Result evaluated = run({"eval", in("run").string()});
+  ASSERT_TRUE(succeeded(evaluated));
+  EXPECT_NE(evaluated.out.find("the 10 worst of 12 classes"), std::string::npos) << evaluated.out;
 }
 
 TEST_F(Training, ADivergedModelStopsTheRunAndLeavesTheLastGoodCheckpoint) {
@@ -81,6 +136,78 @@ TEST_F(Training, EvalRepeatsTheRunsOwnEvaluation) {
   ASSERT_TRUE(succeeded(text));
   EXPECT_NE(text.out.find("200 train images"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("top-1"), std::string::npos) << text.out;
+}
+
+/// Returns the fields of a line of CSV without quotes.
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields;
+  std::istringstream in(line);
+  for (std::string field; std::getline(in, field, ',');) fields.push_back(field);
+  return fields;
+}
+
+TEST_F(Training, EvalWritesAPredictionPerImage) {
+  ASSERT_TRUE(succeeded(run(training("run", {"train.epochs=2"}))));
+  const std::string file = in("predictions.csv").string();
+  const Result result = run({"eval", in("run").string(), "--predictions", file, "--json"});
+  ASSERT_TRUE(succeeded(result));
+  const Json json = parse_json(result.out);
+  const auto lines = lines_of(read_file(file));
+  ASSERT_EQ(lines.size(), 61u);
+  EXPECT_EQ(lines[0], "name,label,predicted,probability");
+  std::map<std::string, int> names;
+  std::vector<std::vector<int>> confusion(10, std::vector<int>(10));
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const auto fields = fields_of(lines[i]);
+    ASSERT_EQ(fields.size(), 4u) << lines[i];
+    ++names[fields[0]];
+    EXPECT_EQ(fields[1], std::to_string((i - 1) % 10)) << "the order of the data set";
+    ++confusion[std::stoul(fields[1])][std::stoul(fields[2])];
+    EXPECT_GE(std::stod(fields[3]), 0.1) << "the largest of 10 probabilities";
+    EXPECT_LE(std::stod(fields[3]), 1.0);
+  }
+  EXPECT_EQ(names.size(), 60u);
+  EXPECT_EQ(Json(confusion), json["confusion"]);
+  EXPECT_TRUE(no_temporaries(in("")));
+}
+
+TEST_F(Training, PredictionsLeaveOutImagesThatCannotBeLoaded) {
+  write_photos(in("photos"), 6, 32);
+  fs::rename(in("photos") / "train", in("photos") / "test");
+  write_photos(in("photos"), 6, 32);
+  write_file(in("photos") / "train" / "ape" / "10.jpg", "no image");
+  write_file(in("photos") / "test" / "bee" / "12.jpg", "no image");
+  write_file(in("photos") / "test" / "cat" / "15.jpg", "no image");
+  ASSERT_TRUE(succeeded(run({"train", "data.reader=folder", "data.path=" + in("photos").string(),
+                             "loader.batch=4", "loader.on_error=skip", "model.name=lenet5_cifar",
+                             "train.threads=1", "train.epochs=1", "--run", in("run").string()})));
+  const std::string file = in("predictions.csv").string();
+  ASSERT_TRUE(succeeded(run({"eval", in("run").string(), "eval.batch=5", "--predictions", file})));
+  std::vector<std::string> found;
+  for (const std::string& line : lines_of(read_file(file))) {
+    const auto fields = fields_of(line);
+    if (fields[0] == "name") continue;
+    const fs::path image = fields[0];
+    found.push_back(image.parent_path().filename() / image.filename());
+    EXPECT_EQ(fields[1], image.parent_path().filename()) << line;
+  }
+  std::vector<std::string> expected;
+  for (const char* name : {"ape", "bee", "cat"})
+    for (int i = 10; i < 16; ++i) {
+      const std::string image = fmt::format("{}/{}.jpg", name, i);
+      if (image != "bee/12.jpg" && image != "cat/15.jpg") expected.push_back(image);
+    }
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(Training, PredictionsReplaceNothingButFiles) {
+  ASSERT_TRUE(succeeded(run(training("run"))));
+  const auto predicted_to = [&](const std::string& file) {
+    return run({"eval", in("run").string(), "--predictions", file});
+  };
+  EXPECT_TRUE(refused(predicted_to(in("run").string()), 2, {"--predictions", "not a file"}));
+  EXPECT_TRUE(refused(predicted_to("/dev/null"), 2, {"/dev/null", "not a file"}));
+  EXPECT_TRUE(refused(predicted_to(in("none/p.csv").string()), 1, {"none/p.csv", "created"}));
 }
 
 TEST_F(Training, CheckpointIsWholeAndLastNamesIt) {
@@ -150,6 +277,23 @@ TEST_F(Training, StepsEndItEarly) {
   EXPECT_EQ(s["steps"], 13);
   EXPECT_TRUE(s["top1"].is_number());
   EXPECT_TRUE(fs::exists(in("run") / "checkpoints" / "step-13" / "model.safetensors"));
+}
+
+TEST_F(Training, EarlyStoppingNeedsEvaluations) {
+  const auto with = [&](const Arguments& more) {
+    return run(training("run", Arguments{"train.early_stopping.metric=top1"} + more));
+  };
+  EXPECT_TRUE(refused(with({"train.early_stopping.patience=0"}), 2,
+                      {"train.early_stopping.patience", "1"}));
+  EXPECT_TRUE(refused(with({"train.early_stopping.min_delta=-0.1"}), 2,
+                      {"train.early_stopping.min_delta", "0"}));
+  EXPECT_TRUE(refused(with({"train.early_stopping.metric=accuracy"}), 2,
+                      {"train.early_stopping.metric", "test_loss", "top1"}));
+  EXPECT_TRUE(refused(with({"eval.every=0"}), 2,
+                      {"train.early_stopping.metric=top1", "eval.every=0", "eval.every=1"}));
+  EXPECT_TRUE(refused(with({"train.device=simulated"}), 2,
+                      {"train.early_stopping.metric=top1", "simulated", "metric=off"}));
+  EXPECT_FALSE(std::filesystem::exists(in("run")));
 }
 
 TEST_F(Training, EvalOfASimulatedRunIsRefused) {

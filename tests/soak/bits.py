@@ -5,9 +5,9 @@ import json
 import os
 import pathlib
 
-SUMMARY = ("parameters_hash", "batch", "steps", "images", "epochs", "failed", "train_loss", "test_loss",
-           "top1", "top5", "per_class")
-METRICS = ("epoch", "step", "images", "lr", "train_loss", "test_loss", "top1", "top5")
+SUMMARY = ("parameters_hash", "batch", "steps", "images", "epochs", "failed", "train_loss", "train_top1",
+           "test_loss", "top1", "top5", "per_class")
+METRICS = ("epoch", "step", "images", "lr", "train_loss", "train_top1", "test_loss", "top1", "top5")
 STEPS = ("epoch", "step", "images", "loss")
 
 

@@ -1,17 +1,16 @@
 // model.ops=auto: the committed table, and the settings that it never overrides.
-#include "models/auto_ops.h"
-
 #include <gtest/gtest.h>
 
 #include "models/names.h"
+#include "models/options.h"
 
 namespace millrace::train {
 namespace {
 
 constexpr OpsQuestion kLeNet{.model = "lenet5", .samples = 64, .simd = base::Simd::avx2};
 
-TEST(AutoOps, LeNetsAreNativeWithVectorsOfEightOrMore) {
-  for (const char* model : {"lenet5", "lenet5_plain", "lenet5_cifar"})
+TEST(AutoOps, SmallConvolutionsAreNativeWithVectorsOfEightOrMore) {
+  for (const char* model : {"lenet5", "lenet5_plain", "lenet5_cifar", "simple_conv"})
     for (const base::Simd level : {base::Simd::avx2, base::Simd::avx512}) {
       OpsQuestion question = kLeNet;
       question.model = model;
@@ -33,8 +32,8 @@ TEST(AutoOps, LibTorchsWhereOursAreSlowerOrAreNotThere) {
   EXPECT_TRUE(changed([](OpsQuestion& q) { q.channels_last = "off"; }));
   EXPECT_FALSE(changed([](OpsQuestion& q) { q.device = "cuda:0"; }));
   EXPECT_FALSE(changed([](OpsQuestion& q) { q.device = "simulated"; }));
-  for (const auto& model : kModelNames) {
-    if (std::string_view(model).starts_with("lenet5")) continue;
+  for (const auto& model : train::kModelNames) {
+    if (std::string_view(model).starts_with("lenet5") || model == "simple_conv") continue;
     EXPECT_FALSE(changed([&](OpsQuestion& q) { q.model = model; })) << model;
   }
 }

@@ -119,7 +119,7 @@ TEST(Control, RankZeroThatIsNotThereIsSaid) {
   const ControlOptions options{1, 2, kTimeout, 0};
   int port = 0;
   {
-    const Fd free = listen_on("127.0.0.1");
+    const base::Descriptor free = listen_on("127.0.0.1");
     port = port_of(free);
   }
   try {
@@ -157,14 +157,14 @@ TEST(Control, StrangersDoNoHarm) {
   Rank zero(0, 2);
   const int port = zero.channel->port();
   const auto deadline = Clock::now() + kPatience;
-  std::vector<Fd> silent;
+  std::vector<base::Descriptor> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(connect_to("127.0.0.1", port, deadline));
   Goodbye goodbye{1, "from nobody"};
   for (const std::string& words :
        {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(100'000, '\xFF'),
         std::string(4096, '\0'), encode(goodbye), encode(Hello{0, 2, 1, 1, "h"}).substr(0, 9),
         encode(FailureReport{FailureKind::died, 0, 1, "h", 1, 0, "r"}), encode(Welcome{})}) {
-    const Fd stranger = connect_to("127.0.0.1", port, deadline);
+    const base::Descriptor stranger = connect_to("127.0.0.1", port, deadline);
     static_cast<void>(!send(stranger.get(), words.data(), words.size(), MSG_NOSIGNAL));
   }
   Rank one(1, 2, port);
@@ -172,7 +172,7 @@ TEST(Control, StrangersDoNoHarm) {
   one.channel->wait_for_ranks(20);
   // A peer that sends a correct hello and then garbage is a rank, here one that is already
   // connected.
-  const Fd late = connect_to("127.0.0.1", port, deadline);
+  const base::Descriptor late = connect_to("127.0.0.1", port, deadline);
   const std::string words = encode(Hello{0, 2, 1, 1, "h"}) + encode(goodbye);
   static_cast<void>(!send(late.get(), words.data(), words.size(), MSG_NOSIGNAL));
   EXPECT_FALSE(one.report(500ms));
@@ -186,7 +186,7 @@ TEST(Control, SilentStrangersDoNotHoldUpAStart) {
   Rank zero(0, 4);
   const int port = zero.channel->port();
   const auto deadline = Clock::now() + kPatience;
-  std::vector<Fd> silent;
+  std::vector<base::Descriptor> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(connect_to("127.0.0.1", port, deadline));
   const auto begin = Clock::now();
   std::vector<std::unique_ptr<Rank>> others;
@@ -195,7 +195,7 @@ TEST(Control, SilentStrangersDoNotHoldUpAStart) {
   EXPECT_LT(Clock::now() - begin, 10s);
   // Most were closed to make room, the rest for sending nothing.
   const auto closed = [&] {
-    return std::count_if(silent.begin(), silent.end(), [](const Fd& one) {
+    return std::count_if(silent.begin(), silent.end(), [](const base::Descriptor& one) {
       char byte = 0;
       const ssize_t n = recv(one.get(), &byte, 1, MSG_DONTWAIT);
       return n == 0 || (n < 0 && errno == ECONNRESET);
@@ -265,10 +265,10 @@ TEST(Control, ARankThatLeavesAfterAnInterruptIsNoFailure) {
 }
 
 TEST(Control, AStrangerIsNotTakenForRankZero) {
-  const Fd listener = listen_on("127.0.0.1");
+  const base::Descriptor listener = listen_on("127.0.0.1");
   std::thread stranger([&] {
     wait_readable(listener, Clock::now() + kPatience);
-    const Fd fd = accept_from(listener);
+    const base::Descriptor fd = accept_from(listener);
     const std::string words = "HTTP/1.1 400 Bad Request\r\n\r\n";
     static_cast<void>(!send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL));
   });

@@ -1,9 +1,8 @@
 // Control messages: encoded messages are decoded unchanged, and malformed bytes are rejected.
-#include "strategies/control/control_message.h"
-
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "strategies/control/control_channel.h"
 
 namespace millrace::train {
 namespace {

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "millrace/error.h"
-#include "strategies/trainer/held_batches.h"
 #include "strategies/trainer/step_queue.h"
 #include "tests/strategies/simulated_run.h"
 

@@ -87,7 +87,7 @@ TEST(Schedule, RefusesWhatContradictsItself) {
   EXPECT_EQ(refusal([](Options& o) {
               o.name = "multistep", o.milestones = {30, 20};
             }),
-            "train.milestones must grow");
+            "train.milestones must increase");
   EXPECT_EQ(refusal([](Options& o) { o.warmup = 10; }),
             "train.warmup takes 100 optimiser steps, the run has 100");
   EXPECT_EQ(refusal([](Options& o) { o.warmup = 9.9; }), "not refused");

@@ -35,13 +35,13 @@ TEST(Trainer, EndsAfterSoManySteps) {
 }
 
 TEST(Trainer, AWaitIsBlamedOnWhatTheLateRankWasLongerIn) {
-  BlamedWait sum;
-  blame_wait(2, {.load = 3.5, .update = 1, .other = 0.5}, {.load = 2, .update = 1.5, .other = 0},
-             sum);
+  PeerWait sum;
+  attribute_wait(2, {.load = 3.5, .update = 1, .other = 0.5},
+                 {.load = 2, .update = 1.5, .other = 0}, sum);
   EXPECT_DOUBLE_EQ(sum.load, 1.5);  // 1.5 and 0.5 s longer; in update it was shorter
   EXPECT_EQ(sum.update, 0);
   EXPECT_DOUBLE_EQ(sum.other, 0.5);
-  blame_wait(1, {}, {}, sum);  // no named kind took longer
+  attribute_wait(1, {}, {}, sum);  // no named kind took longer
   EXPECT_DOUBLE_EQ(sum.other, 1.5);
   EXPECT_DOUBLE_EQ(sum.total(), 3);
 }

@@ -57,6 +57,15 @@ TEST(Design, AListIsTakenAsItIs) {
   EXPECT_THROW(list_design({}, {"workers"}), UsageError);
 }
 
+TEST(Design, ShortNamesTellKeysApart) {
+  EXPECT_EQ(short_names({"loader.workers", "seed"}), (Words{"workers", "seed"}));
+  EXPECT_EQ(short_names({"augment.random_affine.enabled", "augment.hflip.enabled"}),
+            (Words{"random_affine.enabled", "hflip.enabled"}));
+  EXPECT_EQ(short_names({"loader.batch", "eval.batch"}), (Words{"loader.batch", "eval.batch"}));
+  EXPECT_EQ(short_names({"augment.hflip.p", "eval.augment.hflip.p"}),
+            (Words{"augment.hflip.p", "eval.augment.hflip.p"}));
+}
+
 TEST(Design, ABlockHoldsEveryCellOnceInItsOwnOrder) {
   const auto runs = interleaved(6, 4, 1);
   ASSERT_EQ(runs.size(), 24u);

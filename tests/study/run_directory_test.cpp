@@ -15,7 +15,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/atomic_file.h"
+#include "base/files.h"
 #include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
 

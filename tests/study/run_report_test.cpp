@@ -9,9 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "millrace/error.h"
+#include "study/analysis/recorded_replay.h"
 #include "study/records/step_table.h"
-#include "study/report/comparison_report.h"
-#include "study/report/model_figures.h"
+#include "study/report/figures.h"
+#include "study/report/model_report.h"
 #include "study/report/sweep_report.h"
 #include "study/report/what_if_report.h"
 #include "study/sweep/sweep_files.h"
@@ -84,6 +85,18 @@ TEST(StepTable, ReadsWhatIsThere) {
   EXPECT_NEAR(steps.load.at(0.5), 0.005, 0.005 * 0.02);
 }
 
+TEST(StepTable, ReadsTheSpansOfALoopInPython) {
+  const Folder run;
+  run.write("steps.csv",
+            "epoch,step,load_s,update_s,other_s,images,loss,setup,first_batch,load,update,loop,"
+            "evaluate,log,between,iter\n"
+            "1,1,0.005,0.009,0.036,8,,0.006,0.005,0,0.004,0.005,0.007,0.008,0.015,0.002\n");
+  const study::StepTable steps = study::read_steps(run.path() / "steps.csv");
+  EXPECT_EQ(steps.all.load_ns(), 5'000'000) << "iter is a part of first_batch";
+  EXPECT_EQ(steps.all.update_ns(), 9'000'000) << "update and loop";
+  EXPECT_EQ(steps.all.other_ns(), 36'000'000) << "setup, evaluate, log, between";
+}
+
 TEST(StepTable, AHalfRowAtTheEndIsLeftOut) {
   const Folder run;
   run.write("steps.csv", steps_header() + step_row(1) + step_row(2).substr(0, 30));
@@ -140,6 +153,8 @@ TEST(RunReport, OfARunThatGoesOn) {
   EXPECT_EQ(time.series[1].y, (std::vector<double>{39, 39}));
   EXPECT_EQ(time.series[2].y, (std::vector<double>{12, 12})) << "log";
   EXPECT_EQ(figure_in(report, "blame")->series.size(), 1u) << "queue is nothing";
+  EXPECT_EQ(figure_in(report, "blame")->kind, study::FigureKind::stacked_bar) << "one epoch";
+  EXPECT_EQ(figure_in(report, "step-distribution"), nullptr) << "two steps";
   EXPECT_EQ(figure_in(report, "throughput")->x_label, "step") << "one epoch is no curve";
   EXPECT_EQ(figure_in(report, "accuracy"), nullptr);
   const auto fact = [&](const std::string& name, const std::string& value) {
@@ -149,6 +164,52 @@ TEST(RunReport, OfARunThatGoesOn) {
   EXPECT_TRUE(fact("loader.workers", "3"));
   EXPECT_TRUE(fact("steps", "2"));
   EXPECT_TRUE(fact("images", "40"));
+}
+
+TEST(RunReport, ShowsTheSpansAndThePlacesOfALoopInPython) {
+  const Folder run;
+  run.write("steps.csv",
+            "epoch,step,load_s,update_s,other_s,images,loss,load,update,loop,between\n"
+            "1,1,0.005,0.009,0.015,8,,0.005,0.004,0.005,0.015\n");
+  run.write("metrics.jsonl",
+            R"({"epoch":1,"blame":{"collate":0.004,"unknown":0.001,"load_s":0.005}})"
+            "\n");
+  const study::Report report = study::run_report(run.path());
+  std::vector<std::string> rows;
+  for (const study::ReportTable& table : report.tables)
+    if (table.id == "time")
+      for (const auto& row : table.rows) rows.push_back(row[0]);
+  EXPECT_EQ(rows, (std::vector<std::string>{"load", "- load", "update", "- update", "- loop",
+                                            "other", "- between"}));
+  const auto blame = std::find_if(report.figures.begin(), report.figures.end(),
+                                  [](const study::Figure& one) { return one.id == "blame"; });
+  ASSERT_NE(blame, report.figures.end());
+  ASSERT_EQ(blame->series.size(), 2u) << "the sum is no part";
+  EXPECT_EQ(blame->series[0].name, "collate");
+  EXPECT_EQ(blame->series[1].name, "unknown");
+}
+
+TEST(RunReport, ShowsTheWaitBreakdownOverTime) {
+  const Folder run;
+  run.write("metrics.jsonl", R"({"epoch":1,"steps":10,"blame":{"storage":0.5,"decode":0.1}})"
+                             "\n"
+                             R"({"epoch":2,"steps":20,"blame":{"storage":0,"decode":0.2}})"
+                             "\n");
+  std::string rows;
+  for (int step = 1; step <= 30; ++step) rows += step_row(step);
+  run.write("steps.csv", steps_header() + rows);
+  const study::Report report = study::run_report(run.path());
+  const study::Figure* figure = figure_in(report, "blame");
+  ASSERT_NE(figure, nullptr);
+  EXPECT_EQ(figure->kind, study::FigureKind::stacked_area);
+  ASSERT_EQ(figure->series.size(), 2u);
+  EXPECT_EQ(figure->series[0].name, "storage");
+  EXPECT_EQ(figure->series[0].y, (std::vector<double>{50, 0})) << "ms per step";
+  EXPECT_EQ(figure->series[1].y, (std::vector<double>{10, 10}));
+  const study::Figure* steps = figure_in(report, "step-distribution");
+  ASSERT_NE(steps, nullptr);
+  ASSERT_EQ(steps->series.size(), 3u);
+  EXPECT_EQ(steps->series[2].name, study::kWholeStep);
 }
 
 TEST(RunReport, SaysHowTheRunEnded) {
@@ -178,46 +239,51 @@ TEST(RunReport, DamagedFilesAreErrors) {
   EXPECT_NO_THROW(study::run_report(odd.path()));
 }
 
-TEST(RunReport, RanksHaveATable) {
-  const Folder run;
-  run.write("steps.csv", steps_header() + step_row(1) + step_row(2));
-  run.write("steps.rank1.csv", steps_header() + step_row(1) + "1,2");
-  run.write("steps.rankX.csv", "no table\n");
-  run.write("summary.json", R"({"world_size":3,"straggler_rank":1,"ranks":[{"rank":0,"host":"a"},)"
-                            R"({"rank":1,"host":"b","blamed_wait_s":0.25}]})");
-  const study::Report report = study::run_report(run.path());
-  const study::ReportTable* table = table_in(report, "ranks");
-  ASSERT_NE(table, nullptr);
-  ASSERT_EQ(table->rows.size(), 2u);
-  EXPECT_EQ(table->rows[0][2], "2");
-  EXPECT_EQ(table->rows[1][1], "b");
-  EXPECT_EQ(table->rows[1][2], "1");
-  EXPECT_EQ(table->rows[1].back(), "0.250");
-  EXPECT_TRUE(notes_say(report, "tables of 2 of 3 ranks"));
-  EXPECT_TRUE(notes_say(report, "steps.rank1.csv ends in an incomplete row"));
-  EXPECT_NE(figure_in(report, "rank-time"), nullptr);
+TEST(ModelReport, TrainingAccuracyStandsBesideTheTestSets) {
+  study::JsonLines epochs;
+  epochs.push_back(Json::parse(R"({"epoch":1,"train_top1":0.5})"));
+  epochs.push_back(Json::parse(R"({"epoch":2,"train_top1":0.75,"top1":0.625,"top5":1.0})"));
+  study::Report report;
+  study::add_model("run", nullptr, epochs, study::StepTable(), report);
+  const study::Figure* figure = figure_in(report, "accuracy");
+  ASSERT_NE(figure, nullptr);
+  ASSERT_EQ(figure->series.size(), 3u);
+  EXPECT_EQ(figure->series[0].name, "train top-1");
+  EXPECT_EQ(figure->series[0].y, (std::vector<double>{50, 75}));
+  EXPECT_EQ(figure->series[1].name, "test top-1");
+  EXPECT_EQ(figure->series[1].x, std::vector<double>{2}) << "evaluated once";
+  EXPECT_EQ(figure->series[2].y, std::vector<double>{100});
 }
 
-TEST(ModelFigures, ClassesAndConfusions) {
-  const Json evaluation = Json::parse(
-      R"({"per_class":{"ape":0.5,"bee":1.0,"cat":null},"confusion":[[2,1,1],[0,4,0],[0,0,0]]})");
-  const auto classes = study::class_figure(evaluation);
-  ASSERT_EQ(classes.size(), 1u);
-  EXPECT_EQ(classes[0].categories, (std::vector<std::string>{"ape", "bee"}));
-  EXPECT_EQ(classes[0].series[0].y, (std::vector<double>{50, 100}));
-  const auto matrix = study::confusion_figure(evaluation);
-  ASSERT_EQ(matrix.size(), 1u);
-  EXPECT_EQ(matrix[0].series[0].y, (std::vector<double>{2, 1, 1}));
-  EXPECT_EQ(matrix[0].series[2].name, "cat");
-  const auto mistakes = study::confusion_table(evaluation);
-  ASSERT_EQ(mistakes.size(), 1u);
-  EXPECT_EQ(mistakes[0].rows[0], (std::vector<std::string>{"ape", "bee", "1", "25.0%"}));
+study::Report model_report(const Json& summary) {
+  study::Report report;
+  study::add_model("run", summary, {}, study::StepTable(), report);
+  return report;
+}
+
+TEST(ModelReport, ClassesAndConfusions) {
+  const study::Report report = model_report(Json::parse(
+      R"({"per_class":{"ape":0.5,"bee":1.0,"cat":null},"confusion":[[2,1,1],[0,4,0],[0,0,0]]})"));
+  const study::Figure* classes = figure_in(report, "class-accuracy");
+  ASSERT_NE(classes, nullptr);
+  EXPECT_EQ(classes->categories, (std::vector<std::string>{"ape", "bee"}));
+  EXPECT_EQ(classes->series[0].y, (std::vector<double>{50, 100}));
+  const study::Figure* matrix = figure_in(report, "confusion");
+  ASSERT_NE(matrix, nullptr);
+  EXPECT_EQ(matrix->series[0].y, (std::vector<double>{2, 1, 1}));
+  EXPECT_EQ(matrix->series[2].name, "cat");
+  const study::ReportTable* mistakes = table_in(report, "mistakes");
+  ASSERT_NE(mistakes, nullptr);
+  EXPECT_EQ(mistakes->rows[0], (std::vector<std::string>{"ape", "bee", "1", "25.0%"}));
   Json many;
   for (int i = 0; i < 200; ++i) many["per_class"][fmt::format("c{}", i)] = 0.005 * i;
-  const auto lowest = study::class_figure(many);
-  EXPECT_EQ(lowest[0].categories.size(), 60u);
-  EXPECT_EQ(lowest[0].categories[0], "c0");
-  EXPECT_NE(lowest[0].caption.find("lowest of 200"), std::string::npos);
+  const study::Report lowest = model_report(many);
+  classes = figure_in(lowest, "class-accuracy");
+  ASSERT_NE(classes, nullptr);
+  EXPECT_EQ(classes->categories.size(), 60u);
+  EXPECT_EQ(classes->categories[0], "c0");
+  EXPECT_NE(classes->caption.find("lowest of 200"), std::string::npos);
+  EXPECT_TRUE(notes_say(lowest, "no confusion matrix was recorded"));
 }
 
 TEST(GroupsOf, HoldEachOnce) {
@@ -269,6 +335,100 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
   EXPECT_TRUE(workers->series[2].bound && workers->series[3].bound);
   EXPECT_EQ(workers->series[2].y, (std::vector<double>{300, 300}));
   EXPECT_EQ(figure_in(report, "ceilings")->categories.size(), 3u);
+  EXPECT_EQ(figure_in(report, "workers-time"), nullptr) << "no batch, no time per step";
+}
+
+TEST(ProfileReport, SaysThatAVerificationIsVoidAndWhatToChange) {
+  const Folder run;
+  run.write("summary.json",
+            std::string(R"({"recipe":"r","workers":2,"others_busy":0.4,)"
+                        R"("advice":{"workers":1,"prefetch":2,"images_per_s":90,)"
+                        R"("best_images_per_s":90,"change":["loader.io_threads=16"],)"
+                        R"("change_ratio":1.5},"verification":{"counted":null,"void":true,)"
+                        R"("most_others":0.1,"void_runs":2,"runs":[{},{},{}]},)") +
+                kWhatIf + "}");
+  const study::Report report = study::profile_report(run.path());
+  EXPECT_TRUE(notes_say(report, "more than 10% of the machine in 2 of 3 runs"));
+  const auto fact = [&report](const std::string& name) {
+    for (const auto& [key, value] : report.facts)
+      if (key == name) return value;
+    return std::string();
+  };
+  EXPECT_EQ(fact("advice"), "loader.io_threads=16: 1.50 times the baseline");
+  EXPECT_TRUE(fact("enough workers").starts_with("loader.workers=1"));
+  EXPECT_EQ(fact("verified"), "");
+}
+
+TEST(ProfileReport, WorkersHaveThePredictedCurve) {
+  const Folder run;
+  run.write("summary.json",
+            std::string(R"({"recipe":"r","workers":2,"batch":10,)") + kWhatIf + "}");
+  run.write("config.toml", "[loader]\nworkers = 2\nbatch = 10\n");
+  const auto child = [&](const std::string& name, int workers, int batch, double load) {
+    run.write(
+        "runs/" + name + "/config.toml",
+        fmt::format("[loader]\nworkers = {}\nbatch = {}\n[train]\nsteps = 9\n", workers, batch));
+    run.write(
+        "runs/" + name + "/summary.json",
+        Json{{"workers", workers}, {"load_s_per_step", load}, {"update_s_per_step", 0.05}}.dump());
+  };
+  child("001-device", 2, 10, 9);
+  child("002-baseline", 2, 10, 0.04);
+  child("003-baseline", 2, 10, 0.06);
+  child("004-loader.workers=1", 1, 10, 0.2);
+  child("005-loader.batch=20", 2, 20, 9);
+  const study::Report report = study::profile_report(run.path());
+  const study::Figure* figure = figure_in(report, "workers-time");
+  ASSERT_NE(figure, nullptr);
+  EXPECT_EQ(figure->categories, (std::vector<std::string>{"1", "2"}));
+  ASSERT_EQ(figure->series.size(), 3u);
+  EXPECT_NEAR(figure->series[0].y[0], 200, 1e-9) << "load of one worker";
+  EXPECT_NEAR(figure->series[0].y[1], 50, 1e-9) << "mean of the baselines, without other changes";
+  EXPECT_NEAR(figure->series[1].y[1], 50, 1e-9);
+  EXPECT_TRUE(figure->series[2].line);
+  EXPECT_NEAR(figure->series[2].y[0], 200, 1e-9) << "10 images at 50 images/s";
+  EXPECT_NEAR(figure->series[2].y[1], 100, 1e-9);
+}
+
+/// Returns a summary of a run without workers on four cores: 2 ms to load a batch of 64, 1 ms to
+/// update.
+Json recorded_summary() {
+  return {{"cores", 4},
+          {"workers", 0},
+          {"prefetch", 4},
+          {"io_threads", 0},
+          {"batch", 64},
+          {"steps", 100},
+          {"images", 6400},
+          {"world_size", 1},
+          {"threads", 1},
+          {"device", "simulated (1 ms per step)"},
+          {"load_s_per_step", 0.002},
+          {"update_s_per_step", 0.001},
+          {"dataset", {{"samples", 64000}}},
+          {"loader_cpu_s", {{"read", 0.04}, {"decode", 0.08}, {"augment", 0.08}}},
+          {"spans", {{"log", 0}}}};
+}
+
+TEST(RecordedReplay, NeedsAllItsFigures) {
+  const auto input = study::recorded_input(recorded_summary(), false);
+  ASSERT_TRUE(input);
+  EXPECT_NEAR(input->sample_s, 25e-6, 1e-12);
+  EXPECT_NEAR(input->read_s, 6.25e-6, 1e-12);
+  EXPECT_EQ(input->update_threads, 0);
+  EXPECT_FALSE(study::recorded_input(recorded_summary(), true)) << "emulated storage";
+  for (const char* key : {"cores", "batch", "images", "loader_cpu_s", "dataset", "spans"}) {
+    Json summary = recorded_summary();
+    summary.erase(key);
+    EXPECT_FALSE(study::recorded_input(summary, false)) << key;
+  }
+  Json ranks = recorded_summary();
+  ranks["world_size"] = 2;
+  EXPECT_FALSE(study::recorded_input(ranks, false));
+  Json chosen = recorded_summary();
+  chosen["auto_workers"] = {{"chosen", 1}};
+  EXPECT_FALSE(study::recorded_input(chosen, false));
+  EXPECT_FALSE(study::recorded_input(Json(), false));
 }
 
 /// Writes a sweep of two rows and `repeats` repeats; the runs are in runs/ or, if finished, in
@@ -348,6 +508,59 @@ TEST(SweepReport, SaysWhatTheSweepSaid) {
   EXPECT_NEAR(ratio->series[1].y[0], 1.05, 1e-12);
 }
 
+TEST(SweepReport, AccuracyStandsBesideSpeed) {
+  const Folder sweep;
+  write_sweep(sweep, 5, true);
+  const study::Report report = study::sweep_report(sweep.path());
+  const study::Figure* figure = figure_in(report, "accuracy-speed");
+  ASSERT_NE(figure, nullptr);
+  ASSERT_EQ(figure->series.size(), 2u) << "one point per row";
+  EXPECT_EQ(figure->series[1].name, "2");
+  EXPECT_NEAR(figure->series[1].x[0], 204, 0.1);
+  EXPECT_NEAR(figure->series[1].y[0], 90, 1e-9);
+}
+
+TEST(SweepReport, DistributionsAreThoseOfAllRepeats) {
+  const Folder sweep;
+  write_sweep(sweep, 2, true);
+  EXPECT_EQ(figure_in(study::sweep_report(sweep.path()), "step-distribution"), nullptr);
+  std::string rows;
+  for (int step = 1; step <= 6; ++step) rows += step_row(step);
+  for (int repeat = 0; repeat < 2; ++repeat)
+    for (int cell = 0; cell < 2; ++cell)
+      sweep.write(fmt::format("runs/{:03}-w-r{}/steps.csv", 2 * repeat + cell + 1, repeat + 1),
+                  steps_header() + rows);
+  const study::Report report = study::sweep_report(sweep.path());
+  const study::Figure* figure = figure_in(report, "step-distribution");
+  ASSERT_NE(figure, nullptr) << "6 steps of one run are too few, 12 of two are not";
+  EXPECT_EQ(figure->kind, study::FigureKind::ridge);
+  ASSERT_EQ(figure->series.size(), 2u);
+  EXPECT_EQ(figure->series[1].name, "2");
+}
+
+TEST(SweepReport, WorkersHaveThePredictedCurve) {
+  const Folder sweep;
+  write_sweep(sweep, 2, true);
+  EXPECT_EQ(figure_in(study::sweep_report(sweep.path()), "load-update")->series.size(), 2u)
+      << "no records to predict from";
+  sweep.write("runs/001-w-r1/config.toml",
+              "[loader]\nworkers = 0\n[data.storage]\nlatency = 0.0\n");
+  sweep.write("runs/001-w-r1/summary.json", recorded_summary().dump());
+  const study::Report report = study::sweep_report(sweep.path());
+  const study::Figure* figure = figure_in(report, "load-update");
+  ASSERT_EQ(figure->series.size(), 3u);
+  const study::Series& line = figure->series[2];
+  EXPECT_TRUE(line.line);
+  ASSERT_EQ(line.y.size(), 2u);
+  EXPECT_NEAR(line.y[0], 3, 0.05) << "64 samples of 31.25 µs, then 1 ms of update";
+  EXPECT_NEAR(line.y[1], 1, 0.2) << "two workers on four cores load while the device updates";
+  EXPECT_NE(figure->caption.find("loader.workers=0"), std::string::npos);
+
+  sweep.write("runs/001-w-r1/config.toml", "[data.storage]\nlatency = 3.0\n");
+  EXPECT_EQ(figure_in(study::sweep_report(sweep.path()), "load-update")->series.size(), 2u)
+      << "an emulated storage is not in the records";
+}
+
 TEST(SweepReport, OfAHalfSweepShowsWholeRepeatsWithoutVerdict) {
   const Folder sweep;
   write_sweep(sweep, 6, false, 1);
@@ -382,29 +595,6 @@ TEST(SweepReport, DamagedFilesAreErrors) {
   write_sweep(sweep, 2, true);
   sweep.write("design.json", "{}");
   EXPECT_THROW(study::sweep_report(sweep.path()), DataError);
-}
-
-TEST(ComparisonReport, LaysCurvesOverEachOther) {
-  const Folder folder;
-  for (const char* run : {"a", "b"}) {
-    const std::string at = run;
-    folder.write(at + "/summary.json",
-                 R"({"load_s_per_step":0.001,"update_s_per_step":0.002,"images_per_s":10})");
-    folder.write(at + "/metrics.jsonl",
-                 "{\"epoch\":1,\"train_loss\":2,\"test_loss\":1}\n"
-                 "{\"epoch\":2,\"train_loss\":1}\n");
-    folder.write(at + "/config.toml", fmt::format("seed = {}\n", at == "a" ? 1 : 2));
-  }
-  const study::Report report = study::comparison_report({folder.path() / "a", folder.path() / "b"});
-  EXPECT_EQ(report.title, "a and b");
-  const study::Figure* loss = figure_in(report, "loss");
-  ASSERT_NE(loss, nullptr);
-  ASSERT_EQ(loss->series.size(), 4u);
-  EXPECT_EQ(loss->series[0].name, "a, train");
-  EXPECT_EQ(loss->series[3].name, "b, test");
-  EXPECT_EQ(table_in(report, "configuration")->rows,
-            (std::vector<std::vector<std::string>>{{"seed", "1", "2"}}));
-  EXPECT_EQ(figure_in(report, "rate")->series[0].y, (std::vector<double>{10, 10}));
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace {
 
 using Ticks = base::Clock::Ticks;
 
-pipeline::UnitHistory unit(Ticks begin, Ticks end,
-                           std::array<Ticks, pipeline::kStageCount> stages) {
-  pipeline::UnitHistory made;
+pipeline::RangeHistory unit(Ticks begin, Ticks end,
+                            std::array<Ticks, pipeline::kStageCount> stages) {
+  pipeline::RangeHistory made;
   made.begin = begin;
   made.end = end;
   made.stages = stages;
@@ -24,14 +24,14 @@ pipeline::UnitHistory unit(Ticks begin, Ticks end,
 
 /// Returns a batch opened at `opened`, asked for at `asked`, and taken as soon as it was done.
 pipeline::BatchHistory batch(Ticks opened, Ticks asked,
-                             std::span<const pipeline::UnitHistory> units) {
+                             std::span<const pipeline::RangeHistory> units) {
   pipeline::BatchHistory made;
   made.ordinal = 7;
   made.index = 3;
   made.opened = opened;
   made.asked = asked;
   made.units = units;
-  for (const pipeline::UnitHistory& one : units) made.ready = std::max(made.ready, one.end);
+  for (const pipeline::RangeHistory& one : units) made.ready = std::max(made.ready, one.end);
   made.got = std::max(asked, made.ready);
   return made;
 }
@@ -132,10 +132,10 @@ TEST(WaitBreakdown, PartsAlwaysAddUpToTheWait) {
   };
   WaitSplitter splitter;
   for (int i = 0; i < 20'000; ++i) {
-    std::vector<pipeline::UnitHistory> units;
+    std::vector<pipeline::RangeHistory> units;
     const bool read_ahead = draw(1) == 0;
     for (Ticks n = draw(6); n > 0; --n) {
-      pipeline::UnitHistory one = unit(200 + draw(800), 0, {draw(100), draw(100), draw(100)});
+      pipeline::RangeHistory one = unit(200 + draw(800), 0, {draw(100), draw(100), draw(100)});
       one.end = one.begin + std::max<Ticks>(draw(300), one.stages[0] + one.stages[1]);
       one.core_wait = draw(300);
       one.fault_wait = draw(300);

@@ -123,7 +123,7 @@ TEST(Score, CountsWhatHadAnEffect) {
     return Outcome{{}, predicted, measured};
   };
   const Outcome all[] = {outcome(2.1, 2.0), outcome(0.5, 0.5), outcome(1.4, 1.25),
-                         outcome(1.5, 1.1),  // too small an effect
+                         outcome(1.15, 1.1),  // too small an effect
                          outcome(3, std::nullopt)};
   const Score score = score_of(all);
   EXPECT_EQ(score.counted, 3);
@@ -133,6 +133,94 @@ TEST(Score, CountsWhatHadAnEffect) {
   EXPECT_EQ(score_of({}).counted, 0);
   EXPECT_TRUE(std::isnan(middle_of({})));
   EXPECT_EQ(middle_of({3, 1, 2, 9}), 2.5);
+}
+
+TEST(Score, CountsAPredictedEffectThatWasNotMeasured) {
+  const Outcome missed[] = {{{}, 4.05, 1.10}, {{}, 1.00, 1.24}, {{}, 1.1, 1.0}};
+  const Score score = score_of(missed);
+  EXPECT_EQ(score.counted, 2);
+  EXPECT_NEAR(score.worst_error, 4.05 / 1.10 - 1, 1e-12);
+  EXPECT_LT(score.skill, 0) << "worse than predicting no change";
+}
+
+/// Predicts every change of a run from storage; `with` applies a change's settings.
+std::vector<Outcome> predicted(const ReplayInput& in) {
+  const ChangeFacts facts{.cores = 2,
+                          .workers = 2,
+                          .io_threads = in.io_threads,
+                          .batch = 32,
+                          .samples = 3200,
+                          .encoded = true,
+                          .packable = true,
+                          .bandwidth = in.storage.bytes_per_s / 1e6,
+                          .latency = in.storage.latency_s * 1e3,
+                          .without_op = {}};
+  const double base = replay(in).images_per_s;
+  std::vector<Outcome> all;
+  for (const Change& change : list_changes(facts)) {
+    ReplayInput with = in;
+    if (change.cores > 0) with.cores = change.cores;
+    if (change.packed) with.read_s = 0;
+    if (change.decode_free) with.sample_s -= kPhotos.decode_s;
+    with.update_s /= change.device_speed;
+    for (const std::string& one : change.overrides) {
+      const auto equals = one.find('=');
+      const std::string key = one.substr(0, equals);
+      const double value = std::stod(one.substr(equals + 1));
+      if (key == "loader.workers") with.workers = static_cast<int>(value);
+      if (key == "loader.prefetch") with.prefetch = static_cast<int>(value);
+      if (key == "loader.io_threads") with.io_threads = static_cast<int>(value);
+      if (key == "loader.batch") with.batch = static_cast<std::int64_t>(value);
+      if (key == "data.storage.bandwidth") with.storage.bytes_per_s = value * 1e6;
+      if (key == "data.storage.latency") with.storage.latency_s = value * 1e-3;
+    }
+    all.push_back({change, replay(with).images_per_s / base, std::nullopt});
+  }
+  return all;
+}
+
+TEST(MostHelpful, NamesWhichLimitOfTheStorageToRaise) {
+  ReplayInput in = photos();
+  in.io_threads = 4;
+  in.storage = {.bytes_per_s = 40e6, .latency_s = 1e-3};  // 364 images/s of 110 kB
+  auto outcomes = predicted(in);
+  const Outcome* best = most_helpful(outcomes);
+  ASSERT_NE(best, nullptr);
+  EXPECT_EQ(best->change.text(), "data.storage.bandwidth=160");
+  EXPECT_GT(best->predicted, 3);
+  const auto alone = storage_changes(outcomes);
+  ASSERT_EQ(alone.size(), 4u);
+  EXPECT_EQ(alone[0], best);
+  EXPECT_EQ(alone[1]->change.text(), "data.storage.latency=0.5") << "a quarter is no better";
+  EXPECT_NEAR(alone[1]->predicted, 1, 0.03);
+  EXPECT_TRUE(alone[2]->change.text().starts_with("loader.io_threads="));
+  EXPECT_NEAR(alone[2]->predicted, 1, 0.03);
+  EXPECT_EQ(alone[3]->change.text(), "data=packed");
+  EXPECT_NEAR(alone[3]->predicted, 1, 0.03) << "as many reads as before";
+
+  in.storage = {.bytes_per_s = 2000e6, .latency_s = 20e-3};  // 200 images/s on four threads
+  outcomes = predicted(in);
+  best = most_helpful(outcomes);
+  ASSERT_NE(best, nullptr);
+  EXPECT_EQ(best->change.text(), "loader.io_threads=16") << "as good as another disk";
+}
+
+TEST(MostHelpful, IsNothingThatTheMachineCannotGiveOrThatGivesNothing) {
+  ReplayInput in = photos();  // the device takes 1,600 images/s, and the workers make 2,150
+  std::vector<Outcome> outcomes = predicted(in);
+  const auto largest =
+      std::max_element(outcomes.begin(), outcomes.end(),
+                       [](const auto& a, const auto& b) { return a.predicted < b.predicted; });
+  EXPECT_GT(largest->predicted, 1.3) << "a faster device or a larger batch would help";
+  EXPECT_EQ(most_helpful(outcomes), nullptr);
+  EXPECT_EQ(most_helpful({}), nullptr);
+  outcomes = {{{.overrides = {"loader.workers=4"}}, 1.02, {}},
+              {{.overrides = {"loader.workers=8"}, .cores = 8, .assumed = {"cores=8"}}, 3, {}},
+              {{.overrides = {"loader.batch=128"}}, 2, {}},
+              {{.overrides = {"augment.hflip.enabled=false"}}, 2, {}}};
+  EXPECT_EQ(most_helpful(outcomes), nullptr);
+  outcomes.push_back({{.overrides = {"loader.prefetch=8"}}, 1.06, {}});
+  EXPECT_EQ(most_helpful(outcomes), &outcomes.back());
 }
 
 TEST(Advise, TakesTheFewestWorkersAndTheLeastPrefetch) {

@@ -1,6 +1,4 @@
 // Batch norm: LibTorch's own without a reducer, and over all participants' samples with one.
-#include "models/batch_norm.h"
-
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "millrace/error.h"
+#include "models/layers.h"
 #include "models/registry.h"
 
 namespace millrace::train {

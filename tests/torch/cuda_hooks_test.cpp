@@ -27,7 +27,7 @@ void load_module() {
 [[noreturn]] void leave(bool has_cuda) { std::_Exit(has_cuda ? 11 : 12); }
 
 /// Runs in a process of its own, because the first use is permanent: "threadsafe" restarts this
-/// program, with all its static initialisers and those of libmillrace_torch.so.
+/// program, with all its static initialisers, which are those of libmillrace_torch.so.
 class CudaHooks : public ::testing::Test {
  protected:
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

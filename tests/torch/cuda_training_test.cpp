@@ -18,7 +18,7 @@ class CudaTraining : public ::testing::Test {
  protected:
   void SetUp() override {
     try {
-      CudaLibrary::load("cuda", 0);
+      CudaLibrary::load("train.device=cuda", 0);
     } catch (const DeviceError& error) {
       GTEST_SKIP() << "TRAINING ON CUDA IS NOT TESTED HERE: " << error.what();
     }
@@ -116,7 +116,7 @@ TEST_F(CudaTraining, ReplicasFollowTheCpu) {
   run.strategy.strategy = "data_parallel";
   run.strategy.replicas = 2;
   try {
-    CudaLibrary::load("cuda", 0, 2);
+    CudaLibrary::load("train.device=cuda", 0, 2);
   } catch (const DeviceError& error) {
     GTEST_SKIP() << "REPLICAS ON CUDA ARE NOT TESTED HERE: " << error.what();
   }

@@ -1,10 +1,9 @@
 // Steps by the async clock, and copies beside them, on a stand-in device: the CPU, with marks that
 // are reached when the test says so.
-#include "strategies/torch/device_streams.h"
-
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"
+#include "strategies/torch/device.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/fake_device.h"
 #include "tests/torch/training_run.h"
@@ -12,9 +11,9 @@
 namespace millrace::train {
 namespace {
 
+using test::DeviceCalls;
 using test::FakeStreams;
 using test::Outcome;
-using test::Told;
 using test::TrainingRun;
 
 TrainingRun lenet_run(int inflight) {
@@ -31,9 +30,9 @@ TrainingRun lenet_run(int inflight) {
   return run;
 }
 
-Outcome train(TrainingRun run, Told* told = nullptr) {
-  if (told == nullptr) run.strategy.inflight = 0;
-  Single single(run.strategy, told != nullptr ? std::make_unique<FakeStreams>(*told) : nullptr);
+Outcome train(TrainingRun run, DeviceCalls* calls = nullptr) {
+  if (calls == nullptr) run.strategy.inflight = 0;
+  Single single(run.strategy, calls != nullptr ? std::make_unique<FakeStreams>(*calls) : nullptr);
   test::fill_by_name(single.model());
   return test::train(single, run);
 }
@@ -42,8 +41,8 @@ TEST(DeviceStreams, AQueueChangesNoNumber) {
   const Outcome expected = train(lenet_run(0));
   ASSERT_EQ(expected.losses.size(), 18u);
   for (const int inflight : {0, 1, 2, 4}) {
-    Told told;
-    const Outcome outcome = train(lenet_run(inflight), &told);
+    DeviceCalls calls;
+    const Outcome outcome = train(lenet_run(inflight), &calls);
     SCOPED_TRACE(inflight);
     ASSERT_EQ(outcome.losses.size(), expected.losses.size());
     for (std::size_t i = 0; i < expected.losses.size(); ++i)  // read as f32, not from a double
@@ -52,9 +51,9 @@ TEST(DeviceStreams, AQueueChangesNoNumber) {
     EXPECT_EQ(outcome.images, expected.images);
     EXPECT_EQ(outcome.result.evaluation.value().confusion,
               expected.result.evaluation.value().confusion);
-    EXPECT_EQ(told.joins, 18 + 3 * 6) << "a step and a batch of an evaluation each";
-    EXPECT_EQ(told.copies, 2 * 18 + 3 * 6) << "labels of an evaluation stay here";
-    EXPECT_GT(told.clocks, 3);
+    EXPECT_EQ(calls.joins, 18 + 3 * 6) << "a step and a batch of an evaluation each";
+    EXPECT_EQ(calls.copies, 2 * 18 + 3 * 6) << "labels of an evaluation stay here";
+    EXPECT_GT(calls.clocks, 3);
   }
 }
 
@@ -70,9 +69,9 @@ TEST(DeviceStreams, LossesThatComeLateStillNameTheirStep) {
   ASSERT_NE(expected.find("at step"), std::string::npos) << expected;
   run.strategy.inflight = 3;
   run.held = 3;
-  Told told;
+  DeviceCalls calls;
   try {
-    train(run, &told);
+    train(run, &calls);
     FAIL() << "it has diverged";
   } catch (const RunError& error) {
     EXPECT_EQ(error.what(), expected);
@@ -83,8 +82,8 @@ TEST(DeviceStreams, LossesThatComeLateStillNameTheirStep) {
 TEST(DeviceStreams, ASlotIsFreeOnceItIsCopied) {
   TrainingRun run = lenet_run(4);
   run.held = 1;
-  Told told;
-  const Outcome outcome = train(run, &told);
+  DeviceCalls calls;
+  const Outcome outcome = train(run, &calls);
   EXPECT_EQ(outcome.losses.size(), 18u);
 }
 

@@ -11,13 +11,13 @@
 #include <memory>
 #include <vector>
 
-#include "strategies/torch/device_graph.h"
-#include "strategies/torch/device_streams.h"
+#include "strategies/torch/cuda_library.h"
+#include "strategies/torch/device.h"
 
 namespace millrace::test {
 
 /// Calls that a run has made to its device.
-struct Told {
+struct DeviceCalls {
   int copies = 0;
   int joins = 0;
   int open = 0;  ///< marks of work that nobody has waited for
@@ -31,49 +31,50 @@ struct Told {
 /// A mark that is reached when it is waited for.
 class FakeMark final : public train::DeviceMark {
  public:
-  FakeMark(Told& told, bool reached) : told_(told), reached_(reached), at_(base::Clock::now()) {
-    if (!reached_) told_.max_open = std::max(told_.max_open, ++told_.open);
+  FakeMark(DeviceCalls& calls, bool reached)
+      : calls_(calls), reached_(reached), at_(base::Clock::now()) {
+    if (!reached_) calls_.max_open = std::max(calls_.max_open, ++calls_.open);
   }
   bool reached() override { return reached_; }
   void wait() override {
-    if (!reached_) --told_.open;
+    if (!reached_) --calls_.open;
     reached_ = true;
   }
   base::Clock::Ticks at() const { return at_; }
 
  private:
-  Told& told_;
+  DeviceCalls& calls_;
   bool reached_;
   base::Clock::Ticks at_;
 };
 
 class FakeStreams final : public train::DeviceStreams {
  public:
-  explicit FakeStreams(Told& told) : told_(told) {}
+  explicit FakeStreams(DeviceCalls& calls) : calls_(calls) {}
   torch::Tensor copy(const torch::Tensor& host) override {
-    ++told_.copies;
+    ++calls_.copies;
     return host.clone();
   }
   std::unique_ptr<train::DeviceMark> join() override {
-    ++told_.joins;
-    return std::make_unique<FakeMark>(told_, false);
+    ++calls_.joins;
+    return std::make_unique<FakeMark>(calls_, false);
   }
   std::unique_ptr<train::DeviceMark> mark() override {
-    return std::make_unique<FakeMark>(told_, false);
+    return std::make_unique<FakeMark>(calls_, false);
   }
   base::Clock::Ticks time_of(std::unique_ptr<train::DeviceMark> mark) override {
     mark->wait();
     return static_cast<const FakeMark&>(*mark).at();
   }
-  void set_clock() override { ++told_.clocks; }
-  void aside(const std::function<void()>& work) override {
-    ++told_.asides;
+  void set_clock() override { ++calls_.clocks; }
+  void on_side_stream(const std::function<void()>& work) override {
+    ++calls_.asides;
     work();
   }
   torch::Tensor host_number() override { return torch::empty({}); }
 
  private:
-  Told& told_;
+  DeviceCalls& calls_;
 };
 
 /// Behaves like a CUDA graph: a capture does no work, and every replay reads and writes the memory
@@ -84,11 +85,11 @@ class FakeGraph final : public train::DeviceGraph {
 
   /// `parameters` returns the tensors that get gradients; `state` returns all that must keep its
   /// memory.
-  FakeGraph(Told& told, std::function<Tensors()> parameters, std::function<Tensors()> state)
-      : told_(told), parameters_(std::move(parameters)), state_(std::move(state)) {}
+  FakeGraph(DeviceCalls& calls, std::function<Tensors()> parameters, std::function<Tensors()> state)
+      : calls_(calls), parameters_(std::move(parameters)), state_(std::move(state)) {}
 
   std::vector<at::Tensor> capture(const Work& work) override {
-    ++told_.captures;
+    ++calls_.captures;
     work_ = work;
     places_ = places();
     results_ = {at::full({}, kUnwritten)};
@@ -100,7 +101,7 @@ class FakeGraph final : public train::DeviceGraph {
   }
 
   void replay() override {
-    ++told_.replays;
+    ++calls_.replays;
     EXPECT_EQ(places(), places_) << "a graph would work on memory that is no longer the model's";
     const Tensors results = work_();
     ASSERT_EQ(results.size(), results_.size());
@@ -119,7 +120,7 @@ class FakeGraph final : public train::DeviceGraph {
     return all;
   }
 
-  Told& told_;
+  DeviceCalls& calls_;
   std::function<Tensors()> parameters_, state_;
   Work work_;
   Tensors results_;

@@ -1,7 +1,5 @@
 // train.cuda_graphs, as far as it can be tested without CUDA: which steps are captured and
 // replayed, and that the run's numbers have the same bits. The graph is the CPU's stand-in.
-#include "strategies/torch/graphed_steps.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using test::DeviceCalls;
 using test::FakeGraph;
 using test::FakeStreams;
 using test::Outcome;
 using test::TempFolder;
-using test::Told;
 using test::TrainingRun;
 using torch::Tensor;
 
@@ -35,16 +33,16 @@ struct Device {
     std::unique_ptr<FakeGraph> graph;
     if (options.graph_samples > 0)
       graph = std::make_unique<FakeGraph>(
-          told, [this] { return single->model().parameters(); },
+          calls, [this] { return single->model().parameters(); },
           [this] {
             std::vector<Tensor> all = single->model().parameters();
             for (const Tensor& buffer : single->model().buffers()) all.push_back(buffer);
             return all;
           });
-    single.emplace(options, std::make_unique<FakeStreams>(told), std::move(graph));
+    single.emplace(options, std::make_unique<FakeStreams>(calls), std::move(graph));
     test::fill_by_name(single->model());
   }
-  Told told;
+  DeviceCalls calls;
   std::optional<Single> single;
 };
 
@@ -65,10 +63,10 @@ TrainingRun graphed(TrainingRun run) {
   return run;
 }
 
-Outcome trained(const TrainingRun& run, Told* told = nullptr) {
+Outcome trained(const TrainingRun& run, DeviceCalls* calls = nullptr) {
   Device device(run.strategy);
   const Outcome outcome = test::train(*device.single, run);
-  if (told != nullptr) *told = device.told;
+  if (calls != nullptr) *calls = device.calls;
   return outcome;
 }
 
@@ -76,6 +74,7 @@ void expect_same(const Outcome& outcome, const Outcome& expected) {
   EXPECT_EQ(outcome.losses, expected.losses);
   EXPECT_EQ(outcome.images, expected.images);
   EXPECT_EQ(outcome.train_losses, expected.train_losses);
+  EXPECT_EQ(outcome.train_top1s, expected.train_top1s);
   EXPECT_EQ(outcome.hash, expected.hash);
   EXPECT_EQ(outcome.result.evaluation.value().loss_sum,
             expected.result.evaluation.value().loss_sum);
@@ -87,11 +86,11 @@ void expect_same_bits(const TrainingRun& run, int replays) {
   const Outcome expected = trained(run);
   ASSERT_GT(expected.losses.size(), 1u);
   ASSERT_NE(expected.losses.front(), expected.losses.back());
-  Told told;
-  expect_same(trained(graphed(run), &told), expected);
-  EXPECT_EQ(told.captures, 1);
-  EXPECT_EQ(told.replays, replays);
-  EXPECT_EQ(told.asides, GraphedSteps::kWarmUps + 1) << "and the capture";
+  DeviceCalls calls;
+  expect_same(trained(graphed(run), &calls), expected);
+  EXPECT_EQ(calls.captures, 1);
+  EXPECT_EQ(calls.replays, replays);
+  EXPECT_EQ(calls.asides, GraphedSteps::kWarmUps + 1) << "and the capture";
 }
 
 TEST(GraphedTraining, HasTheSameBits) { expect_same_bits(lenet_run(), 3 * 9 - 3); }
@@ -224,9 +223,9 @@ TEST(GraphedTraining, HasTheSameBitsFromLevels) {
 TEST(GraphedTraining, BatchesOfALargerWindowRunEagerly) {
   TrainingRun run = lenet_run();
   run.training.accumulate = 2;
-  Told told;
-  expect_same(trained(graphed(run), &told), trained(run));
-  EXPECT_EQ(told.captures + told.replays + told.asides, 0);
+  DeviceCalls calls;
+  expect_same(trained(graphed(run), &calls), trained(run));
+  EXPECT_EQ(calls.captures + calls.replays + calls.asides, 0);
 }
 
 /// Resumes at `step`, in the middle of an epoch; a new process warms up and captures again.
@@ -259,7 +258,8 @@ void expect_resumes(std::uint64_t step) {
     EXPECT_EQ(resumed.losses, rest) << samples;
     EXPECT_EQ(resumed.hash, whole.hash) << samples;
     EXPECT_EQ(resumed.train_losses, whole.train_losses) << samples;
-    EXPECT_EQ(device.told.captures, samples > 0 ? 1 : 0);
+    EXPECT_EQ(resumed.train_top1s, whole.train_top1s) << samples;
+    EXPECT_EQ(device.calls.captures, samples > 0 ? 1 : 0);
   }
 }
 
@@ -277,8 +277,8 @@ TEST(GraphedTraining, GoesBackToACheckpointWithTheGraphItHas) {
   const Outcome first = test::train(*device.single, run);
   device.single->restore(folder / "step");
   expect_same(test::train(*device.single, run), first);
-  EXPECT_EQ(device.told.captures, 1);
-  EXPECT_EQ(device.told.replays, 9 - 3 + 9);
+  EXPECT_EQ(device.calls.captures, 1);
+  EXPECT_EQ(device.calls.replays, 9 - 3 + 9);
 }
 
 TEST(GraphedTraining, ALossThatIsNotANumberNamesItsStep) {
@@ -302,10 +302,10 @@ class GraphedStepsTest : public ::testing::Test {
  protected:
   /// A model of one weight, which learns the sum of its images.
   Tensor weight_ = torch::ones({1}).requires_grad_(true);
-  Told told_;
-  FakeStreams streams_{told_};
+  DeviceCalls calls_;
+  FakeStreams streams_{calls_};
   GraphedSteps steps_{std::make_unique<FakeGraph>(
-                          told_, [this] { return std::vector<Tensor>{weight_}; },
+                          calls_, [this] { return std::vector<Tensor>{weight_}; },
                           [this] { return std::vector<Tensor>{weight_}; }),
                       streams_,
                       {weight_},
@@ -326,14 +326,14 @@ class GraphedStepsTest : public ::testing::Test {
   }
   std::string step(const Tensor& images, const Tensor& targets) {
     weight_.mutable_grad().reset();
-    const Told before = told_;
+    const DeviceCalls before = calls_;
     const Tensor loss = steps_.run(images, targets, spans_, pass());
     EXPECT_EQ(loss.item<float>(), images.sum().item<float>() - targets.sum().item<float>());
     EXPECT_EQ(weight_.grad().item<float>(), images.sum().item<float>());
     weight_.mutable_grad().mul_(-3);  // an optimiser may change it
-    if (told_.captures > before.captures) return "capture";
-    if (told_.replays > before.replays) return "replay";
-    return told_.asides > before.asides ? "warm-up" : "eager";
+    if (calls_.captures > before.captures) return "capture";
+    if (calls_.replays > before.replays) return "replay";
+    return calls_.asides > before.asides ? "warm-up" : "eager";
   }
   std::string step(std::int64_t samples, float value) {
     return step(torch::full({samples, 2}, value), torch::full({samples}, value / 2));
@@ -347,11 +347,11 @@ TEST_F(GraphedStepsTest, WarmsUpThenCapturesThenReplays) {
   EXPECT_EQ(step(1, 4), "eager");
   EXPECT_EQ(step(4, 5), "warm-up");
   EXPECT_EQ(step(4, 6), "capture");
-  EXPECT_EQ(told_.replays, 1) << "the captured batch is a step, too";
+  EXPECT_EQ(calls_.replays, 1) << "the captured batch is a step, too";
   EXPECT_EQ(step(4, 7), "replay");
   EXPECT_EQ(step(2, 8), "eager");
   EXPECT_EQ(step(4, 9), "replay");
-  EXPECT_EQ(told_.captures, 1);
+  EXPECT_EQ(calls_.captures, 1);
 }
 
 TEST_F(GraphedStepsTest, ReadsEveryBatchWhereTheCapturedOneLay) {
@@ -403,8 +403,8 @@ TEST_F(GraphedStepsTest, AFailedCaptureIsOneLine) {
     try {
       run();
       return std::string("no error");
-    } catch (const RunError& told) {
-      return std::string(told.what()) + " | " + told.hint();
+    } catch (const RunError& failure) {
+      return std::string(failure.what()) + " | " + failure.hint();
     }
   };
   const c10::SourceLocation here{__func__, __FILE__, __LINE__};
@@ -414,7 +414,7 @@ TEST_F(GraphedStepsTest, AFailedCaptureIsOneLine) {
   EXPECT_EQ(fails_as(RunError("batch norm has one value", "a larger batch")),
             "batch norm has one value | a larger batch");
   EXPECT_THROW(fails_as(c10::OutOfMemoryError(here, "not enough")), c10::OutOfMemoryError)
-      << "told in words of its own";
+      << "reported in words of its own";
 }
 
 }  // namespace

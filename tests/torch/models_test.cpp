@@ -6,8 +6,9 @@
 
 #include "millrace/error.h"
 #include "millrace/recipe.h"
-#include "models/dropout.h"
+#include "models/layers.h"
 #include "models/names.h"
+#include "models/options.h"
 #include "models/registry.h"
 
 namespace millrace::train {
@@ -65,14 +66,15 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& known) { return text_of(known.param); });
 
 TEST(Models, NamesForTheRecipeAreTheRegistrys) {
-  std::vector<std::string> names(kModelNames.begin(), kModelNames.end());
+  std::vector<std::string> names(train::kModelNames.begin(), train::kModelNames.end());
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, registered_models());
   const auto keys = recipe_keys();
   const auto key =
       std::find_if(keys.begin(), keys.end(), [](const Param& p) { return p.name == "model.name"; });
   ASSERT_NE(key, keys.end());
-  EXPECT_EQ(key->choices, (std::vector<std::string>(kModelNames.begin(), kModelNames.end())));
+  EXPECT_EQ(key->choices,
+            (std::vector<std::string>(train::kModelNames.begin(), train::kModelNames.end())));
 }
 
 TEST(Models, ParametersHaveTorchvisionsNames) {
@@ -94,6 +96,17 @@ TEST(Models, InitialWeightsAreUniformWithinOneOverTheRootOfFanIn) {
       EXPECT_LE(parameters[name + std::string(part)].abs().max().item<float>(), bound);
     const auto& weight = parameters[name + std::string(".weight")];
     EXPECT_NEAR(weight.std().item<float>(), bound / std::sqrt(3.f), 0.05f * bound);
+  }
+}
+
+TEST(Models, WithoutConvolutionsNativeOpsChangeNoBit) {
+  for (const char* name : {"linear", "mlp"}) {
+    const auto logits = [&](bool native_ops) {
+      torch::manual_seed(0);
+      const auto model = make_model(name, {1, {28, 28}, 10}, {.native_ops = native_ops});
+      return model->forward(torch::linspace(-1, 1, 5 * 784).view({5, 1, 28, 28}));
+    };
+    EXPECT_TRUE(torch::equal(logits(true), logits(false))) << name;
   }
 }
 
@@ -171,7 +184,8 @@ TEST(Models, OptionsThatAModelDoesNotHaveAreRefused) {
             "model.init=zero: there is no such initialisation");
   EXPECT_EQ(refusal("resnet18", small, {.native_ops = true}),
             "model.ops=native: resnet18 is built of LibTorch's ops only");
-  EXPECT_EQ(refusal("lenet5_cifar", small, {.native_ops = true}), "not refused");
+  for (const char* model : {"lenet5_cifar", "linear", "mlp", "simple_conv"})
+    EXPECT_EQ(refusal(model, small, {.native_ops = true}), "not refused") << model;
   EXPECT_EQ(refusal("vgg_cifar", {3, {31, 32}, 10}, {}),
             "model.name=vgg_cifar takes images of at least 32x32 pixels, these are 31x32");
   EXPECT_EQ(refusal("linear", {3, {0, 4}, 10}, {}),

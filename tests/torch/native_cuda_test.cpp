@@ -19,7 +19,7 @@ class NativeCuda : public ::testing::TestWithParam<ConvCase> {
  protected:
   void SetUp() override {
     try {
-      CudaLibrary::load("cuda", 0);
+      CudaLibrary::load("train.device=cuda", 0);
     } catch (const DeviceError& error) {
       GTEST_SKIP() << "CUDA KERNELS ARE NOT TESTED HERE: " << error.what();
     }

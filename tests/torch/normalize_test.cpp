@@ -1,6 +1,4 @@
 // output.normalize=device: the numbers of the loader's own store, wherever they are computed.
-#include "strategies/torch/normalize.h"
-
 #include <gtest/gtest.h>
 
 #include "augment/plan/plan.h"

@@ -9,7 +9,6 @@
 
 #include "millrace/error.h"
 #include "strategies/torch/data_parallel.h"
-#include "strategies/torch/gradient_sum.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/ranks.h"
 #include "tests/torch/temp_folder.h"
@@ -71,6 +70,7 @@ void expect_follows(const Outcome& run, const Outcome& single, double tolerance,
     EXPECT_NEAR(run.losses[i], single.losses[i], tolerance * single.losses[i]) << "step " << i + 1;
   EXPECT_NEAR(run.result.train_loss, single.result.train_loss,
               tolerance * single.result.train_loss);
+  EXPECT_EQ(run.result.train_top1, single.result.train_top1);
   EXPECT_EQ(run.result.images, single.result.images);
   const Evaluation& own = run.result.evaluation.value();
   const Evaluation& expected = single.result.evaluation.value();
@@ -111,6 +111,7 @@ TEST_P(Tail, ReplicasAndRanksFollowTheSingleRun) {
   const TrainingRun run = lenet_run(4 * 64 + GetParam());
   const Outcome single = train_single(run);
   ASSERT_EQ(single.losses.size(), 20u);
+  EXPECT_EQ(train_replicas(run, 1).losses, single.losses) << "one replica, nothing to add";
   for (const int count : {2, 3}) {
     expect_replicas_follow(run, count, single, kLeNetTolerance);
     expect_ranks_follow(run, count, single, kLeNetTolerance);
@@ -143,6 +144,23 @@ TEST_P(Tail, AccumulationFollowsTheLargerBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Tail, testing::Values(1, 33), testing::PrintToStringParamName());
+
+TEST(Parallel, TheTrainingAccuracyOfAnUnchangedModelIsItsEvaluations) {
+  TrainingRun run = lenet_run(4 * 64 + 1);
+  run.training.epochs = 2;
+  run.training.schedule.lr = 1e-30;
+  const auto expect_equal = [](const Outcome& outcome, const char* what) {
+    SCOPED_TRACE(what);
+    const double top1 = top1_of(outcome.result.evaluation.value());
+    EXPECT_GT(top1, 0.0);
+    EXPECT_LT(top1, 1.0);
+    EXPECT_EQ(outcome.train_top1s, (std::vector<double>{top1, top1}));
+    EXPECT_EQ(outcome.result.train_top1, top1);
+  };
+  expect_equal(train_single(run), "single");
+  expect_equal(train_replicas(run, 3), "data_parallel, 3");
+  for (const Outcome& rank : test::train_ranks(run, 3)) expect_equal(rank, "ddp, 3");
+}
 
 TEST(Parallel, EverythingAroundTheGradientsIsTheSame) {
   TrainingRun run = lenet_run(4 * 64 + 33);
@@ -360,7 +378,6 @@ TEST(GradientSum, KeepsLayoutsAndTakesAsMuchAtATimeAsItMay) {
 TEST(DataParallel, RefusesWhatItCannotDo) {
   StrategyOptions options;
   options.input = {28, 28};
-  EXPECT_THROW(DataParallel{options}, UsageError) << "one replica";
   options.replicas = 2;
   options.device = "cuda:1";
   EXPECT_THROW(DataParallel{options}, UsageError) << "replicas take devices from the first one on";

@@ -69,6 +69,7 @@ void expect_same_end(const Outcome& resumed, const Outcome& whole, const Positio
   EXPECT_EQ(resumed.hash, whole.hash);
   // The open epoch counts the steps before the checkpoint too.
   EXPECT_EQ(resumed.train_losses, whole.train_losses);
+  EXPECT_EQ(resumed.train_top1s, whole.train_top1s);
   EXPECT_EQ(resumed.result.images, whole.result.images);
   EXPECT_EQ(resumed.result.evaluation->loss_sum, whole.result.evaluation->loss_sum);
   EXPECT_EQ(resumed.result.evaluation->confusion, whole.result.evaluation->confusion);

@@ -33,6 +33,7 @@ struct Outcome {
   std::vector<double> losses;        ///< by step, over all ranks
   std::vector<std::int64_t> images;  ///< by step, over all ranks
   std::vector<double> train_losses;  ///< by epoch
+  std::vector<double> train_top1s;   ///< by epoch
   train::TrainResult result;
   std::string hash;  ///< hash of the parameters and buffers at the end
 };
@@ -61,6 +62,7 @@ inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
     }
     void epoch(const train::EpochRecord& record) override {
       outcome.train_losses.push_back(record.train_loss);
+      outcome.train_top1s.push_back(record.train_top1);
     }
     void checkpoint(const train::Position& position, const pipeline::StepRecord&, bool) override {
       if (on_checkpoint) on_checkpoint(position);

@@ -1,0 +1,97 @@
+"""Compares the stubs of pymillrace._core with the compiled module, and type-checks the documents' snippets."""
+import ast
+import importlib.util
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from pymillrace import _core
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STUBS = ast.parse((ROOT / "python/src/pymillrace/_core.pyi").read_text())
+PAGES = ["README.md", "docs/how-to/python.md"]  # whose snippets are whole programs
+
+
+def stub_members(body):
+    return {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def members(thing):
+    """Returns the names that a class or the module defines itself."""
+    return {name for name in vars(thing) if not name.startswith("_") or name == "__init__"}
+
+
+def signature(thing):
+    """Returns the definition that nanobind knows, as text."""
+    text = (thing.fget if isinstance(thing, property) else thing).__nb_signature__[0][0]
+    text = text.replace("def (", "def getter(").replace("collections.abc.Sequence", "list")
+    text = re.sub(r"\bpymillrace\._core\.", "", re.sub(r"\bobject\b", "Any", text))
+    return ast.parse(re.sub(r"\\(\d+)", "DEFAULT", text) + ": ...").body[0]
+
+
+def arguments(definition):
+    """Returns name, type and whether there is a default, of each argument but self; no name where C++ gives none."""
+    given = definition.args
+    names = [*given.posonlyargs, *given.args]
+    defaults = [False] * (len(names) - len(given.defaults)) + [True] * len(given.defaults)
+    rows = [(None if one in given.posonlyargs else one.arg, one.annotation and ast.unparse(one.annotation), default)
+            for one, default in zip(names, defaults)]
+    return [row for row in rows if row[0] != "self"]
+
+
+def result(definition):
+    return ast.unparse(definition.returns)
+
+
+def owners():
+    yield "", _core, stub_members(STUBS.body)
+    for name, node in stub_members(STUBS.body).items():
+        if isinstance(node, ast.ClassDef):
+            yield name, getattr(_core, name), stub_members(node.body)
+
+
+def test_stubs_and_module_have_the_same_names():
+    for name, thing, stubs in owners():
+        made_by_python = {"__init__"} - stubs.keys()  # a class that Python cannot construct
+        assert members(thing) - made_by_python == stubs.keys(), name
+
+
+FUNCTIONS = [pytest.param(inspect.getattr_static(thing, name), node, id=f"{owner}.{name}")
+             for owner, thing, stubs in owners() for name, node in stubs.items() if isinstance(node, ast.FunctionDef)]
+
+
+@pytest.mark.parametrize("function, stub", FUNCTIONS)
+def test_stubs_and_module_have_the_same_types(function, stub):
+    known = signature(function)
+    assert result(known) == result(stub)
+    assert isinstance(function, property) == any(ast.unparse(one) == "property" for one in stub.decorator_list)
+    if isinstance(function, property):
+        return
+    named = [(None if theirs[0] is None else ours[0], *ours[1:])
+             for ours, theirs in zip(arguments(stub), arguments(known))]
+    assert named == arguments(known)
+    assert len(arguments(stub)) == len(arguments(known))
+
+
+def test_the_comparison_finds_a_difference():
+    changed = ast.parse("def seek(self, epoch: str, batch: int) -> None: ...").body[0]
+    with pytest.raises(AssertionError):
+        test_stubs_and_module_have_the_same_types(inspect.getattr_static(_core.Engine, "seek"), changed)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the snippets use PyTorch")
+def test_the_documents_snippets_are_clean_under_mypy_strict(tmp_path):
+    for page in PAGES:
+        blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+        assert blocks
+        (tmp_path / (pathlib.Path(page).stem + "_page.py")).write_text("\n".join(blocks))
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir",
+         str(tmp_path / "cache"), *map(str, tmp_path.glob("*.py"))],
+        env={**os.environ, "MYPYPATH": str(ROOT / "python/src")}, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout

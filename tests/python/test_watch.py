@@ -1,0 +1,368 @@
+"""What watching does, what it leaves alone, and what it says about loaders that it cannot see into."""
+import csv
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+from torch.utils.data import DataLoader
+
+import pymillrace as mr
+import watch_plants as plants_of
+from pymillrace.watcher import clocks, session, worker
+
+PROGRAM = os.environ.get("MILLRACE_PROGRAM", "")
+
+
+def summary_of(run, name="summary.json"):
+    return json.loads((Path(run) / name).read_text())
+
+
+def rows_of(run, name="steps.csv"):
+    return list(csv.DictReader(open(Path(run) / name)))
+
+
+def hashes(run, workers, method="fork", persistent=False):
+    """Returns a hash of every batch of two seeded epochs; watched if there is a run directory."""
+    torch.manual_seed(7)
+    random.seed(7)
+    options = {"multiprocessing_context": method, "persistent_workers": persistent} if workers else {}
+    loader = DataLoader(plants_of.RandomSamples(), batch_size=4, shuffle=True, num_workers=workers,
+                        worker_init_fn=plants_of.init_that_draws, **options)
+    if run is not None:
+        assert mr.watch(loader, run=run) is loader
+    found = [hashlib.sha256(batch.numpy().tobytes()).hexdigest() for _ in range(2) for batch in loader]
+    assert loader.worker_init_fn is plants_of.init_that_draws
+    return found + [float(torch.rand(1)), random.random()]
+
+
+@pytest.mark.parametrize("workers, persistent", ((0, False), (2, False), (2, True)))
+def test_batches_and_generators_are_those_of_an_unwatched_run(tmp_path, workers, persistent):
+    assert hashes(tmp_path / "run", workers, persistent=persistent) == hashes(None, workers, persistent=persistent)
+
+
+def test_the_loader_looks_unchanged(tmp_path):
+    loader = DataLoader(plants_of.RandomSamples(), batch_size=4, num_workers=1)
+    before = dict(loader.__dict__)
+    assert mr.watch(loader, run=tmp_path / "run") is loader
+    iterator = iter(loader)
+    assert isinstance(iterator, torch.utils.data.dataloader._MultiProcessingDataLoaderIter)
+    assert type(iterator).__name__ == "_MultiProcessingDataLoaderIter"
+    assert iterator._worker_init_fn is None and loader.worker_init_fn is None
+    assert loader.__dict__ == before
+
+
+def test_a_later_epoch_continues_the_run(tmp_path):
+    loader = DataLoader(plants_of.RandomSamples(), batch_size=4)
+    for _ in range(3):
+        for _ in mr.watch(loader, run=tmp_path / "run"):
+            pass
+    close(tmp_path / "run")
+    rows = rows_of(tmp_path / "run")
+    assert [int(row["step"]) for row in rows] == list(range(1, 31))
+    assert {int(row["epoch"]) for row in rows} == {1, 2, 3}
+    assert sum(int(row["images"]) for row in rows) == 120
+    lines = [json.loads(line) for line in open(tmp_path / "run/metrics.jsonl")]
+    summary = summary_of(tmp_path / "run")
+    assert len(lines) == 3 and len(summary["loaders"]) == 1
+    assert sum(line["load_s"] for line in lines) == pytest.approx(summary["load_s"], rel=1e-6)
+
+
+def test_a_loader_rebuilt_at_the_same_line_continues_its_record(tmp_path):
+    for _ in range(3):
+        for _ in mr.watch(DataLoader(plants_of.RandomSamples(), batch_size=20), run=tmp_path / "run"):
+            pass
+    close(tmp_path / "run")
+    assert [(one["epochs"], one["steps"]) for one in summary_of(tmp_path / "run")["loaders"]] == [(3, 6)]
+
+
+def close(run):
+    """Ends a run as the end of the process would."""
+    mr.watcher._sessions[os.path.abspath(run)].close()
+
+
+def test_validation_is_a_row_of_its_own_and_the_trained_loader_is_the_main_one(tmp_path):
+    log = tmp_path / "plants"
+    train = plants_of.loader_of({}, workers=0, batches=4)
+    check = plants_of.loader_of({"dataset": plants_of.Plant(log, "dataset", "blocked", 25)}, workers=0, batches=2)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    with mr.watching(run=tmp_path / "run"):
+        for images, _ in check:  # as Lightning's sanity check does, before any training
+            model(images)
+        for step, (images, _) in enumerate(train):
+            model(images).sum().backward()
+            optimizer.step()
+            if step == 1:
+                for images, _ in check:
+                    model(images)
+    summary = summary_of(tmp_path / "run")
+    planted = plants_of.measured(log)["dataset"].wall
+    assert summary["steps"] == 4 and len(summary["loaders"]) == 3
+    assert summary["spans"]["evaluate"] == pytest.approx(planted, rel=0.1)
+    rows = rows_of(tmp_path / "run")
+    assert len(rows) == 4
+    assert [float(row["evaluate"]) > 0.02 for row in rows] == [True, True, False, False]
+    names = [one["name"] for one in summary["loaders"]]
+    assert all(name.startswith("test_watch.py:") for name in names) and len(set(names)) == 3
+    assert summary["loader"] == names[1]
+
+
+def test_leaving_the_loop_early_ends_the_iteration(tmp_path):
+    loader = plants_of.loader_of({}, workers=1, batches=8)
+    with mr.watching(run=tmp_path / "run"):
+        for _ in range(2):
+            for step, _ in enumerate(loader):
+                if step == 2:
+                    break
+    main = summary_of(tmp_path / "run")["loaders"][0]
+    assert main["steps"] == 6 and main["epochs"] == 2 and main["batches"]["missing"] == 0
+
+
+@pytest.mark.parametrize("workers", (0, 2))
+def test_iterable_datasets(tmp_path, workers):
+    log = tmp_path / "plants"
+    loader = DataLoader(plants_of.Stream(16, plants_of.Plant(log, "dataset", "blocked", 10)), batch_size=2,
+                        num_workers=workers)
+    with mr.watching(run=tmp_path / "run"):
+        assert sum(len(batch) for batch in loader) == 16
+    work, plant = summary_of(tmp_path / "run")["loaders"][0]["work"]["dataset"], plants_of.measured(log)["dataset"]
+    assert work["cpu"] + work["blocked"] == pytest.approx(plant.cpu + plant.blocked, rel=0.05)
+
+
+def test_of_another_iterable_only_load_and_update_are_known(tmp_path, capsys):
+    inner = [torch.zeros(4, 2)] * 5
+    watched = mr.watch(inner, run=tmp_path / "run")
+    assert len(watched) == 5 and watched.index(inner[0]) == 0
+    assert sum(len(batch) for batch in watched) == 20
+    close(tmp_path / "run")
+    summary = summary_of(tmp_path / "run")
+    assert summary["images"] == 20 and summary["workers_needed"] is None
+    blame = summary["blame"]
+    assert blame["unknown"] + blame["startup"] == pytest.approx(blame["load_s"], abs=1e-9)
+    assert blame["unknown"] > 0 and blame["dataset"] == 0
+    assert "cannot see inside list" in summary["advice"]
+    assert capsys.readouterr().err
+
+
+def test_without_schedstat_waiting_for_a_core_is_unknown_not_zero(tmp_path, monkeypatch):
+    class Without(clocks.ThreadClock):
+        def read(self):
+            return (*super().read()[:2], clocks.UNKNOWN)
+
+    monkeypatch.setattr(worker, "ThreadClock", Without)
+    loader = plants_of.loader_of({"dataset": plants_of.Plant(tmp_path / "plants", "dataset", "blocked", 5)}, workers=1)
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(loader, {})
+    work = summary_of(tmp_path / "run")["loaders"][0]["work"]["dataset"]
+    wall = plants_of.measured(tmp_path / "plants")["dataset"].wall
+    assert work["cores"] == work["blocked"] == 0
+    assert work["unknown"] == pytest.approx(wall, rel=0.1)
+
+
+def test_where_the_fetcher_cannot_be_wrapped_the_time_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker.WorkerInit, "_install", lambda self, number: None)
+    loader = plants_of.loader_of({}, workers=1)
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(loader, {})
+    summary = summary_of(tmp_path / "run")
+    main = summary["loaders"][0]
+    assert main["batches"] == {"recorded": 0, "missing": 6, "overruns": 0, "sampled": 0}
+    assert summary["blame"]["unknown"] > 0 and summary["blame"]["dataset"] == 0
+    assert summary["workers_needed"] is None
+
+
+def test_overwritten_records_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "SLOTS", 8)
+    loader = plants_of.loader_of({}, workers=2, batches=40)
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(loader, {})
+    batches = summary_of(tmp_path / "run")["loaders"][0]["batches"]
+    assert batches["overruns"] > 0
+    assert batches["recorded"] + batches["missing"] == 40 and batches["missing"] >= batches["overruns"]
+
+
+def test_transforms_of_torchvision_get_a_row_each(tmp_path):
+    torchvision = pytest.importorskip("torchvision", reason="NOT TESTED: torchvision is missing")
+    from torchvision.transforms import v2
+
+    for number, of in enumerate((torchvision.transforms, v2)):
+        data = torchvision.datasets.FakeData(16, (3, 32, 32), 10, of.Compose(
+            [of.RandomHorizontalFlip(), of.Resize(24), of.ToTensor()]))
+        loader = DataLoader(data, batch_size=4, num_workers=number)
+        with mr.watching(run=tmp_path / f"run{number}"):
+            for _ in loader:
+                pass
+        main = summary_of(tmp_path / f"run{number}")["loaders"][0]
+        assert [row["name"] for row in main["transforms"]] == ["RandomHorizontalFlip", "Resize", "ToTensor"]
+        assert all(row["s_per_sample"] > 0 for row in main["transforms"])
+        assert sum(main["work"]["transform"].values()) > 0
+        assert [type(one).__name__ for one in data.transform.transforms] == ["RandomHorizontalFlip", "Resize",
+                                                                             "ToTensor"]
+
+
+class Breaks(plants_of.Samples):
+    def __getitem__(self, index):
+        if index == 7:
+            raise ValueError("sample 7 is broken")
+        return super().__getitem__(index)
+
+
+class Dies(plants_of.Samples):
+    def __getitem__(self, index):
+        if index == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+# When a worker is killed, the queue's connection and torch's signal handler report it, in either order.
+@pytest.mark.parametrize("kind, errors, words", (
+    (Breaks, ValueError, "sample 7 is broken"),
+    # A worker's death reaches the trainer as a closed pipe or by torch's signal handler, whichever comes first.
+    (Dies, (RuntimeError, ConnectionResetError, EOFError), "exited unexpectedly|killed by signal|reset by peer|^$")))
+def test_a_failure_passes_through_and_the_record_is_kept(tmp_path, kind, errors, words):
+    loader = DataLoader(kind(40), batch_size=2, num_workers=1)
+    with pytest.raises(errors, match=words), mr.watching(run=tmp_path / "run"):
+        for _ in loader:
+            pass
+    summary = summary_of(tmp_path / "run")
+    names = [one.__name__ for one in (errors if isinstance(errors, tuple) else (errors,))]
+    assert summary["error"].split(":")[0] in names and summary["steps"] <= 3
+    assert len(rows_of(tmp_path / "run")) >= 1
+
+
+def test_an_interrupt_in_a_step_keeps_the_record(tmp_path):
+    with pytest.raises(KeyboardInterrupt), mr.watching(run=tmp_path / "run"):
+        for step, _ in enumerate(plants_of.loader_of({}, workers=0)):
+            if step == 2:
+                raise KeyboardInterrupt
+    summary = summary_of(tmp_path / "run")
+    assert summary["interrupted"] and summary["steps"] == 3 and len(rows_of(tmp_path / "run")) == 3
+
+
+def test_what_is_no_loader_and_what_is_no_run_are_refused(tmp_path):
+    with pytest.raises(mr.WatchError, match="int is not iterable"):
+        mr.watch(3, run=tmp_path / "run")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/draft.tex").write_text("")
+    with pytest.raises(mr.WatchError, match="files that are not a run"):
+        mr.watch([1], run=tmp_path / "thesis")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(mr.WatchError, match="a file of that name"):
+        mr.watch([1], run=tmp_path / "file")
+
+
+def test_a_directory_in_use_is_refused_and_an_earlier_run_is_kept(tmp_path, monkeypatch):
+    from pymillrace.watcher import run_directory
+
+    monkeypatch.setattr(run_directory, "PATIENCE", 0.1)
+    with mr.watching(run=tmp_path / "run"):
+        with pytest.raises(mr.WatchError, match=f"pid {os.getpid()} .* writes there"):
+            with mr.watching(run=tmp_path / "run"):
+                pass
+        for _ in plants_of.loader_of({}, workers=0):
+            pass
+    with mr.watching(run=tmp_path / "run"):
+        pass
+    assert summary_of(tmp_path / "run.1")["steps"] == 6
+
+
+def test_calls_from_another_thread_are_counted_and_not_recorded(tmp_path):
+    import threading
+
+    loader = plants_of.loader_of({}, workers=0)
+    with mr.watching(run=tmp_path / "run"):
+        for _ in loader:
+            pass
+        thread = threading.Thread(target=lambda: sum(1 for _ in loader))
+        thread.start()
+        thread.join()
+    summary = summary_of(tmp_path / "run")
+    assert summary["steps"] == 6 and summary["other_threads_calls"] > 0
+
+
+SCRIPT = """
+import sys
+import torch
+import watch_plants
+
+if __name__ == "__main__":
+    loader = watch_plants.loader_of({}, workers=int(sys.argv[1]), method=sys.argv[2])
+    watch_plants.train(loader, {})
+    print("trained", sys.argv[1:], loader.worker_init_fn)
+    sys.exit(int(sys.argv[3]))
+"""
+
+
+def environment(**more):
+    """Returns an environment in which a script finds this folder's modules."""
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def command(*words, **options):
+    options.setdefault("env", environment())
+    return subprocess.run([sys.executable, "-m", "pymillrace", "watch", *words], capture_output=True, text=True,
+                          timeout=100, **options)
+
+
+def test_the_command_watches_a_script_that_knows_nothing_of_it(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = command("--run", str(tmp_path / "run"), "--", sys.executable, "train.py", "1", "spawn", "3", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == "trained ['1', 'spawn', '3'] None\n"
+    assert "6 steps" in done.stderr and "advice:" in done.stderr
+    summary = summary_of(tmp_path / "run")
+    assert summary["steps"] == 6 and summary["loaders"][0]["batches"]["missing"] == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("run")) == ["run"]
+
+
+def test_the_command_says_when_nothing_was_recorded(tmp_path):
+    done = command("--run", str(tmp_path / "run"), "--", sys.executable, "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (0, "1\n") and "nothing was recorded" in done.stderr
+    assert command("--", "/nonexistent/python").returncode == 2
+    assert command("--run", str(tmp_path / "run")).returncode == 2
+
+
+@pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")
+def test_millrace_report_reads_the_run(tmp_path):
+    log = tmp_path / "plants"
+    plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", 5)}
+    loader = plants_of.loader_of(plants, workers=1)
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(loader, plants, epochs=2)
+    done = subprocess.run([PROGRAM, "report", tmp_path / "run", "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    report, summary = json.loads(done.stdout), summary_of(tmp_path / "run")
+    assert report["verdict"] == summary["verdict"]
+    time = {row[0]: float(row[1]) for table in report["tables"] if table["id"] == "time" for row in table["rows"]}
+    for key in ("load", "update", "other"):
+        assert time[key] == pytest.approx(summary[f"{key}_s"], abs=2e-3)
+    for span in ("update", "loop", "first_batch"):
+        assert time[f"- {span}"] == pytest.approx(summary["spans"][span], abs=2e-3)
+    blame = next(figure for figure in report["figures"] if figure["id"] == "blame")
+    epochs = [json.loads(line) for line in open(tmp_path / "run/metrics.jsonl")]
+    parts = {  # the figure has ms per step of each epoch
+        series["name"]: sum(1e-3 * ms * epoch["steps"] for ms, epoch in zip(series["y"], epochs, strict=True))
+        for series in blame["series"]
+    }
+    assert parts["dataset"] == pytest.approx(summary["blame"]["dataset"], rel=1e-6)
+
+
+def test_ranks_share_a_directory(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    launch = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29511"}
+    ranks = [subprocess.Popen([sys.executable, "-m", "pymillrace", "watch", "--run", str(tmp_path / "run"), "--",
+                               sys.executable, "train.py", "0", "fork", "0"], cwd=tmp_path,
+                              env=environment(RANK=str(rank), **launch), stdout=subprocess.DEVNULL)
+             for rank in (1, 0)]
+    assert [rank.wait(timeout=100) for rank in ranks] == [0, 0]
+    assert len(rows_of(tmp_path / "run")) == len(rows_of(tmp_path / "run", "steps.rank1.csv")) == 6
+    assert summary_of(tmp_path / "run", "summary.rank1.json")["rank"] == 1

@@ -1,0 +1,100 @@
+"""Predictions from the record of one run come true in other runs. The loops sleep, so that a busy machine matters little."""
+import json
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+
+import pymillrace as mr
+import watch_plants as plants_of
+from pymillrace import watcher
+from pymillrace.watcher import predict
+from pymillrace.watcher.replay import Demand, Setup
+
+DATASET_MS, UPDATE_MS = 50, 30  # per sample, per step
+STEP_MS = {0: 2 * DATASET_MS + UPDATE_MS, 1: 2 * DATASET_MS, 2: DATASET_MS}  # per batch of two, by number of workers
+TRIES = 3
+
+
+def summary_of(tmp_path, workers, batch=2, batches=14):
+    """Trains with planted sleeps and returns the run's summary."""
+    tmp_path.mkdir(exist_ok=True)
+    log = tmp_path / f"plants{workers}.{batch}"
+    plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", DATASET_MS),
+              "update": plants_of.Plant(log, "update", "blocked", UPDATE_MS)}
+    run = tmp_path / f"run{workers}.{batch}"
+    with mr.watching(run=run):
+        plants_of.train(plants_of.loader_of(plants, workers, batches=batches, batch=batch), plants)
+    return json.loads((run / "summary.json").read_text())
+
+
+def rates(summary):
+    return {row["change"]: row for row in summary["what_if"]["rows"]}
+
+
+def test_other_numbers_of_workers_come_true_from_a_run_with_any(tmp_path):
+    for left in reversed(range(TRIES)):  # other programs may delay one of the three runs
+        runs = {workers: summary_of(tmp_path / str(left), workers) for workers in (0, 1, 2)}
+        missed = []
+        for workers, summary in runs.items():
+            for other in {0, 1, 2} - {workers}:
+                row = rates(summary)[f"num_workers={other}"]
+                assert row["ratio"] == pytest.approx(STEP_MS[workers] / STEP_MS[other], rel=0.1), (workers, other)
+                measured = runs[other]["what_if"]["images_per_s"]
+                if row["images_per_s"] != pytest.approx(measured, rel=0.15):
+                    missed.append((workers, other, row["images_per_s"], measured))
+        if not missed:
+            break
+    assert not missed, f"in {TRIES} of {TRIES} tries; the last: {missed}"
+    assert runs[1]["advice"].startswith("advice: try num_workers=")
+    assert runs[1]["what_if"]["settings"]["fetch"]["blocked"] == pytest.approx(0.100, rel=0.1)
+
+
+def test_storage_twice_as_fast_and_other_batches_follow_the_planted_sleeps(tmp_path):
+    what_if = summary_of(tmp_path, 1)["what_if"]
+    rows = {row["change"]: row for row in what_if["rows"]}
+    assert rows["storage twice as fast"]["images_per_s"] == pytest.approx(2 / 0.050, rel=0.15)
+    assert rows["batch_size=4"]["images_per_s"] is None and rows["batch_size=4"]["loading_only"]
+    assert rows["batch_size=4"]["loader_images_per_s"] == pytest.approx(2 / 0.100, rel=0.1)
+
+
+def test_what_if_ends_the_output_of_a_run(tmp_path, capsys):
+    summary_of(tmp_path, 1, batches=40)  # so that starting the worker is not what limits the run
+    text = capsys.readouterr().err
+    assert "images/s predicted" in text and "num_workers=2 " in text and "loader alone" in text
+
+
+def test_loaders_that_cannot_be_seen_into_are_not_predicted(tmp_path):
+    for _ in mr.watch([1, 2, 3], run=tmp_path / "run"):
+        pass
+    watcher._sessions[str(tmp_path / "run")].close()
+    assert json.loads((tmp_path / "run/summary.json").read_text())["what_if"] is None
+
+
+SETUP = Setup(workers=1, prefetch=2, batch=8, cores=2, fetch=(Demand(blocked=0.080),), update=Demand(blocked=0.010))
+
+
+def test_the_best_change_is_the_cheapest_of_the_best():
+    record = predict.predictions(SETUP, 100.0, 1.0)
+    best = predict.best(record)
+    assert best["overrides"] == {"num_workers": 2} and best["ratio"] == pytest.approx(2, rel=0.02)
+    bound = predict.predictions(replace(SETUP, update=Demand(blocked=0.100)), 80.0, 1.0)
+    assert predict.best(bound) is None  # the update binds
+
+
+def test_the_table_has_a_line_per_change():
+    record = predict.predictions(SETUP, 100.0, 1.0)
+    text = predict.lines(record)
+    assert len(text) == 2 + len(record["rows"])
+    assert text[1].split() == ["as", "it", "ran", "100", "100"]
+    assert [line for line in text if line.startswith("storage twice as fast")][0].split()[4:6] == ["200", "+100%"]
+
+
+def test_usage_tells_cores_from_sleep():
+    usage = predict.Usage()
+    usage.steps, usage.ns, usage.cpu, usage.delay = 10, 1_000_000_000, 1_600_000_000, 200_000_000
+    assert usage.demand() == Demand(cpu=0.080, blocked=0.0, threads=2)  # 80 ms with a core, on two of them
+    usage.cpu, usage.delay = 200_000_000, 0
+    demand = usage.demand()
+    assert (demand.cpu, demand.threads) == (0.020, 1) and demand.blocked == pytest.approx(0.080)

@@ -1,0 +1,69 @@
+"""Ranks of one launch share a directory, and rank 0 names the one that the others wait for."""
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+
+import watch_plants as plants_of
+from pymillrace.watcher import ranks
+
+SCRIPT = """
+import os
+import sys
+import torch
+import watch_plants
+
+if __name__ == "__main__":
+    torch.distributed.init_process_group("gloo")
+    sleeps = int(os.environ["RANK"]) == 1
+    plants = {"dataset": watch_plants.Plant(sys.argv[1], "dataset", "blocked", 40)} if sleeps else {}
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for images, _ in watch_plants.loader_of(plants, workers=0, batches=12, batch=2):
+        model(images).sum().backward()
+        optimizer.step()
+    torch.distributed.destroy_process_group()
+"""
+
+
+def row(rank, load, update):
+    return {"rank": rank, "steps": 10, "load_s_per_step": load, "update_s_per_step": update, "images_per_s": 1.0,
+            "bound": "dataset"}
+
+
+def test_the_rank_that_loads_longest_is_the_straggler():
+    rows = [row(0, 0.010, 0.110), row(1, 0.100, 0.020), row(2, 0.012, 0.108)]
+    found = ranks.straggler(rows)
+    assert found["rank"] == 1 and found["excess_s_per_step"] == pytest.approx(0.089)
+    assert "straggler: rank 1 loads 100.0 ms per step, 89.0 ms more" in ranks.line(
+        {"straggler": found, "ranks": rows, "world_size": 4})
+    assert "1 ranks left no summary" in ranks.line({"straggler": None, "ranks": rows, "world_size": 4})
+    assert ranks.straggler([row(0, 0.100, 0.020), row(1, 0.105, 0.015)]) is None
+    assert ranks.straggler([row(0, 0.100, 0.020)]) is None
+
+
+def test_a_rank_with_a_planted_sleep_is_named(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    launch = {**os.environ, "PYTHONPATH": path, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    words = [sys.executable, "-m", "pymillrace", "watch", "--run", str(tmp_path / "run"), "--", sys.executable,
+             "train.py", str(tmp_path / "plants")]
+    processes = [subprocess.Popen(words, cwd=tmp_path, env={**launch, "RANK": str(rank)}, stderr=subprocess.PIPE,
+                                  text=True) for rank in (0, 1)]
+    texts = [process.communicate(timeout=200)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], texts
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert [one["rank"] for one in summary["ranks"]] == [0, 1]
+    assert summary["straggler"]["rank"] == 1 and summary["straggler"]["bound"] == "dataset"
+    slept = plants_of.measured(tmp_path / "plants")["dataset"].wall / 12
+    assert summary["straggler"]["excess_s_per_step"] == pytest.approx(slept, rel=0.2)
+    assert "straggler: rank 1 loads" in texts[0] and (tmp_path / "run/steps.rank1.csv").exists()

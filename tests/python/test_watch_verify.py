@@ -1,0 +1,133 @@
+"""Verification of predictions: which runs count, what they score, and a script that is run again with other arguments."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+
+import pymillrace as mr
+from pymillrace.watcher import verify
+from pymillrace.watcher.verify import Result, TimedRun, blocks_of, measure, rate_of, score, warm_up_of
+
+
+def test_each_block_runs_every_change_between_two_baselines():
+    order = blocks_of(3, 4)
+    assert [sorted(block) for block in order] == [[0, 1, 2]] * 4
+    assert order == blocks_of(3, 4) and len({tuple(block) for block in order}) > 1
+    seen = []
+
+    def run(change):
+        seen.append(change)
+        return TimedRun(change, 100.0 if change is None else 100.0 * (change + 2), others=0.01)
+
+    result = measure(order, run)
+    assert len(seen) == 4 * 7
+    for number, block in enumerate(order):
+        runs = seen[7 * number:7 * number + 7]
+        assert runs[::2] == [None] * 4 and runs[1::2] == block
+    assert [result.ratio(change) for change in range(3)] == [2, 3, 4] and not result.void
+
+
+def test_a_baseline_that_drifts_counts_as_the_mean_of_both_sides():
+    rates = iter((100.0, 300.0, 200.0))
+    assert measure([[0]], lambda change: TimedRun(change, next(rates), 0.0)).ratio(0) == 2
+
+
+def test_void_runs_are_repeated_and_never_counted():
+    # Others take 10.1% beside the second and third run; the third attempt at the change is valid.
+    others = iter((0.0, 0.101, 0.101, 0.1, 0.0, 0.0, 0.0))
+    result = measure([[0], [0]], lambda change: TimedRun(change, 50.0 if change is None else 100.0, next(others, 0.0)))
+    assert [run.void for run in result.runs[:4]] == [False, True, True, False]
+    assert result.ratios[0] == [2, 2] and not result.void
+    nothing = measure([[0], [0]], lambda change: TimedRun(change, 50.0, 0.5))
+    assert nothing.void and nothing.ratio(0) is None
+    assert len(nothing.runs) == 6 + 3  # half as many repeats as planned runs
+    unknown = measure([[0]], lambda change: TimedRun(change, 50.0, None))
+    assert not unknown.void  # an unknown share does not make a run void
+
+
+def test_half_of_the_blocks_are_too_few():
+    assert Result([], {0: [2.0]}, blocks=2).void
+    assert not Result([], {0: [2.0, 2.0]}, blocks=3).void
+
+
+def test_changes_of_less_than_a_fifth_do_not_count():
+    found = score([2.2, 1.05, 0.5], [2.0, 1.19, 0.4])
+    assert found["counted"] == 2
+    assert found["median_error"] == pytest.approx((0.1 + 0.25) / 2) and found["worst_error"] == pytest.approx(0.25)
+    assert found["skill"] == pytest.approx(1 - (0.1 + 0.25) / (0.5 + 1.5))
+    assert score([4.0], [1.1])["counted"] == 1, "a predicted effect that was not measured counts"
+    assert score([1.0], [1.0]) == {"counted": 0, "median_error": None, "worst_error": None, "skill": None}
+
+
+def test_the_middle_window_counts_and_few_steps_count_as_a_whole():
+    steady = [(4, 0.1)] * 100
+    assert rate_of(steady) == pytest.approx(40)
+    assert rate_of([(4, 5.0), *steady]) == pytest.approx(40)  # an interruption stays in its window
+    assert rate_of([(4, 0.1), (4, 0.3)]) == pytest.approx(20)
+
+
+def test_warm_up_covers_what_is_outstanding_under_every_change():
+    settings = {"num_workers": 2, "prefetch_factor": 2}
+    assert warm_up_of({"settings": settings, "rows": [{"overrides": {"num_workers": 4}}]}) == 10
+    assert warm_up_of({"settings": settings, "rows": [{"overrides": {"prefetch_factor": 8}}, {"overrides": {}}]}) == 18
+    assert warm_up_of({"settings": settings | {"prefetch_factor": None}, "rows": []}) == 8
+
+
+SCRIPT = """
+import sys
+import watch_plants
+
+if __name__ == "__main__":
+    plants = {"dataset": watch_plants.Plant(sys.argv[1], "dataset", "blocked", 80),
+              "update": watch_plants.Plant(sys.argv[1], "update", "blocked", 40)}
+    watch_plants.train(watch_plants.loader_of(plants, workers=0, batches=1000, batch=1), plants)
+"""
+
+
+def what_if(*words, cwd):
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run([sys.executable, "-m", "pymillrace", "what-if", *words], capture_output=True, text=True,
+                          timeout=250, env={**os.environ, "PYTHONPATH": path}, cwd=cwd)
+
+
+def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify, "MOST_OTHERS", 1.0)  # other programs repeat no run
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "train.py").write_text(SCRIPT)
+    words = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "plants")]
+    record = verify.verify(words, tmp_path / "check", steps=10, blocks=1, given=["num_workers=2"])
+    predictions = tmp_path / "check/predictions.json"
+    assert record == json.loads((tmp_path / "check/verification.json").read_text())
+    assert predictions.stat().st_mtime_ns < (tmp_path / "check/002.log").stat().st_mtime_ns
+    rows = json.loads(predictions.read_text())["what_if"]["rows"]
+    changes = {row["change"] for row in rows if row["overrides"] and not row["loading_only"]}
+    assert changes == {"num_workers=1", "num_workers=2"}
+    assert [run["change"] for run in record["timed_runs"]] == [None, "num_workers=2", None]
+    for number in range(1, 5):
+        assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == 8 + 10
+    outcome, = record["outcomes"]  # 120 ms per step without workers, 40 with two
+    assert outcome["measured"] == pytest.approx(120 / 40, rel=0.25) and abs(outcome["error"]) < 0.25
+    assert record["score"]["counted"] == 1 and "counted changes: 1; median error" in verify.lines(record)[-1]
+    table = what_if("check/001", cwd=tmp_path)
+    assert table.returncode == 0 and "num_workers=2" in table.stdout and "advice: try" in table.stdout
+
+
+def test_wrong_usage_is_named(tmp_path):
+    for words, text in ((("nowhere",), "nowhere holds no summary.json"), ((), "give one run directory"),
+                        (("--verify",), "nothing to run"), (("--verify", "--steps", "1", "--", "x"), "at least 2")):
+        done = what_if(*words, cwd=tmp_path)
+        assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+
+
+def test_scripts_that_fail_or_record_nothing_end_the_verification(tmp_path):
+    with pytest.raises(mr.WatchError, match="exit code 3.*messages are in"):
+        verify.verify([sys.executable, "-c", "import sys; sys.exit(3)"], tmp_path / "a", steps=5, blocks=1)
+    with pytest.raises(mr.WatchError, match="left no record"):
+        verify.verify([sys.executable, "-c", "pass"], tmp_path / "b", steps=5, blocks=1)
+    with pytest.raises(mr.WatchError, match="is not empty"):
+        verify.verify([sys.executable, "-c", "pass"], tmp_path / "b", steps=5, blocks=1)

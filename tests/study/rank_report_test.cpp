@@ -1,0 +1,59 @@
+// Tests what a report says about ranks and replicas: time, images, waits, devices.
+#include <algorithm>
+
+#include "study/report/run_report.h"
+#include "tests/study/report_files.h"
+
+namespace millrace::report_test {
+namespace {
+
+TEST(RankReport, RanksHaveATable) {
+  const Folder run;
+  run.write("steps.csv", steps_header() + step_row(1) + step_row(2));
+  run.write("steps.rank1.csv", steps_header() + step_row(1) + "1,2");
+  run.write("steps.rankX.csv", "no table\n");
+  run.write("summary.json", R"({"world_size":3,"straggler_rank":1,)"
+                            R"("ranks":[{"rank":0,"host":"a","images":30},)"
+                            R"({"rank":1,"host":"b","images":10,"blamed_wait_s":0.25,)"
+                            R"("gpu_utilization":0.875}]})");
+  const study::Report report = study::run_report(run.path());
+  const study::ReportTable* table = table_in(report, "ranks");
+  ASSERT_NE(table, nullptr);
+  ASSERT_EQ(table->rows.size(), 2u);
+  const auto cell = [&](std::size_t row, const std::string& column) {
+    const auto at = std::find(table->header.begin(), table->header.end(), column);
+    return at == table->header.end()
+               ? "no such column"
+               : table->rows[row][static_cast<std::size_t>(at - table->header.begin())];
+  };
+  EXPECT_EQ(cell(0, "steps"), "2");
+  EXPECT_EQ(cell(1, "host"), "b");
+  EXPECT_EQ(cell(1, "steps"), "1");
+  EXPECT_EQ(cell(1, "waited for, s"), "0.250");
+  EXPECT_EQ(cell(0, "images"), "30");
+  EXPECT_EQ(cell(0, "of all"), "75.0%");
+  EXPECT_EQ(cell(1, "of all"), "25.0%");
+  EXPECT_EQ(cell(0, "GPU utilisation"), "-");
+  EXPECT_EQ(cell(1, "GPU utilisation"), "87.5%");
+  EXPECT_TRUE(notes_say(report, "tables of 2 of 3 ranks"));
+  EXPECT_TRUE(notes_say(report, "steps.rank1.csv ends in an incomplete row"));
+  EXPECT_NE(figure_in(report, "rank-time"), nullptr);
+}
+
+TEST(RankReport, ReplicasHaveATable) {
+  const Folder run;
+  run.write("steps.csv", steps_header() + step_row(1));
+  run.write("summary.json", R"({"replica_images":[300,100],"gpu_utilization":0.5})");
+  const study::Report report = study::run_report(run.path());
+  const study::ReportTable* table = table_in(report, "replicas");
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ(table->rows,
+            (std::vector<std::vector<std::string>>{{"0", "300", "75.0%"}, {"1", "100", "25.0%"}}));
+  EXPECT_EQ(table_in(report, "ranks"), nullptr);
+  EXPECT_NE(std::find(report.facts.begin(), report.facts.end(),
+                      std::pair<std::string, std::string>("GPU utilisation", "50.0%")),
+            report.facts.end());
+}
+
+}  // namespace
+}  // namespace millrace::report_test

@@ -1,0 +1,128 @@
+// Verification with runs that are functions: its order, drift, void runs and their limits.
+#include "study/analysis/verification.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace millrace::study {
+namespace {
+
+using Index = std::optional<std::size_t>;
+
+const std::vector<std::size_t> kThree{0, 1, 2};
+
+/// Rates of a quiet machine: 100 for the baseline, (change + 2) times that for a change.
+TimedRun quiet(Index change) {
+  return {change, change ? 100.0 * static_cast<double>(*change + 2) : 100, 0.01};
+}
+
+TEST(Verification, TheOrderIsRandomAndDependsOnTheSeedOnly) {
+  std::vector<std::size_t> changes(20);
+  std::iota(changes.begin(), changes.end(), 0);
+  const VerificationOrder order = verification_order(changes, 3, 7);
+  EXPECT_EQ(order, verification_order(changes, 3, 7));
+  EXPECT_NE(order, verification_order(changes, 3, 8));
+  EXPECT_NE(order[0], order[1]);
+  for (std::vector<std::size_t> block : order) {
+    EXPECT_NE(block, changes);
+    std::sort(block.begin(), block.end());
+    EXPECT_EQ(block, changes);
+  }
+}
+
+TEST(Verification, EveryChangeRunsBetweenTwoBaselines) {
+  const VerificationOrder order = verification_order(kThree, 2, 1);
+  EXPECT_EQ(planned_runs(order), 14u);
+  const Verification verified(order, quiet);
+  ASSERT_EQ(verified.runs().size(), 14u);
+  std::size_t at = 0;
+  for (const auto& block : order) {
+    EXPECT_FALSE(verified.runs()[at++].change);
+    for (const std::size_t change : block) {
+      EXPECT_EQ(verified.runs()[at++].change, Index(change));
+      EXPECT_FALSE(verified.runs()[at++].change);
+    }
+  }
+  EXPECT_EQ(verified.void_runs(), 0);
+  EXPECT_FALSE(verified.is_void());
+  EXPECT_EQ(verified.baseline(), 100);
+  for (const std::size_t change : kThree)
+    EXPECT_DOUBLE_EQ(verified.ratio(change).value(), static_cast<double>(change + 2));
+}
+
+TEST(Verification, AMachineThatSlowsDownSteadilyMovesNoRatio) {
+  double speed = 1;
+  const Verification verified(verification_order(kThree, 1, 1), [&](Index change) {
+    TimedRun run = quiet(change);
+    run.images_per_s *= speed;
+    speed -= 0.1;
+    return run;
+  });
+  EXPECT_LT(verified.runs().back().images_per_s, 50);
+  for (const std::size_t change : kThree)
+    EXPECT_NEAR(verified.ratio(change).value(), static_cast<double>(change + 2), 1e-9);
+}
+
+TEST(Verification, ARunThatOthersDisturbedIsRepeatedAndLeftOut) {
+  int calls = 0;
+  const Verification verified(verification_order(kThree, 1, 1), [&](Index change) {
+    TimedRun run = quiet(change);
+    if (++calls % 3 == 0) {  // every third run has half of the machine
+      run.others = 0.5;
+      run.images_per_s /= 2;
+    }
+    return run;
+  });
+  EXPECT_EQ(verified.runs().size(), 7u + 3u);
+  EXPECT_EQ(verified.void_runs(), 3);
+  EXPECT_FALSE(verified.is_void());
+  for (const std::size_t change : kThree)
+    EXPECT_DOUBLE_EQ(verified.ratio(change).value(), static_cast<double>(change + 2));
+}
+
+TEST(Verification, ALoadThatNeverEndsMakesItVoidAfterABoundedNumberOfRuns) {
+  const VerificationOrder order = verification_order(kThree, 3, 1);
+  const Verification verified(order, [](Index change) {
+    TimedRun run = quiet(change);
+    run.others = 0.3;
+    return run;
+  });
+  EXPECT_EQ(verified.runs().size(), planned_runs(order) + planned_runs(order) / 2);
+  EXPECT_EQ(verified.void_runs(), static_cast<int>(verified.runs().size()));
+  EXPECT_TRUE(verified.is_void());
+  EXPECT_FALSE(verified.baseline());
+  for (const std::size_t change : kThree) EXPECT_FALSE(verified.ratio(change));
+}
+
+TEST(Verification, IsVoidWhenOneChangeLacksHalfOfItsBlocks) {
+  // Others take the cores whenever change 1 runs, in `blocks` of three.
+  const auto with_void_blocks = [](std::size_t blocks) {
+    std::size_t runs = 0;
+    return Verification(verification_order(kThree, 3, 1), [&, blocks](Index change) {
+      TimedRun run = quiet(change);
+      if (change == 1 && runs++ < blocks * kTries) run.others = 0.2;
+      return run;
+    });
+  };
+  EXPECT_EQ(with_void_blocks(1).valid_blocks(1), 2u);
+  EXPECT_FALSE(with_void_blocks(1).is_void());
+  const Verification verified = with_void_blocks(2);
+  EXPECT_EQ(verified.valid_blocks(1), 1u);
+  EXPECT_FALSE(verified.ratio(1));
+  EXPECT_TRUE(verified.ratio(0) && verified.ratio(2));
+  EXPECT_TRUE(verified.is_void());
+}
+
+TEST(Verification, TheThresholdIsATenthOfTheMachine) {
+  EXPECT_DOUBLE_EQ(kMostOthers, 0.1);
+  EXPECT_FALSE((TimedRun{{}, 1, 0.1}.is_void()));
+  EXPECT_TRUE((TimedRun{{}, 1, 0.1001}.is_void()));
+  EXPECT_FALSE((TimedRun{{}, 1, std::numeric_limits<double>::quiet_NaN()}.is_void())) << "unknown";
+}
+
+}  // namespace
+}  // namespace millrace::study
