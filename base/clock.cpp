@@ -19,18 +19,11 @@ bool tsc_is_invariant() {
 
 }  // namespace
 
-/// Readings of both clocks at nearly the same moment.
-struct Clock::Origin {
-  std::int64_t ns;
-  Ticks ticks;
-};
-
 const bool Clock::uses_tsc_ = tsc_is_invariant();
-const Clock::Origin Clock::origin_ = Clock::paired_reading();
+const Clock::Reading Clock::origin_ = Clock::read_both();
 
-Clock::Origin Clock::paired_reading() {
-  // Keep the try that was interrupted least.
-  Origin best{};
+Clock::Reading Clock::read_both() {
+  Reading best{};
   Ticks shortest = INT64_MAX;
   for (int i = 0; i < 16; ++i) {
     const Ticks before = now();
@@ -38,21 +31,26 @@ Clock::Origin Clock::paired_reading() {
     const Ticks after = now();
     if (after - before >= shortest) continue;
     shortest = after - before;
-    best = {ns, before + (after - before) / 2};
+    best = {before + (after - before) / 2, ns};
   }
   return best;
+}
+
+Clock::Ticks Clock::ticks_at(std::int64_t steady_ns) {
+  const Reading near = read_both();
+  return near.ticks + ticks(static_cast<double>(steady_ns - near.steady_ns) * 1e-9);
 }
 
 double Clock::measured_rate() {
   if (!uses_tsc_) return 1e-9;
   constexpr std::int64_t kShortest = 2'000'000;  // reading errors of 50 ns are then 3e-5
-  const std::int64_t passed = steady_ns() - origin_.ns;
+  const std::int64_t passed = steady_ns() - origin_.steady_ns;
   if (passed < kShortest) {
     const timespec wait{0, kShortest - passed};
     nanosleep(&wait, nullptr);
   }
-  const Origin end = paired_reading();
-  return static_cast<double>(end.ns - origin_.ns) * 1e-9 /
+  const Reading end = read_both();
+  return static_cast<double>(end.steady_ns - origin_.steady_ns) * 1e-9 /
          static_cast<double>(end.ticks - origin_.ticks);
 }
 

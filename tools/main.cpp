@@ -174,8 +174,7 @@ void millrace::tools::add_common(CLI::App& command) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
-  const ProgramStart start{
-      base::Clock::now(), base::Clock::steady_ns(), {argv + std::min(argc, 1), argv + argc}};
+  const ProgramStart start{base::Clock::read_both(), {argv + std::min(argc, 1), argv + argc}};
   catch_interrupts();
   explain_uncaught();
   plugins::install_crash_handlers();  // installed first: it names the plugin that threw

@@ -47,8 +47,7 @@ class SpanClock {
   explicit SpanClock(base::Clock::Ticks start) : since_(start) {}
 
   /// Ends the current span and begins `next`. Returns the span that ended.
-  Span enter(Span next) {
-    const base::Clock::Ticks now = base::Clock::now();
+  Span enter(Span next, base::Clock::Ticks now = base::Clock::now()) {
     ticks_[static_cast<std::size_t>(current_)] += now - since_;
     for (SpanLog* log : logs_) log->add({static_cast<int>(current_), since_, now});
     since_ = now;

@@ -20,13 +20,6 @@ void sleep_until(std::int64_t steady_ns) {
   }
 }
 
-/// Converts a time near now to the clock of the spans.
-base::Clock::Ticks ticks_at(std::int64_t steady_ns) {
-  const auto from_now = static_cast<double>(steady_ns - base::Clock::steady_ns()) * 1e-9;
-  return base::Clock::now() +
-         static_cast<base::Clock::Ticks>(from_now / base::Clock::seconds_per_tick());
-}
-
 /// A time in the device's future, known in advance.
 class Moment final : public DeviceMark {
  public:
@@ -45,7 +38,9 @@ class Work final : public QueuedStep {
   bool done() override { return base::Clock::steady_ns() >= end_ns_; }
   FinishedStep finish() override {
     sleep_until(end_ns_);
-    return {step_, std::nullopt, ticks_at(begin_ns_), ticks_at(end_ns_)};
+    const base::Clock::Ticks end = base::Clock::ticks_at(end_ns_);
+    const double seconds = static_cast<double>(end_ns_ - begin_ns_) * 1e-9;
+    return {step_, std::nullopt, end - base::Clock::ticks(seconds), end};
   }
 
  private:

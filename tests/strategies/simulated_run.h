@@ -1,6 +1,8 @@
 // Training run on a simulated device, in memory, for tests of the trainer.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -42,7 +44,8 @@ struct Outcome {
   Recorded recorded;
   TrainResult result;
   pipeline::SpanTicks spans{};
-  double wall = 0;
+  double least_wall = 0;  ///< read within the run, so at most what its spans add up to
+  double wall = 0;        ///< read around the run
   DeviceTime device;
   double seconds(pipeline::Span span) const {
     return base::Clock::seconds(spans[static_cast<std::size_t>(span)]);
@@ -72,18 +75,29 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   loader_options.held = queue.held > 0 ? queue.held : strategy->batches_held();
   const std::int64_t begin = base::Clock::steady_ns();
   pipeline::SpanClock spans(base::Clock::now());
+  const std::int64_t begun = base::Clock::steady_ns();
   Loader loader(reader, plan, loader_options);
   Trainer trainer(
       loader, *strategy, outcome.recorded, spans, options, [] { return nullptr; },
       stop != nullptr ? *stop : never);
   trainer.run();
   outcome.result = trainer.result();
+  outcome.least_wall = static_cast<double>(base::Clock::steady_ns() - begun) * 1e-9;
   spans.enter(pipeline::Span::teardown);
   outcome.wall = static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
   trainer.close();
   outcome.spans = spans.ticks();
   if (const auto device = trainer.device_time()) outcome.device = *device;
   return outcome;
+}
+
+/// Expects the spans to add up to the wall time of the run, wherever the thread lost its core. The
+/// two clocks may differ by the error of the time-stamp counter's rate.
+inline void expect_conserved(const Outcome& outcome) {
+  const double total = pipeline::SpanSeconds(outcome.spans).total();
+  constexpr double kRateError = 1e-3;
+  EXPECT_GE(total, outcome.least_wall * (1 - kRateError));
+  EXPECT_LE(total, outcome.wall * (1 + kRateError));
 }
 
 }  // namespace millrace::train

@@ -174,7 +174,7 @@ class TrainCommand {
   TrainCommand(const TrainArguments& arguments, const ProgramStart& start)
       : arguments_(arguments),
         start_(start),
-        spans_(start.ticks),
+        spans_(start.time.ticks),
         timeline_(arguments.trace.start(start)),
         resume_(find_resume(arguments)),
         recipe_(load_single_recipe(resume_ ? resume_->recipe() : arguments.recipe)) {
@@ -400,8 +400,9 @@ class TrainCommand {
         {},
         utilization_,
         recorder_->blame(spans_.ticks())};
-    spans_.enter(pipeline::Span::teardown);  // last reading of the clock: all records end here
-    facts.wall_s = static_cast<double>(base::Clock::steady_ns() - start_.ns) * 1e-9;
+    const base::Clock::Reading end = base::Clock::read_both();
+    spans_.enter(pipeline::Span::teardown, end.ticks);  // all records end here
+    facts.wall_s = static_cast<double>(end.steady_ns - start_.time.steady_ns) * 1e-9;
     facts.spans = spans_.ticks();
     return facts;
   }

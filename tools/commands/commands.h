@@ -13,8 +13,7 @@ namespace millrace::tools {
 
 /// How the program was started: when main() began, on both clocks, and with which arguments.
 struct ProgramStart {
-  base::Clock::Ticks ticks;
-  std::int64_t ns;
+  base::Clock::Reading time;
   std::vector<std::string> arguments = {};  ///< words after the program's name
 };
 

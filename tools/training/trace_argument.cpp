@@ -22,7 +22,7 @@ std::unique_ptr<pipeline::Timeline> TraceArgument::start(const ProgramStart& sta
   if (!file_.ends_with(".json"))
     throw UsageError(fmt::format("--trace {}: the file name must end in .json", file_),
                      "give --trace FILE.json");
-  return std::make_unique<pipeline::Timeline>(start.ticks, start.ns);
+  return std::make_unique<pipeline::Timeline>(start.time.ticks, start.time.steady_ns);
 }
 
 void TraceArgument::finish(const pipeline::Timeline& timeline, const std::string& device,
