@@ -2,8 +2,6 @@
 // the closest of a few tries counts.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -11,9 +9,12 @@
 #include "base/clock.h"
 #include "millrace/loader.h"
 #include "pipeline/readers/storage_model.h"
+#include "tests/attempts.h"
 
 namespace millrace::pipeline {
 namespace {
+
+constexpr double kTolerance = 0.03;
 
 /// Returns the requests per second that `threads` get, each asking again as soon as it is served.
 double rate(const StorageOptions& options, int threads, std::uint64_t bytes, int requests) {
@@ -33,41 +34,34 @@ double rate(const StorageOptions& options, int threads, std::uint64_t bytes, int
          (static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9);
 }
 
-/// Returns the distance of the best of a few tries from `expected`, relative to it.
-template <class Measure>
-double least_error(double expected, const Measure& measure) {
-  double least = 1e9;
-  for (int attempt = 0; attempt < 5 && least > 0.03; ++attempt)
-    least = std::min(least, std::abs(measure() / expected - 1));
-  return least;
-}
-
 TEST(StorageTiming, BandwidthIsShared) {
   for (const int threads : {1, 4}) {
     // 100 MB/s in pieces of 100 kB, and in pieces too short to sleep for.
-    EXPECT_LE(least_error(1000, [&] { return rate({100e6, 0, 0}, threads, 100'000, 400); }), 0.03);
-    EXPECT_LE(least_error(50'000,
-                          [&] {
-                            return rate({100e6, 0, 0}, threads, 2'000, 20'000);
-                          }),
-              0.03);
+    EXPECT_TRUE(test::close_to(1000, kTolerance, [&] {
+      return rate({100e6, 0, 0}, threads, 100'000, 400);
+    }));
+    EXPECT_TRUE(test::close_to(50'000, kTolerance, [&] {
+      return rate({100e6, 0, 0}, threads, 2'000, 20'000);
+    }));
   }
 }
 
 TEST(StorageTiming, LatencyOverlaps) {
   for (const int threads : {1, 4, 8})
-    EXPECT_LE(least_error(250.0 * threads,
-                          [&] {
-                            return rate({0, 0.004, 0}, threads, 1, 100 * threads);
-                          }),
-              0.03);
+    EXPECT_TRUE(test::close_to(250.0 * threads, kTolerance, [&] {
+      return rate({0, 0.004, 0}, threads, 1, 100 * threads);
+    }));
 }
 
 TEST(StorageTiming, RequestsAreCounted) {
   for (const int threads : {1, 4})
-    EXPECT_LE(least_error(2000, [&] { return rate({0, 0, 2000}, threads, 1, 800); }), 0.03);
+    EXPECT_TRUE(test::close_to(2000, kTolerance, [&] {
+      return rate({0, 0, 2000}, threads, 1, 800);
+    }));
   // The bus decides if all three limit.
-  EXPECT_LE(least_error(500, [] { return rate({10e6, 0.001, 5000}, 4, 20'000, 200); }), 0.03);
+  EXPECT_TRUE(test::close_to(500, kTolerance, [] {
+    return rate({10e6, 0.001, 5000}, 4, 20'000, 200);
+  }));
 }
 
 TEST(StorageTiming, WaitingIsSleeping) {
@@ -99,20 +93,16 @@ double loaded(const StorageOptions& storage, int workers, int io_threads) {
 TEST(StorageTiming, ALoaderRunsAtTheDisksRate) {
   // 3072 bytes per image: 10 MB/s are 3255 images per second.
   for (const auto& [workers, io_threads] : {std::pair(0, 0), std::pair(2, 0), std::pair(2, 4)})
-    EXPECT_LE(least_error(10e6 / 3072,
-                          [&] {
-                            return loaded({10e6, 0, 0}, workers, io_threads);
-                          }),
-              0.03)
+    EXPECT_TRUE(test::close_to(10e6 / 3072, kTolerance,
+                               [&] {
+                                 return loaded({10e6, 0, 0}, workers, io_threads);
+                               }))
         << workers << " " << io_threads;
   for (const int io_threads : {4, 8})
-    EXPECT_LE(least_error(io_threads * 500.0,
-                          [&] {
-                            return loaded({0, 0.002, 0}, 2, io_threads);
-                          }),
-              0.03)
-        << io_threads;
-  EXPECT_LE(least_error(4000, [] { return loaded({0, 0, 4000}, 2, 4); }), 0.03);
+    EXPECT_TRUE(test::close_to(io_threads * 500.0, kTolerance, [&] {
+      return loaded({0, 0.002, 0}, 2, io_threads);
+    })) << io_threads;
+  EXPECT_TRUE(test::close_to(4000, kTolerance, [] { return loaded({0, 0, 4000}, 2, 4); }));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <set>
 
+#include "tests/attempts.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -71,12 +72,15 @@ TEST_F(SweepCommand, WithoutAMatchOnStdoutStderrIsSearched) {
 }
 
 TEST_F(SweepCommand, WallIsTheDefaultMetricAndHasVerdicts) {
-  ASSERT_TRUE(succeeded(run_here(sweep("sleep {s}", {"s=0.02,0.2", "--repeats", "5"}))));
-  const Json json = record();
-  EXPECT_EQ(json["metric"], "wall_s");
-  EXPECT_EQ(json["cells"][1]["comparison"]["verdict"], "slower");
-  for (const Json& one : json["cells"][1]["runs"]) EXPECT_GE(one["wall_s"], 0.2);
-  for (const Json& one : json["cells"][0]["runs"]) EXPECT_LT(one["wall_s"], 0.2);
+  test::in_attempts([&] {
+    fs::remove_all(in("sweep"));
+    ASSERT_TRUE(succeeded(run_here(sweep("sleep {s}", {"s=0.02,0.2", "--repeats", "5"}))));
+    const Json json = record();
+    EXPECT_EQ(json["metric"], "wall_s");
+    EXPECT_EQ(json["cells"][1]["comparison"]["verdict"], "slower");
+    for (const Json& one : json["cells"][1]["runs"]) EXPECT_GE(one["wall_s"], 0.2);
+    for (const Json& one : json["cells"][0]["runs"]) EXPECT_LT(one["wall_s"], 0.2);
+  });
 }
 
 TEST_F(SweepCommand, ANumberOfAJsonFileIsAMetric) {

@@ -17,7 +17,7 @@ import numpy as np
 import pymillrace as mr
 import pytest
 from batches import SYNTHETIC, Hash, hash_of
-from conftest import needs_torch
+from conftest import needs_torch, timing
 
 
 def make(*overrides, numpy=True, **options):
@@ -65,6 +65,7 @@ def test_a_function_takes_the_dictionary_and_may_raise():
 # --- the package
 
 
+@timing
 def test_import_is_quick_and_loads_neither_torch_nor_numpy():
     code = """
         import sys, time
@@ -465,6 +466,7 @@ def test_the_interpreter_runs_while_next_waits():
     assert max(ratios) >= 0.9, ratios
 
 
+@timing
 def test_ctrl_c_ends_a_wait_and_loses_no_batch():
     code = """
         import os, signal, sys, threading, time

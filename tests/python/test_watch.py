@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 import pymillrace as mr
 import watch_plants as plants_of
+from conftest import timing
 from pymillrace.watcher import clocks, session, worker
 
 PROGRAM = os.environ.get("MILLRACE_PROGRAM", "")
@@ -88,6 +89,7 @@ def close(run):
     mr.watcher._sessions[os.path.abspath(run)].close()
 
 
+@timing
 def test_validation_is_a_row_of_its_own_and_the_trained_loader_is_the_main_one(tmp_path):
     log = tmp_path / "plants"
     train = plants_of.loader_of({}, workers=0, batches=4)
@@ -126,6 +128,7 @@ def test_leaving_the_loop_early_ends_the_iteration(tmp_path):
     assert main["steps"] == 6 and main["epochs"] == 2 and main["batches"]["missing"] == 0
 
 
+@timing
 @pytest.mark.parametrize("workers", (0, 2))
 def test_iterable_datasets(tmp_path, workers):
     log = tmp_path / "plants"
@@ -152,6 +155,7 @@ def test_of_another_iterable_only_load_and_update_are_known(tmp_path, capsys):
     assert capsys.readouterr().err
 
 
+@timing
 def test_without_schedstat_waiting_for_a_core_is_unknown_not_zero(tmp_path, monkeypatch):
     class Without(clocks.ThreadClock):
         def read(self):

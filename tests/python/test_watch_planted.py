@@ -1,7 +1,8 @@
 """Delays planted in each place of a DataLoader's work come out in that place, as long as they measured themselves.
 
 The plants measure themselves, so that a busy machine changes both sides. It also takes the core away between plants;
-that time is a kind of its own, `cores`, and is left out of the comparison. PYMILLRACE_TESTS=long runs every
+that time is a kind of its own, `cores`, and is left out of the comparison. A core that is lost between the two readings
+of a plant and of the recorder is in one of them only, so tests are repeated. PYMILLRACE_TESTS=long runs every
 combination.
 """
 import csv
@@ -15,7 +16,9 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 
 import pymillrace as mr
 import watch_plants as plants_of
+from conftest import timing
 
+pytestmark = timing
 PLACES = ("dataset", "transform", "collate", "update")
 KINDS = ("blocked", "cpu")
 PER_CALL_MS = {"dataset": 12, "transform": 12, "collate": 60, "update": 40}

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
 
 import watch_plants as plants_of
+from conftest import timing
 from pymillrace.watcher import ranks
 
 SCRIPT = """
@@ -48,6 +49,7 @@ def test_the_rank_that_loads_longest_is_the_straggler():
     assert ranks.straggler([row(0, 0.100, 0.020)]) is None
 
 
+@timing
 def test_a_rank_with_a_planted_sleep_is_named(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     with socket.socket() as free:

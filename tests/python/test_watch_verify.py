@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
 
 import pymillrace as mr
+from conftest import timing
 from pymillrace.watcher import verify
 from pymillrace.watcher.verify import Result, TimedRun, blocks_of, measure, rate_of, score, warm_up_of
 
@@ -95,6 +96,7 @@ def what_if(*words, cwd):
                           timeout=250, env={**os.environ, "PYTHONPATH": path}, cwd=cwd)
 
 
+@timing
 def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(verify, "MOST_OTHERS", 1.0)  # other programs repeat no run
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))

@@ -3,23 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "strategies/control/control_channel.h"
+#include "tests/attempts.h"
 #include "tests/strategies/simulated_run.h"
 
 namespace millrace::train {
 namespace {
 
-/// Returns the smallest relative error from `expected` over a few attempts.
-template <class Measure>
-double least_error(double expected, Measure measure) {
-  double least = 1e9;
-  for (int attempt = 0; attempt < 5 && least > 0.02; ++attempt)
-    least = std::min(least, std::abs(measure() / expected - 1));
-  return least;
-}
+constexpr double kTolerance = 0.02;
 
 double planted(double TrainOptions::Delays::*where, double seconds,
                std::initializer_list<pipeline::Span> spans) {
@@ -33,25 +26,20 @@ double planted(double TrainOptions::Delays::*where, double seconds,
 
 TEST(TrainerTiming, PlantedDelaysLandInTheirSpans) {
   using Delays = TrainOptions::Delays;
-  EXPECT_LE(
-      least_error(0.3, [] { return planted(&Delays::forward, 0.03, {pipeline::Span::forward}); }),
-      0.02);
-  EXPECT_LE(least_error(0.3, [] { return planted(&Delays::log, 0.03, {pipeline::Span::log}); }),
-            0.02);
-  EXPECT_LE(
-      least_error(0.3, [] { return planted(&Delays::evaluate, 0.3, {pipeline::Span::evaluate}); }),
-      0.02);
-  EXPECT_LE(least_error(0.3,
-                        [] {
-                          return planted(&Delays::next, 0.03,
-                                         {pipeline::Span::first_batch, pipeline::Span::load});
-                        }),
-            0.02);
+  EXPECT_TRUE(test::close_to(
+      0.3, kTolerance, [] { return planted(&Delays::forward, 0.03, {pipeline::Span::forward}); }));
+  EXPECT_TRUE(test::close_to(0.3, kTolerance,
+                             [] { return planted(&Delays::log, 0.03, {pipeline::Span::log}); }));
+  EXPECT_TRUE(test::close_to(
+      0.3, kTolerance, [] { return planted(&Delays::evaluate, 0.3, {pipeline::Span::evaluate}); }));
+  EXPECT_TRUE(test::close_to(0.3, kTolerance, [] {
+    return planted(&Delays::next, 0.03, {pipeline::Span::first_batch, pipeline::Span::load});
+  }));
 }
 
 TEST(TrainerTiming, ASimulatedStepTakesItsTime) {
-  EXPECT_LE(least_error(0.1, [] { return pipeline::SpanSeconds(run({}, 5, 80).spans).update; }),
-            0.02);
+  EXPECT_TRUE(test::close_to(0.1, kTolerance,
+                             [] { return pipeline::SpanSeconds(run({}, 5, 80).spans).update; }));
 }
 
 /// Runs 20 steps with `seconds` of device work in all, and with `delays` on the host.
@@ -68,13 +56,11 @@ TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
     const pipeline::SpanSeconds seconds(outcome.spans);
     return seconds.load + seconds.update;
   };
-  EXPECT_LE(least_error(20 * (0.01 + 0.01),
-                        [&] { return stepping(queued_run(0, 10, &Delays::next, 0.01)); }),
-            0.02);
+  EXPECT_TRUE(test::close_to(20 * (0.01 + 0.01), kTolerance,
+                             [&] { return stepping(queued_run(0, 10, &Delays::next, 0.01)); }));
   // The first batch and the last step overlap with nothing.
-  EXPECT_LE(
-      least_error(21 * 0.01, [&] { return stepping(queued_run(2, 10, &Delays::next, 0.01)); }),
-      0.02);
+  EXPECT_TRUE(test::close_to(21 * 0.01, kTolerance,
+                             [&] { return stepping(queued_run(2, 10, &Delays::next, 0.01)); }));
 }
 
 /// Compares with the host's own spans, so that late wake-ups are no error.
@@ -84,30 +70,23 @@ TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
     return pipeline::SpanSeconds(outcome.spans).load;
   };
   // A faster loader: once the device has begun it is never idle, and the host waits for it.
-  EXPECT_LE(least_error(1,
-                        [&] {
-                          const Outcome outcome = queued_run(2, 10, &Delays::next, 0.004);
-                          return (load_of(outcome) + outcome.seconds(pipeline::Span::device_wait)) /
-                                 (outcome.seconds(pipeline::Span::first_batch) + 20 * 0.01);
-                        }),
-            0.02);
+  EXPECT_TRUE(test::close_to(1, kTolerance, [&] {
+    const Outcome outcome = queued_run(2, 10, &Delays::next, 0.004);
+    return (load_of(outcome) + outcome.seconds(pipeline::Span::device_wait)) /
+           (outcome.seconds(pipeline::Span::first_batch) + 20 * 0.01);
+  }));
   // A slower loader: the device is idle while it waits for each batch but the first.
-  EXPECT_LE(least_error(1,
-                        [&] {
-                          const Outcome outcome = queued_run(2, 4, &Delays::next, 0.01);
-                          return base::Clock::seconds(outcome.device.gap_load()) /
-                                 (load_of(outcome) - 19 * 0.004);
-                        }),
-            0.02);
+  EXPECT_TRUE(test::close_to(1, kTolerance, [&] {
+    const Outcome outcome = queued_run(2, 4, &Delays::next, 0.01);
+    return base::Clock::seconds(outcome.device.gap_load()) / (load_of(outcome) - 19 * 0.004);
+  }));
   // A slow record: the device does not wait for the batch.
-  EXPECT_LE(least_error(1,
-                        [&] {
-                          const Outcome outcome = queued_run(2, 4, &Delays::log, 0.01);
-                          const auto log = static_cast<std::size_t>(pipeline::Span::log);
-                          return base::Clock::seconds(outcome.device.gaps[log]) /
-                                 (outcome.seconds(pipeline::Span::log) - 20 * 0.004);
-                        }),
-            0.02);
+  EXPECT_TRUE(test::close_to(1, kTolerance, [&] {
+    const Outcome outcome = queued_run(2, 4, &Delays::log, 0.01);
+    const auto log = static_cast<std::size_t>(pipeline::Span::log);
+    return base::Clock::seconds(outcome.device.gaps[log]) /
+           (outcome.seconds(pipeline::Span::log) - 20 * 0.004);
+  }));
 }
 
 TEST(TrainerTiming, ASignOfProgressCostsNothing) {
