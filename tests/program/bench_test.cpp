@@ -74,7 +74,8 @@ TEST_F(Bench, PercentilesOfBatchesAndStages) {
   EXPECT_LE(interval["p90"], interval["p99"]);
   EXPECT_LE(interval["p99"].get<double>(), 1.02 * interval["max"].get<double>());
   EXPECT_GE(json["per_stage"]["read"]["per_image_s"]["p50"], 0.0009);
-  EXPECT_LT(json["per_stage"]["augment"]["per_image_s"]["p50"], 0.0009) << "a median of 160 samples";
+  EXPECT_LT(json["per_stage"]["augment"]["per_image_s"]["p50"], 0.0009)
+      << "a median of 160 samples";
   const Result text = run(bench({"bench.batches=40"}));
   ASSERT_TRUE(succeeded(text));
   EXPECT_NE(text.out.find("time between batches: median "), std::string::npos) << text.out;
