@@ -78,7 +78,7 @@ std::string hint_for_extra(const CLI::App& command, const std::string& called,
     const std::string value = option.size() < extra.size() ? extra.substr(option.size() + 1)
                               : next_is_value              ? next
                                                            : "";
-    const std::string meant = override_for_option(option, value);
+    std::string meant = override_for_option(option, value);
     if (meant.find(' ') != std::string::npos) return meant;
     if (!meant.empty()) return fmt::format("recipe keys have no dashes: {}", meant);
   }

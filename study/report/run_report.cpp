@@ -441,8 +441,8 @@ RunReader::RunReader(fs::path run) : run_(std::move(run)) {}
 
 const StepTable& RunReader::steps(const std::string& name, std::uint64_t& left) {
   const auto [found, is_new] = tables_.try_emplace(name, run_ / name);
-  auto& [reader, table] = found->second;
-  const StepFile state = reader.read(
+  StepTable& table = found->second.table;
+  const StepFile state = found->second.reader.read(
       [&](const StepSum& step) {
         table.add(step);
         --left;
@@ -450,7 +450,7 @@ const StepTable& RunReader::steps(const std::string& name, std::uint64_t& left) 
       left);
   table.there = state.there;
   table.cut = state.cut;
-  at_end_ &= reader.at_end();
+  at_end_ &= found->second.reader.at_end();
   return table;
 }
 

@@ -180,7 +180,7 @@ std::set<std::string> completions(const CLI::App& app, const std::string& line) 
       for (const std::string& name : known->get_snames()) words.push_back("-" + name);
     }
   } else if (command->get_prefix_command()) {
-    words.push_back("train");
+    words.emplace_back("train");
   } else {
     for (const CLI::App* sub : command->get_subcommands(is_command))
       words.push_back(sub->get_name());

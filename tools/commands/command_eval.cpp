@@ -54,9 +54,9 @@ Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weig
   check_checksum(weights);
   std::vector<std::string> texts{train::find_config(arguments.what).string()};
   texts.push_back("model.weights=" + weights.string());
-  texts.push_back("train.strategy=single");
-  texts.push_back("train.ranks=0");
-  texts.push_back("train.clock=sync");
+  texts.emplace_back("train.strategy=single");
+  texts.emplace_back("train.ranks=0");
+  texts.emplace_back("train.clock=sync");
   for (const auto& text : arguments.overrides) texts.push_back(text);
   const Recipe recipe = with_ops(load_recipe(texts));
   if (is_simulated(recipe))

@@ -29,9 +29,9 @@ Exit launch(int count, std::vector<std::string> arguments) {
     throw UsageError(
         fmt::format("launch runs train, not {}: no other command has ranks", arguments.front()),
         kExample);
-  if (verbosity().quiet) arguments.push_back("--quiet");
-  if (verbosity().verbose) arguments.push_back("--verbose");
-  if (verbosity().json) arguments.push_back("--json");
+  if (verbosity().quiet) arguments.emplace_back("--quiet");
+  if (verbosity().verbose) arguments.emplace_back("--verbose");
+  if (verbosity().json) arguments.emplace_back("--json");
   allow_descriptors(count);
   return launch_ranks(count, arguments);
 }

@@ -180,7 +180,7 @@ class Profile {
   RunFigures run_child(const std::string& name, std::vector<std::string> overrides,
                        const RunLength& length) {
     overrides.insert(overrides.end(), fixed_.begin(), fixed_.end());
-    const RunFigures figures = runs_->run(name, overrides, length);
+    RunFigures figures = runs_->run(name, overrides, length);
     report_.others = std::max(report_.others, figures.others);
     return figures;
   }

@@ -291,7 +291,7 @@ void take_study(SweepArguments& arguments) {
 
 fs::path find_resumed(SweepArguments& arguments) {
   if (!arguments.resume) return {};
-  const fs::path path = arguments.run.empty() ? newest_sweep(arguments) : fs::path(arguments.run);
+  fs::path path = arguments.run.empty() ? newest_sweep(arguments) : fs::path(arguments.run);
   const auto design = path.empty() ? std::nullopt : design_at(path);
   if (!design && !arguments.says_what())
     throw UsageError(path.empty()

@@ -58,8 +58,8 @@ bool lies_in(const fs::path& file, const fs::path& folder) {
 
 }  // namespace
 
-CommandRuns::CommandRuns(const study::SweepCommand& command, fs::path runs)
-    : command_(command), runs_(fs::absolute(std::move(runs))) {}
+CommandRuns::CommandRuns(const study::SweepCommand& command, const fs::path& runs)
+    : command_(command), runs_(fs::absolute(runs)) {}
 
 study::RunIdentity CommandRuns::identity(const study::SweepCell& cell, std::uint64_t repeat) const {
   study::PlaceholderValues values = study::values_of(cell);

@@ -17,7 +17,7 @@ namespace millrace::tools {
 class CommandRuns {
  public:
   /// `command` must outlive it.
-  CommandRuns(const study::SweepCommand& command, std::filesystem::path runs);
+  CommandRuns(const study::SweepCommand& command, const std::filesystem::path& runs);
 
   /// Returns the identity of a run: the command's words for that cell, folder and shell. The files
   /// of the program are not part of it.
