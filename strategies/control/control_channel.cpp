@@ -68,8 +68,8 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x4343524d;  // "MRCC"
 constexpr std::uint32_t kVersion = 2;
-constexpr std::size_t kPrefix = 2;      ///< size of the length prefix in bytes
-constexpr std::size_t kLongest = 4096;  ///< most bytes of a message, without the prefix
+constexpr std::size_t kLengthBytes = 2;  ///< size of the length prefix in bytes
+constexpr std::size_t kLongest = 4096;   ///< most bytes of a message, without the prefix
 
 class Writer {
  public:
@@ -230,15 +230,15 @@ std::string encode(const Message& message) {
 }
 
 std::optional<Message> MessageReader::next() {
-  if (bytes_.size() < kPrefix) return std::nullopt;
+  if (bytes_.size() < kLengthBytes) return std::nullopt;
   const auto size = Parser(bytes_).number<std::uint16_t>();
   if (size == 0 || size > kLongest) throw ProtocolError("an impossible message length");
-  if (bytes_.size() < kPrefix + size) return std::nullopt;
-  Parser in(std::string_view(bytes_).substr(kPrefix, size));
+  if (bytes_.size() < kLengthBytes + size) return std::nullopt;
+  Parser in(std::string_view(bytes_).substr(kLengthBytes, size));
   const auto type = in.number<std::uint8_t>();
   Message message = parse(type, [&](auto& one) { read(in, one); });
   in.end();
-  bytes_.erase(0, kPrefix + size);
+  bytes_.erase(0, kLengthBytes + size);
   return message;
 }
 

@@ -12,7 +12,7 @@ namespace millrace::tools {
 namespace {
 
 constexpr Size kSizes[] = {{1, 1}, {3, 5}, {17, 13}, {224, 224}};
-constexpr std::int64_t kPixelLimit = std::int64_t{1} << 24;  ///< most pixels of a filter's output
+constexpr std::int64_t kOutputLimit = std::int64_t{1} << 24;  ///< most pixels of a filter's output
 
 using Shared = std::shared_ptr<const plugins::Unit>;
 
@@ -188,7 +188,7 @@ Outcome run_filter(const plugins::Unit& unit, const Input& input, const Placemen
   Calling calling(unit, input, placement);
   Outcome outcome;
   const Size output = output_size(unit, functions, input, calling, outcome);
-  if (outcome.status != MILLRACE_OK || std::int64_t{output.width} * output.height > kPixelLimit)
+  if (outcome.status != MILLRACE_OK || std::int64_t{output.width} * output.height > kOutputLimit)
     return outcome;
   if (functions.scratch != nullptr)
     calling.lend_scratch(functions.scratch(unit.self(), input.size, input.channels), placement);
