@@ -30,8 +30,10 @@ endif()
 # Compiles files of one folder in batches, because headers dominate the compile time of small files.
 # MILLRACE_UNITY=OFF compiles each file by itself, for editing.
 option(MILLRACE_UNITY "Compile files in batches, which shortens a whole build" ON)
+set(MILLRACE_UNITY_BATCH 8 CACHE STRING "Files per batch of the program's and the libraries' sources")
 function(millrace_batches target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MILLRACE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${MILLRACE_UNITY} UNITY_BUILD_BATCH_SIZE ${MILLRACE_UNITY_BATCH})
 endfunction()
 # millrace_objects(NAME FILE...): object library of a folder's files, linked into a library and its
 # tests.

@@ -17,6 +17,8 @@ readonly PACKAGES=(
   zlib1g-dev libsqlite3-dev libssl-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
 readonly TEST_PACKAGES=(clang-format codespell)
+# Used by tools/test --all.
+readonly LINT_PACKAGES=(clang-tidy)
 # Used by tools/test --long.
 readonly LONG_PACKAGES=(dpkg-dev file)
 # Used by tests of reports, which are skipped without them.
