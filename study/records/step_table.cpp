@@ -138,6 +138,26 @@ bool StepReader::next_line(std::string& line, StepFile& state) {
   return true;
 }
 
+bool StepReader::is_cut() {
+  if (!in_.is_open() || last_end_ == 0) return false;
+  // The rows that a resumed run writes in their place took other times.
+  std::string now(last_line_.size() + 1, '\0');
+  in_.clear();
+  in_.seekg(last_end_ - static_cast<std::streamoff>(now.size()));
+  in_.read(now.data(), static_cast<std::streamsize>(now.size()));
+  const bool is_there = in_.gcount() == static_cast<std::streamsize>(now.size()) &&
+                        now.back() == '\n' && now.compare(0, last_line_.size(), last_line_) == 0;
+  in_.clear();
+  in_.seekg(offset_);
+  return !is_there;
+}
+
+bool StepReader::start_over_if_cut() {
+  if (!is_cut()) return false;
+  *this = StepReader(file_);
+  return true;
+}
+
 void StepReader::read_header(const std::string& line) {
   bool spans = false, numbered = false;
   for (const std::string_view cell : cells_of(line)) {
@@ -162,10 +182,17 @@ StepFile StepReader::read(const std::function<void(const StepSum&)>& visit, std:
   if (columns_.empty()) {
     if (!next_line(line, state)) return state;  // the table is still empty
     read_header(line);
+    last_line_ = line;
+    last_end_ = offset_;
   }
   StepSum step;
   for (std::uint64_t rows = 0; rows < most && next_line(line, state); ++rows) {
-    if (!read_row(line, columns_, step)) damaged("not a row of this table");
+    if (!read_row(line, columns_, step)) {
+      if (is_cut()) return state;
+      damaged("not a row of this table");
+    }
+    last_line_.swap(line);
+    last_end_ = offset_;
     visit(step);
   }
   return state;

@@ -103,21 +103,27 @@ class StepReader {
   explicit StepReader(std::filesystem::path file) : file_(std::move(file)) {}
 
   /// Calls `visit` with each step that has been appended since the last call, in order, but with
-  /// `most` steps at most. Leaves an incomplete last row to the next call. Throws DataError with
-  /// the line of a malformed row.
+  /// `most` steps at most. Leaves an incomplete last row to the next call. Ends early if the file
+  /// has been cut meanwhile. Throws DataError with the line of a malformed row.
   StepFile read(const std::function<void(const StepSum&)>& visit, std::uint64_t most);
+  /// Returns to the start if the rows that were read are no longer there, as when a resumed rank
+  /// has cut its table. Returns whether it did: the caller then forgets what it has added up.
+  bool start_over_if_cut();
   /// Returns whether the last call ended at the end of the file, not after `most` steps.
   bool at_end() const { return at_end_; }
 
  private:
   bool next_line(std::string& line, StepFile& state);
+  bool is_cut();
   void read_header(const std::string& line);
   [[noreturn]] void damaged(const char* what) const;
 
   std::filesystem::path file_;
   std::ifstream in_;
-  std::streamoff offset_ = 0;  ///< end of the last complete line
-  std::uint64_t line_ = 0;     ///< number of that line
+  std::streamoff offset_ = 0;    ///< end of the last complete line
+  std::string last_line_;        ///< the last line that was a header or a row, and
+  std::streamoff last_end_ = 0;  ///< its end
+  std::uint64_t line_ = 0;       ///< number of that line
   std::vector<int> columns_;
   bool at_end_ = false;
 };

@@ -299,7 +299,7 @@ ReportTable time_table(const StepTable& steps) {
       .caption =
           "Quantiles of the step time, to 2%. An evaluation counts for the step before it, "
           "set-up for the first.",
-      .header = {"", "seconds", "share", "ms a step", "p50 ms", "p90 ms", "p99 ms"}};
+      .header = {"", "seconds", "share", "ms per step", "p50 ms", "p90 ms", "p99 ms"}};
   const StepSum& all = steps.all;
   const double whole = in_seconds(all.load_ns() + all.update_ns() + all.other_ns());
   const auto add = [&](const std::string& name, std::int64_t ns, const Quantiles* quantiles) {
@@ -441,8 +441,9 @@ RunReader::RunReader(fs::path run) : run_(std::move(run)) {}
 
 const StepTable& RunReader::steps(const std::string& name, std::uint64_t& left) {
   const auto [found, is_new] = tables_.try_emplace(name, run_ / name);
-  StepTable& table = found->second.table;
-  const StepFile state = found->second.reader.read(
+  auto& [reader, table] = found->second;
+  if (reader.start_over_if_cut()) table = StepTable();
+  const StepFile state = reader.read(
       [&](const StepSum& step) {
         table.add(step);
         --left;

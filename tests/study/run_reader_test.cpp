@@ -60,6 +60,35 @@ TEST(RunReader, APageReadsABoundedPart) {
   EXPECT_EQ(study::to_html(whole), study::to_html(study::run_report(run.path())));
 }
 
+TEST(RunReader, ATableThatIsCutIsReadAgainFromItsStart) {
+  const auto expect_all = [](study::RunReader& reader, const Folder& run) {
+    const study::Report now = reader.report(kAll);
+    EXPECT_TRUE(reader.at_end());
+    EXPECT_EQ(study::to_html(now), study::to_html(study::run_report(run.path())));
+  };
+  for (const char* table : {"steps.csv", "steps.rank1.csv"}) {
+    const Folder run;
+    run.write("config.toml", "");
+    for (const char* name : {"steps.csv", "steps.rank1.csv"})
+      run.write(name, steps_header() + rows(1, 60));
+    const auto cut_to = [&](int last) {
+      std::filesystem::resize_file(run.path() / table, (steps_header() + rows(1, last)).size());
+    };
+    study::RunReader reader(run.path());
+    expect_all(reader, run);
+    cut_to(20);
+    expect_all(reader, run);
+    append(run, table, rows(21, 30));
+    expect_all(reader, run);
+    // It is cut and has grown beyond where it was, with rows of other lengths, between two looks.
+    cut_to(10);
+    std::string others;
+    for (int step = 11; step <= 90; ++step) others += step_row(step, "0.123456789");
+    append(run, table, others);
+    expect_all(reader, run);
+  }
+}
+
 TEST(RunReader, ADamagedRowIsNamedByItsLine) {
   const Folder run;
   run.write("config.toml", "");
