@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "base/files.h"
 #include "millrace/error.h"
@@ -30,6 +32,17 @@ FileStamp stamp_of(int descriptor, std::string_view path) {
   };
   return {static_cast<std::uint64_t>(status.st_size), nanoseconds(status.st_mtim),
           nanoseconds(status.st_ctim), status.st_ino, status.st_dev};
+}
+
+void wait_until_settled(const FileStamp& stamp) {
+  constexpr std::int64_t kTick_ns = 10'000'000;
+  const bool coarse = stamp.ctime_ns % kTick_ns == 0;
+  const auto settled = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(stamp.ctime_ns + (coarse ? 2'000'000'000 : 2 * kTick_ns))));
+  const auto wait = settled - std::chrono::system_clock::now();
+  if (wait > wait.zero())
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(wait, std::chrono::seconds(2)));
 }
 
 const char* difference(const FileStamp& listed, const FileStamp& now) {

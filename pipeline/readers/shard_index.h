@@ -29,6 +29,10 @@ struct FileStamp {
 /// Returns the stamp of an open file. Throws DataError with `path`.
 MILLRACE_PRIVATE_API FileStamp stamp_of(int descriptor, std::string_view path);
 
+/// Waits until a change of the file would give it another change time. Clocks tick every few
+/// milliseconds, those of old file systems every 2 s.
+MILLRACE_PRIVATE_API void wait_until_settled(const FileStamp& stamp);
+
 /// Returns how a file differs from the one that was listed, or null. A copy has times of its own:
 /// the change time counts only if the file is the listed one itself (device and inode).
 MILLRACE_PRIVATE_API const char* difference(const FileStamp& listed, const FileStamp& now);

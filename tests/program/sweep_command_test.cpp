@@ -100,6 +100,16 @@ TEST_F(SweepCommand, AFileThatTheRunDidNotWriteIsNoResult) {
                       {"old.json:n", "has not written"}, false));
 }
 
+TEST_F(SweepCommand, AFileOfEqualSizeIsWrittenAgainByEveryRun) {
+  // Short runs, one right after the other: their files differ in nothing but their times.
+  const Arguments more{"a=1,2", "--metric", "same.json:n", "--repeats", "8"};
+  ASSERT_TRUE(succeeded(run_here(sweep("echo '{\"n\": 7}' > same.json; : {a}", more))));
+  for (const Json& cell : record()["cells"]) {
+    ASSERT_EQ(cell["runs"].size(), 8u);
+    for (const Json& one : cell["runs"]) EXPECT_EQ(one["same.json:n"], 7.0) << one;
+  }
+}
+
 TEST_F(SweepCommand, AWatchRecordGivesLoadAndUpdate) {
   const std::string command =
       R"(echo '{"images_per_s": 1{a}0, "load_s": 0.{a}, "update_s": 0.1}' > {run}/summary.json)";

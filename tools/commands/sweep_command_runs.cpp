@@ -9,9 +9,12 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <thread>
 
+#include "base/files.h"
 #include "millrace/error.h"
+#include "pipeline/readers/shard_index.h"
 #include "tools/launch/command_child.h"
 
 namespace millrace::tools {
@@ -32,12 +35,11 @@ std::string last_line_of(const fs::path& file) {
   return last.substr(last.rfind('\r') == std::string::npos ? 0 : last.rfind('\r') + 1);
 }
 
-/// Returns a stamp that changes when a file is written; empty if there is none.
-std::string stamp_of(const fs::path& file) {
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  if (error) return "";
-  return fmt::format("{} {}", size, fs::last_write_time(file, error).time_since_epoch().count());
+/// Returns a stamp that changes when a file is written; nothing if there is no such file.
+std::optional<pipeline::FileStamp> stamp_of(const fs::path& file) {
+  if (std::error_code error; !fs::is_regular_file(file, error)) return {};
+  const base::OpenFile open = base::open_regular(file.string());
+  return pipeline::stamp_of(open.descriptor.get(), file.string());
 }
 
 /// Says how a command ended that did not end well.
@@ -87,9 +89,13 @@ ChildResult CommandRuns::run(const study::SweepCell& cell, study::SweepRecord& r
   const study::PlaceholderValues mine = values(cell, record);
   const fs::path folder = runs_ / record.name;
   fs::create_directories(study::command_folder(runs_, record.name));
-  std::map<std::string, std::string> stamps;
-  for (const auto& metric : command_.metrics)
-    if (metric.kind == MetricKind::file) stamps[metric.file] = stamp_of(file_of(metric, mine));
+  std::map<std::string, std::optional<pipeline::FileStamp>> stamps;
+  for (const auto& metric : command_.metrics) {
+    if (metric.kind != MetricKind::file) continue;
+    const auto& stamp = stamps[metric.file] = stamp_of(file_of(metric, mine));
+    // A file that the last run has just written may be written again within a tick of its clock.
+    if (stamp) pipeline::wait_until_settled(*stamp);
+  }
   const CommandEnd end = run_command({.words = study::words_of(command_, mine),
                                       .folder = command_.folder,
                                       .out = folder / "stdout.txt",

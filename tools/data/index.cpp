@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "base/files.h"
 #include "millrace/error.h"
@@ -24,26 +22,12 @@ using pipeline::FileStamp;
 using pipeline::SetIndex;
 using pipeline::ShardIndex;
 
-/// Waits until a change of the file would give it another change time, so that a change during or
-/// after the walk is noticed. Clocks tick every few milliseconds, those of old file systems every
-/// 2 s.
-void wait_for_clock(const FileStamp& stamp) {
-  constexpr std::int64_t kTick_ns = 10'000'000;
-  const bool coarse = stamp.ctime_ns % kTick_ns == 0;
-  const auto settled = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(
-          std::chrono::nanoseconds(stamp.ctime_ns + (coarse ? 2'000'000'000 : 2 * kTick_ns))));
-  const auto wait = settled - std::chrono::system_clock::now();
-  if (wait > wait.zero())
-    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(wait, std::chrono::seconds(2)));
-}
-
 ShardIndex walk_and_hash(const std::string& file) {
   const base::OpenFile open = base::open_regular(file);
   ShardIndex index;
   index.shard = fs::path(file).filename();
   index.stamp = pipeline::stamp_of(open.descriptor.get(), file);
-  wait_for_clock(index.stamp);
+  pipeline::wait_until_settled(index.stamp);  // so that a change during the walk is noticed
   index.sha256 = sha256_of(open.descriptor.get(), file);
   const pipeline::MappedFile mapped = pipeline::MappedFile::map(file);
   pipeline::IndexTarOptions options;

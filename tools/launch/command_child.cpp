@@ -82,11 +82,22 @@ bool kill_children() {
   return reaped == 0;
 }
 
-void kill_all(pid_t group) {
-  if (group > 0) kill(-group, SIGKILL);
+void kill_all_children() {
   for (int round = 0; round < 5000 && kill_children(); ++round) {
     const timespec wait{0, 1'000'000};
     nanosleep(&wait, nullptr);
+  }
+}
+
+/// Reaps children that have ended, but not `leader`. Returns whether that one has ended: until it
+/// is reaped, no other process can get its number, and so its group can be killed.
+bool leader_ended(pid_t leader) {
+  for (;;) {
+    siginfo_t ended{};
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0)
+      return false;
+    if (ended.si_pid == leader) return true;
+    waitpid(ended.si_pid, nullptr, WNOHANG);
   }
 }
 
@@ -148,15 +159,13 @@ void kill_all(pid_t group) {
     signalfd_siginfo info{};
     while (read(ends, &info, sizeof info) > 0) {
     }
-    int status = 0;
-    for (pid_t done = 0; (done = waitpid(-1, &status, WNOHANG)) > 0;) {
-      if (done != pid) continue;
-      ended = true;
-      message.status = status;
-    }
+    ended = leader_ended(pid);
   }
   message.wall_s = monotonic_s() - begun;
-  kill_all(pid);
+  kill(-pid, SIGKILL);
+  int status = 0;
+  if (waitpid(pid, &status, WNOHANG) == pid) message.status = status;
+  kill_all_children();
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
   message.cpu_s = cpu_seconds(usage.ru_utime) + cpu_seconds(usage.ru_stime);
