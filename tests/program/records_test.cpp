@@ -217,7 +217,8 @@ TEST_F(Records, ClosingTableShowsWhatTheSummaryHolds) {
   ASSERT_TRUE(succeeded(result));
   for (const char* part : {"load", "update", "device_wait", "other", "wall", "unaccounted"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part << " is not in\n" << result.out;
-  EXPECT_NE(result.out.find("200 images in 10 steps"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("200 images in 10 steps, "), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("-0.0000%"), std::string::npos) << result.out;
 }
 
 TEST_F(Records, ADeviceHasATimelineOfItsOwn) {

@@ -107,6 +107,15 @@ TEST_F(Resume, ARunCanBeProlonged) {
   expect_same("whole", "part");
 }
 
+TEST_F(Resume, TotalsOfAResumedRunHaveOneScope) {
+  ASSERT_TRUE(succeeded(run(eventful("part", {"train.steps=10"}))));
+  const Result result = run(resumed("part", {"train.steps=0"}));
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_NE(result.out.find("\n800 images in 28 steps in all, 18 steps since it was resumed, "),
+            std::string::npos)
+      << result.out;
+}
+
 TEST_F(Resume, AFinishedRunIsLeftAsItIs) {
   ASSERT_TRUE(succeeded(run(eventful("run"))));
   const std::string before = read_file(in("run") / "summary.json");

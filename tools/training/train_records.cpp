@@ -366,10 +366,13 @@ std::string closing_table(const Json& s) {
   }
   add("wall", wall);
   std::string text = to_table(rows);
+  const double resumed = s["resumed_from_step"];
+  const std::string since =
+      resumed > 0 ? fmt::format(" in all, {} steps since it was resumed", with_commas(steps)) : "";
   text += fmt::format(
-      "\n{} images in {} steps, {} images/s while training (load + update), "
+      "\n{} images in {} steps{}, {} images/s while training (load + update), "
       "unaccounted {} of wall\n",
-      with_commas(s["images"]), with_commas(steps),
+      with_commas(s["images"]), with_commas(s["steps"]), since,
       s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
       percent(s["unaccounted_s"].get<double>() / wall));
   text += shares_line(s);
