@@ -99,6 +99,26 @@ TEST_F(Photos, InspectShowsThePlan) {
   EXPECT_EQ(steps[3]["ops"], "hflip");
 }
 
+TEST_F(Photos, InspectShowsOpsOnBatchesInPlanAndSheet) {
+  for (const auto& [op, detail] : std::vector<std::pair<std::string, std::string>>{
+           {"mixup", "with its neighbour"}, {"cutmix", "with its neighbour"}}) {
+    const Result result =
+        run(photos("inspect", {"--plan", "--json", "augment+=" + op, "--samples", "3"}));
+    ASSERT_TRUE(succeeded(result));
+    const Json last = parse_json(result.out)["steps"].back();
+    EXPECT_EQ(last["step"], "mix") << last;
+    EXPECT_EQ(last["ops"], op) << last;
+    const std::string sheet = in(op + ".png").string();
+    const Result drawn =
+        run(photos("inspect", {"--out", sheet, "--samples", "4", "--json", "augment+=" + op}));
+    ASSERT_TRUE(succeeded(drawn));
+    const Json samples = parse_json(drawn.out)["samples"];
+    ASSERT_EQ(samples.size(), 4u);
+    for (const Json& sample : samples) EXPECT_EQ(sample["drawn"].back()["op"], op) << sample;
+    EXPECT_NE(samples[0]["label"].get<std::string>().find('%'), std::string::npos) << samples[0];
+  }
+}
+
 TEST_F(Photos, InspectDrawsAContactSheet) {
   const std::string sheet = in("sheet.png").string();
   const Result result = run(photos("inspect", {"--out", sheet, "--samples", "6", "--json"}));

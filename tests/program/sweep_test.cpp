@@ -58,7 +58,7 @@ TEST_F(Sweep, GridHasARowACombination) {
     ASSERT_GE(words.size(), 11u) << lines[header + 1 + i];
     EXPECT_EQ(words[0], cells[i].first);
     EXPECT_EQ(words[1], cells[i].second);
-    EXPECT_GE(std::stod(words[4]), 0.5) << "update, ms a step";
+    EXPECT_GE(std::stod(words[4]), 0.5) << "update, ms per step";
   }
   EXPECT_EQ(words_of(lines[header + 1]).back(), "1.000") << "the first row against itself";
 }
