@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "augment/plan/runner.h"
 #include "base/clock.h"
 #include "base/rng.h"
@@ -59,6 +62,7 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
           std::make_unique<plugins::Unit>(plugins::augmentation(spec.op), spec.params, "", "",
                                           output.mean, output.std)};
     if (op.unit->table().batch != nullptr) {
+      add_group(plugins::group_of(op.unit->table()), op.name);
       mixers_.push_back(std::move(op));
       continue;
     }
@@ -84,6 +88,21 @@ Plan::Plan(const std::vector<OpSpec>& chain, const Source& source, const OutputO
                                  mixers_.front().name),
                      "set model.classes");
   spec_ = {size, source.channels, output.dtype, output.layout};
+}
+
+void Plan::add_group(std::int32_t group, const std::string& op) {
+  if (group == MILLRACE_WHOLE_BATCH) {
+    if (whole_batch_op_.empty()) whole_batch_op_ = op;
+    group_ = MILLRACE_WHOLE_BATCH;
+  }
+  if (group_ == MILLRACE_WHOLE_BATCH) return;
+  constexpr int kLargest = 1 << 16;  // beyond any batch; the product of two groups fits an int
+  group_ = std::lcm(group_, group);
+  if (group_ > kLargest)
+    throw UsageError(fmt::format("{} works on groups of {}, which fit those of the ops before it "
+                                 "only every {} samples",
+                                 op, group, group_),
+                     "leave one of the ops out");
 }
 
 std::unique_ptr<Transform::Scratch> Plan::make_scratch() const {
@@ -116,32 +135,65 @@ void Plan::run(const SampleKey& key, PixelSource& source, std::byte* out, Scratc
       "augment+=random_crop{size=32,pad_if_needed=true}");
 }
 
-void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
-               float* second_labels, Scratch& scratch) const {
-  mix(key, first, second, first_labels, second_labels, scratch, nullptr);
+void Plan::mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch) const {
+  mix(key, batch, scratch, nullptr, 0);
 }
 
-void Plan::mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
-               float* second_labels, Scratch& scratch, Trace* trace) const {
-  millrace_call& call = static_cast<PlanScratch&>(scratch).context.call;
+void Plan::mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch, Trace* trace,
+               std::size_t traced) const {
+  auto& memory = static_cast<PlanScratch&>(scratch);
+  const std::size_t bytes = spec_.bytes();
+  const auto classes = static_cast<std::size_t>(classes_);
+  const auto is_missing = [&](std::size_t place) {
+    return std::binary_search(batch.missing.begin(), batch.missing.end(),
+                              static_cast<std::int64_t>(place));
+  };
+  for (const Op& op : mixers_) {
+    const std::int32_t declared = plugins::group_of(op.unit->table());
+    const bool whole = declared == MILLRACE_WHOLE_BATCH;
+    const std::size_t size =
+        whole ? std::max<std::size_t>(batch.count, 2) : static_cast<std::size_t>(declared);
+    for (std::size_t first = 0; first + size <= batch.count; first += size) {
+      memory.group.clear();
+      memory.group_labels.clear();
+      for (std::size_t place = first; place < first + size; ++place) {
+        if (is_missing(place)) continue;
+        memory.group.push_back(batch.samples + place * bytes);
+        memory.group_labels.push_back(batch.labels + place * classes);
+      }
+      if (memory.group.size() < (whole ? 2 : size)) continue;
+      const bool is_traced = trace != nullptr && traced >= first && traced < first + size;
+      mix_group(op, {key.seed, key.epoch, key.sample + first}, memory, is_traced ? trace : nullptr);
+    }
+  }
+}
+
+void Plan::mix_group(const Op& op, const SampleKey& key, PlanScratch& scratch, Trace* trace) const {
+  millrace_call& call = scratch.context.call;
   const millrace_sample sample{sizeof sample,
                                spec_.size,
                                spec_.channels,
                                static_cast<std::int32_t>(spec_.dtype),
                                static_cast<std::int32_t>(spec_.layout),
                                classes_};
-  for (const Op& op : mixers_) {
-    call.rng = base::stream(key, op.id);
-    const DrawListener listener(trace, op.name, call);
-    const std::int64_t begin = trace == nullptr ? 0 : base::Clock::steady_ns();
-    plugins::checked_call(op.unit->table(), call, [&] {
-      return op.unit->table().batch->pair(op.unit->self(), &sample, first, second, first_labels,
-                                          second_labels, &call);
-    });
-    if (trace != nullptr)
-      trace->steps.push_back(
-          {"mix", {op.name}, "with its neighbour", base::Clock::steady_ns() - begin});
-  }
+  const std::size_t count = scratch.group.size();
+  call.rng = base::stream(key, op.id);
+  const DrawListener listener(trace, op.name, call);
+  const std::int64_t begin = trace == nullptr ? 0 : base::Clock::steady_ns();
+  plugins::checked_call(op.unit->table(), call, [&] {
+    return plugins::mix_group(*op.unit, sample, scratch.group.data(), scratch.group_labels.data(),
+                              count, call);
+  });
+  if (trace == nullptr) return;
+  // All samples of the group share the time.
+  const std::int64_t share = (base::Clock::steady_ns() - begin) / static_cast<std::int64_t>(count);
+  const bool whole = plugins::group_of(op.unit->table()) == MILLRACE_WHOLE_BATCH;
+  trace->steps.push_back({"mix",
+                          {op.name},
+                          whole        ? "with the whole batch"
+                          : count == 2 ? "with its neighbour"
+                                       : fmt::format("in its group of {}", count),
+                          share});
 }
 
 }  // namespace millrace::augment

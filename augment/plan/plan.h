@@ -16,6 +16,8 @@
 
 namespace millrace::augment {
 
+struct PlanScratch;
+
 /// Thrown if a chain does not fit images of the source's size; it may fit others.
 struct MILLRACE_PRIVATE_API SizeMismatch : UsageError {
   using UsageError::UsageError;
@@ -40,11 +42,13 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
            Trace* trace, WarpMap* map = nullptr) const;
 
   int soft_classes() const override { return mixers_.empty() ? 0 : classes_; }
-  void mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
-           float* second_labels, Scratch& scratch) const override;
-  /// Mixes a pair and records each op in `trace`, unless that is null.
-  void mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
-           float* second_labels, Scratch& scratch, Trace* trace) const;
+  int group() const override { return group_; }
+  void mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch) const override;
+  /// Mixes the samples, and records in `trace` what each op does to the group of sample `traced`.
+  void mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch, Trace* trace,
+           std::size_t traced) const;
+  /// Returns the name of the first op that works on whole batches, or "".
+  const std::string& whole_batch_op() const { return whole_batch_op_; }
 
  private:
   struct Op {
@@ -54,7 +58,14 @@ class MILLRACE_PRIVATE_API Plan final : public Transform {
   };
 
   std::vector<Op> ops_;
+  /// Makes group_ a multiple of `group`, that of `op`.
+  void add_group(std::int32_t group, const std::string& op);
+  /// Mixes one group of `op`, whose samples and labels the scratch memory lists.
+  void mix_group(const Op& op, const SampleKey& key, PlanScratch& scratch, Trace* trace) const;
+
   std::vector<Op> mixers_;  ///< ops on batches, behind all others
+  int group_ = 1;           ///< least common multiple of the mixers' groups
+  std::string whole_batch_op_;
   SampleSpec spec_;
   Store store_;
   PlanOptions options_;

@@ -20,6 +20,8 @@ struct PlanScratch final : Transform::Scratch {
   ResampleScratch resample;
   LevelTable tables[3];
   LevelTable fresh[3];
+  std::vector<void*> group;          ///< samples of the group that is mixed
+  std::vector<float*> group_labels;  ///< and their labels
   plugins::CallContext context;
 
   void trim(std::size_t most) override;

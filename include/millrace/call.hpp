@@ -105,6 +105,15 @@ struct Pair {
   float* second_labels;
 };
 
+/// A group of neighbouring samples of a batch and the probabilities of their labels: `count` of
+/// each. `count` is the class's kGroup, or at least 2 with MILLRACE_WHOLE_BATCH.
+struct Group {
+  const millrace_sample& sample;
+  void* const* samples;
+  float* const* labels;
+  std::size_t count;
+};
+
 /// Other pixels that a pixel's result may depend on.
 struct Reach {
   std::int32_t kind = MILLRACE_POINTWISE;

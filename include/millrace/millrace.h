@@ -1,4 +1,4 @@
-/* millrace plugin interface (C ABI), version 1.0.
+/* millrace plugin interface (C ABI), version 1.1.
  *
  * A plugin is a shared object that exports one constant, `millrace_plugin`: a table of units. A
  * unit is an augmentation, a decoder or a reader, described by data. The host reads and checks
@@ -7,7 +7,9 @@
  * the built-in units use it too (equal-plugins contract).
  *
  * Rules
- * - Structures only ever grow at their end. Each states its own size in struct_size.
+ * - Structures only ever grow at their end. Each states its own size in struct_size. Members that
+ *   came after version 1.0 say so; the host reads them only where struct_size covers them, so that
+ *   plugins that were built against an earlier minor version load and give the same bytes.
  * - Images are 8-bit, interleaved (height x width x channels), with 1 channel or 3 (RGB).
  * - A unit's instance is immutable and shared by all threads. Memory that a call may write comes
  *   with the call. A plugin keeps no state between calls: a result depends on the instance, the
@@ -34,7 +36,7 @@ extern "C" {
 
 #define MILLRACE_MAGIC 0x454341524C4C494DULL /* "MILLRACE", little endian */
 #define MILLRACE_ABI_MAJOR 1
-#define MILLRACE_ABI_MINOR 0
+#define MILLRACE_ABI_MINOR 1
 
 typedef int32_t millrace_status;
 enum {
@@ -258,13 +260,28 @@ typedef struct millrace_sample {
   int32_t classes;
 } millrace_sample;
 
-/* Batch: works on two neighbouring samples of a full batch, after the store. */
+#define MILLRACE_WHOLE_BATCH (-1) /* millrace_batch.group: all samples of a batch together */
+#define MILLRACE_LARGEST_GROUP 256
+
+/* Batch: works on groups of neighbouring samples of a full batch, after the store. A batch of n
+ * samples has groups 0 .. g-1, g .. 2g-1 and so on; the last n % g samples stay as they are, and so
+ * does a group of which a sample failed. Ranks divide a batch at multiples of g, so that a group
+ * never lies on two of them. */
 typedef struct millrace_batch {
   size_t struct_size;
-  /* Changes two samples and their labels (`classes` probabilities each) in place. */
+  /* Changes two samples and their labels (`classes` probabilities each) in place. Null if `mix` is
+   * set. */
   millrace_status (*pair)(const void* self, const millrace_sample* sample, void* first,
                           void* second, float* first_labels, float* second_labels,
                           millrace_call* call);
+  /* Since 1.1: the size g of a group, 2 to MILLRACE_LARGEST_GROUP, or MILLRACE_WHOLE_BATCH, which
+   * rules out several ranks. 2 (or 0) with `pair`. */
+  int32_t group MILLRACE_ZERO;
+  /* Since 1.1, instead of `pair`: changes `count` samples and their labels in place. `count` is
+   * `group`; with MILLRACE_WHOLE_BATCH it is the number of samples in the batch that did not fail,
+   * at least 2. */
+  millrace_status (*mix)(const void* self, const millrace_sample* sample, void* const* samples,
+                         float* const* labels, size_t count, millrace_call* call) MILLRACE_ZERO;
 } millrace_batch;
 
 /* Contents of an image's header, read before anything is allocated. */

@@ -91,6 +91,10 @@ concept Pairs = requires(const T& t, const Pair& pair, Call& c) {
   t.pair(pair, c);
 };
 template <class T>
+concept Mixes = requires(const T& t, const Group& group, Call& c) {
+  t.mix(group, c);
+};
+template <class T>
 concept Decodes = requires {
   &T::sniff;
 };
@@ -108,7 +112,7 @@ constexpr bool is_random() {
   || requires(const T& t, Image i, Call& c) { t.apply(i, c); }
   || requires(const T& t, Levels l, Call& c) { t.levels(l, c); }
   || requires(const T& t, ConstImage f, Image i, Call& c) { t.apply(f, i, c); }
-  || Chooses<T> || Pairs<T>;
+  || Chooses<T> || Pairs<T> || Mixes<T>;
 }
 
 template <class T>
@@ -226,6 +230,25 @@ millrace_status pair(const void* self, const millrace_sample* sample, void* firs
     Call call(raw);
     at<T>(self).pair({*sample, first, second, first_labels, second_labels}, call);
   });
+}
+
+template <class T>
+millrace_status mix(const void* self, const millrace_sample* sample, void* const* samples,
+                    float* const* labels, std::size_t count, millrace_call* raw) {
+  return guarded(raw->error, raw->error_size, [&] {
+    Call call(raw);
+    at<T>(self).mix({*sample, samples, labels, count}, call);
+  });
+}
+/// Returns the class's kGroup. A class without one does not compile.
+template <class T>
+constexpr std::int32_t group_of() {
+  static_assert(
+      requires { T::kGroup; }, "a class with mix() has a kGroup: samples per call of mix()");
+  static_assert(
+      T::kGroup == MILLRACE_WHOLE_BATCH || (T::kGroup >= 2 && T::kGroup <= MILLRACE_LARGEST_GROUP),
+      "kGroup is 2 to MILLRACE_LARGEST_GROUP, or MILLRACE_WHOLE_BATCH");
+  return T::kGroup;
 }
 
 }  // namespace detail
@@ -361,7 +384,9 @@ struct Tables {
   }
   static constexpr millrace_batch batch() {
     if constexpr (Pairs<T>)
-      return {sizeof(millrace_batch), &pair<T>};
+      return {sizeof(millrace_batch), &pair<T>, 2, nullptr};
+    else if constexpr (Mixes<T>)
+      return {sizeof(millrace_batch), nullptr, group_of<T>(), &detail::mix<T>};
     else
       return {};
   }
@@ -391,7 +416,7 @@ struct Tables {
 template <class T>
 constexpr millrace_unit make_unit() {
   static_assert(Geometric<T> || AppliesInPlace<T> || SetsLevels<T> || Filters<T> || Chooses<T> ||
-                    Pairs<T> || Decodes<T> || Reads<T>,
+                    Pairs<T> || Mixes<T> || Decodes<T> || Reads<T>,
                 "a unit has one of the functions listed at the top of millrace.hpp");
   millrace_unit unit{};
   unit.struct_size = sizeof(millrace_unit);
@@ -415,7 +440,8 @@ constexpr millrace_unit make_unit() {
   if constexpr (AppliesInPlace<T> || SetsLevels<T>) unit.pixel = &Tables<T>::kPixel;
   if constexpr (Filters<T>) unit.filter = &Tables<T>::kFilter;
   if constexpr (Chooses<T>) unit.choice = &Tables<T>::kChoice;
-  if constexpr (Pairs<T>) unit.batch = &Tables<T>::kBatch;
+  static_assert(!(Pairs<T> && Mixes<T>), "a batch unit has pair() or mix(), not both");
+  if constexpr (Pairs<T> || Mixes<T>) unit.batch = &Tables<T>::kBatch;
   if constexpr (Reads<T>) unit.reader = &Tables<T>::kReader;
   return unit;
 }

@@ -11,6 +11,7 @@
 // do.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -69,6 +70,15 @@ struct Samples {
   int channels = 1;
   std::vector<float> first, second;
   std::vector<float> first_labels, second_labels;
+};
+
+/// Samples of a batch in single precision, channel after channel, and the probabilities of their
+/// labels: one vector per sample in each list.
+struct BatchSamples {
+  Size size;
+  int channels = 1;
+  std::vector<std::vector<float>> samples;
+  std::vector<std::vector<float>> labels;
 };
 
 namespace detail {
@@ -296,6 +306,39 @@ class Unit {
     form.classes = static_cast<std::int32_t>(samples.first_labels.size());
     check(kTable.batch->pair(self_, &form, samples.first.data(), samples.second.data(),
                              samples.first_labels.data(), samples.second_labels.data(), &call_));
+  }
+
+  /// Batch units with kGroup: changes all whole groups of a batch and their labels, as the host
+  /// does; the last samples, too few for a group, stay as they are. The draws of a group depend on
+  /// `sample` plus the position of its first one. Throws BadUse for lists of unequal length.
+  void mix(BatchSamples& batch, std::uint64_t sample = 0) {
+    static_assert(millrace::detail::Mixes<T>, "mix() is for batch units with a kGroup");
+    const std::size_t count = batch.samples.size();
+    if (batch.labels.size() != count) throw BadUse("a batch has labels for each of its samples");
+    const millrace_batch& functions = *kTable.batch;
+    const std::size_t group = functions.group == MILLRACE_WHOLE_BATCH
+                                  ? std::max<std::size_t>(count, 2)
+                                  : static_cast<std::size_t>(functions.group);
+    millrace_sample form{};
+    form.struct_size = sizeof form;
+    form.size = batch.size;
+    form.channels = batch.channels;
+    form.dtype = MILLRACE_F32;
+    form.layout = MILLRACE_CHW;
+    for (std::size_t first = 0; first + group <= count; first += group) {
+      std::vector<void*> samples;
+      std::vector<float*> labels;
+      for (std::size_t i = first; i < first + group; ++i) {
+        if (batch.labels[i].size() != batch.labels.front().size() ||
+            batch.samples[i].size() != batch.samples.front().size())
+          throw BadUse("the samples of a batch are of equal size, and so are their labels");
+        samples.push_back(batch.samples[i].data());
+        labels.push_back(batch.labels[i].data());
+      }
+      form.classes = static_cast<std::int32_t>(batch.labels.front().size());
+      start(sample + first);
+      check(functions.mix(self_, &form, samples.data(), labels.data(), group, &call_));
+    }
   }
 
   /// Readers: lends a sample's bytes, which are valid until the next call.

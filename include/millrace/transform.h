@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "millrace/image.h"
@@ -74,6 +75,15 @@ class WholeImage final : public PixelSource {
   ImageView image_;
 };
 
+/// Neighbouring samples of a batch, or of a rank's slice of it, that Transform::mix() changes in
+/// place.
+struct Neighbours {
+  std::byte* samples = nullptr;  ///< count x output().bytes() bytes
+  float* labels = nullptr;       ///< count x soft_classes() probabilities
+  std::size_t count = 0;
+  std::span<const std::int64_t> missing;  ///< positions of samples that failed, ascending
+};
+
 /// A compiled chain of augmentations. Immutable: run() and mix() may be called from many threads,
 /// each with a scratch of its own.
 class Transform {
@@ -102,10 +112,16 @@ class Transform {
   /// Returns the number of classes of the label probabilities that mix() changes, or 0 if labels
   /// stay integers.
   virtual int soft_classes() const { return 0; }
-  /// Mixes two neighbouring samples of a batch and their labels in place; `key` belongs to the
-  /// first one. Does nothing unless soft_classes() > 0.
-  virtual void mix(const SampleKey& /*key*/, std::byte* /*first*/, std::byte* /*second*/,
-                   float* /*first_labels*/, float* /*second_labels*/, Scratch& /*scratch*/) const {}
+  /// Returns the number g of neighbouring samples that mix() takes together, so that a batch may be
+  /// divided at multiples of g only. 1 if it mixes none; MILLRACE_WHOLE_BATCH if a batch may not be
+  /// divided.
+  virtual int group() const { return 1; }
+  /// Mixes the samples and their labels in place, group by group from the first one on. The last
+  /// ones, too few for a group, stay as they are, and so does a group that misses a sample. `key`
+  /// belongs to the first sample, and its member `sample` is that one's position in the epoch. Does
+  /// nothing unless soft_classes() > 0.
+  virtual void mix(const SampleKey& /*key*/, const Neighbours& /*batch*/,
+                   Scratch& /*scratch*/) const {}
 };
 
 }  // namespace millrace

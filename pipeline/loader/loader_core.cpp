@@ -35,6 +35,11 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
           static_cast<std::size_t>((options_.workers > 0 ? options_.prefetch : 1) + options_.held)),
       workers_(static_cast<std::size_t>(std::max(1, options_.workers))) {
   check_batch(options_, stages_.reader().info());
+  if (options_.world > 1 && stages_.transform().group() == MILLRACE_WHOLE_BATCH)
+    throw UsageError(fmt::format("an op of the chain works on whole batches, which {} ranks would "
+                                 "divide",
+                                 options_.world),
+                     "use one rank, or leave the op out");
   const std::uint64_t count = stages_.reader().info().count;
   batches_per_epoch_ = millrace::batches_per_epoch(options_, count);
   max_ = 1;
@@ -110,8 +115,8 @@ std::int64_t LoaderCore::global_count(std::uint64_t index) const {
 }
 
 Slice LoaderCore::slice_of(std::int64_t global) const {
-  const bool pairs = stages_.transform().soft_classes() > 0;  // mixup and cutmix
-  return rank_slice(global, options_.rank, options_.world, pairs);
+  const int group = std::max(1, stages_.transform().group());  // a whole batch has one rank
+  return rank_slice(global, options_.rank, options_.world, group);
 }
 
 BatchId LoaderCore::batch_id(std::uint64_t ordinal) const {

@@ -16,13 +16,13 @@ struct Slice {
 
 /// Returns the slice of a rank (0 <= rank < world). Rank r of N takes samples [⌊rL/N⌋, ⌊(r+1)L/N⌋)
 /// of L, so that all ranks together process exactly the batch of a single rank, tails included. A
-/// slice may be empty. With `pairs`, the cuts are even, so that ops which mix samples 2i and 2i+1
-/// find both on one rank.
-constexpr Slice rank_slice(std::int64_t length, int rank, int world, bool pairs) {
+/// slice may be empty. The cuts are multiples of `group`, so that ops which mix groups of that many
+/// samples find each whole on one rank; 1 if there are none.
+constexpr Slice rank_slice(std::int64_t length, int rank, int world, int group) {
   const auto cut = [&](std::int64_t r) {
     if (r == world) return length;
     const std::int64_t at = r * length / world;
-    return pairs ? at - at % 2 : at;
+    return at - at % group;
   };
   return {cut(rank), cut(rank + 1) - cut(rank)};
 }

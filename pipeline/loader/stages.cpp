@@ -400,8 +400,7 @@ void Stages::leave_out(std::int64_t place, Slot& slot) {
   slot.failed.push_back(place);
 }
 
-/// Mixes neighbours of the batch as planned, so that a failed sample changes no other pair: its
-/// partner stays unmixed, and so does an odd last sample.
+/// Mixes neighbours of the batch as planned, so that a failed sample changes no other group.
 void Stages::mix(Slot& slot, Worker& worker) const {
   const auto classes = static_cast<std::size_t>(transform_->soft_classes());
   const auto count = static_cast<std::size_t>(slot.id.count);
@@ -413,13 +412,8 @@ void Stages::mix(Slot& slot, Worker& worker) const {
   std::fill_n(rows, count * classes, 0.0f);
   for (std::size_t place = 0; place < count; ++place)
     if (is_there(place)) rows[place * classes + static_cast<std::size_t>(slot.labels[place])] = 1;
-  for (std::size_t first = 0; first + 1 < count; first += 2) {
-    if (!is_there(first) || !is_there(first + 1)) continue;
-    const auto place = static_cast<std::int64_t>(first);
-    transform_->mix({options_.seed, slot.id.epoch, slot.id.first + first}, place_of(slot, place),
-                    place_of(slot, place + 1), rows + first * classes, rows + (first + 1) * classes,
-                    *worker.transform);
-  }
+  transform_->mix({options_.seed, slot.id.epoch, slot.id.first},
+                  {place_of(slot, 0), rows, count, slot.failed}, *worker.transform);
 }
 
 void Stages::finish(Slot& slot, Worker& worker) const {

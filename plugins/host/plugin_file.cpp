@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <set>
 #include <vector>
@@ -29,6 +30,9 @@ constexpr Elf64_Half kMachine = EM_AARCH64;
 
 constexpr std::array<std::string_view, 7> kKindNames{"reader", "decoder", "geometric", "pixel",
                                                      "filter", "choice",  "batch"};
+
+/// Size of a batch unit's table in interface 1.0.
+constexpr std::size_t kFirstBatch = offsetof(millrace_batch, group);
 
 [[noreturn]] void refuse(const std::string& file, const std::string& reason,
                          const std::string& hint =
@@ -75,6 +79,8 @@ std::array<Functions, 7> functions_of(const millrace_unit& u) {
   const auto has = [](const auto* table, auto member) {
     return table != nullptr && table->struct_size >= sizeof(*table) && table->*member != nullptr;
   };
+  // Batch tables grew in interface 1.1; pair() was there before.
+  const bool pairs = b != nullptr && b->struct_size >= kFirstBatch && b->pair != nullptr;
   return {
       {{"reader",
         r,
@@ -115,8 +121,25 @@ std::array<Functions, 7> functions_of(const millrace_unit& u) {
        {"batch",
         b,
         size_of(b),
-        sizeof(millrace_batch),
-        {{{"pair", has(b, &millrace_batch::pair)}}}}}};
+        kFirstBatch,
+        {{{"pair or mix", pairs || has(b, &millrace_batch::mix)}}}}}};
+}
+
+/// Throws if the size of a batch unit's groups and its function do not fit together.
+void check_group(const millrace_unit& unit, const std::string& file) {
+  const millrace_batch& batch = *unit.batch;
+  if (batch.struct_size < sizeof(millrace_batch)) return;
+  const auto wrong = [&](const std::string& what) {
+    refuse(file, fmt::format("batch '{}' {}", unit.name, what),
+           fmt::format("its group is 2 with pair(); with mix() 2 to {}, or MILLRACE_WHOLE_BATCH",
+                       MILLRACE_LARGEST_GROUP));
+  };
+  if (batch.pair != nullptr && batch.mix != nullptr) wrong("has both pair() and mix()");
+  if (batch.pair != nullptr && batch.group != 0 && batch.group != 2)
+    wrong(fmt::format("declares groups of {}, and its function is pair()", batch.group));
+  if (batch.mix != nullptr && batch.group != MILLRACE_WHOLE_BATCH &&
+      (batch.group < 2 || batch.group > MILLRACE_LARGEST_GROUP))
+    wrong(fmt::format("declares groups of {}", batch.group));
 }
 
 void check_param(const millrace_param& param, const std::string& unit, const std::string& file) {
@@ -159,6 +182,7 @@ void check_unit(const millrace_unit* unit, std::size_t index, const std::string&
   if (kinds != 1)
     refuse(file, fmt::format("unit '{}' is of {} kinds: exactly one table of functions counts",
                              name, kinds));
+  if (unit->batch != nullptr) check_group(*unit, file);
   if (unit->param_count > 0 && unit->params == nullptr)
     refuse(file,
            fmt::format("unit '{}': {} parameters announced, none given", name, unit->param_count));
@@ -194,7 +218,10 @@ void check_plugin_table(const millrace_plugin_table& table, const std::string& f
   if (table.abi_major != MILLRACE_ABI_MAJOR || table.abi_minor > MILLRACE_ABI_MINOR)
     refuse(file,
            fmt::format("built for plugin interface {}.{}, this millrace has {}.{}", table.abi_major,
-                       table.abi_minor, MILLRACE_ABI_MAJOR, MILLRACE_ABI_MINOR));
+                       table.abi_minor, MILLRACE_ABI_MAJOR, MILLRACE_ABI_MINOR),
+           table.abi_major == MILLRACE_ABI_MAJOR
+               ? "use a newer millrace, or rebuild the plugin against this millrace's millrace.h"
+               : "rebuild the plugin against this millrace's millrace.h");
   if (table.struct_size < sizeof(millrace_plugin_table))
     refuse(file, fmt::format("table of {} bytes, this millrace needs {}", table.struct_size,
                              sizeof(millrace_plugin_table)));

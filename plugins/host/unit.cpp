@@ -113,6 +113,26 @@ OpDeclaration to_declaration(const millrace_unit& unit) {
   return declaration;
 }
 
+namespace {
+
+/// Returns whether a batch unit's table has the members that came with interface 1.1.
+bool has_groups(const millrace_batch& batch) { return batch.struct_size >= sizeof(millrace_batch); }
+
+}  // namespace
+
+std::int32_t group_of(const millrace_unit& unit) {
+  const millrace_batch& batch = *unit.batch;
+  return has_groups(batch) && batch.group != 0 ? batch.group : 2;
+}
+
+millrace_status mix_group(const Unit& unit, const millrace_sample& sample, void* const* samples,
+                          float* const* labels, std::size_t count, millrace_call& call) {
+  const millrace_batch& batch = *unit.table().batch;
+  if (has_groups(batch) && batch.mix != nullptr)
+    return batch.mix(unit.self(), &sample, samples, labels, count, &call);
+  return batch.pair(unit.self(), &sample, samples[0], samples[1], labels[0], labels[1], &call);
+}
+
 CallContext::CallContext() {
   call.struct_size = sizeof call;
   call.error = error_.data();

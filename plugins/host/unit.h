@@ -72,6 +72,10 @@ void last_call(const millrace_unit& unit, const char* name,
 /// Throws a DataError for the first exception that last_call() has kept, if any.
 MILLRACE_PRIVATE_API void throw_late_exception();
 
+/// Returns the number of samples that a batch unit takes together, or MILLRACE_WHOLE_BATCH. A table
+/// of interface 1.0, which has no such member, takes two.
+MILLRACE_PRIVATE_API std::int32_t group_of(const millrace_unit& unit);
+
 /// An instance of a unit: immutable, shared by all threads.
 class MILLRACE_PRIVATE_API Unit {
  public:
@@ -103,5 +107,11 @@ class MILLRACE_PRIVATE_API Unit {
   int depth_;
   std::vector<std::unique_ptr<Unit>> children_;
 };
+
+/// Calls a batch unit's mix(), or its pair() with the first two samples. Runs inside
+/// checked_call().
+MILLRACE_PRIVATE_API millrace_status mix_group(const Unit& unit, const millrace_sample& sample,
+                                               void* const* samples, float* const* labels,
+                                               std::size_t count, millrace_call& call);
 
 }  // namespace millrace::plugins

@@ -7,7 +7,7 @@ struct ExampleBatch {
   static constexpr const char* kName = "example_batch";
   static constexpr const char* kHelp = "halve the difference of neighbours with probability p";
   static constexpr millrace::Parameter kParams[] = {
-      millrace::number("p", "0.5", 0, 1, "probability, a pair")};
+      millrace::number("p", "0.5", 0, 1, "probability, for each pair")};
 
   explicit ExampleBatch(const millrace::Values& values) : p(values.number("p")) {}
 

@@ -23,9 +23,9 @@ namespace {
 constexpr std::size_t kMostFailures = 1000;
 
 /// Returns whether every rank has a sample of a batch of `global` samples.
-bool serves_all(std::int64_t global, int world, bool pairs) {
+bool serves_all(std::int64_t global, int world, int group) {
   for (int rank = 0; rank < world; ++rank)
-    if (pipeline::rank_slice(global, rank, world, pairs).count == 0) return false;
+    if (pipeline::rank_slice(global, rank, world, group).count == 0) return false;
   return true;
 }
 
@@ -67,6 +67,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
     : process_(getpid()), recipe_(tools::load_recipe(arguments)) {
   std::shared_ptr<const Reader> reader = tools::open_data(recipe_, recipe_.text("data.split"));
   plan_ = tools::make_plan(recipe_, recipe_.augment(), *reader);
+  tools::require_divisible(recipe_, world);
   source_ = std::make_shared<Source>(Source{std::move(reader), plan_->output()});
   if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
   options_ = tools::loader_options(recipe_, tools::emulated_storage(recipe_), rank, world);
@@ -81,12 +82,12 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   all_batches_ = batches_ = batches_per_epoch(options_, dataset().count);
   const auto rest = static_cast<std::int64_t>(dataset().count) -
                     static_cast<std::int64_t>(all_batches_ - 1) * options_.batch;
-  const bool pairs = plan_->soft_classes() > 0;
-  if (!serves_all(std::min(options_.batch, rest), world, pairs)) --batches_;
-  if (batches_ == 0 || !serves_all(options_.batch, world, pairs))
+  const int group = std::max(1, plan_->group());  // a whole batch has one rank
+  if (!serves_all(std::min(options_.batch, rest), world, group)) --batches_;
+  if (batches_ == 0 || !serves_all(options_.batch, world, group))
     throw UsageError(fmt::format("a batch of {} samples over {} ranks leaves a rank without one",
                                  options_.batch, world),
-                     fmt::format("set loader.batch to at least {}", world * (pairs ? 2 : 1)));
+                     fmt::format("set loader.batch to at least {}", world * group));
 }
 
 Engine::~Engine() {
@@ -104,7 +105,7 @@ void Engine::require_own_process() const {
 
 std::int64_t Engine::batch_size() const {
   return pipeline::rank_slice(options_.batch, options_.rank, options_.world,
-                              plan_->soft_classes() > 0)
+                              std::max(1, plan_->group()))
       .count;
 }
 

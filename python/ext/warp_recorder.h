@@ -24,9 +24,9 @@ class WarpRecorder final : public Transform {
   void run(const SampleKey& key, PixelSource& source, std::byte* out,
            Scratch& scratch) const override;
   int soft_classes() const override { return plan_->soft_classes(); }
-  void mix(const SampleKey& key, std::byte* first, std::byte* second, float* first_labels,
-           float* second_labels, Scratch& scratch) const override {
-    plan_->mix(key, first, second, first_labels, second_labels, scratch);
+  int group() const override { return plan_->group(); }
+  void mix(const SampleKey& key, const Neighbours& batch, Scratch& scratch) const override {
+    plan_->mix(key, batch, scratch);
   }
 
   /// Moves the maps of `count` samples to `out`, nine numbers each: W of WarpMap::forward(). NaN

@@ -152,7 +152,7 @@ std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
   for (int replica = 0; replica < threads_.count(); ++replica) {
     // Samples are already mixed, so a slice may begin at an odd index.
     const pipeline::Slice slice =
-        pipeline::rank_slice(batch.count(), replica, threads_.count(), /*pairs=*/false);
+        pipeline::rank_slice(batch.count(), replica, threads_.count(), /*group=*/1);
     given_[static_cast<std::size_t>(replica)] += static_cast<std::uint64_t>(slice.count);
     Samples part{images_of(batch, slice, options()), targets_of(batch, slice)};
     DeviceStreams* const streams =

@@ -17,25 +17,21 @@ namespace {
 TEST(RankSlice, SlicesFollowTheRuleAndTileTheBatch) {
   for (std::int64_t length = 0; length <= 40; ++length) {
     for (int world = 1; world <= 7; ++world) {
-      for (const bool pairs : {false, true}) {
+      for (const int group : {1, 2, 4, 6}) {
         std::int64_t next = 0;
         for (int rank = 0; rank < world; ++rank) {
-          const Slice slice = rank_slice(length, rank, world, pairs);
+          const Slice slice = rank_slice(length, rank, world, group);
           EXPECT_EQ(slice.first, next);
           EXPECT_GE(slice.count, 0);
-          if (pairs) {
-            EXPECT_EQ(slice.first % 2 == 0 || slice.first == length, true);
-          } else {
-            EXPECT_EQ(slice.first, rank * length / world);
-          }
+          EXPECT_EQ(slice.first, rank * length / world / group * group);
           next = slice.first + slice.count;
         }
-        EXPECT_EQ(next, length) << world << " ranks, pairs: " << pairs;
+        EXPECT_EQ(next, length) << world << " ranks, groups of " << group;
       }
     }
   }
-  EXPECT_EQ(rank_slice(33, 1, 2, true).first, 16);
-  EXPECT_EQ(rank_slice(std::int64_t{1} << 31, 4095, 4096, false).count, std::int64_t{1} << 19);
+  EXPECT_EQ(rank_slice(33, 1, 2, 2).first, 16);
+  EXPECT_EQ(rank_slice(std::int64_t{1} << 31, 4095, 4096, 1).count, std::int64_t{1} << 19);
 }
 
 OpSpec op_of(const std::string& name) {
@@ -211,8 +207,8 @@ TEST(Ranks, HoldTheirLargestSliceOnly) {
 
 TEST(Ranks, AShortBatchMayHoldTheLongerSlice) {
   // Rank 2 of 5 gets none of 3 samples, and one of 2: in a set of 5, from the second batch.
-  ASSERT_EQ(rank_slice(3, 2, 5, false).count, 0);
-  ASSERT_EQ(rank_slice(2, 2, 5, false).count, 1);
+  ASSERT_EQ(rank_slice(3, 2, 5, 1).count, 0);
+  ASSERT_EQ(rank_slice(2, 2, 5, 1).count, 1);
   const auto reader = std::make_shared<Numbered>(5);
   LoaderOptions options = options_of(1, 3);
   const std::vector<Taken> expected = take_all(reader, options, false);

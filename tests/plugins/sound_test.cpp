@@ -37,7 +37,7 @@ tools::CheckOptions of(const std::string& file) {
 }
 
 TEST(Sound, TemplatesOfAugmentations) {
-  for (const char* kind : {"geometric", "pixel", "filter", "choice", "batch"})
+  for (const char* kind : {"geometric", "pixel", "filter", "choice", "batch", "group"})
     expect_sound(of(test_plugin(std::string("template_") + kind)), 7);
 }
 
@@ -61,7 +61,7 @@ TEST(Sound, TemplateOfAReader) {
 }
 
 TEST(Sound, Examples) {
-  for (const char* name : {"random_zoom_out", "vignette"})
+  for (const char* name : {"random_zoom_out", "vignette", "mosaic"})
     expect_sound(of(example_plugin(name)), 7);
   const Folder folder;
   tools::CheckOptions qoi = of(example_plugin("qoi"));
@@ -92,6 +92,36 @@ TEST(Sound, BuiltInPixelUnitsKeepTheirReach) {
   EXPECT_GT(checked, 10u);
   EXPECT_NE(tools::try_reach(augmentation("sharpness")).find("farthest dependence 1"),
             std::string::npos);
+}
+
+std::string found_in_group(const std::string& plugin, tools::CheckLine::State state) {
+  for (const tools::CheckLine& line : tools::check_plugin(of(plugin)).lines)
+    if ((line.check == "group" || line.check == "load") && line.state == state &&
+        (line.check == "group" || state == tools::CheckLine::State::failed))
+      return line.check + ": " + line.detail;
+  return "nothing";
+}
+
+TEST(Sound, GroupsAreWhatABatchUnitDeclares) {
+  using State = tools::CheckLine::State;
+  EXPECT_EQ(found_in_group(example_plugin("mosaic"), State::ok),
+            "group: declared groups of 4; samples met across all of 4");
+  EXPECT_EQ(found_in_group(test_plugin("group_whole"), State::ok),
+            "group: declared whole batches; samples met across all of 12");
+  EXPECT_EQ(found_in_group(test_plugin("group_old"), State::ok),
+            "group: declared groups of 2; samples met across all of 2");
+  EXPECT_EQ(found_in_group(test_plugin("group_too_large"), State::failed),
+            "group: it declares groups of 4, but samples meet only within groups of 2: set kGroup "
+            "to 2, so that ranks may divide a batch there");
+  const std::string one = found_in_group(test_plugin("group_of_one"), State::failed);
+  EXPECT_NE(one.find("batch 'of_one' declares groups of 1"), std::string::npos) << one;
+}
+
+TEST(Sound, AGroupLargerThanDeclaredIsFoundOut) {
+  std::string found;
+  for (const tools::CheckLine& line : tools::check_plugin(of(test_plugin("group_overrun"))).lines)
+    if (line.state == tools::CheckLine::State::failed && found.empty()) found = line.detail;
+  EXPECT_NE(found.find("past the list of samples"), std::string::npos) << found;
 }
 
 TEST(Sound, AReaderThatCopiesAndMisbehavesIsFoundOut) {

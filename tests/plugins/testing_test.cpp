@@ -145,4 +145,35 @@ TEST(PluginTesting, FiltersChooseTheirSizeAndGetScratch) {
   }
 }
 
+struct Shift {
+  static constexpr const char* kName = "shift";
+  static constexpr const char* kHelp = "gives each of three samples the pixels of the next";
+  static constexpr int kGroup = 3;
+  void mix(const millrace::Group& group, millrace::Call& call) const {
+    call.report("draw", call.uniform());
+    auto* const* samples = reinterpret_cast<float* const*>(group.samples);
+    const float first = samples[0][0];
+    for (std::size_t i = 0; i + 1 < group.count; ++i) samples[i][0] = samples[i + 1][0];
+    samples[group.count - 1][0] = first;
+    group.labels[0][0] = static_cast<float>(group.count);
+  }
+};
+
+TEST(PluginTesting, WholeGroupsAreMixedAndTheRestIsNot) {
+  Unit<Shift> shift;
+  millrace::testing::BatchSamples batch{
+      {1, 1}, 1, {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}, std::vector<std::vector<float>>(8, {0})};
+  shift.mix(batch);
+  std::vector<float> seen;
+  for (const auto& sample : batch.samples) seen.push_back(sample[0]);
+  EXPECT_EQ(seen, (std::vector<float>{1, 2, 0, 4, 5, 3, 6, 7}));
+  EXPECT_EQ(batch.labels[3][0], 3);
+  EXPECT_EQ(batch.labels[6][0], 0);
+  const double last = shift.drawn("draw");
+  shift.mix(batch, 3);
+  EXPECT_NE(shift.drawn("draw"), last) << "other samples, other draws";
+  batch.labels.pop_back();
+  EXPECT_THROW(shift.mix(batch), BadUse);
+}
+
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <regex>
+#include <set>
 
 #include "tests/plugins/support.h"
 #include "tests/program/datasets.h"
@@ -125,12 +126,61 @@ TEST_F(Plugins, CheckPrintsALineACheck) {
   EXPECT_NE(hang.err.find("it hangs"), std::string::npos) << hang.err;
 }
 
+TEST_F(Plugins, APluginOfInterfaceOneZeroLoadsAndGivesTheSameHash) {
+  const auto hash_with = [&](const char* plugin) {
+    return json(bench({path_of(test_plugin(plugin)), "augment+=halves", "--hash"}))["batch_hash"]
+        .get<std::string>();
+  };
+  EXPECT_EQ(json({"plugins", "info", test_plugin("group_old")})["plugin"]["abi"], "1.0");
+  EXPECT_EQ(json({"plugins", "info", test_plugin("group_new")})["plugin"]["abi"], "1.1");
+  EXPECT_EQ(hash_with("group_old"), hash_with("group_new"));
+  EXPECT_NE(hash_with("group_old"), json(bench({"--hash"}))["batch_hash"]);
+}
+
+TEST_F(Plugins, AMosaicIsTheSameForAnyNumberOfWorkersAndResumes) {
+  const Arguments mosaic{path_of(example_plugin("mosaic")), "augment+=mosaic"};
+  std::set<std::string> hashes;
+  for (const char* workers : {"0", "1", "2", "4"})
+    hashes.insert(json(bench(
+        mosaic + Arguments{"--hash", std::string("loader.workers=") + workers}))["batch_hash"]);
+  EXPECT_EQ(hashes.size(), 1u);
+  EXPECT_EQ(hashes.count(json(bench({"--hash"}))["batch_hash"]), 0u);
+
+  MILLRACE_NEEDS_TORCH();
+  const Arguments train = mosaic + Arguments{"loader.batch=30", "train.epochs=2"};
+  ASSERT_TRUE(succeeded(run(training("whole", train))));
+  ASSERT_TRUE(succeeded(run(training("part", train + Arguments{"train.steps=10"}))));
+  ASSERT_TRUE(succeeded(run({"train", "--resume", "--run", in("part").string(), "train.steps=0",
+                             path_of(example_plugin("mosaic"))})));
+  EXPECT_EQ(summary("part")["resumed_from_step"], 10);
+  EXPECT_EQ(summary("part")["parameters_hash"], summary("whole")["parameters_hash"]);
+}
+
+TEST_F(Plugins, AnOpOnWholeBatchesAndSeveralRanksAreExitTwoInOneLine) {
+  MILLRACE_NEEDS_TORCH();
+  const Arguments whole{path_of(test_plugin("group_whole")), "augment+=turn", "train.strategy=ddp"};
+  for (const Arguments& words :
+       {training("own", whole + Arguments{"train.ranks=2", "-q"}),
+        Arguments{"launch", "-n", "2", "--"} + training("launched", whole + Arguments{"-q"})}) {
+    const Result result = run(words);
+    EXPECT_TRUE(refused(
+        result, 2,
+        {"turn works on whole batches, which 2 ranks would divide", "augment.turn.enabled=false"}));
+    std::size_t lines = 0;
+    for (std::size_t at = result.err.find("whole batches"); at != std::string::npos;
+         at = result.err.find("whole batches", at + 1))
+      ++lines;
+    EXPECT_EQ(lines, 1u) << result.err;
+  }
+  EXPECT_TRUE(succeeded(run(training("one", whole + Arguments{"train.ranks=1"}))));
+}
+
 TEST_F(Plugins, DefectsAreRefusedByNameBeforeAnythingRuns) {
   for (const auto& [defect, reason] : std::vector<std::pair<std::string, std::string>>{
            {"no_symbol", "exports no symbol"},
            {"wrong_magic", "wrong magic"},
-           {"newer_major", "plugin interface 2.0"},
-           {"newer_minor", "plugin interface 1.1"},
+           {"newer_major", "plugin interface 2.1"},
+           {"newer_minor", "plugin interface 1.2, this millrace has 1.1"},
            {"short_struct", "struct of 16 bytes"},
            {"null_function", "no function apply or levels"},
            {"bad_default", "default 2"},
@@ -249,7 +299,7 @@ TEST_F(Plugins, NewRefusesBadNames) {
 
 TEST_F(Plugins, NewWritesEveryKind) {
   for (const char* kind :
-       {"geometric", "pixel", "filter", "choice", "batch", "decoder", "reader"}) {
+       {"geometric", "pixel", "filter", "choice", "batch", "group", "decoder", "reader"}) {
     const std::string name = std::string("my_") + kind;
     ASSERT_TRUE(
         succeeded(run({"plugins", "new", name, "--kind", kind, "--dir", in("new").string()})));

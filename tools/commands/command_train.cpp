@@ -202,6 +202,7 @@ class TrainCommand {
 
   Exit start_ranks(int ranks) {
     beginning_.end();  // the launcher passes interrupts on
+    require_divisible(recipe_, ranks);
     allow_descriptors(ranks);
     return launch_ranks(ranks, start_.arguments);
   }
@@ -221,6 +222,7 @@ class TrainCommand {
     if (rank_.world > 1 && arguments_.hash)
       throw UsageError("--hash with several ranks: each rank sees only its part of the batches",
                        "use millrace bench --hash, or train.strategy=single");
+    require_divisible(recipe_, rank_.world);
     if (rank_.rank == 0) warn_of_oversubscription(recipe_, rank_);
   }
 

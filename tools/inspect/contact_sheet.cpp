@@ -64,41 +64,42 @@ Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
       scratch_(plan_->make_scratch()) {}
 
 Inspected Inspection::operator()(std::uint64_t place) {
+  const Block block = neighbours_of(place);
   std::int64_t label = 0;
-  Inspected sample = run(place, label);
-  const std::optional<std::uint64_t> partner = partner_of(place);
-  if (!partner) return sample;
-
-  std::int64_t other_label = 0;
-  Inspected other = run(*partner, other_label);
-  const bool is_first = place < *partner;
-  Inspected& first = is_first ? sample : other;
-  Inspected& second = is_first ? other : sample;
+  if (block.count == 1) return run(place, label);
   const auto classes = static_cast<std::size_t>(plan_->soft_classes());
-  std::vector<float> first_row(classes), second_row(classes);
-  first_row[static_cast<std::size_t>(is_first ? label : other_label)] = 1;
-  second_row[static_cast<std::size_t>(is_first ? other_label : label)] = 1;
+  const std::size_t bytes = plan_->output().bytes();
+  std::vector<std::uint8_t> pixels(block.count * bytes);
+  std::vector<float> rows(block.count * classes);
+  const std::size_t own = place - block.first;
+  Inspected sample;
+  for (std::size_t i = 0; i < block.count; ++i) {
+    Inspected one = run(block.first + i, label);
+    std::copy(one.pixels.begin(), one.pixels.end(), pixels.data() + i * bytes);
+    rows[i * classes + static_cast<std::size_t>(label)] = 1;
+    if (i == own) sample = std::move(one);
+  }
   augment::Trace trace;
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
-  plan_->mix({seed, epoch_, std::min(place, *partner)},
-             reinterpret_cast<std::byte*>(first.pixels.data()),
-             reinterpret_cast<std::byte*>(second.pixels.data()), first_row.data(),
-             second_row.data(), *scratch_, &trace);
+  plan_->mix({seed, epoch_, block.first},
+             {reinterpret_cast<std::byte*>(pixels.data()), rows.data(), block.count, {}}, *scratch_,
+             &trace, own);
+  std::copy_n(pixels.data() + own * bytes, bytes, sample.pixels.begin());
   for (augment::Trace::Drawn& drawn : trace.drawn) sample.trace.drawn.push_back(std::move(drawn));
-  for (augment::Trace::Step& step : trace.steps) {
-    step.ns /= 2;  // both samples of the pair share it
-    sample.trace.steps.push_back(std::move(step));
-  }
-  sample.label = shares(is_first ? first_row : second_row);
+  for (augment::Trace::Step& step : trace.steps) sample.trace.steps.push_back(std::move(step));
+  sample.label = shares(std::span(rows).subspan(own * classes, classes));
   return sample;
 }
 
-std::optional<std::uint64_t> Inspection::partner_of(std::uint64_t place) const {
-  if (plan_->soft_classes() == 0) return std::nullopt;
+Inspection::Block Inspection::neighbours_of(std::uint64_t place) const {
   const auto batch = static_cast<std::uint64_t>(global_batch(recipe_, 1));
-  const std::uint64_t partner = place % batch % 2 == 0 ? place + 1 : place - 1;
-  const bool same_batch = partner / batch == place / batch && partner < count();
-  return same_batch ? std::optional(partner) : std::nullopt;
+  const std::uint64_t begin = place / batch * batch;
+  const std::uint64_t size = std::min(batch, count() - begin);
+  const int group = plan_->group();
+  if (group == MILLRACE_WHOLE_BATCH) return {begin, size};
+  const auto step = static_cast<std::uint64_t>(group);
+  const std::uint64_t first = (place - begin) / step * step;
+  return {begin + first, std::min(step, size - first)};
 }
 
 std::string Inspection::name_of(std::int64_t label) const {

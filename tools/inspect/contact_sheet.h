@@ -39,10 +39,15 @@ class Inspection {
   std::uint32_t epoch() const { return epoch_; }
 
  private:
-  /// Runs the chain on one sample, without its neighbour.
+  /// Runs the chain on one sample, without its neighbours.
   Inspected run(std::uint64_t place, std::int64_t& label);
-  /// Returns the position of the sample that the loader would mix with that at `place`, if any.
-  std::optional<std::uint64_t> partner_of(std::uint64_t place) const;
+  /// Positions [first, first + count) of an epoch's order.
+  struct Block {
+    std::uint64_t first = 0;
+    std::uint64_t count = 0;
+  };
+  /// Returns the samples that the loader may mix with that at `place`, itself among them.
+  Block neighbours_of(std::uint64_t place) const;
   std::string name_of(std::int64_t label) const;
   std::string shares(std::span<const float> probabilities) const;
 

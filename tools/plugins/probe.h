@@ -89,6 +89,13 @@ void add_common_steps(std::vector<Step>& steps, std::shared_ptr<Subject> subject
 /// observed. Throws Defect if that is beyond the declared reach.
 std::string try_reach(const millrace_unit& unit);
 
+/// Calls a batch unit on as many samples as it declares; for whole batches, on 2 to 8.
+Outcome run_batch(const plugins::Unit& unit, const Input& input, const Placement& placement);
+/// Changes samples one by one and looks which other samples or labels of the group change. Returns
+/// what it observed. Throws Defect if only samples of a smaller group ever meet, so that the
+/// declared one is too large.
+std::string try_group(const millrace_unit& unit);
+
 /// Add the steps of augmentations of every kind, of decoders and of readers.
 void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
                      const CheckOptions& options,

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "tools/plugins/probe.h"
+#include "tools/plugins/probe_call.h"
 
 namespace millrace::tools {
 namespace {
@@ -15,38 +16,6 @@ constexpr Size kSizes[] = {{1, 1}, {3, 5}, {17, 13}, {224, 224}};
 constexpr std::int64_t kOutputLimit = std::int64_t{1} << 24;  ///< most pixels of a filter's output
 
 using Shared = std::shared_ptr<const plugins::Unit>;
-
-/// Returns a reproducible byte.
-std::uint8_t byte_of(std::uint64_t seed, std::uint64_t at) {
-  return static_cast<std::uint8_t>(base::mix64(seed << 32 ^ at) >> 56);
-}
-
-void report(millrace_call*, const char*, double) {}
-void log(millrace_call*, const char*) {}
-int cancelled(const millrace_call*) { return 0; }
-
-/// A call's surroundings, with this input's draws. Members that may be null are null in some
-/// placements.
-struct Calling {
-  Calling(const plugins::Unit& unit, const Input& input, const Placement& placement) {
-    context.call.rng = base::stream({1, 0, input.seed}, base::op_id(unit.table().name));
-    if (placement.row_padding == 0) return;
-    context.call.report = report;
-    context.call.log = log;
-    context.call.cancelled = cancelled;
-  }
-  void lend_scratch(std::size_t size, const Placement& placement) {
-    if (size == 0) return;
-    scratch = std::make_unique<Guarded>("the scratch", size, placement.near, placement.fill, 64);
-    context.call.scratch = scratch->data();
-    context.call.scratch_size = size;
-  }
-  void check() const {
-    if (scratch != nullptr) scratch->check();
-  }
-  plugins::CallContext context;
-  std::unique_ptr<Guarded> scratch;
-};
 
 /// Rows of pixels in guarded memory, generated from the seed.
 class TestImage {
@@ -228,62 +197,6 @@ Outcome run_choice(const plugins::Unit& unit, const Input& input, const Placemen
   return outcome;
 }
 
-/// Writes an element of type `dtype`; half floats between 0.5 and 2.
-void put_element(std::uint8_t* at, std::int32_t dtype, std::uint8_t value) {
-  const auto put = [at](auto number) { std::memcpy(at, &number, sizeof number); };
-  if (dtype == MILLRACE_U8) put(value);
-  if (dtype == MILLRACE_F32) put(static_cast<float>(value) / 64 - 2);
-  if (dtype == MILLRACE_F16) put(static_cast<std::uint16_t>(0x3800 + value * 4));
-  if (dtype == MILLRACE_BF16) put(static_cast<std::uint16_t>(0x3F00 + value));
-}
-
-/// Chooses type and layout by the input's number.
-Outcome run_batch(const plugins::Unit& unit, const Input& input, const Placement& placement) {
-  constexpr std::int32_t kClasses = 10;
-  constexpr std::size_t kSizeOf[] = {4, 1, 2, 2};
-  Calling calling(unit, input, placement);
-  millrace_sample sample{};
-  sample.struct_size = sizeof sample;
-  sample.size = input.size;
-  sample.channels = input.channels;
-  sample.dtype = static_cast<std::int32_t>(input.seed % 4);
-  sample.layout = static_cast<std::int32_t>(input.seed / 4 % 2);
-  sample.classes = kClasses;
-  const std::size_t element = kSizeOf[sample.dtype];
-  const std::size_t elements = static_cast<std::size_t>(input.size.width) *
-                               static_cast<std::size_t>(input.size.height) *
-                               static_cast<std::size_t>(input.channels);
-  const std::size_t bytes = elements * element;
-  Guarded first("the first sample", bytes, placement.near, placement.fill, 64);
-  Guarded second("the second sample", bytes, placement.near, placement.fill, 64);
-  for (std::size_t i = 0; i < elements; ++i) {
-    put_element(first.data() + i * element, sample.dtype, byte_of(input.seed, i));
-    put_element(second.data() + i * element, sample.dtype, byte_of(input.seed + 1000, i));
-  }
-  Guarded labels[2]{{"the first label", kClasses * sizeof(float), placement.near, 0, 4},
-                    {"the second label", kClasses * sizeof(float), placement.near, 0, 4}};
-  float* probabilities[2];
-  for (std::size_t i = 0; i < 2; ++i) {
-    probabilities[i] = reinterpret_cast<float*>(labels[i].data());
-    probabilities[i][(input.seed * 3 + i) % kClasses] = 1;
-  }
-  Outcome outcome = watched_call(calling.context, [&] {
-    return unit.table().batch->pair(unit.self(), &sample, first.data(), second.data(),
-                                    probabilities[0], probabilities[1], &calling.context.call);
-  });
-  for (const Guarded* memory : {&first, &second, &labels[0], &labels[1]}) memory->check();
-  if (outcome.status != MILLRACE_OK) return outcome;
-  for (const float* label : probabilities) {
-    double sum = 0;
-    for (int i = 0; i < kClasses; ++i) sum += label[i] >= 0 ? label[i] : NAN;
-    if (!(std::abs(sum - 1) < 1e-3))
-      throw Defect(fmt::format("a label's probabilities add up to {} instead of 1", sum));
-  }
-  for (const Guarded* memory : {&first, &second, &labels[0], &labels[1]})
-    outcome.bytes.insert(outcome.bytes.end(), memory->data(), memory->data() + memory->size());
-  return outcome;
-}
-
 Outcome run(const plugins::Unit& unit, const Input& input, const Placement& placement) {
   const millrace_unit& table = unit.table();
   return table.geometric != nullptr ? run_geometric(unit, input, placement)
@@ -377,6 +290,8 @@ void add_image_steps(std::vector<Step>& steps, const millrace_unit& unit,
   steps.push_back({unit.name, "images", [&unit] { return try_images(unit); }});
   if (unit.pixel != nullptr)
     steps.push_back({unit.name, "reach", [&unit] { return try_reach(unit); }});
+  if (unit.batch != nullptr)
+    steps.push_back({unit.name, "group", [&unit] { return try_group(unit); }});
   const auto instance = std::make_shared<Shared>();  // created by the first step that needs it
   const auto open = [&unit, instance]() -> Session {
     std::string refused;

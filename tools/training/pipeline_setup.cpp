@@ -12,6 +12,7 @@
 #include "pipeline/readers/storage_model.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/console.h"
 #include "tools/training/recipe_words.h"
@@ -171,6 +172,18 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
                                : "repair or remove it, or skip such samples: "
                                  "loader.on_error=skip");
     }
+  }
+}
+
+void require_divisible(const Recipe& recipe, int world) {
+  if (world < 2) return;
+  for (const OpSpec& spec : recipe.augment()) {
+    if (!spec.enabled) continue;
+    const millrace_unit& unit = plugins::augmentation(spec.op);
+    if (unit.batch == nullptr || plugins::group_of(unit) != MILLRACE_WHOLE_BATCH) continue;
+    throw UsageError(
+        fmt::format("{} works on whole batches, which {} ranks would divide", spec.id, world),
+        fmt::format("train with one rank, or leave it out: augment.{}.enabled=false", spec.id));
   }
 }
 

@@ -42,6 +42,10 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
                                                const std::vector<OpSpec>& chain,
                                                const Reader& reader);
 
+/// Throws UsageError if an op of recipe.augment() works on whole batches and `world` ranks would
+/// divide them.
+void require_divisible(const Recipe& recipe, int world);
+
 /// Returns the disk of data.storage.*, or null if none is emulated. All loaders of a run share one.
 std::shared_ptr<pipeline::StorageModel> emulated_storage(const Recipe& recipe);
 
