@@ -79,6 +79,16 @@ def test_cores_are_shared():
     assert replay(both).images_per_s == pytest.approx(4 / 0.040)
 
 
+def test_many_workers_are_no_deep_recursion():
+    # While the loop waits for a slow batch all others arrive, and its body takes no time.
+    for workers in (128, 256):
+        slow = (blocked(0.300), *[blocked(0.001)] * (workers - 1))
+        many = replace(LOOP, workers=workers, prefetch=8, fetch=slow, update=blocked(0))
+        assert replay(many).images_per_s == pytest.approx(4 * workers / 0.300)
+    assert replay(replace(LOOP, workers=128, cores=2, fetch=(cpu(0.030),))).images_per_s == pytest.approx(
+        4 * 1 / 0.020, rel=0.02)  # two cores make a batch in 15 ms, the update binds
+
+
 def test_impossible_input_is_refused():
     for wrong in ({"cores": 0}, {"batch": 0}, {"fetch": ()}, {"prefetch": 0}, {"steps": 0},
                   {"fetch": (blocked(0),), "update": blocked(0)}):

@@ -9,6 +9,7 @@ The replay is pure arithmetic, without clocks and random numbers: equal input gi
 """
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,19 +53,31 @@ class Rates:
     update_s: float
 
 
-@dataclass
+EQUAL_S = 1e-12  # ends that lie closer to each other are the same moment
+
+
+@dataclass(order=True)
 class _Task:
-    """A stretch of one thread: `left` seconds, on `threads` cores or blocked (0)."""
-    left: float
-    threads: int
-    then: Callable[[], None]
+    """A stretch of one thread, on `threads` cores or blocked (0). Those that end together end in the order of starts."""
+    end: float  # on the clock of its kind
+    number: int
+    threads: int = field(compare=False)
+    then: Callable[[], None] = field(compare=False)
 
 
 class _Machine:
-    """Runs tasks. Those that need cores share them equally."""
+    """Runs tasks. Those that need cores share them equally.
+
+    Their ends lie on a clock of their own, which advances by the share of a core that each thread has: tasks end in an
+    order that is known when they start, however the share changes.
+    """
 
     def __init__(self, cores: int) -> None:
-        self.now, self._cores, self._tasks = 0.0, cores, list[_Task]()
+        self.now, self._cores = 0.0, cores
+        self._served = 0.0  # seconds on a core that each running thread has had since the start
+        self._wanted = self._started = 0
+        self._blocked, self._running = list[_Task](), list[_Task]()  # heaps
+        self._due = deque[Callable[[], None]]()
 
     def start(self, demand: Demand, then: Callable[[], None]) -> None:
         """Runs the blocked part of a demand, then its CPU part."""
@@ -74,27 +87,33 @@ class _Machine:
         self._add(demand.blocked, 0, compute)
 
     def _add(self, seconds: float, threads: int, then: Callable[[], None]) -> None:
-        if seconds > 0:
-            self._tasks.append(_Task(seconds, threads, then))
+        if seconds <= 0:
+            self._due.append(then)
+            return
+        self._started += 1
+        if threads:
+            self._wanted += threads
+            heapq.heappush(self._running, _Task(self._served + seconds, self._started, threads, then))
         else:
-            then()
+            heapq.heappush(self._blocked, _Task(self.now + seconds, self._started, 0, then))
 
     def step(self) -> bool:
-        """Advances to the next end of a task. Returns False if nothing runs."""
-        if not self._tasks:
+        """Does what is due, then advances to the next end of a task. Returns False if nothing runs."""
+        while self._due:
+            self._due.popleft()()
+        if not self._blocked and not self._running:
             return False
-        wanted = sum(task.threads for task in self._tasks)
-        share = 1.0 if wanted <= self._cores else self._cores / wanted
-        time = min(task.left / (share if task.threads else 1.0) for task in self._tasks)
-        self.now += time
+        share = 1.0 if self._wanted <= self._cores else self._cores / self._wanted
+        time = min([one.end - self.now for one in self._blocked[:1]] +
+                   [(one.end - self._served) / share for one in self._running[:1]])
+        self.now, self._served = self.now + time, self._served + time * share
         ended = []
-        for task in self._tasks:
-            task.left -= time * (share if task.threads else 1.0)
-            if task.left <= 1e-12:
-                ended.append(task)
-        self._tasks = [task for task in self._tasks if task.left > 1e-12]
-        for task in ended:
-            task.then()
+        while self._blocked and self._blocked[0].end <= self.now + EQUAL_S:
+            ended.append(heapq.heappop(self._blocked))
+        while self._running and self._running[0].end <= self._served + EQUAL_S:
+            ended.append(heapq.heappop(self._running))
+            self._wanted -= ended[-1].threads
+        self._due.extend(task.then for task in sorted(ended, key=lambda task: task.number))
         return True
 
 
