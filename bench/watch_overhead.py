@@ -85,7 +85,9 @@ class Fetcher:
 
     def __init__(self):
         self.collate_fn = lambda samples: samples
-        self.fetch = lambda index: self.collate_fn(index)
+
+    def fetch(self, index):
+        return self.collate_fn(index)
 
 
 def recorder(blocks, steps=256):
@@ -101,8 +103,8 @@ def recorder(blocks, steps=256):
         session = Session(Path(run) / "run")
         session.open()
         loader = session.loader("bench", "DataLoader", [], given=False)
-        loader.probe = probe
         generation = loader.iter_begins(None)
+        loader.latest = probe.latest
         loader.iter_ended()
         for _ in range(blocks):
             begin = thread_time_ns()

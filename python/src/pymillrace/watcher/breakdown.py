@@ -33,6 +33,7 @@ class Wait(NamedTuple):
     rebuild_cpu: int
     rebuild_delay: int
     got: int
+    read_cpu: int = 0  # CPU time of reading its bytes, before `received`
 
 
 class Stretch(NamedTuple):
@@ -143,6 +144,7 @@ class Breakdown:
             rebuilt = kinds(wait.rebuilt - wait.received, wait.rebuild_cpu, wait.rebuild_delay)
             self.add_wait(TRANSFER, wait.rebuilt - at, rebuilt)
             self._add_four(self.rebuilt, rebuilt)
+            self.rebuilt[0] += wait.read_cpu
             self.handed += wait.got - wait.rebuilt
             self.rebuilds += 1
             self.hands += 1
@@ -207,7 +209,7 @@ class Breakdown:
                 self._work(shares)
             if record.sent:
                 self._fed[worker].append(record)
-                self._work(_send_shares(record))
+                self._work(_send_work(record))
         self._fetched[worker].append(record)
         if record.collate == UNKNOWN:
             shares = _nowhere(record)
@@ -276,6 +278,15 @@ def _nowhere(record: Record) -> tuple[Share, ...]:
 
 def _collate_shares(record: Record) -> tuple[Share, ...]:
     return shares_of(COLLATE, record.end - record.collate, record.collate_cpu, record.collate_delay)
+
+
+def _send_work(record: Record) -> tuple[Share, ...]:
+    """Returns what sending a batch took. Waiting until the trainer's process has read others is no part of it."""
+    cpu, blocked, cores, unknown = shares_of(TRANSFER, record.send_end - record.send_begin, record.send_cpu,
+                                             record.send_delay)[0][1]
+    waited = min(blocked, record.send_waited), min(unknown, record.send_waited)
+    return ((TRANSFER, (cpu, blocked - waited[0], cores, unknown - waited[1])),
+            (HANDOVER, (0.0, waited[0], 0.0, waited[1])))
 
 
 def _send_shares(record: Record) -> tuple[Share, ...]:

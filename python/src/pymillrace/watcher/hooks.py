@@ -38,9 +38,13 @@ class TorchHooks:
             self._timeline.forward(perf_counter_ns())
 
     def _before_step(self, *_: Any) -> None:
+        if get_ident() != self._thread:
+            return
         self._timeline.step_begins(perf_counter_ns())
 
     def _after_step(self, *_: Any) -> None:
+        if get_ident() != self._thread:
+            return
         self._timeline.step_ended(perf_counter_ns())
         self._stepped()
 

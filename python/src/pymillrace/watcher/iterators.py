@@ -10,7 +10,7 @@ import sys
 import types
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import Wait
@@ -26,6 +26,7 @@ class Gets:
 
     def __init__(self, iterator: Any, clock: ThreadClock) -> None:
         self.batch, self.received, self.rebuilt, self.cpu, self.delay = UNKNOWN, 0, 0, 0, UNKNOWN
+        self.read_cpu = 0
         self._clock, self._begin = clock, (0, 0, 0)
         self.pinned = hasattr(iterator, "_pin_memory_thread")
         queue = getattr(iterator, "_worker_result_queue", None)
@@ -34,9 +35,10 @@ class Gets:
         receive = queue._recv_bytes
 
         def timed_receive(*args: Any) -> Any:
+            cpu = thread_time_ns()
             data = receive(*args)
             self._begin = clock.read()
-            self.received = self._begin[0]
+            self.received, self.read_cpu = self._begin[0], self._begin[1] - cpu
             return data
 
         queue._recv_bytes = timed_receive
@@ -106,7 +108,7 @@ def _wait(iterator: Any, gets: Gets | None, asked: int, now: int) -> Wait:
         return Wait(generation, batch, asked, UNKNOWN, 0, 0, UNKNOWN, now)
     if gets.batch != batch:
         return Wait(generation, batch, asked, 0, 0, 0, UNKNOWN, now)
-    return Wait(generation, batch, asked, gets.received, gets.rebuilt, gets.cpu, gets.delay, now)
+    return Wait(generation, batch, asked, gets.received, gets.rebuilt, gets.cpu, gets.delay, now, gets.read_cpu)
 
 
 def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
@@ -144,7 +146,7 @@ def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None
     if fetcher is not None:
         probe = InlineProbe(loader.dataset)
         probe.install(fetcher)
-        iterator._millrace_probe = watched.probe = probe
+        watched.latest = probe.latest  # the recording keeps no data set alive
     of_iterator: Any = type(iterator)
     iterator.__class__ = _timed_class(of_iterator)
 

@@ -1,17 +1,23 @@
-"""Ranks of one launch: rank 0 collects their summaries and names the straggler.
+"""Ranks of one launch: their summaries are collected in that of rank 0, which names the straggler.
+
+Whichever rank ends last completes rank 0's summary: each writes its own first and then, under a lock, adds what is
+missing. Rank 0 waits a while only to print the result.
 
 Ranks that train together wait for each other inside their updates, so every rank's steps take the same time. The rank
 that waits longest for its loader is the one that the others wait for.
 """
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 10.0  # seconds to wait for the other ranks' summaries
+LOCK = "ranks.lock"
+PATIENCE = 10.0  # seconds for which rank 0 waits to print the other ranks' result
 STRAGGLES = 0.1  # of a step: load beyond that of the other ranks' median
 
 
@@ -27,19 +33,43 @@ def _row(summary: dict[str, Any]) -> dict[str, Any]:
             "images_per_s": summary["images_per_s"], "bound": summary["bound"]}
 
 
-def collect(directory: Path, own: dict[str, Any], world: int) -> list[dict[str, Any]]:
-    """Returns a row per rank that has written its summary within PATIENCE, rank 0's first."""
-    rows, deadline = [_row(own)], time.monotonic() + PATIENCE
-    for rank in range(1, world):
-        while True:
-            try:
-                rows.append(_row(json.loads((directory / summary_name(rank)).read_text())))
-                break
-            except (OSError, ValueError):
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.02)
-    return rows
+def _read(directory: Path, rank: int) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads((directory / summary_name(rank)).read_text())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def complete(directory: Path) -> dict[str, Any] | None:
+    """Adds the rows of the ranks that have written their summaries to rank 0's. Returns it; None if there is none."""
+    file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        record = _read(directory, 0)
+        if record is None:
+            return None
+        found = [_read(directory, rank) for rank in range(1, record["world_size"])]
+        rows = [_row(one) for one in (record, *found) if one is not None]
+        if rows != record.get("ranks"):
+            record["ranks"], record["straggler"] = rows, straggler(rows)
+            temporary = directory / f"{summary_name(0)}.tmp-{os.getpid()}"
+            temporary.write_text(json.dumps(record, indent=2) + "\n")
+            temporary.replace(directory / summary_name(0))
+        return record
+    finally:
+        os.close(file)
+
+
+def wait_for_all(directory: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Returns rank 0's summary, completed by the ranks that end within PATIENCE."""
+    deadline = time.monotonic() + PATIENCE
+    missing = set(range(1, record["world_size"]))
+    while True:
+        missing = {rank for rank in missing if not (directory / summary_name(rank)).exists()}
+        if not missing or time.monotonic() > deadline:
+            return complete(directory) or record
+        time.sleep(0.02)
 
 
 def straggler(rows: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -11,9 +11,9 @@ import struct
 from typing import NamedTuple
 
 FETCH = struct.Struct("<15q")
-FEEDER = struct.Struct("<5q")
+FEEDER = struct.Struct("<6q")
 SENDING = FETCH.size
-BATCH = struct.Struct("<20q")  # both
+BATCH = struct.Struct("<21q")  # both
 PARTS = BATCH.size
 
 
@@ -39,6 +39,7 @@ class Record(NamedTuple):
     send_end: int  # the bytes are in the pipe
     send_cpu: int
     send_delay: int
+    send_waited: int  # of send_end - send_begin: blocked until the pipe was free and had room
     parts: tuple[int, ...]  # wall and CPU of each transform, in turn
 
     @property
@@ -67,11 +68,11 @@ class RecordFile:
         at = fetch[1] % self.slots * self._size
         if parts:
             self._parts.pack_into(self._map, at + PARTS, *parts)
-        BATCH.pack_into(self._map, at, *fetch, 0, 0, 0, 0, 0)
+        BATCH.pack_into(self._map, at, *fetch, 0, 0, 0, 0, 0, 0)
 
-    def write_sending(self, batch: int, begin: int, end: int, cpu: int, delay: int) -> None:
+    def write_sending(self, batch: int, begin: int, end: int, cpu: int, delay: int, waited: int) -> None:
         """Writes the fields of the feeder thread."""
-        FEEDER.pack_into(self._map, batch % self.slots * self._size + SENDING, batch + 1, begin, end, cpu, delay)
+        FEEDER.pack_into(self._map, batch % self.slots * self._size + SENDING, batch + 1, begin, end, cpu, delay, waited)
 
     def read(self, generation: int, batch: int) -> Record | None:
         """Returns the record of a batch; None if its slot holds another."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import ranks, summary
 from .breakdown import STARTUP, Breakdown, Wait
@@ -26,7 +26,7 @@ from .records import Record, RecordFile
 from .run_directory import RunDirectory, dump
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Row, Table, Timeline
 from .transforms import TransformTimer
-from .worker import InlineProbe
+from .worker import Latest
 
 CHUNK = 256  # steps between two writes
 CHUNK_NS = 1_000_000_000
@@ -92,6 +92,16 @@ def _weak(inner: Any) -> weakref.ref[Any] | None:
         return None
 
 
+class Stretch(NamedTuple):
+    """Sums at the begin or the end of a stretch in which the body of the loop is measured."""
+    steps: int  # whose body has ended
+    waits: int  # that were not yet split
+    body: int  # ns
+    others: int  # ns in which something else ran
+    cpu: int  # ns of all threads of the process
+    delay: int  # ns in which the trainer's thread had no core
+
+
 class Loader:
     """A watched loader."""
 
@@ -105,7 +115,7 @@ class Loader:
         self.dataset, self.start_method, self.persistent = "", "", False
         self.transforms: list[str] = []
         self.parts = 0
-        self.probe: InlineProbe | None = None
+        self.latest: Latest | None = None  # without workers
         self.records: RecordFile | None = None
         self.records_path = ""
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
@@ -115,7 +125,7 @@ class Loader:
         self.epochs: list[dict[str, Any]] = []
         self.usage = Usage()
         self.batch_bytes = 0  # of the first batch
-        self._stretch: tuple[int, int] | None = None  # CPU time and delay when the stretch to measure began
+        self._stretch: Stretch | None = None  # under way, of the loop's body
         self.session, self._timeline = session, session.timeline
         self._generation = self._started = self._flushed = 0
         self._in_order = True
@@ -131,9 +141,10 @@ class Loader:
     # iter()
 
     def iter_begins(self, loader: Any) -> int:
-        self._generation += 1
+        """Returns the number of this iteration, from 1; 0 if it is not recorded."""
         if not self.session.takes_part():
-            return self._generation
+            return 0
+        self._generation, self.latest = self._generation + 1, None
         self.session.open()
         self.flush()  # the next iteration numbers its batches from 0 again
         self._timeline.iter_begins(self.table, perf_counter_ns())
@@ -192,17 +203,18 @@ class Loader:
 
     def next_ended(self, wait: Wait, data: Any) -> None:
         self._timeline.next_ended(self.table, wait.got, samples_in(data))
-        self._waits.append((wait, None if self.probe is None else self.probe.record))
+        self._waits.append((wait, None if self.latest is None else self.latest.record))
         hooks = self.session.hooks
         if hooks is not None:
             hooks.arm()
         if len(self._waits) >= CHUNK or wait.got - self._flushed > CHUNK_NS or self._first:
             if self._first:
                 self.batch_bytes = bytes_in(data)
-            self._measure(self.table.rows)
+            self._measure(self.table.steps - 1)
             self.flush()
             self._timeline.logged_after_next(self.table, perf_counter_ns())
-            self._stretch = self._used()
+        if self._stretch is None:
+            self._stretch = self._stretch_from_here()
 
     def next_failed(self, error: BaseException) -> None:
         """Ends an iteration: at its regular end, or with an error."""
@@ -212,7 +224,7 @@ class Loader:
 
     def _end_iteration(self, error: BaseException) -> None:
         ns = self._timeline.exhausted(self.table, perf_counter_ns())
-        self._measure([*self.table.rows, self.table.row])
+        self._measure(self.table.steps)
         self.flush()
         self.breakdown.add_wait(STARTUP, ns)
         self.ended_ns += ns
@@ -228,6 +240,7 @@ class Loader:
         if self.table not in self._timeline.stack:
             return False
         self._timeline.next_begins(self.table, perf_counter_ns())
+        self._measure(self.table.steps)
         return True
 
     def iterator_died(self) -> None:
@@ -238,24 +251,30 @@ class Loader:
 
     # The loop's body
 
-    def _used(self) -> tuple[int, int]:
-        """Returns the CPU time of the process and the time that the trainer's thread was without a core."""
-        return process_time_ns(), self.session.clock.read()[2]
+    def _stretch_from_here(self) -> Stretch:
+        """Returns a stretch that begins with the body of the current step."""
+        spans = [total + part for total, part in zip(self.table.total, self.table.row.ns)]
+        return Stretch(self.table.steps - 1, len(self._waits), spans[UPDATE] + spans[LOOP],
+                       spans[SETUP] + spans[EVALUATE] + spans[BETWEEN], process_time_ns(),
+                       self.session.clock.read()[2])
 
-    def _measure(self, rows: list[Row]) -> None:
-        """Adds what the bodies of some steps used, if nothing else ran since the latest write."""
-        if self._stretch is None or any(row.ns[SETUP] or row.ns[EVALUATE] or row.ns[BETWEEN] for row in rows):
+    def _measure(self, steps: int) -> None:
+        """Adds what the bodies of the steps used since the stretch began, if nothing else ran. `steps`: ended ones."""
+        begin, self._stretch = self._stretch, None
+        if begin is None or steps <= begin.steps:
             return
-        used = self._used()
-        cpu, delay = used[0] - self._stretch[0], used[1] - self._stretch[1]
-        for wait, record in self._waits:
+        end = self._stretch_from_here()
+        if end.others != begin.others:
+            return
+        cpu, delay = end.cpu - begin.cpu, end.delay - begin.delay
+        for wait, record in self._waits[begin.waits:]:
             if record is None:
-                cpu, delay = cpu - wait.rebuild_cpu, delay - max(0, wait.rebuild_delay)
+                cpu, delay = cpu - wait.rebuild_cpu - wait.read_cpu, delay - max(0, wait.rebuild_delay)
             elif record.collate != UNKNOWN:
                 cpu -= record.dataset_cpu + record.collate_cpu
                 delay -= max(0, record.dataset_delay) + max(0, record.collate_delay)
-        self.usage.steps += len(rows)
-        self.usage.ns += sum(row.ns[UPDATE] + row.ns[LOOP] for row in rows)
+        self.usage.steps += steps - begin.steps
+        self.usage.ns += end.body - begin.body
         self.usage.cpu += cpu
         self.usage.delay += delay
 
@@ -300,6 +319,7 @@ class Session:
         self.error: str | None = None
         self.interrupted = False
         self.planned_steps = steps_of_plan()
+        self.trains: bool | None = None  # whether an optimizer exists; None: nobody has asked
         self.foreign_calls = 0  # calls from other threads
         self._thread: int | None = None
         self._clock: ThreadClock | None = None
@@ -438,10 +458,17 @@ class Session:
             loader.flush()
         if self.main is not None:
             record = summary.make(self, self.main, wall)
-            if self.directory.rank == 0 and record["world_size"] > 1:
-                record["ranks"] = ranks.collect(self.directory.path, record, record["world_size"])
-                record["straggler"] = ranks.straggler(record["ranks"])
             self.directory.write(self.file_name("summary", "json", 1), dump(record, indent=2))
+            if record["world_size"] > 1:
+                record = self._with_ranks(record)
             if self.directory.rank == 0:
                 print("\n".join(summary.lines(self, record)), file=sys.stderr)
         self.directory.close()
+
+    def _with_ranks(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Adds this rank to the summary of rank 0. Returns the summary to print, on rank 0 with the others' rows."""
+        path = self.directory.path
+        completed = ranks.complete(path) or record
+        if self.directory.rank > 0:
+            return record
+        return completed if self.interrupted or self.error else ranks.wait_for_all(path, completed)

@@ -10,14 +10,16 @@ from __future__ import annotations
 SETUP, FIRST_BATCH, LOAD, UPDATE, LOOP, EVALUATE, LOG, BETWEEN = range(8)
 NAMES = ("setup", "first_batch", "load", "update", "loop", "evaluate", "log", "between")
 
+NONE = [0] * len(NAMES)
+
 
 class Row:
     """One step of a loader."""
     __slots__ = ("epoch", "images", "iter_ns", "ns", "step")
 
     def __init__(self) -> None:
-        self.epoch, self.step, self.images, self.iter_ns = 0, 0, 0, 0
-        self.ns = [0] * len(NAMES)
+        self.epoch = self.step = self.images = self.iter_ns = 0
+        self.ns = NONE.copy()
 
 
 class Table:
@@ -89,6 +91,8 @@ class Timeline:
         else:
             ns, whole = self.stack[-1].row.ns, now - self._since
             begin = self._forward or self._step_begin
+            if 0 < self._step_begin < begin:  # a step for the batch before, ahead of the forward
+                begin = self._step_begin
             if self._step_end != 0 and begin != 0:
                 update = self._step_end - begin
                 ns[LOOP] += whole - update

@@ -1,0 +1,200 @@
+"""Parts of the recording by themselves: spans, hooks, the demand of the loop's body, recordings and ranks."""
+import gc
+import json
+import threading
+import weakref
+
+import pytest
+
+pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+
+import torch
+from torch.utils.data import DataLoader
+
+import pymillrace as mr
+import watch_plants as plants_of
+from pymillrace import watcher
+from pymillrace.watcher import ranks
+from pymillrace.watcher.breakdown import HANDOVER, TRANSFER, Breakdown, Wait
+from pymillrace.watcher.hooks import TorchHooks
+from pymillrace.watcher.records import Record
+from pymillrace.watcher.spans import LOAD, LOOP, UPDATE, Table, Timeline
+
+
+def body(*marks):
+    """Returns update and loop of a step whose batch came at 100 and whose body ended at 200."""
+    timeline, table = Timeline(0), Table()
+    timeline.iter_begins(table, 10)
+    timeline.iter_ended(table, 20)
+    timeline.next_begins(table, 20)
+    timeline.next_ended(table, 100, 4)
+    for name, now in marks:
+        getattr(timeline, name)(now)
+    timeline.next_begins(table, 200)
+    return table.row.ns[UPDATE], table.row.ns[LOOP]
+
+
+def test_update_begins_at_the_first_forward_or_step():
+    assert body(("forward", 110), ("step_begins", 150), ("step_ended", 160)) == (50, 50)
+    # The step for the batch before comes ahead of the forward, as some loops with accumulated gradients have it.
+    assert body(("step_begins", 105), ("step_ended", 120), ("forward", 130)) == (15, 85)
+    assert body(("step_begins", 105), ("step_ended", 120), ("forward", 130), ("step_ended", 190)) == (85, 15)
+    assert body(("forward", 110)) == (0, 100)
+
+
+def test_steps_and_forwards_of_other_threads_are_no_update():
+    timeline, steps = Timeline(0), []
+    hooks = TorchHooks(timeline, threading.get_ident(), lambda: steps.append(1))
+    layer = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+
+    def train():
+        hooks.arm()
+        layer(torch.zeros(1, 1)).sum().backward()
+        optimizer.step()
+
+    try:
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+        assert not steps and not timeline.stepped and timeline._forward == timeline._step_begin == 0
+        train()
+        assert steps == [1] and timeline.stepped and 0 < timeline._forward < timeline._step_begin
+    finally:
+        hooks.remove()
+
+
+@pytest.mark.parametrize("workers", (0, 1))
+def test_the_body_of_every_step_of_short_epochs_is_measured(tmp_path, workers):
+    plants = {"update": plants_of.Plant(tmp_path / "plants", "update", "cpu", 5)}
+    with mr.watching(run=tmp_path / "run"):
+        session = watcher._every[-1]
+        plants_of.train(plants_of.loader_of(plants, workers, batches=4), plants, epochs=3)
+    usage, planted = session.main.usage, plants_of.measured(tmp_path / "plants")["update"]
+    assert usage.steps == 3 * 4
+    assert usage.cpu * 1e-9 >= planted.cpu and usage.ns * 1e-9 >= planted.wall
+    update = json.loads((tmp_path / "run/summary.json").read_text())["what_if"]["settings"]["update"]
+    assert update["cpu"] * update["threads"] * 12 >= planted.cpu
+
+
+def test_the_body_of_steps_before_a_break_is_measured(tmp_path):
+    with mr.watching(run=tmp_path / "run"):
+        session = watcher._every[-1]
+        for _ in range(2):
+            for step, _ in enumerate(plants_of.loader_of({}, workers=0, batches=8)):
+                if step == 2:
+                    break
+    assert session.loaders[0].usage.steps == 6
+
+
+def test_a_stretch_with_another_loader_in_it_is_left_out(tmp_path):
+    train, check = plants_of.loader_of({}, workers=0, batches=4), plants_of.loader_of({}, workers=0, batches=2)
+    with mr.watching(run=tmp_path / "run"):
+        session = watcher._every[-1]
+        for epoch in range(2):
+            for step, _ in enumerate(train):
+                if (epoch, step) == (0, 1):
+                    for _ in check:
+                        pass
+    assert session.loaders[0].table.steps == 8 and session.loaders[0].usage.steps == 4  # those of the second epoch
+
+
+@pytest.mark.parametrize("workers", (0, 1))
+def test_rebuilt_loaders_share_a_recording_that_keeps_no_data_set_alive(tmp_path, workers):
+    found, enabled = [], gc.isenabled()
+    gc.disable()  # a reference cycle would keep the data set
+    try:
+        with mr.watching(run=tmp_path / "run"):
+            session = watcher._every[-1]
+            for _ in range(4):
+                loader = DataLoader(plants_of.Samples(6), batch_size=2, num_workers=workers)
+                found.append(weakref.ref(loader.dataset))
+                for _ in loader:
+                    pass
+                del loader
+                if workers == 0:
+                    assert found[-1]() is None
+    finally:
+        if enabled:
+            gc.enable()
+    assert [(one.table.epoch, one.table.steps) for one in session.loaders] == [(4, 12)]
+
+
+RECORD = Record(1, 0, 0, 100, 200, 300, 100, 0, 100, 0, 2, -1, -1, 0, 0, 1, 300, 1300, 100, 0, 800, ())
+
+
+def test_waiting_for_room_in_the_pipe_is_no_cost_of_sending():
+    breakdown = Breakdown([])
+    breakdown.add(Wait(1, 0, 1250, 1400, 1500, 50, 0, 1500, 30), RECORD, 50, True)
+    assert breakdown.work[TRANSFER] == [100, 100, 0, 0] and breakdown.work[HANDOVER] == [0, 800, 0, 0]
+    assert breakdown.rebuilt == [80, 50, 0, 0]  # with the reading of its bytes
+    assert sum(map(sum, breakdown.waits)) == 1500 - 1250
+    unknown = Breakdown([])
+    unknown.add(Wait(1, 0, 1250, 1400, 1500, 50, -1, 1500), RECORD._replace(send_delay=-1), 50, True)
+    assert unknown.work[TRANSFER] == [100, 0, 0, 100] and unknown.work[HANDOVER] == [0, 0, 0, 800]
+
+
+def megabytes(samples):
+    return bytes(4_000_000), torch.zeros(len(samples))
+
+
+def test_a_loop_that_keeps_the_pipe_full_has_a_cheap_transfer(tmp_path):
+    plants = {"update": plants_of.Plant(tmp_path / "plants", "update", "blocked", 150)}
+    loader = DataLoader(plants_of.Samples(16), batch_size=2, num_workers=1, collate_fn=megabytes)
+    with mr.watching(run=tmp_path / "run"):
+        for _ in loader:
+            plants["update"]()
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    work = summary["loaders"][0]["work"]
+    assert work["handover"]["blocked"] > work["transfer"]["blocked"]
+    assert summary["what_if"]["settings"]["send"]["blocked"] * 8 <= work["transfer"]["blocked"] + 1e-6
+
+
+# Ranks
+
+
+def summary(rank, load):
+    return {"rank": rank, "world_size": 3, "steps": 11, "load_s": load, "first_batch_s": 0.0, "update_s": 1.1,
+            "images_per_s": 10.0, "bound": "dataset"}
+
+
+def test_whichever_rank_ends_last_completes_the_summary(tmp_path):
+    assert ranks.complete(tmp_path) is None  # rank 0 has not ended
+    for rank, load, known in ((1, 9.0, None), (0, 1.0, [0, 1]), (2, 1.0, [0, 1, 2])):
+        (tmp_path / ranks.summary_name(rank)).write_text(json.dumps(summary(rank, load)))
+        found = ranks.complete(tmp_path)
+        assert found is None if known is None else [row["rank"] for row in found["ranks"]] == known
+    record = json.loads((tmp_path / "summary.json").read_text())
+    assert record["straggler"]["rank"] == 1 and record["load_s"] == 1.0
+    assert sorted(path.name for path in tmp_path.glob("summary*")) == ["summary.json", "summary.rank1.json",
+                                                                      "summary.rank2.json"]
+
+
+def test_rank_0_writes_its_summary_before_it_waits_for_the_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    seen = []
+
+    def wait(path, record):
+        seen.append(json.loads((path / "summary.json").read_text()))
+        return record
+
+    monkeypatch.setattr(ranks, "wait_for_all", wait)
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(plants_of.loader_of({}, 0), {})
+    assert [one["steps"] for one in seen] == [6] and [row["rank"] for row in seen[0]["ranks"]] == [0]
+    assert "1 ranks left no summary" in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "1")
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(plants_of.loader_of({}, 0), {})
+    assert [row["rank"] for row in json.loads((tmp_path / "run/summary.json").read_text())["ranks"]] == [0, 1]
+
+
+def test_a_failed_rank_0_waits_for_nobody(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(ranks, "wait_for_all", lambda *_: pytest.fail("waits"))
+    with pytest.raises(KeyError), mr.watching(run=tmp_path / "run"):
+        for _ in plants_of.loader_of({}, 0):
+            raise KeyError("planted")
+    assert json.loads((tmp_path / "run/summary.json").read_text())["error"] == "KeyError: 'planted'"
