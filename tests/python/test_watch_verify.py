@@ -11,7 +11,12 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 
 import pymillrace as mr
 from conftest import timing
-from pymillrace.watcher import verify
+from torch.utils.data import DataLoader
+
+from pymillrace.watcher import plan, verify
+from pymillrace.watcher.command import main
+from pymillrace.watcher.command_line import PLAN
+from pymillrace.watcher.summary import cores
 from pymillrace.watcher.verify import Result, TimedRun, blocks_of, measure, rate_of, score, warm_up_of
 
 
@@ -54,6 +59,34 @@ def test_void_runs_are_repeated_and_never_counted():
 def test_half_of_the_blocks_are_too_few():
     assert Result([], {0: [2.0]}, blocks=2).void
     assert not Result([], {0: [2.0, 2.0]}, blocks=3).void
+
+
+def test_a_change_that_fails_is_not_run_again_and_the_others_count():
+    seen = []
+
+    def run(change):
+        seen.append(change)
+        if change == 0:
+            return TimedRun(change, 0.0, None, "it ended with exit code 3")
+        return TimedRun(change, 50.0 if change is None else 100.0, others=0.01)
+
+    result = measure([[0, 1], [1, 0]], run)
+    assert seen == [None, 0, 1, None, None, 1, None]
+    assert result.ratios == {0: [], 1: [2, 2]} and result.failed == {0: "it ended with exit code 3"}
+    assert not result.void and result.ratio(0) is None and result.stopped is None
+    only = measure([[0], [0]], run)
+    assert only.void and only.failed and seen[7:] == [None, 0]
+
+
+def test_a_baseline_that_fails_ends_the_runs_and_keeps_the_results():
+    baselines = iter((50.0, 50.0, None))
+
+    def run(change):
+        rate = 100.0 if change is not None else next(baselines)
+        return TimedRun(change, rate or 0.0, 0.01, None if rate else "it ended with exit code 3")
+
+    result = measure([[0], [0], [0]], run)
+    assert result.ratios == {0: [2]} and result.stopped == "it ended with exit code 3" and result.void
 
 
 def test_changes_of_less_than_a_fifth_do_not_count():
@@ -108,15 +141,75 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
     assert predictions.stat().st_mtime_ns < (tmp_path / "check/002.log").stat().st_mtime_ns
     rows = json.loads(predictions.read_text())["what_if"]["rows"]
     changes = {row["change"] for row in rows if row["overrides"] and not row["loading_only"]}
-    assert changes == {"num_workers=1", "num_workers=2"}
+    assert changes == {f"num_workers={one}" for one in {1, 2, cores()} if one <= 2 * cores()}
+    warm_up = json.loads(predictions.read_text())["warm_up"]
     assert [run["change"] for run in record["timed_runs"]] == [None, "num_workers=2", None]
-    for number in range(1, 5):
-        assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == 8 + 10
+    for number, before in enumerate((verify.WARM_UP, warm_up, warm_up, warm_up), 1):
+        assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == before + 10
     outcome, = record["outcomes"]  # 120 ms per step without workers, 40 with two
     assert outcome["measured"] == pytest.approx(120 / 40, rel=0.25) and abs(outcome["error"]) < 0.25
     assert record["score"]["counted"] == 1 and "counted changes: 1; median error" in verify.lines(record)[-1]
     table = what_if("check/001", cwd=tmp_path)
     assert table.returncode == 0 and "num_workers=2" in table.stdout and "advice: try" in table.stdout
+
+
+@pytest.mark.parametrize("overrides, workers, prefetch", (({"num_workers": 0}, 0, None), ({"num_workers": 1}, 1, 3),
+                                                          ({"prefetch_factor": 4}, 2, 4)))
+def test_arguments_that_torch_refuses_without_workers_are_left_out(monkeypatch, overrides, workers, prefetch):
+    class Mine(DataLoader):
+        pass
+
+    monkeypatch.setenv(PLAN, json.dumps({"steps": 1, "overrides": overrides}))
+    plan.override_arguments(Mine)
+    more = {"multiprocessing_context": "spawn", "persistent_workers": True, "prefetch_factor": 3}
+    data = list(range(8))
+    for loader in (Mine(data, 2, num_workers=2, timeout=50, **more),
+                   Mine(data, 2, False, None, None, 2, None, False, False, 50, **more)):
+        assert (loader.num_workers, loader.prefetch_factor, loader.batch_size) == (workers, prefetch, 2)
+        assert (loader.timeout, loader.persistent_workers) == ((50, True) if workers else (0, False))
+        if workers == 0:
+            assert len(list(loader)) == 4
+    if "prefetch_factor" in overrides:
+        assert Mine(data, 2).prefetch_factor is None  # it has no workers
+    with pytest.raises(TypeError, match="colour"):
+        Mine(data, colour=1)
+
+
+FAILING = """
+import sys
+import torch
+import watch_plants
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for images, _ in watch_plants.loader_of({}, workers=0, batches=40):  # a check before the training
+        model(images)
+    loader = watch_plants.loader_of({}, workers=0, batches=60)
+    if loader.num_workers == 1:
+        sys.exit("planted: one worker is too few")
+    for images, _ in loader:
+        model(images).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_the_trained_loader_is_measured_and_a_failing_change_is_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(verify, "MOST_OTHERS", 1.0)  # other programs repeat no run
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "train.py").write_text(FAILING)
+    code = main(["what-if", "--verify", "--run", str(tmp_path / "check"), "--steps", "5", "--blocks", "1", "--change",
+                 "num_workers=1", "--", sys.executable, str(tmp_path / "train.py")])
+    assert code == 1
+    record = json.loads((tmp_path / "check/verification.json").read_text())
+    outcome, = record["outcomes"]
+    assert "exit code 1" in outcome["failed"] and outcome["measured"] is None and record["stopped"] is None
+    assert [run["failed"] is None for run in record["timed_runs"]] == [True, False]
+    assert "num_workers=1 failed: " in capsys.readouterr().out
+    for name in ("001", "002"):
+        summary = json.loads((tmp_path / f"check/{name}/summary.json").read_text())
+        assert summary["spans"]["update"] > 0 and summary["steps"] < 40
+        assert [one["steps"] for one in summary["loaders"]].count(40) == 1
 
 
 def test_wrong_usage_is_named(tmp_path):

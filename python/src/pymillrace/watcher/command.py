@@ -44,9 +44,9 @@ def main(arguments: list[str]) -> int:
             if parsed.steps < 2 or parsed.blocks < 1:
                 what_if.error("--steps needs at least 2, --blocks at least 1")
             folder = Path(parsed.run or f"runs/what-if-{now}")
-            print("\n".join(verify.lines(verify.verify(parsed.words, folder, parsed.steps, parsed.blocks,
-                                                         parsed.change))))
-            return 0
+            record = verify.verify(parsed.words, folder, parsed.steps, parsed.blocks, parsed.change)
+            print("\n".join(verify.lines(record)))
+            return 1 if verify.failed(record) else 0
         if len(parsed.words) != 1:
             what_if.error("give one run directory; or --verify -- COMMAND")
         return show(Path(parsed.words[0]))

@@ -1,19 +1,27 @@
 """Plan of a verification run: DataLoader arguments to override, and the step after which the script ends.
 
-Only loaders that are like the main one are changed: those constructed with batches and, for a prefetch factor, with
-workers. The script ends with exit code 0 when its main loader is asked for one batch more than the plan's steps.
+Every DataLoader constructed after torch was imported takes the overridden arguments. Those that torch refuses without
+workers are left out there. The script ends with exit code 0 when its main loader is asked for one batch more than the
+plan's steps. While an optimizer exists, only a loader in whose loop one has stepped is the main one: a check before the
+training, as Lightning's, ends nothing.
 """
 from __future__ import annotations
 
 import functools
+import gc
+import inspect
 import json
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .command_line import PLAN
 
 if TYPE_CHECKING:
     from .session import Session
+
+# Arguments of DataLoader that torch accepts with workers only.
+ONLY_WITH_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context")
 
 
 def steps_of_plan() -> int | None:
@@ -29,18 +37,22 @@ def override_arguments(dataloader: Any) -> None:
     if not overrides:
         return
     init = dataloader.__init__
+    signature = inspect.signature(init)
 
     @functools.wraps(init)
-    def __init__(self: Any, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None, sampler: Any = None,
-                 batch_sampler: Any = None, num_workers: int = 0, *rest: Any, **more: Any) -> None:
-        num_workers = overrides.get("num_workers", num_workers)
-        if num_workers == 0:
-            for key in ("prefetch_factor", "multiprocessing_context"):
-                more.pop(key, None)
-            more["persistent_workers"] = False
-        elif "prefetch_factor" in overrides:
-            more["prefetch_factor"] = overrides["prefetch_factor"]
-        init(self, dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, *rest, **more)
+    def __init__(self: Any, *given: Any, **named: Any) -> None:
+        try:
+            bound = signature.bind(self, *given, **named)
+        except TypeError:
+            init(self, *given, **named)  # says what is wrong
+            return
+        arguments = bound.arguments
+        workers = overrides.get("num_workers", arguments.get("num_workers", 0))
+        arguments |= {"num_workers": workers, **overrides}
+        if workers == 0:
+            for key in ONLY_WITH_WORKERS:
+                arguments.pop(key, None)
+        init(*bound.args, **bound.kwargs)
 
     dataloader.__init__ = __init__
 
@@ -52,6 +64,17 @@ class PlannedEnd(SystemExit):
 def end_at(session: Session, steps: int) -> None:
     """Raises PlannedEnd at the first call of next() after the main loader's last step."""
     main = session.main
-    if main is not None and main.table.steps >= steps:
-        session.close()
-        raise PlannedEnd(0)
+    if main is None or main.table.steps < steps:
+        return
+    if not main.stepped:
+        if session.trains is None:
+            session.trains = _an_optimizer_exists()
+        if session.trains:
+            return
+    session.close()
+    raise PlannedEnd(0)
+
+
+def _an_optimizer_exists() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and any(isinstance(one, torch.optim.Optimizer) for one in gc.get_objects())

@@ -2,7 +2,8 @@
 
 The rules are those of `millrace profile --verify`. The predictions are written before the first run. Each block runs
 the changes in random order, with a baseline before and after each. A run beside which other programs took more than a
-tenth of the machine's CPU time is void and repeated. A ratio is the median over the blocks of a change's images/s over
+tenth of the machine's CPU time is void and repeated. A change whose run fails is not run again: its reason is kept, and
+the others go on. A ratio is the median over the blocks of a change's images/s over
 the mean of the two baselines; more than half of the blocks must be valid. Without a ratio for every change there is no
 score, because the changes that are left would be a selection.
 """
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,27 +42,38 @@ class TimedRun:
     change: int | None
     images_per_s: float
     others: float | None  # share of the machine's CPU time that other programs took; None: unknown
+    failed: str | None = None  # why it gave no rate
 
     @property
     def void(self) -> bool:
-        return self.others is not None and self.others > MOST_OTHERS
+        return self.failed is None and self.others is not None and self.others > MOST_OTHERS
+
+    @property
+    def counts(self) -> bool:
+        return self.failed is None and not self.void
 
 
 @dataclass
 class Result:
-    """All runs in order, and the ratios of the valid blocks of each change."""
+    """All runs in order, the ratios of the valid blocks of each change, and why a change failed."""
     runs: list[TimedRun]
     ratios: dict[int, list[float]]
     blocks: int
+    failed: dict[int, str] = field(default_factory=dict)
+    stopped: str | None = None  # why the baseline failed, which ends the runs
 
     def ratio(self, change: int) -> float | None:
-        """Returns the measured ratio of a change; None if half of the blocks or fewer were valid."""
+        """Returns the measured ratio of a change; None if it failed or half of the blocks or fewer were valid."""
+        if change in self.failed:
+            return None
         found = self.ratios[change]
         return statistics.median(found) if 2 * len(found) > self.blocks else None
 
     @property
     def void(self) -> bool:
-        return any(self.ratio(change) is None for change in self.ratios)
+        """Returns whether there is no score: a change that did not fail has no ratio, or all have failed."""
+        left = self.ratios.keys() - self.failed.keys()
+        return not left or any(self.ratio(change) is None for change in left)
 
 
 def blocks_of(changes: int, blocks: int, seed: int = SEED) -> list[list[int]]:
@@ -71,7 +83,10 @@ def blocks_of(changes: int, blocks: int, seed: int = SEED) -> list[list[int]]:
 
 
 def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Result:
-    """Runs each block: baseline, change, baseline, change, ..., baseline. Repeats void runs at once."""
+    """Runs each block: baseline, change, baseline, change, ..., baseline. Repeats void runs at once.
+
+    A change that failed is left out from then on. A baseline that fails ends the runs.
+    """
     planned = sum(2 * len(block) + 1 for block in order)
     left, runs = planned // 2, list[TimedRun]()
     ratios: dict[int, list[float]] = {change: [] for change in sorted(set().union(*order))}
@@ -85,14 +100,27 @@ def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Re
             left -= 1
         return runs[-1]
 
+    result = Result(runs, ratios, len(order))
     for block in order:
         before = valid(None)
         for change in block:
-            changed, after = valid(change), valid(None)
-            if not (before.void or changed.void or after.void):
+            if result.stopped or change in result.failed:
+                continue
+            if before.failed is not None:
+                result.stopped = before.failed
+                break
+            changed = valid(change)
+            if changed.failed is not None:
+                result.failed[change] = changed.failed
+                continue  # the baseline before it serves the next change
+            after = valid(None)
+            if before.counts and changed.counts and after.counts:
                 ratios[change].append(2 * changed.images_per_s / (before.images_per_s + after.images_per_s))
             before = after
-    return Result(runs, ratios, len(order))
+        result.stopped = result.stopped or before.failed
+        if result.stopped or len(result.failed) == len(ratios):
+            break
+    return result
 
 
 def score(predicted: list[float], measured: list[float]) -> dict[str, Any]:
@@ -218,13 +246,17 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
     write_durably(folder / "predictions.json", {"warm_up": script.warm_up, "command": words, "steps": steps, "blocks": blocks, "what_if": what_if})
 
     def run(change: int | None) -> TimedRun:
-        overrides = {} if change is None else rows[change]["overrides"]
-        _, others = script.run(overrides)
-        steps = counted_steps(script.latest, script.warm_up)
-        if not steps:
-            raise WatchError(f"the script ended within the {script.warm_up} steps of warm-up", "let it run for more steps")
+        name, overrides = ("baseline", {}) if change is None else (rows[change]["change"], rows[change]["overrides"])
+        try:
+            _, others = script.run(overrides)
+            steps = counted_steps(script.latest, script.warm_up)
+            if not steps:
+                raise WatchError(f"the script ended within the {script.warm_up} steps of warm-up",
+                                 "let it run for more steps")
+        except WatchError as error:
+            print(f"{name}: failed: {error}", file=sys.stderr, flush=True)
+            return TimedRun(change, 0.0, None, str(error))
         rate = rate_of(steps)
-        name = "baseline" if change is None else rows[change]["change"]
         disturbed = "" if others is None else f", others {100 * others:.0f}%"
         print(f"{name}: {rate:,.0f} images/s{disturbed}", file=sys.stderr, flush=True)
         return TimedRun(change, rate, others)
@@ -239,17 +271,24 @@ def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[st
         measured = result.ratio(i)
         outcomes.append({"change": row["change"], "predicted": row["ratio"], "measured": measured,
                          "error": None if measured is None else row["ratio"] / measured - 1,
-                         "valid_blocks": len(result.ratios[i])})
+                         "valid_blocks": len(result.ratios[i]), "failed": result.failed.get(i)})
+    measured_rows = [one for one in outcomes if one["failed"] is None]
     record: dict[str, Any] = {
-        "void": result.void, "void_runs": sum(run.void for run in result.runs), "runs": len(result.runs),
+        "void": result.void, "stopped": result.stopped, "void_runs": sum(run.void for run in result.runs), "runs": len(result.runs),
         "most_others": MOST_OTHERS, "outcomes": outcomes,
-        "score": None if result.void else score([one["predicted"] for one in outcomes],
-                                                [one["measured"] for one in outcomes]),
+        "score": None if result.void else score([one["predicted"] for one in measured_rows],
+                                                [one["measured"] for one in measured_rows]),
         "timed_runs": [{"change": None if run.change is None else rows[run.change]["change"],
-                        "images_per_s": run.images_per_s, "others": run.others, "void": run.void}
+                        "images_per_s": run.images_per_s if run.failed is None else None, "others": run.others,
+                        "void": run.void, "failed": run.failed}
                        for run in result.runs]}
     write_durably(folder / "verification.json", record)
     return record
+
+
+def failed(record: dict[str, Any]) -> bool:
+    """Returns whether a run ended without a rate."""
+    return record["stopped"] is not None or any(one["failed"] for one in record["outcomes"])
 
 
 def lines(record: dict[str, Any]) -> list[str]:
@@ -261,7 +300,12 @@ def lines(record: dict[str, Any]) -> list[str]:
     for one in record["outcomes"]:
         text.append(f"{one['change']:<26}{part(one['predicted'], '.2f') + 'x':>11}"
                     f"{part(one['measured'], '.2f'):>10}{part(one['error'], '+.1%'):>9}")
-    if record["void"]:
+    text += [f"{one['change']} failed: {one['failed']}" for one in record["outcomes"] if one["failed"]]
+    if record["stopped"]:
+        text.append(f"stopped: a run without changes failed: {record['stopped']}")
+    if record["void"] and record["void_runs"] == 0:
+        text.append("void: there are too few runs that ended; there is no score")
+    elif record["void"]:
         text.append(f"void: other programs took more than {100 * MOST_OTHERS:.0f}% of the CPU time in "
                     f"{record['void_runs']} of {record['runs']} runs; there is no score; repeat it on an idle machine")
     elif record["score"]["counted"] == 0:
