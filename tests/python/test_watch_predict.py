@@ -86,6 +86,33 @@ def test_the_table_has_a_line_per_change():
     assert [line for line in text if line.startswith("storage twice as fast")][0].split()[4:6] == ["200", "+100%"]
 
 
+def epoch(images, load, update, startup):
+    return {"images": images, "load_s": load, "update_s": update, "blame": {"startup": startup}}
+
+
+def test_persistent_workers_save_the_start_of_later_epochs():
+    epochs = [epoch(80, 30.0, 5.0, 29.0), epoch(80, 6.0, 5.0, 3.0), epoch(80, 4.0, 5.0, 1.0)]
+    row, = predict.persistent_rows(epochs, 99.0)
+    assert row["ratio"] == pytest.approx(20 / 16) and row["images_per_s"] == pytest.approx(160 / 16)
+    assert row["saved_s_per_epoch"] == pytest.approx(2) and row["loader_images_per_s"] == 99.0
+    record = predict.predictions(SETUP, 100.0, 1.0)
+    record["rows"] += [row | {"ratio": 9.0, "images_per_s": 90.0}]
+    assert predict.best(record)["overrides"] == {"persistent_workers": True}
+    assert "start-up of 2.00 s" in predict.lines(record)[-1]
+    assert predict.persistent_rows([epoch(80, 6.0, 5.0, 3.0)], 99.0) == []  # there is no second start
+    assert predict.persistent_rows([epoch(80, 6.0, 5.0, 3.0), epoch(0, 1.0, 0.0, 1.0)], 99.0) == []
+
+
+@pytest.mark.parametrize("workers, epochs, persistent, given", ((1, 2, False, True), (1, 1, False, False),
+                                                                (1, 2, True, False), (0, 2, False, False)))
+def test_only_workers_that_are_started_again_can_persist(tmp_path, workers, epochs, persistent, given):
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(plants_of.loader_of({}, workers, persistent=persistent), {}, epochs=epochs)
+    what_if = json.loads((tmp_path / "run/summary.json").read_text())["what_if"]
+    rows = [row for row in what_if["rows"] if row["change"] == "persistent_workers=True"]
+    assert [row["ratio"] > 1 for row in rows] == ([True] if given else [])
+
+
 def test_usage_tells_cores_from_sleep():
     usage = predict.Usage()
     usage.steps, usage.ns, usage.cpu, usage.delay = 10, 1_000_000_000, 1_600_000_000, 200_000_000

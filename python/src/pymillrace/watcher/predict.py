@@ -127,7 +127,27 @@ def what_if(loader: Loader, cores: int) -> dict[str, Any] | None:
     if setup is None or rate is None:
         return None
     blocked = sum(row[1] for row in loader.breakdown.work[:3])
-    return predictions(setup, rate, loader.breakdown.work[DATASET][1] / blocked if blocked > 0 else 0.0)
+    record = predictions(setup, rate, loader.breakdown.work[DATASET][1] / blocked if blocked > 0 else 0.0)
+    if record is not None and loader.workers and not loader.persistent:
+        record["rows"] += persistent_rows(loader.epochs, record["loader_images_per_s"])
+    return record
+
+
+def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str, Any]]:
+    """Returns the row of persistent_workers=True, if a run started workers for a second epoch.
+
+    Its rate and its ratio are those of whole epochs after the first, whose start-up it saves. `alone`: images/s of the
+    loader alone.
+    """
+    later = [one for one in epochs[1:] if one["images"]]
+    saved = sum(one["blame"]["startup"] for one in later)
+    whole = sum(one["load_s"] + one["update_s"] for one in later)
+    if saved <= 0 or whole <= saved:
+        return []
+    return [{"change": "persistent_workers=True", "overrides": {"persistent_workers": True},
+             "ratio": whole / (whole - saved), "loading_only": False,
+             "images_per_s": sum(one["images"] for one in later) / (whole - saved), "loader_images_per_s": alone,
+             "saved_s_per_epoch": saved / len(later)}]
 
 
 def predictions(setup: Setup, measured: float, blocked_in_dataset: float) -> dict[str, Any] | None:
@@ -183,4 +203,6 @@ def lines(record: dict[str, Any]) -> list[str]:
         change = "" if row["loading_only"] else f"{100 * (row['ratio'] - 1):+.0f}%"
         text.append(f"{row['change']:<26}{number(row['images_per_s']):>10}{change:>9}"
                     f"{number(row['loader_images_per_s']):>14}")
+    text += [f"{row['change']}: of whole epochs, whose start-up of {row['saved_s_per_epoch']:.2f} s it saves"
+             for row in record["rows"] if "saved_s_per_epoch" in row]
     return text

@@ -3,9 +3,9 @@
 The rules are those of `millrace profile --verify`. The predictions are written before the first run. Each block runs
 the changes in random order, with a baseline before and after each. A run beside which other programs took more than a
 tenth of the machine's CPU time is void and repeated. A change whose run fails is not run again: its reason is kept, and
-the others go on. A ratio is the median over the blocks of a change's images/s over
-the mean of the two baselines; more than half of the blocks must be valid. Without a ratio for every change there is no
-score, because the changes that are left would be a selection.
+the others go on. A ratio is the median over the blocks of a change's images/s over the mean of the two baselines; more
+than half of the blocks must be valid. Without a ratio for every change that did not fail there is no score, because the
+changes that are left would be a selection.
 """
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
     script = Script(words, folder, steps)
     summary, _ = script.run({})
     what_if = summary["what_if"]
-    rows = [row for row in what_if["rows"] if row["overrides"] and not row["loading_only"]]
+    rows = [row for row in what_if["rows"] if row["overrides"] and not row["loading_only"] and "saved_s_per_epoch" not in row]
     if given:
         known = [row["change"] for row in rows]
         unknown = [name for name in given if name not in known]
