@@ -57,8 +57,8 @@ class ResidualImpl : public nn::Module {
  private:
   void add(const nn::Conv2d& convolution, int channels) {
     const std::string number = std::to_string(convolutions_.size() + 1);
-    convolutions_.push_back(register_module("conv" + number, convolution));
-    norms_.push_back(register_module("bn" + number, BatchNorm(channels)));
+    convolutions_.emplace_back(register_module("conv" + number, convolution));
+    norms_.emplace_back(register_module("bn" + number, BatchNorm(channels)));
   }
 
   std::vector<nn::Conv2d> convolutions_;

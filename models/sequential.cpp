@@ -81,7 +81,7 @@ Sequential::Sequential(std::string_view model, const ModelShape& shape, bool nat
     convolutions_.push_back({register_module(name, torch::nn::Conv2d(options)), stage.pools});
   }
   for (const auto& [name, in, out] : layers.linear)
-    linear_.push_back(register_module(name, torch::nn::Linear(in, out)));
+    linear_.emplace_back(register_module(name, torch::nn::Linear(in, out)));
 }
 
 torch::Tensor Sequential::forward(const torch::Tensor& images) {

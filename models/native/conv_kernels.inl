@@ -78,6 +78,7 @@ MILLRACE_VECTOR_TARGET void correlate_channels(const Correlation<T>& job, const 
           in + (y * job.stride.h * window.columns + x * job.stride.w) * kLanes<T>;
       T* const to = out + (y * job.columns + x) * kLanes<T>;
       if (pixels == MILLRACE_PIXEL_TILE)
+        // NOLINTNEXTLINE(bugprone-branch-clone): at some levels a tile has 2 pixels
         correlate_tile<T, kChannels, MILLRACE_PIXEL_TILE>(job, from, rows, columns, weights, bias,
                                                           to);
       else if (pixels == 2)
@@ -222,6 +223,7 @@ MILLRACE_VECTOR_TARGET void add_weight_gradient(const WeightGradient<T>& job) {
                                          job.window.columns * kLanes<T>;
         T* const weight = job.weight + (channel * group_in + c) * taps;
         if (tile == MILLRACE_WEIGHT_TILE)
+          // NOLINTNEXTLINE(bugprone-branch-clone): at some levels a tile has 2 channels
           weight_channels<T, MILLRACE_WEIGHT_TILE>(job, in, gradient, weight, group_in * taps);
         else if (tile == 2)
           weight_channels<T, 2>(job, in, gradient, weight, group_in * taps);

@@ -24,7 +24,7 @@ torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const Strateg
                          std::to_string(batch.count()) + " samples",
                      "training and evaluation must end in the same size");
   auto* const pixels = const_cast<std::byte*>(batch.data() + slice.first * sample);
-  const torch::Tensor planes =
+  torch::Tensor planes =
       torch::from_blob(pixels, {slice.count, channels, height, width},
                        options.dtype == DType::u8 ? torch::kByte : torch::kFloat);
   if (channels != 1) return planes;

@@ -99,7 +99,7 @@ struct Convolution {
     }
     return {leaves(tensors),
             [p = padding, tail](const auto& t) {
-              const Tensor sums = at::conv2d(t[0], t[1], t[2], {1, 1}, {p, p});
+              Tensor sums = at::conv2d(t[0], t[1], t[2], {1, 1}, {p, p});
               if (tail == Tail::none) return sums;
               return tail == Tail::relu ? at::relu(sums) : at::max_pool2d(at::relu(sums), 2);
             },
@@ -120,9 +120,9 @@ struct Convolution {
             {}};
   }
   std::string text(Tail tail) const {
-    const std::string shape = name + " " + std::to_string(in) + "->" + std::to_string(out) + " " +
-                              std::to_string(kernel) + "x" + std::to_string(kernel) + " of " +
-                              std::to_string(input.height) + "x" + std::to_string(input.width);
+    std::string shape = name + " " + std::to_string(in) + "->" + std::to_string(out) + " " +
+                        std::to_string(kernel) + "x" + std::to_string(kernel) + " of " +
+                        std::to_string(input.height) + "x" + std::to_string(input.width);
     if (tail == Tail::none) return shape;
     return shape + (tail == Tail::relu ? ", ReLU" : ", ReLU, pool");
   }
