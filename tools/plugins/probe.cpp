@@ -247,7 +247,7 @@ std::vector<Variant> variants_of(const millrace_unit& unit) {
   return all;
 }
 
-void add_common_steps(std::vector<Step>& steps, std::shared_ptr<Subject> subject,
+void add_common_steps(std::vector<Step>& steps, const std::shared_ptr<Subject>& subject,
                       const CheckOptions& options,
                       const std::function<void(const CheckCost&)>& cost) {
   const std::string name = subject->unit.name;

@@ -81,7 +81,7 @@ std::vector<Variant> variants_of(const millrace_unit& unit);
 
 /// Adds steps that repeat a call, reorder calls, move memory, use several threads, look for leaks,
 /// and measure cost.
-void add_common_steps(std::vector<Step>& steps, std::shared_ptr<Subject> subject,
+void add_common_steps(std::vector<Step>& steps, const std::shared_ptr<Subject>& subject,
                       const CheckOptions& options,
                       const std::function<void(const CheckCost&)>& cost);
 
