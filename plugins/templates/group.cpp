@@ -7,27 +7,21 @@ struct ExampleGroup {
   static constexpr const char* kName = "example_group";
   static constexpr const char* kHelp = "draw each sample of a group of four towards their mean";
   static constexpr int kGroup = 4;  // samples per call of mix()
-  static constexpr millrace::Parameter kParams[] = {
-      millrace::number("part", "0.5", 0, 1, "largest part of the way, drawn for each group")};
-
-  explicit ExampleGroup(const millrace::Values& values) : part(values.number("part")) {}
 
   void mix(const millrace::Group& group, millrace::Call& call) const {
-    const millrace_sample& sample = group.sample;
-    if (sample.dtype != MILLRACE_F32) throw millrace::BadUse("it mixes f32 alone");
-    const auto way = static_cast<float>(call.uniform(0, part));
-    const int elements = sample.size.width * sample.size.height * sample.channels;
-    draw_together(reinterpret_cast<float* const*>(group.samples), elements, way);
-    draw_together(group.labels, sample.classes, way);
+    const millrace_sample& s = group.sample;
+    if (s.dtype != MILLRACE_F32) throw millrace::BadUse("it mixes f32 alone");
+    const auto way = static_cast<float>(call.uniform());
+    const auto join = [way](float& a, float& b, float& c, float& d) {
+      const float mean = (a + b + c + d) / 4;
+      for (float* value : {&a, &b, &c, &d}) *value += way * (mean - *value);
+    };
+    auto* const* rows = reinterpret_cast<float* const*>(group.samples);
+    for (int i = 0; i < s.size.width * s.size.height * s.channels; ++i)
+      join(rows[0][i], rows[1][i], rows[2][i], rows[3][i]);
+    rows = group.labels;
+    for (int i = 0; i < s.classes; ++i) join(rows[0][i], rows[1][i], rows[2][i], rows[3][i]);
   }
-
-  static void draw_together(float* const* rows, int count, float way) {
-    for (int i = 0; i < count; ++i) {
-      const float mean = (rows[0][i] + rows[1][i] + rows[2][i] + rows[3][i]) / 4;
-      for (int row = 0; row < kGroup; ++row) rows[row][i] += way * (mean - rows[row][i]);
-    }
-  }
-  double part;
 };
 
 }  // namespace

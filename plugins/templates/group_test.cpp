@@ -5,7 +5,7 @@
 #include <millrace/testing.hpp>
 
 int main() {
-  millrace::testing::Unit<ExampleGroup> op("part=1");
+  millrace::testing::Unit<ExampleGroup> op;
   millrace::testing::BatchSamples batch{
       {1, 1}, 1, {{0}, {4}, {8}, {12}, {5}}, {{1, 0}, {1, 0}, {0, 1}, {0, 1}, {1, 0}}};
   op.mix(batch);

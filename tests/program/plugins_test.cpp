@@ -159,13 +159,15 @@ TEST_F(Plugins, AMosaicIsTheSameForAnyNumberOfWorkersAndResumes) {
 TEST_F(Plugins, AnOpOnWholeBatchesAndSeveralRanksAreExitTwoInOneLine) {
   MILLRACE_NEEDS_TORCH();
   const Arguments whole{path_of(test_plugin("group_whole")), "augment+=turn", "train.strategy=ddp"};
-  for (const Arguments& words :
-       {training("own", whole + Arguments{"train.ranks=2", "-q"}),
-        Arguments{"launch", "-n", "2", "--"} + training("launched", whole + Arguments{"-q"})}) {
-    const Result result = run(words);
+  for (const bool own : {true, false}) {
+    const Result result = own ? run(training("own", whole + Arguments{"train.ranks=2", "-q"}))
+                              : run(Arguments{"launch", "-n", "2", "--"} +
+                                    training("launched", whole + Arguments{"-q"}));
+    // A launcher adds which rank failed first.
     EXPECT_TRUE(refused(
         result, 2,
-        {"turn works on whole batches, which 2 ranks would divide", "augment.turn.enabled=false"}));
+        {"turn works on whole batches, which 2 ranks would divide", "augment.turn.enabled=false"},
+        own));
     std::size_t lines = 0;
     for (std::size_t at = result.err.find("whole batches"); at != std::string::npos;
          at = result.err.find("whole batches", at + 1))
