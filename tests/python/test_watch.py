@@ -314,7 +314,7 @@ def environment(**more):
 def command(*words, **options):
     options.setdefault("env", environment())
     return subprocess.run([sys.executable, "-m", "pymillrace", "watch", *words], capture_output=True, text=True,
-                          timeout=100, **options)
+                          timeout=250, **options)
 
 
 def test_the_command_watches_a_script_that_knows_nothing_of_it(tmp_path):
@@ -367,6 +367,6 @@ def test_ranks_share_a_directory(tmp_path):
                                sys.executable, "train.py", "0", "fork", "0"], cwd=tmp_path,
                               env=environment(RANK=str(rank), **launch), stdout=subprocess.DEVNULL)
              for rank in (1, 0)]
-    assert [rank.wait(timeout=100) for rank in ranks] == [0, 0]
+    assert [rank.wait(timeout=250) for rank in ranks] == [0, 0]
     assert len(rows_of(tmp_path / "run")) == len(rows_of(tmp_path / "run", "steps.rank1.csv")) == 6
     assert summary_of(tmp_path / "run", "summary.rank1.json")["rank"] == 1
