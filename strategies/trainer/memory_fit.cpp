@@ -18,19 +18,20 @@ std::optional<std::int64_t> samples_that_fit(const MemoryUse& small, const Memor
 
 std::optional<std::int64_t> find_samples_that_fit(std::int64_t too_many, DeviceMemory& memory,
                                                   const std::function<void(std::int64_t)>& step) {
-  MemoryUse uses[2];
-  try {
-    for (int i = 0; i < 2; ++i) {
-      uses[i].samples = too_many / (i == 0 ? 8 : 4);
-      if (uses[i].samples < 2) return std::nullopt;  // batch normalisation needs two samples
-      memory.reset();
-      step(uses[i].samples);
-      uses[i].bytes = memory.peak();
+  const auto use_of = [&](std::int64_t samples) -> MemoryUse {
+    memory.reset();
+    step(samples);
+    return {samples, memory.peak()};
+  };
+  constexpr std::int64_t kLeast = 2;  // batch normalisation needs two samples
+  for (std::int64_t large = too_many / 4; large / 2 >= kLeast; large /= 2) {
+    try {
+      const MemoryUse small = use_of(large / 2);
+      return samples_that_fit(small, use_of(large), memory.available());
+    } catch (const std::exception&) {  // too large as well; the first error is the one to report
     }
-    return samples_that_fit(uses[0], uses[1], memory.available());
-  } catch (const std::exception&) {  // the first error is the one to report
-    return std::nullopt;
   }
+  return std::nullopt;
 }
 
 }  // namespace millrace::train

@@ -34,8 +34,8 @@ class DeviceMemory {
   virtual std::uint64_t available() const = 0;
 };
 
-/// Measures `step` with an eighth and a quarter of the samples that did not fit. Empty if there are
-/// too few samples, or if `step` fails as well.
+/// Measures `step` with an eighth and a quarter of the samples that did not fit, or with half of
+/// that, and so on, if `step` fails as well. Empty if there are then too few samples.
 MILLRACE_PRIVATE_API std::optional<std::int64_t> find_samples_that_fit(
     std::int64_t too_many, DeviceMemory& memory, const std::function<void(std::int64_t)>& step);
 

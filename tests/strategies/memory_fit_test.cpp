@@ -55,8 +55,19 @@ TEST(FindSamplesThatFit, SaysNothingWhereItCannotBeMeasured) {
   const auto step = [&](std::int64_t samples) { memory.use(samples); };
   EXPECT_EQ(find_samples_that_fit(15, memory, step), std::nullopt) << "too few";
   EXPECT_TRUE(memory.steps.empty());
-  EXPECT_EQ(find_samples_that_fit(800, memory, step), std::nullopt) << "a quarter fails as well";
-  EXPECT_EQ(memory.steps, (std::vector<std::int64_t>{100}));
+  const auto fails = [&](std::int64_t samples) {
+    memory.steps.push_back(samples);
+    throw std::runtime_error("for another reason");
+  };
+  EXPECT_EQ(find_samples_that_fit(800, memory, fails), std::nullopt);
+  EXPECT_EQ(memory.steps, (std::vector<std::int64_t>{100, 50, 25, 12, 6, 3}));
+}
+
+TEST(FindSamplesThatFit, HalvesUntilItFits) {
+  Fake memory;
+  const auto step = [&](std::int64_t samples) { memory.use(samples); };
+  EXPECT_EQ(find_samples_that_fit(1600, memory, step), 80);
+  EXPECT_EQ(memory.steps, (std::vector<std::int64_t>{200, 100, 50, 100, 25, 50}));
 }
 
 }  // namespace
