@@ -9,6 +9,7 @@ readonly CUDA_WHEELS=("nvidia-cuda-runtime==13.0.96" "nvidia-cuda-cupti==13.0.85
 readonly CUDA_LIBRARIES=(libcudart.so.13 libcupti.so.13)
 readonly TORCH_FOLDER=.deps/torch
 readonly TORCH_NEEDS_KB=$((5 * 1024 * 1024)) # the wheel and its unpacked contents
+readonly CUDA_NEEDS_KB=$((9 * 1024 * 1024))  # the wheels of libtorch_cuda.so besides
 
 readonly PACKAGES=(
   g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
@@ -28,6 +29,7 @@ readonly PYTHON_PACKAGES=(python3-dev)
 readonly PYTHON_FOLDER=.deps/python
 
 offline=false
+cuda=false # --cuda: LibTorch's CUDA libraries even without a driver
 launcher=() # prefix of build commands
 
 # stop WHAT DO...: prints what is wrong in one line, then what to run, and exits.
@@ -58,6 +60,7 @@ parse_options() {
         exit 0
         ;;
       --offline) offline=true ;;
+      --cuda) cuda=true ;;
       *)
         printf 'error: unknown option %s\n  see --help\n' "$1" >&2
         exit 2
@@ -160,6 +163,44 @@ toolkit_has() {
   return 1
 }
 
+# Returns whether LibTorch's CUDA libraries are wanted: by --cuda, or because a driver is there.
+wants_cuda() {
+  if $cuda || [[ -e /proc/driver/nvidia/version || -e /dev/nvidiactl || -e /dev/dxg ]]; then return 0; fi
+  ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
+}
+
+# cuda_wheels FOLDER: prints the packages of NVIDIA that the wheel unpacked there pins, one a line.
+cuda_wheels() {
+  sed -n -E 's/^Requires-Dist: ((cuda-toolkit|nvidia-[a-z0-9-]+)(\[[^]]*\])?==[^; ]+).*/\1/p' \
+    "$1"/torch-*.dist-info/METADATA
+}
+
+# pip_into FOLDER ARGUMENTS...: unpacks wheels there. Only libraries and headers are used, so those of
+# any Python version serve.
+pip_into() {
+  local folder=$1
+  shift
+  TMPDIR=$PWD/$TORCH_FOLDER.tmp PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    python3 -m pip install --quiet --progress-bar off --no-input --no-compile \
+    --only-binary=:all: --python-version 3.11 --target "$folder" "$@" >"$log" 2>&1 </dev/null
+}
+
+# unpack_torch FOLDER WHEEL...: with CUDA, also what libtorch_cuda.so needs, in the versions that the
+# wheel pins. These come in a second step, because the wheel names them.
+unpack_torch() {
+  local folder=$1
+  shift
+  pip_into "$folder" --no-deps "$@" || return 1
+  wants_cuda || return 0
+  local pins
+  mapfile -t pins < <(cuda_wheels "$folder")
+  if ((${#pins[@]} == 0)); then
+    echo "the wheel pins no package of NVIDIA: it is for the CPU alone" >"$log"
+    return 1
+  fi
+  pip_into "$folder" "${pins[@]}"
+}
+
 free_kb() { df -Pk .deps | awk 'NR == 2 { print $4 }'; }
 
 # cause LOG: prints the usual reasons of a failure. A full disk may have kept the log empty.
@@ -181,15 +222,23 @@ install_torch() {
     echo "   using the one in $own"
     return 0
   fi
-  for library in "${CUDA_LIBRARIES[@]}"; do
-    if ! toolkit_has "$library"; then
-      wheels+=("${CUDA_WHEELS[@]}")
-      break
-    fi
-  done
+  local contents needs=$TORCH_NEEDS_KB
+  if wants_cuda; then # the wheel pins all of them
+    contents="$TORCH_WHEEL with CUDA"
+    needs=$((needs + CUDA_NEEDS_KB))
+  else
+    for library in "${CUDA_LIBRARIES[@]}"; do
+      if ! toolkit_has "$library"; then
+        wheels+=("${CUDA_WHEELS[@]}")
+        break
+      fi
+    done
+    contents="${wheels[*]}"
+  fi
   local stamp=$TORCH_FOLDER/.complete
-  if [[ -e $stamp && $(<"$stamp") == "${wheels[*]}" ]]; then
-    echo "   $TORCH_WHEEL is there"
+  # One with CUDA serves without it too.
+  if [[ -e $stamp && ($(<"$stamp") == "$contents" || $(<"$stamp") == "$TORCH_WHEEL with CUDA") ]]; then
+    echo "   $(<"$stamp") is there"
     return 0
   fi
   if $offline; then
@@ -198,28 +247,25 @@ install_torch() {
   fi
   local free
   free=$(free_kb)
-  if ((free < TORCH_NEEDS_KB)); then
-    stop "LibTorch needs $((TORCH_NEEDS_KB / 1048576)) GB for a while, $((free / 1048576)) GB are free here" \
+  if ((free < needs)); then
+    stop "LibTorch needs $((needs / 1048576)) GB for a while, $((free / 1048576)) GB are free here" \
       "free some space and run again"
   fi
 
   # Unpacks beside the final folder and renames, stamp included, so that an interrupted download is
-  # repeated. Only libraries and headers are used, so the wheel of any Python version serves.
+  # repeated.
   local partial=$TORCH_FOLDER.partial
   rm -rf "$partial" "$TORCH_FOLDER.tmp"
   mkdir -p "$TORCH_FOLDER.tmp"
-  if ! TMPDIR=$PWD/$TORCH_FOLDER.tmp PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    python3 -m pip install --quiet --progress-bar off --no-input --no-deps --no-compile \
-    --only-binary=:all: --python-version 3.11 --target "$partial" "${wheels[@]}" \
-    >"$log" 2>&1 </dev/null; then
+  if ! unpack_torch "$partial" "${wheels[@]}"; then
     local reason
     reason=$(cause "$log")
     tail -n 5 "$log" >&2
     rm -rf "$partial" "$TORCH_FOLDER.tmp"
-    stop "${wheels[*]} could not be installed$reason" \
+    stop "$contents could not be installed$reason" \
       "run again, or give a LibTorch in CMAKE_PREFIX_PATH"
   fi
-  echo "${wheels[*]}" >"$partial/.complete"
+  echo "$contents" >"$partial/.complete"
   rm -rf "$TORCH_FOLDER" "$TORCH_FOLDER.tmp"
   mv "$partial" "$TORCH_FOLDER"
 }

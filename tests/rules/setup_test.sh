@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# tools/setup.sh with --cuda installs what the wheel of LibTorch pins of NVIDIA, in a second step. pip
+# is a stand-in that writes down how it was called.
+set -euo pipefail
+source_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+mkdir -p bin .deps
+
+cat >bin/python3 <<'PIP'
+#!/usr/bin/env bash
+printf '%s\n' "$*" >>calls
+while (($#)); do
+  if [[ $1 == --target ]]; then target=$2; fi
+  shift
+done
+mkdir -p "$target/torch-2.11.0.dist-info"
+[[ -e $target/torch-2.11.0.dist-info/METADATA ]] || cat >"$target/torch-2.11.0.dist-info/METADATA" <<'PINS'
+Requires-Dist: sympy>=1.13.3
+Requires-Dist: cuda-toolkit[cublas,cufile]==13.0.2; platform_system == "Linux"
+Requires-Dist: cuda-bindings<14,>=13.0.3; platform_system == "Linux"
+Requires-Dist: nvidia-cudnn-cu13==9.19.0.56; platform_system == "Linux"
+Requires-Dist: nvidia-nccl-cu13==2.28.9; platform_system == "Linux"
+PINS
+PIP
+chmod +x bin/python3
+PATH=$folder/bin:$PATH
+unset CMAKE_PREFIX_PATH
+
+# shellcheck source=tools/setup.sh
+. "$source_folder/tools/setup.sh"
+log=$folder/.deps/setup.log
+free_kb() { echo 99999999; }
+own_torch() { return 1; }
+failures=0
+expect() { # expect WHAT COMMAND...
+  local what=$1
+  shift
+  if ! "$@"; then
+    printf 'failed: %s\n' "$what" >&2
+    failures=$((failures + 1))
+  fi
+}
+
+parse_options "usage" --cuda
+expect "--cuda is understood" "$cuda"
+install_torch
+expect "pip runs twice" [ "$(wc -l <calls)" = 2 ]
+expect "first the wheel alone" grep -q -- "--no-deps torch==2.11.0\$" calls
+expect "then what it pins of NVIDIA, and nothing else" grep -q -- \
+  "--target .deps/torch.partial cuda-toolkit\[cublas,cufile\]==13.0.2 nvidia-cudnn-cu13==9.19.0.56 nvidia-nccl-cu13==2.28.9\$" calls
+expect "the stamp says so" [ "$(<.deps/torch/.complete)" = "torch==2.11.0 with CUDA" ]
+install_torch
+expect "a second run fetches nothing" [ "$(wc -l <calls)" = 2 ]
+
+wants_cuda() { return 1; }
+install_torch
+expect "one with CUDA serves without a driver too" [ "$(wc -l <calls)" = 2 ]
+rm -rf .deps/torch calls
+toolkit_has() { return 0; }
+install_torch
+expect "without a driver nothing of NVIDIA is fetched" [ "$(grep -c nvidia calls)" = 0 ]
+wants_cuda() { return 0; }
+install_torch
+expect "a driver that came later is noticed" grep -q nvidia-cudnn calls
+
+# free_kb counts what is free, so the message counts both downloads.
+free_kb() { echo $((6 * 1024 * 1024)); }
+rm -rf .deps/torch
+message=$( (install_torch) 2>&1 || true)
+expect "too little space is said before" grep -q "LibTorch needs 14 GB for a while, 6 GB are free" <<<"$message"
+exit $((failures > 0))
