@@ -27,9 +27,13 @@ MILLRACE_PRIVATE_API void millrace_cuda_device_name(int device, char* name, std:
 MILLRACE_PRIVATE_API void millrace_cuda_bus_id(int device, char* id, std::size_t capacity);
 /// Returns the peak number of bytes that tensors held on the device.
 MILLRACE_PRIVATE_API std::uint64_t millrace_cuda_peak_bytes(int device);
+/// Makes a device the calling thread's current one, which is device 0 in a new thread. Every call
+/// of CUDA that names no device creates a context, of some 500 MB, on the current one.
+MILLRACE_PRIVATE_API void millrace_cuda_use(int device);
 /// Allocates page-locked host memory that every device can copy from. Returns null if none is left.
-MILLRACE_PRIVATE_API void* millrace_cuda_pin(std::size_t size);
-MILLRACE_PRIVATE_API void millrace_cuda_unpin(void* memory);
+/// Any thread may call it; it and millrace_cuda_unpin() call millrace_cuda_use().
+MILLRACE_PRIVATE_API void* millrace_cuda_pin(std::size_t size, int device);
+MILLRACE_PRIVATE_API void millrace_cuda_unpin(void* memory, int device);
 /// Returns an uncaptured graph, owned by the caller.
 MILLRACE_PRIVATE_API millrace::train::DeviceGraph* millrace_cuda_new_graph(int device);
 /// Returns NCCL sums over the first `devices` devices, owned by the caller. If that fails, returns

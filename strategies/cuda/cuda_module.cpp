@@ -30,15 +30,6 @@ void millrace_cuda_bus_id(int device, char* id, std::size_t capacity) {
   id[0] = '\0';
 }
 
-void* millrace_cuda_pin(std::size_t size) {
-  void* memory = nullptr;
-  if (cudaHostAlloc(&memory, size, cudaHostAllocPortable) == cudaSuccess) return memory;
-  cudaGetLastError();
-  return nullptr;
-}
-
-void millrace_cuda_unpin(void* memory) { cudaFreeHost(memory); }
-
 std::uint64_t millrace_cuda_peak_bytes(int device) {
   using c10::CachingAllocator::StatType;
   if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;

@@ -7,6 +7,7 @@
 
 #include "millrace/error.h"
 #include "strategies/cuda/cuda_api.h"
+#include "strategies/trainer/cuda_module.h"
 
 namespace millrace::train {
 namespace {
@@ -25,20 +26,22 @@ Function* symbol(void* library, const char* name) {
 
 class PinnedMemory final : public pipeline::SlotMemory {
  public:
-  explicit PinnedMemory(void* library)
-      : pin_(symbol<decltype(millrace_cuda_pin)>(library, "millrace_cuda_pin")),
+  PinnedMemory(void* library, int device)
+      : device_(device),
+        pin_(symbol<decltype(millrace_cuda_pin)>(library, "millrace_cuda_pin")),
         unpin_(symbol<decltype(millrace_cuda_unpin)>(library, "millrace_cuda_unpin")) {}
   void* allocate(std::size_t size) override {
-    void* const memory = pin_(size);
+    void* const memory = pin_(size, device_);
     if (memory == nullptr)
       throw RunError("no page-locked memory for batches: " + std::to_string(size) + " bytes",
                      "make loader.prefetch or loader.batch smaller, or raise the limit on locked "
                      "memory");
     return memory;
   }
-  void release(void* memory, std::size_t) noexcept override { unpin_(memory); }
+  void release(void* memory, std::size_t) noexcept override { unpin_(memory, device_); }
 
  private:
+  int device_;
   decltype(&millrace_cuda_pin) pin_;
   decltype(&millrace_cuda_unpin) unpin_;
 };
@@ -46,15 +49,15 @@ class PinnedMemory final : public pipeline::SlotMemory {
 }  // namespace
 
 CudaLibrary CudaLibrary::load(const std::string& setting, int index, int devices) {
-  const std::string where = setting + ": ";
+  const std::string where = setting.empty() ? "" : setting + ": ";
   const std::string hint = "set " + setting.substr(0, setting.find_last_of("= ") + 1) +
                            "cpu, or see what millrace doctor says about CUDA";
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     const char* const reason = dlerror();
-    throw DeviceError(
-        where + "the CUDA module cannot be loaded: " + (reason == nullptr ? kLibrary : reason),
-        hint);
+    throw DeviceError(where + "the CUDA module cannot be loaded: " +
+                          why_not_loaded(cuda_module_path(), reason == nullptr ? kLibrary : reason),
+                      hint);
   }
   std::array<char, 256> reason{};
   const int count = symbol<decltype(millrace_cuda_device_count)>(
@@ -67,7 +70,13 @@ CudaLibrary CudaLibrary::load(const std::string& setting, int index, int devices
     throw DeviceError(where + "train.replicas=" + std::to_string(devices) +
                           " take a CUDA device each, and there are " + std::to_string(count),
                       "set train.replicas to at most that, or train.strategy=single");
-  return CudaLibrary(library, index);
+  CudaLibrary cuda(library, index);
+  cuda.use(index);
+  return cuda;
+}
+
+void CudaLibrary::use(int device) const {
+  symbol<decltype(millrace_cuda_use)>(library_, "millrace_cuda_use")(device);
 }
 
 std::string CudaLibrary::device_name() const {
@@ -85,7 +94,7 @@ std::string CudaLibrary::bus_id() const {
 }
 
 std::shared_ptr<pipeline::SlotMemory> CudaLibrary::pinned_memory() const {
-  return std::make_shared<PinnedMemory>(library_);
+  return std::make_shared<PinnedMemory>(library_, index_);
 }
 
 std::unique_ptr<DeviceGraph> CudaLibrary::make_graph() const {

@@ -54,11 +54,15 @@ class DeviceSum {
 class CudaLibrary {
  public:
   /// Loads the module and checks that device `index`, and `devices` devices in all from it on,
-  /// exist. Must run before the process's first torch call, because torch checks for CUDA only
-  /// once. `setting` is what asked for the device, as given: "train.device=cuda". Throws
-  /// DeviceError.
+  /// exist, then calls use(index). Must run before the process's first torch call, because torch
+  /// checks for CUDA only once. `setting` is what asked for the device, as given:
+  /// "train.device=cuda"; if it is empty, messages name none. Throws DeviceError.
   static CudaLibrary load(const std::string& setting, int index, int devices = 1);
 
+  /// Makes a device the calling thread's current one. Until then that is device 0, on which every
+  /// call of CUDA that names no device, such as that of an event's destructor, would create a
+  /// context.
+  void use(int device) const;
   std::string device_name() const;
   /// Returns the PCI bus id, "0000:1b:00.0".
   std::string bus_id() const;

@@ -123,8 +123,10 @@ DataParallel::DataParallel(const StrategyOptions& options, bool separate,
   }
   const int threads = options.threads;
   threads_.run(
-      [threads](int replica) {
-        if (replica > 0) torch::set_num_threads(threads);
+      [this, threads](int replica) {
+        if (replica == 0) return;
+        torch::set_num_threads(threads);
+        if (cuda()) cuda()->use(replica);
       },
       {});
 }

@@ -1,7 +1,11 @@
 // Entry points of the LibTorch library, found by dlsym (strategies/trainer/torch_library.h).
 #include <torch/version.h>
 
+#include <cstdio>
+
 #include "base/private_api.h"
+#include "millrace/error.h"
+#include "strategies/torch/cuda_library.h"
 #include "strategies/torch/data_parallel.h"
 #include "strategies/torch/ddp.h"
 #include "strategies/torch/single.h"
@@ -12,6 +16,17 @@ extern "C" MILLRACE_PRIVATE_API millrace::train::Strategy* millrace_make_strateg
   if (options->strategy == "ddp") return new millrace::train::Ddp(*options);
   if (options->strategy == "data_parallel") return new millrace::train::DataParallel(*options);
   return new millrace::train::Single(*options);
+}
+
+/// Loads the CUDA module and asks for a device, as train.device=cuda does. Writes what fails to
+/// `reason` (cut to `capacity`), and nothing if it works.
+extern "C" MILLRACE_PRIVATE_API void millrace_try_cuda(char* reason, std::size_t capacity) {
+  try {
+    millrace::train::CudaLibrary::load("", 0);
+    std::snprintf(reason, capacity, "%s", "");
+  } catch (const millrace::Error& error) {
+    std::snprintf(reason, capacity, "%s", error.what());
+  }
 }
 
 /// Returns LibTorch's version, such as "2.11.0".

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "millrace/error.h"
@@ -52,6 +53,14 @@ std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options) {
   function<void(const OpsBenchOptions*, std::vector<OpTiming>*)>("millrace_bench_ops")(&options,
                                                                                        &timings);
   return timings;
+}
+
+std::string why_no_cuda() try {
+  std::array<char, 4096> reason{};
+  function<void(char*, std::size_t)>("millrace_try_cuda")(reason.data(), reason.size());
+  return reason.data();
+} catch (const DeviceError& error) {
+  return error.what();
 }
 
 std::string torch_version() { return function<const char*()>("millrace_torch_version")(); }

@@ -20,6 +20,10 @@ MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_torch_strategy(const Strateg
 /// the native ops' results differ from LibTorch's.
 MILLRACE_PRIVATE_API std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
 
+/// Loads LibTorch and the CUDA module, and asks for a device. Returns why train.device=cuda would
+/// fail, in the words of its message; empty if it would not.
+MILLRACE_PRIVATE_API std::string why_no_cuda();
+
 /// Loads LibTorch and returns its version, such as "2.11.0". Throws DeviceError without LibTorch.
 MILLRACE_PRIVATE_API std::string torch_version();
 

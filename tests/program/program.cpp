@@ -86,7 +86,7 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 
 Child::Child(const Arguments& arguments, RunOptions options)
     : options_(std::move(options)), command_("millrace"), out_(nameless()), err_(nameless()) {
-  Arguments all{MILLRACE_PROGRAM};
+  Arguments all{options_.program.empty() ? MILLRACE_PROGRAM : options_.program};
   for (const auto& argument : arguments) {
     all.push_back(argument);
     command_ += " " + argument;

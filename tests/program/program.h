@@ -20,6 +20,7 @@ using Arguments = std::vector<std::string>;
 struct RunOptions {
   std::map<std::string, std::string> env;  ///< added to the test's own environment
   std::filesystem::path cwd;               ///< empty: the test's own folder
+  std::string program;                     ///< another copy of it; empty: the build's
   double timeout_s = 60;                   ///< afterwards the child is killed and the test fails
   bool close_stdin = false;                ///< otherwise /dev/null
   bool close_stdout = false;               ///< otherwise stdout_to

@@ -16,6 +16,8 @@
 
 #include "base/simd.h"
 #include "millrace/buffer.h"
+#include "strategies/trainer/cuda_module.h"
+#include "strategies/trainer/torch_library.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/console.h"
@@ -71,6 +73,18 @@ Json cuda() {
     json["names"].push_back(text);
   }
   return json;
+}
+
+/// Returns why train.device=cuda would fail here, in the words of its message; null if it would
+/// not. LibTorch, half a second, is loaded only where a driver or the module's libraries are there.
+Json why_no_cuda_training(bool has_torch, bool has_driver) {
+  if (!has_torch) return "this build has no LibTorch";
+  const std::string module = train::cuda_module_path();
+  if (!std::filesystem::exists(module) ||
+      (!has_driver && !train::missing_libraries(module).empty()))
+    return "the CUDA module cannot be loaded: " + train::why_not_loaded(module, "");
+  const std::string why = train::why_no_cuda();
+  return why.empty() ? Json(nullptr) : Json(why);
 }
 
 /// Reads a file just written, through the page cache and past it. Returns MB/s.
@@ -148,6 +162,7 @@ Exit doctor(const DoctorArguments& arguments) {
   const bool has_torch = std::string(kTorch).size() > 0;
   json["libtorch"] = has_torch ? Json(kTorch) : Json("not in this build (MILLRACE_TORCH=OFF)");
   json["cuda"] = cuda();
+  json["cuda"]["training_fails"] = why_no_cuda_training(has_torch, json["cuda"]["devices"] > 0);
   json["storage"] = measured_storage(arguments);
   const double tick = base::Clock::seconds_per_tick();
   json["clock_ns_a_tick"] = tick * 1e9;
@@ -176,6 +191,9 @@ Exit doctor(const DoctorArguments& arguments) {
                   ? "none: " + devices["why"].get<std::string>()
                   : fmt::format("{} device(s): {}", devices["devices"].get<int>(),
                                 devices["names"].dump()));
+  add("training on CUDA", devices["training_fails"].is_null()
+                              ? "works"
+                              : "fails: " + devices["training_fails"].get<std::string>());
   const Json& disk = json["storage"];
   const std::string folder = disk["path"];
   add("storage", disk.contains("why")
