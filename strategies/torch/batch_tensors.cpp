@@ -27,8 +27,9 @@ torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const Strateg
   torch::Tensor planes =
       torch::from_blob(pixels, {slice.count, channels, height, width},
                        options.dtype == DType::u8 ? torch::kByte : torch::kFloat);
-  if (channels != 1) return planes;
-  // A single plane is both planes and pixels. Strides that say so keep the first pooling fast.
+  if (channels != 1 || options.channels_last == "off") return planes;
+  // A single plane is both planes and pixels. Strides that say so keep the first pooling fast; they
+  // also make a convolution choose channels_last, whatever the weights' format.
   return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -62,6 +63,7 @@ class EventMark final : public DeviceMark {
                timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT) {
     event_.record(stream);
   }
+  void record(const c10::Stream& stream) { event_.record(stream); }
   bool reached() override { return event_.query(); }
   void wait() override { event_.synchronize(); }
   const c10::Event& event() const { return event_; }
@@ -92,18 +94,20 @@ class C10Streams final : public DeviceStreams {
   std::unique_ptr<DeviceMark> mark() override {
     return std::make_unique<EventMark>(work(), /*timed=*/true);
   }
-  base::Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) override {
+  void mark_again(DeviceMark& mark) override { static_cast<EventMark&>(mark).record(work()); }
+  base::Clock::Ticks time_of(DeviceMark& mark) override {
     // Measures from one mark to the next: milliseconds in single precision are coarse over hours.
-    const auto& event = static_cast<const EventMark&>(*mark).event();
+    const auto& event = static_cast<const EventMark&>(mark).event();
     const double seconds = static_cast<const EventMark&>(*last_).event().elapsedTime(event) * 1e-3;
     last_at_ += static_cast<base::Clock::Ticks>(seconds / base::Clock::seconds_per_tick());
-    last_ = std::move(mark);
+    last_ = &mark;
     return last_at_;
   }
   void set_clock() override {
-    last_ = mark();
-    last_->wait();
+    clock_ = mark();
+    clock_->wait();
     last_at_ = base::Clock::now();
+    last_ = clock_.get();
   }
   void on_side_stream(const std::function<void()>& work) override {
     if (!side_) side_ = guard_.getStreamFromGlobalPool(device_);
@@ -129,8 +133,9 @@ class C10Streams final : public DeviceStreams {
   torch::Device device_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream copies_;
-  std::optional<c10::Stream> side_;   ///< stream of on_side_stream()
-  std::unique_ptr<DeviceMark> last_;  ///< last mark with a known time
+  std::optional<c10::Stream> side_;    ///< stream of on_side_stream()
+  std::unique_ptr<DeviceMark> clock_;  ///< mark of set_clock()
+  const DeviceMark* last_ = nullptr;   ///< last mark with a known time
   base::Clock::Ticks last_at_ = 0;
 };
 
@@ -139,6 +144,46 @@ class C10Streams final : public DeviceStreams {
 std::unique_ptr<DeviceStreams> make_device_streams(torch::Device device) {
   if (device.is_cpu()) return nullptr;
   return std::make_unique<C10Streams>(device);
+}
+
+// Times the parts of a step.
+
+void StepMarks::place(DeviceStreams& streams, Place place) {
+  std::unique_ptr<DeviceMark>& mark = marks_[static_cast<std::size_t>(place)];
+  if (mark == nullptr)
+    mark = streams.mark();
+  else
+    streams.mark_again(*mark);
+  placed_[static_cast<std::size_t>(place)] = true;
+}
+
+FinishedStep StepMarks::read(DeviceStreams& streams, std::uint64_t step) {
+  FinishedStep finished;
+  finished.step = step;
+  finished.begin = streams.time_of(at(Place::begin));
+  const base::Clock::Ticks backward =
+      placed(Place::backward) ? streams.time_of(at(Place::backward)) : finished.begin;
+  const base::Clock::Ticks update =
+      placed(Place::step) ? streams.time_of(at(Place::step)) : backward;
+  finished.end = streams.time_of(at(Place::end));
+  if (!placed(Place::step)) return finished;
+  DeviceParts parts;
+  if (placed(Place::backward)) {
+    parts.forward = backward - finished.begin;
+    parts.backward = update - backward;
+  } else {
+    parts.graph = update - finished.begin;
+  }
+  parts.step = finished.end - update;
+  finished.parts = parts;
+  return finished;
+}
+
+StepMarks& MarkRing::next() {
+  StepMarks& marks = steps_[at_];
+  at_ = (at_ + 1) % steps_.size();
+  marks.placed_ = {};
+  return marks;
 }
 
 // Parses devices and sets process-wide switches of LibTorch.
@@ -179,6 +224,10 @@ void keep_freed_memory() {
 #endif
 }
 
+void resolve_channels_last(StrategyOptions& options) {
+  options.channels_last = wants_channels_last(options, torch_device(options.device)) ? "on" : "off";
+}
+
 bool wants_channels_last(const StrategyOptions& options, torch::Device device) {
   const bool native = options.model_options.native_ops;
   if (options.channels_last == "on" && native)
@@ -187,6 +236,14 @@ bool wants_channels_last(const StrategyOptions& options, torch::Device device) {
         "set train.channels_last=auto, or model.ops=torch");
   if (options.channels_last != "auto") return options.channels_last == "on";
   return !native && (device.is_cpu() || options.amp != "off" || options.tf32 != "off");
+}
+
+void require_determinism() {
+  // cuBLAS reads this when it creates a handle; LibTorch refuses to multiply without it.
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setBenchmarkCuDNN(false);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
 }
 
 void allow_tf32(const std::string& what) {

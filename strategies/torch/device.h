@@ -3,10 +3,12 @@
 
 #include <torch/torch.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "strategies/torch/cuda_library.h"
@@ -35,9 +37,13 @@ class DeviceStreams {
   virtual std::unique_ptr<DeviceMark> join() = 0;
   /// Returns a mark that is reached when all work so far is done.
   virtual std::unique_ptr<DeviceMark> mark() = 0;
+  /// Places a mark of mark() anew, after all work so far. It must have been reached, and time_of()
+  /// must have been asked for it and for a later one.
+  virtual void mark_again(DeviceMark& mark) = 0;
   /// Returns the time at which the device reached a mark of mark(), on the host's clock. Ask for
-  /// marks in the order of their creation, after they are reached.
-  virtual base::Clock::Ticks time_of(std::unique_ptr<DeviceMark> mark) = 0;
+  /// marks in the order in which they were placed, after they are reached. The last one asked for
+  /// must stay as it is until the next.
+  virtual base::Clock::Ticks time_of(DeviceMark& mark) = 0;
   /// Aligns the device's clock with the host's, waiting for the device. Call it before the first
   /// mark() and, because clocks drift, again from time to time while no mark is open.
   virtual void set_clock() = 0;
@@ -47,6 +53,45 @@ class DeviceStreams {
   virtual void on_side_stream(const std::function<void()>& work) = 0;
   /// Returns a number in host memory that the device can write asynchronously.
   virtual torch::Tensor host_number() = 0;
+};
+
+/// The marks of a step: where the device begins it, where its parts meet, and where it ends.
+class StepMarks {
+ public:
+  enum class Place { begin, backward, step, end };
+
+  /// Places a mark. Call it in the order of Place; begin and end are required, and the others may
+  /// be left out.
+  void place(DeviceStreams& streams, Place place);
+  bool placed(Place place) const { return placed_[static_cast<std::size_t>(place)]; }
+  bool reached() { return at(Place::end).reached(); }
+  void wait() { at(Place::end).wait(); }
+  /// Returns the step's times, once it has been reached. Parts are known where the mark between
+  /// backward and step was placed; without one before backward, the first part is a graph.
+  FinishedStep read(DeviceStreams& streams, std::uint64_t step);
+
+ private:
+  static constexpr std::size_t kPlaces = 4;
+
+  DeviceMark& at(Place place) { return *marks_[static_cast<std::size_t>(place)]; }
+
+  std::array<std::unique_ptr<DeviceMark>, kPlaces> marks_;  ///< made at their first use
+  std::array<bool, kPlaces> placed_{};
+  friend class MarkRing;
+};
+
+/// Marks of the steps in flight, used in turn, so that steady state creates none. The step whose
+/// times were read last keeps its marks, because the next one's are measured from there, and one
+/// more step is being submitted: with `inflight` steps in flight there are inflight + 2 of them.
+class MarkRing {
+ public:
+  explicit MarkRing(int inflight) : steps_(static_cast<std::size_t>(inflight) + 2) {}
+  /// Returns the marks of the next step, with none placed.
+  StepMarks& next();
+
+ private:
+  std::vector<StepMarks> steps_;
+  std::size_t at_ = 0;
 };
 
 /// Returns null for the CPU, which has no queue.
@@ -74,6 +119,13 @@ void prefer_channels_last(torch::nn::Module& model);
 /// ops, and on CUDA where convolutions then run on tensor cores, in mixed precision or TF32. Throws
 /// UsageError.
 bool wants_channels_last(const StrategyOptions& options, torch::Device device);
+
+/// Replaces train.channels_last=auto by on or off, as wants_channels_last() says.
+void resolve_channels_last(StrategyOptions& options);
+
+/// Restricts LibTorch to algorithms that give the same bits in every run, and lets it fail where
+/// there is none. Call it before the first use of cuBLAS. Affects the whole process.
+void require_determinism();
 
 /// Selects what CUDA may compute in TF32 (19 bits) instead of f32: nothing (off), convolutions
 /// (conv, as in PyTorch), or also matrix products (on). Affects the whole process.

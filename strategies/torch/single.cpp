@@ -37,17 +37,22 @@ bool GraphedSteps::takes(const torch::Tensor& images, const torch::Tensor& targe
 
 torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor& targets,
                                 pipeline::SpanClock& spans, const Pass& pass) {
+  set_up_ = pipeline::SetUp::none;
   if (!takes(images, targets)) return pass(images, targets, &spans);
   images_.copy_(images, /*non_blocking=*/true);
   targets_.copy_(targets, /*non_blocking=*/true);
   if (!loss_.defined() && warm_ups_ < kWarmUps) {
     ++warm_ups_;
+    set_up_ = pipeline::SetUp::warm_up;
     torch::Tensor loss;
     streams_.on_side_stream([&] { loss = pass(images_, targets_, &spans); });
     return loss;
   }
   spans.enter(pipeline::Span::forward);
-  if (!loss_.defined()) capture(pass);
+  if (!loss_.defined()) {
+    capture(pass);
+    set_up_ = pipeline::SetUp::capture;
+  }
   graph_->replay();
   // Points the handles, which the optimiser's step has dropped, to the memory that the replay
   // wrote.
@@ -105,8 +110,11 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
                                                           pipeline::SpanClock* clock) {
     return pass(model(), normalized(images), targets, window, &counter(), clock);
   };
-  return loss_of(graphed_->run(samples.images, samples.targets, spans, both),
-                 samples.images.size(0), place);
+  const torch::Tensor value = graphed_->run(samples.images, samples.targets, spans, both);
+  if (const pipeline::SetUp kind = graphed_->last_set_up();
+      kind != pipeline::SetUp::none && last_set_up() != pipeline::SetUp::first)
+    sets_up(kind);
+  return loss_of(value, samples.images.size(0), place);
 }
 
 }  // namespace millrace::train

@@ -43,6 +43,8 @@ class GraphedSteps {
   /// same `pass`. A replay counts as forward. Throws RunError if the pass cannot be captured.
   torch::Tensor run(const torch::Tensor& images, const torch::Tensor& targets,
                     pipeline::SpanClock& spans, const Pass& pass);
+  /// Returns what the last run() was besides a step.
+  pipeline::SetUp last_set_up() const { return set_up_; }
 
  private:
   /// Returns whether a batch has the captured form, which the first full one determines.
@@ -54,6 +56,7 @@ class GraphedSteps {
   std::vector<torch::Tensor> parameters_;
   std::int64_t samples_;
   int warm_ups_ = 0;
+  pipeline::SetUp set_up_ = pipeline::SetUp::none;
   torch::Tensor images_, targets_;        ///< inputs of the graph
   torch::Tensor loss_;                    ///< output of the graph; undefined until the capture
   std::vector<torch::Tensor> gradients_;  ///< outputs, one per parameter; some undefined

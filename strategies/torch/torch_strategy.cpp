@@ -61,17 +61,20 @@ void clip(const std::vector<torch::Tensor>& gradients, double limit) {
   at::_foreach_mul_(gradients, factor);
 }
 
-void check(const StrategyOptions& options) {
+/// Returns the options with train.channels_last resolved. Throws UsageError.
+StrategyOptions resolved(StrategyOptions options) {
   if (options.dtype != (options.normalize ? DType::u8 : DType::f32))
     throw UsageError("model.name=" + options.model + " takes f32, the batches are " +
                          std::string(name_of(options.dtype)),
                      "set output.dtype=f32; output.normalize=device sends u8 and makes f32 of it");
+  resolve_channels_last(options);
+  return options;
 }
 
 }  // namespace
 
 TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<DeviceStreams> streams)
-    : options_((check(options), options)),
+    : options_(resolved(options)),
       cuda_(load_cuda(options)),
       device_(millrace::train::torch_device(options.device)),
       normalization_(options_, device_),
@@ -80,6 +83,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
           keep_freed_memory();
         else
           allow_tf32(options_.tf32);
+        if (options_.deterministic && !device_.is_cpu()) require_determinism();
         torch::set_num_threads(options_.threads);
         torch::manual_seed(options_.seed);
         auto model = make_replica(device_);
@@ -93,6 +97,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
       train_loss_(torch::zeros({2}, torch::kDouble)),
       counters_(1, CorrectCounter(device_)),
       streams_(streams ? std::move(streams) : make_device_streams(device_)),
+      ring_(options_.inflight),
       queue_(options_.inflight) {
   if (streams_) streams_->set_clock();
 }
@@ -128,7 +133,7 @@ TorchStrategy::Samples TorchStrategy::send(Batch& batch) {
 
 void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied) {
   held_.hold(std::move(batch), std::move(copied));
-  begun_ = streams_->mark();
+  marks_->place(*streams_, StepMarks::Place::begin);
 }
 
 std::string TorchStrategy::memory_hint(std::int64_t samples) {
@@ -193,7 +198,11 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
                                                  kIgnoreIndex, options_.label_smoothing);
     if (counter != nullptr) counter->add(logits, targets);
   }
-  if (spans != nullptr) spans->enter(pipeline::Span::backward);
+  if (spans != nullptr) {
+    spans->enter(pipeline::Span::backward);
+    if (marks_ != nullptr && options_.device_parts)
+      marks_->place(*streams_, StepMarks::Place::backward);
+  }
   const torch::Tensor weighted = mean ? loss : loss * (1 / static_cast<double>(window_samples));
   scaler_.scaled(weighted).backward();
   return loss.detach();
@@ -203,22 +212,24 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
 class TorchStrategy::DeviceStep final : public QueuedStep {
  public:
   DeviceStep(TorchStrategy& strategy, std::uint64_t step, const Loss& loss, const Totals& totals)
-      : strategy_(strategy), step_(step), divisor_(loss.divisor), totals_(totals) {
+      : strategy_(strategy),
+        step_(step),
+        divisor_(loss.divisor),
+        totals_(totals),
+        marks_(*strategy.marks_) {
     DeviceStreams& streams = *strategy.streams_;
     if (loss.value.defined()) {
       loss_ = streams.host_number();
       loss_.copy_(loss.value, /*non_blocking=*/true);
     }
-    begin_ = std::move(strategy.begun_);
-    if (!begin_) begin_ = streams.mark();  // the step had no samples
-    end_ = streams.mark();
+    // A step without samples has not begun.
+    if (!marks_.placed(StepMarks::Place::begin)) marks_.place(streams, StepMarks::Place::begin);
+    marks_.place(streams, StepMarks::Place::end);
   }
-  bool done() override { return end_->reached(); }
+  bool done() override { return marks_.reached(); }
   FinishedStep finish() override {
-    end_->wait();
-    FinishedStep finished{.step = step_, .loss = {}, .begin = 0, .end = 0};
-    finished.begin = strategy_.streams_->time_of(std::move(begin_));
-    finished.end = strategy_.streams_->time_of(std::move(end_));
+    marks_.wait();
+    FinishedStep finished = marks_.read(*strategy_.streams_, step_);
     if (loss_.defined()) totals_.loss = loss_.item<float>() * divisor_;
     finished.loss = strategy_.read_loss(step_, totals_);
     return finished;
@@ -230,7 +241,7 @@ class TorchStrategy::DeviceStep final : public QueuedStep {
   torch::Tensor loss_;  ///< in host memory
   double divisor_;
   Totals totals_;
-  std::unique_ptr<DeviceMark> begin_, end_;
+  StepMarks& marks_;
 };
 
 void TorchStrategy::step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) {
@@ -250,12 +261,24 @@ void TorchStrategy::step(Batch batch, const StepContext& place, pipeline::SpanCl
 }
 
 void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::SpanClock& spans) {
-  if (streams_) queue_.make_room(spans);
+  if (streams_) {
+    queue_.make_room(spans);
+    marks_ = &ring_.next();
+  }
+  const std::int64_t samples = batch.count();
+  set_up_ = pipeline::SetUp::none;
+  if (samples > 0) {
+    const bool first = kinds_.empty();
+    if (kinds_.insert({samples, batch.classes(), place.opens, place.updates}).second)
+      set_up_ = first ? pipeline::SetUp::first : pipeline::SetUp::shape;
+  }
   const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
   at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
 
   const bool labelled = batch.classes() == 0;  // otherwise an op mixed the labels
   const Loss loss = gradients(batch, place, spans);
+  if (marks_ != nullptr && options_.device_parts && loss.value.defined())
+    marks_->place(*streams_, StepMarks::Place::step);
   batch.release();
   if (labelled) counted_ += loss.samples;
   Totals totals{.samples = static_cast<double>(loss.samples),

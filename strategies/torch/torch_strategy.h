@@ -10,7 +10,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,8 @@ class TorchStrategy : public Strategy {
   }
   std::shared_ptr<pipeline::SlotMemory> slot_memory() final;
   std::int64_t last_samples() const final { return last_samples_; }
+  pipeline::SetUp last_set_up() const final { return set_up_; }
+  Submissions submissions() const final { return queue_.submissions(); }
   double take_train_loss() final;
   TrainCounts take_train_counts() final;
   std::optional<Evaluation> evaluate(Loader& loader) final;
@@ -104,6 +108,8 @@ class TorchStrategy : public Strategy {
   /// Prepares for the next window of gradients.
   virtual void clear_gradients();
   virtual int rank() const { return 0; }
+  /// Says what gradients() sets up in this step. The last thing said counts.
+  void sets_up(pipeline::SetUp kind) { set_up_ = kind; }
 
   /// Returns a new model on the device in training mode, initialised from torch's current
   /// generator.
@@ -154,12 +160,16 @@ class TorchStrategy : public Strategy {
   double window_seen_ = 0;              ///< samples of the open window that could be loaded
   std::vector<FinishedStep> finished_;  ///< on the CPU
   std::int64_t last_samples_ = 0;
+  pipeline::SetUp set_up_ = pipeline::SetUp::none;  ///< by the last step
+  /// Kinds of steps so far: samples, classes, and whether the window opened and closed.
+  std::set<std::tuple<std::int64_t, std::int64_t, bool, bool>> kinds_;
   torch::Tensor train_loss_;  ///< f64: sums of losses and samples since take_train_loss()
   std::function<void(const Prediction&)> on_prediction_;
   std::deque<CorrectCounter> counters_;     ///< by replica, on its device
   std::int64_t counted_ = 0;                ///< samples that the counters have seen
   std::unique_ptr<DeviceStreams> streams_;  ///< null on the CPU
-  std::unique_ptr<DeviceMark> begun_;       ///< start of the device's work on the current step
+  MarkRing ring_;
+  StepMarks* marks_ = nullptr;  ///< of the current step; null on the CPU
   InFlightBatches held_;
   StepQueue queue_;  ///< last member: destroyed first, with all steps in flight
 };

@@ -15,12 +15,24 @@ DeviceTimeline::DeviceTimeline(pipeline::SpanClock& spans) : spans_(spans), at_(
   spans_.record_to(this);
 }
 
-void DeviceTimeline::step(base::Clock::Ticks begin, base::Clock::Ticks end) {
+void DeviceTimeline::step(base::Clock::Ticks begin, base::Clock::Ticks end, bool set_up) {
+  const pipeline::SpanTicks before = time_.gaps;
   gap(begin);
   const base::Clock::Ticks from = std::max(begin, at_);
-  time_.busy += std::max<base::Clock::Ticks>(0, end - from);
+  const base::Clock::Ticks busy = std::max<base::Clock::Ticks>(0, end - from);
+  time_.busy += busy;
+  if (set_up) {
+    time_.setup_busy += busy;
+    for (std::size_t i = 0; i < before.size(); ++i)
+      time_.setup_gaps[i] += time_.gaps[i] - before[i];
+  }
   at_ = std::max(at_, end);
   forget();
+}
+
+void DeviceTimeline::parts(const DeviceParts& parts) {
+  time_.parts += parts;
+  ++(parts.graph > 0 ? time_.graph_steps : time_.parts_steps);
 }
 
 DeviceTime DeviceTimeline::until(base::Clock::Ticks end) {

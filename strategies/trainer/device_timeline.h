@@ -8,6 +8,7 @@
 
 #include "base/private_api.h"
 #include "pipeline/loader/spans.h"
+#include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
 
@@ -15,6 +16,12 @@ namespace millrace::train {
 struct DeviceTime {
   base::Clock::Ticks busy = 0;  ///< time in steps, from a step's first work to its last
   pipeline::SpanTicks gaps{};   ///< gaps by the host's span; an evaluation's work counts as its gap
+  base::Clock::Ticks setup_busy = 0;  ///< part of busy, in steps that also set something up
+  pipeline::SpanTicks setup_gaps{};   ///< part of gaps, before the ends of these steps
+  /// Sums over the steps whose parts were measured and that set nothing up.
+  DeviceParts parts;
+  std::uint64_t parts_steps = 0;  ///< number of those that ran eagerly
+  std::uint64_t graph_steps = 0;  ///< number of those that ran as a graph
 
   /// Returns the gaps while the batch was not ready.
   base::Clock::Ticks gap_load() const {
@@ -33,8 +40,11 @@ class DeviceTimeline final : public pipeline::SpanLog {
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
 
   /// Adds a step that the device worked on from `begin` to `end`, on the host's clock, in order.
-  /// Overlap with the previous step counts for that one.
-  void step(base::Clock::Ticks begin, base::Clock::Ticks end);
+  /// Overlap with the previous step counts for that one. `set_up`: the step has also set something
+  /// up, and the gap before it counts likewise.
+  void step(base::Clock::Ticks begin, base::Clock::Ticks end, bool set_up = false);
+  /// Adds the parts of a step that sets nothing up.
+  void parts(const DeviceParts& parts);
   /// Returns the times up to `end`. The device must have no step left.
   DeviceTime until(base::Clock::Ticks end);
 

@@ -88,6 +88,8 @@ class Simulated final : public Strategy {
   double take_train_loss() override { return std::numeric_limits<double>::quiet_NaN(); }
   std::optional<Evaluation> evaluate(Loader&) override { return std::nullopt; }
   std::int64_t last_samples() const override { return last_samples_; }
+  Submissions submissions() const override { return queue_.submissions(); }
+  bool knows_device_work() const override { return true; }
   void save(const std::filesystem::path&) override {}
   void restore(const std::filesystem::path&) override {}
   std::string parameters_hash() override { return {}; }

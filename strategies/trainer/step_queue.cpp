@@ -42,15 +42,24 @@ void StepQueue::shrink_to(std::size_t most, pipeline::SpanClock& spans) {
 }
 
 void StepQueue::make_room(pipeline::SpanClock& spans) {
-  if (max_ > 0) shrink_to(max_ - 1, spans);
+  if (max_ == 0) return;
+  shrink_to(max_ - 1, spans);
+  if (!fed_) return;
+  // Steps finish in order, so an empty queue has reached the end of the newest one.
+  ++submissions_.steps;
+  if (queued_.empty() || queued_.back()->done()) ++submissions_.starved;
 }
 
 void StepQueue::push(std::unique_ptr<QueuedStep> step, pipeline::SpanClock& spans) {
   queued_.push_back(std::move(step));
+  fed_ = true;
   if (max_ == 0) drain(spans);
 }
 
-void StepQueue::drain(pipeline::SpanClock& spans) { shrink_to(0, spans); }
+void StepQueue::drain(pipeline::SpanClock& spans) {
+  shrink_to(0, spans);
+  fed_ = false;  // the device is idle because the host has waited for it
+}
 
 std::vector<FinishedStep> StepQueue::take() {
   while (!queued_.empty() && queued_.front()->done()) finish_oldest();

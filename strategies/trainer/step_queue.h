@@ -61,7 +61,8 @@ class MILLRACE_PRIVATE_API StepQueue {
   /// its step.
   explicit StepQueue(int most) : max_(static_cast<std::size_t>(most)) {}
 
-  /// Waits in device_wait until one more step may be queued.
+  /// Waits in device_wait until one more step may be queued. Call it before the step's first work
+  /// is submitted: it then asks whether the device has run dry.
   void make_room(pipeline::SpanClock& spans);
   /// Adds a step; call make_room() first. With the sync clock, waits in device_wait until it is
   /// done.
@@ -70,6 +71,8 @@ class MILLRACE_PRIVATE_API StepQueue {
   void drain(pipeline::SpanClock& spans);
   /// Returns the steps finished since the last call, in order, without waiting.
   std::vector<FinishedStep> take();
+  /// Returns the counts so far; all 0 with the sync clock, which drains the queue at every step.
+  const Submissions& submissions() const { return submissions_; }
 
  private:
   void finish_oldest();
@@ -78,6 +81,8 @@ class MILLRACE_PRIVATE_API StepQueue {
   std::size_t max_;
   std::deque<std::unique_ptr<QueuedStep>> queued_;  ///< oldest first
   std::vector<FinishedStep> finished_;
+  bool fed_ = false;  ///< a step was pushed since the last drain()
+  Submissions submissions_;
 };
 
 }  // namespace millrace::train

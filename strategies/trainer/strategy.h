@@ -76,12 +76,36 @@ struct StepContext {
   bool stop = false;    ///< this process was asked to stop
 };
 
+/// A step's parts by the device's own events, in ticks.
+struct DeviceParts {
+  base::Clock::Ticks forward = 0;
+  base::Clock::Ticks backward = 0;
+  base::Clock::Ticks graph = 0;  ///< forward and backward as one CUDA graph, which has no events
+  base::Clock::Ticks step = 0;   ///< the optimiser's, and the copy of the loss
+
+  DeviceParts& operator+=(const DeviceParts& other) {
+    forward += other.forward;
+    backward += other.backward;
+    graph += other.graph;
+    step += other.step;
+    return *this;
+  }
+};
+
 /// A step that the device has finished.
 struct FinishedStep {
   std::uint64_t step = 0;        ///< as StepContext::step
   std::optional<double> loss;    ///< mean over all ranks' samples; empty without a model or samples
   base::Clock::Ticks begin = 0;  ///< when the device began it, on the host's clock; 0 on the CPU
   base::Clock::Ticks end = 0;    ///< when the device ended it; 0 on the CPU
+  std::optional<DeviceParts> parts = {};  ///< they add up to end - begin; empty if not measured
+};
+
+/// How often the device had run dry when another step was about to be submitted
+/// (train.clock=async).
+struct Submissions {
+  std::uint64_t steps = 0;    ///< submissions that followed another without a wait for all work
+  std::uint64_t starved = 0;  ///< those before which the device had finished everything
 };
 
 class Strategy {
@@ -108,6 +132,8 @@ class Strategy {
   virtual std::shared_ptr<pipeline::SlotMemory> slot_memory() { return nullptr; }
   /// Returns the last step's samples on all ranks.
   virtual std::int64_t last_samples() const = 0;
+  /// Returns what the last step has set up.
+  virtual pipeline::SetUp last_set_up() const { return pipeline::SetUp::none; }
   /// Returns whether to stop before the next step. Several ranks agree on it, one step after one of
   /// them was asked (StepContext::stop).
   virtual bool stopping(bool asked) const { return asked; }
@@ -142,6 +168,11 @@ class Strategy {
   virtual std::string parameters_hash() = 0;
   /// Returns the number of trainable parameters.
   virtual std::uint64_t parameter_count() const = 0;
+  /// Returns the counts so far; all 0 with the sync clock and on the CPU.
+  virtual Submissions submissions() const { return {}; }
+  /// Returns whether the times of FinishedStep cover work alone. Otherwise a device may have waited
+  /// between them for the host to submit more of the step.
+  virtual bool knows_device_work() const { return false; }
   /// Returns the device's peak memory in bytes so far; 0 on the CPU.
   virtual std::uint64_t peak_device_bytes() = 0;
   /// Returns the PCI bus id of the (first) device, "0000:1b:00.0", for NVML; empty if it has none.
@@ -188,6 +219,7 @@ struct StrategyOptions {
   double ema = 0;                      ///< decay of the averaged weights per step; 0: no average
   std::string amp = "off";             ///< off, bf16, f16
   std::string tf32 = "conv";           ///< CUDA: off, conv, on
+  bool deterministic = false;          ///< CUDA: only algorithms that repeat their bits
   std::string channels_last = "auto";  ///< auto, on, off
   int replicas = 1;                    ///< for data_parallel
   bool sync_batchnorm = false;
@@ -197,7 +229,8 @@ struct StrategyOptions {
   /// Size of the batches whose forward and backward pass is captured as a CUDA graph; 0: none. For
   /// `single` on a CUDA device.
   std::int64_t graph_samples = 0;
-  int inflight = 0;  ///< most steps in flight on the device; 0: sync clock
+  int inflight = 0;          ///< most steps in flight on the device; 0: sync clock
+  bool device_parts = true;  ///< record events between the parts of a step on a device
 };
 
 }  // namespace millrace::train

@@ -71,6 +71,8 @@ std::vector<Param> device_keys() {
           "train.tf32", "conv", {"off", "conv", "on"},
           "CUDA: use TF32 for nothing, for convolutions (PyTorch's default), or for matrix "
           "products too"),
+      Param::boolean("train.deterministic", false,
+                     "CUDA: only algorithms that give the same bits in every run; others fail"),
       Param::choice("train.channels_last", "auto", {"auto", "on", "off"},
                     "channels-last memory format for convolutions; auto: where it is faster"),
       Param::choice("train.clock", "sync", {"sync", "async"},
@@ -79,6 +81,8 @@ std::vector<Param> device_keys() {
       Param::integer("train.inflight", 2, 1, 64,
                      "clock=async: maximum number of steps queued on the device")
           .in("steps"),
+      Param::boolean("train.device_parts", true,
+                     "CUDA: time forward, backward and optimizer step on the device, by events"),
       Param::choice(
           "train.cuda_graphs", "off", {"off", "on"},
           "CUDA, strategy single: run forward and backward of a full batch as one CUDA graph"),

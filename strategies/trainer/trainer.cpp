@@ -217,6 +217,7 @@ bool Trainer::train_step(std::uint32_t epoch) {
   plant(options_.delays.log);
   const std::int64_t samples = strategy_.last_samples();
   open_.images = samples;
+  open_.set_up = strategy_.last_set_up();
   ++result_.steps;
   result_.images += static_cast<std::uint64_t>(samples);
   result_.new_images += static_cast<std::uint64_t>(samples);
@@ -274,15 +275,21 @@ void Trainer::collect() {
   for (const FinishedStep& finished : strategy_.take_finished()) {
     finished_steps_ = finished.step + 1;
     if (finished.loss) last_loss_ = finished.loss;
-    for (pipeline::StepRecord& row : ended_)
-      if (row.step == finished_steps_) row.loss = finished.loss;
-    if (open_.step == finished_steps_) open_.loss = finished.loss;
+    pipeline::SetUp set_up = pipeline::SetUp::none;
+    const auto complete = [&](pipeline::StepRecord& row) {
+      if (row.step != finished_steps_) return;
+      row.loss = finished.loss;
+      set_up = row.set_up;
+    };
+    for (pipeline::StepRecord& row : ended_) complete(row);
+    complete(open_);
     if (finished.end == 0) timeline_.reset();
     if (!timeline_) continue;
     if (options_.device_track != nullptr)
       options_.device_track->add({finished_steps_, finished.begin, finished.end});
     timed_ = true;
-    timeline_->step(finished.begin, finished.end);
+    timeline_->step(finished.begin, finished.end, set_up != pipeline::SetUp::none);
+    if (finished.parts && set_up == pipeline::SetUp::none) timeline_->parts(*finished.parts);
   }
   while (!ended_.empty() && ended_.front().step <= finished_steps_) {
     observer_.step(ended_.front());

@@ -12,9 +12,12 @@ namespace millrace::study {
 namespace {
 
 constexpr double kLoadThatBinds = 0.1;  ///< as a share of load + update
-constexpr std::size_t kBounds = 6;
-constexpr std::array<std::string_view, kBounds> kBoundNames{"device",  "storage", "decode",
-                                                            "augment", "cores",   "overhead"};
+constexpr double kWaitThatBinds = 0.1;  ///< of the host for the device, as a share of its time
+constexpr double kGapsThatBind = 0.1;   ///< that are not load, as a share of the device's time
+constexpr double kRunsDry = 0.5;        ///< as a share of submissions
+constexpr std::size_t kBounds = 7;
+constexpr std::array<std::string_view, kBounds> kBoundNames{
+    "device", "storage", "decode", "augment", "cores", "overhead", "host"};
 
 double& at(std::array<double, kBounds>& of, Bottleneck bound) {
   return of[static_cast<std::size_t>(bound)];
@@ -87,6 +90,36 @@ BoundFigures bound_figures(const WaitBreakdown& blame, const LoaderStats& loader
           .read_bytes = loader.read.bytes};
 }
 
+namespace {
+
+/// Returns whether the device waits for the host to submit work. Near 0 device_wait says that the
+/// host is never ahead of it; gaps or an empty queue say that the device is.
+bool binds_host(const DeviceFigures& device, double host_s) {
+  const double all = device.busy_s + device.gap_load_s + device.gap_host_s;
+  if (!device.asynchronous || all <= 0 || host_s <= 0) return false;
+  const double dry = device.submissions > 0 ? static_cast<double>(device.starved) /
+                                                  static_cast<double>(device.submissions)
+                                            : 0;
+  return device.wait_s < kWaitThatBinds * host_s &&
+         (device.gap_host_s >= kGapsThatBind * all || dry >= kRunsDry);
+}
+
+BoundVerdict host_verdict(const DeviceFigures& device, BoundVerdict verdict) {
+  const double all = device.busy_s + device.gap_load_s + device.gap_host_s;
+  verdict.bound = Bottleneck::host;
+  verdict.share = device.gap_host_s / all;
+  verdict.sentence =
+      fmt::format("host-bound: between steps the device waits {} of its time for the host",
+                  percent(verdict.share));
+  if (device.submissions > 0)
+    verdict.sentence += fmt::format(
+        "; it had run dry at {} of submissions",
+        percent(static_cast<double>(device.starved) / static_cast<double>(device.submissions)));
+  return verdict;
+}
+
+}  // namespace
+
 BoundVerdict judge(const BoundFigures& figures) {
   BoundVerdict verdict;
   const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
@@ -94,9 +127,20 @@ BoundVerdict judge(const BoundFigures& figures) {
   verdict.load_share = all > 0 ? load / all : 0;
   if (figures.update_s > 0)
     verdict.workers_needed = std::max(0.0, figures.busy_s - figures.core_wait_s) / figures.update_s;
+  bool overlaps = figures.workers > 0;
+  if (figures.device && figures.device->asynchronous) {
+    const DeviceFigures& device = *figures.device;
+    const double time = device.busy_s + device.gap_load_s + device.gap_host_s;
+    verdict.load_share = time > 0 ? device.gap_load_s / time : 0;
+    // The work of the loader that has to hide behind the device's.
+    verdict.workers_needed =
+        device.busy_s > 0 ? std::max(0.0, figures.busy_s - figures.core_wait_s) / device.busy_s : 0;
+    overlaps = true;
+  }
 
-  const bool overlaps = figures.workers > 0;
   if (verdict.load_share < (overlaps ? kLoadThatBinds : 0.5)) {
+    if (figures.device && binds_host(*figures.device, all))
+      return host_verdict(*figures.device, verdict);
     verdict.share = 1 - verdict.load_share;
     verdict.sentence =
         fmt::format("device-bound: load is {} of the step", percent(verdict.load_share)) +
@@ -106,7 +150,7 @@ BoundVerdict judge(const BoundFigures& figures) {
   const auto parts = by_bound(figures);
   const auto largest = std::max_element(parts.begin(), parts.end());
   verdict.bound = static_cast<Bottleneck>(largest - parts.begin());
-  verdict.share = *largest / load;
+  verdict.share = load > 0 ? *largest / load : 0;
   verdict.sentence =
       fmt::format("{}-bound: {} of load", name_of(verdict.bound), percent(verdict.share));
   if (verdict.bound == Bottleneck::storage) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,8 +12,20 @@
 
 namespace millrace::study {
 
-enum class Bottleneck { device, storage, decode, augment, cores, overhead };
+enum class Bottleneck { device, storage, decode, augment, cores, overhead, host };
 std::string_view name_of(Bottleneck bound);
+
+/// The timeline of a device that works beside the host, in seconds, without evaluations,
+/// checkpoints, the first wait, and the steps that set something up.
+struct DeviceFigures {
+  bool asynchronous = false;      ///< train.clock=async: steps are queued
+  double busy_s = 0;              ///< in steps; may contain waits for the host (an upper bound)
+  double gap_load_s = 0;          ///< between steps, while the host waited for a batch
+  double gap_host_s = 0;          ///< between steps, while the host copied, submitted or recorded
+  double wait_s = 0;              ///< the host waited for the device; of the whole run
+  std::uint64_t submissions = 0;  ///< steps submitted behind another
+  std::uint64_t starved = 0;      ///< those before which the device had run dry
+};
 
 /// Figures of a run or an epoch, without its first wait. All times are in seconds.
 struct BoundFigures {
@@ -29,6 +42,7 @@ struct BoundFigures {
   double busy_s = 0;       ///< wall time inside work units
   double core_wait_s = 0;  ///< part of busy_s: ready to run, but without a core
   std::uint64_t read_bytes = 0;
+  std::optional<DeviceFigures> device = {};  ///< empty on the CPU, and for runs without a device
 };
 
 /// Collects the figures of a run whose loader did `loader` with `options`. The process may run on
@@ -39,14 +53,20 @@ BoundFigures bound_figures(const WaitBreakdown& blame, const LoaderStats& loader
 
 struct BoundVerdict {
   Bottleneck bound = Bottleneck::device;
-  double share = 0;           ///< the bound's share of load; of load + update for a device
+  /// The bound's share of load; of load + update for a device. Of the device's time, where it has
+  /// a timeline: the steps for a device, the gaps that are not load for the host.
+  double share = 0;
   double load_share = 0;      ///< load's share of load + update
   double workers_needed = 0;  ///< workers that would hide load behind this device; 0: unknown
   std::string sentence;       ///< "decode-bound: 78% of load; 3.1 workers needed, you have 2"
 };
 
 /// Returns `device` if load is less than a tenth of load + update. Without workers load and update
-/// take turns, and the limit is a half. Otherwise returns the resource with the largest share of
+/// take turns, and the limit is a half. An asynchronous device is judged by its own timeline
+/// instead: load is then the gaps while the host waited for a batch, as a share of gaps and steps,
+/// and the limit is a tenth, because load and update overlap. If load is less than that, the host
+/// hardly waited for the device, and the device had gaps or ran dry, returns `host`: the device
+/// waits for the host to submit work. Otherwise returns the resource with the largest share of
 /// load. Queue time is charged to the stages that kept the workers busy meanwhile, and to overhead
 /// as far as the workers were idle. Start-up, epoch boundary and handover count as overhead.
 BoundVerdict judge(const BoundFigures& figures);

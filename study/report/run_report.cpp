@@ -398,6 +398,10 @@ Facts summary_facts(const Json& summary) {
   facts.number("unaccounted", "unaccounted_s", 1e6, 1, " µs");
   facts.number("load per step", "load_s_per_step", 1e3, 4, " ms");
   facts.number("update per step", "update_s_per_step", 1e3, 4, " ms");
+  facts.number("update per step, median", "update_s_per_step_median", 1e3, 4, " ms");
+  facts.count_unless_none("set-up steps", "setup_steps");
+  if (number_at(summary, {"setup_steps"}) > 0)
+    facts.number("update in set-up steps", "setup_update_s", 1, 3, " s");
   facts.count("images/s, training", "images_per_s");
   facts.number("workers needed", "workers_needed", 1, 1, "");
   facts.number("training loss", "train_loss", 1, 4, "");
@@ -405,7 +409,9 @@ Facts summary_facts(const Json& summary) {
   facts.number("test loss", "test_loss", 1, 4, "");
   facts.number("top-1", "top1", 100, 2, "%");
   facts.number("top-5", "top5", 100, 2, "%");
-  facts.number("device busy", "device_busy_s", 1, 3, " s");
+  const bool bounded = text_at(summary, {"device_busy_is"}) == "upper bound";
+  facts.number(bounded ? "device busy, at most" : "device busy", "device_busy_s", 1, 3, " s");
+  facts.count_unless_none("submissions to an idle device", "device_starved");
   facts.number("GPU utilisation", "gpu_utilization", 100, 1, "%");
   facts.number("GPU memory utilisation", "gpu_memory_utilization", 100, 1, "%");
   facts.number("peak memory", "peak_rss_bytes", 1e-6, 0, " MB");

@@ -22,6 +22,9 @@ constexpr std::array kNumbers{"images_per_s",
                               "other_s",
                               "load_s_per_step",
                               "update_s_per_step",
+                              "update_s_per_step_median",
+                              "setup_steps",
+                              "setup_update_s",
                               "epoch_s",
                               "speedup",
                               "first_batch_s",
@@ -38,6 +41,8 @@ constexpr std::array kNumbers{"images_per_s",
                               "gpu_utilization",
                               "gpu_memory_utilization",
                               "device_busy_s",
+                              "device_submissions",
+                              "device_starved",
                               "device_gap_load_s",
                               "device_gap_other_s",
                               "load_s_mean",
@@ -65,8 +70,9 @@ constexpr std::array kNumbers{"images_per_s",
                               "failed",
                               "resumed_from_step"};
 /// Objects and lists of summary.json that hold numbers.
-constexpr std::array kHolders{"spans",        "blame", "blame_step", "per_class",   "ranks",
-                              "loader_cpu_s", "cold",  "dataset",    "device_gaps", "auto_workers"};
+constexpr std::array kHolders{"spans",       "blame",        "blame_step",    "per_class",
+                              "ranks",       "loader_cpu_s", "cold",          "dataset",
+                              "device_gaps", "auto_workers", "setup_updates", "device_parts"};
 
 /// Returns the part before the first dot.
 std::string head_of(const std::string& name) { return name.substr(0, name.find('.')); }
@@ -77,7 +83,8 @@ bool is_any_of(std::string_view name, const auto& names) {
 
 bool is_seconds(const std::string& name) {
   constexpr std::array kSeconds{"spans", "blame", "blame_step", "loader_cpu_s", "device_gaps"};
-  return name.ends_with("_s") || name.ends_with("_s_per_step") || name.ends_with("_s_mean") ||
+  return name.ends_with("_s") || name.ends_with("_s_per_step") ||
+         name.ends_with("_s_per_step_median") || name.ends_with("_s_mean") ||
          name.ends_with("_s_max") || is_any_of(head_of(name), kSeconds);
 }
 

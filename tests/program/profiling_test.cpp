@@ -38,8 +38,8 @@ TEST_F(Profiling, TheBreakdownAddsUpToLoad) {
     }
     EXPECT_NEAR(epochs_load, s["load_s"].get<double>(), 1e-9);
     EXPECT_LE(s["blame_step"]["load"]["p50"], s["blame_step"]["load"]["p99"]);
-    const std::set<std::string> bounds{"device",  "storage", "decode",
-                                       "augment", "cores",   "overhead"};
+    const std::set<std::string> bounds{"device", "storage",  "decode", "augment",
+                                       "cores",  "overhead", "host"};
     EXPECT_TRUE(bounds.contains(s["bound"]));
     EXPECT_TRUE(
         s["verdict"].get<std::string>().starts_with(s["bound"].get<std::string>() + "-bound: "));

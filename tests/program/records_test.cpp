@@ -1,6 +1,7 @@
 // Records of a run: its files exist, are complete, and agree with each other.
 #include <sstream>
 
+#include "tests/attempts.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -117,6 +118,10 @@ TEST_F(Records, SummaryHasEveryKey) {
                           "unaccounted_s",
                           "load_s_per_step",
                           "update_s_per_step",
+                          "update_s_per_step_median",
+                          "setup_steps",
+                          "setup_update_s",
+                          "setup_updates",
                           "first_batch_s",
                           "images_per_s",
                           "train_loss",
@@ -191,6 +196,49 @@ TEST_F(Records, AgreeForATrainedModel) {
   EXPECT_GE(table.at("loss").size(), 4u);
 }
 
+/// Returns the sum of an object's `update_s`.
+double updates_in(const Json& set_ups) {
+  double sum = 0;
+  for (const auto& [kind, one] : set_ups.items()) sum += one["update_s"].get<double>();
+  return sum;
+}
+
+TEST_F(Records, StepsThatSetSomethingUpAreKeptApart) {
+  MILLRACE_NEEDS_TORCH();
+  // 200 images: the last of an epoch's four batches has 8, another shape.
+  const Arguments keys{"train.epochs=2", "loader.batch=64"};
+  ASSERT_TRUE(succeeded(run(training("run", keys))));
+  const Json s = summary("run");
+  ASSERT_EQ(s["steps"], 8);
+  EXPECT_EQ(s["setup_steps"], 2);
+  EXPECT_EQ(s["setup_updates"]["first"]["steps"], 1);
+  EXPECT_EQ(s["setup_updates"]["shape"]["steps"], 1);
+  const double set_up = s["setup_update_s"];
+  EXPECT_GT(set_up, 0);
+  EXPECT_NEAR(updates_in(s["setup_updates"]), set_up, 1e-9);
+  EXPECT_NEAR(set_up + 6 * s["update_s_per_step"].get<double>(), s["update_s"].get<double>(), 1e-9);
+  EXPECT_GT(s["update_s_per_step_median"], 0.0);
+  // A resumed process sets up again, and its figures are its own.
+  ASSERT_TRUE(succeeded(run({"train", "--resume", in("run").string(), "train.epochs=3"})));
+  const Json resumed = summary("run");
+  EXPECT_EQ(resumed["resumed_from_step"], 8);
+  EXPECT_EQ(resumed["setup_steps"], 2);
+  EXPECT_NEAR(
+      resumed["setup_update_s"].get<double>() + 2 * resumed["update_s_per_step"].get<double>(),
+      resumed["update_s"].get<double>(), 1e-9);
+}
+
+TEST_F(Records, ARunOfSetUpAloneHasNoStepWithout) {
+  MILLRACE_NEEDS_TORCH();
+  const Result result = run(training("run", {"train.steps=1"}));
+  ASSERT_TRUE(succeeded(result));
+  const Json s = summary("run");
+  EXPECT_EQ(s["setup_steps"], 1);
+  EXPECT_TRUE(s["update_s_per_step"].is_null());
+  EXPECT_NEAR(s["setup_update_s"].get<double>(), s["update_s"].get<double>(), 1e-9);
+  EXPECT_NE(result.out.find("set-up: "), std::string::npos) << result.out;
+}
+
 TEST_F(Records, StepsEndTheRunEarly) {
   ASSERT_TRUE(succeeded(run(simulated("run", {"train.epochs=5", "train.steps=13"}))));
   const Json s = summary("run");
@@ -242,7 +290,34 @@ TEST_F(Records, ADeviceHasATimelineOfItsOwn) {
     EXPECT_LE(std::abs(s["unaccounted_s"].get<double>()), 1e-3 * wall);
     const auto rows = lines_of(read_file(in(clock) / "steps.csv"));
     EXPECT_EQ(rows.size(), static_cast<std::size_t>(steps) + 1);
+    EXPECT_EQ(s["device_busy_is"], "exact") << "a simulated device waits for nothing";
+    EXPECT_EQ(s["setup_steps"], 0);
+    // Each step but an epoch's first is submitted behind another.
+    const double behind = clock == std::string("async") ? steps - s["epochs"].get<double>() : 0;
+    EXPECT_EQ(s["device_submissions"].get<double>(), behind);
+    EXPECT_LE(s["device_starved"].get<double>(), behind);
+    EXPECT_TRUE(s["device_parts"].is_null());
   }
+}
+
+/// The host's spans would blame the loader, for whose batches the host waits, or call a device busy
+/// that is idle. Delays are long, so that a machine under load changes no verdict.
+TEST_F(Records, TheVerdictFollowsTheDevicesOwnTimeline) {
+  const auto verdict = [&](const std::string& name, const Arguments& keys) {
+    EXPECT_TRUE(
+        succeeded(run(simulated(name, Arguments{"train.clock=async", "train.inflight=4"} + keys))));
+    return summary(name)["verdict"].get<std::string>();
+  };
+  test::in_attempts([&] {
+    const std::string device =
+        verdict("device", {"simulated.update_ms=40", "debug.next_ms=15", "train.epochs=2"});
+    EXPECT_TRUE(device.starts_with("device-bound")) << device;
+  });
+  const std::string host = verdict("host", {"simulated.update_ms=1", "debug.forward_ms=40"});
+  EXPECT_TRUE(host.starts_with("host-bound: ")) << host;
+  EXPECT_EQ(summary("host")["bound"], "host");
+  const std::string load = verdict("load", {"simulated.update_ms=1", "debug.next_ms=40"});
+  EXPECT_TRUE(load.starts_with("overhead-bound")) << load << ": handover, where a delay is planted";
 }
 
 }  // namespace

@@ -81,6 +81,48 @@ TEST(StepQueue, BySyncClockNoStepOutlastsItsPush) {
   EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
 }
 
+TEST(StepQueue, CountsSubmissionsToADeviceThatHasRunDry) {
+  Story story;
+  StepQueue queue(3);
+  pipeline::SpanClock spans(base::Clock::now());
+  std::uint64_t next = 0;
+  const auto submit = [&] {
+    queue.make_room(spans);
+    queue.push(std::make_unique<FakeStep>(next++, story), spans);
+  };
+  const auto counts = [&] {
+    return std::pair{queue.submissions().steps, queue.submissions().starved};
+  };
+  submit();
+  EXPECT_EQ(counts(), std::pair(0ul, 0ul)) << "nothing came before the first";
+  submit();
+  EXPECT_EQ(counts(), std::pair(1ul, 0ul)) << "the first is being worked on";
+  story.done = 1;
+  submit();
+  EXPECT_EQ(counts(), std::pair(2ul, 0ul)) << "the second is";
+  story.done = 3;
+  submit();
+  EXPECT_EQ(counts(), std::pair(3ul, 1ul));
+  story.done = 4;
+  EXPECT_EQ(queue.take().size(), 4u);
+  submit();
+  EXPECT_EQ(counts(), std::pair(4ul, 2ul)) << "taken or not";
+  queue.drain(spans);
+  submit();
+  EXPECT_EQ(counts(), std::pair(4ul, 2ul)) << "the host has waited for all work";
+}
+
+TEST(StepQueue, BySyncClockThereAreNoSubmissionsBehindAnother) {
+  Story story;
+  StepQueue queue(0);
+  pipeline::SpanClock spans(base::Clock::now());
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    queue.make_room(spans);
+    queue.push(std::make_unique<FakeStep>(step, story), spans);
+  }
+  EXPECT_EQ(queue.submissions().steps, 0u);
+}
+
 class FakeMark final : public DeviceMark {
  public:
   explicit FakeMark(bool& reached) : reached_(reached) {}
@@ -159,6 +201,21 @@ TEST(DeviceTimeline, TellsGapsApartByWhatTheHostWasDoing) {
   EXPECT_EQ(time.gaps, gaps);
   EXPECT_EQ(time.gap_load() + time.gap_other() + time.busy, end - begin);
   EXPECT_GT(log, forward);
+}
+
+TEST(DeviceTimeline, KeepsApartWhatStepsSetUp) {
+  pipeline::SpanClock spans(base::Clock::now());
+  const base::Clock::Ticks begin = spans.since();
+  DeviceTimeline timeline(spans);
+  timeline.step(begin + 100, begin + 130, /*set_up=*/true);
+  timeline.step(begin + 140, begin + 150);
+  timeline.step(begin + 145, begin + 170, /*set_up=*/true);
+  const DeviceTime time = timeline.until(begin + 200);
+  EXPECT_EQ(time.busy, 30 + 10 + 20);
+  EXPECT_EQ(time.setup_busy, 30 + 20);
+  const auto setup = static_cast<std::size_t>(pipeline::Span::setup);
+  EXPECT_EQ(time.gaps[setup], 100 + 10 + 30);
+  EXPECT_EQ(time.setup_gaps[setup], 100);
 }
 
 TEST(DeviceTimeline, OverlappingStepsAreCountedOnce) {

@@ -84,6 +84,54 @@ TEST(Bound, TheQueueCountsForWhatTheWorkersDo) {
   EXPECT_EQ(judge(ahead).bound, Bottleneck::decode);
 }
 
+/// Figures of ten seconds by the async clock: the host waits half of its time for batches.
+BoundFigures async(const DeviceFigures& device) {
+  BoundFigures made = figures({{Part::decode, 5}});
+  made.device = device;
+  made.device->asynchronous = true;
+  made.device->submissions = 100;
+  return made;
+}
+
+TEST(Bound, AQueuedDeviceIsJudgedByItsOwnTimeline) {
+  // It worked on what was queued while the host waited for the next batch.
+  const BoundVerdict hidden = judge(async({.busy_s = 9.9, .gap_load_s = 0.1, .wait_s = 4}));
+  EXPECT_EQ(hidden.bound, Bottleneck::device);
+  EXPECT_NEAR(hidden.load_share, 0.01, 1e-12);
+  EXPECT_EQ(hidden.sentence,
+            "device-bound: load is 1.0% of the step; 1.8 workers needed, you have 2");
+  const BoundVerdict starved = judge(async({.busy_s = 5, .gap_load_s = 5, .starved = 100}));
+  EXPECT_EQ(starved.bound, Bottleneck::decode);
+  EXPECT_NEAR(starved.load_share, 0.5, 1e-12);
+}
+
+TEST(Bound, ADeviceThatWaitsForTheHostsWorkIsHostBound) {
+  const BoundVerdict gaps = judge(async({.busy_s = 2, .gap_host_s = 8, .starved = 99}));
+  EXPECT_EQ(gaps.bound, Bottleneck::host);
+  EXPECT_NEAR(gaps.share, 0.8, 1e-12);
+  EXPECT_EQ(gaps.sentence,
+            "host-bound: between steps the device waits 80% of its time for the host; it had run "
+            "dry at 99% of submissions");
+  EXPECT_EQ(name_of(gaps.bound), "host");
+  // Waits within a step are hidden in busy_s, but the queue was empty at every submission.
+  EXPECT_EQ(judge(async({.busy_s = 9.8, .gap_host_s = 0.2, .starved = 99})).bound,
+            Bottleneck::host);
+}
+
+TEST(Bound, AHostThatWaitsForTheDeviceIsNotWhatBinds) {
+  EXPECT_EQ(judge(async({.busy_s = 8, .gap_host_s = 2, .wait_s = 1.1, .starved = 90})).bound,
+            Bottleneck::device);
+  EXPECT_EQ(judge(async({.busy_s = 9.8, .gap_host_s = 0.2, .starved = 10})).bound,
+            Bottleneck::device)
+      << "no gaps";
+  // By the sync clock every submission finds the device idle, and gaps are part of the step.
+  BoundFigures sync = async({.busy_s = 2, .gap_host_s = 8});
+  sync.load = {};
+  sync.update_s = 10;
+  sync.device->asynchronous = false;
+  EXPECT_EQ(judge(sync).bound, Bottleneck::device);
+}
+
 TEST(Bound, NothingMeasuredIsNoLoad) {
   const BoundVerdict verdict = judge({});
   EXPECT_EQ(verdict.load_share, 0);

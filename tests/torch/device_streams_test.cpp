@@ -1,6 +1,9 @@
 // Steps by the async clock, and copies beside them, on a stand-in device: the CPU, with marks that
 // are reached when the test says so.
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
+
+#include <deque>
 
 #include "millrace/error.h"
 #include "strategies/torch/device.h"
@@ -54,6 +57,43 @@ TEST(DeviceStreams, AQueueChangesNoNumber) {
     EXPECT_EQ(calls.joins, 18 + 3 * 6) << "a step and a batch of an evaluation each";
     EXPECT_EQ(calls.copies, 2 * 18 + 3 * 6) << "labels of an evaluation stay here";
     EXPECT_GT(calls.clocks, 3);
+    // Later steps place the same marks again, and the stand-in fails where that is too early.
+    EXPECT_EQ(calls.marks, 4 * (inflight + 2)) << "one per place in a step";
+    EXPECT_EQ(outcome.device.parts_steps, 18u - 2);
+    EXPECT_EQ(outcome.device.parts.forward + outcome.device.parts.backward +
+                  outcome.device.parts.step + outcome.device.setup_busy,
+              outcome.device.busy);
+  }
+}
+
+/// Submits and reads steps as the queue does, `inflight` of them in flight, with the marks of a
+/// ring for `room`. Returns the number of marks that were placed again too early.
+int early_marks(int inflight, int room) {
+  testing::TestPartResultArray results;
+  const testing::ScopedFakeTestPartResultReporter reporter(
+      testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+  DeviceCalls calls;
+  FakeStreams streams(calls);
+  MarkRing ring(room);
+  std::deque<StepMarks*> queued;
+  for (std::uint64_t step = 0; step < 20; ++step) {
+    if (queued.size() == static_cast<std::size_t>(inflight)) {
+      queued.front()->wait();
+      queued.front()->read(streams, step);
+      queued.pop_front();
+    }
+    queued.push_back(&ring.next());
+    queued.back()->place(streams, StepMarks::Place::begin);
+    queued.back()->place(streams, StepMarks::Place::end);
+  }
+  return results.size();
+}
+
+TEST(DeviceStreams, ARingOfMarksIsLargeEnough) {
+  for (const int inflight : {1, 2, 5}) {
+    EXPECT_EQ(early_marks(inflight, inflight), 0);
+    // Its size is then the number of steps in flight, and the last step read loses its marks.
+    EXPECT_GT(early_marks(inflight, inflight - 2), 0) << "the stand-in notices nothing";
   }
 }
 

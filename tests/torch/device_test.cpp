@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"
+#include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/single.h"
+#include "tests/torch/training_run.h"
 
 namespace millrace::train {
 namespace {
+
+using test::TrainingRun;
 
 TEST(Device, Tf32IsWhatTheKeySays) {
   const auto& context = at::globalContext();
@@ -22,6 +26,20 @@ TEST(Device, Tf32IsWhatTheKeySays) {
   allow_tf32("conv");
   EXPECT_TRUE(context.allowTF32CuDNN());
   EXPECT_FALSE(context.allowTF32CuBLAS());
+}
+
+TEST(Device, DeterminismReachesEverySwitch) {
+  const auto& context = at::globalContext();
+  EXPECT_FALSE(context.deterministicCuDNN());
+  EXPECT_FALSE(context.deterministicAlgorithms());
+  require_determinism();
+  EXPECT_TRUE(context.deterministicCuDNN());
+  EXPECT_TRUE(context.deterministicAlgorithms());
+  EXPECT_FALSE(context.deterministicAlgorithmsWarnOnly());
+  EXPECT_FALSE(context.benchmarkCuDNN());
+  EXPECT_STREQ(std::getenv("CUBLAS_WORKSPACE_CONFIG"), ":4096:8");
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  at::globalContext().setDeterministicCuDNN(false);
 }
 
 TEST(Device, ChannelsLastWhereItIsFaster) {
@@ -44,6 +62,35 @@ TEST(Device, ChannelsLastWhereItIsFaster) {
   EXPECT_TRUE(wants_channels_last(options, cuda));
   options.channels_last = "off";
   EXPECT_FALSE(wants_channels_last(options, torch::kCPU));
+}
+
+/// One channel's planes are pixels too, and their strides decide which of both a convolution sees.
+TEST(Device, ASingleChannelHasTheFormatThatWasAskedFor) {
+  TrainingRun run;
+  run.strategy.input = {28, 28};
+  run.training.batch = 8;
+  run.samples = 8;
+  for (const bool on : {true, false}) {
+    Loader loader = test::loader_of(run, 1, 0);
+    const Batch batch = loader.next();
+    run.strategy.channels_last = on ? "on" : "off";
+    const torch::Tensor images = images_of(batch, whole(batch), run.strategy);
+    EXPECT_EQ(images.suggest_memory_format(),
+              on ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous);
+    const auto convolved = torch::conv2d(images, torch::ones({4, 1, 3, 3}));
+    EXPECT_EQ(convolved.is_contiguous(torch::MemoryFormat::ChannelsLast), on);
+  }
+}
+
+TEST(Device, AutoIsResolvedForTheBatchesToo) {
+  StrategyOptions options;
+  resolve_channels_last(options);
+  EXPECT_EQ(options.channels_last, "on");
+  options.channels_last = "auto";
+  options.device = "cuda";
+  options.tf32 = "off";
+  resolve_channels_last(options);
+  EXPECT_EQ(options.channels_last, "off");
 }
 
 TEST(Device, TheModelHasTheFormatThatWasAskedFor) {

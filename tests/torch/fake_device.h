@@ -22,17 +22,21 @@ struct DeviceCalls {
   int joins = 0;
   int open = 0;  ///< marks of work that nobody has waited for
   int max_open = 0;
+  int marks = 0;  ///< made by mark()
   int clocks = 0;
   int asides = 0;
   int captures = 0;
   int replays = 0;
 };
 
-/// A mark that is reached when it is waited for.
+/// A mark that is reached when it is waited for, as is all that was placed before it.
 class FakeMark final : public train::DeviceMark {
  public:
-  FakeMark(DeviceCalls& calls, bool reached)
-      : calls_(calls), reached_(reached), at_(base::Clock::now()) {
+  FakeMark(DeviceCalls& calls, bool reached) : calls_(calls) { place(reached); }
+  void place(bool reached) {
+    reached_ = reached;
+    read_ = false;
+    at_ = base::Clock::now();
     if (!reached_) calls_.max_open = std::max(calls_.max_open, ++calls_.open);
   }
   bool reached() override { return reached_; }
@@ -40,14 +44,22 @@ class FakeMark final : public train::DeviceMark {
     if (!reached_) --calls_.open;
     reached_ = true;
   }
-  base::Clock::Ticks at() const { return at_; }
+  /// Returns when it was placed, and notes that somebody has asked.
+  base::Clock::Ticks read() {
+    read_ = true;
+    return at_;
+  }
+  bool was_read() const { return read_; }
 
  private:
   DeviceCalls& calls_;
-  bool reached_;
-  base::Clock::Ticks at_;
+  bool reached_ = false;
+  bool read_ = false;
+  base::Clock::Ticks at_ = 0;
 };
 
+/// Fails where a device's event would be recorded again although its time is still needed, and
+/// where times are asked for out of order.
 class FakeStreams final : public train::DeviceStreams {
  public:
   explicit FakeStreams(DeviceCalls& calls) : calls_(calls) {}
@@ -60,13 +72,28 @@ class FakeStreams final : public train::DeviceStreams {
     return std::make_unique<FakeMark>(calls_, false);
   }
   std::unique_ptr<train::DeviceMark> mark() override {
+    ++calls_.marks;
     return std::make_unique<FakeMark>(calls_, false);
   }
-  base::Clock::Ticks time_of(std::unique_ptr<train::DeviceMark> mark) override {
-    mark->wait();
-    return static_cast<const FakeMark&>(*mark).at();
+  void mark_again(train::DeviceMark& mark) override {
+    auto& fake = static_cast<FakeMark&>(mark);
+    EXPECT_TRUE(fake.reached()) << "the device has not reached the mark that is placed again";
+    EXPECT_TRUE(fake.was_read()) << "nobody has read the mark that is placed again";
+    EXPECT_NE(&mark, last_) << "the next time is measured from the mark that is placed again";
+    fake.place(false);
   }
-  void set_clock() override { ++calls_.clocks; }
+  base::Clock::Ticks time_of(train::DeviceMark& mark) override {
+    auto& fake = static_cast<FakeMark&>(mark);
+    fake.wait();
+    last_ = &mark;
+    EXPECT_GE(fake.read(), last_at_) << "times are asked for in the order of the marks";
+    last_at_ = fake.read();
+    return last_at_;
+  }
+  void set_clock() override {
+    ++calls_.clocks;
+    last_ = nullptr;
+  }
   void on_side_stream(const std::function<void()>& work) override {
     ++calls_.asides;
     work();
@@ -75,6 +102,8 @@ class FakeStreams final : public train::DeviceStreams {
 
  private:
   DeviceCalls& calls_;
+  const train::DeviceMark* last_ = nullptr;  ///< mark whose time was asked for last
+  base::Clock::Ticks last_at_ = 0;
 };
 
 /// Behaves like a CUDA graph: a capture does no work, and every replay reads and writes the memory

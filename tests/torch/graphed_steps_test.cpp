@@ -95,6 +95,42 @@ void expect_same_bits(const TrainingRun& run, int replays) {
 
 TEST(GraphedTraining, HasTheSameBits) { expect_same_bits(lenet_run(), 3 * 9 - 3); }
 
+TEST(GraphedTraining, NamesTheStepsThatSetSomethingUp) {
+  using enum pipeline::SetUp;
+  std::vector<pipeline::SetUp> eager(30, none);
+  eager[0] = first;
+  eager[9] = shape;  // 3 samples
+  EXPECT_EQ(trained(lenet_run()).set_ups, eager);
+  std::vector<pipeline::SetUp> with_graph = eager;
+  with_graph[1] = with_graph[2] = warm_up;  // the first step is the first warm-up as well
+  with_graph[3] = capture;
+  EXPECT_EQ(trained(graphed(lenet_run())).set_ups, with_graph);
+  TrainingRun accumulated = lenet_run();
+  accumulated.training.accumulate = 4;
+  std::vector<pipeline::SetUp> windows(30, none);
+  windows[0] = first;
+  windows[1] = windows[3] = windows[9] = shape;  // adds gradients; updates; 3 samples
+  EXPECT_EQ(trained(accumulated).set_ups, windows);
+}
+
+/// The stand-in has no times of its own, but marks are placed and read in order, and reused.
+TEST(GraphedTraining, HasNoPartsWithinAGraph) {
+  const DeviceTime eager = trained(lenet_run()).device;
+  EXPECT_EQ(eager.parts_steps, 30u - 2);
+  EXPECT_EQ(eager.graph_steps, 0u);
+  EXPECT_GT(eager.parts.forward, 0);
+  EXPECT_GT(eager.parts.backward, 0);
+  EXPECT_GT(eager.parts.step, 0);
+  EXPECT_EQ(eager.parts.graph, 0);
+  const DeviceTime graph = trained(graphed(lenet_run())).device;
+  EXPECT_EQ(graph.parts_steps, 2u) << "of 3 samples";
+  EXPECT_EQ(graph.graph_steps, 27u - 4) << "without warm-up and capture";
+  EXPECT_GT(graph.parts.graph, 0);
+  TrainingRun without = lenet_run();
+  without.strategy.device_parts = false;
+  EXPECT_EQ(trained(without).device.parts_steps, 0u);
+}
+
 TEST(GraphedTraining, HasTheSameBitsByTheAsyncClock) {
   TrainingRun run = lenet_run();
   run.strategy.inflight = 3;

@@ -30,10 +30,12 @@ struct TrainingRun {
 };
 
 struct Outcome {
-  std::vector<double> losses;        ///< by step, over all ranks
-  std::vector<std::int64_t> images;  ///< by step, over all ranks
-  std::vector<double> train_losses;  ///< by epoch
-  std::vector<double> train_top1s;   ///< by epoch
+  std::vector<double> losses;            ///< by step, over all ranks
+  std::vector<std::int64_t> images;      ///< by step, over all ranks
+  std::vector<pipeline::SetUp> set_ups;  ///< by step
+  train::DeviceTime device;              ///< if the strategy has a timeline
+  std::vector<double> train_losses;      ///< by epoch
+  std::vector<double> train_top1s;       ///< by epoch
   train::TrainResult result;
   std::string hash;  ///< hash of the parameters and buffers at the end
 };
@@ -59,6 +61,7 @@ inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
     void step(const pipeline::StepRecord& record) override {
       outcome.losses.push_back(record.loss.value());
       outcome.images.push_back(record.images);
+      outcome.set_ups.push_back(record.set_up);
     }
     void epoch(const train::EpochRecord& record) override {
       outcome.train_losses.push_back(record.train_loss);
@@ -80,6 +83,7 @@ inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
       run.stop != nullptr ? *run.stop : never);
   trainer.run();
   trainer.close();
+  if (const auto device = trainer.device_time()) observer.outcome.device = *device;
   observer.outcome.result = trainer.result();
   observer.outcome.hash = strategy.parameters_hash();
   return std::move(observer.outcome);

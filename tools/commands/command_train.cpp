@@ -401,7 +401,10 @@ class TrainCommand {
         training_.from,
         {},
         utilization_,
-        recorder_->blame(spans_.ticks())};
+        recorder_->blame(spans_.ticks()),
+        recorder_->updates(),
+        strategy_->submissions(),
+        strategy_->knows_device_work()};
     const base::Clock::Reading end = base::Clock::read_both();
     spans_.enter(pipeline::Span::teardown, end.ticks);  // all records end here
     facts.wall_s = static_cast<double>(end.steady_ns - start_.time.steady_ns) * 1e-9;

@@ -72,6 +72,7 @@ void Recorder::progress(const train::TrainProgress& now) {
 }
 
 void Recorder::step(const pipeline::StepRecord& record) {
+  updates_.add(record);
   directory_.step(record);
   if (!events_ || !record.loss) return;
   const study::Scalar loss{"train/step_loss", *record.loss};

@@ -7,6 +7,7 @@
 
 #include "millrace/recipe.h"
 #include "strategies/trainer/trainer.h"
+#include "study/analysis/update_times.h"
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/run_directory.h"
 #include "study/records/tensorboard.h"
@@ -34,6 +35,8 @@ class Recorder final : public train::TrainObserver {
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
   /// Returns the wait breakdown of a run whose spans are `spans` so far.
   const study::WaitBreakdown& blame(const pipeline::SpanTicks& spans);
+  /// Returns the updates of this process's steps. Complete after the trainer has closed.
+  const study::UpdateTimes& updates() const { return updates_; }
   /// Returns the steps of the whole run so far.
   std::uint64_t steps() const { return steps_; }
 
@@ -47,6 +50,7 @@ class Recorder final : public train::TrainObserver {
   ProgressLine line_;
   double busy_before_ = 0;
   study::WaitBreakdown breakdown_;
+  study::UpdateTimes updates_;
   base::Clock::Ticks epochs_load_ = 0;  ///< all epochs so far
   study::PartTicks blamed_before_{};    ///< sums at the start of this epoch
   std::uint64_t steps_;

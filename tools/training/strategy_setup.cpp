@@ -139,6 +139,8 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   options.amp = recipe.text("train.amp");
   options.tf32 = recipe.text("train.tf32");
   options.channels_last = recipe.text("train.channels_last");
+  options.deterministic = recipe.boolean("train.deterministic");
+  options.device_parts = recipe.boolean("train.device_parts");
   options.strategy = recipe.text("train.strategy");
   options.replicas = static_cast<int>(recipe.integer("train.replicas"));
   options.sync_batchnorm = recipe.boolean("train.sync_batchnorm");

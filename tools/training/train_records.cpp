@@ -57,6 +57,22 @@ Json early_stopping_json(const Recipe& recipe, const train::TrainResult& result)
           {"best", number(result.stopping.best)}};
 }
 
+/// Returns the line on the steps that also set something up; empty without such.
+std::string set_up_line(const Json& s) {
+  if (s.value("setup_steps", 0) == 0) return "";
+  std::vector<std::string> kinds;
+  for (const auto& [kind, sum] : s["setup_updates"].items())
+    kinds.push_back(fmt::format("{} {:.3f} s in {}", kind, sum["update_s"].get<double>(),
+                                sum["steps"].get<std::uint64_t>()));
+  std::string text = fmt::format("set-up: {:.3f} s of update ({})",
+                                 s["setup_update_s"].get<double>(), fmt::join(kinds, ", "));
+  if (s["update_s_per_step"].is_number())
+    text += fmt::format("; {:.3f} ms per step without it, median {:.3f}",
+                        1e3 * s["update_s_per_step"].get<double>(),
+                        1e3 * number_in(s, "update_s_per_step_median"));
+  return text + "\n";
+}
+
 /// Returns the line on the images that each rank or replica was given; empty without such.
 std::string shares_line(const Json& s) {
   std::vector<std::string> images;
@@ -224,7 +240,15 @@ void add_progress(Json& s, const TrainFacts& facts, const train::TrainResult& re
   s["spans"] = span_json(seconds);
   s["unaccounted_s"] = facts.wall_s - seconds.total();
   s["load_s_per_step"] = number(seconds.load / steps);
-  s["update_s_per_step"] = number(seconds.update / steps);
+  // Everything that is not a set-up step's, so that both parts add up to update_s.
+  const study::UpdateTimes::Sum set_up = facts.updates.set_up();
+  const double rest = steps - static_cast<double>(set_up.steps);
+  s["update_s_per_step"] =
+      number(rest > 0 ? (seconds.update - set_up.seconds) / rest : std::nan(""));
+  s["update_s_per_step_median"] = number(facts.updates.median());
+  s["setup_steps"] = set_up.steps;
+  s["setup_update_s"] = set_up.seconds;
+  s["setup_updates"] = study::to_json(facts.updates);
   s["first_batch_s"] = seconds.each[static_cast<std::size_t>(pipeline::Span::first_batch)];
   s["images_per_s"] =
       number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
@@ -246,6 +270,21 @@ void add_quality(Json& s, const TrainFacts& facts, const train::TrainResult& res
   if (!facts.batch_hash.empty()) s["batch_hash"] = facts.batch_hash;
 }
 
+/// Returns the device's own times of a step's parts; null where none were measured. Within a graph
+/// forward and backward have no events: they are null where every step was a graph's.
+Json parts_json(const train::DeviceTime& time) {
+  if (time.parts_steps + time.graph_steps == 0) return nullptr;
+  const auto seconds = [](std::uint64_t steps, base::Clock::Ticks ticks) {
+    return steps > 0 ? Json(base::Clock::seconds(ticks)) : Json(nullptr);
+  };
+  return {{"steps", time.parts_steps},
+          {"graph_steps", time.graph_steps},
+          {"forward_s", seconds(time.parts_steps, time.parts.forward)},
+          {"backward_s", seconds(time.parts_steps, time.parts.backward)},
+          {"graph_s", seconds(time.graph_steps, time.parts.graph)},
+          {"step_s", base::Clock::seconds(time.parts.step)}};
+}
+
 /// Adds memory, and what the device did where that was measured.
 void add_device(Json& s, const TrainFacts& facts) {
   s["peak_rss_bytes"] = peak_rss_bytes();
@@ -259,10 +298,33 @@ void add_device(Json& s, const TrainFacts& facts) {
     const train::DeviceTime& time = *facts.device_time;
     s["inflight"] = facts.recipe.integer("train.inflight");
     s["device_busy_s"] = base::Clock::seconds(time.busy);
+    s["device_busy_is"] = facts.knows_device_work ? "exact" : "upper bound";
+    s["device_submissions"] = facts.submissions.steps;
+    s["device_starved"] = facts.submissions.starved;
     s["device_gap_load_s"] = base::Clock::seconds(time.gap_load());
     s["device_gap_other_s"] = base::Clock::seconds(time.gap_other());
     s["device_gaps"] = span_json(pipeline::SpanSeconds(time.gaps));
+    s["device_parts"] = parts_json(time);
   }
+}
+
+/// Returns the device's timeline as the verdict takes it; empty where there is none.
+std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
+                                                   const pipeline::SpanSeconds& seconds) {
+  if (!facts.device_time) return {};
+  const train::DeviceTime& time = *facts.device_time;
+  const auto wait = static_cast<std::size_t>(pipeline::Span::device_wait);
+  study::DeviceFigures figures{
+      .asynchronous = facts.recipe.text("train.clock") == "async",
+      .busy_s = base::Clock::seconds(time.busy - time.setup_busy),
+      .wait_s = seconds.each[wait],
+      .submissions = facts.submissions.steps,
+      .starved = facts.submissions.starved,
+  };
+  const pipeline::SpanSeconds gaps(train::difference(time.gaps, time.setup_gaps));
+  figures.gap_load_s = gaps.each[static_cast<std::size_t>(pipeline::Span::load)];
+  figures.gap_host_s = gaps.update + gaps.each[static_cast<std::size_t>(pipeline::Span::log)];
+  return figures;
 }
 
 void add_loading(Json& s, const TrainFacts& facts, const study::BoundVerdict& verdict) {
@@ -290,9 +352,10 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   add_progress(s, facts, result, seconds);
   add_quality(s, facts, result);
   add_device(s, facts);
-  add_loading(s, facts,
-              study::judge(study::bound_figures(facts.blame, facts.loader, facts.options, cores(),
-                                                seconds.update, result.new_images)));
+  study::BoundFigures figures = study::bound_figures(facts.blame, facts.loader, facts.options,
+                                                     cores(), seconds.update, result.new_images);
+  figures.device = device_figures(facts, seconds);
+  add_loading(s, facts, study::judge(figures));
   return s;
 }
 
@@ -375,6 +438,7 @@ std::string closing_table(const Json& s) {
       with_commas(s["images"]), with_commas(s["steps"]), since,
       s["images_per_s"].is_number() ? with_commas(s["images_per_s"]) : "-",
       percent(s["unaccounted_s"].get<double>() / wall));
+  text += set_up_line(s);
   text += shares_line(s);
   text += s["verdict"].get<std::string>() + "\n";
   if (const std::string stopped = study::early_stop_of(s); !stopped.empty()) text += stopped + "\n";

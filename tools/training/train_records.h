@@ -13,6 +13,7 @@
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/trainer.h"
 #include "strategies/trainer/utilization.h"
+#include "study/analysis/update_times.h"
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/tensorboard.h"
 
@@ -37,6 +38,9 @@ struct TrainFacts {
   std::optional<train::DeviceTime> device_time;
   std::optional<train::Utilization> utilization;
   const study::WaitBreakdown& blame;
+  const study::UpdateTimes& updates;
+  train::Submissions submissions;
+  bool knows_device_work = false;  ///< Strategy::knows_device_work()
 };
 
 nlohmann::ordered_json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset);

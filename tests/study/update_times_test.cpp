@@ -1,0 +1,50 @@
+// Updates with set-up steps kept apart.
+#include "study/analysis/update_times.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace millrace::study {
+namespace {
+
+using pipeline::SetUp;
+
+pipeline::StepRecord step(double update_ms, SetUp kind = SetUp::none) {
+  pipeline::StepRecord record;
+  record.set_up = kind;
+  const base::Clock::Ticks half = base::Clock::ticks(update_ms * 0.5e-3);
+  record.ticks[static_cast<std::size_t>(pipeline::Span::forward)] = half;
+  record.ticks[static_cast<std::size_t>(pipeline::Span::device_wait)] = half;
+  record.ticks[static_cast<std::size_t>(pipeline::Span::load)] = 1'000'000'000;  // is no update
+  return record;
+}
+
+TEST(UpdateTimes, AStepThatSetsSomethingUpChangesNeitherMeanNorMedian) {
+  UpdateTimes times;
+  times.add(step(3000, SetUp::first));
+  for (const double ms : {4, 1, 2, 5}) times.add(step(ms));
+  times.add(step(70, SetUp::warm_up));
+  times.add(step(80, SetUp::warm_up));
+  EXPECT_NEAR(times.mean(), 3e-3, 1e-8);
+  EXPECT_NEAR(times.median(), 3e-3, 1e-8);
+  times.add(step(100));
+  EXPECT_NEAR(times.median(), 4e-3, 1e-8);
+  EXPECT_EQ(times.set_up().steps, 3u);
+  EXPECT_NEAR(times.set_up().seconds, 3.15, 1e-6);
+  const auto json = to_json(times);
+  EXPECT_EQ(json.size(), 2u) << json;
+  EXPECT_EQ(json["warm_up"]["steps"], 2);
+  EXPECT_NEAR(json["first"]["update_s"].get<double>(), 3, 1e-6);
+}
+
+TEST(UpdateTimes, WithoutOtherStepsThereIsNeither) {
+  UpdateTimes times;
+  times.add(step(3000, SetUp::first));
+  EXPECT_TRUE(std::isnan(times.mean()));
+  EXPECT_TRUE(std::isnan(times.median()));
+}
+
+}  // namespace
+}  // namespace millrace::study
