@@ -18,6 +18,7 @@ parser.add_argument("--data", required=True)
 parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--device", default="cpu", help="cpu or cuda; on cuda every step ends when the device is done")
 args = parser.parse_args()
 
 torch.manual_seed(0)
@@ -48,7 +49,7 @@ loader = DataLoader(mnist(augment, True), batch_size=64, shuffle=True, num_worke
                     persistent_workers=args.workers > 0)
 model = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
                       nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
-                      nn.Linear(84, 10))
+                      nn.Linear(84, 10)).to(args.device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 loss_of = nn.CrossEntropyLoss()
 clock = time.perf_counter
@@ -61,8 +62,10 @@ for epoch in range(args.epochs):
         arrived = clock()
         load += arrived - mark
         optimizer.zero_grad()
-        loss_of(model(images), labels).backward()
+        loss_of(model(images.to(args.device)), labels.to(args.device)).backward()
         optimizer.step()
+        if args.device != "cpu":
+            torch.cuda.synchronize()
         mark = clock()
         update += mark - arrived
         steps += 1
@@ -71,5 +74,5 @@ for epoch in range(args.epochs):
 
 test = DataLoader(mnist(T.Compose([T.ToTensor(), normalize]), False), batch_size=512)
 with torch.no_grad():
-    right = sum((model(images).argmax(1) == labels).sum().item() for images, labels in test)
+    right = sum((model(images.to(args.device)).argmax(1).cpu() == labels).sum().item() for images, labels in test)
 print(json.dumps({"top1": right / 10000}))

@@ -43,8 +43,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kPackage
      {"libcuda.so", "the NVIDIA driver"},
      {"libnvidia-ml", "the NVIDIA driver"}}};
 
-/// Returns what a program writes to its standard output; empty if it cannot be started.
-std::string output_of(std::vector<std::string> words) {
+/// Returns what a program writes to its standard output with another variable in its environment;
+/// empty if it cannot be started.
+std::string output_of(std::vector<std::string> words, std::string variable) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return {};
   posix_spawn_file_actions_t actions;
@@ -54,8 +55,11 @@ std::string output_of(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  std::vector<char*> envp{variable.data()};
+  for (char** one = environ; *one != nullptr; ++one) envp.push_back(*one);
+  envp.push_back(nullptr);
   pid_t child = -1;
-  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   std::string text;
@@ -96,12 +100,15 @@ std::vector<std::string> missing_libraries(const std::string& module) {
   // The linker of this very process, which searches where dlopen() does.
   const std::string linker = file_of(reinterpret_cast<const void*>(getauxval(AT_BASE)));
   if (linker.empty() || !std::filesystem::exists(module)) return {};
-  std::istringstream lines(output_of({linker, "--list", module}));
+  // As ldd does; the linker's option --list would end at the first one.
+  std::istringstream lines(output_of({linker, module}, "LD_TRACE_LOADED_OBJECTS=1"));
   std::vector<std::string> missing;
   for (std::string line; std::getline(lines, line);) {
     if (line.find("=> not found") == std::string::npos) continue;
     const std::size_t begin = line.find_first_not_of(" \t");
-    missing.push_back(line.substr(begin, line.find(' ', begin) - begin));
+    std::string name = line.substr(begin, line.find(' ', begin) - begin);
+    if (std::find(missing.begin(), missing.end(), name) == missing.end())
+      missing.push_back(std::move(name));
   }
   return missing;
 }

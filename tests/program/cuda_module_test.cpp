@@ -21,6 +21,7 @@ class CudaModule : public ProgramTest {
     const fs::path folder = in("copy"), build = MILLRACE_BUILD;
     fs::create_directories(folder / "lib");
     fs::copy_file(build / "millrace", folder / "millrace");
+    fs::create_directory_symlink(build / "recipes", folder / "recipes");
     for (const char* name : {"pipeline", "trainer", "torch"}) {
       const std::string file = std::string("libmillrace_") + name + ".so";
       fs::copy_file(build / "lib" / file, folder / "lib" / file);

@@ -219,7 +219,7 @@ TEST_F(Records, StepsThatSetSomethingUpAreKeptApart) {
   EXPECT_NEAR(set_up + 6 * s["update_s_per_step"].get<double>(), s["update_s"].get<double>(), 1e-9);
   EXPECT_GT(s["update_s_per_step_median"], 0.0);
   // A resumed process sets up again, and its figures are its own.
-  ASSERT_TRUE(succeeded(run({"train", "--resume", in("run").string(), "train.epochs=3"})));
+  ASSERT_TRUE(succeeded(run({"train", "--run", in("run").string(), "--resume", "train.epochs=3"})));
   const Json resumed = summary("run");
   EXPECT_EQ(resumed["resumed_from_step"], 8);
   EXPECT_EQ(resumed["setup_steps"], 2);

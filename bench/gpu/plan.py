@@ -1,0 +1,109 @@
+"""What bench/gpu/run does on a GPU: stages of runs, cheapest first. A run is one command with its own limit of time.
+Words in braces are filled in by the machine: {data}, {scratch}, {root}, {python}."""
+from dataclasses import dataclass, field
+
+STAGE_LIMIT_S = 8 * 60
+
+
+@dataclass
+class Run:
+    name: str
+    command: list
+    limit_s: int
+    kind: str = "train"  # train: keeps the summary; text: keeps the end of the output; json: one JSON document
+    after: str = ""  # a run whose failure makes this one pointless
+    kill_after_steps: int = 0  # ends the run with SIGKILL once that many steps are in its table, then resumes it
+    tool: str = ""  # a program that may be missing: the run is then skipped
+    keep: int = 0  # losses of the first steps that are kept
+
+
+@dataclass
+class Stage:
+    name: str
+    about: str
+    runs: list = field(default_factory=list)
+
+
+def train(name, recipe, *keys, limit_s=60, **more):
+    data = "data.path={data}" if recipe.startswith("mnist") else "data.path={objects}"
+    command = ["{root}/millrace", "train", recipe, data, "train.device=cuda", "train.threads=1", *keys,
+               "--run", "{scratch}/" + name, "--quiet"]
+    return Run(name, command, limit_s, **more)
+
+
+LENET = "mnist-lenet"
+EXACT = ("train.tf32=off", "train.deterministic=true")
+# Data is always normalised one way or the other; both must give the CPU's losses.
+CLOCKS = {"sync": (), "async": ("train.clock=async",), "graphs": ("train.clock=async", "train.cuda_graphs=on")}
+
+
+def first_look():
+    yield Run("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu,"
+                             "power.draw", "--format=csv,noheader"], 20, "text", tool="nvidia-smi")
+    yield Run("doctor", ["{root}/millrace", "doctor", "--json", "--storage", "{scratch}"], 60, "json")
+    yield Run("ldd", ["ldd", "{root}/lib/libmillrace_cuda.so"], 20, "text", tool="ldd")
+    yield train("steps20", LENET, "train.steps=20", "eval.every=0", "train.log_every=1", keep=20)
+    yield train("steps20-cpu", LENET, "train.steps=20", "eval.every=0", "train.device=cpu", keep=20)
+
+
+def device_tests():
+    # Each in its own process: the module must come before LibTorch's first call.
+    for name in ("FollowsTheCpusByEitherClock", "GraphsFollowTheEagerRun", "GraphsDrawWhatEagerStepsDo",
+                 "ReplicasFollowTheCpu", "ABatchThatDoesNotFitIsToldWithOneThatWould"):
+        yield Run("test-" + name, ["{root}/torch_test", "--gtest_filter=CudaTraining." + name], 60, "text",
+                  after="steps20")
+    yield Run("test-native", ["{root}/torch_test", "--gtest_filter=Shapes/NativeCuda.*"], 60, "text", after="steps20")
+    for tool in ("memcheck", "racecheck"):
+        yield Run("sanitizer-" + tool,
+                  ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "{root}/torch_test",
+                   "--gtest_filter=Shapes/NativeCuda.*/0"], 90, "text", after="test-native", tool="compute-sanitizer")
+
+
+def modes():
+    for normalize in ("loader", "device"):
+        for clock, keys in CLOCKS.items():
+            yield train(f"mode-{clock}-{normalize}", LENET, "train.epochs=2", "output.normalize=" + normalize, *keys,
+                        *EXACT, limit_s=60, after="steps20", keep=20)
+    yield train("mode-cpu", LENET, "train.steps=20", "eval.every=0", "train.device=cpu", *EXACT[:1], keep=20)
+    for amp in ("bf16", "f16"):
+        yield train("amp-" + amp, LENET, "train.epochs=2", "train.amp=" + amp, after="steps20")
+    yield train("ddp", LENET, "train.epochs=1", "train.strategy=ddp", "train.ranks=1", after="steps20")
+    yield train("whole", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT, after="steps20")
+    yield train("killed", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT, after="steps20",
+                kill_after_steps=120, limit_s=90)
+
+
+def tables():
+    for workers in (0, 1, 2, 4):
+        for clock, keys in (("eager", ()), *list(CLOCKS.items())[1:]):
+            yield train(f"s4-{clock}-{workers}", LENET, "train.epochs=2", f"loader.workers={workers}", *keys,
+                        limit_s=60, after="steps20")
+    yield Run("s4-torch", ["{python}", "{root}/bench/torch_lenet.py", "--data", "{data}", "--device", "cuda",
+                           "--workers", "4"], 90, "text", after="steps20")
+    for pair in (1, 2, 3):
+        for parts in ("true", "false"):
+            yield train(f"parts-{parts}-{pair}", LENET, "train.epochs=1", "eval.every=0", "train.clock=async",
+                        "loader.workers=4", "train.device_parts=" + parts, after="steps20")
+    yield train("delay-next", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.next_ms=5",
+                after="steps20")
+    yield train("delay-forward", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.forward_ms=5",
+                after="steps20")
+
+
+def large_models():
+    for recipe in ("cifar10-resnet50", "cifar10-vgg19"):
+        for amp in ("off", "bf16"):
+            yield train(f"{recipe}-{amp}", recipe, "train.steps=200", "eval.every=0", "train.amp=" + amp,
+                        "train.clock=async", "output.normalize=device", limit_s=90, after="steps20")
+    yield Run("profile", ["{root}/millrace", "profile", LENET, "data.path={data}", "train.device=cuda", "--verify",
+                          "--run", "{scratch}/profile", "--json"], 120, "json", after="steps20")
+
+
+def stages():
+    return [Stage("first", "what is there, twenty steps, the device tests", [*first_look(), *device_tests()]),
+            Stage("modes", "clocks, graphs, precision, NCCL, resumption", list(modes())),
+            Stage("tables", "step times, larger models, predictions", [*tables(), *large_models()])]
+
+
+def all_runs():
+    return [run for stage in stages() for run in stage.runs]

@@ -1,0 +1,162 @@
+"""Tables of docs/results/DATE-gpu.md from the results of bench/gpu/run."""
+import statistics
+
+LOSS_TOLERANCE = 1e-4  # relative, of the first steps against the CPU's, with TF32 off
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def number(value, scale=1.0, digits=3):
+    return "-" if value is None else f"{scale * value:,.{digits}f}"
+
+
+class Source:
+    """Results by name of the run; what is missing becomes a dash and is counted."""
+
+    def __init__(self, results):
+        self.runs = results["runs"]
+        self.missing = []
+
+    def of(self, name, key, where="summary"):
+        value = self.runs.get(name, {}).get(where, {})
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if name not in self.runs:
+            self.missing.append(f"{name}: {key}")
+        return value
+
+    def losses(self, name):
+        return self.runs.get(name, {}).get("losses", [])
+
+
+def ended(run):
+    if run is None:
+        return "not run"
+    if "skipped" in run:
+        return "skipped: " + run["skipped"]
+    if run.get("ended"):
+        return run["ended"]
+    return "passed" if run["exit"] == 0 else f"failed (exit {run['exit']})"
+
+
+def worst_loss(source, name, reference):
+    """Returns the largest relative difference of the losses that both have; None without any."""
+    pairs = list(zip(source.losses(name), source.losses(reference)))
+    return max((abs(a - b) / abs(b) for a, b in pairs), default=None)
+
+
+def runs_table(source, stages):
+    rows = []
+    for stage in stages:
+        for run in stage.runs:
+            result = source.runs.get(run.name)
+            rows.append([stage.name, run.name, ended(result), number((result or {}).get("s"), digits=1)])
+    return "## Runs\n\n" + table(["stage", "run", "end", "s"], rows)
+
+
+def losses_table(source):
+    rows = []
+    for normalize in ("loader", "device"):
+        for clock in ("sync", "async", "graphs"):
+            name = f"mode-{clock}-{normalize}"
+            worst = worst_loss(source, name, "mode-cpu")
+            rows.append([clock, normalize, "-" if worst is None else f"{worst:.1e}",
+                         "-" if worst is None else "yes" if worst <= LOSS_TOLERANCE else "NO",
+                         number(source.of(name, "top1"), 100, 2)])
+    return ("## First 20 losses beside the CPU's\n\nTF32 is off and algorithms are deterministic. The limit is "
+            f"{LOSS_TOLERANCE:.0e}, relative.\n\n" +
+            table(["clock", "normalisation", "largest difference", "within it", "top-1 after 2 epochs, %"], rows))
+
+
+def repeat_table(source):
+    whole, killed = (source.of(name, "parameters_hash") for name in ("whole", "killed"))
+    same = "-" if None in (whole, killed) else "yes" if whole == killed else "NO"
+    interrupted = source.runs.get("killed", {}).get("killed")
+    rows = [["kill -9 and resume: same bits as a whole run", same if interrupted else "- (it was not killed)"]]
+    for amp in ("bf16", "f16"):
+        rows.append([f"top-1 with {amp}, %", number(source.of("amp-" + amp, "top1"), 100, 2)])
+    rows.append(["top-1 with ddp over NCCL, one rank, %", number(source.of("ddp", "top1"), 100, 2)])
+    return "## Resumption, precision, NCCL\n\n" + table(["check", "result"], rows)
+
+
+def step_rows(source, names):
+    for label, name in names:
+        parts = [source.of(name, "device_parts." + part) for part in ("forward_s", "backward_s", "graph_s", "step_s")]
+        steps = [source.of(name, "device_parts.steps") or 0, source.of(name, "device_parts.graph_steps") or 0]
+        each = [1e3 * part / max(1, count) if part is not None else None
+                for part, count in zip(parts, (steps[0], steps[0], steps[1], sum(steps)))]
+        submissions = source.of(name, "device_submissions")
+        starved = source.of(name, "device_starved")
+        yield [label, number(source.of(name, "update_s_per_step_median"), 1e3), number(
+            source.of(name, "update_s_per_step"), 1e3), number(source.of(name, "load_s_per_step"), 1e3),
+            number(source.of(name, "setup_update_s"), 1, 2), *(
+                number(value) if value is not None else "not measured" for value in each),
+            f"{100 * starved / submissions:.0f}" if submissions else "-",
+            number(source.of(name, "peak_device_bytes"), 1e-6, 0),
+            number(source.of(name, "gpu_utilization"), 100, 0), str(source.of(name, "bound") or "-")]
+
+
+STEP_HEADER = ["run", "update, median", "mean", "load", "set-up, s", "device: forward", "backward", "graph", "step",
+               "starved, %", "peak MB", "GPU busy, %", "bound"]
+
+
+def steps_table(source):
+    names = [(f"LeNet {clock}, {workers} workers", f"s4-{clock}-{workers}")
+             for workers in (0, 1, 2, 4) for clock in ("eager", "async", "graphs")]
+    names += [(f"{recipe}, amp {amp}", f"{recipe}-{amp}") for recipe in ("cifar10-resnet50", "cifar10-vgg19")
+              for amp in ("off", "bf16")]
+    return ("## Steps\n\nMilliseconds per step where nothing else is said. Device times are between events, so they "
+            "contain waits for the host's launches.\n\n" + table(STEP_HEADER, step_rows(source, names)))
+
+
+def parts_table(source):
+    times = {parts: [source.of(f"parts-{parts}-{pair}", "update_s_per_step") for pair in (1, 2, 3)]
+             for parts in ("true", "false")}
+    ratios = [on / off - 1 for on, off in zip(times["true"], times["false"]) if on and off]
+    return ("## Cost of the events between parts\n\n" +
+            table(["pairs", "median difference of the update, %"],
+                  [[str(len(ratios)), number(statistics.median(ratios) if ratios else None, 100, 2)]]))
+
+
+def delays_table(source):
+    rows = [[label, str(source.of(name, "bound") or "-"), str(source.of(name, "verdict") or "-")]
+            for label, name in (("debug.next_ms=5", "delay-next"), ("debug.forward_ms=5", "delay-forward"))]
+    return "## Planted delays\n\n" + table(["delay", "bound", "verdict"], rows)
+
+
+def profile_table(source):
+    rows = [[str(row.get("change", "-")), number(row.get("predicted_images_per_s"), digits=0),
+             number(row.get("images_per_s"), digits=0)]
+            for row in source.of("profile", "what_if", "json") or []]
+    return "## Predictions\n\n" + table(["change", "predicted, images/s", "measured"], rows or [["-"] * 3])
+
+
+def document(results, stages, date):
+    source = Source(results)
+    facts = results.get("machine", {})
+    doctor = source.runs.get("doctor", {}).get("json", {})
+    head = f"# {date}: on a GPU\n\n"
+    if results.get("sample"):
+        head += f"**{results['sample']}**\n\n"
+    devices = doctor.get("cuda", {}).get("names", ["no device"])
+    head += "\n".join([
+        f"- Device: {', '.join(devices)}.",
+        "- nvidia-smi: " + source.runs.get("nvidia-smi", {}).get("text", "-").strip() + ".",
+        f"- Machine: {doctor.get('cpu', '-')}, {doctor.get('cores', {}).get('usable', '-')} cores.",
+        f"- millrace {doctor.get('version', '-')} ({doctor.get('git', '-')}), LibTorch {facts.get('torch', '-')}."])
+    parts = [losses_table(source), repeat_table(source), steps_table(source), parts_table(source), delays_table(source),
+             profile_table(source), runs_table(source, stages)]
+    return head + "\n\n" + "\n\n".join(parts) + "\n"
+
+
+def holes(sample, stages):
+    """Returns the runs that a sample lacks, and the figures that its tables ask for and do not find."""
+    lacking = [f"the sample has no {run.name}" for stage in stages for run in stage.runs
+               if run.name not in sample["runs"]]
+    source = Source(sample)
+    for part in (losses_table, repeat_table, steps_table, parts_table, delays_table, profile_table):
+        part(source)
+    return lacking + ["the sample has no " + one for one in source.missing]

@@ -1,0 +1,136 @@
+"""bench/gpu/pack and bench/gpu/run without a GPU: a pack that is small enough and complete, a dry run in it, results
+that outlive failures, and refusals."""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+parser = argparse.ArgumentParser()
+for option in ("source", "build", "torch"):
+    parser.add_argument("--" + option, type=pathlib.Path, required=True)
+args, rest = parser.parse_known_args()
+sys.path.insert(0, str(args.source / "bench/gpu"))
+import machine  # noqa: E402
+import plan  # noqa: E402
+import render  # noqa: E402
+
+runner = {"__name__": "runner", "__file__": str(args.source / "bench/gpu/run")}
+exec(compile((args.source / "bench/gpu/run").read_text(), "bench/gpu/run", "exec"), runner)  # has no suffix to import
+
+
+def script(path, *words):
+    return subprocess.run([sys.executable, "-B", str(path), *map(str, words)], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=500, check=False)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="millrace-gpu-bench-")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+
+class Pack(Folder):
+    def test_runs_dry_by_itself(self):
+        out = self.folder / "pack"
+        packed = script(args.source / "bench/gpu/pack", out, "--build", args.build, "--torch", args.torch)
+        self.assertEqual(packed.returncode, 0, packed.stderr)
+        self.assertLess(sum(path.stat().st_size for path in out.rglob("*") if path.is_file()), 55 << 20)
+        dry = script(out / "bench/gpu/run", self.folder / "results", "--dry", "--torch", args.torch)
+        self.assertEqual(dry.returncode, 0, dry.stdout + dry.stderr)
+        document = (self.folder / "results/dry-gpu.md").read_text()
+        for title in ("First 20 losses", "Resumption", "Steps", "Cost of the events", "Planted delays", "Predictions",
+                      "Runs"):
+            self.assertIn("## " + title, document)
+        self.assertIn("**", document, "says that its figures are samples")
+        self.assertLessEqual(len(list((self.folder / "results").iterdir())), 8)
+        again = script(args.source / "bench/gpu/pack", out, "--build", args.build, "--torch", args.torch)
+        self.assertEqual(again.returncode, 2)
+        facts = out / "pack.json"
+        facts.write_text(json.dumps({"torch": "2.99.0", "git": ""}))
+        refused = script(out / "bench/gpu/run", self.folder / "other", "--dry", "--torch", args.torch)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("millrace was built with 2.99.0", refused.stderr)
+
+
+class FakeMachine:
+    """Runs shell commands instead of the plan's."""
+
+    def __init__(self, scratch):
+        self.scratch = scratch
+        self.packed = True
+        self.words = lambda command: command
+        self.call = lambda *a, **more: machine.Machine.call(self, *a, **more)
+        self.environment = lambda hide_devices: dict(os.environ)
+
+
+def shell(name, text, **more):
+    return plan.Run(name, ["sh", "-c", text], more.pop("limit_s", 60), "text", **more)
+
+
+class Stages(Folder):
+    def run_stage(self, *runs):
+        results = runner["Results"](self.folder)
+        done = runner["run_stage"](FakeMachine(self.folder), plan.Stage("one", "", list(runs)), results, lambda _: None)
+        return done, json.loads((self.folder / "results.json").read_text())["runs"]
+
+    def test_a_failure_leaves_the_other_results(self):
+        done, runs = self.run_stage(shell("good", "echo one"), shell("bad", "exit 3"),
+                                    shell("behind", "echo no", after="bad"), shell("last", "echo two"),
+                                    shell("tool", "echo no", tool="no-such-program"))
+        self.assertTrue(done)
+        self.assertEqual([runs["good"]["exit"], runs["bad"]["exit"], runs["last"]["exit"]], [0, 3, 0])
+        self.assertEqual(runs["last"]["text"], "two\n")
+        self.assertIn("bad has failed", runs["behind"]["skipped"])
+        self.assertIn("no-such-program", runs["tool"]["skipped"])
+
+    def test_a_second_call_repeats_only_what_failed(self):
+        count = f"echo x >>{self.folder}/NAME; exit CODE"
+        good, bad = (shell(name, count.replace("NAME", name).replace("CODE", code))
+                     for name, code in (("good", "0"), ("bad", "1")))
+        self.run_stage(good, bad)
+        self.run_stage(good, bad)
+        self.assertEqual((self.folder / "good").read_text(), "x\n")
+        self.assertEqual((self.folder / "bad").read_text(), "x\nx\n")
+
+    def test_a_limit_ends_a_run_with_its_children(self):
+        _, runs = self.run_stage(shell("endless", "sleep 1000 & wait", limit_s=1), shell("next", "echo on"))
+        self.assertEqual(runs["endless"]["ended"], "over its limit")
+        self.assertEqual(runs["next"]["exit"], 0)
+
+    def test_a_stage_begins_no_run_that_would_outlast_it(self):
+        with mock.patch.object(plan, "STAGE_LIMIT_S", 30):
+            done, _ = self.run_stage(shell("short", "true", limit_s=10), shell("long", "true", limit_s=60))
+        self.assertFalse(done)
+        self.assertEqual(list(json.loads((self.folder / "results.json").read_text())["runs"]), ["short"])
+
+
+class Plan(unittest.TestCase):
+    def test_names_are_unique_and_conditions_come_before(self):
+        names = [run.name for run in plan.all_runs()]
+        self.assertEqual(len(names), len(set(names)))
+        for run in plan.all_runs():
+            if run.after:
+                self.assertLess(names.index(run.after), names.index(run.name))
+            self.assertLessEqual(run.limit_s, plan.STAGE_LIMIT_S)
+
+    def test_a_sample_without_a_run_has_a_hole(self):
+        sample = json.loads((args.source / "bench/gpu/sample.json").read_text())
+        self.assertEqual(render.holes(sample, plan.stages()), [])
+        del sample["runs"]["whole"]
+        self.assertTrue(any("whole" in hole for hole in render.holes(sample, plan.stages())))
+
+    def test_losses_that_differ_are_shouted(self):
+        runs = {"mode-cpu": {"exit": 0, "losses": [2.0, 1.0]}, "mode-sync-loader": {"exit": 0, "losses": [2.0, 1.001]}}
+        self.assertIn("NO", render.losses_table(render.Source({"runs": runs})))
+        runs["mode-sync-loader"]["losses"][1] = 1.00001
+        self.assertNotIn("NO", render.losses_table(render.Source({"runs": runs})))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *rest])
