@@ -8,9 +8,8 @@ find_package(tomlplusplus REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
-if(MILLRACE_PROGRAM OR MILLRACE_TESTS)
-  find_package(OpenSSL REQUIRED COMPONENTS Crypto) # for SHA-256 of archives and of trusted plugins
-endif()
+find_package(OpenSSL REQUIRED COMPONENTS Crypto) # for SHA-256 of archives and of trusted plugins
+find_package(CURL REQUIRED) # for remote data; the library itself is opened at run time
 find_package(Boost REQUIRED) # for Boost.Math, headers only
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstdint>
 #include <functional>
@@ -103,6 +104,18 @@ struct SyntheticOptions {
   int classes = 10;
 };
 
+/// `data.remote.*`: how a set behind http:// or https:// is fetched.
+struct RemoteOptions {
+  std::string cache;  ///< folder for fetched archives; empty: in the user's cache directory
+  std::uint64_t cache_bytes = 0;  ///< limit of that folder; 0: none
+  double deadline_s = 120;        ///< longest time without progress before a run ends
+  /// Most samples between two that are needed at about the same time, in the set's order. A cache
+  /// that cannot hold them is refused. UINT64_MAX: any two samples; 0: not checked.
+  std::uint64_t reach = 0;
+  /// Ends what waits for a failing server once it is set. May be null; must outlive the reader.
+  const std::atomic<bool>* stop = nullptr;
+};
+
 /// `[data]`: which data set to open, and how.
 struct DataOptions {
   std::string reader = "idx";
@@ -117,6 +130,7 @@ struct DataOptions {
   /// Parameters of a plugin's reader; missing ones have their defaults.
   std::map<std::string, Value> parameters{};
   IndexUse index = IndexUse::automatic;
+  RemoteOptions remote{};
 };
 
 /// Name and help line of a built-in reader.

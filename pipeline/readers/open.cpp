@@ -15,6 +15,7 @@
 #include "pipeline/readers/plugin_reader.h"
 #include "pipeline/readers/synthetic.h"
 #include "pipeline/readers/tar.h"
+#include "pipeline/remote/url.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
@@ -60,6 +61,11 @@ std::vector<ReaderDeclaration> built_in_readers() {
 std::unique_ptr<Reader> open_reader(const DataOptions& options) {
   std::vector<std::string_view> names;
   for (const pipeline::Entry& entry : pipeline::kReaders) {
+    if (entry.name == options.reader && entry.name != "tar" && entry.name != "synthetic" &&
+        pipeline::is_remote(options.path))
+      throw UsageError(fmt::format("data.reader={}: reads local files only, not {}", entry.name,
+                                   pipeline::redacted(options.path)),
+                       "pack the set (millrace data pack) and set data.reader=tar");
     if (entry.name == options.reader) return pipeline::cached(entry.open(options), options);
     names.push_back(entry.name);
   }

@@ -18,6 +18,8 @@
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/tar_index.h"
+#include "pipeline/remote/remote_reader.h"
+#include "pipeline/remote/url.h"
 
 namespace millrace::pipeline {
 
@@ -99,19 +101,43 @@ bool belongs(const std::string& file, const std::string& split) {
 constexpr const char* kSplits[] = {"train", "test"};
 
 TarFiles in_folder(const std::string& path, const std::string& split) {
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& folder) {
+    for (const std::string& file : tars_in(folder)) names.push_back(file.substr(path.size() + 1));
+  };
+  add(path);
+  for (const char* any : kSplits)
+    for (const std::string& name : split_names(any))
+      if (base::is_folder(path + "/" + name)) add(path + "/" + name);
+  TarFiles found = files_of_split(names, path, split);
+  for (std::string& file : found.files) file = path + "/" + file;
+  return found;
+}
+
+}  // namespace
+
+TarFiles files_of_split(const std::vector<std::string>& names, const std::string& path,
+                        const std::string& split) {
+  const auto chosen = [&](const auto& rule) {
+    std::vector<std::string> files;
+    std::copy_if(names.begin(), names.end(), std::back_inserter(files), rule);
+    return files;
+  };
+  const auto all = chosen([](const std::string& file) { return file.find('/') == file.npos; });
   bool has_splits = false;
-  const std::vector<std::string> all = tars_in(path);
   for (const char* any : kSplits)
     for (const std::string& name : split_names(any)) {
-      if (base::is_folder(path + "/" + name) && !tars_in(path + "/" + name).empty()) {
-        has_splits = true;
-        if (any == split) return {tars_in(path + "/" + name), path, true};
-      }
-      std::vector<std::string> files;
-      std::copy_if(all.begin(), all.end(), std::back_inserter(files),
-                   [&](const std::string& file) { return belongs(file, name); });
-      has_splits |= !files.empty();
-      if (any == split && !files.empty()) return {files, path, true};
+      const std::string folder = name + "/";
+      const auto inside = chosen([&](const std::string& file) {
+        return file.starts_with(folder) && file.find('/', folder.size()) == file.npos;
+      });
+      has_splits |= !inside.empty();
+      if (any == split && !inside.empty()) return {inside, path, true};
+      const auto named = chosen([&](const std::string& file) {
+        return file.find('/') == file.npos && belongs(file, name);
+      });
+      has_splits |= !named.empty();
+      if (any == split && !named.empty()) return {named, path, true};
     }
   if (all.empty() && !has_splits)
     throw DataError(fmt::format("{}: no archives (*.tar)", path),
@@ -122,8 +148,6 @@ TarFiles in_folder(const std::string& path, const std::string& split) {
                        "call them by their split: train-000.tar, test-000.tar");
   return {all, path, false};
 }
-
-}  // namespace
 
 std::vector<std::string> expand_braces(const std::string& pattern) {
   std::vector<std::string> done, left{pattern};
@@ -460,6 +484,7 @@ std::unique_ptr<Reader> open_tar_files(const DataOptions& options,
 }
 
 std::unique_ptr<Reader> open_tar(const DataOptions& options) {
+  if (is_remote(options.path)) return open_remote_tar(options);
   if (options.path.empty())
     throw DataError("data.path is empty",
                     "data.path=FILE.tar, a folder of *.tar, or 'shard-{000..003}.tar'");

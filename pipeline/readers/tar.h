@@ -28,6 +28,10 @@ struct TarFiles {
 /// Throws DataError if there are none, and MissingSplit if there are only those of another split.
 MILLRACE_PRIVATE_API TarFiles find_tars(const std::string& path, const std::string& split);
 
+/// Selects a split's archives among `names`, relative to the folder `path`, by these rules.
+TarFiles files_of_split(const std::vector<std::string>& names, const std::string& path,
+                        const std::string& split);
+
 /// Expands {000..003} and {a,b}; returns the text itself without braces. Throws DataError for more
 /// than a million names.
 MILLRACE_PRIVATE_API std::vector<std::string> expand_braces(const std::string& pattern);

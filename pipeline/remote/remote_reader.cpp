@@ -1,0 +1,372 @@
+// Reads samples of remote archives.
+#include "pipeline/remote/remote_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "millrace/error.h"
+#include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/labels.h"
+#include "pipeline/readers/mapped_file.h"
+#include "pipeline/readers/tar.h"
+#include "pipeline/readers/tar_index.h"
+#include "pipeline/remote/remote_set.h"
+
+namespace millrace::pipeline {
+namespace {
+
+/// Most archives that stay open: a program may have 1024 descriptors.
+constexpr int kMostOpen = 256;
+/// Value of Part::pins while the archive is not open.
+constexpr std::int64_t kAway = std::numeric_limits<std::int64_t>::min();
+
+struct Entry {
+  std::uint64_t data;
+  std::uint32_t size;
+  std::uint32_t back;
+  std::int32_t label;
+};
+
+/// One archive. A read pins it; an archive without pins may be closed, which lets the cache evict
+/// it. Its list of samples stays.
+struct Part {
+  RemoteShard shard;
+  std::uint64_t first = 0;  ///< number of its first sample in the set
+  std::uint64_t count = 0;  ///< samples of the split
+  std::vector<std::int32_t> class_of_folder;
+  std::mutex opening;
+  std::atomic<std::int64_t> pins{kAway};
+  std::atomic<bool> used{false};  ///< since let_go() last came by
+  // Guarded by `opening` while pins is kAway, constant otherwise.
+  base::Descriptor file;
+  std::vector<Entry> entries;  ///< filled when the archive is first opened
+};
+
+class RemoteReader final : public Reader {
+ public:
+  explicit RemoteReader(const DataOptions& options)
+      : set_(options), checked_(options.index == IndexUse::off) {
+    info_.reader = "tar";
+    info_.path = redacted(options.path);
+    info_.split = options.split;
+    info_.encoded = true;
+    for (const RemoteShard& shard : set_.shards()) {
+      parts_.push_back(std::make_unique<Part>());
+      parts_.back()->shard = shard;
+    }
+    try {
+      list_unindexed();
+      by_label_ = has_labels();
+      choose(options);
+      count_classes(options);
+    } catch (const FetchError& error) {
+      rethrow_at_open(error);
+    }
+    if (options.remote.cache_bytes > 0 && options.remote.reach > 0) check_room(options.remote);
+  }
+
+  Sample read(std::uint64_t index, Buffer& scratch) const override {
+    const Pin pin(*this, part_of(index));
+    const Part& part = pin.part();
+    const Entry& sample = part.entries[index - part.first];
+    if (sample.size == base::kTooLong) {
+      Location location = location_of(part, sample);
+      return base::read_located(location, part.file.get(), scratch);
+    }
+    std::uint8_t* bytes = scratch.reserve(sample.size);
+    if (base::read_at(part.file.get(), bytes, sample.size, sample.data,
+                      part.shard.url.path.c_str()) != sample.size)
+      throw RunError(
+          fmt::format("{}: the copy in data.remote.cache was cut short", part.shard.url.text()),
+          "leave the cache alone while it is used; removing it is safe between runs");
+    return {{bytes, sample.size}, sample.label};
+  }
+
+  std::string name(std::uint64_t index) const override {
+    Part& part = part_of(index);
+    const std::string shown = part.shard.url.text();
+    try {
+      const Pin pin(*this, part);
+      const Entry& sample = part.entries[index - part.first];
+      const MappedFile mapped = MappedFile::map(set_.path_of(part.shard));
+      const std::string member =
+          tar_name(shown, mapped.bytes(), {sample.data, 0, sample.back, 0, 0});
+      return fmt::format("{} member {}", shown, base::printable(member));
+    } catch (const Error&) {  // a name for a message must not fail
+      return fmt::format("{} sample {}", shown, index - part.first);
+    }
+  }
+
+  bool locate(std::uint64_t index, Location& location) const override {
+    const Pin pin(*this, part_of(index));
+    location = location_of(pin.part(), pin.part().entries[index - pin.part().first]);
+    return true;
+  }
+
+ private:
+  /// Keeps an archive open.
+  class Pin {
+   public:
+    Pin(const RemoteReader& reader, Part& part) : part_(part) {
+      if (!try_pin(part)) reader.open(part);
+      if (!part.used.load(std::memory_order_relaxed))
+        part.used.store(true, std::memory_order_relaxed);
+    }
+    ~Pin() { part_.pins.fetch_sub(1, std::memory_order_release); }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    const Part& part() const { return part_; }
+
+   private:
+    Part& part_;
+  };
+
+  static bool try_pin(Part& part) {
+    std::int64_t pins = part.pins.load(std::memory_order_relaxed);
+    while (pins >= 0)
+      if (part.pins.compare_exchange_weak(pins, pins + 1, std::memory_order_acquire)) return true;
+    return false;
+  }
+
+  Part& part_of(std::uint64_t index) const {
+    const auto behind = std::upper_bound(
+        parts_.begin(), parts_.end(), index,
+        [](std::uint64_t wanted, const auto& part) { return wanted < part->first; });
+    return **std::prev(behind);
+  }
+
+  Location location_of(const Part& part, const Entry& sample) const {
+    Location location;
+    location.offset = sample.data;
+    location.size = sample.size;
+    location.label = sample.label;
+    base::set_path(location, set_.path_of(part.shard));
+    return location;
+  }
+
+  /// Opens an archive and pins it, once for all threads that ask.
+  void open(Part& part) const {
+    const std::lock_guard lock(part.opening);
+    if (try_pin(part)) return;
+    while (open_.load() >= kMostOpen && let_go()) {
+    }
+    part.file = set_.fetch(
+        part.shard, [this] { return let_go(); }, checked_ && part.entries.empty());
+    if (part.entries.empty()) list(part);
+    open_.fetch_add(1);
+    part.pins.store(1, std::memory_order_release);
+  }
+
+  /// Closes an archive that nobody reads, one that was not used lately if there is one.
+  bool let_go() const {
+    const std::lock_guard lock(closing_);
+    for (std::size_t step = 0; step < 2 * parts_.size(); ++step) {
+      Part& part = *parts_[hand_++ % parts_.size()];
+      // The archive that this thread is opening is away, so its lock is not tried.
+      if (part.pins.load(std::memory_order_relaxed) != 0) continue;
+      if (step < parts_.size() && part.used.exchange(false, std::memory_order_relaxed)) continue;
+      const std::unique_lock opening(part.opening, std::try_to_lock);
+      std::int64_t none = 0;
+      if (!opening || !part.pins.compare_exchange_strong(none, kAway, std::memory_order_acq_rel))
+        continue;
+      part.file.close();
+      open_.fetch_sub(1);
+      return true;
+    }
+    return false;
+  }
+
+  /// Walks an archive of the cache, and keeps the samples of the split.
+  void list(Part& part) const {
+    const MappedFile mapped = MappedFile::map(set_.path_of(part.shard));
+    IndexTarOptions walk;
+    walk.passed = [&] { mapped.let_go(); };
+    const TarIndex index = index_tar(part.shard.url.text(), mapped.bytes(), walk);
+    const SetIndex::Shard& listed = part.shard.listed;
+    if (index.samples.size() != listed.samples || index.fingerprint != listed.fingerprint ||
+        index.folders != listed.folders)
+      throw FetchError(
+          FetchError::Kind::wrong,
+          fmt::format("{}: holds {} samples, other ones than the {} that set.index lists",
+                      part.shard.url.text(), index.samples.size(), listed.samples),
+          "make the set's index again with the plugins.path of the run: millrace data index "
+          "FOLDER");
+    adopt(part, index);
+  }
+
+  void adopt(Part& part, const TarIndex& index) const {
+    part.entries.reserve(part.count);
+    for (const TarIndex::Entry& entry : index.samples) {
+      const std::int32_t of_folder = part.class_of_folder[entry.folder];
+      if (of_folder == TarClasses::kOtherSplit) continue;
+      part.entries.push_back(
+          {entry.data, entry.size, entry.back, by_label_ ? entry.label : of_folder});
+    }
+  }
+
+  /// Fetches the archives that no set.index describes, and describes them.
+  void list_unindexed() {
+    for (const auto& part : parts_) {
+      if (part->shard.indexed) continue;
+      const base::Descriptor file = set_.fetch(part->shard, {}, false);
+      const MappedFile mapped = MappedFile::map(set_.path_of(part->shard));
+      const TarIndex index = index_tar(part->shard.url.text(), mapped.bytes());
+      SetIndex::Shard& listed = part->shard.listed;
+      listed.samples = index.samples.size();
+      listed.unlabelled = index.unlabelled;
+      listed.unlabelled_beside = index.unlabelled_beside;
+      listed.fingerprint = index.fingerprint;
+      listed.folders = index.folders;
+      for (const TarIndex::Entry& entry : index.samples) {
+        listed.image_bytes += entry.size;
+        listed.largest_label = std::max(listed.largest_label, entry.label);
+      }
+    }
+  }
+
+  /// Returns whether the samples have labels of their own. Throws unless all or none have.
+  bool has_labels() const {
+    std::uint64_t total = 0, unlabelled = 0, beside = 0;
+    for (const auto& part : parts_) {
+      total += part->shard.listed.samples;
+      unlabelled += part->shard.listed.unlabelled;
+      beside += part->shard.listed.unlabelled_beside;
+    }
+    if (unlabelled == 0) return true;
+    if (unlabelled == total && beside == 0) return false;
+    for (const auto& part : parts_)
+      if (part->shard.listed.unlabelled > 0)
+        throw DataError(fmt::format("{}: {} of its {} samples have no label ({} of {} in the set)",
+                                    part->shard.url.text(), part->shard.listed.unlabelled,
+                                    part->shard.listed.samples, unlabelled, total),
+                        "put a .cls with its class's number, or a .json with \"label\", beside "
+                        "each");
+    return false;
+  }
+
+  /// Selects the samples of the split, and numbers them.
+  void choose(const DataOptions& options) {
+    std::vector<std::string> folders;
+    Fingerprint fingerprint;
+    for (const auto& part : parts_) {
+      const SetIndex::Shard& listed = part->shard.listed;
+      folders.insert(folders.end(), listed.folders.begin(), listed.folders.end());
+      fingerprint.add(listed.fingerprint);
+    }
+    info_.fingerprint = fingerprint.value();
+    TarClasses classes = classify_folders(
+        folders, options.split, set_.of_split(), by_label_,
+        std::filesystem::path(parts_.front()->shard.listed.name).stem(), info_.path);
+    info_.classes = std::move(classes.classes);
+    std::size_t folder = 0;
+    for (const auto& part : parts_) {
+      const std::size_t count = part->shard.listed.folders.size();
+      const auto begin = classes.of_folder.begin() + static_cast<std::ptrdiff_t>(folder);
+      part->class_of_folder.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+      folder += count;
+      number(*part);
+    }
+    std::erase_if(parts_, [](const auto& part) { return part->count == 0; });
+    info_.count =
+        std::accumulate(parts_.begin(), parts_.end(), std::uint64_t{0},
+                        [](std::uint64_t sum, const auto& part) { return sum + part->count; });
+    std::uint64_t first = 0;
+    for (const auto& part : parts_) part->first = std::exchange(first, first + part->count);
+  }
+
+  /// Counts the samples of the split in one archive, which has to be fetched if it holds several
+  /// splits.
+  void number(Part& part) {
+    const auto other = std::count(part.class_of_folder.begin(), part.class_of_folder.end(),
+                                  TarClasses::kOtherSplit);
+    if (other == std::ssize(part.class_of_folder)) return;
+    SetIndex::Shard& listed = part.shard.listed;
+    if (other == 0) {
+      part.count = listed.samples;
+      info_.bytes += listed.image_bytes;
+      return;
+    }
+    const Pin pin(*this, part);
+    part.count = part.entries.size();
+    listed.largest_label = -1;
+    for (const Entry& entry : part.entries) {
+      info_.bytes += entry.size;
+      listed.largest_label = std::max(listed.largest_label, entry.label);
+    }
+  }
+
+  void count_classes(const DataOptions& options) {
+    const auto count = static_cast<std::int64_t>(info_.classes.size());
+    if (!by_label_) {
+      if (options.classes != 0 && count > options.classes)
+        throw DataError(fmt::format("{}: {} classes where {} are set; '{}' is the first too many",
+                                    info_.path, count, options.classes,
+                                    info_.classes[static_cast<std::size_t>(options.classes)]),
+                        fmt::format("set model.classes={}", count));
+      return;
+    }
+    const auto largest =
+        std::max_element(parts_.begin(), parts_.end(), [](const auto& a, const auto& b) {
+          return a->shard.listed.largest_label < b->shard.listed.largest_label;
+        });
+    const std::int64_t label = (*largest)->shard.listed.largest_label;
+    const std::int64_t most = options.classes != 0 ? options.classes : max_classes(info_.count);
+    if (label >= most)
+      throw DataError(fmt::format("{}: label {} is not below {} classes",
+                                  (*largest)->shard.url.text(), label, most),
+                      fmt::format("set model.classes={} if that is what the set holds", label + 1));
+    info_.classes = set_.classes();
+    const auto named = static_cast<std::int64_t>(info_.classes.size());
+    if (named >= label + 1 && (options.classes == 0 || named == options.classes)) return;
+    info_.classes = numbered_classes(options.classes != 0 ? options.classes : label + 1);
+  }
+
+  /// Throws unless the cache holds all archives that are needed at about the same time.
+  void check_room(const RemoteOptions& options) const {
+    std::uint64_t need = 0, bytes = 0;
+    for (std::size_t first = 0, behind = 0; first < parts_.size(); ++first) {
+      const std::uint64_t last_sample = parts_[first]->first + parts_[first]->count - 1;
+      while (behind < parts_.size() &&
+             parts_[behind]->first - std::min(parts_[behind]->first, last_sample) <= options.reach)
+        bytes += parts_[behind++]->shard.listed.size;
+      need = std::max(need, bytes);
+      bytes -= parts_[first]->shard.listed.size;
+    }
+    if (need <= options.cache_bytes) return;
+    const bool global = options.reach == std::numeric_limits<std::uint64_t>::max();
+    throw UsageError(
+        fmt::format(
+            "data.remote.cache_bytes={}: loader.shuffle reads {} bytes of archives at about "
+            "the same time, and each would be fetched again and again",
+            options.cache_bytes, need),
+        global ? fmt::format("set data.remote.cache_bytes={} or more, or loader.shuffle=window:N, "
+                             "which reads the set piece by piece",
+                             need)
+               : fmt::format("set data.remote.cache_bytes={} or more, or a smaller window", need));
+  }
+
+  mutable RemoteSet set_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  const bool checked_;  ///< compares the SHA-256 of archives that were in the cache
+  bool by_label_ = false;
+  mutable std::atomic<int> open_{0};
+  mutable std::mutex closing_;
+  mutable std::size_t hand_ = 0;  ///< guarded by closing_
+};
+
+}  // namespace
+
+std::unique_ptr<Reader> open_remote_tar(const DataOptions& options) {
+  return std::make_unique<RemoteReader>(options);
+}
+
+}  // namespace millrace::pipeline

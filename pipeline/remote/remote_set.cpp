@@ -1,0 +1,227 @@
+// Finds the archives of a remote set and fetches them.
+#include "pipeline/remote/remote_set.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/printable.h"
+#include "base/rng.h"
+#include "millrace/error.h"
+#include "pipeline/readers/labels.h"
+#include "pipeline/readers/tar.h"
+#include "pipeline/remote/sha256.h"
+
+namespace millrace::pipeline {
+namespace {
+
+/// Longest set.index and classes.txt that are accepted.
+constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMostClassBytes = std::uint64_t{1} << 26;
+
+FetchOptions fetch_options(const DataOptions& options) {
+  FetchOptions fetch;
+  fetch.retry.deadline_s = options.remote.deadline_s;
+  fetch.retry.seed = base::mix64(static_cast<std::uint64_t>(getpid()));
+  // A stalled request must leave time for another one.
+  fetch.stall = std::chrono::milliseconds(std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(options.remote.deadline_s * 250), 500, 30'000));
+  fetch.stop = options.remote.stop;
+  fetch.warn = options.warn;
+  return fetch;
+}
+
+ShardCacheOptions cache_options(const DataOptions& options) {
+  return {options.remote.cache.empty() ? default_shard_cache() : options.remote.cache,
+          options.remote.cache_bytes, options.remote.deadline_s, options.remote.stop, options.warn};
+}
+
+/// Writes to a file that has its final length.
+class FileTarget final : public FetchTarget {
+ public:
+  FileTarget(int file, const std::string& path) : file_(file), path_(path) {}
+  void restart() override { at_ = 0; }
+  void append(const char* bytes, std::size_t size) override {
+    while (size > 0) {
+      const ssize_t count = pwrite(file_, bytes, size, static_cast<off_t>(at_));
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0)
+        throw RunError(
+            fmt::format("data.remote.cache: {} cannot be written: {}", path_, std::strerror(errno)),
+            "free some space, or set data.remote.cache_bytes or data.remote.cache");
+      bytes += count;
+      size -= static_cast<std::size_t>(count);
+      at_ += static_cast<std::uint64_t>(count);
+    }
+  }
+
+ private:
+  int file_;
+  const std::string& path_;
+  std::uint64_t at_ = 0;
+};
+
+Sha256 sha256_of_file(int file, const std::string& path) {
+  Sha256Stream hash;
+  std::vector<std::uint8_t> block(std::size_t{1} << 18);
+  for (std::uint64_t at = 0;;) {
+    const std::size_t count = base::read_at(file, block.data(), block.size(), at, path.c_str());
+    if (count == 0) return hash.finish();
+    hash.add(block.data(), count);
+    at += count;
+  }
+}
+
+/// Returns what names the content of an object: its ETag, or else its time and length.
+std::string identity_of(const HttpHeader& header) {
+  if (!header.etag.empty()) return "etag " + header.etag;
+  if (!header.modified.empty())
+    return fmt::format("modified {} length {}", header.modified, header.length.value_or(0));
+  // Nothing would show a change, so that only this process may use what it fetches.
+  return fmt::format("process {}", getpid());
+}
+
+std::string key_of(const Url& url, const std::string& identity) {
+  return url.endpoint() + "\n" + url.path + "\n" + identity;
+}
+
+}  // namespace
+
+void rethrow_at_open(const FetchError& error) {
+  if (error.kind == FetchError::Kind::unreachable) throw RunError(error.what(), error.hint());
+  throw DataError(error.what(), error.hint());
+}
+
+RemoteSet::RemoteSet(const DataOptions& options)
+    : fetcher_(fetch_options(options), plain_access()), cache_(cache_options(options)) {
+  try {
+    find(options);
+  } catch (const FetchError& error) {
+    rethrow_at_open(error);
+  }
+}
+
+void RemoteSet::find(const DataOptions& options) {
+  const std::string& path = options.path;
+  const std::size_t brace = path.find('{');
+  if (brace == std::string::npos && !path.ends_with(".tar")) {
+    const Url folder = Url::parse(path);
+    if (!folder.query.empty())
+      throw UsageError(
+          fmt::format("{}: the address has a query, which a run would record", redacted(path)),
+          "leave it out and set MILLRACE_REMOTE_QUERY to it");
+    const Url index = folder.file(kSetIndexFile);
+    try {
+      read_index(folder, fetcher_.fetch_text(index, kMostIndexBytes), options.split);
+      return;
+    } catch (const FetchError& error) {
+      if (error.kind != FetchError::Kind::missing) throw;
+      throw FetchError(error.kind, error.what(),
+                       "make one where the archives are (millrace data index FOLDER) and upload "
+                       "it, or name the archives: data.path='" +
+                           folder.text() + "train-{000..009}.tar'");
+    }
+  }
+  if (options.index == IndexUse::require)
+    throw DataError(fmt::format("{}: data.index=require needs a set.index, and archives are named "
+                                "one by one",
+                                redacted(path)),
+                    "data.path=http://HOST/FOLDER/ opens the set through its set.index");
+  const std::size_t slash = path.rfind('/', brace);
+  const Url folder = Url::parse(path.substr(0, slash + 1));
+  std::vector<std::string> names = expand_braces(path.substr(slash + 1));
+  for (std::string& one : names) {
+    if (one.find_first_of("?#") != std::string::npos)
+      throw UsageError(
+          fmt::format("{}: the address has a query, which a run would record", redacted(path)),
+          "leave it out and set MILLRACE_REMOTE_QUERY to it");
+    one = percent_decoded(one);
+  }
+  of_split_ = false;
+  name(folder, names);
+  read_classes(folder);
+}
+
+void RemoteSet::read_index(const Url& folder, const std::string& text, const std::string& split) {
+  const std::string where = folder.file(kSetIndexFile).text();
+  SetIndex index =
+      parse_set_index(where, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  std::vector<std::string> names;
+  for (const SetIndex::Shard& shard : index.shards) names.push_back(shard.name);
+  const TarFiles chosen = files_of_split(names, folder.text(), split);
+  of_split_ = chosen.of_split;
+  for (SetIndex::Shard& shard : index.shards) {
+    if (std::find(chosen.files.begin(), chosen.files.end(), shard.name) == chosen.files.end())
+      continue;
+    RemoteShard one;
+    one.url = folder.file(shard.name);
+    one.key = key_of(one.url, "sha256 " + hex_of(shard.sha256));
+    one.listed = std::move(shard);
+    one.indexed = true;
+    shards_.push_back(std::move(one));
+  }
+  classes_ = std::move(index.classes);
+}
+
+/// Asks for the length and the identity of each archive.
+void RemoteSet::name(const Url& folder, const std::vector<std::string>& names) {
+  for (const std::string& one : names) {
+    RemoteShard shard;
+    shard.url = folder.file(one);
+    const HttpHeader header = fetcher_.head(shard.url);
+    if (!header.length)
+      throw DataError(fmt::format("{}: the server does not say how long it is", shard.url.text()),
+                      "make a set.index: millrace data index FOLDER");
+    shard.listed.name = one;
+    shard.listed.size = *header.length;
+    shard.key = key_of(shard.url, identity_of(header));
+    shards_.push_back(std::move(shard));
+  }
+}
+
+/// Reads classes.txt, if the server has one.
+void RemoteSet::read_classes(const Url& folder) {
+  std::string text;
+  try {
+    text = fetcher_.fetch_text(folder.file(kClassNamesFile), kMostClassBytes);
+  } catch (const FetchError& error) {
+    if (error.kind == FetchError::Kind::unreachable) throw;
+    return;  // S3 denies what does not exist to users who may not list
+  }
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) classes_.push_back(std::move(line));
+    begin = end + 1;
+  }
+}
+
+base::Descriptor RemoteSet::fetch(const RemoteShard& shard, const ShardCache::LetGo& let_go,
+                                  bool checked) {
+  FetchWanted wanted{shard.url};
+  wanted.size = shard.listed.size;
+  if (shard.indexed) wanted.sha256 = shard.listed.sha256;
+  bool fresh = false;
+  const auto fill = [&](int file, const std::string& path) {
+    FileTarget target(file, path);
+    const HttpHeader header = fetcher_.fetch(wanted, target);
+    if (!shard.indexed && key_of(shard.url, identity_of(header)) != shard.key)
+      throw FetchError(FetchError::Kind::wrong,
+                       fmt::format("{}: changed since the set was opened", shard.url.text()),
+                       "leave the set alone while it is used, and start again");
+    fresh = true;
+  };
+  while (true) {
+    base::Descriptor file = cache_.get(shard.key, shard.listed.size, fill, let_go);
+    if (!checked || fresh || !shard.indexed) return file;
+    const std::string path = path_of(shard);
+    if (sha256_of_file(file.get(), path) == shard.listed.sha256) return file;
+    unlink(path.c_str());  // damaged on this disk: fetched anew
+  }
+}
+
+}  // namespace millrace::pipeline

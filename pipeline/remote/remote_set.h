@@ -1,0 +1,59 @@
+// What a remote data.path means: which archives there are, and how each is fetched into the cache.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/private_api.h"
+#include "millrace/reader.h"
+#include "pipeline/readers/set_index.h"
+#include "pipeline/remote/fetch.h"
+#include "pipeline/remote/shard_cache.h"
+
+namespace millrace::pipeline {
+
+struct RemoteShard {
+  Url url;
+  SetIndex::Shard listed;  ///< of set.index; otherwise name and size only
+  bool indexed = false;    ///< `listed` is complete
+  std::string key;         ///< names this content in the cache
+};
+
+/// Converts an error at the opening of a set: what a user has to mend is a DataError.
+[[noreturn]] void rethrow_at_open(const FetchError& error);
+
+class MILLRACE_PRIVATE_API RemoteSet {
+ public:
+  /// Finds the archives of `options.path`: a folder with a set.index, or archives that braces name.
+  explicit RemoteSet(const DataOptions& options);
+
+  const std::vector<RemoteShard>& shards() const { return shards_; }
+  const std::vector<std::string>& classes() const { return classes_; }
+  /// The names of the archives have selected the split already.
+  bool of_split() const { return of_split_; }
+
+  /// Returns an archive of the cache, fetched if need be; it stays there until the descriptor is
+  /// closed. With `checked`, compares the SHA-256 of one that was there already.
+  base::Descriptor fetch(const RemoteShard& shard, const ShardCache::LetGo& let_go,
+                         bool checked = false);
+  /// Returns the path of an archive in the cache.
+  std::string path_of(const RemoteShard& shard) const { return cache_.path_of(shard.key); }
+  FetchTotals totals() const { return fetcher_.totals(); }
+
+ private:
+  void find(const DataOptions& options);
+  void read_index(const Url& folder, const std::string& text, const std::string& split);
+  void name(const Url& folder, const std::vector<std::string>& names);
+  void read_classes(const Url& folder);
+
+  Fetcher fetcher_;
+  ShardCache cache_;
+  std::vector<RemoteShard> shards_;
+  std::vector<std::string> classes_;
+  bool of_split_ = true;
+};
+
+}  // namespace millrace::pipeline

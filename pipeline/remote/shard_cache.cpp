@@ -1,0 +1,288 @@
+// Keeps fetched archives in a folder.
+#include "pipeline/remote/shard_cache.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "millrace/error.h"
+
+namespace millrace::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kComplete = ".tar";
+constexpr std::string_view kPart = ".part";  ///< being filled, locked by whoever does it
+constexpr const char* kLock = "/lock";       ///< held while sizes are added up
+
+constexpr double kPause_s = 0.02;
+
+struct stat status_of(int file) {
+  struct stat status {};
+  fstat(file, &status);
+  return status;
+}
+
+/// Returns whether `file` is what `path` names now.
+bool is_named(int file, const std::string& path) {
+  const struct stat own = status_of(file);
+  struct stat named {};
+  return lstat(path.c_str(), &named) == 0 && own.st_ino == named.st_ino &&
+         own.st_dev == named.st_dev;
+}
+
+/// Removes a file unless its owner has said keep().
+class Removed {
+ public:
+  explicit Removed(const std::string& path) : path_(path) {}
+  ~Removed() {
+    if (!kept_) unlink(path_.c_str());
+  }
+  Removed(const Removed&) = delete;
+  Removed& operator=(const Removed&) = delete;
+  void keep() { kept_ = true; }
+
+ private:
+  const std::string& path_;
+  bool kept_ = false;
+};
+
+}  // namespace
+
+std::string default_shard_cache() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/millrace/shards";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') return std::string(home) + "/.cache/millrace/shards";
+  return {};
+}
+
+ShardCache::ShardCache(ShardCacheOptions options, RetryClock& clock)
+    : options_(std::move(options)), clock_(clock) {
+  const std::string& folder = options_.folder;
+  if (folder.empty())
+    throw UsageError("data.remote.cache is not set, and there is no home folder",
+                     "set data.remote.cache=DIR");
+  std::error_code ignored;
+  fs::create_directories(fs::path(folder).parent_path(), ignored);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail(folder, "made");
+  struct stat status {};
+  if (lstat(folder.c_str(), &status) != 0) fail(folder, "read");
+  const std::string hint = "name another folder: data.remote.cache=DIR";
+  if (!S_ISDIR(status.st_mode))
+    throw RunError(fmt::format("data.remote.cache: {} is {}, not a folder", folder,
+                               S_ISLNK(status.st_mode) ? "a link" : "a file"),
+                   hint);
+  if (status.st_uid != geteuid())
+    throw RunError(fmt::format("data.remote.cache: {} belongs to another user", folder), hint);
+  if ((status.st_mode & 0077) != 0)
+    throw RunError(fmt::format("data.remote.cache: {} is open to others (mode {:04o})", folder,
+                               status.st_mode & 07777),
+                   "chmod 700 it, or name another folder");
+}
+
+std::string ShardCache::path_of(const std::string& key) const {
+  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
+  return fmt::format("{}/{:016x}{:016x}{}", options_.folder, hash.high64, hash.low64, kComplete);
+}
+
+void ShardCache::fail(const std::string& path, const char* doing) const {
+  const int reason = errno;
+  throw RunError(
+      fmt::format("data.remote.cache: {} cannot be {}: {}", path, doing, std::strerror(reason)),
+      reason == ENOSPC || reason == EDQUOT
+          ? "free some space, or set data.remote.cache_bytes or data.remote.cache"
+          : "check the folder, or name another one: data.remote.cache=DIR");
+}
+
+/// Opens a file of the folder; returns none if it does not exist.
+base::Descriptor ShardCache::open_own(const std::string& path, int flags) const {
+  base::Descriptor file(open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file) {
+    if (errno == ENOENT && (flags & O_CREAT) == 0) return file;
+    base::require_resources(path, errno);
+    fail(path, "opened");
+  }
+  const struct stat status = status_of(file.get());
+  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
+    throw RunError(fmt::format("data.remote.cache: {} is not a file of yours", path),
+                   "remove it, or name another folder: data.remote.cache=DIR");
+  return file;
+}
+
+/// Locks a file without waiting. Returns false if another holds it.
+bool ShardCache::lock(int file, int kind, const std::string& path) {
+  if (!locks_.load(std::memory_order_relaxed)) return true;
+  while (flock(file, kind | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno == EINTR) continue;
+    if (locks_.exchange(false) && options_.warn)
+      options_.warn(
+          fmt::format("{}: the file system has no locks ({}): processes do not share "
+                      "what they fetch, and nothing is evicted",
+                      path, std::strerror(errno)));
+    return true;
+  }
+  return true;
+}
+
+void ShardCache::pause() const {
+  clock_.sleep(kPause_s, options_.stop);
+  if (options_.stop != nullptr && options_.stop->load())
+    throw Error(Exit::interrupted, "interrupted while waiting for data.remote.cache");
+}
+
+/// Opens an archive that is there, and protects it from eviction. Returns none otherwise.
+base::Descriptor ShardCache::open_complete(const std::string& path, std::uint64_t size) {
+  while (true) {
+    base::Descriptor file = open_own(path, O_RDONLY);
+    if (!file) return file;
+    // Whoever evicts it holds it for a moment.
+    while (!lock(file.get(), LOCK_SH, path)) pause();
+    const struct stat status = status_of(file.get());
+    if (status.st_nlink == 0 || !is_named(file.get(), path)) continue;
+    if (static_cast<std::uint64_t>(status.st_size) != size) {
+      unlink(path.c_str());
+      continue;
+    }
+    const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+    futimens(file.get(), now);  // the time of its last use
+    found_.fetch_add(1, std::memory_order_relaxed);
+    return file;
+  }
+}
+
+/// Returns the file to fill, locked; or none, with the archive that another process has completed
+/// meanwhile.
+base::Descriptor ShardCache::claim(const std::string& part, const std::string& path,
+                                   std::uint64_t size, base::Descriptor& complete) {
+  while (true) {
+    base::Descriptor file = open_own(part, O_RDWR | O_CREAT);
+    const bool mine = lock(file.get(), LOCK_EX, part);
+    if (mine && !is_named(file.get(), part)) continue;  // completed, or taken away
+    complete = open_complete(path, size);
+    if (complete) {
+      if (mine) unlink(part.c_str());
+      return {};
+    }
+    if (mine) return file;
+    file.close();
+    pause();
+  }
+}
+
+base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, const Fill& fill,
+                                 const LetGo& let_go) {
+  const std::string path = path_of(key);
+  base::Descriptor complete = open_complete(path, size);
+  if (complete) return complete;
+  std::string part = path.substr(0, path.size() - kComplete.size());
+  // Without locks, two processes must not write to one file.
+  if (!locks_.load(std::memory_order_relaxed)) part += fmt::format("-{}", getpid());
+  part += kPart;
+  base::Descriptor file = claim(part, path, size, complete);
+  if (complete) return complete;
+  Removed unfinished(part);
+  make_room(part, file.get(), size, let_go);
+  fill(file.get(), part);
+  if (fdatasync(file.get()) != 0) fail(part, "written to the disk");
+  // The lock goes along with the file; it is weakened, so that other processes can share it.
+  if (std::rename(part.c_str(), path.c_str()) != 0) fail(part, "renamed");
+  unfinished.keep();
+  filled_.fetch_add(1, std::memory_order_relaxed);
+  while (!lock(file.get(), LOCK_SH, path)) pause();
+  if (status_of(file.get()).st_nlink == 0) return get(key, size, fill, let_go);  // evicted at once
+  return file;
+}
+
+// Keeps the limit.
+namespace {
+
+struct Kept {
+  std::string path;
+  std::uint64_t bytes;
+  std::int64_t used_ns;
+};
+
+/// Returns the archives of a folder, complete or not, least recently used first.
+std::vector<Kept> archives_in(const std::string& folder) {
+  std::vector<Kept> all;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder.c_str()), closedir);
+  if (listing == nullptr) return all;
+  while (const dirent* entry = readdir(listing.get())) {
+    const std::string_view name = entry->d_name;
+    if (!name.ends_with(kComplete) && !name.ends_with(kPart)) continue;
+    struct stat status {};
+    std::string path = folder + "/" + std::string(name);
+    if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    all.push_back({std::move(path), static_cast<std::uint64_t>(status.st_size),
+                   std::int64_t{status.st_atim.tv_sec} * 1'000'000'000 + status.st_atim.tv_nsec});
+  }
+  std::sort(all.begin(), all.end(), [](const Kept& a, const Kept& b) {
+    return std::pair(a.used_ns, a.path) < std::pair(b.used_ns, b.path);
+  });
+  return all;
+}
+
+}  // namespace
+
+/// Gives `file` its length if it fits in the limit, evicting what nobody uses. Returns false and
+/// the bytes in use if it does not fit.
+bool ShardCache::try_room(const std::string& part, int file, std::uint64_t size,
+                          std::uint64_t& used) {
+  const std::string guard_path = options_.folder + kLock;
+  const base::Descriptor guard = open_own(guard_path, O_RDWR | O_CREAT);
+  while (!lock(guard.get(), LOCK_EX, guard_path)) pause();
+  std::vector<Kept> all = archives_in(options_.folder);
+  std::erase_if(all, [&](const Kept& one) { return one.path == part; });
+  used = 0;
+  for (const Kept& one : all) used += one.bytes;
+  for (const Kept& one : all) {
+    const bool left_over = one.path.ends_with(kPart);
+    if (!left_over && (options_.limit == 0 || used + size <= options_.limit)) continue;
+    if (!locks_.load(std::memory_order_relaxed)) break;
+    const base::Descriptor other = open_own(one.path, O_RDWR);
+    if (!other || !lock(other.get(), LOCK_EX, one.path) || !is_named(other.get(), one.path))
+      continue;
+    unlink(one.path.c_str());
+    used -= one.bytes;
+  }
+  if (options_.limit != 0 && used + size > options_.limit) return false;
+  if (ftruncate(file, 0) != 0 || ftruncate(file, static_cast<off_t>(size)) != 0)
+    fail(part, "written");
+  return true;
+}
+
+void ShardCache::make_room(const std::string& part, int file, std::uint64_t size,
+                           const LetGo& let_go) {
+  if (options_.limit != 0 && size > options_.limit)
+    throw RunError(fmt::format("data.remote.cache_bytes={}: an archive of {} bytes does not fit",
+                               options_.limit, size),
+                   fmt::format("set data.remote.cache_bytes={} or more", size));
+  const double begin = clock_.now_s();
+  for (std::uint64_t used = 0; !try_room(part, file, size, used);) {
+    if (let_go && let_go()) continue;
+    if (clock_.now_s() - begin > options_.deadline_s)
+      throw RunError(
+          fmt::format("data.remote.cache: {} is full: {} of data.remote.cache_bytes={} are in use",
+                      options_.folder, used, options_.limit),
+          fmt::format("set data.remote.cache_bytes={} or more, or name a folder of its own",
+                      used + size));
+    pause();
+  }
+}
+
+}  // namespace millrace::pipeline

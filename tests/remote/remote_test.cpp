@@ -1,0 +1,460 @@
+// Tests of remote data: addresses, headers, retries against a server that misbehaves, the cache of
+// archives, and the reader.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "base/rng.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
+#include "pipeline/readers/set_index.h"
+#include "pipeline/readers/tar.h"
+#include "pipeline/remote/fetch.h"
+#include "pipeline/remote/sha256.h"
+#include "pipeline/remote/shard_cache.h"
+#include "pipeline/remote/url.h"
+#include "tests/data/support.h"
+#include "tests/data/tar_builder.h"
+#include "tests/remote/fault_server.h"
+
+namespace millrace::pipeline {
+namespace {
+
+using test::Fault;
+using test::FaultServer;
+using test::TempFolder;
+
+TEST(RemoteUrl, SecretsAreNeitherAcceptedNorPrinted) {
+  for (const char* path : {"http://me:canary@host/a/", "https://host/a?sig=canary",
+                           "http://me:can/ary@host/a", "s3://me:canary@bucket/a"}) {
+    EXPECT_EQ(redacted(path).find("canary"), std::string::npos) << redacted(path);
+    EXPECT_EQ(redacted(path).find("ary@"), std::string::npos) << redacted(path);
+  }
+  try {
+    Url::parse("http://me:canary@host/a/");
+    ADD_FAILURE() << "accepted";
+  } catch (const DataError& error) {
+    EXPECT_EQ(std::string(error.what()).find("canary"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(Url::parse("https://host/a?sig=canary").text(), "https://host/a");
+}
+
+TEST(RemoteUrl, NamesAreEncoded) {
+  EXPECT_EQ(Url::parse("http://Host:80/a b").file("t=1+2 \xc3\xa9.tar").text(),
+            "http://host:80/a%20b/t%3D1%2B2%20%C3%A9.tar");
+  EXPECT_EQ(percent_decoded("a%20b%zz%4"), "a b%zz%4");
+  EXPECT_FALSE(is_remote("data/http://x"));
+  EXPECT_TRUE(is_remote("HTTPS://x"));
+  EXPECT_TRUE(is_remote("s3://bucket/a"));
+  EXPECT_THROW(Url::parse("s3://bucket/a"), DataError);
+  EXPECT_THROW(Url::parse("ftp://host/"), DataError);
+  EXPECT_THROW(Url::parse("http:///a"), DataError);
+}
+
+TEST(RemoteUrl, RedirectsAreResolved) {
+  const Url url = Url::parse("http://host/a/b?secret=1");
+  EXPECT_EQ(url.redirected("c").request(), "http://host/a/c");
+  EXPECT_EQ(url.redirected("/c?x=1").request(), "http://host/c?x=1");
+  EXPECT_EQ(url.redirected("//other/c").request(), "http://other/c");
+  EXPECT_THROW(url.redirected("file:///etc/passwd"), DataError);
+}
+
+TEST(RemoteHeader, LinesAreReadAndOddOnesNoticed) {
+  HttpHeader header;
+  for (const char* line : {"HTTP/1.1 100 Continue\r\n", "ETag: \"old\"\r\n", "HTTP/2 206\r\n",
+                           "content-range: bytes 5-9/10\r\n", "CONTENT-LENGTH: 5\r\n",
+                           "etag: W/\"x\"\r\n", "no colon\r\n"})
+    add_header_line(header, line);
+  EXPECT_EQ(header.status, 206);
+  EXPECT_EQ(header.length, 5u);
+  EXPECT_EQ(header.range, (ContentRange{5, 9, 10}));
+  EXPECT_FALSE(header.has_strong_etag());
+  for (const char* odd : {"bytes 9-5/10", "bytes 5-10/10", "bytes -5/10", "5-9/10", "bytes 5-9"}) {
+    add_header_line(header, std::string("Content-Range: ") + odd);
+    EXPECT_TRUE(header.odd_range) << odd;
+  }
+}
+
+TEST(RemoteHeader, RetryAfterIsANumberOrADate) {
+  EXPECT_EQ(retry_after_s("7", 0), 7);
+  EXPECT_EQ(retry_after_s("Sun, 06 Nov 1994 08:49:37 GMT", 784111770), 7);
+  EXPECT_EQ(retry_after_s("Sun, 06 Nov 1994 08:49:37 GMT", 884111770), 0);
+  EXPECT_EQ(retry_after_s("soon", 0), std::nullopt);
+  EXPECT_EQ(retry_after_s("", 0), std::nullopt);
+}
+
+TEST(RemoteHash, EqualsPublishedValues) {
+  // FIPS 180-4's example, and RFC 4231, cases 2 and 6.
+  EXPECT_EQ(hex_of(sha256_of("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hex_of(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex_of(hmac_sha256(std::string(131, '\xaa'),
+                               "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+/// A clock that sleeping moves on, and nothing else.
+class FakeClock final : public RetryClock {
+ public:
+  double now_s() override { return now_; }
+  void sleep(double seconds, const std::atomic<bool>*) override { now_ += seconds; }
+
+ private:
+  double now_ = 0;
+};
+
+TEST(RemoteRetry, WaitsGrowAndEndAtTheDeadline) {
+  FakeClock clock;
+  RetryOptions options;
+  options.deadline_s = 5;
+  options.first_wait_s = 0.25;
+  options.longest_wait_s = 1;
+  Retry retry(options, clock, 1);
+  double nominal = 0.25, sum = 0;
+  while (const auto wait = retry.failed({})) {
+    EXPECT_GE(*wait, nominal / 2);
+    EXPECT_LE(*wait, nominal);
+    nominal = std::min(nominal * 2, 1.0);
+    sum += *wait;
+    clock.sleep(*wait, nullptr);
+  }
+  EXPECT_GT(sum, 3.9);
+  EXPECT_LE(sum, 5);
+  retry.progressed();
+  EXPECT_EQ(retry.failed(3), 3);
+  EXPECT_EQ(retry.failed(6), std::nullopt);
+}
+
+class TextTarget final : public FetchTarget {
+ public:
+  void restart() override { text.clear(); }
+  void append(const char* bytes, std::size_t size) override { text.append(bytes, size); }
+  std::string text;
+};
+
+std::string content_of(std::uint64_t seed, std::size_t size) {
+  std::string text(size, '\0');
+  for (std::size_t i = 0; i < size; ++i)
+    text[i] = static_cast<char>(base::mix64(seed * 1'000'003 + i) & 0xff);
+  return text;
+}
+
+FetchOptions short_waits() {
+  FetchOptions options;
+  options.retry.deadline_s = 5;
+  options.retry.first_wait_s = 0.02;
+  options.retry.longest_wait_s = 0.5;
+  options.stall = std::chrono::milliseconds(2000);
+  return options;
+}
+
+/// Fetches an object past the faults of one seed. Returns true if it arrived.
+void fetch_past_faults(std::uint64_t seed, bool recoverable) {
+  FaultServer server;
+  const std::string content = content_of(seed, 40'000 + base::mix64(seed) % 60'000);
+  server.put("/a", content);
+  // Faults that may pass; behind the second list, no request is answered in full.
+  constexpr auto kKinds = static_cast<std::uint64_t>(Fault::last_recoverable);
+  constexpr Fault kUnanswered[] = {Fault::reset,      Fault::cut,        Fault::status_429,
+                                   Fault::status_500, Fault::status_503, Fault::garbage,
+                                   Fault::no_etag};
+  std::vector<Fault> faults;
+  std::uint64_t draw = base::mix64(seed);
+  for (int left = 1 + static_cast<int>(seed % 4); left > 0; --left) {
+    draw = base::mix64(draw);
+    auto fault = recoverable ? static_cast<Fault>(1 + draw % kKinds)
+                             : kUnanswered[draw % std::size(kUnanswered)];
+    // More than two wrong contents are no accident.
+    if (fault == Fault::flipped && std::count(faults.begin(), faults.end(), fault) > 1)
+      fault = Fault::cut;
+    // A stall costs the time until it is noticed.
+    if (fault == Fault::stall && seed % 8 != 0) fault = Fault::cut;
+    faults.push_back(fault);
+  }
+  constexpr Fault kFatal[] = {Fault::longer,     Fault::encoded,   Fault::missing, Fault::denied,
+                              Fault::to_nowhere, Fault::weak_etag, Fault::reset,   Fault::flipped};
+  const Fault fatal = kFatal[seed % std::size(kFatal)];
+  if (!recoverable) faults.push_back(fatal);
+  server.fail("/a", faults, !recoverable);
+  FakeClock clock;
+  Fetcher fetcher(short_waits(), plain_access(), clock);
+  FetchWanted wanted{Url::parse(server.url() + "/a")};
+  wanted.size = content.size();
+  wanted.sha256 = sha256_of(content);
+  TextTarget target;
+  try {
+    fetcher.fetch(wanted, target);
+    EXPECT_TRUE(recoverable) << "seed " << seed << " arrived";
+    EXPECT_TRUE(target.text == content) << "seed " << seed;
+  } catch (const FetchError& error) {
+    ASSERT_FALSE(recoverable) << "seed " << seed << ": " << error.what();
+    const FetchError::Kind expected = fatal == Fault::missing  ? FetchError::Kind::missing
+                                      : fatal == Fault::denied ? FetchError::Kind::denied
+                                      : fatal == Fault::weak_etag || fatal == Fault::reset
+                                          ? FetchError::Kind::unreachable
+                                          : FetchError::Kind::wrong;
+    EXPECT_EQ(error.kind, expected) << "seed " << seed << ": " << error.what();
+    EXPECT_NE(std::string(error.what()).find(wanted.url.text()), std::string::npos);
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    EXPECT_FALSE(error.hint().empty());
+  }
+}
+
+TEST(RemoteFetch, PassingFaultsOf140SeedsEndWithTheSameBytes) {
+  for (std::uint64_t seed = 0; seed < 140; ++seed) fetch_past_faults(seed, true);
+}
+
+TEST(RemoteFetch, LastingFaultsOf60SeedsEndInTheirErrors) {
+  for (std::uint64_t seed = 140; seed < 200; ++seed) fetch_past_faults(seed, false);
+}
+
+TEST(RemoteFetch, ABrokenTransferIsContinuedOnlyBehindAStrongETag) {
+  FaultServer server;
+  const std::string content = content_of(1, 50'000);
+  server.put("/a", content);
+  FakeClock clock;
+  for (const Fault fault : {Fault::cut, Fault::weak_etag, Fault::no_etag}) {
+    server.fail("/a", {fault});
+    Fetcher fetcher(short_waits(), plain_access(), clock);
+    TextTarget target;
+    fetcher.fetch({Url::parse(server.url() + "/a"), content.size()}, target);
+    EXPECT_TRUE(target.text == content);
+    EXPECT_EQ(server.requests().back().find("Range: bytes=25000-") != std::string::npos,
+              fault == Fault::cut);
+  }
+}
+
+TEST(RemoteFetch, AnotherHostSeesNoCredentials) {
+  FaultServer far, near;
+  far.put("/b", "content");
+  // 127.0.0.1 by another port is another host.
+  setenv("MILLRACE_REMOTE_AUTHORIZATION", "Bearer canary", 1);
+  setenv("MILLRACE_REMOTE_QUERY", "sig=canary", 1);
+  Fetcher fetcher(short_waits(), plain_access());
+  unsetenv("MILLRACE_REMOTE_AUTHORIZATION");
+  unsetenv("MILLRACE_REMOTE_QUERY");
+  near.put("/a", "");
+  near.redirect("/a", far.url() + "/b");
+  EXPECT_EQ(fetcher.fetch_text(Url::parse(near.url() + "/a"), 100), "content");
+  ASSERT_EQ(near.requests().size(), 1u);
+  EXPECT_NE(near.requests()[0].find("Bearer canary"), std::string::npos);
+  EXPECT_NE(near.requests()[0].find("sig=canary"), std::string::npos);
+  ASSERT_EQ(far.requests().size(), 1u);
+  EXPECT_EQ(far.requests()[0].find("canary"), std::string::npos) << far.requests()[0];
+}
+
+// The cache.
+
+ShardCache::Fill writes(const std::string& text) {
+  return [text](int file, const std::string&) {
+    ASSERT_EQ(pwrite(file, text.data(), text.size(), 0), std::ssize(text));
+  };
+}
+
+const ShardCache::Fill kNever = [](int, const std::string& path) {
+  throw RunError(path + " must not be filled");
+};
+
+TEST(ShardCacheTest, KeepsItsLimitAndWhatIsInUse) {
+  const TempFolder folder;
+  FakeClock clock;
+  ShardCache cache({folder.path("cache"), 25}, clock);
+  cache.get("one", 10, writes("0123456789"), {});
+  base::Descriptor two = cache.get("two", 10, writes("0123456789"), {});
+  cache.get("three", 10, writes("0123456789"), {});  // in place of one, which nobody reads
+  EXPECT_FALSE(base::exists(cache.path_of("one")));
+  EXPECT_TRUE(base::exists(cache.path_of("two")));
+  const base::Descriptor three = cache.get("three", 10, kNever, {});
+  EXPECT_THROW(cache.get("four", 10, kNever, {}), RunError);  // both are in use
+  EXPECT_THROW(cache.get("huge", 26, kNever, {}), RunError);
+  bool asked = false;
+  const base::Descriptor four = cache.get("four", 10, writes("0123456789"), [&] {
+    two.close();
+    return !std::exchange(asked, true);
+  });
+  EXPECT_FALSE(base::exists(cache.path_of("two")));
+  EXPECT_EQ(cache.filled(), 4u);
+}
+
+TEST(ShardCacheTest, AFailedFillLeavesNothing) {
+  const TempFolder folder;
+  ShardCache cache({folder.path("cache")});
+  EXPECT_THROW(cache.get("one", 10, kNever, {}), RunError);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path("cache")))
+    files += entry.path().filename() != "lock";
+  EXPECT_EQ(files, 0);
+}
+
+TEST(ShardCacheTest, RefusesLinksAndOpenFolders) {
+  const TempFolder folder;
+  mkdir(folder.path("open").c_str(), 0755);
+  EXPECT_THROW(ShardCache({folder.path("open")}), RunError);
+  symlink(folder.path("cache").c_str(), folder.path("link").c_str());
+  ShardCache cache({folder.path("cache")});
+  EXPECT_THROW(ShardCache({folder.path("link")}), RunError);
+  folder.write("elsewhere", {1, 2, 3});
+  symlink(folder.path("elsewhere").c_str(), cache.path_of("one").c_str());
+  EXPECT_THROW(cache.get("one", 3, kNever, {}), RunError);
+}
+
+TEST(ShardCacheTest, AWaiterTakesOverFromAKilledFetcher) {
+  const TempFolder folder;
+  for (int round = 0; round < 20; ++round) {
+    const std::string key = "key " + std::to_string(round);
+    ShardCache cache({folder.path("cache")});
+    int begun[2];
+    ASSERT_EQ(pipe(begun), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      try {
+        ShardCache own({folder.path("cache")});
+        own.get(key, 10,
+                [&](int file, const std::string&) {
+                  if (pwrite(file, "broken", 6, 0) == 6 && write(begun[1], "x", 1) == 1) pause();
+                },
+                {});
+      } catch (...) {
+      }
+      _exit(1);
+    }
+    char byte = 0;
+    ASSERT_EQ(read(begun[0], &byte, 1), 1);
+    kill(child, SIGKILL);
+    const base::Descriptor file = cache.get(key, 10, writes("0123456789"), {});
+    waitpid(child, nullptr, 0);
+    close(begun[0]);
+    close(begun[1]);
+    EXPECT_EQ(test::read_bytes(cache.path_of(key)), test::bytes_from("0123456789"));
+  }
+}
+
+// The reader.
+
+test::Bytes archive(int shard) {
+  test::TarBuilder tar;
+  for (int i = 0; i < 5; ++i) {
+    const std::string name = std::to_string(shard) + "-" + std::to_string(i);
+    tar.add(name + ".jpg", test::Bytes(static_cast<std::size_t>(20 + i),
+                                       static_cast<std::uint8_t>(shard * 16 + i)));
+    tar.add(name + ".cls", std::to_string((shard + i) % 3));
+  }
+  return tar.end();
+}
+
+std::string text_of(const test::Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// Three archives on a disk and on a server, with a set.index there.
+struct Served {
+  Served() {
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = "train 0=" + std::to_string(i) + ".tar";
+      const test::Bytes bytes = archive(i);
+      local.write("set/" + name, bytes);
+      server.put("/set/" + percent_encoded(name), text_of(bytes));
+      const TarIndex index = index_tar(name, bytes);
+      SetIndex::Shard shard;
+      shard.name = name;
+      shard.size = bytes.size();
+      shard.samples = index.samples.size();
+      shard.fingerprint = index.fingerprint;
+      shard.largest_label = 2;
+      shard.folders = index.folders;
+      shard.sha256 = sha256_of(text_of(bytes));
+      for (const TarIndex::Entry& entry : index.samples) shard.image_bytes += entry.size;
+      set.shards.push_back(shard);
+    }
+    publish();
+  }
+  void publish() {
+    const auto bytes = to_bytes(set);
+    server.put("/set/set.index", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  std::unique_ptr<Reader> open(const std::string& path = "/set/", std::uint64_t limit = 0) {
+    DataOptions options;
+    options.reader = "tar";
+    options.path = server.url() + path;
+    options.remote.cache = local.path("cache");
+    options.remote.cache_bytes = limit;
+    options.remote.deadline_s = 2;
+    return open_reader(options);
+  }
+  TempFolder local;
+  FaultServer server;
+  SetIndex set;
+};
+
+void expect_same(const Reader& one, const Reader& two) {
+  ASSERT_EQ(one.info().count, two.info().count);
+  EXPECT_EQ(one.info().fingerprint, two.info().fingerprint);
+  EXPECT_EQ(one.info().classes, two.info().classes);
+  EXPECT_EQ(one.info().bytes, two.info().bytes);
+  Buffer first, second;
+  for (std::uint64_t i = 0; i < one.info().count; ++i) {
+    const Sample a = one.read(i, first), b = two.read(i, second);
+    EXPECT_EQ(a.label, b.label);
+    EXPECT_TRUE(std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end())) << i;
+  }
+}
+
+TEST(RemoteReader, HasTheSamplesOfTheLocalSetColdWarmAndByBraces) {
+  Served served;
+  const auto local = open_reader({"tar", served.local.path("set")});
+  auto remote = served.open();
+  EXPECT_EQ(served.server.requests().size(), 1u);  // set.index opens the set
+  expect_same(*local, *remote);
+  EXPECT_EQ(served.server.requests().size(), 4u);  // each archive is fetched once
+  remote = served.open();
+  expect_same(*local, *remote);
+  EXPECT_EQ(served.server.requests().size(), 5u);  // nothing is fetched again
+  EXPECT_EQ(remote->name(6).find(served.server.url()), 0u);
+  expect_same(*local, *served.open("/set/train 0={0..2}.tar"));
+}
+
+TEST(RemoteReader, ReadsThroughACacheOfOneArchive) {
+  Served served;
+  const auto local = open_reader({"tar", served.local.path("set")});
+  expect_same(*local, *served.open("/set/", served.set.shards[0].size));
+}
+
+TEST(RemoteReader, RefusesACacheThatTheOrderOverruns) {
+  Served served;
+  DataOptions options;
+  options.reader = "tar";
+  options.path = served.server.url() + "/set/";
+  options.remote.cache = served.local.path("cache");
+  options.remote.cache_bytes = 3 * served.set.shards[0].size - 1;
+  options.remote.reach = UINT64_MAX;
+  try {
+    open_reader(options);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.hint()).find("window:N"), std::string::npos) << error.hint();
+  }
+  options.remote.reach = 4;  // two archives at once
+  EXPECT_EQ(open_reader(options)->info().count, 15u);
+}
+
+TEST(RemoteReader, AMissingOrWrongArchiveEndsTheRun) {
+  Served served;
+  served.server.remove("/set/" + percent_encoded(served.set.shards[1].name));
+  auto remote = served.open();
+  Buffer scratch;
+  remote->read(0, scratch);
+  EXPECT_THROW(remote->read(5, scratch), RunError);  // on_error does not skip it
+  served.set.shards[2].fingerprint ^= 1;
+  served.publish();
+  remote = served.open();
+  EXPECT_THROW(remote->read(10, scratch), RunError);
+  served.server.remove("/set/set.index");
+  EXPECT_THROW(served.open(), DataError);
+}
+
+}  // namespace
+}  // namespace millrace::pipeline
