@@ -301,6 +301,7 @@ void Stages::one_place(const Sampler& sampler, std::int64_t place, Slot& slot, W
     } catch (const RunError&) {  // the fault of this machine, not of a sample
       throw;
     } catch (const Error& error) {  // bad data, or an image that the chain does not fit
+      if (error.exit() == Exit::interrupted) throw;
       recorder.fail(reader_->info().encoded, fetched != nullptr);
       failure(index, place, slot, error);
       if (options_.on_error == OnError::fail) return;

@@ -30,7 +30,7 @@ std::vector<Param> data_keys() {
           "adds more"),
       Param::text("data.path", "",
                   "folder of the data set; tar and manifest also take a file, tar also "
-                  "shard-{000..003}.tar"),
+                  "shard-{000..003}.tar and http://HOST/FOLDER/"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
       Param::integer("data.max_pixels", static_cast<std::int64_t>(kMaxPixels), 1, kMax,
                      "largest image; one with more pixels is rejected before it is decoded")
@@ -42,6 +42,17 @@ std::vector<Param> data_keys() {
       Param::choice("data.index", "auto", {"auto", "require", "off"},
                     "auto: archives are opened through their index files where these fit; "
                     "require: every archive needs one; off: every archive is walked"),
+      Param::text("data.remote.cache", "",
+                  "folder that keeps fetched archives, shared by all processes; empty: "
+                  "millrace/shards in the user's cache directory"),
+      Param::integer("data.remote.cache_bytes", 0, 0, 0x1p53,
+                     "limit of data.remote.cache; archives that were not used lately are removed; "
+                     "0: no limit")
+          .in("bytes"),
+      Param::number("data.remote.deadline", 120, 1, 86'400,
+                    "longest time without progress, over all attempts, after which a remote "
+                    "archive ends the run")
+          .in("s"),
       Param::number("data.storage.bandwidth", 0, 0, 1e9,
                     "bandwidth of the emulated storage; 0: no limit")
           .in("MB/s"),

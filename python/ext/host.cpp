@@ -14,6 +14,7 @@
 #include "plugins/host/registry.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
 #include "tools/training/strategy_setup.h"
 
 namespace millrace {
@@ -32,6 +33,11 @@ void load(const std::string& paths, const std::string& from) {
 std::vector<std::string> python::take_remarks() {
   const std::lock_guard lock(g_saying);
   return std::exchange(g_remarks, {});
+}
+
+std::atomic<bool>& tools::interrupted() {
+  static std::atomic<bool> never{false};  // Python handles its signals itself
+  return never;
 }
 
 void tools::say(const std::string& text) {

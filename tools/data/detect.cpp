@@ -7,6 +7,7 @@
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/manifest.h"
 #include "pipeline/readers/tar.h"
+#include "pipeline/remote/url.h"
 
 namespace millrace::tools {
 namespace {
@@ -25,6 +26,7 @@ bool has_tars(const std::string& path) {
 }  // namespace
 
 std::string detect_reader(const std::string& path) {
+  if (pipeline::is_remote(path)) return "tar";
   if (path.ends_with(".tar")) return "tar";
   if (path.ends_with(".csv") || path.ends_with(".jsonl") || path.ends_with(".ndjson"))
     return "manifest";

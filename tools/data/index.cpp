@@ -12,6 +12,7 @@
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/tar.h"
+#include "pipeline/remote/url.h"
 #include "tools/data/sha256.h"
 
 namespace millrace::tools {
@@ -76,6 +77,10 @@ std::string name_in(const std::string& folder, const std::string& file) {
 }  // namespace
 
 std::vector<std::string> archives_of(const std::string& path) {
+  if (pipeline::is_remote(path))
+    throw UsageError(
+        fmt::format("{}: a remote set is not indexed from here", pipeline::redacted(path)),
+        "run millrace data index where the archives are, and upload set.index");
   if (!base::is_folder(path)) return pipeline::find_tars(path, "train").files;
   std::vector<std::string> all;
   for (const char* split : {"train", "test"}) try {

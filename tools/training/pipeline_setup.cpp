@@ -6,15 +6,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "millrace/error.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/readers/storage_model.h"
 #include "pipeline/recipe/recipe_file.h"
+#include "pipeline/remote/url.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/console.h"
+#include "tools/terminal/interrupt.h"
 #include "tools/training/recipe_words.h"
 #include "tools/training/strategy_setup.h"
 
@@ -43,6 +46,20 @@ void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
   }
 }
 
+/// Rejects an address that would take a secret into config.toml. `path` is a value of data.path.
+void check_address(const std::string& path) {
+  if (!pipeline::is_remote(path)) return;
+  try {
+    const pipeline::Url url = pipeline::Url::parse(path);
+    if (url.query.empty()) return;
+  } catch (const DataError& error) {
+    throw UsageError(fmt::format("data.path: {}", error.what()), error.hint());
+  }
+  throw UsageError(fmt::format("data.path: {}: the address has a query, which a run would record",
+                               pipeline::redacted(path)),
+                   "leave it out, and set MILLRACE_REMOTE_QUERY to it in the environment");
+}
+
 /// Returns the kind of `millrace data make` whose sets `reader` opens, as they are or packed.
 const char* generated_for(const std::string& reader) {
   return reader == "idx" ? "digits" : reader == "cifar" ? "objects" : "photos";
@@ -56,8 +73,13 @@ std::vector<fs::path> recipe_folders() {
   return {folder / "../share/millrace/recipes", folder / "recipes"};
 }
 
-Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
+namespace {
+
+Recipe load_any_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   auto [recipe, overrides] = recipe_words(arguments);
+  constexpr std::string_view kPath = "data.path=";
+  for (const std::string& word : overrides)
+    if (word.starts_with(kPath)) check_address(word.substr(kPath.size()));
   // Plugins declare augmentations and keys, so they are loaded before anything is checked.
   const auto folders = recipe_folders();
   const pipeline::PluginsPath path = pipeline::plugins_path(recipe, overrides, folders);
@@ -80,6 +102,14 @@ Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
   return Recipe::load(op_declarations(), recipe, overrides, folders);
 }
 
+}  // namespace
+
+Recipe load_recipe(const std::vector<std::string>& arguments, Plugins plugins) {
+  Recipe recipe = load_any_recipe(arguments, plugins);
+  check_address(recipe.text("data.path"));
+  return recipe;
+}
+
 nlohmann::ordered_json plugins_json() {
   auto all = nlohmann::ordered_json::array();
   for (const plugins::PluginEntry& plugin : plugins::plugins_in_use())
@@ -89,6 +119,34 @@ nlohmann::ordered_json plugins_json() {
                                                 : nlohmann::ordered_json(plugin.file)}});
   return all;
 }
+
+namespace {
+
+/// Returns how many samples lie at most between two that a loader needs at about the same time.
+std::uint64_t reach_of(const Recipe& recipe) {
+  const Shuffle shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
+  // Neighbouring windows are read at the same time where one ends.
+  switch (shuffle.kind) {
+    case Shuffle::Kind::global:
+      return std::numeric_limits<std::uint64_t>::max();
+    case Shuffle::Kind::window:
+      return 2 * shuffle.window;
+    default:
+      return 1;
+  }
+}
+
+RemoteOptions remote_options(const Recipe& recipe) {
+  RemoteOptions remote;
+  remote.cache = recipe.text("data.remote.cache");
+  remote.cache_bytes = static_cast<std::uint64_t>(recipe.integer("data.remote.cache_bytes"));
+  remote.deadline_s = recipe.number("data.remote.deadline");
+  remote.reach = reach_of(recipe);
+  remote.stop = &interrupted();
+  return remote;
+}
+
+}  // namespace
 
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
                                         std::size_t classes) {
@@ -109,12 +167,16 @@ std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string&
                         static_cast<int>(recipe.integer("data.synthetic.height"))},
                        static_cast<int>(recipe.integer("data.synthetic.channels")),
                        static_cast<int>(recipe.integer("data.synthetic.classes"))};
+  options.remote = remote_options(recipe);
   options.warn = [](const std::string& text) { say("warning: " + text); };
   for (const millrace_unit* unit : plugins::plugin_readers()) {
     if (unit->name != options.reader) continue;
     for (const Param& param : plugins::to_declaration(*unit).params)
       options.parameters[param.name] = recipe.at("data." + options.reader + "." + param.name);
   }
+  if (pipeline::is_remote(options.path) && options.cache == Cache::cold)
+    throw UsageError("data.cache=cold with a remote data.path: cold reads are of a local disk",
+                     "leave out data.cache, or fetch the set first");
   if (options.path.empty() && options.reader != "synthetic")
     throw UsageError(
         "data.path is not set",
@@ -234,7 +296,10 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::Sto
   constexpr int kIoThreads = 4;
   options.io_threads = static_cast<int>(recipe.integer("loader.io_threads"));
   if (options.io_threads < 0)
-    options.io_threads = storage != nullptr || recipe.text("data.cache") == "cold" ? kIoThreads : 0;
+    options.io_threads = storage != nullptr || recipe.text("data.cache") == "cold" ||
+                                 pipeline::is_remote(recipe.text("data.path"))
+                             ? kIoThreads
+                             : 0;
   if (options.workers == 0) options.io_threads = 0;
   options.storage = std::move(storage);
   return options;

@@ -1,0 +1,172 @@
+// Remote data through the program, from a real nginx on 127.0.0.1.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tests/program/datasets.h"
+#include "tests/program/program.h"
+
+namespace millrace::program_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kNginx = "/usr/sbin/nginx";
+
+/// An nginx that serves a folder. It inherits a socket whose port the kernel has chosen, and ends
+/// with this process.
+class Nginx {
+ public:
+  explicit Nginx(const fs::path& root) : folder_(root.string() + ".nginx") {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (bind(listener, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+        listen(listener, 64) != 0 ||
+        getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+      throw std::runtime_error("no port on 127.0.0.1");
+    port_ = ntohs(address.sin_port);
+    fs::create_directories(folder_);
+    std::string temporary;
+    for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"})
+      temporary += fmt::format("  {0}_temp_path {1}/{0};\n", kind, folder_);
+    write_file(folder_ + "/conf",
+               fmt::format("daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log {0}/errors;\n"
+                           "events {{ worker_connections 64; }}\nhttp {{\n  access_log "
+                           "{0}/requests;\n{1}  server {{ listen 127.0.0.1:{2}; root {3}; }}\n}}\n",
+                           folder_, temporary, port_, root.string()));
+    const std::string conf = folder_ + "/conf", errors = folder_ + "/errors";
+    const pid_t parent = getpid();
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);
+      setenv("NGINX", fmt::format("{};", listener).c_str(), 1);
+      execl(kNginx, "nginx", "-c", conf.c_str(), "-e", errors.c_str(), nullptr);
+      _exit(127);
+    }
+    close(listener);
+  }
+  ~Nginx() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Nginx(const Nginx&) = delete;
+  Nginx& operator=(const Nginx&) = delete;
+
+  std::string url() const { return fmt::format("http://127.0.0.1:{}/", port_); }
+  /// Returns how many requests it has answered that contain `text`. It writes a line after each
+  /// answer, which may come a moment after the answer itself.
+  std::size_t requests(const std::string& text) const {
+    return count_of(read_file(folder_ + "/requests"), text);
+  }
+
+ private:
+  std::string folder_;
+  int port_ = 0;
+  pid_t pid_ = -1;
+};
+
+class RemoteProgram : public ProgramTest {
+ protected:
+  void SetUp() override {
+    if (access(kNginx, X_OK) != 0) GTEST_SKIP() << "nginx is not installed (Debian: nginx-light)";
+    write_photos(in("photos"), 9);
+    const std::string shards = in("root/set").string();
+    fs::create_directories(in("root"));
+    ASSERT_TRUE(succeeded(
+        run({"data", "pack", in("photos").string(), shards, "--shards", "3", "--quiet"})));
+    server_ = std::make_unique<Nginx>(in("root"));
+  }
+  Arguments bench_of(const std::string& path, const Arguments& more = {}) {
+    return Arguments{"bench",
+                     "imagenet-rrc",
+                     "data.reader=tar",
+                     "data.path=" + path,
+                     "augment.random_resized_crop.size=24",
+                     "loader.batch=4",
+                     "data.remote.cache=" + in("cache").string(),
+                     "--hash",
+                     "--json"} +
+           more;
+  }
+  std::string hash(const std::string& path, const Arguments& more = {}) {
+    const Result result = run(bench_of(path, more));
+    EXPECT_TRUE(succeeded(result));
+    const Json json = parse_json(result.out);
+    return json.is_object() ? json["batch_hash"].get<std::string>() : "";
+  }
+  std::string url() const { return server_->url() + "set/"; }
+  fs::path shard(int number) const { return in(fmt::format("root/set/train-{:06}.tar", number)); }
+
+  std::unique_ptr<Nginx> server_;
+};
+
+TEST_F(RemoteProgram, TheHashIsThatOfTheLocalSetColdWarmAndByBraces) {
+  const std::string local = hash(in("root/set"));
+  ASSERT_EQ(local.size(), 16u);
+  EXPECT_EQ(hash(url()), local);
+  EXPECT_EQ(server_->requests(".tar "), 3u);
+  EXPECT_EQ(hash(url(), {"loader.workers=1"}), local);
+  EXPECT_EQ(hash(url(), {"loader.workers=0"}), local);
+  EXPECT_EQ(server_->requests(".tar "), 3u) << "a warm cache fetches no archive";
+  fs::remove_all(in("cache"));
+  EXPECT_EQ(hash(url(), {"loader.workers=2"}), local);
+  EXPECT_EQ(hash(url() + "train-{000000..000002}.tar"), local);
+  EXPECT_TRUE(no_temporaries(in("cache")));
+  EXPECT_TRUE(succeeded(run({"data", "verify", url()})));
+}
+
+TEST_F(RemoteProgram, BadInputsEndInOneClearLine) {
+  EXPECT_TRUE(refused(run(bench_of(server_->url() + "none/")), 3, {"none/set.index", "404"}));
+  EXPECT_TRUE(refused(run(bench_of(url(), {"data.reader=folder"})), 2, {"folder", "local"}));
+  EXPECT_TRUE(refused(run(bench_of(url(), {"data.cache=cold"})), 2, {"data.cache=cold"}));
+  EXPECT_TRUE(refused(run(bench_of(url(), {"data.remote.cache_bytes=1000"})), 2,
+                      {"data.remote.cache_bytes=1000", "loader.shuffle"}));
+  write_file(in("file"), "x");
+  EXPECT_TRUE(refused(run(bench_of(url(), {"data.remote.cache=" + in("file").string()})), 1,
+                      {"not a folder"}));
+  fs::remove(shard(1));
+  EXPECT_TRUE(refused(run(bench_of(url(), {"loader.on_error=skip"})), 1, {"000001.tar", "404"}));
+  write_file(in("root/set/set.index"), "garbage");
+  EXPECT_TRUE(refused(run(bench_of(url())), 3, {"set.index", "not an index"}));
+}
+
+TEST_F(RemoteProgram, AnArchiveOfAnotherContentIsRefusedByName) {
+  std::string bytes = read_file(shard(2));
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(shard(2), bytes);
+  EXPECT_TRUE(refused(run(bench_of(url())), 1, {"train-000002.tar", "SHA-256"}, false));
+  for (const auto& entry : fs::directory_iterator(in("cache")))
+    EXPECT_NE(read_file(entry.path()), bytes) << "a wrong archive is in the cache";
+}
+
+TEST_F(RemoteProgram, SecretsAppearNowhere) {
+  RunOptions options;
+  options.env["MILLRACE_REMOTE_AUTHORIZATION"] = "Bearer canary";
+  Result result = run(bench_of(url(), {"--verbose"}), options);
+  EXPECT_TRUE(succeeded(result));
+  EXPECT_EQ((result.out + result.err).find("canary"), std::string::npos);
+  for (const auto& entry : fs::recursive_directory_iterator(in("cache")))
+    if (entry.is_regular_file())
+      EXPECT_EQ(read_file(entry.path()).find("canary"), std::string::npos) << entry.path();
+  const std::string host = server_->url().substr(7);
+  for (const std::string& path : {"http://me:canary@" + host + "set/", url() + "?sig=canary"}) {
+    result = run(bench_of(path));
+    EXPECT_TRUE(refused(result, 2, {"data.path", "***"}));
+    EXPECT_EQ((result.out + result.err).find("canary"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::program_test
