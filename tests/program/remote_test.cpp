@@ -1,6 +1,6 @@
 // Remote data through the program, from a real nginx on 127.0.0.1.
 #include <arpa/inet.h>
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -21,57 +21,84 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNginx = "/usr/sbin/nginx";
 
-/// An nginx that serves a folder. It inherits a socket whose port the kernel has chosen, and ends
-/// with this process.
+/// Connects a socket to a port of 127.0.0.1, or gives it that address; 0: the kernel chooses.
+/// Returns the port, or 0 if that fails.
+int port_at(int port, bool listening) {
+  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const where = reinterpret_cast<sockaddr*>(&address);
+  const bool done = listening
+                        ? connect(file, where, size) == 0
+                        : bind(file, where, size) == 0 && getsockname(file, where, &size) == 0;
+  close(file);
+  return done ? ntohs(address.sin_port) : 0;
+}
+
+/// An nginx that serves a folder at a port that the kernel has chosen, and ends with this process.
 class Nginx {
  public:
   explicit Nginx(const fs::path& root) : folder_(root.string() + ".nginx") {
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (bind(listener, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        listen(listener, 64) != 0 ||
-        getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-      throw std::runtime_error("no port on 127.0.0.1");
-    port_ = ntohs(address.sin_port);
     fs::create_directories(folder_);
+    // Another program may take the port before nginx does.
+    for (int attempt = 0; attempt < 5; ++attempt)
+      if (start(root)) return;
+    throw std::runtime_error("nginx does not start: " + read_file(folder_ + "/errors"));
+  }
+  ~Nginx() { stop(); }
+  Nginx(const Nginx&) = delete;
+  Nginx& operator=(const Nginx&) = delete;
+
+  std::string url() const { return fmt::format("http://127.0.0.1:{}/", port_); }
+  /// Returns how many requests it has answered that contain `text`. Waits for `least` of them,
+  /// because it writes its log behind the answers.
+  std::size_t requests(const std::string& text, std::size_t least) const {
+    for (int left = 3000;; --left) {
+      const std::size_t count = count_of(read_file(folder_ + "/requests"), text);
+      if (count >= least || left == 0) return count;
+      sleep_ms(10);
+    }
+  }
+
+ private:
+  /// Starts nginx. Returns true once it accepts connections, false if it ends.
+  bool start(const fs::path& root) {
+    port_ = port_at(0, false);
     std::string temporary;
     for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"})
       temporary += fmt::format("  {0}_temp_path {1}/{0};\n", kind, folder_);
-    write_file(folder_ + "/conf",
+    const std::string conf = folder_ + "/conf", errors = folder_ + "/errors";
+    write_file(conf,
                fmt::format("daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log {0}/errors;\n"
                            "events {{ worker_connections 64; }}\nhttp {{\n  access_log "
                            "{0}/requests;\n{1}  server {{ listen 127.0.0.1:{2}; root {3}; }}\n}}\n",
                            folder_, temporary, port_, root.string()));
-    const std::string conf = folder_ + "/conf", errors = folder_ + "/errors";
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
-      setenv("NGINX", fmt::format("{};", listener).c_str(), 1);
       execl(kNginx, "nginx", "-c", conf.c_str(), "-e", errors.c_str(), nullptr);
       _exit(127);
     }
-    close(listener);
+    while (port_at(port_, true) == 0) {
+      if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
+        pid_ = -1;
+        return false;
+      }
+      sleep_ms(10);
+    }
+    return true;
   }
-  ~Nginx() {
+  void stop() const {
+    if (pid_ <= 0) return;
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  Nginx(const Nginx&) = delete;
-  Nginx& operator=(const Nginx&) = delete;
 
-  std::string url() const { return fmt::format("http://127.0.0.1:{}/", port_); }
-  /// Returns how many requests it has answered that contain `text`. It writes a line after each
-  /// answer, which may come a moment after the answer itself.
-  std::size_t requests(const std::string& text) const {
-    return count_of(read_file(folder_ + "/requests"), text);
-  }
-
- private:
   std::string folder_;
   int port_ = 0;
   pid_t pid_ = -1;
@@ -116,10 +143,10 @@ TEST_F(RemoteProgram, TheHashIsThatOfTheLocalSetColdWarmAndByBraces) {
   const std::string local = hash(in("root/set"));
   ASSERT_EQ(local.size(), 16u);
   EXPECT_EQ(hash(url()), local);
-  EXPECT_EQ(server_->requests(".tar "), 3u);
+  EXPECT_EQ(server_->requests(".tar ", 3), 3u);
   EXPECT_EQ(hash(url(), {"loader.workers=1"}), local);
   EXPECT_EQ(hash(url(), {"loader.workers=0"}), local);
-  EXPECT_EQ(server_->requests(".tar "), 3u) << "a warm cache fetches no archive";
+  EXPECT_EQ(server_->requests(".tar ", 3), 3u) << "a warm cache fetches no archive";
   fs::remove_all(in("cache"));
   EXPECT_EQ(hash(url(), {"loader.workers=2"}), local);
   EXPECT_EQ(hash(url() + "train-{000000..000002}.tar"), local);
@@ -157,9 +184,10 @@ TEST_F(RemoteProgram, SecretsAppearNowhere) {
   Result result = run(bench_of(url(), {"--verbose"}), options);
   EXPECT_TRUE(succeeded(result));
   EXPECT_EQ((result.out + result.err).find("canary"), std::string::npos);
-  for (const auto& entry : fs::recursive_directory_iterator(in("cache")))
-    if (entry.is_regular_file())
-      EXPECT_EQ(read_file(entry.path()).find("canary"), std::string::npos) << entry.path();
+  for (const auto& entry : fs::recursive_directory_iterator(in("cache"))) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(read_file(entry.path()).find("canary"), std::string::npos) << entry.path();
+  }
   const std::string host = server_->url().substr(7);
   for (const std::string& path : {"http://me:canary@" + host + "set/", url() + "?sig=canary"}) {
     result = run(bench_of(path));

@@ -145,12 +145,13 @@ std::string content_of(std::uint64_t seed, std::size_t size) {
   return text;
 }
 
-FetchOptions short_waits() {
+/// `stall` is far longer than any answer takes, unless a test has one in it.
+FetchOptions short_waits(std::chrono::milliseconds stall = std::chrono::seconds(30)) {
   FetchOptions options;
   options.retry.deadline_s = 5;
   options.retry.first_wait_s = 0.02;
   options.retry.longest_wait_s = 0.5;
-  options.stall = std::chrono::milliseconds(2000);
+  options.stall = stall;
   return options;
 }
 
@@ -183,7 +184,9 @@ void fetch_past_faults(std::uint64_t seed, bool recoverable) {
   if (!recoverable) faults.push_back(fatal);
   server.fail("/a", faults, !recoverable);
   FakeClock clock;
-  Fetcher fetcher(short_waits(), plain_access(), clock);
+  const bool stalls = std::count(faults.begin(), faults.end(), Fault::stall) > 0;
+  Fetcher fetcher(stalls ? short_waits(std::chrono::seconds(1)) : short_waits(), plain_access(),
+                  clock);
   FetchWanted wanted{Url::parse(server.url() + "/a")};
   wanted.size = content.size();
   wanted.sha256 = sha256_of(content);
@@ -382,7 +385,7 @@ struct Served {
     options.path = server.url() + path;
     options.remote.cache = local.path("cache");
     options.remote.cache_bytes = limit;
-    options.remote.deadline_s = 2;
+    options.remote.deadline_s = 120;
     return open_reader(options);
   }
   TempFolder local;
