@@ -304,6 +304,7 @@ TEST_F(Records, ADeviceHasATimelineOfItsOwn) {
 /// that is idle. Delays are long, so that a machine under load changes no verdict.
 TEST_F(Records, TheVerdictFollowsTheDevicesOwnTimeline) {
   const auto verdict = [&](const std::string& name, const Arguments& keys) {
+    std::filesystem::remove_all(in(name));
     EXPECT_TRUE(
         succeeded(run(simulated(name, Arguments{"train.clock=async", "train.inflight=4"} + keys))));
     return summary(name)["verdict"].get<std::string>();
