@@ -137,6 +137,8 @@ Child::~Child() {
   close(err_);
 }
 
+void spare(pid_t child) { living().insert(child); }
+
 bool Child::collect() {
   siginfo_t info{};
   if (ended_ || waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||

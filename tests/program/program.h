@@ -80,6 +80,10 @@ class Child {
 
 Result run(const Arguments& arguments, const RunOptions& options = {});
 
+/// Names a process that the test itself has started, so that no Child takes it for a descendant of
+/// its own.
+void spare(pid_t child);
+
 /// Returns the addresses at which a process listens for TCP connections, in /proc's notation:
 /// "0100007F:1F90".
 std::vector<std::string> listens_at(pid_t pid);
