@@ -98,6 +98,7 @@ std::string package_of_library(const std::string& library) {
 
 std::vector<std::string> missing_libraries(const std::string& module) {
   // The linker of this very process, which searches where dlopen() does.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel gives the address as an integer
   const std::string linker = file_of(reinterpret_cast<const void*>(getauxval(AT_BASE)));
   if (linker.empty() || !std::filesystem::exists(module)) return {};
   // As ldd does; the linker's option --list would end at the first one.

@@ -138,7 +138,7 @@ BoundVerdict judge(const BoundFigures& figures) {
     overlaps = true;
   }
 
-  if (verdict.load_share < (overlaps ? kLoadThatBinds : 0.5)) {
+  if (load <= 0 || verdict.load_share < (overlaps ? kLoadThatBinds : 0.5)) {
     if (figures.device && binds_host(*figures.device, all))
       return host_verdict(*figures.device, verdict);
     verdict.share = 1 - verdict.load_share;

@@ -447,7 +447,8 @@ RunReader::RunReader(fs::path run) : run_(std::move(run)) {}
 
 const StepTable& RunReader::steps(const std::string& name, std::uint64_t& left) {
   const auto [found, is_new] = tables_.try_emplace(name, run_ / name);
-  auto& [reader, table] = found->second;
+  StepReader& reader = found->second.reader;
+  StepTable& table = found->second.table;
   if (reader.start_over_if_cut()) table = StepTable();
   const StepFile state = reader.read(
       [&](const StepSum& step) {
@@ -457,7 +458,7 @@ const StepTable& RunReader::steps(const std::string& name, std::uint64_t& left) 
       left);
   table.there = state.there;
   table.cut = state.cut;
-  at_end_ &= found->second.reader.at_end();
+  at_end_ &= reader.at_end();
   return table;
 }
 

@@ -32,6 +32,7 @@ TEST(Device, DeterminismReachesEverySwitch) {
   const auto& context = at::globalContext();
   EXPECT_FALSE(context.deterministicCuDNN());
   EXPECT_FALSE(context.deterministicAlgorithms());
+  unsetenv("CUBLAS_WORKSPACE_CONFIG");
   require_determinism();
   EXPECT_TRUE(context.deterministicCuDNN());
   EXPECT_TRUE(context.deterministicAlgorithms());

@@ -25,7 +25,7 @@ exec(compile((args.source / "bench/gpu/run").read_text(), "bench/gpu/run", "exec
 
 def script(path, *words):
     return subprocess.run([sys.executable, "-B", str(path), *map(str, words)], capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=500, check=False)
+                          stdin=subprocess.DEVNULL, timeout=1500, check=False)
 
 
 class Folder(unittest.TestCase):

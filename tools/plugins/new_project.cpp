@@ -86,7 +86,7 @@ fs::path write_project(const std::string& name, const std::string& kind, const f
     throw UsageError(fmt::format("plugins new: unknown kind '{}'", kind),
                      fmt::format("did you mean {}? the kinds are {}", base::nearest(kind, kinds),
                                  fmt::join(kinds, ", ")));
-  const fs::path folder = parent / name;
+  fs::path folder = parent / name;
   std::error_code failed;
   if (fs::exists(folder, failed))
     throw UsageError(fmt::format("plugins new: {} already exists", folder.string()),
