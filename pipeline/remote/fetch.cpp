@@ -125,7 +125,7 @@ class Fetch {
   void restart() {
     if (got_ > 0) target_.restart();
     hash_.reset();
-    got_ = marked_ = 0;
+    got_ = 0;  // bytes that come again are no progress, so marked_ stays
     etag_.clear();
   }
 
@@ -148,7 +148,7 @@ class Fetch {
       asked_from_ = request.first;
       text_.clear();
       fetcher_.requests_.fetch_add(1, std::memory_order_relaxed);
-      const HttpResult result = fetcher_.client_.perform(
+      HttpResult result = fetcher_.client_.perform(
           request, {[&](const HttpHeader& header) { return begin(header); },
                     [&](const char* bytes, std::size_t size) { return take(bytes, size); }});
       const int status = result.header.status;
@@ -185,9 +185,9 @@ class Fetch {
 
   bool begin(const HttpHeader& header) {
     fetcher_.reached_.store(true, std::memory_order_relaxed);
-    header_ = header;
-    if (head_ || (header.status != 200 && header.status != 206)) return true;
     try {
+      header_ = header;
+      if (head_ || (header.status != 200 && header.status != 206)) return true;
       check(header);
     } catch (...) {
       error_ = std::current_exception();
@@ -224,15 +224,16 @@ class Fetch {
       return pass_and_restart("the server sent a part whose length contradicts itself");
     if (end_ && header.range->total && header.range->total != end_)
       return pass_and_restart("the object changed while it was fetched");
+    if (!end_) end_ = header.range->total;
   }
 
   bool take(const char* bytes, std::size_t size) {
-    if (header_.status != 200 && header_.status != 206) {
-      const std::size_t room = kMostOfError - text_.size();
-      text_.append(bytes, std::min(size, room));
-      return text_.size() < kMostOfError;
-    }
     try {
+      if (header_.status != 200 && header_.status != 206) {
+        const std::size_t room = kMostOfError - text_.size();
+        text_.append(bytes, std::min(size, room));
+        return text_.size() < kMostOfError;
+      }
       const std::uint64_t most = std::min(end_.value_or(UINT64_MAX), wanted_.most);
       if (size > most - got_) {
         fail_wrong(fmt::format("the server sends more than {} bytes", most));
@@ -256,7 +257,6 @@ class Fetch {
     const std::string hint = "check the address and the network";
     switch (result.kind) {
       case HttpResult::Kind::done:
-        return judge_status(result.header);
       case HttpResult::Kind::refused:  // a long text of an error
         return judge_status(result.header);
       case HttpResult::Kind::no_host:
@@ -298,7 +298,12 @@ class Fetch {
     if (end_ && got_ < *end_) return pass("the answer ended early");
     if (wanted_.sha256 && hash_.finish() != *wanted_.sha256) {
       restart();
-      if (++accidents_ <= kAccidents) return pass("the content has another SHA-256 than is listed");
+      if (++accidents_ <= kAccidents) {
+        // The whole object came, however long that took.
+        marked_ = 0;
+        retry_.progressed();
+        return pass("the content has another SHA-256 than is listed");
+      }
       return fail_wrong("the content has another SHA-256 than set.index lists");
     }
     verdict_.kind = Verdict::Kind::done;
@@ -347,7 +352,7 @@ class Fetch {
   Sha256Stream hash_;
   bool head_ = false;
   std::uint64_t got_ = 0;               ///< bytes in the target
-  std::uint64_t marked_ = 0;            ///< bytes when the deadline last began anew
+  std::uint64_t marked_ = 0;            ///< most bytes at which the deadline began anew
   std::uint64_t asked_from_ = 0;        ///< first byte of the request
   std::optional<std::uint64_t> end_{};  ///< length of the object
   std::string etag_;                    ///< strong one of the bytes in the target, or empty

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <exception>
 
 #include "base/clock.h"
 #include "base/printable.h"
@@ -167,6 +168,7 @@ struct Transfer {
   bool begun = false;    ///< the sink has seen the header
   bool accepted = true;  ///< the sink has not ended the request
   std::uint64_t bytes = 0;
+  std::exception_ptr error{};  ///< kept from passing through libcurl
 
   bool begin() {
     if (!begun) {
@@ -180,7 +182,12 @@ struct Transfer {
 std::size_t on_header(char* line, std::size_t size, std::size_t count, void* data) {
   auto& transfer = *static_cast<Transfer*>(data);
   transfer.bytes += size * count;
-  add_header_line(transfer.header, {line, size * count});
+  try {
+    add_header_line(transfer.header, {line, size * count});
+  } catch (...) {
+    transfer.error = std::current_exception();
+    return 0;
+  }
   return size * count;
 }
 
@@ -303,7 +310,8 @@ HttpResult HttpClient::perform(const HttpRequest& request, const HttpSink& sink)
   Transfer transfer{sink};
   HttpResult result;
   connection->prepare(request, headers, transfer);
-  curl().multi_add_handle(connection->multi, connection->easy);
+  if (curl().multi_add_handle(connection->multi, connection->easy) != CURLM_OK)
+    throw RunError("libcurl cannot begin a request", "this machine may be out of memory");
   CURLcode code = CURLE_OK;
   if (connection->run(request, transfer, result)) {
     int left = 0;
@@ -318,6 +326,7 @@ HttpResult HttpClient::perform(const HttpRequest& request, const HttpSink& sink)
                                 static_cast<double>(request.stall.count()) * 1e-3);
   }
   curl().multi_remove_handle(connection->multi, connection->easy);
+  if (transfer.error) std::rethrow_exception(transfer.error);
   result.header = std::move(transfer.header);
   give_back(std::move(connection));
   return result;
