@@ -51,6 +51,36 @@ struct Part {
   std::vector<Entry> entries;  ///< filled when the archive is first opened
 };
 
+std::int32_t largest_label(const TarIndex& index) {
+  std::int32_t largest = -1;
+  for (const TarIndex::Entry& entry : index.samples) largest = std::max(largest, entry.label);
+  return largest;
+}
+
+class RemoteReader;
+
+/// All readers of this process: one that needs room closes archives of the others too.
+class Readers {
+ public:
+  static Readers& all() {
+    static Readers readers;
+    return readers;
+  }
+  void add(const RemoteReader* reader) {
+    const std::lock_guard lock(mutex_);
+    readers_.push_back(reader);
+  }
+  void remove(const RemoteReader* reader) {
+    const std::lock_guard lock(mutex_);
+    std::erase(readers_, reader);
+  }
+  bool let_go();
+
+ private:
+  std::mutex mutex_;
+  std::vector<const RemoteReader*> readers_;
+};
+
 class RemoteReader final : public Reader {
  public:
   explicit RemoteReader(const DataOptions& options)
@@ -72,7 +102,11 @@ class RemoteReader final : public Reader {
       rethrow_at_open(error);
     }
     if (options.remote.cache_bytes > 0 && options.remote.reach > 0) check_room(options.remote);
+    Readers::all().add(this);
   }
+  ~RemoteReader() override { Readers::all().remove(this); }
+  RemoteReader(const RemoteReader&) = delete;
+  RemoteReader& operator=(const RemoteReader&) = delete;
 
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const Pin pin(*this, part_of(index));
@@ -110,6 +144,25 @@ class RemoteReader final : public Reader {
     const Pin pin(*this, part_of(index));
     location = location_of(pin.part(), pin.part().entries[index - pin.part().first]);
     return true;
+  }
+
+  /// Closes an archive that nobody reads, one that was not used lately if there is one.
+  bool let_go() const {
+    const std::lock_guard lock(closing_);
+    for (std::size_t step = 0; step < 2 * parts_.size(); ++step) {
+      Part& part = *parts_[hand_++ % parts_.size()];
+      // The archive that this thread is opening is away, so its lock is not tried.
+      if (part.pins.load(std::memory_order_relaxed) != 0) continue;
+      if (step < parts_.size() && part.used.exchange(false, std::memory_order_relaxed)) continue;
+      const std::unique_lock opening(part.opening, std::try_to_lock);
+      std::int64_t none = 0;
+      if (!opening || !part.pins.compare_exchange_strong(none, kAway, std::memory_order_acq_rel))
+        continue;
+      part.file.close();
+      open_.fetch_sub(1);
+      return true;
+    }
+    return false;
   }
 
  private:
@@ -160,29 +213,11 @@ class RemoteReader final : public Reader {
     while (open_.load() >= kMostOpen && let_go()) {
     }
     part.file = set_.fetch(
-        part.shard, [this] { return let_go(); }, checked_ && part.entries.empty());
+        part.shard, [this] { return let_go() || Readers::all().let_go(); },
+        checked_ && part.entries.empty());
     if (part.entries.empty()) list(part);
     open_.fetch_add(1);
     part.pins.store(1, std::memory_order_release);
-  }
-
-  /// Closes an archive that nobody reads, one that was not used lately if there is one.
-  bool let_go() const {
-    const std::lock_guard lock(closing_);
-    for (std::size_t step = 0; step < 2 * parts_.size(); ++step) {
-      Part& part = *parts_[hand_++ % parts_.size()];
-      // The archive that this thread is opening is away, so its lock is not tried.
-      if (part.pins.load(std::memory_order_relaxed) != 0) continue;
-      if (step < parts_.size() && part.used.exchange(false, std::memory_order_relaxed)) continue;
-      const std::unique_lock opening(part.opening, std::try_to_lock);
-      std::int64_t none = 0;
-      if (!opening || !part.pins.compare_exchange_strong(none, kAway, std::memory_order_acq_rel))
-        continue;
-      part.file.close();
-      open_.fetch_sub(1);
-      return true;
-    }
-    return false;
   }
 
   /// Walks an archive of the cache, and keeps the samples of the split.
@@ -190,13 +225,21 @@ class RemoteReader final : public Reader {
     const MappedFile mapped = MappedFile::map(set_.path_of(part.shard));
     IndexTarOptions walk;
     walk.passed = [&] { mapped.let_go(); };
-    const TarIndex index = index_tar(part.shard.url.text(), mapped.bytes(), walk);
+    TarIndex index;
+    try {
+      index = index_tar(part.shard.url.text(), mapped.bytes(), walk);
+    } catch (const DataError& error) {  // not the fault of one sample
+      throw FetchError(FetchError::Kind::wrong, error.what(), error.hint());
+    }
     const SetIndex::Shard& listed = part.shard.listed;
     if (index.samples.size() != listed.samples || index.fingerprint != listed.fingerprint ||
-        index.folders != listed.folders)
+        index.folders != listed.folders || index.unlabelled != listed.unlabelled ||
+        index.unlabelled_beside != listed.unlabelled_beside ||
+        largest_label(index) != listed.largest_label)
       throw FetchError(
           FetchError::Kind::wrong,
-          fmt::format("{}: holds {} samples, other ones than the {} that set.index lists",
+          fmt::format("{}: holds {} samples, and they or their labels are not the {} that "
+                      "set.index lists",
                       part.shard.url.text(), index.samples.size(), listed.samples),
           "make the set's index again with the plugins.path of the run: millrace data index "
           "FOLDER");
@@ -217,7 +260,8 @@ class RemoteReader final : public Reader {
   void list_unindexed() {
     for (const auto& part : parts_) {
       if (part->shard.indexed) continue;
-      const base::Descriptor file = set_.fetch(part->shard, {}, false);
+      const base::Descriptor file = set_.fetch(
+          part->shard, [] { return Readers::all().let_go(); }, false);
       const MappedFile mapped = MappedFile::map(set_.path_of(part->shard));
       const TarIndex index = index_tar(part->shard.url.text(), mapped.bytes());
       SetIndex::Shard& listed = part->shard.listed;
@@ -226,10 +270,8 @@ class RemoteReader final : public Reader {
       listed.unlabelled_beside = index.unlabelled_beside;
       listed.fingerprint = index.fingerprint;
       listed.folders = index.folders;
-      for (const TarIndex::Entry& entry : index.samples) {
-        listed.image_bytes += entry.size;
-        listed.largest_label = std::max(listed.largest_label, entry.label);
-      }
+      listed.largest_label = largest_label(index);
+      for (const TarIndex::Entry& entry : index.samples) listed.image_bytes += entry.size;
     }
   }
 
@@ -362,6 +404,12 @@ class RemoteReader final : public Reader {
   mutable std::mutex closing_;
   mutable std::size_t hand_ = 0;  ///< guarded by closing_
 };
+
+bool Readers::let_go() {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(readers_.begin(), readers_.end(),
+                     [](const RemoteReader* reader) { return reader->let_go(); });
+}
 
 }  // namespace
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <unordered_set>
 
 #include "base/printable.h"
 #include "base/rng.h"
@@ -19,8 +21,8 @@ namespace millrace::pipeline {
 namespace {
 
 /// Longest set.index and classes.txt that are accepted.
-constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 30;
-constexpr std::uint64_t kMostClassBytes = std::uint64_t{1} << 26;
+constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMostClassBytes = std::uint64_t{1} << 24;
 
 FetchOptions fetch_options(const DataOptions& options) {
   FetchOptions fetch;
@@ -75,13 +77,15 @@ Sha256 sha256_of_file(int file, const std::string& path) {
   }
 }
 
+constexpr const char* kOwn = "process ";
+
 /// Returns what names the content of an object: its ETag, or else its time and length.
 std::string identity_of(const HttpHeader& header) {
   if (!header.etag.empty()) return "etag " + header.etag;
   if (!header.modified.empty())
     return fmt::format("modified {} length {}", header.modified, header.length.value_or(0));
   // Nothing would show a change, so that only this process may use what it fetches.
-  return fmt::format("process {}", getpid());
+  return kOwn + process_name();
 }
 
 std::string key_of(const Url& url, const std::string& identity) {
@@ -101,6 +105,16 @@ RemoteSet::RemoteSet(const DataOptions& options)
     find(options);
   } catch (const FetchError& error) {
     rethrow_at_open(error);
+  }
+}
+
+RemoteSet::~RemoteSet() {
+  for (const RemoteShard& shard : shards_) {
+    if (!shard.own) continue;
+    try {
+      cache_.drop(shard.key);
+    } catch (const std::exception&) {  // it stays until the limit takes it
+    }
   }
 }
 
@@ -153,9 +167,9 @@ void RemoteSet::read_index(const Url& folder, const std::string& text, const std
   for (const SetIndex::Shard& shard : index.shards) names.push_back(shard.name);
   const TarFiles chosen = files_of_split(names, folder.text(), split);
   of_split_ = chosen.of_split;
+  const std::unordered_set<std::string> wanted(chosen.files.begin(), chosen.files.end());
   for (SetIndex::Shard& shard : index.shards) {
-    if (std::find(chosen.files.begin(), chosen.files.end(), shard.name) == chosen.files.end())
-      continue;
+    if (!wanted.contains(shard.name)) continue;
     RemoteShard one;
     one.url = folder.file(shard.name);
     one.key = key_of(one.url, "sha256 " + hex_of(shard.sha256));
@@ -177,7 +191,9 @@ void RemoteSet::name(const Url& folder, const std::vector<std::string>& names) {
                       "make a set.index: millrace data index FOLDER");
     shard.listed.name = one;
     shard.listed.size = *header.length;
-    shard.key = key_of(shard.url, identity_of(header));
+    const std::string identity = identity_of(header);
+    shard.own = identity.starts_with(kOwn);
+    shard.key = key_of(shard.url, identity);
     shards_.push_back(std::move(shard));
   }
 }

@@ -19,6 +19,7 @@ struct RemoteShard {
   Url url;
   SetIndex::Shard listed;  ///< of set.index; otherwise name and size only
   bool indexed = false;    ///< `listed` is complete
+  bool own = false;        ///< nothing would show a change, so that only this process may use it
   std::string key;         ///< names this content in the cache
 };
 
@@ -29,6 +30,10 @@ class MILLRACE_PRIVATE_API RemoteSet {
  public:
   /// Finds the archives of `options.path`: a folder with a set.index, or archives that braces name.
   explicit RemoteSet(const DataOptions& options);
+  /// Removes what only this process may use.
+  ~RemoteSet();
+  RemoteSet(const RemoteSet&) = delete;
+  RemoteSet& operator=(const RemoteSet&) = delete;
 
   const std::vector<RemoteShard>& shards() const { return shards_; }
   const std::vector<std::string>& classes() const { return classes_; }

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <random>
+#include <tuple>
 #include <vector>
 
 #include "millrace/error.h"
@@ -60,6 +62,12 @@ class Removed {
   bool kept_ = false;
 };
 
+/// Removes slashes at the end, behind which a link would be followed.
+ShardCacheOptions with_plain_folder(ShardCacheOptions options) {
+  while (options.folder.size() > 1 && options.folder.ends_with('/')) options.folder.pop_back();
+  return options;
+}
+
 }  // namespace
 
 std::string default_shard_cache() {
@@ -70,8 +78,16 @@ std::string default_shard_cache() {
   return {};
 }
 
+std::string process_name() {
+  static const std::uint64_t drawn = [] {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
+  }();
+  return fmt::format("{}-{:016x}", getpid(), drawn);
+}
+
 ShardCache::ShardCache(ShardCacheOptions options, RetryClock& clock)
-    : options_(std::move(options)), clock_(clock) {
+    : options_(with_plain_folder(std::move(options))), clock_(clock) {
   const std::string& folder = options_.folder;
   if (folder.empty())
     throw UsageError("data.remote.cache is not set, and there is no home folder",
@@ -92,6 +108,9 @@ ShardCache::ShardCache(ShardCacheOptions options, RetryClock& clock)
     throw RunError(fmt::format("data.remote.cache: {} is open to others (mode {:04o})", folder,
                                status.st_mode & 07777),
                    "chmod 700 it, or name another folder");
+  // Shows whether there are locks before an archive is named by that.
+  const std::string guard = folder + kLock;
+  lock(open_own(guard, O_RDWR | O_CREAT).get(), LOCK_SH, guard);
 }
 
 std::string ShardCache::path_of(const std::string& key) const {
@@ -129,6 +148,7 @@ bool ShardCache::lock(int file, int kind, const std::string& path) {
   while (flock(file, kind | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
     if (errno == EINTR) continue;
+    if (errno != ENOSYS && errno != EOPNOTSUPP) fail(path, "locked");
     if (locks_.exchange(false) && options_.warn)
       options_.warn(
           fmt::format("{}: the file system has no locks ({}): processes do not share "
@@ -145,13 +165,24 @@ void ShardCache::pause() const {
     throw Error(Exit::interrupted, "interrupted while waiting for data.remote.cache");
 }
 
+/// Waits for a lock that others hold for a moment only.
+void ShardCache::wait_for_lock(int file, int kind, const std::string& path) {
+  const double begin = clock_.now_s();
+  while (!lock(file, kind, path)) {
+    if (clock_.now_s() - begin > options_.deadline_s)
+      throw RunError(fmt::format("data.remote.cache: {} stays locked by another process", path),
+                     "end the process that holds it, if it hangs");
+    pause();
+  }
+}
+
 /// Opens an archive that is there, and protects it from eviction. Returns none otherwise.
 base::Descriptor ShardCache::open_complete(const std::string& path, std::uint64_t size) {
   while (true) {
     base::Descriptor file = open_own(path, O_RDONLY);
     if (!file) return file;
     // Whoever evicts it holds it for a moment.
-    while (!lock(file.get(), LOCK_SH, path)) pause();
+    wait_for_lock(file.get(), LOCK_SH, path);
     const struct stat status = status_of(file.get());
     if (status.st_nlink == 0 || !is_named(file.get(), path)) continue;
     if (static_cast<std::uint64_t>(status.st_size) != size) {
@@ -168,7 +199,10 @@ base::Descriptor ShardCache::open_complete(const std::string& path, std::uint64_
 /// Returns the file to fill, locked; or none, with the archive that another process has completed
 /// meanwhile.
 base::Descriptor ShardCache::claim(const std::string& part, const std::string& path,
-                                   std::uint64_t size, base::Descriptor& complete) {
+                                   std::uint64_t size, const LetGo& let_go,
+                                   base::Descriptor& complete) {
+  double since = clock_.now_s();
+  timespec written{};
   while (true) {
     base::Descriptor file = open_own(part, O_RDWR | O_CREAT);
     const bool mine = lock(file.get(), LOCK_EX, part);
@@ -179,7 +213,19 @@ base::Descriptor ShardCache::claim(const std::string& part, const std::string& p
       return {};
     }
     if (mine) return file;
+    const timespec last = status_of(file.get()).st_mtim;
     file.close();
+    if (std::tie(last.tv_sec, last.tv_nsec) != std::tie(written.tv_sec, written.tv_nsec)) {
+      written = last;
+      since = clock_.now_s();
+    }
+    // Whoever fills it gives up after one deadline without progress.
+    if (clock_.now_s() - since > 2 * options_.deadline_s)
+      throw RunError(
+          fmt::format("data.remote.cache: {} is held by a process that does not fill it", part),
+          "end that process if it hangs");
+    // It may wait for the room of archives that nobody reads here.
+    if (options_.limit != 0 && let_go) let_go();
     pause();
   }
 }
@@ -191,9 +237,10 @@ base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, con
   if (complete) return complete;
   std::string part = path.substr(0, path.size() - kComplete.size());
   // Without locks, two processes must not write to one file.
-  if (!locks_.load(std::memory_order_relaxed)) part += fmt::format("-{}", getpid());
+  if (!locks_.load(std::memory_order_relaxed))
+    part += fmt::format("-{}-{}", process_name(), unshared_.fetch_add(1));
   part += kPart;
-  base::Descriptor file = claim(part, path, size, complete);
+  base::Descriptor file = claim(part, path, size, let_go, complete);
   if (complete) return complete;
   Removed unfinished(part);
   make_room(part, file.get(), size, let_go);
@@ -203,9 +250,15 @@ base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, con
   if (std::rename(part.c_str(), path.c_str()) != 0) fail(part, "renamed");
   unfinished.keep();
   filled_.fetch_add(1, std::memory_order_relaxed);
-  while (!lock(file.get(), LOCK_SH, path)) pause();
+  wait_for_lock(file.get(), LOCK_SH, path);
   if (status_of(file.get()).st_nlink == 0) return get(key, size, fill, let_go);  // evicted at once
   return file;
+}
+
+void ShardCache::drop(const std::string& key) {
+  const std::string path = path_of(key);
+  const base::Descriptor file = open_own(path, O_RDWR);
+  if (file && lock(file.get(), LOCK_EX, path) && is_named(file.get(), path)) unlink(path.c_str());
 }
 
 // Keeps the limit.
@@ -245,7 +298,7 @@ bool ShardCache::try_room(const std::string& part, int file, std::uint64_t size,
                           std::uint64_t& used) {
   const std::string guard_path = options_.folder + kLock;
   const base::Descriptor guard = open_own(guard_path, O_RDWR | O_CREAT);
-  while (!lock(guard.get(), LOCK_EX, guard_path)) pause();
+  wait_for_lock(guard.get(), LOCK_EX, guard_path);
   std::vector<Kept> all = archives_in(options_.folder);
   std::erase_if(all, [&](const Kept& one) { return one.path == part; });
   used = 0;

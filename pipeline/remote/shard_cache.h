@@ -29,6 +29,9 @@ struct ShardCacheOptions {
 /// neither variable is set.
 MILLRACE_PRIVATE_API std::string default_shard_cache();
 
+/// Returns a name that no other process has had: its number may recur.
+MILLRACE_PRIVATE_API std::string process_name();
+
 /// May be called from many threads.
 class MILLRACE_PRIVATE_API ShardCache {
  public:
@@ -38,15 +41,18 @@ class MILLRACE_PRIVATE_API ShardCache {
   using LetGo = std::function<bool()>;
 
   /// Throws RunError for a folder that cannot be made, is a link, belongs to somebody else, or is
-  /// open to others.
+  /// open to others, or whose files cannot be locked.
   explicit ShardCache(ShardCacheOptions options, RetryClock& clock = RetryClock::system());
 
   /// Returns the archive of this key, of `size` bytes, open and protected from eviction until the
   /// descriptor is closed. If it is not there, one process fills it and the others wait for that
-  /// one; if that one dies, the next takes its place. Throws RunError for a folder that cannot be
-  /// written or has no room, and what `fill` throws.
+  /// one; if that one dies, the next takes its place. With a limit, calls `let_go` while it waits.
+  /// Throws RunError for a folder that cannot be written or has no room, for a process that neither
+  /// fills the archive nor ends, and what `fill` throws.
   base::Descriptor get(const std::string& key, std::uint64_t size, const Fill& fill,
                        const LetGo& let_go);
+  /// Removes a key's archive unless it is in use.
+  void drop(const std::string& key);
   /// Returns the path of a key's archive, whether it is there or not.
   std::string path_of(const std::string& key) const;
   const ShardCacheOptions& options() const { return options_; }
@@ -58,10 +64,11 @@ class MILLRACE_PRIVATE_API ShardCache {
   base::Descriptor open_own(const std::string& path, int flags) const;
   base::Descriptor open_complete(const std::string& path, std::uint64_t size);
   base::Descriptor claim(const std::string& part, const std::string& path, std::uint64_t size,
-                         base::Descriptor& complete);
+                         const LetGo& let_go, base::Descriptor& complete);
   void make_room(const std::string& part, int file, std::uint64_t size, const LetGo& let_go);
   bool try_room(const std::string& part, int file, std::uint64_t size, std::uint64_t& used);
   bool lock(int file, int kind, const std::string& path);
+  void wait_for_lock(int file, int kind, const std::string& path);
   void pause() const;
   [[noreturn]] void fail(const std::string& path, const char* doing) const;
 
@@ -69,6 +76,7 @@ class MILLRACE_PRIVATE_API ShardCache {
   RetryClock& clock_;
   std::atomic<bool> locks_{true};  ///< the file system has locks
   std::atomic<std::uint64_t> found_{0}, filled_{0};
+  std::atomic<std::uint64_t> unshared_{0};  ///< archives begun without locks
 };
 
 }  // namespace millrace::pipeline

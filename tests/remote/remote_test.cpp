@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 
 #include "base/rng.h"
 #include "millrace/error.h"
@@ -233,6 +235,49 @@ TEST(RemoteFetch, ABrokenTransferIsContinuedOnlyBehindAStrongETag) {
   }
 }
 
+TEST(RemoteFetch, BytesThatComeAgainAreNoProgress) {
+  FaultServer server;
+  const std::string content = content_of(2, 300'000);
+  server.put("/a", content);
+  server.fail("/a", {Fault::no_etag}, true);  // half of it, and the next request begins anew
+  FakeClock clock;
+  Fetcher fetcher(short_waits(), plain_access(), clock);
+  TextTarget target;
+  try {
+    fetcher.fetch({Url::parse(server.url() + "/a"), content.size()}, target);
+    ADD_FAILURE() << "arrived";
+  } catch (const FetchError& error) {
+    EXPECT_EQ(error.kind, FetchError::Kind::unreachable) << error.what();
+  }
+  // Waits grow, so that few of them pass the deadline.
+  EXPECT_LT(server.requests().size(), 64u);
+}
+
+/// Calls a function when the first bytes come.
+class WatchedTarget final : public FetchTarget {
+ public:
+  explicit WatchedTarget(std::function<void()> begun) : begun_(std::move(begun)) {}
+  void restart() override {}
+  void append(const char*, std::size_t) override { begun_(); }
+
+ private:
+  std::function<void()> begun_;
+};
+
+TEST(RemoteFetch, AWrongContentThatTookLongIsFetchedAgain) {
+  FaultServer server;
+  const std::string content = content_of(4, 1000);
+  server.put("/a", content);
+  server.fail("/a", {Fault::flipped, Fault::flipped});
+  FakeClock clock;
+  const FetchOptions options = short_waits();
+  Fetcher fetcher(options, plain_access(), clock);
+  FetchWanted wanted{Url::parse(server.url() + "/a"), content.size(), sha256_of(content)};
+  WatchedTarget target([&] { clock.sleep(2 * options.retry.deadline_s, nullptr); });
+  EXPECT_NO_THROW(fetcher.fetch(wanted, target));
+  EXPECT_EQ(server.requests().size(), 3u);
+}
+
 TEST(RemoteFetch, AnotherHostSeesNoCredentials) {
   FaultServer far, near;
   far.put("/b", "content");
@@ -297,11 +342,16 @@ TEST(ShardCacheTest, AFailedFillLeavesNothing) {
 
 TEST(ShardCacheTest, RefusesLinksAndOpenFolders) {
   const TempFolder folder;
-  mkdir(folder.path("open").c_str(), 0755);
+  mkdir(folder.path("open").c_str(), 0700);
+  chmod(folder.path("open").c_str(), 0755);  // whatever the umask is
   EXPECT_THROW(ShardCache({folder.path("open")}), RunError);
   symlink(folder.path("cache").c_str(), folder.path("link").c_str());
   ShardCache cache({folder.path("cache")});
   EXPECT_THROW(ShardCache({folder.path("link")}), RunError);
+  EXPECT_THROW(ShardCache({folder.path("link") + "/"}), RunError);
+  const mode_t mask = umask(022);
+  EXPECT_NO_THROW(ShardCache({folder.path("fresh") + "//"}));
+  umask(mask);
   folder.write("elsewhere", {1, 2, 3});
   symlink(folder.path("elsewhere").c_str(), cache.path_of("one").c_str());
   EXPECT_THROW(cache.get("one", 3, kNever, {}), RunError);
@@ -327,15 +377,55 @@ TEST(ShardCacheTest, AWaiterTakesOverFromAKilledFetcher) {
       }
       _exit(1);
     }
+    close(begun[1]);
     char byte = 0;
     ASSERT_EQ(read(begun[0], &byte, 1), 1);
     kill(child, SIGKILL);
     const base::Descriptor file = cache.get(key, 10, writes("0123456789"), {});
     waitpid(child, nullptr, 0);
     close(begun[0]);
-    close(begun[1]);
     EXPECT_EQ(test::read_bytes(cache.path_of(key)), test::bytes_from("0123456789"));
   }
+}
+
+TEST(ShardCacheTest, AWaiterGivesUpWhatTheFillerNeeds) {
+  const TempFolder folder;
+  ShardCache cache({folder.path("cache"), 25});
+  base::Descriptor one = cache.get("one", 10, writes("0123456789"), {});
+  int full[2];
+  ASSERT_EQ(pipe(full), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    one.close();
+    try {
+      ShardCache own({folder.path("cache"), 25, 60});
+      bool told = false;
+      own.get("two", 20, writes("01234567890123456789"), [&] {
+        if (!std::exchange(told, true) && write(full[1], "x", 1) != 1) _exit(1);
+        return false;
+      });
+      _exit(0);
+    } catch (...) {
+    }
+    _exit(1);
+  }
+  close(full[1]);
+  char byte = 0;
+  EXPECT_EQ(read(full[0], &byte, 1), 1);  // the child has the file of two, and needs one's room
+  close(full[0]);
+  const auto let_go = [&] {
+    const bool open = static_cast<bool>(one);
+    one.close();
+    return open;
+  };
+  try {
+    EXPECT_TRUE(cache.get("two", 20, kNever, let_go));
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 // The reader.
@@ -379,11 +469,12 @@ struct Served {
     const auto bytes = to_bytes(set);
     server.put("/set/set.index", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
-  std::unique_ptr<Reader> open(const std::string& path = "/set/", std::uint64_t limit = 0) {
+  std::unique_ptr<Reader> open(const std::string& path = "/set/", std::uint64_t limit = 0,
+                               const std::string& cache = {}) {
     DataOptions options;
     options.reader = "tar";
     options.path = server.url() + path;
-    options.remote.cache = local.path("cache");
+    options.remote.cache = cache.empty() ? local.path("cache") : cache;
     options.remote.cache_bytes = limit;
     options.remote.deadline_s = 120;
     return open_reader(options);
@@ -426,6 +517,19 @@ TEST(RemoteReader, ReadsThroughACacheOfOneArchive) {
   expect_same(*local, *served.open("/set/", served.set.shards[0].size));
 }
 
+TEST(RemoteReader, TwoReadersShareACacheThatOneOfThemFills) {
+  Served train, eval;
+  const std::uint64_t limit = 3 * train.set.shards[0].size;
+  const std::string cache = train.local.path("cache");
+  const auto local = open_reader({"tar", train.local.path("set")});
+  const auto first = train.open("/set/", limit, cache);
+  const auto second = eval.open("/set/", limit, cache);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    expect_same(*local, *first);  // leaves all of its archives open
+    expect_same(*local, *second);
+  }
+}
+
 TEST(RemoteReader, RefusesACacheThatTheOrderOverruns) {
   Served served;
   DataOptions options;
@@ -457,6 +561,31 @@ TEST(RemoteReader, AMissingOrWrongArchiveEndsTheRun) {
   EXPECT_THROW(remote->read(10, scratch), RunError);
   served.server.remove("/set/set.index");
   EXPECT_THROW(served.open(), DataError);
+}
+
+TEST(RemoteReader, AnArchiveWithOtherLabelsThanListedEndsTheRun) {
+  Buffer scratch;
+  for (const int largest : {1, 3}) {
+    Served served;
+    served.set.shards[1].largest_label = largest;
+    served.publish();
+    EXPECT_THROW(served.open()->read(5, scratch), RunError);
+  }
+  Served served;
+  for (SetIndex::Shard& shard : served.set.shards) shard.unlabelled = shard.samples;
+  served.publish();
+  EXPECT_THROW(served.open()->read(5, scratch), RunError);
+}
+
+TEST(RemoteReader, AnArchiveThatIsNoneEndsTheRun) {
+  Served served;
+  SetIndex::Shard& shard = served.set.shards[1];
+  const std::string garbage = content_of(5, shard.size);
+  served.server.put("/set/" + percent_encoded(shard.name), garbage);
+  shard.sha256 = sha256_of(garbage);
+  served.publish();
+  Buffer scratch;
+  EXPECT_THROW(served.open()->read(5, scratch), RunError);  // on_error does not skip it
 }
 
 }  // namespace
