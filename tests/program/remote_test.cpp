@@ -21,21 +21,50 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNginx = "/usr/sbin/nginx";
 
-/// Connects a socket to a port of 127.0.0.1, or gives it that address; 0: the kernel chooses.
-/// Returns the port, or 0 if that fails.
-int port_at(int port, bool listening) {
+/// A socket and an address of 127.0.0.1.
+struct LocalSocket {
+  explicit LocalSocket(int port) {
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  }
+  ~LocalSocket() { close(file); }
+  LocalSocket(const LocalSocket&) = delete;
+  LocalSocket& operator=(const LocalSocket&) = delete;
+  sockaddr* where() { return reinterpret_cast<sockaddr*>(&address); }
+
   const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  auto* const where = reinterpret_cast<sockaddr*>(&address);
-  const bool done = listening
-                        ? connect(file, where, size) == 0
-                        : bind(file, where, size) == 0 && getsockname(file, where, &size) == 0;
-  close(file);
-  return done ? ntohs(address.sin_port) : 0;
+};
+
+/// Returns a port that the kernel chooses, or 0.
+int free_port() {
+  LocalSocket local(0);
+  const bool done = bind(local.file, local.where(), local.size) == 0 &&
+                    getsockname(local.file, local.where(), &local.size) == 0;
+  return done ? ntohs(local.address.sin_port) : 0;
+}
+
+/// Returns the whole answer to a request for `path` at a port; empty if nobody answers.
+std::string answer_at(int port, const std::string& path) {
+  LocalSocket local(port);
+  // A stranger at this port may never answer.
+  const timeval most{5, 0};
+  setsockopt(local.file, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+  if (connect(local.file, local.where(), local.size) != 0) return {};
+  const std::string request = fmt::format("GET {} HTTP/1.0\r\n\r\n", path);
+  if (send(local.file, request.data(), request.size(), MSG_NOSIGNAL) != std::ssize(request))
+    return {};
+  std::string answer;
+  char bytes[4096];
+  constexpr std::size_t kMost = 1 << 16;
+  while (answer.size() < kMost) {
+    const ssize_t count = recv(local.file, bytes, sizeof bytes, 0);
+    if (count <= 0) break;
+    answer.append(bytes, static_cast<std::size_t>(count));
+  }
+  return answer;
 }
 
 /// An nginx that serves a folder at a port that the kernel has chosen, and ends with this process.
@@ -64,9 +93,11 @@ class Nginx {
   }
 
  private:
-  /// Starts nginx. Returns true once it accepts connections, false if it ends.
+  /// Starts nginx. Returns true once it serves the folder, false if it ends.
   bool start(const fs::path& root) {
-    port_ = port_at(0, false);
+    port_ = free_port();
+    const std::string token = root.string();  // a unique folder
+    write_file(root / "token", token);
     std::string temporary;
     for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"})
       temporary += fmt::format("  {0}_temp_path {1}/{0};\n", kind, folder_);
@@ -85,7 +116,7 @@ class Nginx {
       _exit(127);
     }
     spare(pid_);
-    while (port_at(port_, true) == 0) {
+    while (!answer_at(port_, "/token").ends_with(token)) {
       if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
         pid_ = -1;
         return false;
