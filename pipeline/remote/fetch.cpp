@@ -134,6 +134,7 @@ class Fetch {
     HttpRequest request{wanted_.url};
     request.head = head_;
     request.stall = fetcher_.options_.stall;
+    request.stop = fetcher_.options_.stop;
     if (got_ > 0 && etag_.empty())
       restart();  // only a strong ETag proves that bytes belong together
     if (got_ > 0) {
@@ -268,6 +269,7 @@ class Fetch {
       case HttpResult::Kind::misused:
         return fail(FetchError::Kind::wrong, result.reason, hint);
       case HttpResult::Kind::stopped:
+        throw Error(Exit::interrupted, fmt::format("interrupted while {} was fetched", shown()));
       case HttpResult::Kind::stalled:
       case HttpResult::Kind::broken:
         return pass(result.reason.empty() ? "the connection broke" : result.reason);

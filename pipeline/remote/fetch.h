@@ -67,7 +67,7 @@ struct FetchWanted {
 struct FetchOptions {
   RetryOptions retry{};
   std::chrono::milliseconds stall{30'000};  ///< as HttpRequest's
-  const std::atomic<bool>* stop = nullptr;  ///< ends a fetch that is failing; may be null
+  const std::atomic<bool>* stop = nullptr;  ///< ends a fetch soon after it is set; may be null
   /// Receives a warning at the first failure of a process. May be empty.
   std::function<void(const std::string&)> warn{};
 };
@@ -86,7 +86,7 @@ class MILLRACE_PRIVATE_API Fetcher {
           RetryClock& clock = RetryClock::system());
 
   /// Writes an object to `target` and returns its final header. Throws FetchError, what `target`
-  /// throws, and Error with Exit::interrupted once a failing fetch is stopped.
+  /// throws, and Error with Exit::interrupted once it is stopped.
   HttpHeader fetch(const FetchWanted& wanted, FetchTarget& target);
   /// Returns a small object. Throws as fetch(), also for one of more than `most` bytes.
   std::string fetch_text(const Url& url, std::uint64_t most);

@@ -264,6 +264,25 @@ class WatchedTarget final : public FetchTarget {
   std::function<void()> begun_;
 };
 
+TEST(RemoteFetch, AStopEndsATransferThatIsUnderWay) {
+  FaultServer server;
+  const std::string content = content_of(3, 100'000);
+  server.put("/a", content);
+  server.fail("/a", {Fault::stall});
+  std::atomic<bool> stop{false};
+  FetchOptions options = short_waits();
+  options.stop = &stop;
+  Fetcher fetcher(options, plain_access());
+  WatchedTarget target([&] { stop.store(true); });
+  try {
+    fetcher.fetch({Url::parse(server.url() + "/a"), content.size()}, target);
+    ADD_FAILURE() << "arrived";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::interrupted) << error.what();
+  }
+  EXPECT_EQ(fetcher.totals().failures, 0u) << "stopped only once the request had failed";
+}
+
 TEST(RemoteFetch, AWrongContentThatTookLongIsFetchedAgain) {
   FaultServer server;
   const std::string content = content_of(4, 1000);
