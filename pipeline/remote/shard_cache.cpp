@@ -108,9 +108,12 @@ ShardCache::ShardCache(ShardCacheOptions options, RetryClock& clock)
     throw RunError(fmt::format("data.remote.cache: {} is open to others (mode {:04o})", folder,
                                status.st_mode & 07777),
                    "chmod 700 it, or name another folder");
-  // Shows whether there are locks before an archive is named by that.
+  // Shows whether there are locks before an archive is named by that. A folder that cannot be
+  // written is fine as long as nothing has to be fetched.
   const std::string guard = folder + kLock;
-  lock(open_own(guard, O_RDWR | O_CREAT).get(), LOCK_SH, guard);
+  const base::Descriptor file(
+      open(guard.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (file) lock(file.get(), LOCK_SH, guard);
 }
 
 std::string ShardCache::path_of(const std::string& key) const {

@@ -1,6 +1,8 @@
 // Tests of remote data: addresses, headers, retries against a server that misbehaves, the cache of
 // archives, and the reader.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -405,6 +407,25 @@ TEST(ShardCacheTest, AWaiterTakesOverFromAKilledFetcher) {
     close(begun[0]);
     EXPECT_EQ(test::read_bytes(cache.path_of(key)), test::bytes_from("0123456789"));
   }
+}
+
+TEST(ShardCacheTest, AWaitForAProcessThatHangsEnds) {
+  const TempFolder folder;
+  FakeClock clock;
+  ShardCache cache({folder.path("cache")}, clock);
+  std::string part = cache.path_of("one");
+  part.replace(part.rfind(".tar"), 4, ".part");
+  const auto locked = [](const std::string& path) {
+    base::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    EXPECT_EQ(flock(file.get(), LOCK_EX | LOCK_NB), 0);
+    return file;
+  };
+  {
+    const base::Descriptor filler = locked(part);
+    EXPECT_THROW(cache.get("one", 10, kNever, {}), RunError);
+  }
+  const base::Descriptor guard = locked(folder.path("cache") + "/lock");
+  EXPECT_THROW(cache.get("one", 10, kNever, {}), RunError);
 }
 
 TEST(ShardCacheTest, AWaiterGivesUpWhatTheFillerNeeds) {
