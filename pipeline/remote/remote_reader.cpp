@@ -63,8 +63,8 @@ class RemoteReader;
 class Readers {
  public:
   static Readers& all() {
-    static Readers readers;
-    return readers;
+    static Readers* const readers = new Readers;  // a thread left behind may use it at the exit
+    return *readers;
   }
   void add(const RemoteReader* reader) {
     const std::lock_guard lock(mutex_);

@@ -1,0 +1,181 @@
+// Tests of the reader of remote archives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "millrace/error.h"
+#include "millrace/reader.h"
+#include "pipeline/readers/set_index.h"
+#include "pipeline/readers/tar.h"
+#include "pipeline/remote/sha256.h"
+#include "pipeline/remote/url.h"
+#include "tests/data/support.h"
+#include "tests/data/tar_builder.h"
+#include "tests/remote/fault_server.h"
+
+namespace millrace::pipeline {
+namespace {
+
+using test::FaultServer;
+using test::TempFolder;
+
+test::Bytes archive(int shard) {
+  test::TarBuilder tar;
+  for (int i = 0; i < 5; ++i) {
+    const std::string name = std::to_string(shard) + "-" + std::to_string(i);
+    tar.add(name + ".jpg", test::Bytes(static_cast<std::size_t>(20 + i),
+                                       static_cast<std::uint8_t>(shard * 16 + i)));
+    tar.add(name + ".cls", std::to_string((shard + i) % 3));
+  }
+  return tar.end();
+}
+
+std::string text_of(const test::Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// Three archives on a disk and on a server, with a set.index there.
+struct Served {
+  Served() {
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = "train 0=" + std::to_string(i) + ".tar";
+      const test::Bytes bytes = archive(i);
+      local.write("set/" + name, bytes);
+      server.put("/set/" + percent_encoded(name), text_of(bytes));
+      const TarIndex index = index_tar(name, bytes);
+      SetIndex::Shard shard;
+      shard.name = name;
+      shard.size = bytes.size();
+      shard.samples = index.samples.size();
+      shard.fingerprint = index.fingerprint;
+      shard.largest_label = 2;
+      shard.folders = index.folders;
+      shard.sha256 = sha256_of(text_of(bytes));
+      for (const TarIndex::Entry& entry : index.samples) shard.image_bytes += entry.size;
+      set.shards.push_back(shard);
+    }
+    publish();
+  }
+  void publish() {
+    const auto bytes = to_bytes(set);
+    server.put("/set/set.index", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  std::unique_ptr<Reader> open(const std::string& path = "/set/", std::uint64_t limit = 0,
+                               const std::string& cache = {}) {
+    DataOptions options;
+    options.reader = "tar";
+    options.path = server.url() + path;
+    options.remote.cache = cache.empty() ? local.path("cache") : cache;
+    options.remote.cache_bytes = limit;
+    options.remote.deadline_s = 120;
+    return open_reader(options);
+  }
+  TempFolder local;
+  FaultServer server;
+  SetIndex set;
+};
+
+void expect_same(const Reader& one, const Reader& two) {
+  ASSERT_EQ(one.info().count, two.info().count);
+  EXPECT_EQ(one.info().fingerprint, two.info().fingerprint);
+  EXPECT_EQ(one.info().classes, two.info().classes);
+  EXPECT_EQ(one.info().bytes, two.info().bytes);
+  Buffer first, second;
+  for (std::uint64_t i = 0; i < one.info().count; ++i) {
+    const Sample a = one.read(i, first), b = two.read(i, second);
+    EXPECT_EQ(a.label, b.label);
+    EXPECT_TRUE(std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end())) << i;
+  }
+}
+
+TEST(RemoteReader, HasTheSamplesOfTheLocalSetColdWarmAndByBraces) {
+  Served served;
+  const auto local = open_reader({"tar", served.local.path("set")});
+  auto remote = served.open();
+  EXPECT_EQ(served.server.requests().size(), 1u);  // set.index opens the set
+  expect_same(*local, *remote);
+  EXPECT_EQ(served.server.requests().size(), 4u);  // each archive is fetched once
+  remote = served.open();
+  expect_same(*local, *remote);
+  EXPECT_EQ(served.server.requests().size(), 5u);  // nothing is fetched again
+  EXPECT_EQ(remote->name(6).find(served.server.url()), 0u);
+  expect_same(*local, *served.open("/set/train 0={0..2}.tar"));
+}
+
+TEST(RemoteReader, ReadsThroughACacheOfOneArchive) {
+  Served served;
+  const auto local = open_reader({"tar", served.local.path("set")});
+  expect_same(*local, *served.open("/set/", served.set.shards[0].size));
+}
+
+TEST(RemoteReader, TwoReadersShareACacheThatOneOfThemFills) {
+  Served train, eval;
+  const std::uint64_t limit = 3 * train.set.shards[0].size;
+  const std::string cache = train.local.path("cache");
+  const auto local = open_reader({"tar", train.local.path("set")});
+  const auto first = train.open("/set/", limit, cache);
+  const auto second = eval.open("/set/", limit, cache);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    expect_same(*local, *first);  // leaves all of its archives open
+    expect_same(*local, *second);
+  }
+}
+
+TEST(RemoteReader, RefusesACacheThatTheOrderOverruns) {
+  Served served;
+  DataOptions options;
+  options.reader = "tar";
+  options.path = served.server.url() + "/set/";
+  options.remote.cache = served.local.path("cache");
+  options.remote.cache_bytes = 3 * served.set.shards[0].size - 1;
+  options.remote.reach = UINT64_MAX;
+  try {
+    open_reader(options);
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.hint()).find("window:N"), std::string::npos) << error.hint();
+  }
+  options.remote.reach = 4;  // two archives at once
+  EXPECT_EQ(open_reader(options)->info().count, 15u);
+}
+
+TEST(RemoteReader, AMissingOrWrongArchiveEndsTheRun) {
+  Served served;
+  served.server.remove("/set/" + percent_encoded(served.set.shards[1].name));
+  auto remote = served.open();
+  Buffer scratch;
+  remote->read(0, scratch);
+  EXPECT_THROW(remote->read(5, scratch), RunError);  // on_error does not skip it
+  served.set.shards[2].fingerprint ^= 1;
+  served.publish();
+  remote = served.open();
+  EXPECT_THROW(remote->read(10, scratch), RunError);
+  served.server.remove("/set/set.index");
+  EXPECT_THROW(served.open(), DataError);
+}
+
+TEST(RemoteReader, AnArchiveWithOtherLabelsThanListedEndsTheRun) {
+  Buffer scratch;
+  for (const int largest : {1, 3}) {
+    Served served;
+    served.set.shards[1].largest_label = largest;
+    served.publish();
+    EXPECT_THROW(served.open()->read(5, scratch), RunError);
+  }
+  Served served;
+  for (SetIndex::Shard& shard : served.set.shards) shard.unlabelled = shard.samples;
+  served.publish();
+  EXPECT_THROW(served.open()->read(5, scratch), RunError);
+}
+
+TEST(RemoteReader, AnArchiveThatIsNoneEndsTheRun) {
+  Served served;
+  SetIndex::Shard& shard = served.set.shards[1];
+  const std::string garbage(shard.size, 'g');
+  served.server.put("/set/" + percent_encoded(shard.name), garbage);
+  shard.sha256 = sha256_of(garbage);
+  served.publish();
+  Buffer scratch;
+  EXPECT_THROW(served.open()->read(5, scratch), RunError);  // on_error does not skip it
+}
+
+}  // namespace
+}  // namespace millrace::pipeline
