@@ -231,6 +231,12 @@ std::optional<std::size_t> LoaderCore::next() {
   try {
     stages_.report(slot);
     if (slot.error != nullptr) std::rethrow_exception(slot.error);
+  } catch (const Error& error) {
+    interrupt();
+    // A reader that was stopped ends the batches as options.stop does.
+    if (error.exit() == Exit::interrupted && options_.stop != nullptr && options_.stop->load())
+      return std::nullopt;
+    throw;
   } catch (...) {
     interrupt();
     throw;

@@ -7,7 +7,9 @@
 #include <memory>
 #include <optional>
 
+#include "base/clock.h"
 #include "study/records/run_directory.h"
+#include "study/sweep/sweep_pace.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/profile_model.h"
 #include "tools/commands/profile_report.h"
@@ -216,11 +218,13 @@ class Profile {
     const study::ReplayOutput guess = study::replay(model_->input(recipe_));
     std::vector<std::string> traced;
     if (!arguments_.trace.empty()) traced = {"--trace", arguments_.trace};
-    std::vector<double> rates, steps, updates, logs, reads;
+    std::vector<double> walls, rates, steps, updates, logs, reads;
     for (int i = 0; i < kBaselines; ++i) {
+      const std::int64_t begin = base::Clock::steady_ns();
       const RunFigures baseline =
           run_child("baseline", i == 0 ? traced : std::vector<std::string>(),
                     length_for(recipe_, std::max(step_guess, guess.load_s + guess.update_s)));
+      walls.push_back(static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9);
       rates.push_back(baseline.images_per_s);
       steps.push_back(baseline.step_s);
       updates.push_back(baseline.update_s);
@@ -233,6 +237,7 @@ class Profile {
     if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, study::middle_of(updates));
     model_->limit_take(study::middle_of(steps) - model_->input(recipe_).update_s);
     report_.baseline = study::middle_of(rates);
+    baseline_wall_s_ = study::middle_of(walls);
   }
 
   std::vector<std::int64_t> batches_tried() const {
@@ -296,9 +301,11 @@ class Profile {
   void verify() {
     const std::size_t planned = study::planned_runs(report_.order);
     say(fmt::format(
-        "verifying {} changes in {} blocks: {} runs, more where other programs take "
+        "verifying {} changes in {} blocks: {} runs, about {}; more where other programs take "
         "over {:.0f}% of the machine",
-        report_.order.front().size(), arguments_.blocks, planned, 100 * study::kMostOthers));
+        report_.order.front().size(), arguments_.blocks, planned,
+        study::duration_text(static_cast<double>(planned) * baseline_wall_s_),
+        100 * study::kMostOthers));
     ProgressLine line;
     std::size_t done = 0;
     const auto run = [&](std::optional<std::size_t> change) {
@@ -332,6 +339,7 @@ class Profile {
   std::optional<ChildRuns> runs_;
   std::vector<Candidate> candidates_;
   RunLength base_length_;
+  double baseline_wall_s_ = 0;  ///< of one baseline run, start of the program included
   ProfileReport report_;
 };
 

@@ -142,7 +142,9 @@ RemoteOptions remote_options(const Recipe& recipe) {
   remote.cache_bytes = static_cast<std::uint64_t>(recipe.integer("data.remote.cache_bytes"));
   remote.deadline_s = recipe.number("data.remote.deadline");
   remote.reach = reach_of(recipe);
-  remote.stop = &interrupted();
+  // Ranks agree on where to stop, and an open optimiser step needs all its batches.
+  if (recipe.text("train.strategy") != "ddp" && recipe.integer("train.accumulate") == 1)
+    remote.stop = &interrupted();
   return remote;
 }
 
