@@ -34,8 +34,8 @@ class Clock {
     Ticks ticks;
     std::int64_t steady_ns;
   };
-  /// Reads both clocks several times and returns the readings that were interrupted least, so that a
-  /// thread that loses its core in between does no harm. Takes about 1 µs.
+  /// Reads both clocks several times and returns the readings that were interrupted least, so that
+  /// a thread that loses its core in between does no harm. Takes about 1 µs.
   MILLRACE_PRIVATE_API static Reading read_both();
   /// Converts a time of the steady clock that is near now. Takes about 1 µs.
   MILLRACE_PRIVATE_API static Ticks ticks_at(std::int64_t steady_ns);
