@@ -72,7 +72,7 @@ struct FetchOptions {
   std::function<void(const std::string&)> warn{};
 };
 
-/// What all fetches of one Fetcher took.
+/// Sums over all fetches of one Fetcher.
 struct FetchTotals {
   std::uint64_t requests = 0;
   std::uint64_t failures = 0;  ///< requests that had to be repeated

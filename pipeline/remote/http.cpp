@@ -161,7 +161,7 @@ HttpResult::Kind kind_of(CURLcode code) {
   }
 }
 
-/// What the callbacks of one request share.
+/// State that the callbacks of one request share.
 struct Transfer {
   const HttpSink& sink;
   HttpHeader header{};

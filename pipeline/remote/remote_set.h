@@ -1,4 +1,4 @@
-// What a remote data.path means: which archives there are, and how each is fetched into the cache.
+// Resolves a remote data.path: lists its archives, and says how each is fetched into the cache.
 #pragma once
 
 #include <cstdint>

@@ -163,7 +163,7 @@ std::string redacted(std::string_view path) {
   } else {
     const std::string_view host = path.substr(begin, end - begin);
     const std::size_t colon = host.starts_with('[') ? host.npos : host.find(':');
-    // What follows a ':' is a port, or part of a password that holds a '/'.
+    // A ':' begins a port, or part of a password that holds a '/'.
     const bool port =
         colon == host.npos || host.find_first_not_of("0123456789", colon + 1) == host.npos;
     if (!port) return out + "***";

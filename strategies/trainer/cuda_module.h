@@ -1,4 +1,4 @@
-// What keeps libmillrace_cuda.so from being loaded, in words, for the command that needs it and for
+// Explains why libmillrace_cuda.so cannot be loaded, for the command that needs it and for
 // millrace doctor. Independent of LibTorch and CUDA.
 #pragma once
 

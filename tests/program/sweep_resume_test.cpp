@@ -179,7 +179,7 @@ TEST_F(SweepResume, AnotherRecipeOrDataSetIsAnotherRun) {
   EXPECT_NE(changed.err.find("2 finished runs of another design"), std::string::npos)
       << changed.err;
   EXPECT_EQ(finished().size(), 4u);
-  // The same names and sizes, other pixels.
+  // Keeps names and sizes, and changes pixels.
   const fs::path images = fs::path(data()) / "train-images-idx3-ubyte";
   std::string bytes = read_file(images);
   bytes[5000] = static_cast<char>(bytes[5000] ^ 1);

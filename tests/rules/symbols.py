@@ -157,7 +157,7 @@ def run_check(args):
 
 # --- self-test
 
-# What both libraries of a case begin with.
+# Beginning of both libraries of a case.
 COMMON = """
 #define MILLRACE_EXPORT __attribute__((visibility("default")))
 #define KEPT __attribute__((used))

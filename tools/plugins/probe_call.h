@@ -1,4 +1,4 @@
-// What the steps of augmentations share: reproducible bytes, and the surroundings of a call.
+// Shared by the steps that test augmentations: reproducible bytes, and the surroundings of a call.
 #pragma once
 
 #include <cstdint>

@@ -235,7 +235,7 @@ _COUNTERPARTS: dict[str, tuple[type[Op], tuple[str, ...]]] = {
 }
 # Conversions that the loader makes anyway: to RGB, to a tensor, to values from 0 to 1.
 _CONVERSIONS = {"ToTensor", "PILToTensor", "ToImage", "ConvertImageDtype", "ToDtype", "ToPureTensor", "RGB"}
-# What an argument of None means.
+# Values that stand for an argument of None.
 _ABSENT = {"antialias": True, "max_size": 0, "padding": 0, "brightness": 0, "contrast": 0, "saturation": 0, "hue": 0}
 
 
