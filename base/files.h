@@ -1,7 +1,8 @@
-// Files: descriptors, the files and folders of a data set, checksums, and files that appear under
-// their name only when complete.
+// Files: those of data sets, checksums, replacing a file atomically, and mapped files that are
+// truncated while in use.
 #pragma once
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,11 +17,33 @@
 #include <string_view>
 #include <utility>
 
-#include "base/printable.h"
 #include "base/private_api.h"
+#include "base/text.h"
 #include "millrace/reader.h"
 
 namespace millrace::base {
+
+// Survives the truncation of a mapped file while it is in use (contained-failures contract). The
+// kernel answers the next access to a lost page with SIGBUS. The handler replaces the page with
+// zeros and increments a counter. From then on readers check the file (is_damaged), so that the
+// sample concerned fails like any other.
+
+struct GuardedRange;
+
+/// Guards `size` bytes of a mapped file (whole pages). The first call installs the SIGBUS handler;
+/// faults elsewhere go to the handler that was installed before.
+GuardedRange* guard(const void* memory, std::size_t size);
+/// Ends the guard; call it before the range is unmapped.
+void unguard(GuardedRange* range);
+/// Returns true once a page of this range was lost.
+bool is_damaged(const GuardedRange* range);
+
+/// Called in a SIGBUS handler: replaces the lost page with zeros and returns true if the fault was
+/// in a guarded range.
+bool replace_lost_page(const siginfo_t* info);
+
+/// Returns the number of pages replaced so far, in all mapped files.
+std::uint64_t mapped_faults();
 
 /// Owns a file descriptor and closes it. -1: none.
 class Descriptor {
@@ -110,7 +133,8 @@ MILLRACE_PRIVATE_API std::string file_checksum(const std::filesystem::path& file
 
 // A file that appears under its name only when it is complete and on disk.
 
-/// Writes to a temporary name in the same folder; commit() calls fsync and renames it. Without
+/// Writes to a temporary name in the same folder; commit() calls fsync and renames it. replace()
+/// renames it only: after a crash of the system, the file may hold anything. Without
 /// commit() the temporary file is removed, unless the process is killed. Every failure is a
 /// RunError with the file and the system's reason.
 class MILLRACE_PRIVATE_API AtomicFile {
@@ -122,6 +146,7 @@ class MILLRACE_PRIVATE_API AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void commit();
+  void replace();
 
  private:
   [[noreturn]] void fail(const char* doing) const;

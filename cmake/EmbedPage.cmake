@@ -5,7 +5,7 @@ if(NOT MILLRACE_CHART_JS)
   message(FATAL_ERROR "Chart.js is missing, which reports are drawn with: install libjs-chart.js, or "
                       "give -DMILLRACE_CHART_JS=FOLDER/chart.min.js (version 3)")
 endif()
-set(text "// Made by the build from study/report/page/ and Chart.js.\n#include \"study/report/report_page.h\"\n\n")
+set(text "// Made by the build from study/report/page/ and Chart.js.\n#include \"study/report/report.h\"\n\n")
 string(APPEND text "namespace millrace::study {\n\n")
 foreach(part "kReportCss ${CMAKE_SOURCE_DIR}/study/report/page/report.css"
              "kReportJs ${CMAKE_SOURCE_DIR}/study/report/page/report.js" "kChartJs ${MILLRACE_CHART_JS}")

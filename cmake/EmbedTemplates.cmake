@@ -1,6 +1,6 @@
 # Embeds the files of plugins/templates/ as C++, for `millrace plugins new`.
 file(GLOB templates ${CMAKE_SOURCE_DIR}/plugins/templates/*)
-set(text "// Made by the build from plugins/templates/.\n#include \"tools/plugins/templates.h\"\n\n")
+set(text "// Made by the build from plugins/templates/.\n#include \"tools/plugins/plugins.h\"\n\n")
 string(APPEND text "namespace millrace::tools {\nnamespace {\n\nconstexpr Template kAll[] = {\n")
 foreach(file IN LISTS templates)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})

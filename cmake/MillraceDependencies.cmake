@@ -6,15 +6,17 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(JPEG REQUIRED) # libjpeg-turbo
+find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto) # for SHA-256 of archives and of trusted plugins
+find_package(OpenSSL REQUIRED COMPONENTS Crypto) # headers, for SHA-256; the library itself is opened at run time
 find_package(CURL REQUIRED) # for remote data; the library itself is opened at run time
 find_package(Boost REQUIRED) # for Boost.Math, headers only
+pkg_check_modules(TIFF REQUIRED IMPORTED_TARGET libtiff-4>=4.5)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 if(MILLRACE_OPENCV)
-  find_package(PNG REQUIRED)
   # Finds OpenCV's modules one by one, because Debian's full development package depends on a desktop.
   find_path(OPENCV_INCLUDE opencv2/core.hpp PATH_SUFFIXES opencv4 REQUIRED)
   foreach(part core imgproc imgcodecs)

@@ -5,13 +5,10 @@ include(CMakePackageConfigHelpers)
 
 # --- program
 install(TARGETS millrace_pipeline LIBRARY DESTINATION lib COMPONENT program)
-if(TARGET millrace_imgcodecs)
-  install(TARGETS millrace_imgcodecs LIBRARY DESTINATION lib/millrace/plugins COMPONENT program)
-endif()
+install(TARGETS millrace_imgcodecs LIBRARY DESTINATION lib/millrace/plugins COMPONENT program)
 if(TARGET millrace)
   install(TARGETS millrace RUNTIME DESTINATION bin COMPONENT program)
   install(TARGETS millrace_trainer LIBRARY DESTINATION lib COMPONENT program)
-  install(TARGETS millrace_sheet LIBRARY DESTINATION lib COMPONENT program)
   install(DIRECTORY recipes DESTINATION share/millrace COMPONENT program FILES_MATCHING PATTERN *.toml)
   set(generated ${CMAKE_BINARY_DIR}/generated/install) # by the target `manual`
   install(FILES ${generated}/millrace.1 DESTINATION share/man/man1 COMPONENT program)

@@ -21,5 +21,8 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_COMPRESSION_TYPE zstd) # Debian 12's dpkg reads it; xz takes minutes for LibTorch
 # Dependencies are what the program's own files link. LibTorch and its neighbours come along.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# These are opened at run time: for indexes and trusted plugins, and for remote data.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS libssl3)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libcurl4)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR}/lib ${MILLRACE_TORCH_FOLDERS})
 include(CPack)

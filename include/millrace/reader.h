@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "millrace/buffer.h"
@@ -20,20 +21,29 @@
 
 namespace millrace {
 
+/// Names the content of one archive of a data set.
+struct ArchiveInfo {
+  std::string name;                       ///< file name, without its folder
+  std::uint64_t fingerprint = 0;          ///< hash of the names and sizes of its samples
+  std::array<std::uint8_t, 32> sha256{};  ///< of the archive; zeros: not known without reading it
+  std::string file;                       ///< where its bytes can be read while the set is open
+};
+
 /// Describes a data set once it is open.
 struct DatasetInfo {
   std::string reader;  ///< "idx", "cifar", "folder", "tar", "manifest", "synthetic", or a plugin's
   std::string path;    ///< as given in DataOptions
   std::string split;   ///< "train" or "test"
-  std::uint64_t count = 0;           ///< number of samples
-  std::vector<std::string> classes;  ///< names; a label is an index into this list
-  bool encoded = false;              ///< the bytes need a decoder; otherwise they are pixels:
-  Size size;                         ///< size of every image (not encoded)
-  int channels = 0;                  ///< 1 or 3 (not encoded)
-  bool planar = false;               ///< one channel after the other instead of interleaved
-  std::uint64_t fingerprint = 0;     ///< hash of names, sizes and, for data in memory, contents
-  std::uint64_t bytes = 0;           ///< size of all samples as stored; 0: unknown
-  bool in_place = false;             ///< read() returns the reader's own memory, not the scratch
+  std::uint64_t count = 0;            ///< number of samples
+  std::vector<std::string> classes;   ///< names; a label is an index into this list
+  bool encoded = false;               ///< the bytes need a decoder; otherwise they are pixels:
+  Size size;                          ///< size of every image (not encoded)
+  int channels = 0;                   ///< 1 or 3 (not encoded)
+  bool planar = false;                ///< one channel after the other instead of interleaved
+  std::uint64_t fingerprint = 0;      ///< hash of names, sizes and, for data in memory, contents
+  std::uint64_t bytes = 0;            ///< size of all samples as stored; 0: unknown
+  bool in_place = false;              ///< read() returns the reader's own memory, not the scratch
+  std::vector<ArchiveInfo> archives;  ///< in the set's order; empty for sets without archives
 };
 
 /// One sample's bytes, borrowed. They are valid until the scratch buffer that was passed to read()
@@ -42,6 +52,21 @@ struct Sample {
   std::span<const std::uint8_t> bytes;  ///< kTailSlack bytes behind them may be read
   std::int64_t label = 0;
   bool held = false;  ///< served from memory by data.cache=ram, without access to storage
+};
+
+/// Values that a data set lists per sample besides a class: either numbers, equally many for
+/// every sample, or JSON values.
+struct MILLRACE_EXPORT Targets {
+  bool numeric = false;
+  std::size_t width = 0;       ///< numeric: length of each list of numbers; 0: plain numbers
+  std::vector<float> numbers;  ///< numeric: max(width, 1) per sample, in the order of the samples
+  std::string text;            ///< not numeric: JSON values one after the other
+  std::vector<std::uint64_t> ends;  ///< not numeric: end of each sample's value in `text`
+
+  /// Returns the numbers of the sample at `index`, if the targets are numeric.
+  std::span<const float> numbers_of(std::uint64_t index) const;
+  /// Returns the JSON value of the sample at `index`, if the targets are not numeric.
+  std::string_view json_of(std::uint64_t index) const;
 };
 
 /// Position of a sample's bytes in a file.
@@ -74,6 +99,9 @@ class Reader {
   /// Writes the file range that holds the sample's stored bytes, and returns true. Returns false if
   /// there is none, as for compressed or generated samples.
   virtual bool locate(std::uint64_t, Location&) const { return false; }
+  /// Returns the targets of all samples, valid as long as the reader; null if the data set has
+  /// none.
+  virtual const Targets* targets() const { return nullptr; }
   /// Returns the counters of data.cache=cold so far; zero with other caches.
   virtual ColdCounts cold() const { return {}; }
 

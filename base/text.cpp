@@ -1,5 +1,6 @@
-// Escapes and shortens text for terminals and messages.
-#include "base/printable.h"
+// Makes text safe to print, and quotes it.
+
+#include "base/text.h"
 
 #include <fmt/format.h>
 
@@ -82,6 +83,16 @@ std::string abridged(std::string_view text) {
     at = end + 1;
   }
   return out.size() > kText ? ends_of(out, kText / 2, kText / 4) : out;
+}
+
+std::string shell_word(std::string_view text) {
+  if (!text.empty() &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_./-+=:,@%") == std::string_view::npos)
+    return std::string(text);
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
 }
 
 }  // namespace millrace::base
