@@ -9,7 +9,7 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/decoders/decoder.h"
-#include "pipeline/decoders/orientation.h"
+#include "pipeline/decoders/raw_image.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
@@ -30,14 +30,16 @@ std::string describe(std::span<const std::uint8_t> bytes) {
     std::string_view start;
     const char* what;
   };
-  static constexpr std::array<Known, 8> kKnown{{{"GIF8", "a GIF image"},
-                                                {"\x1f\x8b", "gzip"},
-                                                {"PK\x03\x04", "a zip archive"},
-                                                {"%PDF", "a PDF document"},
-                                                {"<svg", "an SVG drawing"},
-                                                {"<!DOCTYPE", "a web page"},
-                                                {"<html", "a web page"},
-                                                {"version https://git-lfs", "a Git LFS pointer"}}};
+  static constexpr std::array<Known, 9> kKnown{
+      {{"GIF8", "a GIF image"},
+       {"BM", "a BMP image, which needs a build with OpenCV"},
+       {"\x1f\x8b", "gzip"},
+       {"PK\x03\x04", "a zip archive"},
+       {"%PDF", "a PDF document"},
+       {"<svg", "an SVG drawing"},
+       {"<!DOCTYPE", "a web page"},
+       {"<html", "a web page"},
+       {"version https://git-lfs", "a Git LFS pointer"}}};
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   for (const Known& known : kKnown)
     if (text.starts_with(known.start)) return known.what;
@@ -59,7 +61,7 @@ const millrace_unit& decoder_of(std::span<const std::uint8_t> bytes) {
   for (const millrace_unit* unit : std::span(shipped.units, shipped.unit_count))
     if (takes(*unit, bytes)) return *unit;
   throw DataError(fmt::format("no decoder takes this image: it looks like {}", describe(bytes)),
-                  "JPEG, PNG, BMP, WebP and TIFF are known; convert it, or set "
+                  "JPEG, PNG, WebP, TIFF and, with OpenCV, BMP are known; convert it, or set "
                   "loader.on_error=skip");
 }
 
@@ -122,6 +124,10 @@ const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,
 
 ImageView DecodeScratch::decode(int channels, const Rect& wanted, int scale) {
   const millrace_unit& unit = *image_.decoder;
+  if (&unit == &raw_decoder() && channels == image_.channels) {
+    const RawImage raw = parse_raw(bytes_);
+    return interleaved(raw.pixels, raw.size, raw.channels);
+  }
   void* context = context_of(unit);
   const Orientation orientation = orientation_of(image_.orientation);
   const Size stored{scaled(image_.stored.width, scale), scaled(image_.stored.height, scale)};

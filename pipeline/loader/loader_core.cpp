@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "millrace/error.h"
-#include "pipeline/loader/scheduler_wait.h"
-#include "pipeline/loader/slots.h"
+#include "pipeline/loader/batch_memory.h"
+#include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
 namespace {

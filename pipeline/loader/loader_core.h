@@ -17,11 +17,10 @@
 
 #include "base/clock.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/batch_pool.h"
-#include "pipeline/loader/io_pool.h"
+#include "pipeline/loader/batch_memory.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/loader/stages.h"
-#include "pipeline/loader/tbb_arena.h"
+#include "pipeline/loader/threads.h"
 
 namespace millrace::pipeline {
 

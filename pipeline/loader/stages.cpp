@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mapped_guard.h"
+#include "base/files.h"
 #include "base/rng.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
-#include "pipeline/loader/scheduler_wait.h"
+#include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -11,10 +11,9 @@
 #include "base/clock.h"
 #include "millrace/loader.h"
 #include "pipeline/decoders/decoder.h"
-#include "pipeline/loader/memory_budget.h"
+#include "pipeline/loader/batch_memory.h"
 #include "pipeline/loader/sampler.h"
-#include "pipeline/loader/slots.h"
-#include "pipeline/readers/storage_model.h"
+#include "pipeline/readers/storage.h"
 
 namespace millrace::pipeline {
 

@@ -1,4 +1,5 @@
-// Records of how batches were made: the history of each batch, and the tracks behind a run's trace.
+// Records of where a run's time went: how batches were made, the trainer thread's spans, and
+// waits for a core.
 #pragma once
 
 #include <array>
@@ -8,8 +9,10 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -17,6 +20,8 @@
 #include "base/private_api.h"
 
 namespace millrace::pipeline {
+
+// Records of how batches were made: the history of each batch, and the tracks behind a run's trace.
 
 // History of a batch: when it was requested, when its sample ranges were read and processed, and
 // how long each stage took. Recorded for every batch at the cost of a few time stamps, so that any
@@ -129,7 +134,7 @@ struct BatchRecord {
   base::Clock::Ticks asked = 0, opened = 0, ready = 0, got = 0;
 };
 
-/// A span of the trainer thread (pipeline/loader/spans.h).
+/// A span of the trainer thread (pipeline/loader/timeline.h).
 struct SpanRecord {
   int span = 0;
   base::Clock::Ticks begin = 0, end = 0;
@@ -225,6 +230,152 @@ class MILLRACE_PRIVATE_API Timeline {
   Track<DeviceRecord> device_;
   std::shared_ptr<Track<RequestRecord>> storage_;
   std::vector<std::shared_ptr<LoaderTracks>> loaders_;
+};
+
+// Spans of the trainer thread's time: it is always in exactly one (conservation-of-time contract).
+
+enum class Span {
+  setup,        ///< before the first batch is requested: libraries, data set, model
+  first_batch,  ///< waiting for the run's first batch
+  load,         ///< waiting for (workers=0: making) every other batch
+  h2d,          ///< copying a batch to the device
+  forward,
+  backward,
+  step,         ///< optimiser step
+  peer_wait,    ///< waiting for other ranks
+  device_wait,  ///< waiting for the device
+  evaluate,
+  checkpoint,
+  log,  ///< progress, records, hashing
+  teardown,
+};
+inline constexpr std::size_t kSpanCount = 13;
+inline constexpr std::array<std::string_view, kSpanCount> kSpanNames{
+    "setup",     "first_batch", "load",     "h2d",        "forward", "backward", "step",
+    "peer_wait", "device_wait", "evaluate", "checkpoint", "log",     "teardown"};
+
+using SpanTicks = std::array<base::Clock::Ticks, kSpanCount>;
+
+/// Returns whether a span counts as load: first_batch and load do.
+constexpr bool is_load(Span span) { return span == Span::first_batch || span == Span::load; }
+/// Returns whether a span counts as update: h2d, forward, backward, step, peer_wait and device_wait
+/// do. All remaining spans are other.
+constexpr bool is_update(Span span) { return span >= Span::h2d && span <= Span::device_wait; }
+
+/// The trainer thread's clock. Entering a span ends the one before, so no time is lost between
+/// them.
+class SpanClock {
+ public:
+  explicit SpanClock(base::Clock::Ticks start) : since_(start) {}
+
+  /// Ends the current span and begins `next`. Returns the span that ended.
+  Span enter(Span next, base::Clock::Ticks now = base::Clock::now()) {
+    ticks_[static_cast<std::size_t>(current_)] += now - since_;
+    for (SpanLog* log : logs_) log->add({static_cast<int>(current_), since_, now});
+    since_ = now;
+    const Span before = current_;
+    current_ = next;
+    return before;
+  }
+  /// Returns the time in every span up to the last enter().
+  const SpanTicks& ticks() const { return ticks_; }
+  /// Returns the time of the last enter().
+  base::Clock::Ticks since() const { return since_; }
+  Span current() const { return current_; }
+  /// Adds every span that ends from now on to `log`, which must outlive the clock or be dropped.
+  void record_to(SpanLog* log) { logs_.push_back(log); }
+  void drop(SpanLog* log) { std::erase(logs_, log); }
+
+ private:
+  SpanTicks ticks_{};
+  base::Clock::Ticks since_;
+  Span current_ = Span::setup;
+  std::vector<SpanLog*> logs_;
+};
+
+/// Time in each kind of span, in seconds.
+struct SpanSeconds {
+  explicit SpanSeconds(const SpanTicks& ticks) {
+    for (std::size_t i = 0; i < kSpanCount; ++i) {
+      const double seconds = base::Clock::seconds(ticks[i]);
+      each[i] = seconds;
+      const Span span = static_cast<Span>(i);
+      (is_load(span) ? load : is_update(span) ? update : other) += seconds;
+    }
+  }
+  std::array<double, kSpanCount> each{};
+  double load = 0;
+  double update = 0;
+  double other = 0;
+  double total() const { return load + update + other; }
+};
+
+/// Why a step also sets something up, so that its time says nothing about the steps after it.
+enum class SetUp {
+  none,
+  first,    ///< the first step that runs a model: libraries are loaded, memory is taken
+  shape,    ///< the first of its kind: another number of samples, or of gradients to add to
+  warm_up,  ///< before a CUDA graph is captured
+  capture,  ///< captures a CUDA graph
+};
+inline constexpr std::size_t kSetUpCount = 5;
+inline constexpr std::array<std::string_view, kSetUpCount> kSetUpNames{"none", "first", "shape",
+                                                                       "warm_up", "capture"};
+
+/// One step. It lasts from its beginning to the beginning of the next one, so that the rows of a
+/// run add up to the run: setup belongs to the first step, an evaluation to the step before it.
+struct StepRecord {
+  std::uint32_t epoch = 0;  ///< from 1
+  std::uint64_t step = 0;   ///< from 1, over all epochs
+  std::int64_t images = 0;
+  std::optional<double> loss;  ///< empty where it was not read
+  SpanTicks ticks{};
+  SetUp set_up = SetUp::none;
+};
+
+// Measures how long a thread was ready to run without a core, at a cost below 1% (cheap-measurement
+// contract). Reads clocks only for work that is long enough, and the expensive ones only if time is
+// missing.
+
+class SchedulerWait {
+ public:
+  /// Returns the calling thread's instance. It is thread_local because waiting is a property of the
+  /// thread, unlike the memory that it works with.
+  static SchedulerWait& mine();
+  SchedulerWait(const SchedulerWait&) = delete;
+  SchedulerWait& operator=(const SchedulerWait&) = delete;
+
+  /// Measurements of one piece of work.
+  struct Found {
+    base::Clock::Ticks core_wait = 0;  ///< ready to run, without a core; 0 below 20 µs
+    /// Off a core for other reasons: asleep, or waiting for storage.
+    base::Clock::Ticks blocked = 0;
+    bool faulted = false;      ///< it waited for a file's pages, among others
+    std::int64_t cpu_ns = -1;  ///< CPU time; -1: not measured, the work was shorter than 100 µs
+  };
+
+  /// Begins a piece of work at `now`. Returns how long the thread had been ready without a core up
+  /// to then, or 0 if it came straight from other work.
+  base::Clock::Ticks begin(base::Clock::Ticks now);
+  /// Ends the piece of work that began at `begin`.
+  Found end(base::Clock::Ticks begin, base::Clock::Ticks now);
+
+  /// Returns how long the thread has been ready to run without running since it started, in ns, or
+  /// 0 if the system does not say (/proc/thread-self/schedstat). Costs about 1 µs.
+  std::int64_t core_wait_ns() const;
+
+ private:
+  SchedulerWait();
+  ~SchedulerWait();
+  void read(base::Clock::Ticks now);
+
+  int file_;
+  base::Clock::Ticks ended_ = 0;    ///< end of the last piece of work
+  base::Clock::Ticks read_at_ = 0;  ///< last reading of all clocks
+  base::Clock::Ticks cpu_at_ = 0;   ///< last reading of the CPU clock
+  std::int64_t cpu_ns_ = 0;
+  std::int64_t core_wait_ns_ = 0;
+  std::int64_t faults_ = 0;
 };
 
 }  // namespace millrace::pipeline

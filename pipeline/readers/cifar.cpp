@@ -7,8 +7,7 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/fingerprint.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -22,8 +22,8 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/fingerprint.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/decoders/raw_image.h"
+#include "pipeline/readers/data_set.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
@@ -79,8 +79,8 @@ TopLevel look_into(const std::string& root) {
 }
 
 /// Endings that need no plugin's decoder.
-constexpr std::array<std::string_view, 7> kEndings{".jpg",  ".jpeg", ".png", ".bmp",
-                                                   ".webp", ".tif",  ".tiff"};
+constexpr std::array<std::string_view, 8> kEndings{".jpg",  ".jpeg", ".png",  ".bmp",
+                                                   ".webp", ".tif",  ".tiff", kRawEnding};
 
 }  // namespace
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/files.h"
-#include "base/shell_word.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/mapped_file.h"
@@ -51,8 +51,12 @@ bool make_private(const std::string& folder) {
          status.st_uid == geteuid() && (status.st_mode & 0022) == 0;
 }
 
-std::string listing_path(const std::string& cache, const std::string& path) {
-  const XXH128_hash_t hash = XXH3_128bits(path.data(), path.size());
+/// Returns where a listing is kept. Hosts that share a home may have different archives of one
+/// path: their devices or inodes differ.
+std::string listing_path(const std::string& cache, const std::string& path,
+                         const FileStamp& stamp) {
+  const std::string key = fmt::format("{}\n{} {}", path, stamp.device, stamp.inode);
+  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
   return fmt::format("{}/{:016x}{:016x}{}", cache, hash.high64, hash.low64, kShardIndexEnding);
 }
 
@@ -100,9 +104,10 @@ Listings::Listings(IndexUse use, std::function<void(const std::string&)> warn)
   if (use_ == IndexUse::automatic) cache_ = listing_cache();
 }
 
-TarIndex Listings::list(const std::string& shard, const FileStamp& now) {
+TarIndex Listings::list(const std::string& shard, const FileStamp& now, Sha256& sha256) {
   TarIndex found;
-  if (use_ != IndexUse::off && (from_index(shard, now, found) || from_cache(shard, now, found)))
+  if (use_ != IndexUse::off &&
+      (from_index(shard, now, found, sha256) || from_cache(shard, now, found)))
     return found;
   const bool keep = !cache_.empty() && is_settled(now);
   found = walk_archive(shard, keep);
@@ -118,7 +123,8 @@ TarIndex Listings::list(const std::string& shard, const FileStamp& now) {
   return found;
 }
 
-bool Listings::from_index(const std::string& shard, const FileStamp& now, TarIndex& out) {
+bool Listings::from_index(const std::string& shard, const FileStamp& now, TarIndex& out,
+                          Sha256& sha256) {
   const std::string path = index_path(shard);
   const std::string hint = "millrace data index " + base::shell_word(shard);
   if (!base::exists(path)) {
@@ -145,6 +151,7 @@ bool Listings::from_index(const std::string& shard, const FileStamp& now, TarInd
     return false;
   }
   out = std::move(index.tar);
+  sha256 = index.sha256;
   return true;
 }
 
@@ -156,7 +163,7 @@ void Listings::set_aside(const std::string& reason, const std::string& hint) {
 bool Listings::from_cache(const std::string& shard, const FileStamp& now, TarIndex& out) const {
   const std::string full = full_path(shard);
   if (cache_.empty() || full.empty()) return false;
-  const std::string path = listing_path(cache_, full);
+  const std::string path = listing_path(cache_, full, now);
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
       !make_private(cache_))
@@ -181,9 +188,9 @@ void Listings::store(const std::string& shard, const FileStamp& now, const TarIn
   fs::create_directories(program.parent_path(), ignored);
   if (!make_private(program) || !make_private(cache_)) return;
   try {
-    base::AtomicFile out(listing_path(cache_, full));
+    base::AtomicFile out(listing_path(cache_, full, now));
     out.write(to_bytes({full, now, {}, tar}));
-    out.commit();
+    out.replace();  // a listing that a crash has damaged is noticed by its checksums
     stored_ = true;
   } catch (const Error&) {
     cache_.clear();

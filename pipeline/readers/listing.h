@@ -31,15 +31,15 @@ class Listings {
   /// `warn` receives one warning on all indexes that do not fit. It may be empty.
   Listings(IndexUse use, std::function<void(const std::string&)> warn);
 
-  /// Returns the samples of an archive whose stamp is `now`. Throws DataError for a damaged
-  /// archive, an index of another archive, and with IndexUse::require for an index that is missing,
-  /// damaged or stale.
-  TarIndex list(const std::string& shard, const FileStamp& now);
+  /// Returns the samples of an archive whose stamp is `now`, and in `sha256` the archive's hash if
+  /// an index file says it. Throws DataError for a damaged archive, an index of another archive,
+  /// and with IndexUse::require for an index that is missing, damaged or stale.
+  TarIndex list(const std::string& shard, const FileStamp& now, Sha256& sha256);
   /// Issues the warning and trims the cache.
   void finish();
 
  private:
-  bool from_index(const std::string& shard, const FileStamp& now, TarIndex& out);
+  bool from_index(const std::string& shard, const FileStamp& now, TarIndex& out, Sha256& sha256);
   bool from_cache(const std::string& shard, const FileStamp& now, TarIndex& out) const;
   void store(const std::string& shard, const FileStamp& now, const TarIndex& tar);
   void set_aside(const std::string& reason, const std::string& hint);

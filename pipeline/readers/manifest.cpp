@@ -5,14 +5,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/fingerprint.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/mapped_file.h"
 
 namespace millrace::pipeline {
@@ -33,9 +35,46 @@ void check_row(const std::string& file, const ManifestRow& row) {
     fail(file, row.line, "the path is empty", "give the image's path, or remove the row");
   if (row.path.find('\0') != std::string::npos)
     fail(file, row.line, "the path holds a zero byte", "mend or remove the row");
-  if (row.label.empty())
+  if (row.label.empty() && row.target.empty())
     fail(file, row.line, fmt::format("'{}' has no label", base::printable(row.path)),
          "give the class's number or name, or remove the row");
+}
+
+/// Most brackets within each other in a target, since JSON values are written recursively.
+constexpr int kDeepestTarget = 64;
+
+/// Returns how deeply the brackets of a JSON text lie within each other.
+int depth_of(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (c == '[' || c == '{')) {
+      deepest = std::max(deepest, ++depth);
+    } else if (!quoted && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+/// Returns the target that a field of a CSV file holds, in its shortest form.
+std::string target_of(const std::string& file, std::uint64_t line, const std::string& field) {
+  constexpr const char* kHint =
+      "write a JSON value: 0.5, [1,2] in quotes, a text in doubled quotes, or null";
+  const bool deep = depth_of(field) > kDeepestTarget;
+  const auto json = deep ? nlohmann::json(nlohmann::json::value_t::discarded)
+                         : nlohmann::json::parse(field, nullptr, false);
+  if (json.is_discarded())
+    fail(file, line,
+         deep ? fmt::format("a target of more than {} levels", kDeepestTarget)
+              : fmt::format("the target is not JSON: '{}'", base::printable(field.substr(0, 60))),
+         kHint);
+  return json.dump();
 }
 
 /// Takes records of fields from a CSV text.
@@ -129,8 +168,10 @@ ManifestRows parse_csv(const std::string& file, std::string_view text) {
   const std::size_t path = column(header, "path");
   const std::size_t label = column(header, "label");
   const std::size_t split = column(header, "split");
+  const std::size_t target = column(header, "target");
+  const bool has_target = target < header.size();
   for (const auto& [at, name] : {std::pair(path, "path"), std::pair(label, "label")})
-    if (at == header.size())
+    if (at == header.size() && !(at == label && has_target))
       fail(file, csv.line(),
            fmt::format("no column '{}' in the header: {}", name,
                        base::printable(fmt::format("{}", fmt::join(header, ",")).substr(0, 80))),
@@ -142,8 +183,10 @@ ManifestRows parse_csv(const std::string& file, std::string_view text) {
       fail(file, csv.line(),
            fmt::format("{} fields where the header has {}", fields.size(), header.size()),
            "a path that holds a comma needs quotes");
-    ManifestRow row{std::move(fields[path]), std::move(fields[label]),
-                    result.has_split ? std::move(fields[split]) : std::string(), csv.line()};
+    ManifestRow row{
+        std::move(fields[path]), label < header.size() ? std::move(fields[label]) : std::string(),
+        result.has_split ? std::move(fields[split]) : std::string(),
+        has_target ? target_of(file, csv.line(), fields[target]) : std::string(), csv.line()};
     check_row(file, row);
     result.rows.push_back(std::move(row));
   }
@@ -176,6 +219,12 @@ ManifestRows parse_jsonl(const std::string& file, std::string_view text) {
     if (const auto split = json.find("split"); split != json.end()) {
       row.split = text_of(file, line, *split, "split");
       result.has_split = true;
+    }
+    if (const auto target = json.find("target"); target != json.end()) {
+      if (depth_of(one) > kDeepestTarget)
+        fail(file, line, fmt::format("a line of more than {} levels", kDeepestTarget),
+             "nest the target less deeply");
+      row.target = target->dump();
     }
     check_row(file, row);
     result.rows.push_back(std::move(row));
@@ -210,6 +259,69 @@ Manifest load(const std::string& file) {
   return manifest;
 }
 
+/// Adds rows' targets to a table. They are numeric if all rows of all splits hold equally many.
+class TargetTable {
+ public:
+  explicit TargetTable(const std::vector<Manifest>& manifests) {
+    const Manifest* without = nullptr;
+    const ManifestRow* row_without = nullptr;
+    for (const Manifest& manifest : manifests)
+      for (const ManifestRow& row : manifest.table.rows) {
+        if (row.target.empty()) {
+          without = &manifest;
+          row_without = &row;
+        } else if (!look_at(row.target)) {
+          fail(manifest.file, row.line, "a number of the target is too large for float32",
+               "scale the targets");
+        }
+      }
+    if (any_ && row_without != nullptr)
+      fail(without->file, row_without->line, "no target, and other rows have one",
+           "give it one; null stands for none");
+    table_.numeric = any_ && numeric_;
+    if (table_.numeric) table_.width = static_cast<std::size_t>(length_);
+  }
+
+  bool any() const { return any_; }
+  void add(const std::string& target) {
+    if (!table_.numeric) {
+      table_.text += target;
+      table_.ends.push_back(table_.text.size());
+      return;
+    }
+    const auto json = nlohmann::json::parse(target);
+    if (json.is_number()) table_.numbers.push_back(json.get<float>());
+    if (json.is_array())
+      for (const auto& number : json) table_.numbers.push_back(number.get<float>());
+  }
+  Targets take() { return std::move(table_); }
+
+ private:
+  /// Keeps `numeric_` and `length_`: 0 for a number, otherwise that of the list. Returns whether
+  /// all numbers fit float32.
+  bool look_at(const std::string& target) {
+    const bool first = !std::exchange(any_, true);
+    if (!numeric_) return true;
+    const auto json = nlohmann::json::parse(target);
+    const auto is_number = [](const auto& one) { return one.is_number(); };
+    const bool list =
+        json.is_array() && !json.empty() && std::all_of(json.begin(), json.end(), is_number);
+    const std::ptrdiff_t length = list ? static_cast<std::ptrdiff_t>(json.size()) : 0;
+    if (first) length_ = length;
+    numeric_ = (list || json.is_number()) && length == length_;
+    const auto fits = [](const auto& one) {
+      return std::abs(one.template get<double>()) <= std::numeric_limits<float>::max();
+    };
+    if (!numeric_) return true;
+    return list ? std::all_of(json.begin(), json.end(), fits) : fits(json);
+  }
+
+  bool any_ = false;
+  bool numeric_ = true;
+  std::ptrdiff_t length_ = 0;
+  Targets table_;
+};
+
 class ManifestReader final : public Reader {
  public:
   ManifestReader(const DataOptions& options, const std::vector<Manifest>& manifests) {
@@ -219,13 +331,19 @@ class ManifestReader final : public Reader {
     info_.encoded = true;
     const Labels labels(manifests, options.classes);
     info_.classes = labels.classes();
+    TargetTable targets(manifests);
     Fingerprint fingerprint;
     for (const Manifest& manifest : manifests) {
       const std::string folder = fs::path(manifest.file).parent_path();
       for (const ManifestRow& row : manifest.table.rows)
-        if (belongs(row, manifest, options.split))
+        if (belongs(row, manifest, options.split)) {
           add(row, manifest.file, folder, labels, fingerprint);
+          if (!targets.any()) continue;
+          targets.add(row.target);
+          fingerprint.add(std::string_view(row.target));
+        }
     }
+    if (targets.any()) targets_ = targets.take();
     if (images_.empty())
       throw MissingSplit(fmt::format("{}: no row for split '{}'", options.path, options.split),
                          "give the manifest a column split, or the folder a test.csv");
@@ -245,6 +363,7 @@ class ManifestReader final : public Reader {
     const Image& image = images_[index];
     return fmt::format("{} (line {})", base::printable(names_.data() + image.name), image.line);
   }
+  const Targets* targets() const override { return targets_ ? &*targets_ : nullptr; }
   bool locate(std::uint64_t index, Location& location) const override {
     const Image& image = images_[index];
     location.offset = 0;
@@ -263,10 +382,17 @@ class ManifestReader final : public Reader {
   };
 
   /// Maps labels to classes: numbers if all labels are numbers, otherwise names, sorted bytewise.
-  /// Reads all splits, so that each split gets the same classes.
+  /// Reads all splits, so that each split gets the same classes. Where no row has a label, all have
+  /// class 0.
   class Labels {
    public:
     Labels(const std::vector<Manifest>& manifests, int classes) {
+      if (without_labels(manifests)) {
+        max_ = 1;
+        classes_ = numbered_classes(std::max(1, classes));
+        none_ = true;
+        return;
+      }
       std::int64_t largest = -1;
       std::uint64_t rows = 0;
       for (const Manifest& manifest : manifests)
@@ -297,6 +423,7 @@ class ManifestReader final : public Reader {
 
     const std::vector<std::string>& classes() const { return classes_; }
     std::int32_t of(const ManifestRow& row, const std::string& file) const {
+      if (none_) return 0;
       const std::int64_t label =
           numbers_
               ? *parse_label(row.label)
@@ -311,6 +438,23 @@ class ManifestReader final : public Reader {
     }
 
    private:
+    /// Returns whether no row has a label. Throws DataError if some have one.
+    static bool without_labels(const std::vector<Manifest>& manifests) {
+      std::uint64_t with = 0, without = 0;
+      for (const Manifest& manifest : manifests)
+        for (const ManifestRow& row : manifest.table.rows) ++(row.label.empty() ? without : with);
+      if (with > 0 && without > 0)
+        for (const Manifest& manifest : manifests)
+          for (const ManifestRow& row : manifest.table.rows)
+            if (row.label.empty())
+              fail(manifest.file, row.line,
+                   fmt::format("'{}' has no label, and other rows have one",
+                               base::printable(row.path)),
+                   "give the class's number or name, or leave all labels out");
+      return with == 0;
+    }
+
+    bool none_ = false;
     bool numbers_ = true;
     std::int64_t max_ = 0;
     std::vector<std::string> classes_;
@@ -343,6 +487,7 @@ class ManifestReader final : public Reader {
 
   std::vector<char> names_;  ///< paths, each zero-terminated
   std::vector<Image> images_;
+  std::optional<Targets> targets_;
 };
 
 }  // namespace

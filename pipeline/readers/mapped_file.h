@@ -1,6 +1,6 @@
 // A whole file in memory, so that samples can be handed out as pointers: a plain file is mapped, a
 // gzip file is inflated once. Both leave kTailSlack readable bytes behind the end. A mapped file
-// that is truncated while in use does not end the process (mapped_guard.h).
+// that is truncated while in use does not end the process (files.h).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "base/mapped_guard.h"
+#include "base/files.h"
 #include "base/private_api.h"
 
 namespace millrace::pipeline {

@@ -11,9 +11,9 @@
 #include <optional>
 #include <set>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 
 namespace millrace::pipeline {
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <glob.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,12 +14,11 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/fingerprint.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
+#include "pipeline/readers/kept_open.h"
 #include "pipeline/readers/listing.h"
-#include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/tar_index.h"
-#include "pipeline/remote/remote_reader.h"
+#include "pipeline/remote/remote_set.h"
 #include "pipeline/remote/url.h"
 
 namespace millrace::pipeline {
@@ -295,10 +295,6 @@ TarClasses classify_folders(const std::vector<std::string>& folders, const std::
 // Builds one data set from the indices of all archives, and reads samples from them.
 namespace {
 
-/// Most archives of one data set that stay open: a program may have 1024 descriptors, and the rest
-/// are opened for each read.
-constexpr std::size_t kMostOpen = 256;
-
 class TarReader final : public Reader {
  public:
   TarReader(const DataOptions& options, const TarFiles& found) {
@@ -312,9 +308,14 @@ class TarReader final : public Reader {
     for (const std::string& file : found.files) {
       base::OpenFile open = base::open_regular(file);
       const FileStamp stamp = stamp_of(open.descriptor.get(), file);
-      indices.push_back(listings.list(file, stamp));
+      ArchiveInfo archive;
+      indices.push_back(listings.list(file, stamp, archive.sha256));
+      archive.name = std::filesystem::path(file).filename();
+      archive.fingerprint = indices.back().fingerprint;
+      archive.file = file;
+      info_.archives.push_back(std::move(archive));
       fingerprint.add(indices.back().fingerprint);
-      if (shards_.size() >= kMostOpen) open.descriptor.close();
+      if (!kept_.add()) open.descriptor.close();
       shards_.push_back({file, std::move(open.descriptor), stamp});
     }
     listings.finish();
@@ -347,7 +348,7 @@ class TarReader final : public Reader {
   std::string name(std::uint64_t index) const override {
     const Entry& sample = samples_[index];
     const std::string& path = shards_[sample.shard].path;
-    if (const std::string member = member_name(path, {sample.data, 0, sample.back, 0, 0});
+    if (const std::string member = member_name(shards_[sample.shard], sample.data, sample.back);
         !member.empty())
       return fmt::format("{} member {}", path, base::printable(member));
     return fmt::format("{} at byte {}", path, sample.data);
@@ -388,13 +389,18 @@ class TarReader final : public Reader {
     return base::read_located(location, open.descriptor.get(), scratch);
   }
 
-  /// Returns the name of a sample's image, or nothing if the archive was changed.
-  static std::string member_name(const std::string& path, const TarIndex::Entry& entry) {
+  /// Returns the name of the image at `data`, or nothing if the archive was changed.
+  static std::string member_name(const Shard& shard, std::uint64_t data, std::uint32_t back) {
     try {
-      const MappedFile shard = MappedFile::map(path);
-      const bool inside = entry.data <= shard.bytes().size();
-      std::string name = inside ? tar_name(path, shard.bytes(), entry) : std::string();
-      return shard.damaged() ? std::string() : name;
+      base::OpenFile open;
+      if (!shard.file) open = base::open_regular(shard.path);
+      const int file = shard.file ? shard.file.get() : open.descriptor.get();
+      const std::uint64_t size = stamp_of(file, shard.path).size;
+      if (data > size || back > data) return {};
+      std::vector<std::uint8_t> headers(back);
+      if (base::read_at(file, headers.data(), back, data - back, shard.path.c_str()) != back)
+        return {};
+      return tar_name(shard.path, headers, size - data);
     } catch (const DataError&) {
       return {};
     }
@@ -416,8 +422,8 @@ class TarReader final : public Reader {
           throw DataError(
               fmt::format("{}: at byte {}: '{}' has no label ({} of {} samples have none)",
                           shards_[shard].path, entry.data - entry.back,
-                          base::printable(member_name(shards_[shard].path, entry)), unlabelled,
-                          total),
+                          base::printable(member_name(shards_[shard], entry.data, entry.back)),
+                          unlabelled, total),
               "put a .cls with its class's number, or a .json with \"label\", beside it");
     return false;
   }
@@ -444,7 +450,8 @@ class TarReader final : public Reader {
         info_.bytes += entry.size;
       }
       first_folder += indices[shard].folders.size();
-      indices[shard].samples = {};
+      indices[shard].samples = std::vector<TarIndex::Entry>();  // `= {}` would keep its memory
+      if (shard % 64 == 63) malloc_trim(0);  // otherwise a large set takes twice its memory
     }
     samples_.shrink_to_fit();
   }
@@ -471,6 +478,7 @@ class TarReader final : public Reader {
     info_.classes = numbered_classes(options.classes != 0 ? options.classes : least);
   }
 
+  KeptOpen kept_;
   std::vector<Shard> shards_;
   std::vector<Entry> samples_;
 };

@@ -8,7 +8,7 @@
 
 #include "base/private_api.h"
 #include "millrace/reader.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 
 namespace millrace::pipeline {
 

@@ -15,9 +15,8 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/fingerprint.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/folder.h"
-#include "pipeline/readers/labels.h"
 
 namespace millrace::pipeline {
 
@@ -169,13 +168,16 @@ std::uint64_t TarWalk::number(std::span<const std::uint8_t> field, std::uint64_t
 
 std::span<const std::uint8_t> TarWalk::contents(std::uint64_t at, std::uint64_t size) const {
   const std::uint64_t begin = at + kBlock;
-  if (size > bytes_.size() - begin)
+  check_room(at, size, bytes_.size() - begin);
+  return bytes_.subspan(begin, size);
+}
+
+void TarWalk::check_room(std::uint64_t at, std::uint64_t size, std::uint64_t room) const {
+  if (size > room)
     fail(at,
          fmt::format("truncated: '{}' announces {} bytes, {} are left",
-                     base::printable(text_of(kName.of(bytes_.subspan(at, kBlock)))), size,
-                     bytes_.size() - begin),
+                     base::printable(text_of(kName.of(bytes_.subspan(at, kBlock)))), size, room),
          kFetchAgain);
-  return bytes_.subspan(begin, size);
 }
 
 /// Reads records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record.
@@ -277,8 +279,10 @@ bool TarWalk::next(TarMember& member) {
            kFetchAgain);
 
     member.data = at + kBlock;
-    member.size = contents(at, size).size();
-    if (padded(size) > bytes_.size() - member.data)  // the last block's padding is cut off
+    member.size = size;
+    const std::uint64_t room = bytes_.size() - member.data + behind_;
+    check_room(at, size, room);
+    if (padded(size) > room)  // the last block's padding is cut off
       fail(at, fmt::format("truncated within the last member, '{}'", base::printable(name)),
            kFetchAgain);
     at_ = member.data + padded(size);
@@ -351,8 +355,9 @@ class Indexer {
     close_group();
     check_keys();
     if (index_.samples.empty())
-      throw DataError(fmt::format("{}: the archive holds no image", file_),
-                      "a sample is an image (.jpg .jpeg .png .bmp .webp .tif .tiff) with its .cls");
+      throw DataError(
+          fmt::format("{}: the archive holds no image", file_),
+          "a sample is an image (.jpg .jpeg .png .bmp .webp .tif .tiff .pixels) with its .cls");
     index_.fingerprint = fingerprint_.value();
     index_.samples.shrink_to_fit();
     index_.formats = image_formats();
@@ -548,6 +553,14 @@ class Indexer {
 TarIndex index_tar(std::string_view file, std::span<const std::uint8_t> bytes,
                    const IndexTarOptions& options) {
   return Indexer(file, bytes, options).run();
+}
+
+std::string tar_name(std::string_view file, std::span<const std::uint8_t> headers,
+                     std::uint64_t size) {
+  TarMember member;
+  TarWalk walk(file, headers, 0, size);
+  walk.next(member);
+  return std::string(member.name);
 }
 
 std::string tar_name(std::string_view file, std::span<const std::uint8_t> bytes,

@@ -30,9 +30,12 @@ class TarWalk {
  public:
   static constexpr std::size_t kBlock = 512;
 
-  /// `file` is for messages; `offset` is the start of the first member to visit.
-  TarWalk(std::string_view file, std::span<const std::uint8_t> bytes, std::uint64_t offset = 0)
-      : file_(file), bytes_(bytes), at_(offset) {}
+  /// `file` is for messages; `offset` is the start of the first member to visit. `bytes` may end
+  /// before the archive does, `behind` bytes earlier: within the contents of the last member that
+  /// is visited.
+  TarWalk(std::string_view file, std::span<const std::uint8_t> bytes, std::uint64_t offset = 0,
+          std::uint64_t behind = 0)
+      : file_(file), bytes_(bytes), at_(offset), behind_(behind) {}
 
   /// Returns the next file, link or device in `member`; false at the end. Skips folders. Throws
   /// DataError with file and offset for bytes that are not an archive, damaged, truncated or of an
@@ -46,6 +49,7 @@ class TarWalk {
   std::uint64_t number(std::span<const std::uint8_t> field, std::uint64_t at,
                        const char* what) const;
   std::span<const std::uint8_t> contents(std::uint64_t at, std::uint64_t size) const;
+  void check_room(std::uint64_t at, std::uint64_t size, std::uint64_t room) const;
   void read_pax(std::span<const std::uint8_t> records, std::uint64_t at, Extended& extended) const;
   void check_end() const;
   [[noreturn]] void fail(std::uint64_t at, const std::string& reason, const char* hint) const;
@@ -53,6 +57,7 @@ class TarWalk {
   std::string_view file_;
   std::span<const std::uint8_t> bytes_;
   std::uint64_t at_;
+  std::uint64_t behind_;
   std::string name_;
 };
 
@@ -88,6 +93,11 @@ struct IndexTarOptions {
 /// a link named like an image, a key that comes twice or an invalid label.
 MILLRACE_PRIVATE_API TarIndex index_tar(std::string_view file, std::span<const std::uint8_t> bytes,
                                         const IndexTarOptions& options = {});
+
+/// Returns the name of the image whose headers are `headers`, from TarIndex::Entry::back bytes
+/// before its first byte on; `size` bytes of the archive follow. Throws DataError.
+std::string tar_name(std::string_view file, std::span<const std::uint8_t> headers,
+                     std::uint64_t size);
 
 /// Returns the name of an entry's image.
 std::string tar_name(std::string_view file, std::span<const std::uint8_t> bytes,

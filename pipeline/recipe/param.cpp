@@ -8,8 +8,7 @@
 #include <cmath>
 #include <optional>
 
-#include "base/printable.h"
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/units.h"
 

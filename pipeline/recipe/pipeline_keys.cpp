@@ -30,7 +30,7 @@ std::vector<Param> data_keys() {
           "adds more"),
       Param::text("data.path", "",
                   "folder of the data set; tar and manifest also take a file, tar also "
-                  "shard-{000..003}.tar and http://HOST/FOLDER/"),
+                  "shard-{000..003}.tar, http://HOST/FOLDER/ and s3://BUCKET/FOLDER/"),
       Param::choice("data.split", "train", {"train", "test"}, "split for train and bench"),
       Param::integer("data.max_pixels", static_cast<std::int64_t>(kMaxPixels), 1, kMax,
                      "largest image; one with more pixels is rejected before it is decoded")

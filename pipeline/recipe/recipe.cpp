@@ -11,12 +11,10 @@
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
-#include "base/printable.h"
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/key_hints.h"
 #include "pipeline/recipe/recipe_file.h"
-#include "pipeline/recipe/toml_depth.h"
+#include "pipeline/recipe/recipe_keys.h"
 
 namespace millrace {
 namespace {

@@ -1,15 +1,29 @@
-// Finds the file of a recipe and reads plugins.path from it before the rest can be checked: plugins
-// declare augmentations and keys, so they must be loaded first.
+// Recipe files as text, before they are checked.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/private_api.h"
 
 namespace millrace::pipeline {
+
+// Bounds the nesting depth of a TOML text before it is parsed: toml++ recurses for every level, and
+// a key of 50,000 parts would overflow the stack.
+
+/// Limit on the parts of a key, and on nested brackets. A recipe needs three of either.
+constexpr std::size_t kDeepestToml = 32;
+
+/// Returns the number of the line that nests deeper than kDeepestToml, or 0 if none does.
+MILLRACE_PRIVATE_API std::size_t line_nested_too_deep(std::string_view toml);
+
+// Finds the file of a recipe and reads plugins.path from it before the rest can be checked: plugins
+// declare augmentations and keys, so they must be loaded first.
 
 /// Returns whether a word is key=value. Otherwise it is a recipe's name or path, which may contain
 /// '=' too.
@@ -30,5 +44,14 @@ struct PluginsPath {
 MILLRACE_PRIVATE_API PluginsPath plugins_path(const std::string& recipe,
                                               std::span<const std::string> overrides,
                                               std::span<const std::filesystem::path> folders);
+
+// Reads a recipe's text as a flat list of keys, to compare it with others. Needs no plugin and no
+// declaration, so it reads recipes of any version.
+
+/// Returns dotted keys with their values as TOML, in the order of the text: loader.workers, 2. An
+/// entry of [[augment]] gives augment.ID.NAME, and the chain's order is under augment. Throws
+/// DataError that names `where` if the text is not TOML.
+MILLRACE_PRIVATE_API std::vector<std::pair<std::string, std::string>> recipe_values(
+    const std::string& toml, const std::string& where);
 
 }  // namespace millrace::pipeline

@@ -1,18 +1,71 @@
-// Fetches objects, with retries.
+// Computes waits between attempts, and fetches objects.
+
 #include "pipeline/remote/fetch.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <functional>
+#include <mutex>
+#include <thread>
 
-#include "base/printable.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/text.h"
 #include "pipeline/remote/sha256.h"
+#include "pipeline/remote/xml.h"
 
 namespace millrace::pipeline {
+namespace {
+
+class SteadyClock final : public RetryClock {
+ public:
+  double now_s() override { return static_cast<double>(base::Clock::steady_ns()) * 1e-9; }
+  void sleep(double seconds, const std::atomic<bool>* stop) override {
+    constexpr double kPiece_s = 0.05;
+    for (const double end = now_s() + seconds; now_s() < end;) {
+      if (stop != nullptr && stop->load(std::memory_order_relaxed)) return;
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(std::clamp(end - now_s(), 0.0, kPiece_s)));
+    }
+  }
+};
+
+}  // namespace
+
+RetryClock::~RetryClock() = default;
+
+RetryClock& RetryClock::system() {
+  static SteadyClock clock;
+  return clock;
+}
+
+Retry::Retry(const RetryOptions& options, RetryClock& clock, std::uint64_t object)
+    : options_(options),
+      clock_(clock),
+      draw_(base::mix64(options.seed ^ base::mix64(object))),
+      since_s_(clock.now_s()) {}
+
+std::optional<double> Retry::failed(std::optional<double> asked_s) {
+  ++attempts_;
+  const double longest = std::min(options_.longest_wait_s,
+                                  options_.first_wait_s * std::exp2(std::min(failures_++, 30)));
+  draw_ = base::mix64(draw_);
+  const double part = static_cast<double>(draw_ >> 11) * 0x1p-53;
+  const double wait = std::max(longest * (0.5 + 0.5 * part), asked_s.value_or(0));
+  if (clock_.now_s() + wait - since_s_ > options_.deadline_s) return std::nullopt;
+  return wait;
+}
+
+void Retry::progressed() {
+  since_s_ = clock_.now_s();
+  failures_ = 0;
+}
 
 FetchError::~FetchError() = default;
 Access::~Access() = default;
@@ -39,9 +92,9 @@ class PlainAccess final : public Access {
   }
   void authorize(HttpRequest& request) override {
     if (!authorization_.empty()) request.headers.emplace_back("Authorization", authorization_);
-    if (!query_.empty()) request.url.query = query_;
+    if (request.url.query.empty()) request.url.query = query_;
   }
-  std::string hint() const override {
+  std::string hint(std::string_view) const override {
     return authorization_.empty() && query_.empty()
                ? fmt::format("set {} or {} to what the server asks for", kAuthorization, kQuery)
                : fmt::format("check {} and {}", kAuthorization, kQuery);
@@ -54,6 +107,48 @@ class PlainAccess final : public Access {
 }  // namespace
 
 std::unique_ptr<Access> plain_access() { return std::make_unique<PlainAccess>(); }
+
+// Adds up what fetches cost.
+namespace {
+
+struct Sums {
+  std::atomic<std::uint64_t> requests{0}, failures{0}, bytes{0};
+  std::mutex mutex;
+  FetchTimes read;  ///< guarded by mutex
+};
+
+Sums& sums() {
+  static Sums* const all = new Sums;  // a thread left behind may use it at the exit
+  return *all;
+}
+
+void count(std::atomic<std::uint64_t>& own, std::atomic<std::uint64_t>& all,
+           std::uint64_t more = 1) {
+  own.fetch_add(more, std::memory_order_relaxed);
+  all.fetch_add(more, std::memory_order_relaxed);
+}
+
+thread_local FetchTimes of_thread;
+
+}  // namespace
+
+RemoteCounts remote_counts() {
+  Sums& all = sums();
+  const std::lock_guard lock(all.mutex);
+  return {{all.requests.load(std::memory_order_relaxed),
+           all.failures.load(std::memory_order_relaxed), all.bytes.load(std::memory_order_relaxed)},
+          all.read};
+}
+
+FetchTimes fetch_times_of_thread() { return of_thread; }
+
+void count_read(const FetchTimes& times) {
+  Sums& all = sums();
+  const std::lock_guard lock(all.mutex);
+  all.read.first_byte_s += times.first_byte_s;
+  all.read.transfer_s += times.transfer_s;
+  all.read.retry_s += times.retry_s;
+}
 
 // Fetches one object.
 
@@ -70,21 +165,28 @@ class Fetch {
     head_ = head;
     while (true) {
       verdict_ = {};
+      const double begin = fetcher_.clock_.now_s();
+      first_byte_s_ = begin;
       const HttpResult result = ask();
       if (error_) std::rethrow_exception(error_);
       judge(result);
       if (verdict_.kind == Verdict::Kind::done) {
+        of_thread.first_byte_s += first_byte_s_ - begin;
+        of_thread.transfer_s += fetcher_.clock_.now_s() - first_byte_s_;
         fetcher_.budget_.succeeded();
         return header_;
       }
       if (verdict_.kind == Verdict::Kind::failed)
         throw FetchError(verdict_.error, shown() + ": " + verdict_.reason, verdict_.hint);
       pause(result.header);
+      of_thread.retry_s += fetcher_.clock_.now_s() - begin;
     }
   }
 
  private:
   static constexpr int kMostRedirects = 5;
+  /// Times that one request is authorized again.
+  static constexpr int kMostLessons = 3;
   /// Bytes after which the deadline begins anew.
   static constexpr std::uint64_t kProgress = 64 * 1024;
   static constexpr std::size_t kMostOfError = 4096;
@@ -129,63 +231,92 @@ class Fetch {
     etag_.clear();
   }
 
-  /// Makes a request, and those that redirections lead to.
-  HttpResult ask() {
+  HttpRequest plain_request() const {
     HttpRequest request{wanted_.url};
     request.head = head_;
     request.stall = fetcher_.options_.stall;
     request.stop = fetcher_.options_.stop;
-    if (got_ > 0 && etag_.empty())
-      restart();  // only a strong ETag proves that bytes belong together
     if (got_ > 0) {
       request.ranged = true;
       request.first = got_;
       request.headers.emplace_back("If-Match", etag_);
     }
-    const auto own_headers = request.headers;
+    return request;
+  }
+
+  HttpResult perform(const HttpRequest& request) {
+    asked_from_ = request.first;
+    text_.clear();
+    count(fetcher_.requests_, sums().requests);
+    return fetcher_.client_.perform(
+        request, {[&](const HttpHeader& header) { return begin(header); },
+                  [&](const char* bytes, std::size_t size) { return take(bytes, size); }});
+  }
+
+  /// Makes a request, again if the server has said how, and those that redirections lead to.
+  HttpResult ask() {
+    if (got_ > 0 && etag_.empty())
+      restart();  // only a strong ETag proves that bytes belong together
+    const HttpRequest plain = plain_request();
+    HttpRequest request = plain;
     fetcher_.access_->authorize(request);
-    const std::string home = request.url.endpoint();
-    for (int hop = 0;; ++hop) {
-      asked_from_ = request.first;
-      text_.clear();
-      fetcher_.requests_.fetch_add(1, std::memory_order_relaxed);
-      HttpResult result = fetcher_.client_.perform(
-          request, {[&](const HttpHeader& header) { return begin(header); },
-                    [&](const char* bytes, std::size_t size) { return take(bytes, size); }});
+    std::string home = request.url.endpoint();
+    int lessons = 0;
+    for (int hop = 0;;) {
+      HttpResult result = perform(request);
       const int status = result.header.status;
       const bool moved =
           status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
       const bool whole =
           result.kind == HttpResult::Kind::done || result.kind == HttpResult::Kind::refused;
+      const bool refused = moved || status == 400 || status == 401 || status == 403;
+      if (whole && refused && request.url.endpoint() == home && lessons < kMostLessons &&
+          fetcher_.access_->learn(request, result.header, text_)) {
+        ++lessons;
+        request = plain;
+        fetcher_.access_->authorize(request);
+        home = request.url.endpoint();
+        continue;
+      }
       if (!whole || !moved || result.header.location.empty()) return result;
-      if (hop == kMostRedirects) {
-        fail_wrong("the server redirects again and again");
-        return result;
-      }
-      Url next;
-      try {
-        next = request.url.redirected(result.header.location);
-      } catch (const DataError&) {
-        fail_wrong("the server redirects to something that is no address");
-        return result;
-      }
-      if (request.url.scheme == "https" && next.scheme != "https") {
-        fail_wrong(fmt::format("the server redirects from https to {}, which is refused",
-                               next.endpoint()));
-        return result;
-      }
-      // Another host must not see what this one is entitled to.
-      request.url = next;
-      request.headers = own_headers;
-      if (next.endpoint() == home) fetcher_.access_->authorize(request);
-      if (!next.query.empty()) request.url.query = next.query;
+      if (!redirect(request, plain, result.header.location, hop++, home)) return result;
     }
+  }
+
+  /// Moves a request to where the server says. Returns false, with the reason, if it must not go
+  /// there.
+  bool redirect(HttpRequest& request, const HttpRequest& plain, const std::string& location,
+                int hop, const std::string& home) {
+    if (hop == kMostRedirects) {
+      fail_wrong("the server redirects again and again");
+      return false;
+    }
+    Url next;
+    try {
+      next = request.url.redirected(location);
+    } catch (const DataError&) {
+      fail_wrong("the server redirects to something that is no address");
+      return false;
+    }
+    const bool web = next.scheme == "https" || next.scheme == "http";
+    if (!web || (request.url.scheme == "https" && next.scheme != "https")) {
+      fail_wrong(fmt::format("the server redirects from {} to {}, which is refused",
+                             request.url.scheme, next.endpoint()));
+      return false;
+    }
+    // Another host must not see what this one is entitled to.
+    request.url = next;
+    request.headers = plain.headers;
+    if (next.endpoint() != home) return true;
+    fetcher_.access_->authorize(request);
+    return true;
   }
 
   // Looks at an answer while it comes. Nothing may be thrown through libcurl.
 
   bool begin(const HttpHeader& header) {
     fetcher_.reached_.store(true, std::memory_order_relaxed);
+    first_byte_s_ = fetcher_.clock_.now_s();
     try {
       header_ = header;
       if (head_ || (header.status != 200 && header.status != 206)) return true;
@@ -243,7 +374,7 @@ class Fetch {
       target_.append(bytes, size);
       if (wanted_.sha256) hash_.add(bytes, size);
       got_ += size;
-      fetcher_.bytes_.fetch_add(size, std::memory_order_relaxed);
+      count(fetcher_.bytes_, sums().bytes, size);
       return true;
     } catch (...) {
       error_ = std::current_exception();
@@ -279,13 +410,20 @@ class Fetch {
   void judge_status(const HttpHeader& header) {
     const int status = header.status;
     if (status == 200 || status == 206) return judge_content();
-    const std::string said = fmt::format("the server answers {}{}", status, code_in(text_));
+    const std::string code = code_in(text_);
+    const std::string said =
+        fmt::format("the server answers {}{}", status, code.empty() ? "" : " (" + code + ")");
     if (status == 412 || status == 416)
       return pass_and_restart("the object changed while it was fetched");
-    if (status == 408 || status == 425 || status == 429 || (status >= 500 && status != 501))
+    if (status == 408 || status == 425 || status == 429 || (status >= 500 && status != 501) ||
+        code == "RequestTimeout")
       return pass(said);
-    if (status == 401 || status == 403)
-      return fail(FetchError::Kind::denied, said, fetcher_.access_->hint());
+    if (code == "NoSuchBucket")
+      return fail(FetchError::Kind::wrong, said, fetcher_.access_->hint(code));
+    // Sent with 400; an answer to HEAD has no text.
+    const bool token = code == "ExpiredToken" || code == "InvalidToken" || (head_ && status == 400);
+    if (status == 401 || status == 403 || token)
+      return fail(FetchError::Kind::denied, said, fetcher_.access_->hint(code));
     if (status == 404 || status == 410)
       return fail(FetchError::Kind::missing, said,
                   "check data.path, and that everything that set.index lists was uploaded");
@@ -311,20 +449,19 @@ class Fetch {
     verdict_.kind = Verdict::Kind::done;
   }
 
-  /// Returns " (NoSuchKey)" for an S3 error, or nothing.
+  /// Returns "NoSuchKey" for such an S3 error, or nothing. Other text of a server is not repeated.
   static std::string code_in(const std::string& text) {
-    constexpr std::string_view kOpen = "<Code>";
-    const std::size_t begin = text.find(kOpen);
-    const std::size_t end = text.find("</Code>");
-    if (begin == std::string::npos || end == std::string::npos || end < begin + kOpen.size())
-      return {};
-    const std::string code = text.substr(begin + kOpen.size(), end - begin - kOpen.size());
-    return fmt::format(" ({})", base::printable(code.substr(0, 64)));
+    constexpr std::size_t kMost = 64;
+    const std::string code = xml_text(text, "/Error/Code").value_or("");
+    const bool word = std::all_of(code.begin(), code.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.';
+    });
+    return word && code.size() <= kMost ? code : std::string();
   }
 
   /// Waits before the next attempt, or gives up.
   void pause(const HttpHeader& header) {
-    fetcher_.failures_.fetch_add(1, std::memory_order_relaxed);
+    count(fetcher_.failures_, sums().failures);
     if (got_ >= marked_ + kProgress) {
       marked_ = got_;
       retry_.progressed();
@@ -353,6 +490,7 @@ class Fetch {
   Retry retry_;
   Sha256Stream hash_;
   bool head_ = false;
+  double first_byte_s_ = 0;             ///< when the last answer began
   std::uint64_t got_ = 0;               ///< bytes in the target
   std::uint64_t marked_ = 0;            ///< most bytes at which the deadline began anew
   std::uint64_t asked_from_ = 0;        ///< first byte of the request

@@ -1,5 +1,4 @@
-// Fetches objects over HTTP until they are there: tries again after failures that may pass,
-// continues a broken transfer where that is safe, and compares every answer with what is known.
+// Fetches objects over HTTP until they are there, and decides when to try again.
 #pragma once
 
 #include <atomic>
@@ -14,9 +13,67 @@
 #include "millrace/error.h"
 #include "pipeline/readers/shard_index.h"
 #include "pipeline/remote/http.h"
-#include "pipeline/remote/retry.h"
 
 namespace millrace::pipeline {
+
+// When to try a failed request again: jittered exponential waits, a deadline per object, and a
+// budget per host.
+
+/// Time as retries see it, so that tests need not wait.
+class MILLRACE_PRIVATE_API RetryClock {
+ public:
+  virtual ~RetryClock();
+  virtual double now_s() = 0;
+  /// Sleeps, or returns soon after `stop` is set; it may be null.
+  virtual void sleep(double seconds, const std::atomic<bool>* stop) = 0;
+
+  /// Returns the steady clock.
+  static RetryClock& system();
+};
+
+struct RetryOptions {
+  double deadline_s = 120;     ///< longest time without progress
+  double first_wait_s = 0.25;  ///< doubled with every failure
+  double longest_wait_s = 10;
+  std::uint64_t seed = 0;  ///< of the jitter; ranks differ in it
+};
+
+/// Failures of one host in a row, over all threads: a host that answers nothing is left alone.
+class HostBudget {
+ public:
+  static constexpr int kMost = 256;
+  void succeeded() { failures_.store(0, std::memory_order_relaxed); }
+  /// Returns false once the budget is spent.
+  bool failed() { return failures_.fetch_add(1, std::memory_order_relaxed) < kMost; }
+
+ private:
+  std::atomic<int> failures_{0};
+};
+
+/// Failures of one object.
+class MILLRACE_PRIVATE_API Retry {
+ public:
+  Retry(const RetryOptions& options, RetryClock& clock, std::uint64_t object);
+
+  /// Returns how long to wait before the next attempt: half of the exponential wait and a random
+  /// part of the other half, at least `asked_s` (Retry-After). Returns none if that would pass the
+  /// deadline.
+  std::optional<double> failed(std::optional<double> asked_s);
+  /// Begins the deadline and the waits anew: bytes came.
+  void progressed();
+  int attempts() const { return attempts_; }
+
+ private:
+  const RetryOptions options_;
+  RetryClock& clock_;
+  std::uint64_t draw_;
+  double since_s_;
+  int failures_ = 0;  ///< since the last progress
+  int attempts_ = 0;
+};
+
+// Fetches objects over HTTP until they are there: tries again after failures that may pass,
+// continues a broken transfer where that is safe, and compares every answer with what is known.
 
 /// An object that could not be fetched. It is a RunError, because loader.on_error covers samples
 /// and not archives: skipping what a server did not deliver would make batches depend on the
@@ -38,10 +95,19 @@ struct MILLRACE_PRIVATE_API FetchError : RunError {
 class MILLRACE_PRIVATE_API Access {
  public:
   virtual ~Access();
-  /// Completes a request to the host that the user named; never called for another host.
+  /// Completes a request to the host that the user named; never called for another host. May
+  /// replace the address by the one where the object lies.
   virtual void authorize(HttpRequest& request) = 0;
-  /// Returns what to do about an answer 401 or 403.
-  virtual std::string hint() const = 0;
+  /// Looks at that host's answer to `sent`, which is neither 200 nor 206; `text` is the beginning
+  /// of its body. Returns whether the request has a better chance once it is authorized again.
+  virtual bool learn(const HttpRequest& /*sent*/, const HttpHeader&, const std::string& /*text*/) {
+    return false;
+  }
+  /// Returns what to do about an answer 401 or 403, or one with the S3 code NoSuchBucket. `code` is
+  /// the answer's S3 code, or empty.
+  virtual std::string hint(std::string_view code) const = 0;
+  /// Returns what, together with its path, names an object for the cache.
+  virtual std::string place(const Url& url) const { return url.endpoint(); }
 };
 
 /// Returns the access of plain HTTP: sends MILLRACE_REMOTE_AUTHORIZATION as Authorization header,
@@ -79,6 +145,24 @@ struct FetchTotals {
   std::uint64_t bytes = 0;     ///< of bodies, repeated ones included
 };
 
+/// Where the time of fetches went, in seconds of the threads that waited for them.
+struct FetchTimes {
+  double first_byte_s = 0;  ///< from a request to the first byte of its answer
+  double transfer_s = 0;    ///< from there to its end
+  double retry_s = 0;       ///< in attempts that failed, and between attempts
+};
+
+/// Totals of all fetches of this process.
+struct RemoteCounts {
+  FetchTotals totals{};
+  FetchTimes read{};  ///< of archives that samples were read from
+};
+MILLRACE_PRIVATE_API RemoteCounts remote_counts();
+/// Returns the times of all fetches of the calling thread.
+FetchTimes fetch_times_of_thread();
+/// Adds a thread's wait for an archive to remote_counts().
+void count_read(const FetchTimes& times);
+
 /// May be called from many threads.
 class MILLRACE_PRIVATE_API Fetcher {
  public:
@@ -95,6 +179,7 @@ class MILLRACE_PRIVATE_API Fetcher {
 
   FetchTotals totals() const;
   const FetchOptions& options() const { return options_; }
+  const Access& access() const { return *access_; }
   RetryClock& clock() { return clock_; }
 
  private:

@@ -10,7 +10,7 @@
 #include <exception>
 
 #include "base/clock.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/remote/libraries.h"
 
@@ -104,6 +104,10 @@ void add_header_line(HttpHeader& header, std::string_view line) {
     header.location = value;
   } else if (is("Retry-After")) {
     header.retry_after = value;
+  } else if (is("Date")) {
+    header.date = value;
+  } else if (is("x-amz-bucket-region")) {
+    header.region = value;
   }
 }
 
@@ -242,7 +246,8 @@ struct HttpClient::Connection {
     set(CURLOPT_PATH_AS_IS, 1L);
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_NOBODY, request.head ? 1L : 0L);
-    set(CURLOPT_NOPROXY, without_proxy().c_str());
+    if (!request.method.empty()) set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    set(CURLOPT_NOPROXY, request.direct ? "*" : without_proxy().c_str());
     set(CURLOPT_USERAGENT, "millrace");
     set(CURLOPT_HTTPHEADER, headers.list);
     set(CURLOPT_BUFFERSIZE, 256L * 1024);

@@ -40,6 +40,8 @@ struct HttpHeader {
   std::string encoding;                 ///< Content-Encoding
   std::string location;                 ///< Location
   std::string retry_after;              ///< Retry-After, as sent
+  std::string date;                     ///< Date, as sent
+  std::string region;                   ///< x-amz-bucket-region
 
   /// Returns whether the ETag names these bytes exactly, so that a later answer with the same one
   /// continues them.
@@ -64,9 +66,12 @@ struct HttpRequest {
   std::uint64_t first = 0;                                     ///< first byte that is wanted
   bool ranged = false;                                         ///< sends Range: bytes=first-
   bool head = false;                                           ///< asks for the header only
+  std::string method{};                                        ///< another one than GET or HEAD
+  bool direct = false;                                         ///< never through a proxy
   std::vector<std::pair<std::string, std::string>> headers{};  ///< further ones
   std::chrono::milliseconds stall{30'000};  ///< fails if less than 1 KiB comes within this time
   const std::atomic<bool>* stop = nullptr;  ///< fails soon after it is set; may be null
+  std::uint64_t authorized_by = 0;          ///< state of the Access that completed the request
 };
 
 /// Receives an answer. Returning false from either function ends the request.

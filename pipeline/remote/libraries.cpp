@@ -11,13 +11,13 @@ namespace {
 
 class Library {
  public:
-  /// `package` is Debian's.
-  Library(const char* file, const char* package)
-      : file_(file), package_(package), handle_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
+  /// `use` is for messages; `package` is Debian's.
+  Library(const char* use, const char* file, const char* package)
+      : use_(use), file_(file), package_(package), handle_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ != nullptr) return;
     const char* reason = dlerror();
     throw RunError(
-        fmt::format("remote data needs {}: {}", file, reason != nullptr ? reason : "not found"),
+        fmt::format("{} needs {}: {}", use, file, reason != nullptr ? reason : "not found"),
         fmt::format("install it: apt-get install {}", package));
   }
 
@@ -25,18 +25,19 @@ class Library {
   void find(Function*& function, const char* name) const {
     function = reinterpret_cast<Function*>(dlsym(handle_, name));
     if (function == nullptr)
-      throw RunError(fmt::format("{} is too old for remote data: it has no {}", file_, name),
+      throw RunError(fmt::format("{} is too old for {}: it has no {}", file_, use_, name),
                      fmt::format("update the package {}", package_));
   }
 
  private:
+  const char* use_;
   const char* file_;
   const char* package_;
   void* handle_;  ///< never closed: its threads and handlers may outlive any object
 };
 
 Curl open_curl() {
-  const Library library("libcurl.so.4", "libcurl4");
+  const Library library("remote data", "libcurl.so.4", "libcurl4");
   CURLcode (*global_init)(long) = nullptr;
   library.find(global_init, "curl_global_init");
   if (global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
@@ -61,7 +62,7 @@ Curl open_curl() {
 }
 
 Crypto open_crypto() {
-  const Library library("libcrypto.so.3", "libssl3");
+  const Library library("SHA-256", "libcrypto.so.3", "libssl3");
   Crypto all{};
   library.find(all.md_new, "EVP_MD_CTX_new");
   library.find(all.md_free, "EVP_MD_CTX_free");

@@ -1,6 +1,4 @@
 // Reads samples of remote archives.
-#include "pipeline/remote/remote_reader.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/fingerprint.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/tar.h"
 #include "pipeline/readers/tar_index.h"
@@ -49,6 +47,8 @@ struct Part {
   // Guarded by `opening` while pins is kAway, constant otherwise.
   base::Descriptor file;
   std::vector<Entry> entries;  ///< filled when the archive is first opened
+  double open_s = 0;           ///< duration of the last opening, and what it was spent on
+  FetchTimes spent{};
 };
 
 std::int32_t largest_label(const TarIndex& index) {
@@ -208,8 +208,11 @@ class RemoteReader final : public Reader {
 
   /// Opens an archive and pins it, once for all threads that ask.
   void open(Part& part) const {
+    const double begin = now_s();
     const std::lock_guard lock(part.opening);
-    if (try_pin(part)) return;
+    if (try_pin(part)) return count_wait(part, now_s() - begin);
+    const double locked = now_s();
+    const FetchTimes before = fetch_times_of_thread();
     while (open_.load() >= kMostOpen && let_go()) {
     }
     part.file = set_.fetch(
@@ -217,7 +220,22 @@ class RemoteReader final : public Reader {
         checked_ && part.entries.empty());
     if (part.entries.empty()) list(part);
     open_.fetch_add(1);
+    const FetchTimes after = fetch_times_of_thread();
+    part.spent = {after.first_byte_s - before.first_byte_s, after.transfer_s - before.transfer_s,
+                  after.retry_s - before.retry_s};
+    part.open_s = now_s() - locked;
+    count_read(part.spent);
     part.pins.store(1, std::memory_order_release);
+  }
+
+  static double now_s() { return static_cast<double>(base::Clock::steady_ns()) * 1e-9; }
+
+  /// Counts the wait for another thread's opening like that one's own time.
+  static void count_wait(const Part& part, double waited_s) {
+    if (part.open_s <= 0) return;
+    const double share = std::min(1.0, waited_s / part.open_s);
+    count_read({share * part.spent.first_byte_s, share * part.spent.transfer_s,
+                share * part.spent.retry_s});
   }
 
   /// Walks an archive of the cache, and keeps the samples of the split.
@@ -303,6 +321,8 @@ class RemoteReader final : public Reader {
       const SetIndex::Shard& listed = part->shard.listed;
       folders.insert(folders.end(), listed.folders.begin(), listed.folders.end());
       fingerprint.add(listed.fingerprint);
+      info_.archives.push_back({std::filesystem::path(listed.name).filename(), listed.fingerprint,
+                                listed.sha256, set_.path_of(part->shard)});
     }
     info_.fingerprint = fingerprint.value();
     TarClasses classes = classify_folders(

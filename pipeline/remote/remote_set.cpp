@@ -10,12 +10,14 @@
 #include <exception>
 #include <unordered_set>
 
-#include "base/printable.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/tar.h"
+#include "pipeline/remote/s3.h"
 #include "pipeline/remote/sha256.h"
+#include "pipeline/remote/url.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -66,17 +68,6 @@ class FileTarget final : public FetchTarget {
   std::uint64_t at_ = 0;
 };
 
-Sha256 sha256_of_file(int file, const std::string& path) {
-  Sha256Stream hash;
-  std::vector<std::uint8_t> block(std::size_t{1} << 18);
-  for (std::uint64_t at = 0;;) {
-    const std::size_t count = base::read_at(file, block.data(), block.size(), at, path.c_str());
-    if (count == 0) return hash.finish();
-    hash.add(block.data(), count);
-    at += count;
-  }
-}
-
 constexpr const char* kOwn = "process ";
 
 /// Returns what names the content of an object: its ETag, or else its time and length.
@@ -88,8 +79,19 @@ std::string identity_of(const HttpHeader& header) {
   return kOwn + process_name();
 }
 
-std::string key_of(const Url& url, const std::string& identity) {
-  return url.endpoint() + "\n" + url.path + "\n" + identity;
+std::unique_ptr<Access> access_to(const DataOptions& options) {
+  const std::size_t end = options.path.find("://") + 3;
+  // Braces may stand in the names, but not in the bucket.
+  const Url place = Url::parse(options.path.substr(0, options.path.find_first_of("/?", end)));
+  if (!place.is_bucket()) return plain_access();
+  return s3_access(place, options.remote.stop, options.warn);
+}
+
+[[noreturn]] void refuse_query(const std::string& path, const Url& url) {
+  throw UsageError(
+      fmt::format("{}: the address has a query, which a run would record", redacted(path)),
+      url.is_bucket() ? "leave it out; a key with a '?' cannot be named"
+                      : "leave it out and set MILLRACE_REMOTE_QUERY to it");
 }
 
 }  // namespace
@@ -100,7 +102,7 @@ void rethrow_at_open(const FetchError& error) {
 }
 
 RemoteSet::RemoteSet(const DataOptions& options)
-    : fetcher_(fetch_options(options), plain_access()), cache_(cache_options(options)) {
+    : fetcher_(fetch_options(options), access_to(options)), cache_(cache_options(options)) {
   try {
     find(options);
   } catch (const FetchError& error) {
@@ -118,21 +120,23 @@ RemoteSet::~RemoteSet() {
   }
 }
 
+std::string RemoteSet::key_of(const Url& url, const std::string& identity) const {
+  return fetcher_.access().place(url) + "\n" + url.path + "\n" + identity;
+}
+
 void RemoteSet::find(const DataOptions& options) {
   const std::string& path = options.path;
   const std::size_t brace = path.find('{');
   if (brace == std::string::npos && !path.ends_with(".tar")) {
     const Url folder = Url::parse(path);
-    if (!folder.query.empty())
-      throw UsageError(
-          fmt::format("{}: the address has a query, which a run would record", redacted(path)),
-          "leave it out and set MILLRACE_REMOTE_QUERY to it");
+    if (!folder.query.empty()) refuse_query(path, folder);
     const Url index = folder.file(kSetIndexFile);
     try {
       read_index(folder, fetcher_.fetch_text(index, kMostIndexBytes), options.split);
       return;
     } catch (const FetchError& error) {
       if (error.kind != FetchError::Kind::missing) throw;
+      if (folder.is_bucket() && options.index != IndexUse::require) return list(folder, options);
       throw FetchError(error.kind, error.what(),
                        "make one where the archives are (millrace data index FOLDER) and upload "
                        "it, or name the archives: data.path='" +
@@ -148,15 +152,49 @@ void RemoteSet::find(const DataOptions& options) {
   const Url folder = Url::parse(path.substr(0, slash + 1));
   std::vector<std::string> names = expand_braces(path.substr(slash + 1));
   for (std::string& one : names) {
-    if (one.find_first_of("?#") != std::string::npos)
-      throw UsageError(
-          fmt::format("{}: the address has a query, which a run would record", redacted(path)),
-          "leave it out and set MILLRACE_REMOTE_QUERY to it");
-    one = percent_decoded(one);
+    if (one.find_first_of(folder.is_bucket() ? "?" : "?#") != std::string::npos)
+      refuse_query(path, folder);
+    if (!folder.is_bucket()) one = percent_decoded(one);  // a bucket's keys are not encoded
   }
   of_split_ = false;
   name(folder, names);
   read_classes(folder);
+}
+
+/// Finds the archives of a bucket's folder by a list of it.
+void RemoteSet::list(const Url& folder, const DataOptions& options) {
+  const auto is_split = [](const std::string& name) {
+    for (const char* split : {"train", "test"})
+      for (const std::string& one : split_names(split))
+        if (name == one) return true;
+    return false;
+  };
+  const std::vector<S3Object> objects = list_s3_folder(fetcher_, folder, is_split);
+  std::vector<std::string> names;
+  bool classes = false;
+  for (const S3Object& one : objects) {
+    if (one.name.ends_with(".tar")) names.push_back(one.name);
+    classes |= one.name == kClassNamesFile;
+  }
+  const TarFiles chosen = files_of_split(names, folder.text(), options.split);
+  of_split_ = chosen.of_split;
+  const std::unordered_set<std::string> wanted(chosen.files.begin(), chosen.files.end());
+  for (const S3Object& one : objects)
+    if (wanted.contains(one.name))
+      add(folder, one.name, one.size,
+          one.etag.empty() ? kOwn + process_name() : "etag " + one.etag);
+  if (classes) read_classes(folder);
+}
+
+void RemoteSet::add(const Url& folder, const std::string& name, std::uint64_t size,
+                    const std::string& identity) {
+  RemoteShard shard;
+  shard.url = folder.file(name);
+  shard.listed.name = name;
+  shard.listed.size = size;
+  shard.own = identity.starts_with(kOwn);
+  shard.key = key_of(shard.url, identity);
+  shards_.push_back(std::move(shard));
 }
 
 void RemoteSet::read_index(const Url& folder, const std::string& text, const std::string& split) {
@@ -183,18 +221,12 @@ void RemoteSet::read_index(const Url& folder, const std::string& text, const std
 /// Asks for the length and the identity of each archive.
 void RemoteSet::name(const Url& folder, const std::vector<std::string>& names) {
   for (const std::string& one : names) {
-    RemoteShard shard;
-    shard.url = folder.file(one);
-    const HttpHeader header = fetcher_.head(shard.url);
+    const Url url = folder.file(one);
+    const HttpHeader header = fetcher_.head(url);
     if (!header.length)
-      throw DataError(fmt::format("{}: the server does not say how long it is", shard.url.text()),
+      throw DataError(fmt::format("{}: the server does not say how long it is", url.text()),
                       "make a set.index: millrace data index FOLDER");
-    shard.listed.name = one;
-    shard.listed.size = *header.length;
-    const std::string identity = identity_of(header);
-    shard.own = identity.starts_with(kOwn);
-    shard.key = key_of(shard.url, identity);
-    shards_.push_back(std::move(shard));
+    add(folder, one, *header.length, identity_of(header));
   }
 }
 

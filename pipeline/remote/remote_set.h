@@ -1,4 +1,4 @@
-// Resolves a remote data.path: lists its archives, and says how each is fetched into the cache.
+// Sets of archives behind http:// and https://: which there are, and their reader.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@
 
 namespace millrace::pipeline {
 
+// Resolves a remote data.path: lists its archives, and says how each is fetched into the cache.
+
 struct RemoteShard {
   Url url;
   SetIndex::Shard listed;  ///< of set.index; otherwise name and size only
@@ -28,7 +30,8 @@ struct RemoteShard {
 
 class MILLRACE_PRIVATE_API RemoteSet {
  public:
-  /// Finds the archives of `options.path`: a folder with a set.index, or archives that braces name.
+  /// Finds the archives of `options.path`: a folder with a set.index, archives that braces name, or
+  /// those that a bucket lists.
   explicit RemoteSet(const DataOptions& options);
   /// Removes what only this process may use.
   ~RemoteSet();
@@ -52,6 +55,10 @@ class MILLRACE_PRIVATE_API RemoteSet {
   void find(const DataOptions& options);
   void read_index(const Url& folder, const std::string& text, const std::string& split);
   void name(const Url& folder, const std::vector<std::string>& names);
+  void list(const Url& folder, const DataOptions& options);
+  void add(const Url& folder, const std::string& name, std::uint64_t size,
+           const std::string& identity);
+  std::string key_of(const Url& url, const std::string& identity) const;
   void read_classes(const Url& folder);
 
   Fetcher fetcher_;
@@ -60,5 +67,16 @@ class MILLRACE_PRIVATE_API RemoteSet {
   std::vector<std::string> classes_;
   bool of_split_ = true;
 };
+
+// Sets of archives behind http:// and https://. Archives are fetched whole, into the cache that all
+// processes share, when their first sample is read.
+
+class RetryClock;
+
+/// Opens a remote set: with one request if it has a set.index. Samples, their order, labels and
+/// fingerprint are those of the same archives on a disk. Throws DataError for a set that is missing
+/// or wrong, FetchError for one that cannot be reached, and UsageError for a cache that is too
+/// small.
+MILLRACE_PRIVATE_API std::unique_ptr<Reader> open_remote_tar(const DataOptions& options);
 
 }  // namespace millrace::pipeline

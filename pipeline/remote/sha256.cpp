@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "base/files.h"
 #include "millrace/error.h"
 #include "pipeline/remote/libraries.h"
 
@@ -44,6 +46,20 @@ Sha256 sha256_of(std::string_view bytes) {
   Sha256Stream stream;
   stream.add(bytes.data(), bytes.size());
   return stream.finish();
+}
+
+Sha256 sha256_of_file(int descriptor, const std::string& path, const std::function<void()>& check) {
+  constexpr std::uint64_t kChecked = std::uint64_t{16} << 20;  // bytes between two calls
+  Sha256Stream hash;
+  std::vector<std::uint8_t> block(std::size_t{1} << 18);
+  for (std::uint64_t at = 0;;) {
+    const std::size_t count =
+        base::read_at(descriptor, block.data(), block.size(), at, path.c_str());
+    if (count == 0) return hash.finish();
+    hash.add(block.data(), count);
+    at += count;
+    if (check && (at % kChecked < count || count < block.size())) check();
+  }
 }
 
 Sha256 hmac_sha256(std::string_view key, std::string_view message) {

@@ -1,9 +1,10 @@
-// SHA-256 of what was fetched, and the keyed hash that signs requests.
+// SHA-256 of files and of what was fetched, and the keyed hash that signs requests.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -33,8 +34,13 @@ class MILLRACE_PRIVATE_API Sha256Stream {
 };
 
 Sha256 sha256_of(std::string_view bytes);
+/// Returns the hash of an open file's content; `path` is for messages. Throws DataError if it
+/// cannot be read. `check` is called every 16 MiB and may throw to abort; it may be empty.
+MILLRACE_PRIVATE_API Sha256 sha256_of_file(int descriptor, const std::string& path,
+                                           const std::function<void()>& check = {});
 /// Returns HMAC-SHA256 (RFC 2104).
 Sha256 hmac_sha256(std::string_view key, std::string_view message);
-std::string hex_of(const Sha256& hash);
+/// Returns the hash as 64 hexadecimal digits.
+MILLRACE_PRIVATE_API std::string hex_of(const Sha256& hash);
 
 }  // namespace millrace::pipeline

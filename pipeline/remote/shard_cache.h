@@ -12,7 +12,7 @@
 
 #include "base/files.h"
 #include "base/private_api.h"
-#include "pipeline/remote/retry.h"
+#include "pipeline/remote/fetch.h"
 
 namespace millrace::pipeline {
 

@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <array>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "millrace/error.h"
 
 namespace millrace::pipeline {
 namespace {
 
-constexpr std::array<std::string_view, 2> kSchemes{"http", "https"};
-/// Schemes that can only be meant as addresses, but are not read.
-constexpr std::array<std::string_view, 3> kOtherSchemes{"ftp", "gs", "s3"};
+constexpr std::array<std::string_view, 4> kSchemes{"gs", "http", "https", "s3"};
+/// Scheme that can only be meant as an address, but is not read.
+constexpr std::string_view kOtherScheme = "ftp";
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
@@ -64,9 +64,13 @@ bool is_host(std::string_view host) {
   });
 }
 
+bool is_bucket_name(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), is_unreserved);
+}
+
 [[noreturn]] void refuse(std::string_view path, const std::string& reason) {
   throw DataError(fmt::format("{}: {}", redacted(path), reason),
-                  "data.path=https://HOST/FOLDER/; a bucket has such an address, too");
+                  "data.path=https://HOST/FOLDER/, s3://BUCKET/FOLDER/ or gs://BUCKET/FOLDER/");
 }
 
 }  // namespace
@@ -76,7 +80,7 @@ bool is_remote(std::string_view path) {
   if (end == std::string_view::npos) return false;
   const std::string scheme = lower(path.substr(0, end));
   return std::find(kSchemes.begin(), kSchemes.end(), scheme) != kSchemes.end() ||
-         std::find(kOtherSchemes.begin(), kOtherSchemes.end(), scheme) != kOtherSchemes.end();
+         scheme == kOtherScheme;
 }
 
 std::string percent_encoded(std::string_view text, bool keep_slashes) {
@@ -109,23 +113,26 @@ Url Url::parse(std::string_view text) {
   Url url;
   if (colon != std::string_view::npos) url.scheme = lower(text.substr(0, colon));
   if (std::find(kSchemes.begin(), kSchemes.end(), url.scheme) == kSchemes.end())
-    refuse(text, "not an address of http or https, and no other ones are read");
+    refuse(text, "not an address of http, https, s3 or gs, and no other ones are read");
   std::string_view rest = text.substr(colon + 3);
-  rest = rest.substr(0, rest.find('#'));
+  if (!url.is_bucket()) rest = rest.substr(0, rest.find('#'));
   const std::size_t end = rest.find_first_of("/?");
   const std::string_view authority = rest.substr(0, end);
   if (authority.find('@') != std::string_view::npos)
     throw DataError(fmt::format("{}: the address holds a user's name or a password, which a run "
                                 "would record",
                                 redacted(text)),
-                    "leave it out and set MILLRACE_REMOTE_AUTHORIZATION, for example to \"Basic "
-                    "...\" or \"Bearer ...\"");
-  if (!is_host(authority)) refuse(text, "the address names no host");
-  url.host = lower(authority);
+                    url.is_bucket() ? "leave it out and set AWS_ACCESS_KEY_ID and "
+                                      "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+                                    : "leave it out and set MILLRACE_REMOTE_AUTHORIZATION, for "
+                                      "example to \"Basic ...\" or \"Bearer ...\"");
+  if (url.is_bucket() ? !is_bucket_name(authority) : !is_host(authority))
+    refuse(text, url.is_bucket() ? "the address names no bucket" : "the address names no host");
+  url.host = url.is_bucket() ? std::string(authority) : lower(authority);
   rest = end == std::string_view::npos ? std::string_view() : rest.substr(end);
   const std::size_t question = rest.find('?');
   const std::string_view path = rest.substr(0, question);
-  url.path = cleaned(path.empty() ? std::string_view("/") : path);
+  url.path = path.empty() ? "/" : url.is_bucket() ? percent_encoded(path) : cleaned(path);
   if (question != std::string_view::npos) {
     for (const char c : rest.substr(question + 1)) {
       if (static_cast<unsigned char>(c) <= ' ' || c == '\x7f') {
@@ -136,6 +143,10 @@ Url Url::parse(std::string_view text) {
     }
   }
   return url;
+}
+
+std::string Url::text() const {
+  return endpoint() + (is_bucket() ? base::printable(percent_decoded(path)) : path);
 }
 
 Url Url::file(std::string_view name) const {

@@ -1,5 +1,6 @@
-// Allocates slots, and lets the consumer wait for them with a futex.
-#include "pipeline/loader/slots.h"
+// Grants, allocates and lends the memory of batches.
+
+#include "pipeline/loader/batch_memory.h"
 
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -9,10 +10,48 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "base/rng.h"
 
 namespace millrace::pipeline {
+
+// Grants memory in the order in which batches are consumed.
+
+std::uint64_t MemoryBudget::acquire(std::uint64_t bytes, Place place) {
+  bytes = std::min(bytes, bytes_);
+  std::unique_lock lock(mutex_);
+  waiting_.push_back(place);
+  changed_.wait(lock, [&] {
+    return stopped_ || (used_ + bytes <= bytes_ &&
+                        *std::min_element(waiting_.begin(), waiting_.end()) == place);
+  });
+  std::erase(waiting_, place);
+  if (stopped_) return 0;
+  used_ += bytes;
+  if (!waiting_.empty()) changed_.notify_all();  // the next in order may fit as well
+  return bytes;
+}
+
+void MemoryBudget::release(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  used_ -= bytes;
+  if (!waiting_.empty()) changed_.notify_all();
+}
+
+std::size_t MemoryBudget::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
+void MemoryBudget::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+// Allocates slots, and lets the consumer wait for them with a futex.
+
 namespace {
 
 void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
@@ -124,6 +163,54 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
   for (std::size_t i = 0; row > 0 && i < samples; ++i)
     slot.probabilities[i * row + static_cast<std::size_t>(slot.labels[i])] = 1;
   slot.kept = static_cast<std::int64_t>(samples);
+}
+
+// Lends blocks to detached batches and takes them back.
+
+namespace {
+
+void copy_batch(const BatchContents& from, BatchContents& to) {
+  std::memcpy(to.memory.data(), from.memory.data(), to.memory.size());
+  to.indices = from.indices;
+  to.id = from.id;
+  to.valid = from.valid;
+}
+
+}  // namespace
+
+std::shared_ptr<const BatchContents> BatchPool::exchange(BatchContents& contents, bool copy) {
+  std::unique_ptr<BatchContents> other = take();
+  // Allocates before the exchange, so that a failure leaves the slot as it is.
+  const std::shared_ptr<BatchContents> lent(
+      other.release(), [pool = shared_from_this()](BatchContents* back) noexcept {
+        pool->put(std::unique_ptr<BatchContents>(back));
+      });
+  if (copy) {
+    copy_batch(contents, *lent);
+  } else {
+    std::swap(contents, *lent);
+  }
+  return lent;
+}
+
+std::unique_ptr<BatchContents> BatchPool::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!unused_.empty()) {
+      std::unique_ptr<BatchContents> contents = std::move(unused_.back());
+      unused_.pop_back();
+      return contents;
+    }
+  }
+  auto contents = std::make_unique<BatchContents>();
+  contents->reserve(from_, samples_, sample_bytes_, classes_);
+  allocated_.fetch_add(1, std::memory_order_relaxed);
+  return contents;
+}
+
+void BatchPool::put(std::unique_ptr<BatchContents> contents) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (unused_.size() < most_) unused_.push_back(std::move(contents));
 }
 
 }  // namespace millrace::pipeline

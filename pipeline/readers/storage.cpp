@@ -1,5 +1,6 @@
-// Wraps readers for data.cache=ram and cold.
-#include "pipeline/readers/cache.h"
+// Wraps readers for data.cache=ram and cold, and emulates a disk.
+
+#include "pipeline/readers/storage.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -9,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <mutex>
@@ -17,8 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/files.h"
-#include "base/mapped_guard.h"
 #include "millrace/buffer.h"
 #include "millrace/error.h"
 
@@ -82,6 +85,7 @@ class RamReader final : public Reader {
   bool locate(std::uint64_t index, Location& location) const override {
     return inner_->locate(index, location);
   }
+  const Targets* targets() const override { return inner_->targets(); }
   ColdCounts cold() const override { return inner_->cold(); }
 
  private:
@@ -214,6 +218,7 @@ class ColdReader final : public Reader {
   bool locate(std::uint64_t index, Location& location) const override {
     return inner_->locate(index, location);
   }
+  const Targets* targets() const override { return inner_->targets(); }
   ColdCounts cold() const override { return {proven_.load(), resident_.load()}; }
 
  private:
@@ -246,6 +251,56 @@ std::unique_ptr<Reader> make_cold_reader(std::unique_ptr<Reader> reader,
                                  reader->info().path, reader->info().reader),
                      "unpack .gz files first; data.storage.* emulates a disk for any reader");
   return std::make_unique<ColdReader>(std::move(reader), std::move(warn));
+}
+
+// Computes deadlines of emulated reads and sleeps until them.
+
+namespace {
+
+/// Shortest wait that is slept. After a shorter one the thread runs ahead of its lane, and its next
+/// wait is longer.
+constexpr std::int64_t kShortestSleep = 100'000;
+/// Longest sleep at a time, so that a stop is seen within it.
+constexpr std::int64_t kLongestSleep = 20'000'000;
+/// Largest lateness that is compensated; a thread may have been stopped by a debugger.
+constexpr std::int64_t kMaxLate = 10'000'000;
+
+void sleep_until(std::int64_t ns) {
+  const timespec time{static_cast<std::time_t>(ns / 1'000'000'000),
+                      static_cast<long>(ns % 1'000'000'000)};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr);  // a signal only ends it early
+}
+
+}  // namespace
+
+std::int64_t StorageModel::finish_ns(std::int64_t arrival_ns, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (origin_ns_ < 0) origin_ns_ = arrival_ns;
+  double time = static_cast<double>(arrival_ns - origin_ns_);
+  if (options_.requests_per_s > 0) {
+    time = std::max(time, next_request_);
+    next_request_ = time + 1e9 / options_.requests_per_s;
+    time = next_request_;
+  }
+  time += 1e9 * options_.latency_s;
+  if (options_.bytes_per_s > 0) {
+    time = std::max(time, bus_free_) + 1e9 * static_cast<double>(bytes) / options_.bytes_per_s;
+    bus_free_ = time;
+  }
+  const std::int64_t finish = origin_ns_ + static_cast<std::int64_t>(std::llround(time));
+  if (track_ != nullptr) track_->add({arrival_ns, finish, bytes});
+  return finish;
+}
+
+void StorageModel::serve(std::int64_t begin_ns, std::uint64_t bytes, Lane& lane,
+                         const std::atomic<bool>& stop) {
+  const std::int64_t deadline = finish_ns(begin_ns - std::min(lane.late_ns, kMaxLate), bytes);
+  std::int64_t now = base::Clock::steady_ns();
+  while (deadline - now >= kShortestSleep && !stop.load(std::memory_order_relaxed)) {
+    sleep_until(std::min(deadline, now + kLongestSleep));
+    now = base::Clock::steady_ns();
+  }
+  lane.late_ns = now - deadline;
 }
 
 }  // namespace millrace::pipeline

@@ -1,5 +1,6 @@
 // The I/O threads and their queue.
-#include "pipeline/loader/io_pool.h"
+
+#include "pipeline/loader/threads.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,4 @@
-// oneTBB arenas of loaders: the process's limit on threads, the CPU time of
-// an arena's threads, and hand-overs that ThreadSanitizer cannot see.
+// A loader's threads: oneTBB arenas, and the threads that read ahead.
 #pragma once
 
 #include <oneapi/tbb/global_control.h>
@@ -8,21 +7,28 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "pipeline/loader/stages.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
 
 namespace millrace::pipeline {
+
+// oneTBB arenas of loaders: the process's limit on threads, the CPU time of
+// an arena's threads, and hand-overs that ThreadSanitizer cannot see.
 
 // Annotates hand-overs for ThreadSanitizer that it cannot see, because they happen inside Debian's
 // uninstrumented libtbb. Each annotation covers one direction (constructor to task, task to
@@ -128,6 +134,70 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  ///< entries are reused: threads come and go with every idle phase
   std::int64_t left_ns_ = 0;
+};
+
+// Threads that read the samples of ranges ahead of the workers, in the order in which they are
+// needed, so that workers do not wait for storage.
+
+class IoPool {
+ public:
+  using Deliver = std::function<void(const SampleRange&)>;
+
+  /// Starts the threads. At most `max_runs` ranges may be in the pool at once. `tracks` is the
+  /// loader's, or null. `deliver` is called on the thread that has read a range's last sample.
+  IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Slot>& slots,
+         LoaderTracks* tracks, Deliver deliver);
+  /// Waits for the threads, unless stop() ended them.
+  ~IoPool();
+  IoPool(const IoPool&) = delete;
+  IoPool& operator=(const IoPool&) = delete;
+
+  /// Appends a range to the queue. Returns false once stop() was called.
+  bool add(const SampleRange& run);
+  /// Ends the threads after their current read. Returns false if one is still blocked in a read at
+  /// `deadline`: it is detached, and the pool must never be destroyed.
+  bool stop(std::chrono::steady_clock::time_point deadline);
+  /// Returns the number of ranges that were added but never delivered; valid once stop() has
+  /// returned true.
+  std::size_t undelivered() const { return undelivered_; }
+
+  /// Returns what all threads have read, and the CPU time that they took.
+  StageTotals totals() const;
+
+ private:
+  struct Job {
+    SampleRange run;
+    std::int64_t claimed = 0;                 ///< samples that a thread has taken
+    std::atomic<std::int64_t> left{0};        ///< samples not read yet
+    std::atomic<base::Clock::Ticks> busy{0};  ///< time of all threads on its samples
+    std::atomic<base::Clock::Ticks> core_wait{0};
+  };
+  struct alignas(64) Thread {
+    Reading reading;
+    clockid_t clock{};
+    std::thread thread;
+  };
+
+  /// Initialises everything but the threads.
+  IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Slot>& slots,
+         Deliver deliver);
+  void work(Thread& self);
+  Job* claim(std::int64_t& place);
+  void finished(Job& job);
+
+  Stages& stages_;
+  std::vector<Slot>& slots_;
+  Deliver deliver_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, ended_;
+  std::vector<Job> jobs_;  ///< a ring buffer
+  std::size_t head_ = 0;   ///< first job with a sample that no thread has taken
+  std::size_t tail_ = 0;
+  std::size_t undelivered_ = 0;
+  std::size_t alive_ = 0;
+  std::int64_t ended_cpu_ns_ = 0;  ///< CPU time of threads that have ended
+  std::atomic<bool> stop_{false};
+  std::vector<Thread> threads_;
 };
 
 }  // namespace millrace::pipeline

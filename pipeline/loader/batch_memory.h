@@ -1,8 +1,8 @@
-// Allocator of batch slots. The pipeline knows no device: a device that copies faster from its own
-// kind of memory (page-locked, for CUDA) provides it through this interface.
+// Memory of batches: slots, blocks of detached batches, and the budget of large samples.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -20,6 +20,50 @@
 #include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
+
+// Limits the memory that a loader's workers take together for large samples (bounded-memory
+// contract). It only delays: a sample waits until earlier ones have returned enough memory, and is
+// never rejected.
+
+class MemoryBudget {
+ public:
+  /// Samples up to this size are not counted, so the usual ones skip the budget.
+  static constexpr std::uint64_t kSmall = 16 << 20;
+
+  /// Position of a sample in the order in which batches are consumed.
+  struct Place {
+    std::uint64_t batch = 0;
+    std::int64_t sample = 0;  ///< position in the batch
+    auto operator<=>(const Place&) const = default;
+  };
+
+  /// At most `waiters` threads may call acquire() at a time.
+  MemoryBudget(std::uint64_t bytes, std::size_t waiters) : bytes_(bytes) {
+    waiting_.reserve(waiters);
+  }
+
+  /// Takes `bytes` from the budget, or all of it if it is smaller, once they are free and no
+  /// earlier sample waits: the batch that is consumed next comes first. Returns the number to pass
+  /// to release(), or 0 after stop(). A thread must not hold one sample's bytes while it asks for
+  /// another's.
+  std::uint64_t acquire(std::uint64_t bytes, Place place);
+  void release(std::uint64_t bytes);
+  /// Makes every acquire() return 0, waiting ones included.
+  void stop();
+  /// Returns the number of threads inside acquire().
+  std::size_t waiting() const;
+
+ private:
+  const std::uint64_t bytes_;
+  mutable std::mutex mutex_;  ///< held for bookkeeping only
+  std::condition_variable changed_;
+  std::uint64_t used_ = 0;
+  std::vector<Place> waiting_;
+  bool stopped_ = false;
+};
+
+// Allocator of batch slots. The pipeline knows no device: a device that copies faster from its own
+// kind of memory (page-locked, for CUDA) provides it through this interface.
 
 class SlotMemory {
  public:
@@ -157,5 +201,38 @@ class ReadyEvent {
 /// contents.
 void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
                      const Transform& transform, const DatasetInfo& dataset);
+
+// Memory for batches that leave the loader: a detached batch takes its block along, and its slot
+// gets another one from here.
+
+/// Recycles blocks of one shape. Thread-safe; locked once per detached batch and once per release,
+/// never by a worker. Lent blocks keep the pool alive.
+class BatchPool : public std::enable_shared_from_this<BatchPool> {
+ public:
+  /// Allocates through `from`, as for `like`. Keeps at most `most` unused blocks.
+  BatchPool(std::shared_ptr<SlotMemory> from, const BatchContents& like, std::size_t most)
+      : from_(std::move(from)),
+        samples_(like.labels.size()),
+        sample_bytes_(like.sample_bytes),
+        classes_(like.classes),
+        most_(most) {
+    unused_.reserve(most_);
+  }
+
+  /// Returns what `contents` holds and leaves it with an unused block; with `copy`, copies it.
+  std::shared_ptr<const BatchContents> exchange(BatchContents& contents, bool copy);
+  /// Returns the number of blocks that were allocated so far.
+  std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
+
+ private:
+  std::unique_ptr<BatchContents> take();
+  void put(std::unique_ptr<BatchContents> contents) noexcept;
+
+  const std::shared_ptr<SlotMemory> from_;
+  const std::size_t samples_, sample_bytes_, classes_, most_;
+  std::atomic<std::uint64_t> allocated_{0};
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<BatchContents>> unused_;
+};
 
 }  // namespace millrace::pipeline

@@ -1,11 +1,15 @@
-// Parses labels and class names.
-#include "pipeline/readers/labels.h"
+// Parses labels and class names, and computes fingerprints with xxHash.
+
+#include "pipeline/readers/data_set.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
+#include <new>
 
 #include "base/files.h"
 
@@ -59,5 +63,32 @@ std::vector<std::string> read_class_names(const std::string& path) {
   }
   return names;
 }
+
+void Fingerprint::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
+
+Fingerprint::Fingerprint() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_64bits_reset(state_.get());
+}
+
+void Fingerprint::add(std::span<const std::uint8_t> bytes) {
+  XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+void Fingerprint::add(std::string_view name) {
+  XXH3_64bits_update(state_.get(), name.data(), name.size());
+  XXH3_64bits_update(state_.get(), "", 1);
+}
+
+void Fingerprint::add(std::uint64_t number) {
+  std::array<std::uint8_t, 8> bytes{};
+  for (std::uint8_t& byte : bytes) {
+    byte = static_cast<std::uint8_t>(number);
+    number >>= 8;
+  }
+  add(std::span<const std::uint8_t>(bytes));
+}
+
+std::uint64_t Fingerprint::value() const { return XXH3_64bits_digest(state_.get()); }
 
 }  // namespace millrace::pipeline

@@ -1,8 +1,10 @@
-// Names in a data set: splits, labels and classes.
+// Names in a data set, and the fingerprint of its contents.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,8 @@
 #include "millrace/reader.h"
 
 namespace millrace::pipeline {
+
+// Names in a data set: splits, labels and classes.
 
 // Names of a split's files, and the error for a set without that split.
 
@@ -51,5 +55,29 @@ MILLRACE_PRIVATE_API bool is_class_name(std::string_view name);
 
 /// Returns the lines of a text file of names, or nothing if it does not exist.
 MILLRACE_PRIVATE_API std::vector<std::string> read_class_names(const std::string& path);
+
+}  // namespace millrace::pipeline
+
+// Identifies a data set's contents: xxh3 over everything added, in order (determinism contract).
+
+struct XXH3_state_s;
+
+namespace millrace::pipeline {
+
+class MILLRACE_PRIVATE_API Fingerprint {
+ public:
+  Fingerprint();
+  void add(std::span<const std::uint8_t> bytes);
+  /// Adds a name with an end mark, so that "a" + "bc" differs from "ab" + "c".
+  void add(std::string_view name);
+  void add(std::uint64_t number);
+  std::uint64_t value() const;
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_s* state) const;
+  };
+  std::unique_ptr<XXH3_state_s, Free> state_;
+};
 
 }  // namespace millrace::pipeline

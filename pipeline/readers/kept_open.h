@@ -1,0 +1,41 @@
+// Bounds the archives that stay open: 256 per reader, and for all readers of local archives in a
+// process together half of the descriptors that it may have. Others are opened for each read.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cstddef>
+
+namespace millrace::pipeline {
+
+/// A reader's share of the descriptors that all readers of this process keep.
+class KeptOpen {
+ public:
+  /// Most archives of one data set that stay open.
+  static constexpr std::size_t kMostOpen = 256;
+
+  KeptOpen() = default;
+  ~KeptOpen() { all() -= mine_; }
+  KeptOpen(const KeptOpen&) = delete;
+  KeptOpen& operator=(const KeptOpen&) = delete;
+
+  /// Returns whether one more archive may stay open.
+  bool add() {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (mine_ == kMostOpen || 2 * all() >= limit.rlim_cur) return false;
+    ++all();
+    ++mine_;
+    return true;
+  }
+
+ private:
+  static std::atomic<std::size_t>& all() {
+    static std::atomic<std::size_t> count{0};
+    return count;
+  }
+  std::size_t mine_ = 0;
+};
+
+}  // namespace millrace::pipeline
