@@ -1,6 +1,4 @@
 // Colour arithmetic that several ops share.
-#include "augment/ops/color.h"
-
 #include <algorithm>
 #include <utility>
 

@@ -1,11 +1,9 @@
 // Samples an image at displaced positions.
-#include "augment/ops/elastic.h"
-
 #include <algorithm>
 
 #include "augment/ops/builtin.h"
 #include "augment/ops/noise.h"
-#include "augment/ops/smooth.h"
+#include "augment/ops/pixels.h"
 #include "augment/plan/dispatch_simd.h"
 
 namespace millrace::augment {

@@ -1,9 +1,11 @@
-// Helpers that geometric augmentations share: sizes, padding and cropping in torchvision's
-// conventions.
+// Geometry that augmentations share: sizes, padding and cropping in torchvision's conventions,
+// and the matrices of random_affine and random_perspective.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "millrace/image.h"
 #include "millrace/millrace.h"
@@ -41,5 +43,27 @@ void copy_with_border(const ImageView& from, const millrace_warp& warp, std::uin
 
 /// Returns whether the warp only moves pixels and none of its output comes from outside the window.
 bool shows_no_fill(const millrace_warp& warp);
+
+// The matrix of random_affine, in a header so that tests can compare it with torchvision's.
+
+struct AffineParameters {
+  double degrees = 0;                       ///< clockwise on the screen, as torchvision's affine
+  double translate_x = 0, translate_y = 0;  ///< pixels
+  double scale = 1;
+  double shear_x = 0, shear_y = 0;  ///< degrees
+};
+
+/// Returns the map from output to input in continuous coordinates about (center_x, center_y). It is
+/// the inverse of translate * centre * rotate-and-scale * shear * centre^-1, as torchvision
+/// composes it.
+std::array<double, 6> inverse_affine(const AffineParameters& p, double center_x, double center_y);
+
+// The matrix of random_perspective, in a header so that tests can compare it with torchvision's.
+
+/// Four points (x, y) in continuous coordinates, clockwise from the upper left.
+using Corners = std::array<std::pair<double, double>, 4>;
+
+/// Returns the projective map, row major, from the points of `to` to those of `from`.
+std::array<double, 9> perspective_map(const Corners& from, const Corners& to);
 
 }  // namespace millrace::augment

@@ -1,8 +1,7 @@
 // grayscale: turns RGB images gray with probability p and keeps the number of channels
 // (torchvision's RandomGrayscale; p = 1 is its Grayscale).
 #include "augment/ops/builtin.h"
-#include "augment/ops/color.h"
-#include "augment/ops/probability.h"
+#include "augment/ops/pixels.h"
 
 namespace millrace::augment {
 namespace {

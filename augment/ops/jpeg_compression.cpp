@@ -19,7 +19,7 @@
 // clang-format on
 
 #include "augment/ops/builtin.h"
-#include "augment/ops/probability.h"
+#include "augment/ops/pixels.h"
 
 namespace millrace::augment {
 namespace {

@@ -1,4 +1,5 @@
-// Loops over pixels for pixel ops: rows as runs of bytes, RGB runs as three planes, and tables.
+// Parts that pixel ops share: the parameter p, loops over pixels, colours, smoothing and
+// displacement.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,21 @@
 #include "millrace/millrace.hpp"
 
 namespace millrace::augment {
+
+// The parameter p, the probability that a sample is changed.
+
+constexpr Parameter p_param(const char* fallback) {
+  return number("p", fallback, 0, 1, "probability that a sample is changed");
+}
+
+/// Draws whether this sample is changed, and reports the draw.
+inline bool is_applied(Call& call, double p) {
+  const bool applied = call.chance(p);
+  call.report("applied", applied);
+  return applied;
+}
+
+// Loops over pixels for pixel ops: rows as runs of bytes, RGB runs as three planes, and tables.
 
 inline std::size_t row_bytes(const Image& image) {
   return static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.channels);
@@ -95,5 +111,79 @@ inline void apply_levels(const Image& image, const LevelTable* tables) {
     for (; i < bytes; ++i) row[i] = first[row[i]];  // gray: rows need not be multiples of three
   });
 }
+
+// Colour adjustments of 8-bit images with torchvision's arithmetic on 8-bit tensors: single
+// precision in the same order, truncated to whole levels. Gray images have no saturation and no
+// hue, so those adjustments leave them unchanged.
+
+/// Fills `table` with level * factor.
+void brightness_table(float factor, LevelTable& table);
+
+/// Multiplies each level by `factor`.
+void adjust_brightness(const Image& image, double factor);
+/// Moves levels away from (factor above 1) or towards (below 1) the mean gray level of the image.
+void adjust_contrast(const Image& image, double factor);
+/// Moves levels away from or towards each pixel's own gray level.
+void adjust_saturation(const Image& image, double factor);
+/// Turns the hue by `turn`, a fraction of the full circle in [-0.5, 0.5].
+void adjust_hue(const Image& image, double turn);
+/// Sets all channels to 0.2989 R + 0.587 G + 0.114 B.
+void to_gray(const Image& image);
+
+// Gaussian smoothing in two one-dimensional passes. Borders are mirrored without repeating the
+// outermost element (torch's "reflect"). Sums use single precision in a fixed order: equal on every
+// machine, and within rounding of torchvision's two-dimensional sum.
+
+/// Returns an index of -n..2n and beyond, mirrored into 0..n-1.
+constexpr int mirrored(int i, int n) {
+  if (n == 1) return 0;
+  const int period = 2 * (n - 1);
+  i %= period;
+  if (i < 0) i += period;
+  return i < n ? i : period - i;
+}
+
+/// Weights along one axis: 2 * radius + 1 of them, where [0] is the middle one and [j] lies j away.
+struct SmoothingWeights {
+  int radius = 0;
+  float* at = nullptr;
+};
+
+/// Writes radius + 1 weights of a Gaussian cut off at `radius`; the full kernel sums up to 1.
+SmoothingWeights gaussian_weights(int radius, double sigma, float* room);
+
+/// Rows and columns of elements, smoothed row by row. `step` elements lie from one column to the
+/// next (the channels of an interleaved image).
+struct SmoothingPlan {
+  int width, height, step;
+  SmoothingWeights x, y;
+
+  std::size_t row() const {
+    return static_cast<std::size_t>(width) * static_cast<std::size_t>(step);
+  }
+  /// Returns the number of smoothed rows to keep: those that one output row depends on.
+  int kept() const { return 2 * y.radius + 1 < height ? 2 * y.radius + 1 : height; }
+  /// Returns the bytes of scratch that smooth() needs.
+  std::size_t scratch() const;
+};
+
+/// Smooths 8-bit levels in place; rounds to nearest, halves to even.
+void smooth(const SmoothingPlan& plan, std::uint8_t* levels, std::ptrdiff_t row_bytes,
+            void* scratch);
+/// Smooths elements in place, row after row.
+void smooth(const SmoothingPlan& plan, float* elements, void* scratch);
+
+// Reads an image at positions displaced pixel by pixel.
+
+struct Displacement {
+  const float* x;  ///< pixels to the right, width * height of them, row by row
+  const float* y;  ///< pixels down
+};
+
+/// Sets output pixel (x, y) to the input at (x + dx, y + dy), or to `fill` outside the input. `to`
+/// has the size of `from`. Bilinear weights have 11 bits and results are rounded to nearest, halves
+/// up. Nearest rounds halves to even positions, as torch's grid_sample does.
+void displace(const ConstImage& from, const Displacement& by, Interpolation interpolation,
+              const std::uint8_t (&fill)[4], const Image& to);
 
 }  // namespace millrace::augment

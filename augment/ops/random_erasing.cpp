@@ -8,7 +8,7 @@
 
 #include "augment/ops/builtin.h"
 #include "augment/ops/noise.h"
-#include "augment/ops/probability.h"
+#include "augment/ops/pixels.h"
 
 namespace millrace::augment {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "augment/plan/fixed_warp.h"
+#include "augment/plan/pass.h"
 
 namespace millrace::augment {
 namespace {

@@ -1,20 +1,85 @@
-// The compiled chain of augmentations: the Transform that the loader runs on every sample.
+// The compiled chain of augmentations: the Transform that the loader runs on every sample, the
+// map that it applied, and a trace of its steps.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "augment/plan/store.h"
-#include "augment/plan/trace.h"
-#include "augment/plan/warp_map.h"
 #include "base/private_api.h"
 #include "millrace/error.h"
+#include "millrace/millrace.h"
+#include "millrace/millrace.hpp"
 #include "millrace/plan.h"
 #include "plugins/host/unit.h"
 
 namespace millrace::augment {
+
+// The map that a chain applied to one image, so that boxes, masks and key points can follow it.
+
+/// Collects the maps of a chain's geometric ops.
+class WarpMap {
+ public:
+  /// Adds the next op's warp.
+  void add(const millrace_warp& warp);
+  /// Notes an op that moves pixels as no homography does, or in an unknown way.
+  void lose() { exists_ = false; }
+
+  /// Returns W with x_out = W x_in, row by row, homogeneous, at pixel centres: (0, 0) is the centre
+  /// of the first pixel. All NaN if no such map exists.
+  std::array<float, 9> forward() const;
+
+ private:
+  std::array<double, 9> map_{1, 0, 0, 0, 1, 0, 0, 0, 1};  ///< output to input, continuous
+  bool exists_ = true;
+};
+
+// A record of one sample's way through a plan, for `inspect`; not used in training.
+
+struct Trace {
+  /// A value that an op drew.
+  struct Drawn {
+    std::string op;
+    std::string name;
+    double value;
+  };
+  /// One traversal of pixels.
+  struct Step {
+    std::string what;              ///< "decode", "pass", "levels", an op's name
+    std::vector<std::string> ops;  ///< ops folded into it
+    std::string detail;            ///< "224x224, reduced by 1.62 x 1.49"
+    std::int64_t ns = 0;           ///< its duration
+  };
+
+  std::vector<Drawn> drawn;
+  std::vector<Step> steps;
+};
+
+/// Records the values that an op reports in a call, as long as it exists. Does nothing without a
+/// trace.
+class DrawListener {
+ public:
+  DrawListener(Trace* trace, const std::string& op, millrace_call& call)
+      : trace_(trace), op_(op), call_(call) {
+    if (trace_ == nullptr) return;
+    call_.host = this;
+    call_.report = [](millrace_call* from, const char* name, double value) {
+      const auto& listener = *static_cast<const DrawListener*>(from->host);
+      listener.trace_->drawn.push_back({listener.op_, name, value});
+    };
+  }
+  ~DrawListener() { call_.report = nullptr; }
+  DrawListener(const DrawListener&) = delete;
+  DrawListener& operator=(const DrawListener&) = delete;
+
+ private:
+  Trace* trace_;
+  const std::string& op_;
+  millrace_call& call_;
+};
 
 struct PlanScratch;
 

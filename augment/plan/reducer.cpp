@@ -1,11 +1,9 @@
 // Scales an image down with a triangle filter.
-#include "augment/plan/reducer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "augment/plan/moves.h"
+#include "augment/plan/resample.h"
 #include "millrace/math.hpp"
 
 namespace millrace::augment {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "augment/kernels/kernels.h"
 #include "augment/plan/pass.h"
 #include "augment/plan/store.h"
 #include "millrace/buffer.h"
@@ -33,5 +34,40 @@ void resample(const Pass& pass, const Store& store, std::byte* out, ResampleScra
 /// them).
 void resample(const Pass& pass, std::uint8_t* out, ResampleScratch& scratch,
               const LevelTable* tables = nullptr);
+
+// Copies pixels from a view to a canvas unchanged, whatever the strides of both.
+
+/// Sets canvas(x, y) = view(x, y) for the pixels of `rect`.
+void move_pixels(const Kernels& kernels, const ImageView& view, const Rect& rect,
+                 const Canvas& canvas);
+
+/// Sets all pixels of `rect` to `fill`.
+void paint(const Kernels& kernels, const Rect& rect, const Fill& fill, const Canvas& canvas);
+
+// Runs Filter::reduce: a separable triangle filter as wide as an output pixel (two pixels of the
+// source if it is enlarged). This is the definition of Pillow's and torchvision's antialiased
+// bilinear resize.
+
+class Reducer {
+ public:
+  /// Prepares the pixels `needed` of the pass's output. `pass.move` must not exchange the axes.
+  Reducer(const Pass& pass, const Rect& needed, ResampleScratch& scratch);
+
+  /// Writes output rows [y0, y1) of `needed`.
+  void rows(int y0, int y1, const Canvas& canvas) const;
+
+ private:
+  void row(int y, int c, int channels, std::uint8_t* out) const;
+
+  const Kernels& kernels_;
+  Rect needed_;
+  ImageView source_;
+  Taps x_, y_;
+  Windows windows_;
+  int base_ = 0;   ///< first column read, in pixels of memory from the frame's origin
+  int width_ = 0;  ///< number of columns read
+  std::int16_t* line_ = nullptr;
+  std::uint8_t* levels_ = nullptr;  ///< a row of output whose layout still has to change
+};
 
 }  // namespace millrace::augment
