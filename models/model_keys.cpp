@@ -1,6 +1,6 @@
 // Declares the recipe keys of the model. Independent of LibTorch.
-#include "models/names.h"
-#include "pipeline/readers/labels.h"
+#include "models/options.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/recipe/recipe_keys.h"
 
 namespace millrace::train {

@@ -4,15 +4,12 @@
 #include <functional>
 #include <map>
 
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/param.h"
+#include "models/architectures.h"
 #include "models/layers.h"
-#include "models/names.h"
 #include "models/options.h"
-#include "models/resnet.h"
-#include "models/sequential.h"
-#include "models/vgg.h"
 
 namespace millrace::train {
 namespace {

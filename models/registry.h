@@ -1,15 +1,36 @@
-// Models by name. To add one, write a class like that in lenet.h, a line in registry.cpp, and its
-// name in models/names.h.
+// Models as strategies see them, and models by name.
 #pragma once
+
+#include <torch/torch.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "models/classifier.h"
+#include "millrace/image.h"
 #include "models/options.h"
 
 namespace millrace::train {
+
+// Interface between models and strategies: images in, one logit per class out.
+
+/// Shape that a model is built for.
+struct ModelShape {
+  int channels = 1;  ///< channels of an image
+  Size input;        ///< size of an image
+  int classes = 10;
+};
+
+/// Base of all models. Children are registered under torchvision's names, so that weights can be
+/// exchanged in both directions.
+class Classifier : public torch::nn::Module {
+ public:
+  /// Returns N x classes logits for N x channels x height x width images in f32.
+  virtual torch::Tensor forward(const torch::Tensor& images) = 0;
+};
+
+// Models by name. To add one, write a class like that in lenet.h, a line in registry.cpp, and its
+// name in models/options.h.
 
 /// Returns every name that make_model() takes.
 std::vector<std::string> registered_models();

@@ -1,10 +1,9 @@
 // Geometry of passes, and weights ordered for the kernels.
-#include "models/native/conv.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "models/native/conv_kernels.h"
+#include "models/native/kernels.h"
 
 namespace millrace::train::native {
 namespace {

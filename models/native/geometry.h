@@ -65,7 +65,7 @@ void complete(ConvGeometry& geometry);
 void complete(PoolGeometry& geometry);
 
 /// Strided view of an N x C x H x W tensor. Strides count elements and are arbitrary: planes
-/// (contiguous), pixels (channels_last), or adjacent samples (batch_last, see conv.h).
+/// (contiguous), pixels (channels_last), or adjacent samples (batch_last, see kernels.h).
 template <class T>
 struct View {
   T* data = nullptr;

@@ -1,9 +1,9 @@
 // Compiles one source for three instruction sets; the compiler vectorises it.
-#include "models/native/pool.h"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
+
+#include "models/native/kernels.h"
 
 namespace millrace::train::native {
 namespace {

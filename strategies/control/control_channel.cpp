@@ -17,7 +17,6 @@
 #include <type_traits>
 
 #include "millrace/error.h"
-#include "strategies/control/control_loop.h"
 
 namespace millrace::train {
 

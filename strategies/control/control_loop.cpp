@@ -1,6 +1,4 @@
 // Event loop of the control channel: connections, messages, heartbeats, interrupts.
-#include "strategies/control/control_loop.h"
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+
+#include "strategies/control/control_channel.h"
 
 namespace millrace::train {
 namespace {

@@ -7,7 +7,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
-#include "models/native/tensors.h"
+#include "models/native/ops.h"
 #include "strategies/cuda/native_kernels.h"
 
 namespace millrace::train::native {

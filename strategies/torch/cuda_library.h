@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/loader/slots.h"
+#include "pipeline/loader/batch_memory.h"
 
 namespace c10d {
 class ProcessGroup;

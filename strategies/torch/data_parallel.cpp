@@ -7,7 +7,7 @@
 #include "millrace/error.h"
 #include "models/layers.h"
 #include "pipeline/loader/sampler.h"
-#include "strategies/torch/batch_tensors.h"
+#include "strategies/torch/device.h"
 
 namespace millrace::train {
 namespace {

@@ -1,8 +1,8 @@
 // Sums of correct answers, losses and confusions.
-#include "strategies/torch/evaluation.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "strategies/torch/torch_strategy.h"
 
 namespace millrace::train {
 namespace {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/private_api.h"
-#include "models/classifier.h"
 #include "models/registry.h"
 #include "strategies/torch/optimizer.h"
 

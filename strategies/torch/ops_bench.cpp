@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "millrace/error.h"
+#include "models/architectures.h"
 #include "models/native/ops.h"
-#include "models/sequential.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/model_steps.h"
 

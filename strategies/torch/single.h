@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "pipeline/loader/spans.h"
+#include "pipeline/loader/timeline.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/torch_strategy.h"

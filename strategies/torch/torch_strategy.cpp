@@ -10,7 +10,6 @@
 #include "models/layers.h"
 #include "models/registry.h"
 #include "models/weights.h"
-#include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/device.h"
 
 namespace millrace::train {

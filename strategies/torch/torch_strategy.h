@@ -1,5 +1,4 @@
-// Base of all strategies with a model: owns the model, the optimiser and everything around the
-// gradients. Each strategy decides how a batch becomes gradients.
+// Base of all strategies with a model, and the sums of their evaluations.
 #pragma once
 
 #include <torch/torch.h>
@@ -16,17 +15,48 @@
 #include <utility>
 #include <vector>
 
-#include "models/classifier.h"
-#include "strategies/torch/amp.h"
-#include "strategies/torch/batch_tensors.h"
+#include "models/registry.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device.h"
-#include "strategies/torch/evaluation.h"
 #include "strategies/torch/optimizer.h"
-#include "strategies/trainer/step_queue.h"
+#include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
+
+// Adds up evaluations and counts correct answers, exactly.
+
+/// Returns an evaluation without samples.
+Evaluation empty_evaluation(int classes);
+/// Adds a batch's results: `logits` N x classes on any device, `labels` N on the host. Sums host
+/// copies in double. Calls `each`, unless it is empty, for every sample.
+void add(Evaluation& sum, const torch::Tensor& logits, const torch::Tensor& labels,
+         const std::function<void(const Prediction&)>& each);
+
+/// Convert all sums to one vector of doubles, and back, so that ranks can add them. Counts are
+/// exact up to 2^53.
+torch::Tensor to_tensor(const Evaluation& sum);
+Evaluation from_tensor(const torch::Tensor& values, int classes);
+
+/// Counts a replica's correct answers where its logits are: on the CPU in place, otherwise by
+/// kernels behind the forward pass, which a CUDA graph may capture.
+class CorrectCounter {
+ public:
+  explicit CorrectCounter(torch::Device device);
+
+  /// Adds a batch: f32 `logits` N x classes, `targets` N labels on the same device. Adds nothing if
+  /// `targets` are probabilities. The first of equal logits is the answer.
+  void add(const torch::Tensor& logits, const torch::Tensor& targets);
+  /// Returns the count since the last call, waiting for the device.
+  std::uint64_t take();
+
+ private:
+  std::uint64_t on_host_ = 0;
+  torch::Tensor on_device_;  ///< i64; undefined on the CPU
+};
+
+// Base of all strategies with a model: owns the model, the optimiser and everything around the
+// gradients. Each strategy decides how a batch becomes gradients.
 
 class TorchStrategy : public Strategy {
  public:

@@ -1,4 +1,5 @@
-// Closed forms of the learning rate.
+// Computes learning rates, and compares evaluations.
+
 #include "strategies/trainer/schedule.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "millrace/error.h"
+#include "strategies/trainer/trainer.h"
 
 namespace millrace::train {
 namespace {
@@ -77,6 +79,28 @@ double Schedule::after_warmup(std::uint64_t update) const {
     return along_cosine(lr, lr * kFinalRate, (now - peak) / (last - peak));
   }
   return lr;
+}
+
+EarlyStoppingState with_epoch(EarlyStoppingState state, const EarlyStoppingOptions& options,
+                              std::uint32_t epoch, const Evaluation& evaluation) {
+  if (!options.on() || epoch <= state.last_epoch) return state;
+  state.last_epoch = epoch;
+  const bool falls = options.metric == "test_loss";
+  const double value =
+      falls ? evaluation.loss_sum / static_cast<double>(evaluation.images) : top1_of(evaluation);
+  const double gain = falls ? state.best - value : value - state.best;
+  if (std::isfinite(value) && (state.best_epoch == 0 || gain > options.min_delta)) {
+    state.best = value;
+    state.best_epoch = epoch;
+    state.stale = 0;
+  } else {
+    ++state.stale;
+  }
+  return state;
+}
+
+bool is_exhausted(const EarlyStoppingState& state, const EarlyStoppingOptions& options) {
+  return options.on() && state.stale >= options.patience;
 }
 
 }  // namespace millrace::train

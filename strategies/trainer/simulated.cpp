@@ -1,6 +1,4 @@
 // Sleeps through steps on an absolute schedule.
-#include "strategies/trainer/simulated.h"
-
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
@@ -9,7 +7,8 @@
 #include <limits>
 
 #include "millrace/error.h"
-#include "strategies/trainer/step_queue.h"
+#include "strategies/trainer/device_accounting.h"
+#include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
 namespace {

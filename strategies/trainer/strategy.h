@@ -15,7 +15,7 @@
 #include "millrace/error.h"
 #include "millrace/loader.h"
 #include "models/options.h"
-#include "pipeline/loader/spans.h"
+#include "pipeline/loader/timeline.h"
 #include "strategies/control/rank.h"
 
 namespace millrace::train {
@@ -232,5 +232,13 @@ struct StrategyOptions {
   int inflight = 0;          ///< most steps in flight on the device; 0: sync clock
   bool device_parts = true;  ///< record events between the parts of a step on a device
 };
+
+// A simulated accelerator: every step takes a set time and no CPU, so that a loader can be sized
+// for a device that is not at hand.
+
+/// `update_ms`: milliseconds per step, from the arrival of its batch. `inflight`: most steps in
+/// flight, whose batches are held until they begin; 0: each call waits for its step
+/// (train.clock=sync).
+MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_simulated(double update_ms, int inflight = 0);
 
 }  // namespace millrace::train

@@ -11,9 +11,8 @@
 
 #include "base/private_api.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/spans.h"
-#include "strategies/trainer/device_timeline.h"
-#include "strategies/trainer/early_stopping.h"
+#include "pipeline/loader/timeline.h"
+#include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/schedule.h"
 #include "strategies/trainer/strategy.h"
 

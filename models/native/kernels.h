@@ -1,18 +1,29 @@
-// Common form of a convolution's forward pass and its backward pass to the input: a correlation of
-// an image with padding (cropped if negative) and with zeros inserted between pixels.
+// The CPU's kernels of the native ops: convolution and max pooling.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <vector>
 
+#include "base/simd.h"
 #include "models/native/conv_kernels.h"
 #include "models/native/geometry.h"
-#include "models/native/parallel.h"
 
 namespace millrace::train::native {
+
+// Interface through which kernels that are independent of LibTorch run on threads.
+
+/// Work on tasks [begin, end). The result of a task does not depend on other tasks.
+using Tasks = std::function<void(std::int64_t begin, std::int64_t end)>;
+/// Runs tasks [0, count), divided in any way, on any number of threads. Returns when all are done.
+using Parallel = std::function<void(std::int64_t count, const Tasks& tasks)>;
+
+// Common form of a convolution's forward pass and its backward pass to the input: a correlation of
+// an image with padding (cropped if negative) and with zeros inserted between pixels.
 
 struct ConvPass {
   std::int64_t in = 1, out = 1, groups = 1;
@@ -117,5 +128,52 @@ template <class T>
 void conv_relu_pool_backward(const ConvReluPool& op, const View<const T>& input, const T* weight,
                              const View<const T>& gradient, const std::uint8_t* winners,
                              const ConvGradients<T>& wanted, const Parallel& parallel);
+
+// Inner loop of max pooling: one line of outputs.
+
+/// One position of the windows: output i of the line reads in[i * step], if begin <= i < end.
+template <class T>
+struct PoolTap {
+  const T* in;
+  std::int64_t begin, end;
+  std::int32_t index;  ///< index that output 0 records for it
+};
+
+template <class T>
+struct PoolLine {
+  const PoolTap<T>* taps;
+  std::int64_t tap_count;
+  std::int64_t step;
+  std::int32_t index_step;  ///< difference between the indices of adjacent outputs
+  std::int64_t count;       ///< number of outputs
+  T* best;
+  std::int32_t* winners;
+};
+
+template <class T>
+using PoolLineKernel = void (*)(const PoolLine<T>& line);
+
+/// Returns the kernel of one level, which the processor must support. T: float, double.
+template <class T>
+PoolLineKernel<T> pool_line_kernel(base::Simd level);
+
+// Max pooling on the CPU, forward and backward. Independent of LibTorch.
+//
+// Computes a line of outputs at a time, tap by tap: a row of a plane or, if channels or samples are
+// adjacent, all of them at one pixel. Of equal values the first position of the window (in
+// row-major order) wins; NaN wins over numbers, and of several NaNs the last, as in PyTorch. One
+// task sums each plane's gradient in the order of the outputs, so nothing depends on threads.
+
+/// T: float or double. Writes `winners`: row * width + column in the input, for every output.
+template <class T>
+void max_pool_forward(const PoolGeometry& geometry, const View<const T>& input,
+                      const View<T>& output, const View<std::int32_t>& winners,
+                      const Parallel& parallel);
+
+/// Overwrites all of `input`, the gradient of the input.
+template <class T>
+void max_pool_backward(const PoolGeometry& geometry, const View<const T>& gradient,
+                       const View<const std::int32_t>& winners, const View<T>& input,
+                       const Parallel& parallel);
 
 }  // namespace millrace::train::native
