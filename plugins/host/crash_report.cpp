@@ -1,6 +1,4 @@
 // Names the plugin in crash reports: a signal handler and what it needs.
-#include "plugins/host/crash_report.h"
-
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,9 +11,10 @@
 #include <string>
 #include <string_view>
 
-#include "base/mapped_guard.h"
+#include "base/files.h"
 #include "millrace/error.h"
-#include "plugins/host/plugin_file.h"
+#include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
 
 namespace millrace::plugins {
 

@@ -1,6 +1,4 @@
 // Checks plugin files and their tables, and loads them.
-#include "plugins/host/plugin_file.h"
-
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
@@ -14,7 +12,7 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "plugins/host/crash_report.h"
+#include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 
 namespace millrace::plugins {

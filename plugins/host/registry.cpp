@@ -10,11 +10,10 @@
 #include <filesystem>
 #include <list>
 
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/recipe/recipe_keys.h"
-#include "plugins/host/plugin_file.h"
 #include "plugins/host/unit.h"
 
 namespace millrace::plugins {
@@ -131,6 +130,10 @@ PluginEntry add_plugin(const std::string& file) {
   return entry;
 }
 
+void add_table(const millrace_plugin_table& table, const std::string& origin) {
+  registry().add({&table, origin});
+}
+
 std::vector<std::string> plugin_files(const std::string& paths, const std::string& from) {
   std::vector<std::string> all;
   for (std::size_t begin = 0; begin <= paths.size();) {
@@ -186,8 +189,8 @@ const PluginEntry& shipped_decoders() {
   static const PluginEntry entry = [] {
     const std::string file = shipped_file();
     if (std::error_code none; !fs::exists(file, none))
-      throw DataError("PNG, BMP, WebP and TIFF need " + file + ", which is missing",
-                      "convert the images to JPEG; the Python package decodes nothing else");
+      throw DataError("PNG, WebP, TIFF and BMP need " + file + ", which is missing",
+                      "install or build millrace again, or convert the images to JPEG");
     return PluginEntry{&load_plugin(file), file};
   }();
   if (shipped.load(std::memory_order_relaxed) == nullptr)

@@ -1,4 +1,4 @@
-// Registration of built-in units, by the same tables that plugins export (equal-plugins contract).
+// Units of this process: loads plugins from their files, and registers units.
 #pragma once
 
 #include <span>
@@ -11,6 +11,26 @@
 #include "millrace/recipe.h"
 
 namespace millrace::plugins {
+
+// Loads plugins from shared objects. Reads and checks the table before it calls any function in it
+// (plugin-safety contract).
+
+/// Kind of a unit, in the order of printed lists.
+enum class UnitKind { reader, decoder, geometric, pixel, filter, choice, batch };
+MILLRACE_PRIVATE_API UnitKind kind_of(const millrace_unit& unit);
+MILLRACE_PRIVATE_API std::string_view name_of(UnitKind kind);
+
+/// Throws DataError with `file`, the unit and the first defect.
+void check_plugin_table(const millrace_plugin_table& table, const std::string& file);
+
+/// Throws DataError unless `file` is a shared object for this machine and as long as its headers
+/// say: loading a truncated file would end the process. Runs no code of it.
+MILLRACE_PRIVATE_API void check_plugin_file(const std::string& file);
+
+/// Loads a shared object, which is never unloaded, and returns its checked table. Throws DataError.
+const millrace_plugin_table& load_plugin(const std::string& file);
+
+// Registration of built-in units, by the same tables that plugins export (equal-plugins contract).
 
 /// Registers a table before main() begins. Define one as a constant beside the table, so that rooms
 /// above this one need not be named here.
@@ -32,6 +52,10 @@ MILLRACE_PRIVATE_API std::span<const PluginEntry> plugins();
 /// Loads a shared object and adds its units, unless that file is loaded already. Throws DataError
 /// for a defective plugin, and for one whose id or units exist already.
 MILLRACE_PRIVATE_API PluginEntry add_plugin(const std::string& file);
+
+/// Adds the units of a table in this process's memory, which must stay there until the process
+/// ends. Throws DataError as add_plugin() does. Nothing else may use the registry meanwhile.
+MILLRACE_PRIVATE_API void add_table(const millrace_plugin_table& table, const std::string& origin);
 
 /// Returns the plugin that add_plugin() loaded from this file, or null.
 MILLRACE_PRIVATE_API const PluginEntry* loaded_plugin(const std::string& file);

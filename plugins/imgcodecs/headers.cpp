@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "millrace/exif.hpp"
 
@@ -232,8 +231,8 @@ const char* tiff_header(const std::uint8_t* bytes, std::size_t size, Header& hea
   if (tags.width.value_or(0) == 0 || tags.height.value_or(0) == 0)
     return "it does not say its size";
   header.image = {*tags.width, *tags.height, tags.photometric.value_or(2) <= 1 ? 1u : 3u};
-  if (tags.orientation.value_or(1) >= 5 && tags.orientation.value_or(1) <= 8)
-    std::swap(header.image.width, header.image.height);
+  const std::uint32_t orientation = tags.orientation.value_or(0);
+  header.image.orientation = orientation <= 8 ? orientation : 0;
   return tags.bound(header);
 }
 

@@ -1,6 +1,6 @@
 // Reads width, height and orientation from an image file's bytes. The host can then reject a
-// picture that is too large before any codec allocates for it (bounded-memory contract). OpenCV
-// reports the size only after decoding, and would move the pixels of a turned image.
+// picture that is too large before any codec allocates for it (bounded-memory contract), and turn
+// it without moving pixels.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,7 @@ using ReadHeader = const char* (*)(const std::uint8_t* bytes, std::size_t size, 
 const char* png_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 const char* bmp_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 const char* webp_header(const std::uint8_t* bytes, std::size_t size, Header& header);
-/// Parses the header of the first picture in the file, upright: OpenCV always turns TIFF, so
-/// nothing is left for the host to turn.
+/// Parses the header of the first picture in the file.
 const char* tiff_header(const std::uint8_t* bytes, std::size_t size, Header& header);
 
 }  // namespace imgcodecs

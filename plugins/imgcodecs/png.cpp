@@ -1,11 +1,11 @@
 // Decodes PNG with libpng.
-#include "plugins/imgcodecs/png.h"
-
 #include <png.h>
 
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+
+#include "plugins/imgcodecs/formats.h"
 
 namespace imgcodecs {
 namespace {

@@ -1,0 +1,210 @@
+// Decodes TIFF with libtiff, a strip or tile at a time.
+#include <tiffio.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "millrace/buffer.h"
+#include "plugins/imgcodecs/formats.h"
+
+namespace imgcodecs {
+namespace {
+
+/// Working memory above this size is returned to the system after each image.
+constexpr std::size_t kKeep = std::size_t{16} << 20;
+/// Largest allocation that libtiff may make: its tables, and the pixels with up to eight samples of
+/// 16 bits, padded to whole tiles.
+constexpr std::size_t kTables = std::size_t{64} << 20, kMostBytesPerPixel = 16;
+/// A file in memory, as libtiff reads it, and where its first error goes.
+struct Reading {
+  const std::uint8_t* bytes;
+  std::size_t size;
+  std::size_t at = 0;
+  millrace_call* call = nullptr;
+  bool failed = false;
+};
+
+Reading& reading_of(thandle_t handle) { return *static_cast<Reading*>(handle); }
+
+tmsize_t read_bytes(thandle_t handle, void* out, tmsize_t size) {
+  Reading& reading = reading_of(handle);
+  const std::size_t left = reading.size - std::min(reading.at, reading.size);
+  const std::size_t count = std::min(static_cast<std::size_t>(size), left);
+  if (count > 0) std::memcpy(out, reading.bytes + reading.at, count);
+  reading.at += count;
+  return static_cast<tmsize_t>(count);
+}
+
+tmsize_t write_nothing(thandle_t, void*, tmsize_t) { return 0; }
+
+toff_t seek(thandle_t handle, toff_t offset, int from) {
+  Reading& reading = reading_of(handle);
+  const toff_t base = from == SEEK_CUR ? reading.at : from == SEEK_END ? reading.size : 0;
+  reading.at = static_cast<std::size_t>(std::min<toff_t>(base + offset, reading.size));
+  return reading.at;
+}
+
+int close_nothing(thandle_t) { return 0; }
+
+toff_t size_of(thandle_t handle) { return reading_of(handle).size; }
+
+/// Lets libtiff read from the file's memory without a copy.
+int map(thandle_t handle, void** base, toff_t* size) {
+  *base = const_cast<std::uint8_t*>(reading_of(handle).bytes);
+  *size = reading_of(handle).size;
+  return 1;
+}
+
+void unmap(thandle_t, void*, toff_t) {}
+
+void note(Reading& reading, const char* text) {
+  if (std::exchange(reading.failed, true)) return;
+  const millrace_call& call = *reading.call;
+  std::snprintf(call.error, call.error_size, "tiff: damaged or cut short (%s)", text);
+}
+
+/// Keeps libtiff's first error; later ones follow from it.
+int on_error(TIFF*, void* context, const char*, const char* format, va_list arguments) {
+  char text[160];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  text[std::strcspn(text, "\n")] = 0;
+  note(*static_cast<Reading*>(context), text);
+  return 1;
+}
+
+/// Ignores warnings: they concern tags that libtiff does without.
+int on_warning(TIFF*, void*, const char*, const char*, va_list) { return 1; }
+
+struct Close {
+  void operator()(TIFF* file) const { TIFFClose(file); }
+};
+using File = std::unique_ptr<TIFF, Close>;
+
+/// Opens a file whose largest allocation may be `most` bytes.
+File open_file(Reading& reading, std::size_t most) {
+  TIFFOpenOptions* options = TIFFOpenOptionsAlloc();
+  if (options == nullptr) throw std::bad_alloc();
+  // Handlers per file: threads share nothing.
+  TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, &reading);
+  TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, nullptr);
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options, static_cast<tmsize_t>(most));
+  TIFF* file = TIFFClientOpenExt("image", "r", &reading, read_bytes, write_nothing, seek,
+                                 close_nothing, size_of, map, unmap, options);
+  TIFFOpenOptionsFree(options);
+  return File(file);
+}
+
+/// Converts the strips or tiles of an image to RGB or gray. One at a time, because libtiff shows
+/// what an earlier one held where a damaged one lacks pixels.
+class Converter {
+ public:
+  Converter(TIFF* file, Reading& reading) : reading_(reading) {
+    char text[1024] = "";
+    begun_ = TIFFRGBAImageOK(file, text) != 0 && TIFFRGBAImageBegin(&image_, file, 1, text) != 0;
+    if (!begun_) {
+      note(reading, text);
+      return;
+    }
+    // No turning: the host does that by reading in another order.
+    image_.orientation = image_.req_orientation = ORIENTATION_TOPLEFT;
+    std::uint32_t columns = image_.width, rows = 0;
+    if (TIFFIsTiled(file) != 0) {
+      TIFFGetField(file, TIFFTAG_TILEWIDTH, &columns);
+      TIFFGetField(file, TIFFTAG_TILELENGTH, &rows);
+    } else {
+      TIFFGetFieldDefaulted(file, TIFFTAG_ROWSPERSTRIP, &rows);
+    }
+    columns_ = std::clamp(columns, 1u, std::max(1u, image_.width));
+    rows_ = std::clamp(rows, 1u, std::max(1u, image_.height));
+    reading_.failed = false;  // what libtiff opened the file in spite of
+  }
+  ~Converter() {
+    if (begun_) TIFFRGBAImageEnd(&image_);
+  }
+  Converter(const Converter&) = delete;
+  Converter& operator=(const Converter&) = delete;
+
+  bool begun() const { return begun_; }
+  bool is_sized(const millrace_rect& whole) const {
+    return image_.width == static_cast<std::uint32_t>(whole.x1) &&
+           image_.height == static_cast<std::uint32_t>(whole.y1);
+  }
+
+  /// Returns false after an error.
+  bool convert(millrace::Buffer& memory, std::uint32_t channels, std::uint8_t* pixels,
+               std::size_t row_bytes) {
+    auto* rgba =
+        reinterpret_cast<std::uint32_t*>(memory.reserve(std::size_t{columns_} * rows_ * 4));
+    for (std::uint32_t y = 0; y < image_.height; y += rows_)
+      for (std::uint32_t x = 0; x < image_.width; x += columns_) {
+        const std::uint32_t columns = std::min(columns_, image_.width - x);
+        const std::uint32_t rows = std::min(rows_, image_.height - y);
+        image_.row_offset = static_cast<int>(y);
+        image_.col_offset = static_cast<int>(x);
+        // Parts that libtiff does not write stay black.
+        std::memset(rgba, 0, std::size_t{columns} * rows * 4);
+        if (TIFFRGBAImageGet(&image_, rgba, columns, rows) == 0 || reading_.failed) return false;
+        store(rgba, columns, rows, channels, pixels + y * row_bytes + x * channels, row_bytes);
+      }
+    return true;
+  }
+
+ private:
+  static void store(const std::uint32_t* rgba, std::size_t columns, std::uint32_t rows,
+                    std::uint32_t channels, std::uint8_t* pixels, std::size_t row_bytes) {
+    constexpr int kBits = 14;
+    for (std::uint32_t y = 0; y < rows; ++y, rgba += columns, pixels += row_bytes) {
+      const auto* from = reinterpret_cast<const std::uint8_t*>(rgba);
+      if (channels == 1)
+        to_gray<kBits>(from, 4, columns, pixels);
+      else
+        for (std::size_t x = 0; x < columns; ++x) std::memcpy(pixels + 3 * x, from + 4 * x, 3);
+    }
+  }
+
+  Reading& reading_;
+  TIFFRGBAImage image_{};
+  bool begun_ = false;
+  std::uint32_t columns_ = 1, rows_ = 1;  ///< of a strip or tile
+};
+
+}  // namespace
+
+void* open_tiff(const void*) { return new (std::nothrow) millrace::Buffer; }
+
+void close_tiff(void* context) { delete static_cast<millrace::Buffer*>(context); }
+
+millrace_status decode_tiff(void* context, const std::uint8_t* bytes, std::size_t size,
+                            const millrace_decode* request, std::uint8_t* pixels,
+                            std::size_t row_bytes, millrace_call* call) try {
+  auto& memory = *static_cast<millrace::Buffer*>(context);
+  Reading reading{bytes, size, 0, call, false};
+  std::snprintf(call->error, call->error_size, "tiff: damaged or cut short");
+  const millrace_rect& whole = request->region;
+  const std::size_t pixels_in_all =
+      static_cast<std::size_t>(whole.x1) * static_cast<std::size_t>(whole.y1);
+  const File file = open_file(reading, kTables + kMostBytesPerPixel * pixels_in_all);
+  if (file == nullptr) return MILLRACE_BAD_DATA;
+  Converter converter(file.get(), reading);
+  if (!converter.begun()) return MILLRACE_BAD_DATA;
+  // `pixels` has room for the size in the header that millrace read.
+  if (!converter.is_sized(whole)) {
+    std::snprintf(call->error, call->error_size,
+                  "tiff: its header and its pixels disagree on the size");
+    return MILLRACE_BAD_DATA;
+  }
+  const bool converted = converter.convert(memory, request->channels, pixels, row_bytes);
+  if (memory.capacity() > kKeep) memory = millrace::Buffer();
+  return converted ? MILLRACE_OK : MILLRACE_BAD_DATA;
+} catch (const std::exception& exception) {
+  std::snprintf(call->error, call->error_size, "tiff: %s", exception.what());
+  return MILLRACE_BAD_DATA;
+}
+
+}  // namespace imgcodecs
