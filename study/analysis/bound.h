@@ -1,16 +1,56 @@
-// Names what limits a run (its bottleneck) in one word and one sentence. A pure function of the
-// run's figures.
+// Limits of a run: each resource's ceiling, and the bottleneck in one word and one sentence.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "millrace/loader.h"
+#include "study/analysis/replay.h"
 #include "study/analysis/wait_breakdown.h"
 
 namespace millrace::study {
+
+// Ceilings: the rate in images per second that each resource alone would allow, and which of them
+// is the bound.
+
+/// CPU seconds per sample of each stage, on an otherwise idle core.
+struct StageDemand {
+  double read_s = 0, decode_s = 0, augment_s = 0;
+  double machinery_s = 0;  ///< CPU time of the flow graph around the stages
+  double total() const { return read_s + decode_s + augment_s + machinery_s; }
+};
+
+struct Ceiling {
+  std::string name;
+  double images_per_s = 0;
+};
+
+/// Returns the ceilings in this order: device, storage, decode, augment (each stage alone on the
+/// workers' cores), loader (all stages together), cores (shared by the loader, the device and the
+/// trainer's own work). Resources that limit nothing are left out. Rates count every rank.
+std::vector<Ceiling> ceilings(const ReplayInput& input, const StageDemand& demand);
+
+/// Returns how many worker threads would keep the device busy if each had a core.
+double workers_needed(const ReplayInput& input, const StageDemand& demand);
+
+struct LowestCeiling {
+  /// One of device, storage, decode, augment, cores, overhead.
+  std::string name;
+  double images_per_s = 0;  ///< the ceiling's rate
+  std::string sentence;     ///< "decode-bound: ..."
+};
+
+/// Returns the lowest ceiling. If the loader is too slow, names the stage that demands most. Names
+/// `cores` if the device's own CPU work leaves the loader too little, and `overhead` if the graph
+/// and the trainer's records cost more than the stages. Without workers load and update take turns,
+/// and the longer of the two is the bound.
+LowestCeiling lowest_ceiling(const ReplayInput& input, const StageDemand& demand);
+
+// Names what limits a run (its bottleneck) in one word and one sentence. A pure function of the
+// run's figures.
 
 enum class Bottleneck { device, storage, decode, augment, cores, overhead, host };
 std::string_view name_of(Bottleneck bound);
@@ -22,7 +62,8 @@ struct DeviceFigures {
   double busy_s = 0;              ///< in steps; may contain waits for the host (an upper bound)
   double gap_load_s = 0;          ///< between steps, while the host waited for a batch
   double gap_host_s = 0;          ///< between steps, while the host copied, submitted or recorded
-  double wait_s = 0;              ///< the host waited for the device; of the whole run
+  double wait_s = 0;              ///< the host waited for the device
+  double setup_s = 0;             ///< part of the run's update in steps that set something up
   std::uint64_t submissions = 0;  ///< steps submitted behind another
   std::uint64_t starved = 0;      ///< those before which the device had run dry
 };

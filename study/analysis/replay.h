@@ -9,7 +9,7 @@
 namespace millrace::study {
 
 /// Storage that reads come from, with the rules of the emulated disk
-/// (pipeline/readers/storage_model.h). 0 means no limit.
+/// (pipeline/readers/storage.h). 0 means no limit.
 struct ReplayStorage {
   double bytes_per_s = 0;
   double latency_s = 0;

@@ -1,7 +1,8 @@
-// Statistics of comparisons. They average logarithms of ratios within one block, and treat one
-// process as one observation. Independent of processes, files and clocks.
+// Statistics of comparisons: intervals, verdicts, and Dunnett's comparison of many rows with
+// one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -9,6 +10,24 @@
 #include <vector>
 
 namespace millrace::study {
+
+// Dunnett's many-to-one comparison: several rows against one reference, simultaneously.
+
+/// Returns c such that P(max over rows of |T_i| <= c) = `confidence`, where T_i = mean / standard
+/// error of `blocks` differences between row i and a reference shared by all rows. All values are
+/// independent and normal with one variance.
+///
+/// The method is Dunnett's (JASA 50, 1955), but with each row's own standard error in place of the
+/// pooled one, which a row that varies more than others would mislead. One row gives Student's t;
+/// many blocks give Dunnett's table for infinitely many degrees of freedom. Unequal variances cause
+/// little error: at worst the rows are independent (Sidak's bound, JASA 62, 1967, which is also
+/// returned for fewer than 5 blocks).
+///
+/// Requires `rows` >= 1 and `blocks` >= 2.
+double dunnett_critical(std::size_t rows, std::size_t blocks, double confidence);
+
+// Statistics of comparisons. They average logarithms of ratios within one block, and treat one
+// process as one observation. Independent of processes, files and clocks.
 
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -88,7 +107,7 @@ struct CompareOptions {
 
 /// Compares rows of ln(cell / reference). Each has one value per block, and all have the same
 /// number (or cell - reference, if `differences`). Confidence is simultaneous over the rows:
-/// Dunnett's many-to-one comparison with each row's own variance (dunnett.h), and its bootstrap
+/// Dunnett's many-to-one comparison with each row's own variance (statistics.h), and its bootstrap
 /// from kRepeatsForBootstrap blocks on. If two verdicts would hold, "equivalent" wins.
 std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
                                 const CompareOptions& options);

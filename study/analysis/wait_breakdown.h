@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "pipeline/loader/timeline.h"
-#include "study/analysis/quantiles.h"
+#include "study/analysis/durations.h"
 
 namespace millrace::study {
 

@@ -1,14 +1,25 @@
-// Lists candidate changes, scores predictions, and searches for the smallest sufficient loader.
+// Lists candidate changes, predicts their effect, and compares predictions with measurements.
+
 #include "study/analysis/whatif.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
+
+#include "millrace/error.h"
+#include "study/records/run_files.h"
 
 namespace millrace::study {
+
+// Lists candidate changes, scores predictions, and searches for the smallest sufficient loader.
+
 namespace {
 
 /// A simulated device faster than a thread's wake-up would measure the scheduler.
@@ -30,6 +41,7 @@ bool only_speed(std::string_view key) {
 
 bool can_be_given(const Change& change) {
   if (change.packed) return true;
+  if (change.packing) return false;
   return change.runnable() && std::all_of(change.overrides.begin(), change.overrides.end(),
                                           [](const auto& one) { return only_speed(key_of(one)); });
 }
@@ -57,6 +69,39 @@ void add_storage(const ChangeFacts& facts, std::vector<Change>& list) {
 }
 
 }  // namespace
+
+std::string Packing::text() const {
+  return fmt::format("pack={}{}{}", raw ? "raw" : "", raw && short_side > 0 ? "," : "",
+                     short_side > 0 ? fmt::format("short-side={}", short_side) : "");
+}
+
+std::optional<Packing> parse_packing(std::string_view text) {
+  constexpr std::string_view kStart = "pack=", kSide = "short-side=";
+  if (!text.starts_with(kStart)) return std::nullopt;
+  Packing packing;
+  std::string_view left = text.substr(kStart.size());
+  while (!left.empty()) {
+    const std::size_t end = std::min(left.find(','), left.size());
+    const std::string_view word = left.substr(0, end);
+    left.remove_prefix(std::min(end + 1, left.size()));
+    if (word == "raw") {
+      packing.raw = true;
+    } else if (word.starts_with(kSide)) {
+      const std::string_view digits = word.substr(kSide.size());
+      std::from_chars(digits.data(), digits.data() + digits.size(), packing.short_side);
+    }
+  }
+  if (packing.text() != text || packing.short_side < 0 || packing.short_side > 65'535 ||
+      !(packing.raw || packing.lossy()))
+    throw UsageError(fmt::format("{}: not a way to pack", text),
+                     "write pack=raw, pack=short-side=256, or pack=raw,short-side=256");
+  return packing;
+}
+
+std::vector<Packing> list_packings(int output_side) {
+  const int side = (output_side * 8 + 7 * 32 - 1) / (7 * 32) * 32;
+  return {{.short_side = side}, {.raw = true}, {.short_side = side, .raw = true}};
+}
 
 std::string Change::text() const {
   std::vector<std::string> all = overrides;
@@ -198,6 +243,113 @@ Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
     break;
   }
   return advice;
+}
+
+// Turns a summary into the replay's input.
+
+std::optional<ReplayInput> recorded_input(const nlohmann::ordered_json& summary, bool storage) {
+  const auto at = [&](const char* key) { return number_at(summary, {key}); };
+  const double images = at("images"), steps = at("steps"), batch = at("batch");
+  const double samples = number_at(summary, {"dataset", "samples"});
+  const double read = number_at(summary, {"loader_cpu_s", "read"});
+  const double decode = number_at(summary, {"loader_cpu_s", "decode"});
+  const double augment = number_at(summary, {"loader_cpu_s", "augment"});
+  const double log = number_at(summary, {"spans", "log"});
+  const double numbers[] = {at("cores"), at("workers"), at("prefetch"), at("update_s_per_step"),
+                            samples,     read,          decode,         augment,
+                            log};
+  const bool known = std::all_of(std::begin(numbers), std::end(numbers), [](double number) {
+    return std::isfinite(number) && number >= 0;
+  });
+  if (!known || !(images > 0) || !(steps > 0) || !(batch >= 1) || at("world_size") != 1 ||
+      at("cores") < 1 || samples < 1 || storage || at("resumed_from_step") > 0 ||
+      summary.contains("auto_workers"))
+    return {};
+  const bool on_cpu = text_at(summary, {"device"}).starts_with("cpu");
+  ReplayInput in;
+  in.cores = static_cast<int>(at("cores"));
+  in.workers = static_cast<int>(at("workers"));
+  in.io_threads = static_cast<int>(std::max(0.0, at("io_threads")));
+  in.prefetch = static_cast<int>(at("prefetch"));
+  in.batch = static_cast<std::int64_t>(batch);
+  in.samples = static_cast<std::uint64_t>(samples);
+  in.sample_s = (decode + augment) / images;
+  in.read_s = read / images;
+  in.update_s = at("update_s_per_step");
+  in.update_threads = on_cpu ? std::max(1, static_cast<int>(at("threads"))) : 0;
+  in.frees_early = !on_cpu;  // on the CPU the model reads the slot itself
+  in.host_s = log / steps;
+  return in;
+}
+
+// Interleaves baselines and changes, repeats void runs, and takes medians of valid ratios.
+
+VerificationOrder verification_order(std::span<const std::size_t> changes, int blocks,
+                                     std::uint64_t seed) {
+  std::mt19937_64 shuffle(seed);
+  std::vector<std::size_t> order(changes.begin(), changes.end());
+  VerificationOrder all;
+  for (int block = 0; block < blocks; ++block) {
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[shuffle() % i]);
+    all.push_back(order);
+  }
+  return all;
+}
+
+std::size_t planned_runs(const VerificationOrder& order) {
+  std::size_t runs = 0;
+  for (const auto& block : order) runs += 2 * block.size() + 1;
+  return runs;
+}
+
+Verification::Verification(const VerificationOrder& order, const Run& run)
+    : blocks_(order.size()), repeats_left_(planned_runs(order) / 2) {
+  if (!order.empty()) changes_ = order.front();
+  if (!changes_.empty()) ratios_.resize(*std::max_element(changes_.begin(), changes_.end()) + 1);
+  for (const auto& block : order) {
+    TimedRun before = run_valid({}, run);
+    for (const std::size_t change : block) {
+      const TimedRun changed = run_valid(change, run);
+      const TimedRun after = run_valid({}, run);
+      const double baseline = (before.images_per_s + after.images_per_s) / 2;
+      if (!before.is_void() && !changed.is_void() && !after.is_void() && baseline > 0)
+        ratios_[change].push_back(changed.images_per_s / baseline);
+      before = after;
+    }
+  }
+}
+
+TimedRun Verification::run_valid(std::optional<std::size_t> change, const Run& run) {
+  for (int left = kTries - 1;; --left) {
+    runs_.push_back(run(change));
+    runs_.back().change = change;
+    if (!runs_.back().is_void() || left == 0 || repeats_left_ == 0) return runs_.back();
+    --repeats_left_;
+  }
+}
+
+int Verification::void_runs() const {
+  return static_cast<int>(
+      std::count_if(runs_.begin(), runs_.end(), [](const TimedRun& one) { return one.is_void(); }));
+}
+
+std::optional<double> Verification::ratio(std::size_t change) const {
+  const std::vector<double>& valid = ratios_.at(change);
+  if (2 * valid.size() <= blocks_) return std::nullopt;
+  return middle_of(valid);
+}
+
+std::optional<double> Verification::baseline() const {
+  std::vector<double> rates;
+  for (const TimedRun& one : runs_)
+    if (!one.change && !one.is_void()) rates.push_back(one.images_per_s);
+  if (rates.empty()) return std::nullopt;
+  return middle_of(std::move(rates));
+}
+
+bool Verification::is_void() const {
+  return std::any_of(changes_.begin(), changes_.end(),
+                     [this](std::size_t change) { return !ratio(change); });
 }
 
 }  // namespace millrace::study

@@ -1,15 +1,41 @@
-// What-if analysis (contract Prediction): lists changes worth trying, and compares the replay's
-// predictions with measurements.
+// What-if analysis: changes worth trying, their prediction from records, and its verification.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "study/analysis/replay.h"
 
 namespace millrace::study {
+
+// What-if analysis (contract Prediction): lists changes worth trying, and compares the replay's
+// predictions with measurements.
+
+/// One way of `millrace data pack` that converts images.
+struct Packing {
+  int short_side = 0;  ///< shorter side in pixels; 0: as it is
+  bool raw = false;    ///< pixels instead of JPEGs
+  double bytes = 1;    ///< size of the packed samples as a share of what they were
+
+  /// Returns text such as "pack=raw,short-side=256", which parse_packing() takes.
+  std::string text() const;
+  /// Returns whether the images lose detail.
+  bool lossy() const { return short_side > 0; }
+};
+
+/// Parses the text of a packing; nothing for other text. Throws UsageError for one that begins with
+/// "pack=" and is none.
+std::optional<Packing> parse_packing(std::string_view text);
+
+/// Returns the packings worth trying for samples of the given shorter side: raw, and at a shorter
+/// side with room for random crops, 8/7 of it and a multiple of 32.
+std::vector<Packing> list_packings(int output_side);
 
 /// One change to a configuration. `overrides` are arguments of `millrace train`. The other members
 /// hold changes that no key can express; these are only predicted.
@@ -19,11 +45,13 @@ struct Change {
   double device_speed = 1;             ///< speed-up of a real device
   bool decode_free = false;            ///< samples arrive decoded
   bool packed = false;                 ///< samples come from archives (millrace data pack)
+  std::optional<Packing> packing{};    ///< samples come from archives that hold them converted
   std::vector<std::string> assumed{};  ///< the members above as text: "cores=8"
 
   /// Returns text such as "loader.workers=1 loader.prefetch=2", assumptions included.
   std::string text() const;
-  bool runnable() const { return assumed.empty(); }
+  /// Returns whether it can be run: a packing can, once a sample of the set is packed.
+  bool runnable() const { return assumed.empty() || packing; }
 };
 
 /// Facts that the list of changes depends on.
@@ -91,5 +119,77 @@ struct Advice {
 };
 Advice advise(const ReplayInput& input, int max_workers, double inline_sample_s,
               double part = 0.95);
+
+// Predicts other numbers of workers from the records of one run.
+
+/// Returns the replay's input for the run of `summary`: CPU time per sample from loader_cpu_s, the
+/// update and the trainer's own time per step. Returns nothing where the records do not suffice:
+/// several ranks, workers that changed within the run, an emulated storage, whose reads' sizes no
+/// record holds, or figures that are missing.
+std::optional<ReplayInput> recorded_input(const nlohmann::ordered_json& summary, bool storage);
+
+// Verification of predictions: runs the baseline before and after every change, and sets aside what
+// other programs disturbed.
+
+/// Largest share of the machine's CPU time, 0..1, that other programs and the hypervisor may take
+/// during a run. A run above it is void: no ratio uses it. Fixed, so that no result can move it.
+inline constexpr double kMostOthers = 0.1;
+/// Times that a void run is tried in all, while repeats are left.
+inline constexpr int kTries = 3;
+
+/// One timed run of the baseline or of a change.
+struct TimedRun {
+  std::optional<std::size_t> change;  ///< index of the change; nothing: the baseline
+  double images_per_s = 0;
+  double others = 0;  ///< share of the machine's CPU time that others took; NaN: unknown
+
+  /// An unknown share does not make a run void.
+  bool is_void() const { return others > kMostOthers; }
+};
+
+/// Changes in the order in which each block runs them.
+using VerificationOrder = std::vector<std::vector<std::size_t>>;
+
+/// Returns `blocks` random orders of `changes`, which depend on `seed` only.
+VerificationOrder verification_order(std::span<const std::size_t> changes, int blocks,
+                                     std::uint64_t seed);
+
+/// Returns the number of runs without repeats: per block, each change and a baseline around each.
+std::size_t planned_runs(const VerificationOrder& order);
+
+/// Runs, in order, and the ratios that the valid ones give.
+class Verification {
+ public:
+  /// Runs each block: baseline, change, baseline, change, ..., baseline. Repeats a void run at
+  /// once, up to kTries times; in all, half as many repeats as planned runs. `run` runs a change or
+  /// the baseline and returns what it measured.
+  Verification(const VerificationOrder& order,
+               const std::function<TimedRun(std::optional<std::size_t>)>& run);
+
+  const std::vector<TimedRun>& runs() const { return runs_; }
+  int void_runs() const;
+
+  /// Returns the median over the blocks of a change's images/s over the mean of the baselines
+  /// before and after it. Nothing if all three runs were valid in no more than half of the blocks.
+  std::optional<double> ratio(std::size_t change) const;
+  /// Returns the number of blocks whose three runs were valid.
+  std::size_t valid_blocks(std::size_t change) const { return ratios_.at(change).size(); }
+  /// Returns the median of the valid baselines' images/s, if there are any.
+  std::optional<double> baseline() const;
+
+  /// Returns whether a change has no ratio. Such a verification has no score: the changes that are
+  /// left would be a selection.
+  bool is_void() const;
+
+ private:
+  using Run = std::function<TimedRun(std::optional<std::size_t>)>;
+  TimedRun run_valid(std::optional<std::size_t> change, const Run& run);
+
+  std::size_t blocks_;
+  std::size_t repeats_left_;
+  std::vector<TimedRun> runs_;
+  std::vector<std::size_t> changes_;
+  std::vector<std::vector<double>> ratios_;  ///< by change
+};
 
 }  // namespace millrace::study

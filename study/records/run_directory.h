@@ -1,5 +1,4 @@
-// Run directory: the files that one run leaves behind. They can be read while the run goes on and
-// after it was killed.
+// Run directory: the files that one run leaves behind, and the lock of their writer.
 #pragma once
 
 #include <chrono>
@@ -13,10 +12,39 @@
 #include <string>
 
 #include "base/files.h"
-#include "pipeline/loader/spans.h"
-#include "study/records/run_lock.h"
+#include "pipeline/loader/timeline.h"
 
 namespace millrace::study {
+
+// Lock that admits one writer at a time to the directory of a run, a profile or a sweep.
+
+/// Holds `run.lock` in a directory by flock(2) for the object's lifetime. The kernel frees the lock
+/// when the process ends, in whatever way. The file also names the holder, for people only. Readers
+/// take no lock.
+class RunLock {
+ public:
+  static constexpr const char* kFile = "run.lock";
+
+  /// Locks `directory`, which must exist. Waits up to `patience` for a killed holder to exit.
+  /// Throws UsageError if another process is writing there or the file system has no locks,
+  /// RunError if the file cannot be created.
+  explicit RunLock(const std::filesystem::path& directory,
+                   std::chrono::milliseconds patience = std::chrono::seconds(2));
+
+  /// Returns whether a process holds the lock of `directory`. A process that wants the lock at this
+  /// very moment tries again.
+  static bool is_held(const std::filesystem::path& directory);
+
+  /// Passes the lock on to processes started from now on. It is free again when the last of them
+  /// has ended.
+  void share_with_children();
+
+ private:
+  base::Descriptor file_;
+};
+
+// Run directory: the files that one run leaves behind. They can be read while the run goes on and
+// after it was killed.
 
 class RunDirectory {
  public:

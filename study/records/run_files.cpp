@@ -1,11 +1,16 @@
-// Reads a run's JSON files with bounds on their nesting.
+// Reads a run's JSON files with bounds on their nesting, and its steps.csv.
+
 #include "study/records/run_files.h"
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "millrace/error.h"
 
@@ -73,6 +78,213 @@ std::string text_at(const Json& json, std::initializer_list<const char*> keys) {
   const Json* at = find(json, keys);
   if (at == nullptr || at->is_null() || at->is_structured()) return "";
   return at->is_string() ? at->get<std::string>() : at->dump();
+}
+
+// Reads steps.csv and merges neighbouring steps.
+
+namespace {
+
+/// Destination of a table's column: a span's number, or one of these.
+enum Column : int { kStep = 100, kImages, kLoss, kUnused };
+
+int column_of(std::string_view name) {
+  if (name == "step") return kStep;
+  if (name == "images") return kImages;
+  if (name == "loss") return kLoss;
+  if (name == "step_s") name = "step";
+  for (std::size_t i = 0; i < kStepSpanCount; ++i)
+    if (step_span_name(i) == name) return static_cast<int>(i);
+  return kUnused;  // load_s and others: sums of the spans
+}
+
+std::vector<std::string_view> cells_of(std::string_view line) {
+  std::vector<std::string_view> cells;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t end = std::min(line.find(',', at), line.size());
+    cells.push_back(line.substr(at, end - at));
+    at = end + 1;
+  }
+  return cells;
+}
+
+bool read_number(std::string_view text, double& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool read_row(std::string_view line, const std::vector<int>& columns, StepSum& step) {
+  const auto cells = cells_of(line);
+  if (cells.size() != columns.size()) return false;
+  step = {};
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    double value = 0;
+    if (columns[i] == kLoss && cells[i].empty()) continue;
+    if (!read_number(cells[i], value)) return false;
+    if (columns[i] == kLoss) {
+      if (!std::isfinite(value)) continue;
+      step.loss_sum = value;
+      step.losses = 1;
+      continue;
+    }
+    if (!std::isfinite(value) || std::abs(value) > 1e15) return false;
+    if (columns[i] == kStep) {
+      step.first = step.last = static_cast<std::uint64_t>(std::max(0.0, value));
+    } else if (columns[i] == kImages) {
+      step.images = static_cast<std::int64_t>(value);
+    } else if (columns[i] < static_cast<int>(kStepSpanCount)) {
+      step.ns[static_cast<std::size_t>(columns[i])] = std::llround(value * 1e9);
+    }
+  }
+  step.steps = 1;
+  return true;
+}
+
+}  // namespace
+
+void StepSum::add(const StepSum& next) {
+  if (steps == 0) first = next.first;
+  last = next.last;
+  steps += next.steps;
+  images += next.images;
+  loss_sum += next.loss_sum;
+  losses += next.losses;
+  for (std::size_t i = 0; i < kStepSpanCount; ++i) ns[i] += next.ns[i];
+}
+
+std::int64_t StepSum::load_ns() const {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < kStepSpanCount; ++i)
+    if (is_load_span(i)) sum += ns[i];
+  return sum;
+}
+
+std::int64_t StepSum::update_ns() const {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < kStepSpanCount; ++i)
+    if (is_update_span(i)) sum += ns[i];
+  return sum;
+}
+
+std::int64_t StepSum::other_ns() const {
+  std::int64_t sum = 0;
+  for (const std::int64_t one : ns) sum += one;
+  return sum - load_ns() - update_ns();
+}
+
+void StepReduction::add(const StepSum& step) {
+  if (!sums_.empty() && sums_.back().steps < width_) {
+    sums_.back().add(step);
+    return;
+  }
+  if (sums_.size() == 2 * points_) {
+    for (std::size_t i = 0; i < points_; ++i) {
+      StepSum pair = sums_[2 * i];
+      pair.add(sums_[2 * i + 1]);
+      sums_[i] = pair;
+    }
+    sums_.resize(points_);
+    width_ *= 2;
+  }
+  sums_.push_back(step);
+}
+
+void StepReader::damaged(const char* what) const {
+  throw DataError(fmt::format("{}:{} is damaged: {}", file_.string(), line_, what),
+                  "remove that line to get a report without it");
+}
+
+bool StepReader::next_line(std::string& line, StepFile& state) {
+  if (!std::getline(in_, line) || in_.eof()) {
+    state.cut = !line.empty();
+    at_end_ = true;
+    in_.clear();
+    in_.seekg(offset_);  // the next call reads an incomplete line again
+    return false;
+  }
+  offset_ += static_cast<std::streamoff>(line.size()) + 1;
+  ++line_;
+  return true;
+}
+
+bool StepReader::is_cut() {
+  if (!in_.is_open() || last_end_ == 0) return false;
+  // The rows that a resumed run writes in their place took other times.
+  std::string now(last_line_.size() + 1, '\0');
+  in_.clear();
+  in_.seekg(last_end_ - static_cast<std::streamoff>(now.size()));
+  in_.read(now.data(), static_cast<std::streamsize>(now.size()));
+  const bool is_there = in_.gcount() == static_cast<std::streamsize>(now.size()) &&
+                        now.back() == '\n' && now.compare(0, last_line_.size(), last_line_) == 0;
+  in_.clear();
+  in_.seekg(offset_);
+  return !is_there;
+}
+
+bool StepReader::start_over_if_cut() {
+  if (!is_cut()) return false;
+  *this = StepReader(file_);
+  return true;
+}
+
+void StepReader::read_header(const std::string& line) {
+  bool spans = false, numbered = false;
+  for (const std::string_view cell : cells_of(line)) {
+    columns_.push_back(column_of(cell));
+    spans |= columns_.back() < static_cast<int>(kStepSpanCount);
+    numbered |= columns_.back() == kStep;
+  }
+  if (!spans || !numbered) damaged("not the header of a table of steps");
+}
+
+StepFile StepReader::read(const std::function<void(const StepSum&)>& visit, std::uint64_t most) {
+  StepFile state;
+  at_end_ = false;
+  if (!in_.is_open()) in_.open(file_, std::ios::binary);
+  state.there = in_.is_open();
+  if (!state.there) {
+    in_.clear();
+    at_end_ = true;
+    return state;
+  }
+  std::string line;
+  if (columns_.empty()) {
+    if (!next_line(line, state)) return state;  // the table is still empty
+    read_header(line);
+    last_line_ = line;
+    last_end_ = offset_;
+  }
+  StepSum step;
+  for (std::uint64_t rows = 0; rows < most && next_line(line, state); ++rows) {
+    if (!read_row(line, columns_, step)) {
+      if (is_cut()) return state;
+      damaged("not a row of this table");
+    }
+    last_line_.swap(line);
+    last_end_ = offset_;
+    visit(step);
+  }
+  return state;
+}
+
+StepFile for_each_step(const fs::path& file, const std::function<void(const StepSum&)>& visit) {
+  return StepReader(file).read(visit, std::numeric_limits<std::uint64_t>::max());
+}
+
+void StepTable::add(const StepSum& one) {
+  reduced.add(one);
+  all.add(one);
+  load.add(in_seconds(one.load_ns()));
+  update.add(in_seconds(one.update_ns()));
+  other.add(in_seconds(one.other_ns()));
+  step.add(in_seconds(one.load_ns() + one.update_ns()));
+}
+
+StepTable read_steps(const fs::path& file) {
+  StepTable table;
+  const StepFile state = for_each_step(file, [&table](const StepSum& step) { table.add(step); });
+  table.there = state.there;
+  table.cut = state.cut;
+  return table;
 }
 
 }  // namespace millrace::study

@@ -1,15 +1,56 @@
-// Builds figures from records.
+// Builds tables and figures from records.
+
 #include "study/report/figures.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "pipeline/recipe/recipe_file.h"
 #include "study/records/run_files.h"
 
 namespace millrace::study {
+
+// Compares configurations key by key.
+
+namespace {
+
+std::string value_in(const ConfigColumn& column, const std::string& key) {
+  for (const auto& [name, value] : column.values)
+    if (name == key) return value;
+  return "-";
+}
+
+}  // namespace
+
+ConfigValues config_at(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return {};
+  return pipeline::recipe_values({std::istreambuf_iterator<char>(in), {}}, file.string());
+}
+
+ReportTable config_table(const std::vector<ConfigColumn>& columns) {
+  ReportTable table{.id = "configuration", .title = "Configuration", .header = {"key"}};
+  for (const ConfigColumn& column : columns) table.header.push_back(column.name);
+  std::set<std::string> seen{"recipe"};
+  for (const ConfigColumn& column : columns) {
+    for (const auto& [key, value] : column.values) {
+      if (!seen.insert(key).second) continue;
+      std::vector<std::string> row{key};
+      for (const ConfigColumn& other : columns) row.push_back(value_in(other, key));
+      if (std::any_of(row.begin() + 2, row.end(), [&](const auto& v) { return v != row[1]; }))
+        table.rows.push_back(std::move(row));
+    }
+  }
+  table.caption = table.rows.empty() ? "No key differs." : "Keys that differ.";
+  return table;
+}
+
 namespace {
 
 // Limits of distributions.
@@ -124,7 +165,7 @@ std::string with_thousands(double value) {
   if (!std::isfinite(value)) return "-";
   std::string text = fmt::format("{:.0f}", value);
   for (std::size_t at = text.size(); at > 3 && text[at - 4] != '-'; at -= 3)
-    text.insert(at - 3, ",");
+    text.insert(at - 3, 1, ',');
   return text;
 }
 

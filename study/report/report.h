@@ -1,12 +1,16 @@
-// Contents of a report, independent of HTML, Markdown, CSV and images. All writers receive the same
-// struct and therefore show the same figures.
+// Contents of a report, and its writers: HTML, Markdown, CSV and JSON.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace millrace::study {
+
+// Contents of a report, independent of HTML, Markdown, CSV and images. All writers receive the same
+// struct and therefore show the same figures.
 
 struct Series {
   std::string name{};
@@ -66,5 +70,54 @@ struct Report {
   std::vector<ReportImage> images{};
   std::vector<std::string> notes{};  ///< warnings, and what could not be shown and why
 };
+
+// Escapes text that came from data, for each place where a report puts it.
+
+/// Returns well-formed UTF-8. Invalid bytes, and control characters except tab and newline, become
+/// U+FFFD.
+std::string clean_utf8(std::string_view text);
+/// Escapes for an element's text and for attributes in either kind of quotes.
+std::string html_escaped(std::string_view text);
+/// Escapes JSON for a <script> element: without <, > or & (so it cannot end the element or begin a
+/// comment) and without U+2028 or U+2029. The value stays the same.
+std::string script_json(std::string_view json);
+/// Escapes for inline Markdown and table cells: one line, no markup.
+std::string markdown_escaped(std::string_view text);
+/// Returns a field as in RFC 4180, quoted if necessary.
+std::string csv_field(std::string_view text);
+/// Encodes as in RFC 4648, section 4.
+std::string base64(std::string_view bytes);
+
+// Fixed parts of a report's page. The build makes them from study/report/page/ and Debian's
+// Chart.js.
+
+extern const std::string_view kReportCss;
+extern const std::string_view kReportJs;
+extern const std::string_view kChartJs;  ///< with its licence line
+
+// Writes a report as one self-contained HTML file: it opens from the disk and makes no network
+// request.
+
+/// Returns the page. The embedded Chart.js draws charts; matrices are tables. Texts of the report
+/// are shown literally and never act as markup or script. A page on a run that goes on loads itself
+/// again every `reload_s` seconds; 0: never.
+std::string to_html(const Report& report, double reload_s = 0);
+
+// Writes a report as text: Markdown for reading, CSV and JSON for further computation.
+
+/// Returns GitHub's Markdown. Figures become tables of their values, or of a summary per series if
+/// there are many values. Leaves pictures out.
+std::string to_markdown(const Report& report);
+
+/// Returns a header, then one row per category or x. Each series has one column, plus NAME low and
+/// NAME high if it has intervals. Series with different x are stacked: series, x, y. A matrix has
+/// one row per series. NaN is an empty field. Quoting follows RFC 4180; lines end in LF.
+std::string csv(const std::vector<std::vector<std::string>>& rows);
+std::string to_csv(const Figure& figure);
+std::string to_csv(const ReportTable& table);
+
+/// Returns the struct's members; pictures in base64. Values that are not finite become null.
+nlohmann::ordered_json to_json(const Figure& figure);
+nlohmann::ordered_json to_json(const Report& report);
 
 }  // namespace millrace::study

@@ -1,13 +1,11 @@
 // Writes Markdown, CSV and JSON.
-#include "study/report/report_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "study/report/report_escape.h"
+#include "study/report/report.h"
 
 namespace millrace::study {
 namespace {

@@ -1,6 +1,4 @@
 // Puts a sweep's report together.
-#include "study/report/sweep_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,13 +9,11 @@
 #include <optional>
 #include <utility>
 
-#include "study/analysis/recorded_replay.h"
-#include "study/records/config_table.h"
+#include "study/analysis/whatif.h"
 #include "study/records/run_files.h"
-#include "study/records/step_table.h"
 #include "study/report/figures.h"
-#include "study/sweep/sweep_files.h"
-#include "study/sweep/sweep_text.h"
+#include "study/report/reports.h"
+#include "study/sweep/sweep_table.h"
 
 namespace millrace::study {
 namespace {

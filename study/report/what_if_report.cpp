@@ -1,6 +1,4 @@
 // Puts a profile's report together.
-#include "study/report/what_if_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "study/records/config_table.h"
 #include "study/records/run_files.h"
 #include "study/report/figures.h"
-#include "study/report/run_report.h"
+#include "study/report/reports.h"
+#include "study/report/run_facts.h"
 
 namespace millrace::study {
 namespace {

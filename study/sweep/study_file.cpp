@@ -10,11 +10,10 @@
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
-#include "pipeline/recipe/toml_depth.h"
-#include "study/sweep/sweep_metric.h"
+#include "study/sweep/sweep_table.h"
 
 namespace millrace::study {
 namespace {

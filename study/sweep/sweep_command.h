@@ -1,15 +1,46 @@
-// A command that a sweep runs in place of `millrace train`: its text with placeholders, and how it
-// becomes the words of a process.
+// A command that a sweep runs in place of `millrace train`, and the figures of its run.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "study/sweep/command_metric.h"
 #include "study/sweep/design.h"
+#include "study/sweep/sweep_table.h"
 
 namespace millrace::study {
+
+// Figures of a command's run: how long it took, a number that it printed, or one in a JSON file.
+
+struct CommandMetric {
+  enum class Kind {
+    wall,     ///< seconds from start to end
+    summary,  ///< a number of {run}/summary.json
+    file,     ///< FILE.json:KEY
+    output    ///< last match of a regular expression
+  };
+  Kind kind = Kind::wall;
+  SweepMetric metric;  ///< its name is wall_s, or the text as given
+  std::string file;    ///< with placeholders
+  std::string key;     ///< path in the file, parts separated by dots
+};
+
+/// Parses wall, FILE.json:KEY, the name of a number of summary.json, or else an ECMAScript regular
+/// expression. Throws UsageError.
+CommandMetric command_metric(const std::string& text);
+
+/// Returns the last match in a program's stdout or, if that has none, in its stderr: the first
+/// group if there is one. Of lines that are longer than 4096 bytes only the last 4096 are searched.
+/// Throws UsageError if nothing matches, or if the match is no number.
+double number_in_output(const CommandMetric& metric, const std::filesystem::path& out,
+                        const std::filesystem::path& err);
+
+/// Returns the number KEY of a JSON file. Throws UsageError if there is none.
+double number_in_file(const CommandMetric& metric, const std::filesystem::path& file);
+
+// A command that a sweep runs in place of `millrace train`: its text with placeholders, and how it
+// becomes the words of a process.
 
 /// Text by the name of a placeholder.
 using PlaceholderValues = std::map<std::string, std::string>;

@@ -1,6 +1,4 @@
 // Classifies figures by their names.
-#include "study/sweep/sweep_metric.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,8 +6,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
+#include "study/sweep/sweep_table.h"
 
 namespace millrace::study {
 namespace {
@@ -72,7 +71,8 @@ constexpr std::array kNumbers{"images_per_s",
 /// Objects and lists of summary.json that hold numbers.
 constexpr std::array kHolders{"spans",       "blame",        "blame_step",    "per_class",
                               "ranks",       "loader_cpu_s", "cold",          "dataset",
-                              "device_gaps", "auto_workers", "setup_updates", "device_parts"};
+                              "device_gaps", "auto_workers", "setup_updates", "device_parts",
+                              "remote"};
 
 /// Returns the part before the first dot.
 std::string head_of(const std::string& name) { return name.substr(0, name.find('.')); }
@@ -85,7 +85,8 @@ bool is_seconds(const std::string& name) {
   constexpr std::array kSeconds{"spans", "blame", "blame_step", "loader_cpu_s", "device_gaps"};
   return name.ends_with("_s") || name.ends_with("_s_per_step") ||
          name.ends_with("_s_per_step_median") || name.ends_with("_s_mean") ||
-         name.ends_with("_s_max") || is_any_of(head_of(name), kSeconds);
+         name.ends_with("_s_max") || is_any_of(head_of(name), kSeconds) ||
+         name.starts_with("remote.storage.");
 }
 
 }  // namespace

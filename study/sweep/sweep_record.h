@@ -1,21 +1,24 @@
-// One run of a sweep, as its files describe it. The sweep writes runs/NAME.json with the run's
-// identity before it starts, and again after it ended. The run itself writes runs/NAME/summary.json
-// when it finishes; of a command, which may write none, runs/NAME.json holds the figures too. All
-// other data of a sweep derive from these files.
+// The runs of a sweep, as their files describe them, and the index over them.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "study/analysis/interference.h"
+#include "study/analysis/machine.h"
 
 namespace millrace::study {
+
+// One run of a sweep, as its files describe it. The sweep writes runs/NAME.json with the run's
+// identity before it starts, and again after it ended. The run itself writes runs/NAME/summary.json
+// when it finishes; of a command, which may write none, runs/NAME.json holds the figures too. All
+// other data of a sweep derive from these files.
 
 /// A finished run's figures; NaN if the summary lacks one.
 struct SweepFigures {
@@ -110,5 +113,48 @@ double number_at_path(const nlohmann::ordered_json& json, const std::string& pat
 /// summary.json such as per_class.7 or spans.forward. NaN where the summary has no such number.
 void add_figures(const std::filesystem::path& runs, SweepRecord& record,
                  std::span<const std::string> names);
+
+}  // namespace millrace::study
+
+// Index over the runs of a sweep, in SQLite (index.sqlite). It is derived from the runs' own files:
+// a lost, damaged or outdated index is rebuilt from them.
+
+struct sqlite3;
+
+namespace millrace::study {
+
+class SweepIndex {
+ public:
+  /// Opens `sweep`/index.sqlite over `sweep`/runs and updates it. Throws RunError if it cannot be
+  /// written. Without `file` the index is kept in memory: no other process then reads it, and the
+  /// file system needs no locks.
+  explicit SweepIndex(std::filesystem::path sweep, bool file = true);
+
+  /// Reads directories that changed, and forgets those that are gone.
+  void refresh();
+  /// Returns the finished run with that identity.
+  std::optional<SweepRecord> find(const std::string& key) const;
+  /// Returns the largest number of all runs, finished or not. Names begin with it, zero-padded.
+  std::uint64_t largest_number() const;
+  /// Returns the number of finished runs of any identity.
+  std::uint64_t finished() const;
+  /// Returns the names of runs that were begun and did not finish.
+  std::vector<std::string> unfinished() const;
+  /// Returns whether the constructor had to rebuild the index.
+  bool rebuilt() const { return rebuilt_; }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const;
+  };
+
+  bool open();
+  void store(const SweepRecord& record, const std::string& stamp);
+
+  std::filesystem::path sweep_;
+  bool file_;
+  std::unique_ptr<sqlite3, Close> database_;
+  bool rebuilt_ = false;
+};
 
 }  // namespace millrace::study

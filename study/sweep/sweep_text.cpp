@@ -1,6 +1,4 @@
 // Chooses columns, formats figures and fits tables to a width.
-#include "study/sweep/sweep_text.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,49 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "study/sweep/sweep_columns.h"
+#include "study/sweep/sweep_table.h"
+
 namespace millrace::study {
 namespace {
-
-/// Presentation of a figure: its column's title, its unit as a factor, its digits.
-struct FigureColumn {
-  const char* figure;
-  const char* title;
-  const char* brief;  ///< title in a narrow table
-  double factor;
-  int digits;
-  const char* unit;
-  int priority;  ///< in a narrow table: small numbers stay longest
-};
-
-constexpr int kAlways = 0, kMetric = 1, kLeast = 98, kFirstToGo = 99;
-/// Columns of a full table, in their order. The first seven are also the first columns of its CSV.
-constexpr FigureColumn kColumns[] = {
-    {"load_s_per_step", "load ms/step", "load ms", 1e3, 4, "", 2},
-    {"update_s_per_step", "update ms/step", "update ms", 1e3, 4, "", 3},
-    {"load_s", "load s", "load s", 1, 3, "", kLeast},
-    {"update_s", "update s", "update s", 1, 3, "", kLeast},
-    {"wall_s", "total s", "total s", 1, 2, "", 5},
-    {"images_per_s", "images/s", "images/s", 1, 0, "", kMetric},
-    {"top1", "top-1", "top-1", 100, 2, "%", 4},
-    {"epoch_s", "s/epoch", "s/epoch", 1, 3, "", 6},
-    {"speedup", "speed-up", "speed-up", 1, 2, "x", kLeast},
-    {"host_bytes", "host MB", "host MB", 1e-6, 0, "", kLeast},
-    {"peak_device_bytes", "device MB", "GPU MB", 1e-6, 0, "", kLeast},
-    {"cpu_utilization", "CPU", "CPU", 100, 0, "%", kLeast},
-    {"gpu_utilization", "GPU", "GPU", 100, 0, "%", kLeast},
-    {"train_top1", "train top-1", "train top-1", 100, 2, "%", kLeast},
-    {"test_loss", "test loss", "test loss", 1, 4, "", kLeast}};
-constexpr std::size_t kFirstColumns = 7;
-
-/// Returns the presentation of any figure. `name` must outlive it.
-FigureColumn column_of(const std::string& name) {
-  for (const FigureColumn& column : kColumns)
-    if (name == column.figure) return column;
-  const char* const title = name.c_str();
-  if (is_share(name)) return {title, title, title, 100, 2, "%", kLeast};
-  if (name.ends_with("_bytes")) return {title, title, title, 1e-6, 0, " MB", kLeast};
-  return {title, title, title, 1, -1, "", kLeast};
-}
 
 std::string number(const FigureColumn& column, double value) {
   if (column.digits < 0) return fmt::format("{:.5g}", value);
@@ -77,11 +37,6 @@ std::string effect_text(const SweepMetric& metric, const Comparison& comparison)
                      print(comparison.ratio.high));
 }
 
-std::string effect_title(const SweepTable& table, const SweepMetric& metric) {
-  return fmt::format("{} {}", metric.name,
-                     by_differences(table.runs, metric) ? "difference" : "ratio");
-}
-
 std::string verdict_text(Verdict verdict) {
   return verdict == Verdict::inconclusive ? "too noisy" : name_of(verdict);
 }
@@ -103,21 +58,6 @@ bool is_metric(const SweepTable& table, const std::string& figure) {
   const auto metrics = table.metrics();
   return std::any_of(metrics.begin(), metrics.end(),
                      [&](const SweepMetric& metric) { return metric.name == figure; });
-}
-
-bool has_values(const SweepTable& table, const std::string& figure) {
-  return std::any_of(table.rows.begin(), table.rows.end(), [&](const SweepRow& row) {
-    return std::isfinite(row.figures.at(figure).mean);
-  });
-}
-
-/// Returns whether the rows are runs of any program, which have few of the figures.
-bool is_command(const SweepTable& table) { return !table.design.command.empty(); }
-
-bool has_source(const SweepTable& table, const std::string& figure) {
-  const auto& cells = table.design.cells;
-  return std::any_of(cells.begin(), cells.end(),
-                     [&](const SweepCell& cell) { return cell.source.contains(figure); });
 }
 
 std::string source_text(const SweepCell& cell, const FigureColumn& column) {
@@ -183,23 +123,15 @@ std::vector<TextColumn> label_columns(const SweepTable& table, bool brief) {
   return columns;
 }
 
-TextColumn threads_column(const SweepTable& table) {
-  TextColumn column{"threads", {}, kFirstToGo};
-  for (const auto& runs : table.runs) {
-    const double threads = runs.empty() ? kNaN : runs[0].figures.threads;
-    column.cells.push_back(std::isfinite(threads) ? fmt::format("{:.0f}", threads) : "-");
-  }
-  return column;
-}
-
 /// Returns the figures between labels and comparisons. Those of kMoreFigures only where some run
 /// has them.
 std::vector<std::string> shown_figures(const SweepTable& table) {
   if (!table.design.figures.empty()) return table.design.figures;
   std::vector<std::string> names;
   const std::size_t always = is_command(table) ? 0 : kFirstColumns;
-  for (std::size_t i = 0; i < std::size(kColumns); ++i)
-    if (i < always || has_values(table, kColumns[i].figure)) names.emplace_back(kColumns[i].figure);
+  const auto columns = figure_columns();
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (i < always || has_values(table, columns[i].figure)) names.emplace_back(columns[i].figure);
   for (const SweepMetric& metric : table.metrics())
     if (std::find(names.begin(), names.end(), metric.name) == names.end())
       names.push_back(metric.name);
@@ -209,7 +141,8 @@ std::vector<std::string> shown_figures(const SweepTable& table) {
 /// Returns all columns after the labels.
 std::vector<TextColumn> value_columns(const SweepTable& table, bool brief, bool judged) {
   std::vector<TextColumn> columns;
-  if (table.design.figures.empty() && !is_command(table)) columns.push_back(threads_column(table));
+  if (table.design.figures.empty() && !is_command(table))
+    columns.push_back({"threads", threads_of_rows(table), kFirstToGo});
   const bool is_study = !table.design.figures.empty();
   for (const auto& name : shown_figures(table))
     if (!brief || is_study || has_values(table, name))
@@ -340,31 +273,6 @@ void add_verdict_notes(const SweepTable& table, std::vector<std::string>& notes)
   }
 }
 
-std::string plain_number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "";
-}
-
-std::string plain_source(const SweepCell& cell, const std::string& figure, double factor) {
-  const auto found = cell.source.find(figure);
-  if (found == cell.source.end()) return "";
-  const auto* value = std::get_if<double>(&found->second);
-  return value == nullptr ? std::get<std::string>(found->second) : plain_number(*value * factor);
-}
-
-/// Returns the figures of the CSV files: all, or those that a command's runs have.
-std::vector<std::string> csv_figures(const SweepTable& table) {
-  auto names = figure_names(table.design, table.metrics());
-  if (is_command(table))
-    std::erase_if(names, [&](const std::string& name) { return !has_values(table, name); });
-  return names;
-}
-
-/// Appends a column of numbers to CSV rows.
-void add_csv_column(TextRows& rows, const std::string& title, const auto& cell) {
-  rows[0].push_back(title);
-  for (std::size_t i = 1; i < rows.size(); ++i) rows[i].push_back(cell(i - 1));
-}
-
 }  // namespace
 
 TerminalTable terminal_table(const SweepTable& table, std::size_t width, bool wide) {
@@ -422,87 +330,6 @@ std::vector<std::string> text_notes(const SweepTable& table) {
   }
   for (const auto& warning : table.warnings) notes.push_back("warning: " + warning);
   return notes;
-}
-
-TextRows csv_table(const SweepTable& table) {
-  TextRows rows{table.design.columns};
-  for (const SweepCell& cell : table.design.cells) rows.push_back(cell.labels);
-  const TextColumn threads = threads_column(table);
-  if (!is_command(table))
-    add_csv_column(rows, "threads", [&](std::size_t i) { return threads.cells[i]; });
-  const auto figures = csv_figures(table);
-  const auto factor = [](const FigureColumn& look) { return look.digits < 0 ? 1 : look.factor; };
-  const auto add_figure = [&](const std::string& name, const char* suffix, double Interval::*end) {
-    const FigureColumn look = column_of(name);
-    add_csv_column(rows, std::string(look.title) + suffix, [&](std::size_t i) {
-      return plain_number(factor(look) * (table.rows[i].figures.at(name).*end));
-    });
-  };
-  const auto add_effect = [&](std::size_t metric, const char* suffix, double Interval::*end) {
-    const std::string title = effect_title(table, table.metrics()[metric]) + suffix;
-    add_csv_column(rows, title, [&](std::size_t i) {
-      const bool compared = !table.is_reference(i) && !table.runs[i].empty();
-      return compared ? plain_number(table.comparison(i, metric).ratio.*end) : "";
-    });
-  };
-  const auto add_verdict = [&](std::size_t metric) {
-    add_csv_column(rows, metric == 0 ? "verdict" : table.others[metric - 1].name + " verdict",
-                   [&](std::size_t i) -> std::string {
-                     const Verdict verdict = table.comparison(i, metric).verdict;
-                     return verdict == Verdict::none ? "" : name_of(verdict);
-                   });
-  };
-  for (std::size_t i = 0; i < kFirstColumns; ++i)
-    if (std::find(figures.begin(), figures.end(), kColumns[i].figure) != figures.end())
-      add_figure(kColumns[i].figure, "", &Interval::mean);
-  add_effect(0, "", &Interval::mean);
-  add_verdict(0);
-  for (std::size_t m = 1; m < table.metrics().size(); ++m) {
-    add_effect(m, "", &Interval::mean);
-    add_verdict(m);
-  }
-  const auto is_first = [](const std::string& name) {
-    return name == "threads" ||
-           std::any_of(std::begin(kColumns), std::begin(kColumns) + kFirstColumns,
-                       [&](const FigureColumn& column) { return name == column.figure; });
-  };
-  for (const auto& name : figures)
-    if (!is_first(name)) add_figure(name, "", &Interval::mean);
-  for (const auto& name : figures) {
-    if (name == "threads") continue;
-    add_figure(name, " low", &Interval::low);
-    add_figure(name, " high", &Interval::high);
-  }
-  for (std::size_t m = 0; m < table.metrics().size(); ++m) {
-    add_effect(m, " low", &Interval::low);
-    add_effect(m, " high", &Interval::high);
-  }
-  for (const auto& name : figures)
-    if (has_source(table, name))
-      add_csv_column(rows, std::string(column_of(name).title) + " source", [&](std::size_t i) {
-        return plain_source(table.design.cells[i], name, factor(column_of(name)));
-      });
-  return rows;
-}
-
-TextRows csv_runs(const SweepTable& table) {
-  TextRows rows{table.design.columns};
-  for (const char* name : {"run", "repeat", "seed"}) rows[0].emplace_back(name);
-  const auto figures = csv_figures(table);
-  rows[0].insert(rows[0].end(), figures.begin(), figures.end());
-  for (const char* name : {"steal", "others", "load_average", "mhz_begin", "mhz_end"})
-    rows[0].emplace_back(name);
-  for (std::size_t i = 0; i < table.runs.size(); ++i)
-    for (const SweepRecord& run : table.runs[i]) {
-      auto row = table.design.cells[i].labels;
-      row.insert(row.end(), {run.name, std::to_string(run.repeat + 1), std::to_string(run.seed)});
-      for (const auto& name : figures) row.push_back(plain_number(run.figure(name)));
-      for (const double value : {run.noise.steal, run.noise.others, run.noise.load_average,
-                                 run.noise.mhz_begin, run.noise.mhz_end})
-        row.push_back(plain_number(value));
-      rows.push_back(std::move(row));
-    }
-  return rows;
 }
 
 }  // namespace millrace::study

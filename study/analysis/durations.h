@@ -1,0 +1,74 @@
+// Durations: quantiles of any number of them, and the updates of a run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "pipeline/loader/timeline.h"
+
+namespace millrace::study {
+
+// Quantiles of any number of durations, in bounded memory.
+
+/// Counts durations in classes 2% wide, in the manner of HdrHistogram: each power of two is cut
+/// into equal parts. 1 ns and less is one class.
+class Quantiles {
+ public:
+  void add(double seconds);
+  /// Adds the durations that `other` has counted.
+  void add(const Quantiles& other);
+  std::uint64_t count() const { return count_; }
+  /// Returns the `q` quantile (0..1) in seconds; 0 if nothing was added. Counts `zeros` additional
+  /// durations of 0 s.
+  double at(double q, std::uint64_t zeros = 0) const;
+
+  /// A class that holds durations: its middle, and their number.
+  struct Class {
+    double seconds;
+    std::uint64_t count;
+  };
+  /// Returns the classes that hold any, shortest first.
+  std::vector<Class> classes() const;
+
+ private:
+  static double middle(std::size_t i);  ///< seconds
+
+  static constexpr unsigned kParts = 64;    ///< classes per power of two
+  static constexpr unsigned kOctaves = 43;  ///< 1 ns to 2.4 hours
+  std::array<std::uint32_t, kParts * kOctaves> counts_{};
+  std::uint64_t count_ = 0;
+};
+
+// Updates of a run, with the steps that set something up kept apart from all others.
+
+class UpdateTimes {
+ public:
+  void add(const pipeline::StepRecord& step);
+
+  /// Number and seconds of the steps of one kind.
+  struct Sum {
+    std::uint64_t steps = 0;
+    double seconds = 0;
+    double device_wait_s = 0;  ///< part of `seconds`: the host waited for the device
+  };
+  const Sum& of(pipeline::SetUp kind) const { return sums_[static_cast<std::size_t>(kind)]; }
+  /// Returns the sum over all kinds but SetUp::none.
+  Sum set_up() const;
+  /// Return seconds per step that sets nothing up; NaN if there is none. The median is exact for
+  /// kExact steps, and that of the first kExact steps in a longer run.
+  double mean() const;
+  double median() const;
+
+  static constexpr std::size_t kExact = 1 << 20;
+
+ private:
+  std::array<Sum, pipeline::kSetUpCount> sums_{};
+  std::vector<float> seconds_;  ///< of the steps that set nothing up
+};
+
+/// Returns {"first": {"steps": 1, "update_s": 0.2}, ...} with the kinds that occurred.
+nlohmann::ordered_json to_json(const UpdateTimes& times);
+
+}  // namespace millrace::study
