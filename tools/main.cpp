@@ -10,16 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/suggest.h"
-#include "pipeline/recipe/key_hints.h"
+#include "base/text.h"
+#include "pipeline/recipe/recipe_keys.h"
 #include "plugins/host/unit.h"
-#include "tools/commands/commands.h"
 #include "tools/plugins/grants.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
-#include "tools/terminal/uncaught.h"
-#include "tools/training/recipe_words.h"
+#include "tools/program.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/setup.h"
 #include "tools/version.h"
 
 using namespace millrace;
@@ -38,7 +35,7 @@ std::vector<std::string> names_in(const CLI::App& command) {
 /// Returns "millrace 0.2.0 (commit 8a5abbe, LibTorch 2.11.0)".
 std::string version_line() {
   const std::string torch = kTorch;
-  return fmt::format("millrace {} (commit {}, {})", kVersion, kGit,
+  return fmt::format("{} {} (commit {}, {})", this_program().name, kVersion, kGit,
                      torch.empty() ? "without LibTorch" : "LibTorch " + torch);
 }
 
@@ -114,24 +111,11 @@ std::vector<std::string> words_of(int argc, char** argv) {
 }
 
 Exit run(int argc, char** argv, const ProgramStart& start) {
-  CLI::App app{"millrace: trains vision models and shows where each step's time goes", "millrace"};
+  CLI::App app{this_program().about, this_program().name};
   app.set_version_flag("--version", version_line());
   app.require_subcommand(0, 1);
   Command chosen;
-  add_train(app, chosen);
-  add_eval(app, chosen);
-  add_bench(app, chosen);
-  add_profile(app, chosen);
-  add_sweep(app, chosen);
-  add_report(app, chosen);
-  add_inspect(app, chosen);
-  add_data(app, chosen);
-  add_plugins(app, chosen);
-  add_launch(app, chosen);
-  add_keys(app, chosen);
-  add_recipe(app, chosen);
-  add_doctor(app, chosen);
-  add_completion(app, chosen);
+  add_commands(app, chosen);
   const std::vector<std::string> words = words_of(argc, argv);
   try {
     grant_plugins(words);
@@ -142,7 +126,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
     if (error.get_exit_code() == 0) {  // --help and --version
       std::ostringstream text;
       app.exit(error, text, text);
-      print("{}", text.str());
+      print("{}", in_own_name(text.str()));
       return Exit::done;
     }
     std::string what = error.what();
@@ -157,7 +141,7 @@ Exit run(int argc, char** argv, const ProgramStart& start) {
     throw UsageError(
         fmt::format("{}which command? {}", command == &app ? "" : command->get_name() + ": ",
                     fmt::join(names_in(*command), ", ")),
-        "for example: millrace train mnist-lenet data.path=data/digits");
+        fmt::format("for example: {}", this_program().example));
   }
   return chosen(start);
 }

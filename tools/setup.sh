@@ -15,7 +15,7 @@ readonly PACKAGES=(
   g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
   libtbb-dev libopencv-imgcodecs-dev libopencv-imgproc-dev libfmt-dev nlohmann-json3-dev
   libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev
-  zlib1g-dev libsqlite3-dev libssl-dev libcurl4-openssl-dev libboost-math-dev libjs-chart.js
+  libtiff-dev libwebp-dev zlib1g-dev libsqlite3-dev libssl-dev libcurl4-openssl-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
 readonly TEST_PACKAGES=(clang-format codespell nginx-light)
 # Used by tools/test --all.
@@ -24,9 +24,13 @@ readonly LINT_PACKAGES=(clang-tidy)
 readonly LONG_PACKAGES=(dpkg-dev file)
 # Used by tests of reports, which are skipped without them.
 readonly REPORT_PACKAGES=(chromium-headless-shell python3-matplotlib)
+# Used by tests of studies on a cluster, which are skipped without them.
+readonly CLUSTER_PACKAGES=(slurm-wlm munge)
 # Used by the Python package, which is neither built nor tested without them.
 readonly PYTHON_PACKAGES=(python3-dev)
 readonly PYTHON_FOLDER=.deps/python
+# Servers of object stores, used by tests that are skipped without them.
+readonly S3_FOLDER=.deps/s3
 
 offline=false
 cuda=false # --cuda: LibTorch's CUDA libraries even without a driver
@@ -270,27 +274,38 @@ install_torch() {
   mv "$partial" "$TORCH_FOLDER"
 }
 
-# install_python: installs what builds and tests the Python package, and continues without it if that
-# fails.
-install_python() {
-  local wanted=tests/python/requirements.txt stamp=$PYTHON_FOLDER/.complete
+# install_wheels FILE FOLDER WHAT: installs the Python packages that a file names into a folder, and
+# continues without them if that fails. WHAT is then not tested.
+install_wheels() {
+  local wanted=$1 folder=$2 what=$3
+  local stamp=$folder/.complete
   if cmp -s "$wanted" "$stamp"; then
     echo "   all are there"
     return 0
   fi
   if $offline; then
-    echo "   THE PYTHON PACKAGE IS NOT TESTED: --offline forbids fetching what $wanted names"
+    echo "   $what NOT TESTED: --offline forbids fetching what $wanted names"
     return 0
   fi
-  rm -rf "$PYTHON_FOLDER"
+  rm -rf "$folder"
   if PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet \
-    --progress-bar off --no-input --target "$PYTHON_FOLDER" -r "$wanted" >"$log" 2>&1 </dev/null; then
+    --progress-bar off --no-input --target "$folder" -r "$wanted" >"$log" 2>&1 </dev/null; then
     cp "$wanted" "$stamp"
   else
     tail -n 5 "$log" >&2
-    rm -rf "$PYTHON_FOLDER"
-    echo "   THE PYTHON PACKAGE IS NOT TESTED: its packages could not be installed$(cause "$log")"
+    rm -rf "$folder"
+    echo "   $what NOT TESTED: the packages could not be installed$(cause "$log")"
   fi
+}
+
+# install_python: what builds and tests the Python package.
+install_python() {
+  install_wheels tests/python/requirements.txt "$PYTHON_FOLDER" "THE PYTHON PACKAGE IS"
+}
+
+# install_s3: servers for the tests of remote data.
+install_s3() {
+  install_wheels tests/remote/requirements.txt "$S3_FOLDER" "S3 SERVERS ARE"
 }
 
 # set_up PACKAGE...: provides everything that CMake needs.

@@ -1,18 +1,23 @@
-// Measures a loader that is run alone: rates, and percentiles of its times.
+// Results of bench: rates, percentiles, and the file of --dump.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
 #include "pipeline/loader/timeline.h"
-#include "study/analysis/quantiles.h"
+#include "study/analysis/durations.h"
 #include "study/analysis/wait_breakdown.h"
 
 namespace millrace::tools {
+
+// Measures a loader that is run alone: rates, and percentiles of its times.
 
 /// Where a bench begins to measure and where it ends. The counts are of batches that are handed
 /// out.
@@ -83,6 +88,33 @@ class BenchMeter {
   study::WaitBreakdown blame_;
   study::Quantiles interval_;
   std::array<study::Quantiles, pipeline::kStageCount> stages_;
+};
+
+// File of bench --dump.
+
+/// Writes the first epoch's bytes as they are in the batches, then its labels: one byte each if all
+/// of them fit, else 8 bytes, little-endian. The file gets its name when it is complete.
+class BenchDump {
+ public:
+  /// Opens the file for labels of `classes` classes. Throws RunError.
+  BenchDump(std::string path, std::size_t classes);
+  ~BenchDump();
+  BenchDump(const BenchDump&) = delete;
+  BenchDump& operator=(const BenchDump&) = delete;
+
+  void add(const Batch& batch);
+  /// Writes the labels and names the file. Throws RunError.
+  void finish();
+
+ private:
+  void put(const void* data, std::size_t size);
+  [[noreturn]] void fail() const;
+
+  std::string path_;
+  bool narrow_;
+  std::string target_;
+  std::FILE* file_ = nullptr;
+  std::vector<std::int64_t> labels_;
 };
 
 }  // namespace millrace::tools

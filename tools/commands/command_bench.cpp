@@ -6,20 +6,16 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "pipeline/readers/storage_model.h"
+#include "pipeline/readers/storage.h"
+#include "pipeline/remote/url.h"
 #include "study/analysis/bound.h"
 #include "study/records/run_directory.h"
-#include "tools/commands/bench_dump.h"
 #include "tools/commands/bench_meter.h"
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
-#include "tools/training/batch_hash.h"
-#include "tools/training/pipeline_setup.h"
-#include "tools/training/strategy_setup.h"
-#include "tools/training/trace_argument.h"
-#include "tools/training/train_records.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/recipe_choices.h"
+#include "tools/training/records.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {
@@ -56,7 +52,7 @@ void check_length(const BenchArguments& arguments, const Recipe& recipe) {
 
 Pipeline open_pipeline(const BenchArguments& arguments) {
   Recipe recipe = load_recipe(arguments.recipe);
-  if (recipe.text("loader.mode") != "normal")
+  if (loader_mode_of(recipe) != LoaderMode::normal)
     throw UsageError(
         fmt::format("loader.mode={} leaves the loader nothing to do, and bench measures the "
                     "loader",
@@ -232,7 +228,9 @@ Json record_of(const Pipeline& pipeline, const BenchMeter& meter, const Loader& 
   json["busy_s"] = stats.busy_s;
   json["core_wait_s"] = stats.core_wait_s;
   json["plugins"] = plugins_json();
-  if (pipeline.recipe.text("data.cache") == "cold") json["cold"] = cold_json(stats.cold);
+  if (pipeline::is_remote(pipeline.reader->info().path))
+    json["remote"] = remote_json(json["blame"]["storage"].get<double>(), stats.read.wall_s);
+  if (cache_of(pipeline.recipe) == Cache::cold) json["cold"] = cold_json(stats.cold);
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();
   return json;
@@ -263,6 +261,7 @@ std::string report_of(const Pipeline& pipeline, const Json& json, const ColdCoun
     text += fmt::format("{} reads came from storage, {} found pages in memory\n",
                         with_commas(static_cast<double>(cold.proven)),
                         with_commas(static_cast<double>(cold.resident)));
+  if (json.contains("remote")) text += remote_text(json["remote"]) + "\n";
   if (json["failed"] > 0) text += fmt::format("{} samples failed\n", json["failed"].get<int>());
   if (json.contains("batch_hash"))
     text += fmt::format("batch_hash {}\n", json["batch_hash"].get<std::string>());

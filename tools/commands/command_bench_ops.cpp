@@ -11,9 +11,8 @@
 #include "strategies/trainer/torch_library.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/output.h"
-#include "tools/training/train_records.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/records.h"
 
 namespace millrace::tools {
 namespace {

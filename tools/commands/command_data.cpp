@@ -7,21 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/printable.h"
+#include "base/text.h"
 #include "pipeline/readers/listing.h"
+#include "pipeline/remote/sha256.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/data/index.h"
-#include "tools/data/make_digits.h"
-#include "tools/data/make_objects.h"
-#include "tools/data/make_photos.h"
-#include "tools/data/pack.h"
-#include "tools/data/sha256.h"
-#include "tools/data/verify.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
-#include "tools/training/pipeline_setup.h"
+#include "tools/data/data.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {
@@ -118,6 +111,12 @@ Exit pack_set(PackOptions options) {
       throw Error(Exit::interrupted, "interrupted: nothing was written to " + options.target);
     show(done, total);
   };
+  options.indexing = [&] {
+    if (interrupted())
+      throw Error(Exit::interrupted,
+                  "interrupted: the archives are complete, their indexes are not",
+                  "write them: millrace data index " + shell_word(options.target));
+  };
   const std::vector<PackedSplit> packed = pack(options);
   line.clear();
   const double seconds = seconds_since(begin);
@@ -157,7 +156,7 @@ Exit show_indexes(const std::string& path) {
     Json json{{"name", index.shard},
               {"bytes", index.stamp.size},
               {"mtime_ns", index.stamp.mtime_ns},
-              {"sha256", hex(index.sha256)},
+              {"sha256", pipeline::hex_of(index.sha256)},
               {"fingerprint", fmt::format("{:016x}", index.tar.fingerprint)},
               {"folders", index.tar.folders},
               {"samples", Json::array()}};
@@ -179,7 +178,11 @@ Exit show_indexes(const std::string& path) {
 Exit index_set(const std::string& path) {
   ProgressLine line;
   const std::int64_t begin = base::Clock::steady_ns();
-  const IndexReport report = make_indexes(path, progress_to(line, "index"));
+  const IndexReport report = make_indexes(path, progress_to(line, "index"), [&] {
+    if (interrupted())
+      throw Error(Exit::interrupted, "interrupted: not every archive has its index",
+                  "start again: millrace data index " + shell_word(path));
+  });
   line.clear();
   Json json{{"command", "data index"},
             {"path", path},
@@ -193,7 +196,7 @@ Exit index_set(const std::string& path) {
                               {"samples", shard.samples},
                               {"bytes", shard.size},
                               {"index_bytes", shard.index_size},
-                              {"sha256", hex(shard.sha256)}});
+                              {"sha256", pipeline::hex_of(shard.sha256)}});
     samples += shard.samples;
     bytes += shard.size;
     index_bytes += shard.index_size;
@@ -211,7 +214,11 @@ Exit index_set(const std::string& path) {
 
 Exit verify(VerifyOptions options) {
   ProgressLine line;
-  options.progress = progress_to(line, "verify");
+  const Progress show = progress_to(line, "verify");
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (interrupted()) throw Error(Exit::interrupted, "interrupted: not every image was checked");
+    show(done, total);
+  };
   const VerifyReport report = verify_data(options);
   line.clear();
   Json json{{"command", "data verify"}, {"path", options.path},
@@ -358,8 +365,13 @@ void add_verify(CLI::App& data, Command& chosen) {
   });
 }
 
-/// Adds the options that resize images. Returns --quality, which needs one of the others.
+/// Adds the options that convert images. Returns --quality, which needs resized JPEGs.
 const CLI::Option* add_shrink(CLI::App& command, ShrinkOptions& shrink) {
+  command
+      .add_option_function<std::string>(
+          "--format", [&shrink](const std::string& format) { shrink.raw = format == "raw"; },
+          "jpeg, or raw: pixels that need no decoding, and several times the space (jpeg)")
+      ->check(CLI::IsMember({"jpeg", "raw"}));
   auto* short_side = command
                          .add_option("--short-side", shrink.short_side,
                                      "resize images until the shorter side has at most this; lossy")
@@ -401,9 +413,11 @@ void add_pack(CLI::App& data, Command& chosen) {
   const std::function<void()> load_plugins = add_plugin_paths(*command);
   command->callback([options, megabytes, quality, load_plugins, &chosen] {
     options->shard_bytes = static_cast<std::uint64_t>(*megabytes * 1e6);
-    const bool idle = quality->count() > 0 && !options->shrink.wanted();
-    chosen = [options, idle, load_plugins](const ProgramStart&) {
-      if (idle)
+    const bool has_quality = quality->count() > 0;
+    chosen = [options, has_quality, load_plugins](const ProgramStart&) {
+      if (has_quality && options->shrink.raw)
+        throw UsageError("--quality with --format raw", "pixels are stored without a loss");
+      if (has_quality && !options->shrink.resizes())
         throw UsageError("--quality without --short-side or --max-side",
                          "images that are not resized are packed as they are");
       load_plugins();

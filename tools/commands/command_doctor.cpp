@@ -20,9 +20,7 @@
 #include "strategies/trainer/torch_library.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
+#include "tools/terminal/terminal.h"
 #include "tools/version.h"
 
 namespace millrace::tools {

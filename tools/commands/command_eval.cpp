@@ -11,15 +11,11 @@
 #include "base/files.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/records/run_directory.h"
-#include "study/report/report_escape.h"
+#include "study/report/report.h"
 #include "tools/commands/commands.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
-#include "tools/training/pipeline_setup.h"
-#include "tools/training/resume.h"
-#include "tools/training/strategy_setup.h"
-#include "tools/training/train_records.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/records.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {

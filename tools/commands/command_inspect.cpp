@@ -10,10 +10,9 @@
 #include "base/simd.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/inspect/contact_sheet.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/output.h"
-#include "tools/training/pipeline_setup.h"
+#include "tools/inspect/sheet.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {

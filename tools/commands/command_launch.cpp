@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tools/commands/commands.h"
-#include "tools/launch/local_launcher.h"
-#include "tools/terminal/console.h"
-#include "tools/training/rank_setup.h"
+#include "tools/launch/launch.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {

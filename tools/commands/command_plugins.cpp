@@ -6,19 +6,13 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "plugins/host/plugin_file.h"
 #include "plugins/host/registry.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/plugins/check.h"
 #include "tools/plugins/grants.h"
-#include "tools/plugins/list.h"
-#include "tools/plugins/new_project.h"
-#include "tools/plugins/trust.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
-#include "tools/training/pipeline_setup.h"
+#include "tools/plugins/plugins.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {

@@ -11,15 +11,11 @@
 #include "study/records/run_directory.h"
 #include "study/sweep/sweep_pace.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/profile_model.h"
-#include "tools/commands/profile_report.h"
-#include "tools/commands/profile_runs.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
-#include "tools/training/pipeline_setup.h"
-#include "tools/training/rank_setup.h"
-#include "tools/training/strategy_setup.h"
+#include "tools/commands/profile.h"
+#include "tools/commands/profile_packing.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/recipe_choices.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {
@@ -42,7 +38,11 @@ struct Candidate {
   study::Change change;
   Recipe recipe;
   RunLength length{};
+  std::vector<std::string> packed{};  ///< overrides that read the packed sample, once there is one
 };
+
+/// Samples of the set that are packed to measure a packing.
+constexpr std::uint64_t kPackedSamples = 1024;
 
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
@@ -66,11 +66,12 @@ ProfileArguments on_one_device(ProfileArguments arguments) {
 
 class Profile {
  public:
-  explicit Profile(const ProfileArguments& arguments)
+  Profile(const ProfileArguments& arguments, const ProgramStart& start)
       : arguments_(on_one_device(arguments)),
         recipe_(with_ops(load_recipe(arguments_.recipe))),
         simulated_(is_simulated(recipe_)),
         reader_(open_data(recipe_, recipe_.text("data.split"))),
+        start_s_(static_cast<double>(base::Clock::steady_ns() - start.time.steady_ns) * 1e-9),
         path_(arguments.run) {}
 
   Exit run() {
@@ -83,7 +84,7 @@ class Profile {
     if (has_auto_workers(recipe_))
       throw UsageError("profile: loader.workers=auto changes within the run",
                        "give a number; the profile's advice names the smallest sufficient one");
-    if (recipe_.text("train.strategy") != "single")
+    if (strategy_of(recipe_) != StrategyKind::single)
       throw UsageError("profile: the model covers one device only, train.strategy=single",
                        "leave train.strategy out; the table includes predictions for N ranks");
     pin_threads();
@@ -96,9 +97,10 @@ class Profile {
                       directory.moved_aside().string()));
     model_.emplace(recipe_, reader_);
     list_candidates();
+    if (arguments_.verify) plan_verification();
+    announce();
     calibrate();
     predict();
-    if (arguments_.verify) plan_verification();
     const fs::path predictions = path_ / "predictions.json";
     study::write_file(predictions, study::to_text(predictions_json(report_), 2) + "\n");
     if (arguments_.verify) verify();
@@ -157,12 +159,47 @@ class Profile {
 
   void list_candidates() {
     auto changes = arguments_.given ? std::vector<study::Change>() : study::list_changes(facts());
-    for (const std::string& text : arguments_.changes)
-      changes.push_back({.overrides = words_of(text)});
+    std::vector<study::Packing> packings;
+    for (const std::string& text : arguments_.changes) {
+      if (const auto packing = study::parse_packing(text))
+        packings.push_back(*packing);
+      else
+        changes.push_back({.overrides = words_of(text)});
+    }
     for (study::Change& change : changes) {
       Recipe recipe = recipe_with(change.overrides);
       model_->add(recipe);
       candidates_.push_back({std::move(change), std::move(recipe)});
+    }
+    list_packings(std::move(packings));
+  }
+
+  /// Packs a few samples in each way, which shows their size and, once probed, their cost.
+  void list_packings(std::vector<study::Packing> ways) {
+    if (!can_be_packed(reader_->info())) {
+      if (!ways.empty())
+        throw UsageError(fmt::format("--change {}: `millrace data pack` does not take {}",
+                                     ways.front().text(), reader_->info().path),
+                         "image folders, archives and manifests on this machine can be packed");
+      return;
+    }
+    if (!arguments_.given) {
+      const Size size = make_plan(recipe_, recipe_.augment(), *reader_)->output().size;
+      for (const study::Packing& way : study::list_packings(std::min(size.width, size.height)))
+        if (std::none_of(ways.begin(), ways.end(),
+                         [&](const study::Packing& one) { return one.text() == way.text(); }))
+          ways.push_back(way);
+    }
+    if (ways.empty()) return;
+    const PackedSamples samples(*reader_, std::move(ways));
+    if (samples.ways().empty()) return;
+    Recipe probed = recipe_;  // a batch of samples may be larger than what was packed
+    const auto count = static_cast<std::int64_t>(samples.plain()->info().count);
+    probed.set(fmt::format("loader.batch={}", std::min(count, recipe_.integer("loader.batch"))));
+    for (std::size_t i = 0; i < samples.ways().size(); ++i) {
+      const study::Packing& way = samples.ways()[i];
+      model_->add(way.text(), probed, samples.packed(i), samples.plain());
+      candidates_.push_back({{.overrides = {}, .packing = way, .assumed = {way.text()}}, recipe_});
     }
   }
 
@@ -187,29 +224,41 @@ class Profile {
     return figures;
   }
 
+  /// Says what will be measured and about how long that takes.
+  void announce() const {
+    ProfileWork work;
+    work.probes = model_->probes(kRounds);
+    work.probe_s = kProbeSeconds;
+    work.batches = simulated_ ? 0 : batches_tried().size();
+    work.baselines = kBaselines;
+    work.verifications = study::planned_runs(report_.order);
+    work.run_s = arguments_.seconds;
+    work.start_s = start_s_;
+    say(fmt::format("{}: {} changes; {}", recipe_.name(), candidates_.size(), work_text(work)));
+  }
+
   void calibrate() {
-    constexpr double kProbeSeconds = 0.3;
-    constexpr int kRounds = 5;
-    constexpr int kBaselines = 3;
     runs_.emplace(arguments_.recipe, path_ / "runs");
-    say(fmt::format("{}: {} changes; probing the loader alone", recipe_.name(),
-                    candidates_.size()));
-    model_->probe(kProbeSeconds, kRounds);
+    say("probing the loader alone");
+    // A longer sleep costs no more, and the probe would have too few batches.
+    const double idle_s =
+        simulated_ ? std::min(5e-3, recipe_.number("simulated.update_ms") * 1e-3) : 0;
+    model_->probe(kProbeSeconds, kRounds, idle_s);
 
     double step_guess = recipe_.number("simulated.update_ms") * 1e-3;
     if (!simulated_) {
       model_->set_device(is_on_cpu(recipe_) ? threads_ : 0);
-      step_guess = 0.02;  // for the first, short run only
       for (const std::int64_t batch : batches_tried()) {
         say(fmt::format("the device alone, batch {}", batch));
         const std::vector<std::string> alone{"loader.workers=0",
                                              fmt::format("loader.batch={}", batch)};
-        RunFigures figures = run_child("device", alone, {.warm_up = 20, .steps = 40});
+        RunFigures figures = run_child("device", alone, kShortRun);
         const double step = figures.update_s + figures.load_s;
-        figures = run_child("device", alone,
-                            {.warm_up = 20,
-                             .steps = std::max<std::uint64_t>(
-                                 40, static_cast<std::uint64_t>(arguments_.seconds / step))});
+        figures = run_child(
+            "device", alone,
+            {.warm_up = kShortRun.warm_up,
+             .steps = std::max<std::uint64_t>(
+                 kShortRun.steps, static_cast<std::uint64_t>(arguments_.seconds / step))});
         model_->set_update(batch, figures.update_s);
       }
       step_guess = study::replay(model_->input(recipe_)).update_s;
@@ -219,7 +268,7 @@ class Profile {
     std::vector<std::string> traced;
     if (!arguments_.trace.empty()) traced = {"--trace", arguments_.trace};
     std::vector<double> walls, rates, steps, updates, logs, reads;
-    for (int i = 0; i < kBaselines; ++i) {
+    for (std::size_t i = 0; i < kBaselines; ++i) {
       const std::int64_t begin = base::Clock::steady_ns();
       const RunFigures baseline =
           run_child("baseline", i == 0 ? traced : std::vector<std::string>(),
@@ -298,7 +347,20 @@ class Profile {
                                               static_cast<std::uint64_t>(recipe_.integer("seed")));
   }
 
+  /// Packs a sample of the set in each way that is measured.
+  void pack_samples() {
+    for (Candidate& one : candidates_) {
+      if (!one.change.packing) continue;
+      if (!packed_) packed_.emplace();
+      const std::uint64_t most =
+          std::max(kPackedSamples, 4 * static_cast<std::uint64_t>(recipe_.integer("loader.batch")));
+      say(fmt::format("packing up to {} samples: {}", most, one.change.text()));
+      one.packed = packed_->pack(recipe_, *one.change.packing, most);
+    }
+  }
+
   void verify() {
+    pack_samples();
     const std::size_t planned = study::planned_runs(report_.order);
     say(fmt::format(
         "verifying {} changes in {} blocks: {} runs, about {}; more where other programs take "
@@ -313,9 +375,14 @@ class Profile {
       if (line.due())
         line.show(static_cast<double>(done), static_cast<double>(std::max(planned, done + 1)),
                   name);
-      const RunFigures figures = change ? run_child(name, candidates_[*change].change.overrides,
-                                                    candidates_[*change].length)
-                                        : run_child(name, {}, base_length_);
+      RunFigures figures;
+      if (change) {
+        const Candidate& one = candidates_[*change];
+        figures =
+            run_child(name, one.change.packing ? one.packed : one.change.overrides, one.length);
+      } else {
+        figures = run_child(name, {}, base_length_);
+      }
       ++done;
       return study::TimedRun{change, figures.images_per_s, figures.others};
     };
@@ -325,6 +392,9 @@ class Profile {
       report_.outcomes[change].measured = report_.verified->ratio(change);
   }
 
+  static constexpr double kProbeSeconds = 0.3;
+  static constexpr int kRounds = 5;
+  static constexpr std::size_t kBaselines = 3;
   /// More steps do not improve a prediction.
   static constexpr std::uint64_t kMaxSteps = 400;
 
@@ -332,10 +402,12 @@ class Profile {
   const Recipe recipe_;
   const bool simulated_;
   const std::shared_ptr<const Reader> reader_;
+  const double start_s_;  ///< from the program's start until the data set was open
   fs::path path_;
   int threads_ = 0;
   std::vector<std::string> fixed_;  ///< overrides that all runs share
   std::optional<ProfileModel> model_;
+  std::optional<PackedFolder> packed_;
   std::optional<ChildRuns> runs_;
   std::vector<Candidate> candidates_;
   RunLength base_length_;
@@ -357,7 +429,8 @@ void add_profile(CLI::App& app, Command& chosen) {
       "also run the changes that this machine can run, after writing the predictions");
   command
       ->add_option("--change", arguments->changes,
-                   "predict this change too: \"key=value key=value\"; may be repeated")
+                   "predict this change too: \"key=value key=value\", or a way to pack the set, "
+                   "pack=raw,short-side=256; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--given", arguments->given, "predict only the changes named by --change");
   command->add_option("--trace", arguments->trace,
@@ -378,7 +451,7 @@ void add_profile(CLI::App& app, Command& chosen) {
       "Example:\n  millrace profile mnist-lenet data.path=data/digits train.device=simulated "
       "simulated.update_ms=0.2 --verify");
   command->callback([arguments, &chosen] {
-    chosen = [arguments](const ProgramStart&) { return Profile(*arguments).run(); };
+    chosen = [arguments](const ProgramStart& start) { return Profile(*arguments, start).run(); };
   });
 }
 

@@ -10,28 +10,24 @@
 #include <optional>
 #include <utility>
 
-#include "base/suggest.h"
-#include "pipeline/readers/storage_model.h"
-#include "strategies/trainer/simulated.h"
+#include "base/text.h"
+#include "pipeline/readers/storage.h"
+#include "strategies/trainer/device_accounting.h"
+#include "strategies/trainer/strategy.h"
 #include "strategies/trainer/torch_library.h"
-#include "strategies/trainer/utilization.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
-#include "study/report/run_report.h"
+#include "study/report/run_facts.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/sweep_proposal.h"
-#include "tools/launch/local_launcher.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
+#include "tools/commands/sweep.h"
+#include "tools/launch/launch.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/archives.h"
 #include "tools/training/auto_workers.h"
-#include "tools/training/pipeline_setup.h"
-#include "tools/training/rank_setup.h"
-#include "tools/training/recorder.h"
-#include "tools/training/resume.h"
-#include "tools/training/strategy_setup.h"
-#include "tools/training/trace_argument.h"
-#include "tools/training/train_records.h"
+#include "tools/training/recipe_choices.h"
+#include "tools/training/records.h"
+#include "tools/training/setup.h"
+#include "tools/training/train_setup.h"
 
 namespace millrace::tools {
 namespace {
@@ -44,76 +40,6 @@ struct TrainArguments {
   TraceArgument trace;
 };
 
-train::TrainOptions train_options(const Recipe& recipe) {
-  train::TrainOptions options;
-  options.epochs = static_cast<std::uint64_t>(recipe.integer("train.epochs"));
-  options.steps = static_cast<std::uint64_t>(recipe.integer("train.steps"));
-  options.eval_every = static_cast<std::uint64_t>(recipe.integer("eval.every"));
-  options.checkpoint_every = static_cast<std::uint64_t>(recipe.integer("train.checkpoint_every"));
-  options.accumulate = static_cast<std::uint64_t>(recipe.integer("train.accumulate"));
-  options.schedule = {.name = recipe.text("train.schedule"),
-                      .lr = recipe.number("train.lr"),
-                      .warmup = recipe.number("train.warmup"),
-                      .step_epochs = recipe.number("train.step_epochs"),
-                      .milestones = recipe.numbers("train.milestones"),
-                      .gamma = recipe.number("train.gamma"),
-                      .min_lr = recipe.number("train.min_lr")};
-  options.stopping = {
-      .metric = recipe.text("train.early_stopping.metric"),
-      .patience = static_cast<std::uint64_t>(recipe.integer("train.early_stopping.patience")),
-      .min_delta = recipe.number("train.early_stopping.min_delta")};
-  options.delays = {recipe.number("debug.next_ms") * 1e-3, recipe.number("debug.forward_ms") * 1e-3,
-                    recipe.number("debug.evaluate_ms") * 1e-3,
-                    recipe.number("debug.log_ms") * 1e-3};
-  return options;
-}
-
-/// Builds the trainer's schedule early, so that an invalid one fails before the run starts.
-void check_schedule(const train::TrainOptions& options, std::uint64_t samples) {
-  const auto window = static_cast<std::uint64_t>(options.batch) * options.accumulate;
-  const std::uint64_t updates = (samples + window - 1) / window;
-  static_cast<void>(train::Schedule(options.schedule, options.epochs * updates, updates));
-}
-
-/// Rejects early stopping where nothing is evaluated.
-void check_early_stopping(const Recipe& recipe) {
-  const std::string& metric = recipe.text("train.early_stopping.metric");
-  if (metric == "off") return;
-  if (is_simulated(recipe))
-    throw UsageError(
-        fmt::format("train.early_stopping.metric={}: a simulated device has no model to evaluate",
-                    metric),
-        "set train.early_stopping.metric=off");
-  if (recipe.integer("eval.every") == 0)
-    throw UsageError(
-        fmt::format("train.early_stopping.metric={}: with eval.every=0 only the end of the run is "
-                    "evaluated",
-                    metric),
-        "set eval.every=1");
-}
-
-/// Rejects an evaluation set that does not match the training task.
-void check_evaluation(const Reader& train, const Reader& eval, const SampleSpec& sample,
-                      const SampleSpec& eval_sample) {
-  const auto& classes = train.info().classes;
-  const auto& others = eval.info().classes;
-  if (classes != others) {
-    const auto [one, other] =
-        std::mismatch(classes.begin(), classes.end(), others.begin(), others.end());
-    throw DataError(
-        fmt::format("{}: the {} and {} splits have different classes, first {} and {}",
-                    train.info().path, train.info().split, eval.info().split,
-                    one == classes.end() ? "none" : *one, other == others.end() ? "none" : *other),
-        "labels are indices into the list of classes, so both splits need the same list");
-  }
-  if (sample.size != eval_sample.size || sample.channels != eval_sample.channels)
-    throw UsageError(
-        fmt::format("training sees samples of {}x{}, evaluation would see {}x{}", sample.size.width,
-                    sample.size.height, eval_sample.size.width, eval_sample.size.height),
-        "give evaluation a chain of its own: [[eval.augment]], or "
-        "eval.augment+=random_crop{size=...}");
-}
-
 void print_result(const nlohmann::ordered_json& summary, const std::filesystem::path& directory) {
   if (verbosity().json) {
     print("{}\n", study::to_text(summary, 2));
@@ -122,7 +48,7 @@ void print_result(const nlohmann::ordered_json& summary, const std::filesystem::
   }
 }
 
-bool is_ddp(const Recipe& recipe) { return recipe.text("train.strategy") == "ddp"; }
+bool is_ddp(const Recipe& recipe) { return strategy_of(recipe) == StrategyKind::ddp; }
 
 /// Returns the run's path. Ranks that share nothing (simulated devices) have records of their own.
 std::filesystem::path run_path(const TrainArguments& arguments, const Recipe& recipe, int rank) {
@@ -228,12 +154,14 @@ class TrainCommand {
 
   void open_training_set() {
     reader_ = open_data(recipe_, recipe_.text("data.split"));
+    if (resume_) check_archives(arguments_.run, reader_->info(), keeps_records());
     plan_ = make_plan(recipe_, recipe_.augment(), *reader_);
     options_ = loader_options(recipe_, emulated_storage(recipe_), rank_.rank, rank_.world);
     options_.epochs = static_cast<std::uint64_t>(recipe_.integer("train.epochs"));
     training_ = train_options(recipe_);
     if (timeline_ != nullptr) training_.device_track = &timeline_->device();
     training_.batch = options_.batch;
+    if (rank_.rank == 0) warn_of_idle_ranks(recipe_, rank_.world, std::max(1, plan_->group()));
   }
 
   /// Returns whether a resumed run is already complete. Otherwise sets where it continues.
@@ -267,6 +195,7 @@ class TrainCommand {
   void open_evaluation_set() {
     if (is_simulated(recipe_)) return;
     eval_reader_ = open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size());
+    if (resume_) check_archives(arguments_.run, eval_reader_->info(), keeps_records());
     eval_plan_ = make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
     check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output());
   }
@@ -295,6 +224,12 @@ class TrainCommand {
 
   void open_records() {
     directory_.emplace(open_directory());
+    if (keeps_records()) {
+      std::vector<DatasetInfo> sets{reader_->info()};
+      if (eval_reader_ != nullptr && eval_reader_->info().split != sets[0].split)
+        sets.push_back(eval_reader_->info());
+      record_archives(directory_->path(), sets);
+    }
     failed_ = directory_->quarantined();
     recorder_.emplace(*directory_, recipe_, reader_->info(), arguments_.hash, *strategy_,
                       training_.from, keeps_records());

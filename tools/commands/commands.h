@@ -3,11 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "millrace/error.h"
+#include "millrace/param.h"
 
 namespace millrace::tools {
 
@@ -40,5 +42,21 @@ void add_completion(CLI::App& app, Command& chosen);
 
 /// Adds -q, -v and --json, which every command takes.
 void add_common(CLI::App& command);
+
+// Declared parameters, as `keys` and `recipe` print them.
+
+/// Returns a value with the unit of its parameter: "20.0 ms", "\"auto\"".
+std::string value_text(const Param& param, const Value& value);
+
+/// Returns a value as JSON of the same type.
+nlohmann::ordered_json value_json(const Value& value);
+
+/// Returns the whole declaration: key, type, default, unit, min, max, choices and help.
+nlohmann::ordered_json key_json(const Param& param);
+
+// The manual page, millrace.1, from the same declarations as --help.
+
+/// Returns the page in man(7)'s macros: every command with its options and its example.
+std::string manual_page(const CLI::App& app);
 
 }  // namespace millrace::tools

@@ -1,6 +1,4 @@
 // Executes a sweep's command and collects its figures.
-#include "tools/commands/sweep_command_runs.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,7 +13,8 @@
 #include "base/files.h"
 #include "millrace/error.h"
 #include "pipeline/readers/shard_index.h"
-#include "tools/launch/command_child.h"
+#include "tools/commands/sweep.h"
+#include "tools/launch/launch.h"
 
 namespace millrace::tools {
 namespace {

@@ -1,14 +1,19 @@
 // Plans, skips and runs a sweep's processes.
-#include "tools/commands/sweep_runner.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <numeric>
+#include <set>
 #include <string_view>
 
 #include "base/clock.h"
@@ -17,13 +22,123 @@
 #include "pipeline/recipe/recipe_file.h"
 #include "study/sweep/sweep_pace.h"
 #include "study/sweep/sweep_table.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
+#include "tools/commands/sweep.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
+
+// Hashes the program, its libraries and data sets.
+
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Returns the program and the files that it loads from beside it: lib/*.so and lib/plugins/*.so.
+std::set<fs::path> program_files() {
+  std::set<fs::path> files;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  files.insert(program);
+  for (const auto& folder : {program.parent_path() / "lib", program.parent_path() / "lib/plugins",
+                             program.parent_path().parent_path() / "lib"}) {
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const std::string name = entry.path().filename().string();
+      const bool ours = folder.filename() == "plugins" || name.find("millrace") != name.npos;
+      if (ours && entry.path().extension() == ".so" && entry.is_regular_file(error))
+        files.insert(entry.path());
+    }
+  }
+  for (const auto& plugin : plugins_json())
+    if (plugin.contains("file") && plugin["file"].is_string())
+      files.insert(plugin["file"].get<std::string>());
+  return files;
+}
+
+std::string hash_of(const std::set<fs::path>& files) {
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              XXH3_freeState);
+  XXH3_128bits_reset(state.get());
+  std::vector<char> buffer(1 << 20);
+  for (const auto& file : files) {
+    std::ifstream in(file, std::ios::binary);
+    if (!in) throw RunError(fmt::format("{} cannot be read", file.string()));
+    while (in.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), in.gcount() > 0)
+      XXH3_128bits_update(state.get(), buffer.data(), static_cast<std::size_t>(in.gcount()));
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace
+
+SweepKeys::SweepKeys() : binary_(hash_of(program_files())) {}
+
+study::RunIdentity SweepKeys::identity(const Recipe& recipe, std::uint64_t seed) {
+  Recipe plain = recipe;
+  // The seed is a separate part of the identity, and the sweep's own keys do not change its runs.
+  for (const char* same :
+       {"seed=0", "sweep.margin=1", "sweep.share_margin=1", "sweep.most_repeats=5"})
+    plain.set(same);
+  return {plain.to_toml(), binary_, fingerprints(recipe), seed, 0};
+}
+
+std::string SweepKeys::fingerprints(const Recipe& recipe) {
+  std::string choice = recipe.text("train.device") + "\n" + recipe.value("model.classes") + "\n" +
+                       recipe.value("eval.split");
+  for (const Param& key : recipe_keys())
+    if (key.name.starts_with("data.")) choice += "\n" + recipe.value(key.name);
+  std::string& known = fingerprints_[choice];
+  if (!known.empty()) return known;
+  const auto train = open_data(recipe, recipe.text("data.split"));
+  std::string text = fmt::format("{:016x}", train->info().fingerprint);
+  if (!is_simulated(recipe))
+    text += fmt::format(" {:016x}",
+                        open_data(recipe, recipe.text("eval.split"), train->info().classes.size())
+                            ->info()
+                            .fingerprint);
+  return known = text;
+}
+
+SweepIdentities::SweepIdentities(const Question& question) : question_(question) {
+  if (!question.command) keys_.emplace();
+}
+
+void SweepIdentities::plan(std::uint64_t repeats) {
+  for (std::uint64_t repeat = planned_.size(); repeat < repeats; ++repeat) {
+    auto& identities = identities_.emplace_back();
+    auto& keys = planned_.emplace_back();
+    for (std::size_t cell = 0; cell < question_.recipes.size(); ++cell) {
+      const auto& recipe = question_.recipes[cell];
+      keys.emplace_back();
+      study::RunIdentity& one = identities.emplace_back();
+      if (!recipe) continue;
+      one =
+          question_.command
+              ? CommandRuns(*question_.command, ".").identity(question_.design.cells[cell], repeat)
+              : keys_->identity(*recipe,
+                                static_cast<std::uint64_t>(recipe->integer("seed")) + repeat);
+      one.copy = copies_[one.key()]++;
+      keys.back() = one.key();
+    }
+  }
+}
+
+const study::RunIdentity& SweepIdentities::of(const study::SweepRun& run) const {
+  return identities_.at(run.repeat).at(run.cell);
+}
+
+const std::string& SweepIdentities::key(const study::SweepRun& run) const {
+  return planned_.at(run.repeat).at(run.cell);
+}
+
+std::string SweepIdentities::block(std::uint64_t repeat) const {
+  std::string text;
+  for (const std::string& key : planned_.at(repeat)) text += key + "\n";
+  return base::checksum(text);
+}
+
+namespace {
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -84,16 +199,15 @@ class SweepRunner::Progress {
   study::EachMinute minutes_;
 };
 
-SweepRunner::SweepRunner(fs::path sweep, const Question& question)
+SweepRunner::SweepRunner(fs::path sweep, const Question& question, SweepIdentities& identities,
+                         std::optional<BlockAttempt> attempt)
     : sweep_(std::move(sweep)),
       question_(question),
       refusals_(question.refusals),
-      index_(sweep_),
+      identities_(identities),
+      index_(sweep_, !attempt),
       session_(fmt::format("{:.0f}-{}", now_s(), getpid())) {
-  if (question_.command)
-    commands_.emplace(*question_.command, runs());
-  else
-    keys_.emplace();
+  if (question_.command) commands_.emplace(*question_.command, runs());
   fs::create_directories(runs());
   base::remove_stale_temporaries(sweep_);
   base::remove_stale_temporaries(runs());
@@ -105,24 +219,9 @@ SweepRunner::SweepRunner(fs::path sweep, const Question& question)
   }
   index_.refresh();
   next_number_ = index_.largest_number() + 1;
-}
-
-void SweepRunner::plan(std::uint64_t repeats) {
-  for (std::uint64_t repeat = planned_.size(); repeat < repeats; ++repeat) {
-    auto& identities = identities_.emplace_back();
-    auto& keys = planned_.emplace_back();
-    for (std::size_t cell = 0; cell < question_.recipes.size(); ++cell) {
-      const auto& recipe = question_.recipes[cell];
-      keys.emplace_back();
-      study::RunIdentity& one = identities.emplace_back();
-      if (!recipe) continue;
-      one = commands_ ? commands_->identity(question_.design.cells[cell], repeat)
-                      : keys_->identity(
-                            *recipe, static_cast<std::uint64_t>(recipe->integer("seed")) + repeat);
-      one.copy = copies_[one.key()]++;
-      keys.back() = one.key();
-    }
-  }
+  if (!attempt) return;
+  next_number_ = std::max(next_number_, attempt->first_number);
+  meanwhile_ = std::move(attempt->meanwhile);
 }
 
 std::size_t SweepRunner::planned(std::uint64_t repeats) const {
@@ -132,10 +231,11 @@ std::size_t SweepRunner::planned(std::uint64_t repeats) const {
 }
 
 std::size_t SweepRunner::finished(std::uint64_t repeats) {
-  plan(repeats);
+  identities_.plan(repeats);
   std::size_t count = 0;
   for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
-    for (const auto& key : planned_[repeat]) count += index_.find(key) ? 1 : 0;
+    for (std::size_t cell = 0; cell < question_.recipes.size(); ++cell)
+      count += index_.find(identities_.key({cell, repeat})) ? 1 : 0;
   return count;
 }
 
@@ -162,19 +262,24 @@ std::string SweepRunner::label(const study::SweepRun& run) const {
   return fmt::format("{}r{}", name.empty() ? "" : name + "-", run.repeat + 1);
 }
 
-void SweepRunner::run(std::uint64_t repeats) {
-  plan(repeats);
-  const auto order =
-      study::interleaved(question_.recipes.size(), repeats,
-                         static_cast<std::uint64_t>(question_.first().integer("seed")));
+bool SweepRunner::is_left(const study::SweepRun& run) const {
+  return refusals_[run.cell].empty() && !index_.find(identities_.key(run));
+}
+
+void SweepRunner::run(std::uint64_t repeats, std::uint64_t first) {
+  identities_.plan(repeats);
+  auto order = study::interleaved(question_.recipes.size(), repeats,
+                                  static_cast<std::uint64_t>(question_.first().integer("seed")));
+  std::erase_if(order, [&](const study::SweepRun& run) { return run.repeat < first; });
   std::vector<std::size_t> left(question_.recipes.size());
+  std::size_t done = 0;
+  for (const study::SweepRun& run : order) {
+    if (is_left(run)) ++left[run.cell];
+    done += index_.find(identities_.key(run)) ? 1 : 0;
+  }
+  Progress progress(done, std::move(left));
   for (const study::SweepRun& run : order)
-    if (refusals_[run.cell].empty() && !index_.find(planned_[run.repeat][run.cell]))
-      ++left[run.cell];
-  Progress progress(finished(repeats), std::move(left));
-  for (const study::SweepRun& run : order)
-    if (refusals_[run.cell].empty() && !index_.find(planned_[run.repeat][run.cell]))
-      run_one(run, progress);
+    if (is_left(run)) run_one(run, progress);
   if (commands_ && std::none_of(refusals_.begin(), refusals_.end(),
                                 [](const std::string& text) { return text.empty(); }))
     throw RunError(fmt::format("every combination failed; the first: {}", refusals_.front()),
@@ -212,7 +317,10 @@ study::SweepRecord SweepRunner::with_figures(std::size_t cell, study::SweepRecor
 
 ChildResult SweepRunner::execute(const study::SweepRun& run, study::SweepRecord& record,
                                  const fs::path& log, Progress& progress) const {
-  const auto meanwhile = [&] { progress.tick(); };
+  const auto meanwhile = [&] {
+    progress.tick();
+    if (meanwhile_) meanwhile_();
+  };
   return commands_ ? commands_->run(question_.design.cells[run.cell], record, meanwhile)
                    : run_child(command_of(run, record), log, meanwhile);
 }
@@ -224,10 +332,10 @@ bool SweepRunner::is_refusal(const ChildResult& result) const {
 }
 
 void SweepRunner::run_one(const study::SweepRun& run, Progress& progress) {
-  const study::RunIdentity& identity = identities_[run.repeat][run.cell];
+  const study::RunIdentity& identity = identities_.of(run);
   const std::string name = label(run);
   study::SweepRecord record{.name = fmt::format("{:03}-{}", next_number_++, name),
-                            .key = planned_[run.repeat][run.cell],
+                            .key = identities_.key(run),
                             .binary = identity.binary,
                             .data = identity.data,
                             .session = session_,
@@ -287,12 +395,29 @@ void SweepRunner::run_one(const study::SweepRun& run, Progress& progress) {
 }
 
 std::vector<std::vector<study::SweepRecord>> SweepRunner::records(std::uint64_t repeats) const {
+  std::vector<std::uint64_t> blocks(repeats);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  return records(blocks);
+}
+
+std::vector<std::vector<study::SweepRecord>> SweepRunner::records(
+    std::span<const std::uint64_t> blocks) const {
   std::vector<std::vector<study::SweepRecord>> records(question_.recipes.size());
-  for (std::uint64_t repeat = 0; repeat < repeats; ++repeat)
-    for (std::size_t cell = 0; cell < records.size(); ++cell)
-      if (refusals_[cell].empty())
-        records[cell].push_back(with_figures(cell, index_.find(planned_[repeat][cell]).value()));
+  for (const std::uint64_t repeat : blocks)
+    for (std::size_t cell = 0; cell < records.size(); ++cell) {
+      if (!refusals_[cell].empty()) continue;
+      auto finished = index_.find(identities_.key({cell, repeat}));
+      if (!finished)
+        throw RunError(fmt::format("block {} lacks its run of {}", repeat + 1,
+                                   question_.design.cells[cell].labels[0]),
+                       "remove the block's folder in blocks/ to have it run again");
+      records[cell].push_back(with_figures(cell, std::move(*finished)));
+    }
   return records;
+}
+
+void SweepRunner::refuse(std::size_t cell, const std::string& reason) {
+  if (refusals_[cell].empty()) refusals_[cell] = reason;
 }
 
 }  // namespace millrace::tools

@@ -1,6 +1,4 @@
 // Walks and hashes archives, and writes their indexes.
-#include "tools/data/index.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,12 +6,13 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/tar.h"
+#include "pipeline/remote/sha256.h"
 #include "pipeline/remote/url.h"
-#include "tools/data/sha256.h"
+#include "tools/data/data.h"
 
 namespace millrace::tools {
 namespace {
@@ -23,17 +22,20 @@ using pipeline::FileStamp;
 using pipeline::SetIndex;
 using pipeline::ShardIndex;
 
-ShardIndex walk_and_hash(const std::string& file) {
+ShardIndex walk_and_hash(const std::string& file, const std::function<void()>& check) {
   const base::OpenFile open = base::open_regular(file);
   ShardIndex index;
   index.shard = fs::path(file).filename();
   index.stamp = pipeline::stamp_of(open.descriptor.get(), file);
   pipeline::wait_until_settled(index.stamp);  // so that a change during the walk is noticed
-  index.sha256 = sha256_of(open.descriptor.get(), file);
+  index.sha256 = pipeline::sha256_of_file(open.descriptor.get(), file, check);
   const pipeline::MappedFile mapped = pipeline::MappedFile::map(file);
   pipeline::IndexTarOptions options;
   options.names = true;
-  options.passed = [&] { mapped.let_go(); };
+  options.passed = [&] {
+    mapped.let_go();
+    if (check) check();
+  };
   index.tar = pipeline::index_tar(file, mapped.bytes(), options);
   const base::OpenFile again = base::open_regular(file);
   if (pipeline::stamp_of(again.descriptor.get(), file) != index.stamp)
@@ -74,6 +76,29 @@ std::string name_in(const std::string& folder, const std::string& file) {
   return fs::path(file).lexically_relative(folder).generic_string();
 }
 
+/// Writes an archive's index. Returns the archive's entry in a set, `name`; empty: its own.
+SetIndex::Shard index_archive(const std::string& file, const std::string& name,
+                              const std::function<void()>& check) {
+  const ShardIndex index = walk_and_hash(file, check);
+  const std::vector<std::byte> bytes = pipeline::to_bytes(index);
+  write(pipeline::index_path(file), bytes);
+  return summary(index, name.empty() ? index.shard : name, bytes.size());
+}
+
+/// Writes the index of a folder's archives, and returns its path.
+std::string write_set(const std::string& folder, SetIndex& set) {
+  set.classes = pipeline::read_class_names((fs::path(folder) / pipeline::kClassNamesFile).string());
+  std::string path = set_file_of(folder);
+  write(path, pipeline::to_bytes(set));
+  return path;
+}
+
+SetIndex read_set(const std::string& folder) {
+  const std::string path = set_file_of(folder);
+  if (!base::is_folder(folder) || !base::exists(path)) return {};
+  return pipeline::parse_set_index(path, pipeline::MappedFile::map(path).bytes());
+}
+
 }  // namespace
 
 std::vector<std::string> archives_of(const std::string& path) {
@@ -91,7 +116,8 @@ std::vector<std::string> archives_of(const std::string& path) {
   return all;
 }
 
-IndexReport make_indexes(const std::string& path, const Progress& progress) {
+IndexReport make_indexes(const std::string& path, const Progress& progress,
+                         const std::function<void()>& check) {
   IndexReport report;
   report.files = archives_of(path);
   const bool folder = base::is_folder(path);
@@ -99,19 +125,38 @@ IndexReport make_indexes(const std::string& path, const Progress& progress) {
   parallel_for(report.files.size(), 1, 0, progress, [&](std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t i = begin; i < end; ++i) {
       const std::string& file = report.files[i];
-      const ShardIndex index = walk_and_hash(file);
-      const std::vector<std::byte> bytes = pipeline::to_bytes(index);
-      write(pipeline::index_path(file), bytes);
-      report.set.shards[i] =
-          summary(index, folder ? name_in(path, file) : index.shard, bytes.size());
+      report.set.shards[i] = index_archive(file, folder ? name_in(path, file) : "", check);
     }
   });
   if (!folder) return report;
-  report.set.classes =
-      pipeline::read_class_names((fs::path(path) / pipeline::kClassNamesFile).string());
-  report.set_file = set_file_of(path);
-  write(report.set_file, pipeline::to_bytes(report.set));
+  report.set_file = write_set(path, report.set);
   return report;
+}
+
+void refresh_set_index(const std::string& folder, const std::vector<std::string>& changed,
+                       const std::function<void()>& check) {
+  if (!base::exists(set_file_of(folder))) return;
+  SetIndex old;
+  try {
+    old = read_set(folder);
+  } catch (const DataError&) {  // every archive is indexed anew
+  }
+  SetIndex set;
+  for (const std::string& file : archives_of(folder)) {
+    const std::string name = name_in(folder, file);
+    const auto listed =
+        std::find_if(old.shards.begin(), old.shards.end(),
+                     [&](const SetIndex::Shard& shard) { return shard.name == name; });
+    const bool is_changed = std::any_of(changed.begin(), changed.end(), [&](const auto& one) {
+      return name_in(folder, one) == name;
+    });
+    if (is_changed)
+      set.shards.push_back(summary(pipeline::read_shard_index(file), name,
+                                   fs::file_size(pipeline::index_path(file))));
+    else
+      set.shards.push_back(listed != old.shards.end() ? *listed : index_archive(file, name, check));
+  }
+  write_set(folder, set);
 }
 
 // Compares indexes with what they describe.
@@ -120,27 +165,21 @@ namespace {
 /// Returns what is wrong with an archive's index, or nothing.
 std::string check_index(const std::string& file, const SetIndex::Shard* in_set) {
   const base::OpenFile open = base::open_regular(file);
-  const pipeline::Sha256 hash = sha256_of(open.descriptor.get(), file);
+  const pipeline::Sha256 hash = pipeline::sha256_of_file(open.descriptor.get(), file);
   const std::string path = pipeline::index_path(file);
   if (base::exists(path)) {
     const ShardIndex index = pipeline::read_shard_index(file);
     if (index.sha256 != hash)
       return fmt::format("{}: the index is of another content: SHA-256 {}, the archive has {}",
-                         path, hex(index.sha256), hex(hash));
+                         path, pipeline::hex_of(index.sha256), pipeline::hex_of(hash));
     if (const char* how =
             pipeline::difference(index.stamp, pipeline::stamp_of(open.descriptor.get(), file)))
       return fmt::format("{}: the index is stale: {}, although the content is the same", path, how);
   }
   if (in_set != nullptr && in_set->sha256 != hash)
     return fmt::format("{}: the set index lists another content: SHA-256 {}, the archive has {}",
-                       file, hex(in_set->sha256), hex(hash));
+                       file, pipeline::hex_of(in_set->sha256), pipeline::hex_of(hash));
   return {};
-}
-
-SetIndex read_set(const std::string& folder) {
-  const std::string path = set_file_of(folder);
-  if (!base::is_folder(folder) || !base::exists(path)) return {};
-  return pipeline::parse_set_index(path, pipeline::MappedFile::map(path).bytes());
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
 // Strokes of the ten digits and a soft pen.
-#include "tools/data/make_digits.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,7 +7,7 @@
 
 #include "base/rng.h"
 #include "millrace/error.h"
-#include "tools/data/output_files.h"
+#include "tools/data/data.h"
 
 namespace millrace::tools {
 namespace {

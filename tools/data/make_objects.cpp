@@ -1,6 +1,4 @@
 // Shapes of the ten classes, shaded and noisy.
-#include "tools/data/make_objects.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 #include "base/rng.h"
 #include "millrace/error.h"
 #include "millrace/math.hpp"
-#include "tools/data/output_files.h"
+#include "tools/data/data.h"
 
 namespace millrace::tools {
 namespace {

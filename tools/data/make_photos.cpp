@@ -1,6 +1,4 @@
 // Noise, shapes and colours of generated photographs.
-#include "tools/data/make_photos.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,8 +8,7 @@
 
 #include "base/rng.h"
 #include "millrace/error.h"
-#include "tools/data/jpeg_writer.h"
-#include "tools/data/output_files.h"
+#include "tools/data/data.h"
 
 namespace millrace::tools {
 namespace {

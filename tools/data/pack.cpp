@@ -1,18 +1,11 @@
 // Packs data sets into tar archives.
-#include "tools/data/pack.h"
-
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
+#include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,135 +16,23 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
-#include "pipeline/readers/fingerprint.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/decoders/raw_image.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/set_index.h"
 #include "pipeline/readers/tar.h"
-#include "tools/data/detect.h"
-#include "tools/data/index.h"
-#include "tools/data/output_files.h"
-#include "tools/data/pack.h"
+#include "tools/data/data.h"
+#include "tools/data/tar_writer.h"
 
 namespace millrace::tools {
-
-// Writes a ustar archive member by member. Its bytes depend on names and contents alone: no times,
-// no owners.
-
-class TarWriter {
- public:
-  /// Creates or truncates `path`. Throws RunError, as all members do, with the file and the
-  /// system's reason.
-  explicit TarWriter(std::string path);
-
-  /// Adds a member. `name` has up to 100 bytes.
-  void add(std::string_view name, std::span<const std::uint8_t> bytes);
-  /// Writes the end mark. The archive is then on the disk.
-  void finish();
-  /// Returns the bytes so far, without the end mark.
-  std::uint64_t size() const { return size_; }
-
-  /// Returns the bytes that a member of `bytes` bytes takes in an archive.
-  static std::uint64_t member_size(std::uint64_t bytes);
-
- private:
-  void put(std::span<const std::uint8_t> bytes);
-  void flush();
-
-  std::string path_;
-  base::Descriptor file_;
-  std::vector<std::uint8_t> pending_;
-  std::uint64_t size_ = 0;
-};
-
-// Headers and padding of the ustar format.
-namespace {
-
-constexpr std::size_t kBlock = 512;
-constexpr std::size_t kBuffer = std::size_t{1} << 20;
-
-[[noreturn]] void fail(const std::string& path) {
-  const int error = errno;
-  throw RunError(fmt::format("{}: cannot be written: {}", path, std::strerror(error)),
-                 error == ENOSPC || error == EDQUOT || error == EFBIG
-                     ? "make room, or choose a folder on another disk"
-                     : "check the folder's permissions");
-}
-
-}  // namespace
-
-TarWriter::TarWriter(std::string path)
-    : path_(std::move(path)),
-      file_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-  if (file_.get() < 0) fail(path_);
-  pending_.reserve(kBuffer + kBlock);
-}
-
-std::uint64_t TarWriter::member_size(std::uint64_t bytes) {
-  return kBlock + (bytes + kBlock - 1) / kBlock * kBlock;
-}
-
-void TarWriter::add(std::string_view name, std::span<const std::uint8_t> bytes) {
-  std::array<std::uint8_t, kBlock> header{};
-  const auto text = [&](std::size_t at, std::string_view value) {
-    std::copy(value.begin(), value.end(), header.begin() + static_cast<std::ptrdiff_t>(at));
-  };
-  if (name.size() > 100)
-    throw RunError(fmt::format("{}: the name '{}' is too long for a member", path_, name),
-                   "an archive's names have up to 100 bytes");
-  text(0, name);
-  text(100, "0000644");
-  text(108, "0000000");
-  text(116, "0000000");
-  text(124, fmt::format("{:011o}", bytes.size()));  // below 8 GiB: samples are below 4 GiB
-  text(136, "00000000000");
-  text(148, "        ");
-  text(156, "0");
-  text(257, std::string_view("ustar\0"
-                             "00",
-                             8));
-  const auto sum = std::accumulate(header.begin(), header.end(), 0u);
-  text(148, fmt::format("{:06o}", sum));
-  header[154] = 0;
-  put(header);
-  put(bytes);
-  constexpr std::array<std::uint8_t, kBlock> kZeros{};
-  put(std::span(kZeros).first((kBlock - bytes.size() % kBlock) % kBlock));
-}
-
-void TarWriter::finish() {
-  const std::vector<std::uint8_t> end(2 * kBlock);
-  put(end);
-  flush();
-  if (fsync(file_.get()) != 0) fail(path_);
-  file_ = base::Descriptor();
-}
-
-void TarWriter::put(std::span<const std::uint8_t> bytes) {
-  size_ += bytes.size();
-  pending_.insert(pending_.end(), bytes.begin(), bytes.end());
-  if (pending_.size() >= kBuffer) flush();
-}
-
-void TarWriter::flush() {
-  std::span<const std::uint8_t> left = pending_;
-  while (!left.empty()) {
-    const ssize_t count = write(file_.get(), left.data(), left.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(path_);
-    left = left.subspan(static_cast<std::size_t>(count));
-  }
-  pending_.clear();
-}
-
-// Cuts splits into shards, writes and verifies them, and moves them into place.
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kShardBytes = 1'000'000'000;
-/// Images that are shrunk, and in memory, together.
-constexpr std::uint64_t kTogether = 64;
+/// Most images that are converted together, and bytes of them after which no further one is begun.
+constexpr std::uint64_t kTogether = 512;
+constexpr std::uint64_t kTogetherBytes = std::uint64_t{128} << 20;
 
 /// Temporary folder inside the target's, removed with everything in it.
 class Staging {
@@ -177,11 +58,18 @@ class Staging {
 /// A split being packed.
 struct Job {
   std::unique_ptr<Reader> source;
+  std::uint64_t count = 0;            ///< samples that are packed
   std::vector<std::string> names;     ///< names of its archives, without the folder
   std::vector<std::uint64_t> starts;  ///< index of each archive's first sample; empty: by size
 };
 
-const char* ending_of(std::span<const std::uint8_t> bytes) {
+/// Returns the ending of an image's name; empty if nothing reads it. That of a raw image begins
+/// with its size, so that the size is part of the set's fingerprint.
+std::string ending_of(std::span<const std::uint8_t> bytes) {
+  if (pipeline::is_raw(bytes)) {
+    const Size size = pipeline::parse_raw(bytes).size;
+    return fmt::format("{}x{}{}", size.width, size.height, pipeline::kRawEnding);
+  }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.starts_with("\xff\xd8")) return "jpg";
   if (text.starts_with("\x89PNG")) return "png";
@@ -191,7 +79,7 @@ const char* ending_of(std::span<const std::uint8_t> bytes) {
   try {
     return pipeline::decoder_of(bytes).name;  // a plugin's decoder is named like its files
   } catch (const DataError&) {
-    return nullptr;
+    return {};
   }
 }
 
@@ -259,7 +147,8 @@ class Packer {
     remove_stale();
     for (const Job& job : jobs_) packed.push_back(publish(job, staging));
     if (!class_names_.empty()) move(staging, pipeline::kClassNamesFile);
-    make_indexes(options_.target, {});
+    make_indexes(options_.target, {}, options_.indexing);
+    if (single_) refresh_set_index(folder_.string(), packed.front().files, options_.indexing);
     return packed;
   }
 
@@ -269,7 +158,10 @@ class Packer {
     for (const std::string& split :
          single_ ? std::vector{options_.split} : std::vector<std::string>{"train", "test"}) {
       try {
-        jobs_.push_back({open_source(options_, split), {}, {}});
+        jobs_.push_back({open_source(options_, split), 0, {}, {}});
+        Job& job = jobs_.back();
+        job.count = job.source->info().count;
+        if (options_.most > 0) job.count = std::min(job.count, options_.most);
       } catch (const pipeline::MissingSplit& error) {
         missing = error;
       }
@@ -290,7 +182,7 @@ class Packer {
             "rename the class: names may not be empty, hold a line break or end in a carriage "
             "return");
     for (Job& job : jobs_) name_shards(job);
-    for (const Job& job : jobs_) total_ += 2 * job.source->info().count;
+    for (const Job& job : jobs_) total_ += 2 * job.count;
   }
 
   static std::vector<std::string> numbers(const std::vector<std::string>& classes) {
@@ -298,7 +190,7 @@ class Packer {
   }
 
   void name_shards(Job& job) const {
-    const std::uint64_t count = job.source->info().count;
+    const std::uint64_t count = job.count;
     if (!single_) {
       if (options_.shards == 0) return;  // write() cuts by size
       job.starts = cut(options_.shards, count);
@@ -355,13 +247,14 @@ class Packer {
   std::uint64_t write(Job& job, const Staging& staging) {
     const bool by_size = job.names.empty();
     const std::uint64_t most = options_.shard_bytes > 0 ? options_.shard_bytes : kShardBytes;
-    const std::uint64_t count = job.source->info().count;
+    const std::uint64_t count = job.count;
     Contents contents;
     std::optional<TarWriter> archive;
     std::size_t shard = 0;  // number of archives begun
     const std::uint64_t together = options_.shrink.wanted() ? kTogether : 1;
-    for (std::uint64_t first = 0; first < count; first += together) {
-      const std::vector<Image> images = load(*job.source, first, std::min(together, count - first));
+    for (std::uint64_t first = 0, loaded = 0; first < count; first += loaded) {
+      const std::vector<Image> images = load(job, first, std::min(together, count - first));
+      loaded = images.size();
       for (const Image& image : images) {
         const std::uint64_t index = first + static_cast<std::uint64_t>(&image - images.data());
         const std::uint64_t size =
@@ -371,7 +264,7 @@ class Packer {
           if (by_size) job.names.push_back(name_of(job, shard));
           archive.emplace(staging.path(job.names[shard++]));
         }
-        add(*archive, *job.source, index, image);
+        add(*archive, job, index, image);
         contents.add({image.bytes, image.label});
         step();
       }
@@ -386,36 +279,52 @@ class Packer {
     std::int64_t label = 0;
   };
 
-  /// Reads samples, and shrinks them on all cores.
-  std::vector<Image> load(const Reader& source, std::uint64_t first, std::uint64_t count) const {
+  /// Reads samples, and converts them on all cores. Returns the first ones only if they are large.
+  std::vector<Image> load(const Job& job, std::uint64_t first, std::uint64_t count) const {
+    const Reader& source = *job.source;
     std::vector<Image> images(count);
+    std::vector<char> loaded(count);
+    std::atomic<std::uint64_t> bytes{0};
     const auto load_some = [&](std::uint64_t begin, std::uint64_t end) {
+      if (bytes.load() > kTogetherBytes) return;
       Buffer scratch;
       Shrinker shrinker(options_.shrink);
       for (std::uint64_t i = begin; i < end; ++i) try {
-          const Sample sample = source.read(first + i, scratch);
+          const Sample sample = source.read(source_index(job, first + i), scratch);
           images[i].label = sample.label;
           if (options_.shrink.wanted())
             images[i].bytes = shrinker.run(sample.bytes);
           else
             images[i].bytes.assign(sample.bytes.begin(), sample.bytes.end());
+          bytes += images[i].bytes.size();
+          loaded[i] = 1;
         } catch (const DataError& error) {
-          throw DataError(source.name(first + i) + ": " + error.what(), error.hint());
+          throw DataError(source.name(source_index(job, first + i)) + ": " + error.what(),
+                          error.hint());
         }
     };
     if (options_.shrink.wanted())
-      parallel_for(count, 8, 0, {}, load_some);
+      parallel_for(count, 1, 0, {}, load_some);
     else
       load_some(0, count);
+    // A thread may leave out a piece after another one has loaded a later one, which is then loaded
+    // again. The first piece is never left out.
+    images.resize(
+        static_cast<std::size_t>(std::find(loaded.begin(), loaded.end(), 0) - loaded.begin()));
     return images;
   }
 
-  static void add(TarWriter& archive, const Reader& source, std::uint64_t index,
-                  const Image& image) {
-    const char* ending = ending_of(image.bytes);
-    if (ending == nullptr)
+  /// Returns the number in the source of the sample that becomes number `index`.
+  static std::uint64_t source_index(const Job& job, std::uint64_t index) {
+    const std::uint64_t all = job.source->info().count;
+    return job.count == all ? index : index * all / job.count;
+  }
+
+  static void add(TarWriter& archive, const Job& job, std::uint64_t index, const Image& image) {
+    const std::string ending = ending_of(image.bytes);
+    if (ending.empty())
       throw DataError(
-          fmt::format("{}: unknown image format", source.name(index)),
+          fmt::format("{}: unknown image format", job.source->name(source_index(job, index))),
           "known formats are JPEG, PNG, BMP, WebP and TIFF; remove or convert the file");
     archive.add(fmt::format("{:09}.{}", index, ending), image.bytes);
     const std::string label = std::to_string(image.label);
@@ -438,7 +347,7 @@ class Packer {
       step();
     }
     const bool named = class_names_.empty() || packed->info().classes == class_names_;
-    if (packed->info().count != job.source->info().count || contents.value() != written || !named)
+    if (packed->info().count != job.count || contents.value() != written || !named)
       throw RunError(fmt::format("{}: the archives differ from what was written when read back",
                                  folder_.string()),
                      "check the disk and the memory of this machine");
@@ -454,7 +363,7 @@ class Packer {
   }
 
   PackedSplit publish(const Job& job, const Staging& staging) const {
-    PackedSplit packed{job.source->info().split, job.source->info().count, 0, {}};
+    PackedSplit packed{job.source->info().split, job.count, 0, {}};
     for (const std::string& name : job.names) {
       move(staging, name);
       packed.files.push_back(folder_ / name);

@@ -1,9 +1,9 @@
-// Checks structure and decodes every image.
-#include "tools/data/verify.h"
+// Recognises data sets, checks their structure and decodes every image.
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -11,15 +11,47 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/raw_image.h"
 #include "pipeline/readers/cifar.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/idx.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/manifest.h"
+#include "pipeline/readers/tar.h"
 #include "pipeline/remote/url.h"
-#include "tools/data/detect.h"
-#include "tools/data/index.h"
+#include "tools/data/data.h"
 
 namespace millrace::tools {
+namespace {
+
+bool has_tars(const std::string& path) {
+  try {
+    pipeline::find_tars(path, "train");
+    return true;
+  } catch (const pipeline::MissingSplit&) {
+    return true;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string detect_reader(const std::string& path) {
+  if (pipeline::is_remote(path)) return "tar";
+  if (path.ends_with(".tar")) return "tar";
+  if (path.ends_with(".csv") || path.ends_with(".jsonl") || path.ends_with(".ndjson"))
+    return "manifest";
+  for (const char* split : {"train", "test"}) {
+    const pipeline::IdxPaths idx = pipeline::find_idx(path, split);
+    if (!idx.images.empty() || !idx.labels.empty()) return "idx";
+    if (pipeline::find_cifar(path, split).layout != nullptr) return "cifar";
+  }
+  if (!base::is_folder(path)) return "folder";
+  if (!pipeline::find_manifests(path).empty()) return "manifest";
+  return has_tars(path) ? "tar" : "folder";
+}
+
 namespace {
 
 constexpr const char* kSplits[] = {"train", "test"};
@@ -108,6 +140,7 @@ void decode_all(const VerifyOptions& options, std::uint64_t count, const BytesOf
                  for (std::uint64_t index = begin; index < end; ++index) try {
                      const auto bytes = bytes_of(index, scratch);
                      found.add(decode.decode(bytes, 3, options.max_pixels).size());
+                     if (pipeline::is_raw(bytes)) pipeline::check_raw_pixels(bytes);
                    } catch (const Error& error) {  // plugins may report damage as wrong usage
                      found.add(index, error.what());
                    }
@@ -203,6 +236,17 @@ void verify_encoded(const VerifyOptions& options, const char* split, VerifyRepor
   }
 }
 
+/// Checks the indexes too. What is wrong with them comes first: bad images may be many.
+void add_indexes(const VerifyOptions& options, VerifyReport& report) {
+  std::vector<VerifyProblem> problems;
+  for (std::string& problem : check_indexes(options.path))
+    if (std::none_of(report.problems.begin(), report.problems.end(),
+                     [&](const VerifyProblem& known) { return known.what == problem; }))
+      problems.push_back({{}, std::move(problem)});
+  report.problems.insert(report.problems.begin(), std::make_move_iterator(problems.begin()),
+                         std::make_move_iterator(problems.end()));
+}
+
 }  // namespace
 
 VerifyReport verify_data(const VerifyOptions& options) {
@@ -213,9 +257,7 @@ VerifyReport verify_data(const VerifyOptions& options) {
     for (const char* split : kSplits) verify_encoded(options, split, report, missing);
     if (report.splits.empty() && report.problems.empty()) report.problems.push_back({{}, missing});
     // The archives of a remote set are compared with its index when they are read.
-    if (report.kind == "tar" && report.problems.empty() && !pipeline::is_remote(options.path))
-      for (std::string& problem : check_indexes(options.path))
-        report.problems.push_back({{}, std::move(problem)});
+    if (report.kind == "tar" && !pipeline::is_remote(options.path)) add_indexes(options, report);
     return report;
   }
   base::require_folder(options.path, "digits");

@@ -1,68 +1,103 @@
-// Draws and encodes contact sheets with OpenCV.
+// Draws tiles and text into an RGB image and encodes it with libpng.
 #include "tools/inspect/sheet.h"
 
-#include <algorithm>
-#include <cstdio>
-#include <exception>
-#include <opencv2/core.hpp>
-#include <opencv2/imgcodecs.hpp>
-#include <opencv2/imgproc.hpp>
-#include <vector>
+#include <fmt/format.h>
+#include <png.h>
 
+#include <algorithm>
+
+#include "millrace/error.h"
+#include "tools/inspect/glyphs.h"
+
+namespace millrace::tools {
 namespace {
 
 constexpr int kLeastWidth = 200;  ///< width of a tile, for its text
 constexpr int kLine = 16;
 constexpr int kMargin = 8;
-constexpr double kFontScale = 0.38;
+constexpr std::uint8_t kPaper = 250, kInk = 40;
+
+/// An RGB image.
+struct Sheet {
+  Sheet(int w, int h)
+      : width(w),
+        height(h),
+        pixels(static_cast<std::size_t>(w) * static_cast<std::size_t>(h) * 3, kPaper) {}
+
+  std::uint8_t* at(int x, int y) {
+    return pixels.data() + (static_cast<std::size_t>(y) * static_cast<std::size_t>(width) +
+                            static_cast<std::size_t>(x)) *
+                               3;
+  }
+
+  int width, height;
+  std::vector<std::uint8_t> pixels;
+};
 
 /// Returns a whole factor by which small pictures are enlarged, so that their pixels are visible.
-int zoom_of(const millrace_tile& tile) { return std::max(1, kLeastWidth / tile.width); }
+int zoom_of(const Tile& tile) { return std::max(1, kLeastWidth / tile.width); }
 
-cv::Mat enlarged(const millrace_tile& tile) {
-  const cv::Mat pixels(tile.height, tile.width, tile.channels == 1 ? CV_8UC1 : CV_8UC3,
-                       const_cast<std::uint8_t*>(tile.pixels));
-  cv::Mat bgr;
-  cv::cvtColor(pixels, bgr, tile.channels == 1 ? cv::COLOR_GRAY2BGR : cv::COLOR_RGB2BGR);
+void draw_picture(Sheet& sheet, const Tile& tile, int left, int top) {
   const int zoom = zoom_of(tile);
-  cv::resize(bgr, bgr, {}, zoom, zoom, cv::INTER_NEAREST);
-  return bgr;
+  for (int y = 0; y < tile.height * zoom; ++y)
+    for (int x = 0; x < tile.width * zoom; ++x) {
+      const std::uint8_t* from = tile.pixels + (y / zoom * tile.width + x / zoom) * tile.channels;
+      for (int c = 0; c < 3; ++c) sheet.at(left + x, top + y)[c] = from[tile.channels == 3 ? c : 0];
+    }
+}
+
+/// Draws text of which at most `width` columns are shown. A character that is not ASCII is one box.
+void draw_text(Sheet& sheet, const std::string& text, int left, int top, int width) {
+  constexpr int kStep = kGlyphWidth + 1;
+  int x = 0;
+  for (const char character : text) {
+    if ((character & 0xC0) == 0x80) continue;  // the rest of a character in UTF-8
+    if (x + kGlyphWidth > width) return;
+    for (int dy = 0; dy < kGlyphHeight; ++dy)
+      for (int dx = 0; dx < kGlyphWidth; ++dx)
+        if (has_dot(character, dx, dy)) std::fill_n(sheet.at(left + x + dx, top + dy), 3, kInk);
+    x += kStep;
+  }
+}
+
+std::string encode(const Sheet& sheet) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(sheet.width);
+  image.height = static_cast<png_uint_32>(sheet.height);
+  image.format = PNG_FORMAT_RGB;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string png(size, '\0');
+  if (png_image_write_to_memory(&image, png.data(), &size, 0, sheet.pixels.data(), 0, nullptr) == 0)
+    throw RunError(fmt::format("the contact sheet could not be encoded: {}", image.message),
+                   "ask for fewer samples (--samples)");
+  png.resize(size);
+  return png;
 }
 
 }  // namespace
 
-extern "C" int millrace_make_sheet(const millrace_tile* tiles, std::size_t count, int columns,
-                                   void (*write)(void*, const std::uint8_t*, std::size_t),
-                                   void* context, char* error, std::size_t error_size) try {
-  cv::setNumThreads(0);
-  int width = kLeastWidth;
-  int height = 0;
+std::string draw_sheet(std::span<const Tile> tiles, int columns) {
+  int width = kLeastWidth, height = 0;
   std::size_t lines = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    width = std::max(width, tiles[i].width * zoom_of(tiles[i]));
-    height = std::max(height, tiles[i].height * zoom_of(tiles[i]));
-    lines = std::max(lines, tiles[i].line_count);
+  for (const Tile& tile : tiles) {
+    width = std::max(width, tile.width * zoom_of(tile));
+    height = std::max(height, tile.height * zoom_of(tile));
+    lines = std::max(lines, tile.lines.size());
   }
   const int step_x = width + kMargin;
   const int step_y = height + static_cast<int>(lines) * kLine + 2 * kMargin;
-  const int rows = (static_cast<int>(count) + columns - 1) / columns;
-  cv::Mat sheet(rows * step_y + kMargin, columns * step_x + kMargin, CV_8UC3,
-                cv::Scalar(250, 250, 250));
-  for (std::size_t i = 0; i < count; ++i) {
+  const int rows = (static_cast<int>(tiles.size()) + columns - 1) / columns;
+  Sheet sheet(columns * step_x + kMargin, rows * step_y + kMargin);
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
     const int x = kMargin + static_cast<int>(i) % columns * step_x;
     const int y = kMargin + static_cast<int>(i) / columns * step_y;
-    const cv::Mat picture = enlarged(tiles[i]);
-    picture.copyTo(sheet(cv::Rect(x, y, picture.cols, picture.rows)));
-    for (std::size_t line = 0; line < tiles[i].line_count; ++line)
-      cv::putText(sheet(cv::Rect(x, 0, width, sheet.rows)), tiles[i].lines[line],
-                  {0, y + height + kLine * (static_cast<int>(line) + 1)}, cv::FONT_HERSHEY_SIMPLEX,
-                  kFontScale, cv::Scalar(40, 40, 40), 1, cv::LINE_AA);
+    draw_picture(sheet, tiles[i], x, y);
+    for (std::size_t line = 0; line < tiles[i].lines.size(); ++line)
+      draw_text(sheet, tiles[i].lines[line], x,
+                y + height + kLine * (static_cast<int>(line) + 1) - kGlyphHeight, width);
   }
-  std::vector<std::uint8_t> png;
-  cv::imencode(".png", sheet, png);
-  write(context, png.data(), png.size());
-  return 0;
-} catch (const std::exception& exception) {
-  std::snprintf(error, error_size, "%s", exception.what());
-  return 1;
+  return encode(sheet);
 }
+
+}  // namespace millrace::tools

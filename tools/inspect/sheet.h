@@ -1,31 +1,88 @@
-// Contact sheet as a PNG. A module of its own (millrace_sheet.so), loaded on demand, because
-// OpenCV, which draws and encodes the sheet, is not part of the program.
+// Draws pictures with captions side by side, as a PNG.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "base/private_api.h"
+#include "augment/plan/plan.h"
+#include "millrace/reader.h"
+#include "millrace/recipe.h"
+#include "tools/training/setup.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+namespace millrace::tools {
 
 /// One picture and its caption.
-struct millrace_tile {
-  const std::uint8_t* pixels;  ///< height x width x channels, contiguous
+struct Tile {
+  const std::uint8_t* pixels;  ///< height x width x channels (1 or 3), contiguous
   int width, height, channels;
-  const char* const* lines;
-  std::size_t line_count;
+  std::vector<std::string> lines;
 };
 
-/// Calls `write` with the bytes of a PNG. Returns 0, or 1 after writing a line to `error`.
-MILLRACE_PRIVATE_API int millrace_make_sheet(const millrace_tile* tiles, std::size_t count,
-                                             int columns,
-                                             void (*write)(void* context, const std::uint8_t* bytes,
-                                                           std::size_t size),
-                                             void* context, char* error, std::size_t error_size);
+/// Returns the bytes of a PNG with `columns` tiles per row. Throws RunError if it cannot be
+/// encoded.
+std::string draw_sheet(std::span<const Tile> tiles, int columns);
 
-#ifdef __cplusplus
-}
-#endif
+// Pipeline of a recipe, one sample at a time, without the loader.
+
+/// One sample after the plan, mixed with its neighbour in the batch if the chain mixes samples.
+struct Inspected {
+  std::string name;
+  std::string label;  ///< of a mixed sample: the shares of its labels
+  Size size;
+  augment::Trace trace;
+  std::vector<std::uint8_t> pixels;
+};
+
+class Inspection {
+ public:
+  /// Opens the data set and compiles the chain of training or evaluation. Throws what these throw.
+  Inspection(Recipe recipe, std::uint32_t epoch, bool eval);
+
+  /// Returns the sample at position `place` of the epoch's order. Throws DataError with its name.
+  Inspected operator()(std::uint64_t place);
+
+  const Recipe& recipe() const { return recipe_; }
+  const augment::Plan& plan() const { return *plan_; }
+  std::uint64_t count() const { return reader_->info().count; }
+  std::string name(std::uint64_t index) const { return reader_->name(index); }
+  std::uint32_t epoch() const { return epoch_; }
+
+ private:
+  /// Runs the chain on one sample, without its neighbours.
+  Inspected run(std::uint64_t place, std::int64_t& label);
+  /// Positions [first, first + count) of an epoch's order.
+  struct Block {
+    std::uint64_t first = 0;
+    std::uint64_t count = 0;
+  };
+  /// Returns the samples that the loader may mix with that at `place`, itself among them.
+  Block neighbours_of(std::uint64_t place) const;
+  std::string name_of(std::int64_t label) const;
+  std::string shares(std::span<const float> probabilities) const;
+
+  Recipe recipe_;
+  std::uint32_t epoch_;
+  bool eval_;
+  std::shared_ptr<const Reader> reader_;
+  std::shared_ptr<const augment::Plan> plan_;
+  std::unique_ptr<Transform::Scratch> scratch_;
+};
+
+// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.
+
+struct ContactSheet {
+  std::vector<Inspected> samples;
+  std::string png;  ///< bytes of the PNG
+  SampleSpec spec;  ///< shape of each picture
+};
+
+/// Draws the first `count` samples of the epoch for the recipe in `words` ([RECIPE] key=value ...),
+/// processed up to the store but not normalised. Throws what opening the data set throws.
+ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, bool eval,
+                           std::size_t count, int columns, Plugins plugins = Plugins::asked);
+
+}  // namespace millrace::tools

@@ -1,6 +1,4 @@
 // Merges the ranks' lines and errors.
-#include "tools/launch/local_launcher.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,12 +20,11 @@
 #include <random>
 #include <string_view>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "strategies/control/rank.h"
 #include "strategies/control/socket.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/terminal/output.h"
+#include "tools/launch/launch.h"
+#include "tools/terminal/terminal.h"
 
 namespace millrace::tools {
 namespace {
@@ -39,9 +36,9 @@ constexpr std::chrono::seconds kOthers{1};
 
 /// "WHAT" of "millrace: WHAT\n  hint: ...".
 std::string_view what_of(std::string_view text) {
-  constexpr std::string_view kName = "millrace: ";
+  constexpr std::string_view kProgramName = "millrace: ";
   const std::string_view line = text.substr(0, text.find('\n'));
-  return line.starts_with(kName) ? line.substr(kName.size()) : line;
+  return line.starts_with(kProgramName) ? line.substr(kProgramName.size()) : line;
 }
 
 /// Returns whether `text` only reports another rank's error: "rank 1 (host, pid 5) ended at step 9:

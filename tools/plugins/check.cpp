@@ -1,6 +1,4 @@
 // Runs the probe in child processes and reads its lines.
-#include "tools/plugins/check.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,8 +16,9 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "plugins/host/crash_report.h"
 #include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
+#include "tools/plugins/plugins.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace::tools {

@@ -1,6 +1,4 @@
 // Guard pages, and the signal handler that reports accesses to them.
-#include "tools/plugins/guarded.h"
-
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -13,6 +11,8 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+
+#include "tools/plugins/probe.h"
 
 namespace millrace::tools {
 namespace {

@@ -1,19 +1,17 @@
 // Lists plugins, units and parameters.
-#include "tools/plugins/list.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/printable.h"
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
-#include "plugins/host/plugin_file.h"
+#include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 #include "study/records/run_directory.h"
+#include "tools/plugins/plugins.h"
 
 namespace millrace::tools {
 namespace {

@@ -1,6 +1,4 @@
 // Fills the templates of a plugin's project.
-#include "tools/plugins/new_project.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,9 +8,9 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
-#include "tools/plugins/templates.h"
+#include "tools/plugins/plugins.h"
 
 namespace millrace::tools {
 namespace {

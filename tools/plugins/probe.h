@@ -1,19 +1,66 @@
-// Child's side of `plugins check`: the steps, one after another. Each step returns what it
-// observed, or throws what is wrong.
+// Child's side of `plugins check`: guarded memory, and the steps, one after another.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "millrace/millrace.hpp"
 #include "plugins/host/unit.h"
-#include "tools/plugins/check.h"
-#include "tools/plugins/guarded.h"
+#include "tools/plugins/plugins.h"
 
 namespace millrace::tools {
+
+// Memory between two guard pages, with a known pattern in the gaps. Accesses outside of it are
+// caught at once by the pages, or by check().
+
+/// Reports what a check found wrong.
+struct Defect : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Guarded {
+ public:
+  /// The guard page that the memory borders on, as closely as `align` allows.
+  enum class Near { behind, before };
+
+  /// `what` names the memory in messages ("the image") and must outlive it. All bytes start as
+  /// `fill`.
+  Guarded(const char* what, std::size_t size, Near near, std::uint8_t fill, std::size_t align = 1);
+  ~Guarded();
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  std::uint8_t* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  /// Makes the bytes read-only.
+  void protect();
+  /// Throws Defect if a byte of the gaps has changed.
+  void check() const;
+
+ private:
+  std::uint8_t pattern(const std::uint8_t* at) const;
+
+  const char* what_;
+  std::size_t size_;
+  std::uint8_t fill_;
+  std::uint8_t* pages_;
+  std::size_t mapped_;  ///< including the guard pages
+  std::uint8_t* data_;
+  int watched_;
+};
+
+/// From now on, an access to a guard page writes the line "fail\tREASON" to `descriptor` and ends
+/// the process. Other faults end it as usual.
+void report_touches(int descriptor);
+
+// Child's side of `plugins check`: the steps, one after another. Each step returns what it
+// observed, or throws what is wrong.
 
 /// Thrown if a check cannot be made.
 struct Skip : std::runtime_error {
@@ -106,5 +153,35 @@ void add_decoder_steps(std::vector<Step>& steps, const millrace_unit& unit,
 void add_reader_steps(std::vector<Step>& steps, const millrace_unit& unit,
                       const CheckOptions& options,
                       const std::function<void(const CheckCost&)>& cost);
+
+// Shared by the steps that test augmentations: reproducible bytes, and the surroundings of a call.
+
+/// Returns a reproducible byte.
+inline std::uint8_t byte_of(std::uint64_t seed, std::uint64_t at) {
+  return static_cast<std::uint8_t>(base::mix64(seed << 32 ^ at) >> 56);
+}
+
+/// A call's surroundings, with this input's draws. Members that may be null are null in some
+/// placements.
+struct Calling {
+  Calling(const plugins::Unit& unit, const Input& input, const Placement& placement) {
+    context.call.rng = base::stream({1, 0, input.seed}, base::op_id(unit.table().name));
+    if (placement.row_padding == 0) return;
+    context.call.report = [](millrace_call*, const char*, double) {};
+    context.call.log = [](millrace_call*, const char*) {};
+    context.call.cancelled = [](const millrace_call*) { return 0; };
+  }
+  void lend_scratch(std::size_t size, const Placement& placement) {
+    if (size == 0) return;
+    scratch = std::make_unique<Guarded>("the scratch", size, placement.near, placement.fill, 64);
+    context.call.scratch = scratch->data();
+    context.call.scratch_size = size;
+  }
+  void check() const {
+    if (scratch != nullptr) scratch->check();
+  }
+  plugins::CallContext context;
+  std::unique_ptr<Guarded> scratch;
+};
 
 }  // namespace millrace::tools

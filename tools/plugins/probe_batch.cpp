@@ -7,7 +7,6 @@
 #include <deque>
 
 #include "tools/plugins/probe.h"
-#include "tools/plugins/probe_call.h"
 
 namespace millrace::tools {
 namespace {

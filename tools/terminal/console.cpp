@@ -1,6 +1,4 @@
 // Formats errors, progress and tables.
-#include "tools/terminal/console.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -12,9 +10,9 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/printable.h"
-#include "base/shell_word.h"
-#include "tools/terminal/output.h"
+#include "base/text.h"
+#include "tools/program.h"
+#include "tools/terminal/terminal.h"
 
 namespace millrace::tools {
 namespace {
@@ -37,7 +35,7 @@ Verbosity& verbosity() {
 void print_error(const Error& error) {
   std::string text = fmt::format("{}{}\n", kName, base::printable(base::abridged(error.what())));
   if (!error.hint().empty())
-    text += fmt::format("  hint: {}\n", base::printable(base::abridged(error.hint())));
+    text += fmt::format("  hint: {}\n", base::printable(base::abridged(in_own_name(error.hint()))));
   const int to = error_descriptor();
   if (to != STDERR_FILENO && write(to, text.data(), text.size()) > 0) return;
   print_error_text(text);

@@ -1,6 +1,4 @@
 // Writes to stdout and stderr, and keeps the first error of stdout.
-#include "tools/terminal/output.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -8,8 +6,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "base/printable.h"
+#include "base/text.h"
 #include "millrace/error.h"
+#include "tools/terminal/terminal.h"
 
 namespace millrace::tools {
 namespace {

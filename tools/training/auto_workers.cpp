@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "pipeline/readers/storage_model.h"
+#include "pipeline/readers/storage.h"
 #include "study/analysis/whatif.h"
-#include "tools/terminal/console.h"
+#include "tools/terminal/terminal.h"
 
 namespace millrace::tools {
 namespace {

@@ -1,39 +1,142 @@
-// Loads recipes, plugins, data sets and plans.
-#include "tools/training/pipeline_setup.h"
+// Splits arguments, and loads recipes, plugins, data sets and plans.
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <limits>
 
+#include "base/text.h"
 #include "millrace/error.h"
+#include "millrace/recipe.h"
 #include "pipeline/decoders/decoder.h"
-#include "pipeline/readers/storage_model.h"
+#include "pipeline/readers/storage.h"
 #include "pipeline/recipe/recipe_file.h"
+#include "pipeline/recipe/recipe_keys.h"
 #include "pipeline/remote/url.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 #include "tools/plugins/grants.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/training/recipe_words.h"
-#include "tools/training/strategy_setup.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/recipe_choices.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
+namespace {
+
+std::vector<std::string> key_names() {
+  std::vector<std::string> names;
+  for (const Param& key : recipe_keys()) names.push_back(key.name);
+  return names;
+}
+
+/// Returns the key that `word` names, itself or as other programs call it; empty if none.
+std::string key_of(std::string_view word) {
+  const std::vector<std::string> names = key_names();
+  if (std::find(names.begin(), names.end(), word) != names.end()) return std::string(word);
+  const std::string_view answer = pipeline::answer_to_familiar(word);
+  return pipeline::is_key(answer) ? std::string(answer) : "";
+}
+
+[[noreturn]] void refuse_spaces(const std::string& given, const std::string& meant) {
+  throw UsageError(fmt::format("{}: a key, '=' and a value are one word", given),
+                   fmt::format("write it without spaces: {}", meant));
+}
+
+/// Throws if the words around `at` are one override with spaces around its '='.
+void check_spaces(const std::vector<std::string>& words, std::size_t at) {
+  const std::string& word = words[at];
+  const std::string next = at + 1 < words.size() ? words[at + 1] : "";
+  const bool next_is_value = !next.empty() && !pipeline::is_override(next);
+  if (word.starts_with('=')) {  // loader.workers =4 is found at its first word
+    refuse_spaces(word, "key=value");
+  } else if (!pipeline::is_override(word)) {
+    if (next == "=" && at + 2 < words.size())
+      refuse_spaces(fmt::format("{} = {}", word, words[at + 2]), word + "=" + words[at + 2]);
+    if (next.starts_with('=')) refuse_spaces(word + " " + next, word + next);
+  } else if (word.ends_with('=') && next_is_value) {
+    refuse_spaces(word + " " + next, word + next);
+  }
+}
+
+/// Throws if a word that is no recipe is a key, followed by its value.
+void check_bare_key(const std::vector<std::string>& words, std::size_t at) {
+  std::error_code ignored;
+  if (std::filesystem::exists(words[at], ignored)) return;
+  const std::string key = key_of(words[at]);
+  if (key.empty()) return;
+  const bool has_value = at + 1 < words.size() && !pipeline::is_override(words[at + 1]);
+  throw UsageError(fmt::format("{} is a recipe key, and needs its value in the same word", key),
+                   fmt::format("write {}={}", key, has_value ? words[at + 1] : "VALUE"));
+}
+
+/// Returns the text without its digits.
+std::string without_digits(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return text;
+}
+
+/// Throws if the shell has expanded data.path=shard-{000..003}.tar into one word per shard.
+void check_shards(const std::vector<std::string>& words, std::size_t at) {
+  if (at == 0 || !words[at].starts_with("data.path=") || !words[at].ends_with(".tar")) return;
+  if (words[at] == words[at - 1] || without_digits(words[at]) != without_digits(words[at - 1]))
+    return;
+  throw UsageError(fmt::format("{} {}: data.path is one word", words[at - 1], words[at]),
+                   "the shell takes unquoted braces apart; quote the word: "
+                   "'data.path=shard-{000..003}.tar'");
+}
+
+}  // namespace
+
+RecipeWords recipe_words(const std::vector<std::string>& arguments) {
+  RecipeWords words;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    check_spaces(arguments, i);
+    check_shards(arguments, i);
+    if (pipeline::is_override(arguments[i])) {
+      words.overrides.push_back(arguments[i]);
+      continue;
+    }
+    check_bare_key(arguments, i);
+    if (!words.recipe.empty())
+      throw UsageError(fmt::format("two recipes: {} and {}", words.recipe, arguments[i]),
+                       "give one recipe, then overrides as key=value");
+    words.recipe = arguments[i];
+  }
+  return words;
+}
+
+std::string override_for_option(std::string_view option, std::string_view value) {
+  constexpr std::size_t kTypingError = 2;
+  const std::string_view name =
+      option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  std::string key(pipeline::answer_to_familiar(name));
+  if (!key.empty() && !pipeline::is_key(key)) return key;
+  if (key.empty()) {
+    const std::vector<std::string> names = key_names();
+    const std::string near = pipeline::near_keys(name, names).front();
+    const std::string last = near.substr(near.rfind('.') + 1);
+    if (std::min(base::edit_distance(name, near), base::edit_distance(name, last)) > kTypingError ||
+        name.size() <= kTypingError)
+      return "";
+    key = near;
+  }
+  return fmt::format("{}={}", key, value.empty() ? "VALUE" : value);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
 
 /// Rejects chains that output.normalize=device cannot serve.
 void check_levels(const Recipe& recipe, const std::vector<OpSpec>& chain) {
-  const std::string& dtype = recipe.text("output.dtype");
-  if (dtype != "f32")
+  if (const DType dtype = dtype_of(recipe); dtype != DType::f32)
     throw UsageError(
         fmt::format(
             "output.normalize=device with output.dtype={}: the device converts levels to f32",
-            dtype),
+            name_of(dtype)),
         "leave output.dtype at f32, or set output.normalize=loader");
   for (const OpSpec& spec : chain) {
     // CutMix only moves pixels; ops that blend them would have their results rounded to levels.
@@ -52,6 +155,11 @@ void check_address(const std::string& path) {
   try {
     const pipeline::Url url = pipeline::Url::parse(path);
     if (url.query.empty()) return;
+    if (url.is_bucket())
+      throw UsageError(fmt::format("data.path: {}: the address has a query, which a run would "
+                                   "record",
+                                   pipeline::redacted(path)),
+                       "leave it out; a key with a '?' cannot be named");
   } catch (const DataError& error) {
     throw UsageError(fmt::format("data.path: {}", error.what()), error.hint());
   }
@@ -136,40 +244,37 @@ std::uint64_t reach_of(const Recipe& recipe) {
   }
 }
 
-RemoteOptions remote_options(const Recipe& recipe) {
+RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop) {
   RemoteOptions remote;
   remote.cache = recipe.text("data.remote.cache");
   remote.cache_bytes = static_cast<std::uint64_t>(recipe.integer("data.remote.cache_bytes"));
   remote.deadline_s = recipe.number("data.remote.deadline");
   remote.reach = reach_of(recipe);
   // Ranks agree on where to stop, and an open optimiser step needs all its batches.
-  if (recipe.text("train.strategy") != "ddp" && recipe.integer("train.accumulate") == 1)
-    remote.stop = &interrupted();
+  const bool anywhere =
+      strategy_of(recipe) != StrategyKind::ddp && recipe.integer("train.accumulate") == 1;
+  remote.stop = stop == nullptr && anywhere ? &interrupted() : stop;
   return remote;
 }
 
 }  // namespace
 
 std::shared_ptr<const Reader> open_data(const Recipe& recipe, const std::string& split,
-                                        std::size_t classes) {
+                                        std::size_t classes, const std::atomic<bool>* stop) {
   DataOptions options;
   options.reader = recipe.text("data.reader");
   options.path = recipe.text("data.path");
   options.split = split;
   options.classes =
       classes > 0 ? static_cast<int>(classes) : static_cast<int>(recipe.integer("model.classes"));
-  const std::string& cache = recipe.text("data.cache");
-  options.cache = cache == "ram" ? Cache::ram : cache == "cold" ? Cache::cold : Cache::os;
-  const std::string& index = recipe.text("data.index");
-  options.index = index == "require" ? IndexUse::require
-                  : index == "off"   ? IndexUse::off
-                                     : IndexUse::automatic;
+  options.cache = cache_of(recipe);
+  options.index = index_use_of(recipe);
   options.synthetic = {static_cast<std::uint64_t>(recipe.integer("data.synthetic.count")),
                        {static_cast<int>(recipe.integer("data.synthetic.width")),
                         static_cast<int>(recipe.integer("data.synthetic.height"))},
                        static_cast<int>(recipe.integer("data.synthetic.channels")),
                        static_cast<int>(recipe.integer("data.synthetic.classes"))};
-  options.remote = remote_options(recipe);
+  options.remote = remote_options(recipe, stop);
   options.warn = [](const std::string& text) { say("warning: " + text); };
   for (const millrace_unit* unit : plugins::plugin_readers()) {
     if (unit->name != options.reader) continue;
@@ -196,17 +301,16 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
                                                const Reader& reader) {
   const DatasetInfo& info = reader.info();
   OutputOptions output;
-  for (const DType dtype : {DType::f32, DType::u8, DType::f16, DType::bf16})
-    if (name_of(dtype) == recipe.text("output.dtype")) output.dtype = dtype;
-  if (recipe.text("output.normalize") == "device") {
+  output.dtype = dtype_of(recipe);
+  if (normalize_of(recipe) == Normalize::device) {
     check_levels(recipe, chain);
     output.dtype = DType::u8;
   }
-  output.layout = recipe.text("output.layout") == "hwc" ? Layout::hwc : Layout::chw;
+  output.layout = layout_of(recipe);
   output.mean = recipe.numbers("output.mean");
   output.std = recipe.numbers("output.std");
   PlanOptions options;
-  options.resample = recipe.text("resample") == "stepwise" ? Resample::stepwise : Resample::once;
+  options.resample = resample_of(recipe);
   options.region = recipe.text("decode.region") == "on";
   options.dct = recipe.text("decode.scale") == "dct";
   const auto named = static_cast<int>(recipe.integer("model.classes"));
@@ -219,7 +323,7 @@ std::shared_ptr<const augment::Plan> make_plan(const Recipe& recipe,
   Buffer bytes;
   pipeline::DecodeScratch decode;
   const auto most = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
-  const bool may_fail = recipe.text("loader.on_error") != "fail";
+  const bool may_fail = on_error_of(recipe) != OnError::fail;
   for (std::uint64_t i = 0;; ++i) {
     try {
       const Size size = decode.open(reader.read(i, bytes).bytes, most).size;
@@ -278,19 +382,13 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::Sto
   options.rank = rank;
   options.world = world;
   check_mode(recipe);
-  const std::string& mode = recipe.text("loader.mode");
-  options.mode = mode == "synthetic" ? LoaderMode::synthetic
-                 : mode == "cached"  ? LoaderMode::cached
-                                     : LoaderMode::normal;
+  options.mode = loader_mode_of(recipe);
   options.workers = first_workers(recipe);
   options.batch = global_batch(recipe, world);
   options.prefetch = static_cast<int>(recipe.integer("loader.prefetch"));
   options.shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
   options.drop_last = recipe.boolean("loader.drop_last");
-  const std::string& on_error = recipe.text("loader.on_error");
-  options.on_error = on_error == "skip"      ? OnError::skip
-                     : on_error == "replace" ? OnError::replace
-                                             : OnError::fail;
+  options.on_error = on_error_of(recipe);
   options.grain = static_cast<int>(recipe.integer("loader.grain"));
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.max_pixels = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
@@ -298,7 +396,7 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::Sto
   constexpr int kIoThreads = 4;
   options.io_threads = static_cast<int>(recipe.integer("loader.io_threads"));
   if (options.io_threads < 0)
-    options.io_threads = storage != nullptr || recipe.text("data.cache") == "cold" ||
+    options.io_threads = storage != nullptr || cache_of(recipe) == Cache::cold ||
                                  pipeline::is_remote(recipe.text("data.path"))
                              ? kIoThreads
                              : 0;
@@ -308,13 +406,13 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::Sto
 }
 
 void check_mode(const Recipe& recipe) {
-  const std::string& mode = recipe.text("loader.mode");
-  if (mode == "normal") return;
+  if (loader_mode_of(recipe) == LoaderMode::normal) return;
   const auto refuse = [&](const std::string& what) {
-    throw UsageError(fmt::format("loader.mode={} with {}: nothing is read", mode, what),
-                     fmt::format("leave out {}, or use loader.mode=normal", what));
+    throw UsageError(
+        fmt::format("loader.mode={} with {}: nothing is read", recipe.text("loader.mode"), what),
+        fmt::format("leave out {}, or use loader.mode=normal", what));
   };
-  if (recipe.text("data.cache") != "os") refuse("data.cache=" + recipe.text("data.cache"));
+  if (cache_of(recipe) != Cache::os) refuse("data.cache=" + recipe.text("data.cache"));
   for (const char* key : {"data.storage.bandwidth", "data.storage.latency", "data.storage.iops"})
     if (recipe.number(key) > 0) refuse(key);
 }

@@ -1,16 +1,75 @@
-// Passes the trainer's events to the run's files and the progress line.
-#include "tools/training/recorder.h"
+// Hashes batches, writes traces, and passes the trainer's events to the run's files and the
+// progress line.
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
+#include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
-#include "tools/training/resume.h"
-#include "tools/training/train_records.h"
+#include "study/records/exports.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/records.h"
 
 namespace millrace::tools {
+
+// Feeds batches to xxh3.
+
+void BatchHash::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
+
+BatchHash::BatchHash() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_64bits_reset(state_.get());
+}
+
+void BatchHash::add(const Batch& batch) {
+  XXH3_64bits_update(state_.get(), batch.data(), batch.bytes());
+  const auto count = static_cast<std::size_t>(batch.count());
+  XXH3_64bits_update(state_.get(), batch.labels(), count * sizeof(std::int64_t));
+  if (batch.classes() > 0)
+    XXH3_64bits_update(state_.get(), batch.probabilities(),
+                       count * static_cast<std::size_t>(batch.classes()) * sizeof(float));
+}
+
+std::string BatchHash::digest() const {
+  return fmt::format("{:016x}", XXH3_64bits_digest(state_.get()));
+}
+
+// Collects and writes the trace of --trace.
+
+void TraceArgument::add_to(CLI::App& command) {
+  command.add_option("--trace", file_, "write a timeline for ui.perfetto.dev to FILE.json")
+      ->type_name("FILE.json");
+}
+
+std::unique_ptr<pipeline::Timeline> TraceArgument::start(const ProgramStart& start) const {
+  if (file_.empty()) return nullptr;
+  if (!file_.ends_with(".json"))
+    throw UsageError(fmt::format("--trace {}: the file name must end in .json", file_),
+                     "give --trace FILE.json");
+  return std::make_unique<pipeline::Timeline>(start.time.ticks, start.time.steady_ns);
+}
+
+void TraceArgument::finish(const pipeline::Timeline& timeline, const std::string& device,
+                           int rank) const {
+  std::filesystem::path file = file_;
+  if (rank > 0) file.replace_extension(fmt::format(".rank{}.json", rank));
+  std::error_code ignored;  // write_trace() reports a folder that cannot be made
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), ignored);
+  study::write_trace(timeline, {"millrace", device}, file);
+  say(fmt::format("timeline: {}{}", file.string(),
+                  timeline.left_out() > 0
+                      ? fmt::format(" ({} later records did not fit)", timeline.left_out())
+                      : ""));
+}
+
+// Passes the trainer's events to the run's files and the progress line.
+
 namespace {
 
 /// Returns whether the loss of an epoch's step, counted from 1, is printed: every `every` steps

@@ -1,6 +1,4 @@
 // Reads, writes and verifies position.json.
-#include "tools/training/resume.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +16,11 @@
 #include "strategies/trainer/checkpoint.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
-#include "study/report/run_report.h"
-#include "tools/terminal/console.h"
-#include "tools/training/pipeline_setup.h"
+#include "study/report/run_facts.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/recipe_choices.h"
+#include "tools/training/records.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
 namespace {
@@ -242,7 +242,7 @@ Recipe Resume::checked(Recipe recipe) const {
   const std::vector<std::string> own{(run_ / "config.toml").string()};
   // The run's own plugins are loaded by now.
   const Recipe before = load_recipe(own, Plugins::none);
-  if (recipe.text("model.ops") == "auto") recipe.set("model.ops=" + before.text("model.ops"));
+  if (ops_of(recipe) == Ops::automatic) recipe.set("model.ops=" + before.text("model.ops"));
   std::string changed;
   for (const Param& key : recipe_keys())
     if (!is_free(key.name) && recipe.at(key.name) != before.at(key.name))

@@ -1,22 +1,135 @@
-// Translates a recipe to strategy options.
-#include "tools/training/strategy_setup.h"
+// Chooses the launcher's variables, raises the limit of open files, and translates a recipe to
+// strategy options.
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 
-#include "base/suggest.h"
+#include "base/text.h"
 #include "millrace/error.h"
 #include "models/options.h"
-#include "strategies/trainer/simulated.h"
+#include "pipeline/loader/sampler.h"
+#include "strategies/trainer/strategy.h"
 #include "strategies/trainer/torch_library.h"
-#include "tools/training/pipeline_setup.h"
-#include "tools/training/rank_setup.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/recipe_choices.h"
+#include "tools/training/setup.h"
 
 namespace millrace::tools {
+namespace {
+
+const char* lookup(const char* name) { return std::getenv(name); }
+
+/// Returns the ranks or replicas of this host.
+int shares_of(const Recipe& recipe, const train::RankInfo& rank) {
+  return strategy_of(recipe) == StrategyKind::data_parallel
+             ? static_cast<int>(recipe.integer("train.replicas"))
+             : rank.local_world;
+}
+
+/// Returns the cores that the ranks of this host share. MPI and Slurm may bind each rank to cores
+/// of its own.
+int shared_cores(const train::RankInfo& rank) {
+  const bool may_bind = rank.world > 1 && rank.launcher != "torchrun";
+  return may_bind ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) : cores();
+}
+
+}  // namespace
+
+int ranks_to_start(const Recipe& recipe) {
+  const auto ranks = static_cast<int>(recipe.integer("train.ranks"));
+  if (ranks == 0) return 0;
+  if (strategy_of(recipe) != StrategyKind::ddp)
+    throw UsageError(fmt::format("train.ranks={} with train.strategy={}: only ddp has ranks", ranks,
+                                 recipe.text("train.strategy")),
+                     "set train.strategy=ddp, or leave train.ranks out");
+  if (is_simulated(recipe)) return 0;  // rank_of() rejects it
+  const auto rank = train::rank_from_environment(lookup);
+  if (!rank || (rank->launcher == "slurm" && rank->world == 1)) return ranks;
+  return 0;
+}
+
+Recipe with_ranks(Recipe recipe, const train::RankInfo& rank) {
+  const std::int64_t ranks = recipe.integer("train.ranks");
+  if (ranks == 0 || ranks == rank.world) return recipe;
+  say(fmt::format("train.ranks={}, but {} has started {}: the launcher decides", ranks,
+                  rank.launcher, rank.world));
+  recipe.set(fmt::format("train.ranks={}", rank.world));
+  return recipe;
+}
+
+bool is_oversubscribed(const Recipe& recipe, const train::RankInfo& rank) {
+  return shares_of(recipe, rank) > shared_cores(rank);
+}
+
+void warn_of_oversubscription(const Recipe& recipe, const train::RankInfo& rank) {
+  if (!is_oversubscribed(recipe, rank)) return;
+  const int shares = shares_of(recipe, rank);
+  const int available = shared_cores(rank);
+  say(fmt::format(
+      "warning: {} {} share {} core{} and take turns: times are not those of {} devices", shares,
+      rank.local_world > 1 ? "ranks" : "replicas", available, available == 1 ? "" : "s", shares));
+}
+
+void warn_of_idle_ranks(const Recipe& recipe, int world, int group) {
+  const std::int64_t batch = global_batch(recipe, world);
+  int idle = 0;
+  for (int rank = 0; rank < world; ++rank)
+    if (pipeline::rank_slice(batch, rank, world, group).count == 0) ++idle;
+  if (idle == 0) return;
+  const bool per_rank = recipe.integer("loader.batch_per_rank") > 0;
+  const std::int64_t served = std::max<std::int64_t>(1, batch / group);
+  say(fmt::format(
+      "warning: {} of {} ranks have nothing to do: a batch has {} samples{}; set {}={} or more{}",
+      idle, world, batch,
+      group > 1 ? fmt::format(", and the chain mixes groups of {}", group) : std::string(),
+      per_rank ? "loader.batch_per_rank" : "loader.batch", per_rank ? group : world * group,
+      per_rank ? std::string()
+               : fmt::format(", or start {} rank{}", served, served == 1 ? "" : "s")));
+}
+
+train::RankInfo rank_of(const Recipe& recipe) {
+  if (strategy_of(recipe) == StrategyKind::ddp) {
+    if (is_simulated(recipe))
+      throw UsageError("train.strategy=ddp with train.device=simulated: there is nothing to share",
+                       "use train.device=cpu, or train.strategy=single");
+    if (const auto rank = train::rank_from_environment(lookup)) return *rank;
+    throw UsageError("train.strategy=ddp, but this process was not started as one of several ranks",
+                     "set train.ranks=2, or try: millrace launch -n 2 -- train ... (or torchrun, "
+                     "srun, mpirun)");
+  }
+  // Every process of a job has the job's environment: only variables that a launcher sets per rank
+  // prove that a rank was started.
+  if (lookup("RANK") == nullptr || lookup("WORLD_SIZE") == nullptr) return {};
+  train::RankInfo info = train::rank_from_environment(lookup).value_or(train::RankInfo{});
+  if (info.world == 1 || is_simulated(recipe)) return info;
+  throw UsageError(
+      fmt::format("train.strategy={}, but {} ranks were started", recipe.text("train.strategy"),
+                  info.world),
+      "set train.strategy=ddp to share the work, or start millrace train without a launcher");
+}
+
+void allow_descriptors(int ranks) {
+  constexpr rlim_t kOfOne = 40;      // descriptors of LibTorch, the records and a data set
+  constexpr rlim_t kOfEachPeer = 6;  // rank 0 has most: store, control channel, Gloo
+  constexpr rlim_t kSpare = 64;      // connections of strangers, before they are closed
+  const rlim_t least = kOfOne + kOfEachPeer * static_cast<rlim_t>(ranks - 1);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= least + kSpare) return;
+  rlimit raised = limit;
+  raised.rlim_cur = std::min(limit.rlim_max, least + kSpare);
+  if (raised.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  if (limit.rlim_cur < least)
+    throw RunError(fmt::format("each of {} ranks needs up to {} open files, but the limit is {}",
+                               ranks, least, limit.rlim_cur),
+                   "raise it in this shell: ulimit -n 1024");
+}
+
 namespace {
 
 bool is_device(const std::string& name) {
@@ -34,13 +147,12 @@ std::int64_t graph_samples(const Recipe& recipe) {
                      fmt::format("set {}, or train.cuda_graphs=off", use));
   };
   const std::string& device = recipe.text("train.device");
-  const std::string& strategy = recipe.text("train.strategy");
   const std::int64_t accumulate = recipe.integer("train.accumulate");
   if (device == "cpu" || is_simulated(recipe))
     refuse("train.device=" + device, "graphs need CUDA", "train.device=cuda");
-  if (strategy != "single")
-    refuse("train.strategy=" + strategy, "a graph covers the work of one device only",
-           "train.strategy=single");
+  if (strategy_of(recipe) != StrategyKind::single)
+    refuse("train.strategy=" + recipe.text("train.strategy"),
+           "a graph covers the work of one device only", "train.strategy=single");
   if (accumulate > 1)
     refuse(fmt::format("train.accumulate={}", accumulate),
            "a graph overwrites gradients instead of adding to them", "train.accumulate=1");
@@ -62,13 +174,13 @@ int threads_of(const Recipe& recipe, const train::RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
   const int left = cores() / rank.local_world - first_workers(recipe);
-  const bool replicas = recipe.text("train.strategy") == "data_parallel";
+  const bool replicas = strategy_of(recipe) == StrategyKind::data_parallel;
   return std::max(1, left / (replicas ? static_cast<int>(recipe.integer("train.replicas")) : 1));
 }
 
 Recipe with_ops(Recipe recipe, int world) {
-  if (recipe.text("model.ops") != "auto") return recipe;
-  const bool replicas = recipe.text("train.strategy") == "data_parallel";
+  if (ops_of(recipe) != Ops::automatic) return recipe;
+  const bool replicas = strategy_of(recipe) == StrategyKind::data_parallel;
   const std::int64_t shares = world * (replicas ? recipe.integer("train.replicas") : 1);
   const std::int64_t batch = global_batch(recipe, world);
   const train::OpsQuestion question{.model = recipe.text("model.name"),
@@ -85,9 +197,8 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
                                                const SampleSpec& sample,
                                                const train::RankInfo& rank,
                                                train::RankHooks hooks) {
-  const int inflight = recipe.text("train.clock") == "async"
-                           ? static_cast<int>(recipe.integer("train.inflight"))
-                           : 0;
+  const int inflight =
+      clock_of(recipe) == StepClock::async ? static_cast<int>(recipe.integer("train.inflight")) : 0;
   const std::int64_t graphs = graph_samples(recipe);
   if (is_simulated(recipe))
     return train::make_simulated(recipe.number("simulated.update_ms"), inflight);
@@ -111,18 +222,18 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   options.model_options = {.variant = recipe.text("model.variant"),
                            .dropout = recipe.number("model.dropout"),
                            .init = recipe.text("model.init"),
-                           .native_ops = recipe.text("model.ops") == "native"};
+                           .native_ops = ops_of(recipe) == Ops::native};
   options.weights = recipe.text("model.weights");
   options.classes = static_cast<int>(reader.info().classes.size());
   options.channels = sample.channels;
   options.input = sample.size;
   options.dtype = sample.dtype;
-  options.normalize = recipe.text("output.normalize") == "device";
+  options.normalize = normalize_of(recipe) == Normalize::device;
   options.mean = recipe.numbers("output.mean");
   options.std = recipe.numbers("output.std");
   if (sample.layout != Layout::chw)
     throw UsageError("output.layout=hwc: models take chw", "leave output.layout at its default");
-  const bool each_its_own = device == "cuda" && recipe.text("train.strategy") == "ddp";
+  const bool each_its_own = device == "cuda" && strategy_of(recipe) == StrategyKind::ddp;
   options.device = each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
   options.threads = threads_of(recipe, rank);
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));

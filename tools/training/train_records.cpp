@@ -1,6 +1,4 @@
 // Formats the results of a training run as JSON and text.
-#include "tools/training/train_records.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/resource.h>
@@ -10,15 +8,18 @@
 #include <array>
 #include <cmath>
 
-#include "base/printable.h"
 #include "base/simd.h"
+#include "base/text.h"
+#include "pipeline/remote/fetch.h"
+#include "pipeline/remote/url.h"
 #include "study/analysis/bound.h"
-#include "study/records/machine_facts.h"
+#include "study/analysis/machine.h"
 #include "study/records/run_directory.h"
-#include "study/report/run_report.h"
-#include "tools/terminal/console.h"
-#include "tools/training/pipeline_setup.h"
-#include "tools/training/strategy_setup.h"
+#include "study/report/run_facts.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/recipe_choices.h"
+#include "tools/training/records.h"
+#include "tools/training/setup.h"
 #include "tools/version.h"
 
 namespace millrace::tools {
@@ -99,6 +100,34 @@ std::string threads_text(const LoaderOptions& options) {
 
 Json cold_json(const ColdCounts& counts) {
   return {{"proven", counts.proven}, {"resident", counts.resident}};
+}
+
+Json remote_json(double storage_s, double read_s) {
+  const pipeline::RemoteCounts counts = pipeline::remote_counts();
+  const pipeline::FetchTimes& read = counts.read;
+  // A wait for another thread's fetch is counted by its share, so that clocks may disagree a
+  // little.
+  const double all = std::max(read_s, read.first_byte_s + read.transfer_s + read.retry_s);
+  const double scale = all > 0 ? storage_s / all : 0;
+  const double first = scale * read.first_byte_s, transfer = scale * read.transfer_s,
+               retry = scale * read.retry_s;
+  return {{"requests", counts.totals.requests},
+          {"repeated", counts.totals.failures},
+          {"bytes", counts.totals.bytes},
+          {"storage",
+           {{"first_byte", first},
+            {"transfer", transfer},
+            {"retry", retry},
+            {"cache", std::max(0.0, storage_s - first - transfer - retry)}}}};
+}
+
+std::string remote_text(const Json& remote) {
+  std::string parts;
+  for (const auto& [name, seconds] : remote["storage"].items())
+    parts += fmt::format("{}{} {:.3f} s", parts.empty() ? "" : ", ", name, seconds.get<double>());
+  return fmt::format("remote: {} bytes in {} requests, {} repeated; waits for storage: {}",
+                     remote["bytes"].get<std::uint64_t>(), remote["requests"].get<std::uint64_t>(),
+                     remote["repeated"].get<std::uint64_t>(), parts);
 }
 
 std::uint64_t peak_rss_bytes() {
@@ -314,10 +343,12 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
   if (!facts.device_time) return {};
   const train::DeviceTime& time = *facts.device_time;
   const auto wait = static_cast<std::size_t>(pipeline::Span::device_wait);
+  const study::UpdateTimes::Sum set_up = facts.updates.set_up();
   study::DeviceFigures figures{
-      .asynchronous = facts.recipe.text("train.clock") == "async",
+      .asynchronous = clock_of(facts.recipe) == StepClock::async,
       .busy_s = base::Clock::seconds(time.busy - time.setup_busy),
-      .wait_s = seconds.each[wait],
+      .wait_s = seconds.each[wait] - set_up.device_wait_s,
+      .setup_s = set_up.seconds,
       .submissions = facts.submissions.steps,
       .starved = facts.submissions.starved,
   };
@@ -328,12 +359,14 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
 }
 
 void add_loading(Json& s, const TrainFacts& facts, const study::BoundVerdict& verdict) {
-  if (facts.recipe.text("data.cache") == "cold") s["cold"] = cold_json(facts.loader.cold);
+  if (cache_of(facts.recipe) == Cache::cold) s["cold"] = cold_json(facts.loader.cold);
   s["bound"] = study::name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);
   s["blame"] = study::to_json(facts.blame.seconds());
   s["blame_step"] = study::step_json(facts.blame);
+  if (pipeline::is_remote(facts.dataset.path))
+    s["remote"] = remote_json(s["blame"]["storage"].get<double>(), facts.loader.read.wall_s);
   s["loader_mode"] = facts.recipe.text("loader.mode");
   s["loader_cpu_s"] = {{"read", facts.loader.read.cpu_s},
                        {"decode", facts.loader.decode.cpu_s},

@@ -1,0 +1,59 @@
+// Samples of a data set, packed in several ways, so that a profile can predict and measure what
+// packing the whole set would give.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "millrace/reader.h"
+#include "millrace/recipe.h"
+#include "study/analysis/whatif.h"
+
+namespace millrace::tools {
+
+/// Some samples in an unnamed file, read as from an archive.
+class PackedSamples {
+ public:
+  /// Takes up to kMost samples, spread evenly over the set, and packs them in each of `ways`.
+  /// Leaves out samples that cannot be read or decoded, and ways that leave the others as they are.
+  /// Sets Packing::bytes.
+  PackedSamples(const Reader& set, std::vector<study::Packing> ways);
+
+  static constexpr std::uint64_t kMost = 128;
+
+  const std::vector<study::Packing>& ways() const { return ways_; }
+  /// Returns the samples as they are.
+  std::shared_ptr<const Reader> plain() const { return plain_; }
+  /// Returns the samples packed in ways()[i].
+  std::shared_ptr<const Reader> packed(std::size_t i) const { return packed_[i]; }
+
+ private:
+  std::vector<study::Packing> ways_;
+  std::shared_ptr<const Reader> plain_;
+  std::vector<std::shared_ptr<const Reader>> packed_;
+};
+
+/// Returns whether `data pack` takes the set, and could convert its images.
+bool can_be_packed(const DatasetInfo& info);
+
+/// A folder for sets that are packed to be measured. Removed with everything in it.
+class PackedFolder {
+ public:
+  PackedFolder();
+  ~PackedFolder();
+  PackedFolder(const PackedFolder&) = delete;
+  PackedFolder& operator=(const PackedFolder&) = delete;
+
+  /// Packs up to `most` samples of the recipe's set, spread evenly. Returns the overrides with
+  /// which a run reads them. Throws what pack() throws, and Error if the user interrupts it.
+  std::vector<std::string> pack(const Recipe& recipe, const study::Packing& way,
+                                std::uint64_t most) const;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,93 @@
+// Work of millrace plugins: lists units, checks plugins, and writes new ones from templates.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugins/host/registry.h"
+
+namespace millrace::tools {
+
+// Lists units and their parameters, as JSON and as text.
+
+/// Returns {"plugins": [...], "units": [...]}: everything built in or loaded, including the shipped
+/// decoders.
+nlohmann::ordered_json list_json();
+/// Returns the list as text, each plugin followed by its units.
+std::string list_text(const nlohmann::ordered_json& list);
+
+/// Returns one plugin with all declarations of its units.
+nlohmann::ordered_json info_json(const plugins::PluginEntry& plugin);
+/// Returns the unit with that name. Throws UsageError with the nearest name.
+nlohmann::ordered_json info_json(const std::string& unit);
+/// Returns either kind of info as text.
+std::string info_text(const nlohmann::ordered_json& info);
+
+// millrace plugins check: tries a plugin in a child process, so that nothing it does can harm this
+// one (contract Plugin tools).
+
+struct CheckOptions {
+  std::string file;    ///< path of the plugin
+  std::string sample;  ///< image for its decoders; empty: they get no valid one
+  std::string path;    ///< data set for its readers; empty: they open none
+  std::string split = "train";
+  double timeout_s = 10;                    ///< time-out per check
+  bool cost = false;                        ///< measures longer, and at more sizes
+  const std::atomic<bool>* stop = nullptr;  ///< once set, check_plugin() throws
+};
+
+/// One line of the report.
+struct CheckLine {
+  enum class State { ok, failed, skipped };
+  std::string unit;   ///< empty: the whole plugin
+  std::string check;  ///< "load", "images", "threads", ...
+  State state = State::ok;
+  std::string detail;
+};
+
+/// Time of one call: the median of many.
+struct CheckCost {
+  std::string unit;
+  std::string of;  ///< "224x224 RGB"
+  double ns = 0;
+};
+
+struct CheckReport {
+  std::vector<CheckLine> lines;
+  std::vector<CheckCost> costs;
+  std::size_t failed() const;
+};
+
+/// Runs all checks. A plugin that crashes or hangs fails only that check, and the next ones run in
+/// a new child. Calls `line` with each result. Throws DataError for a missing sample, RunError if
+/// no child can be started.
+CheckReport check_plugin(const CheckOptions& options,
+                         const std::function<void(const CheckLine&)>& line = {});
+
+// Files that `plugins new` starts from: plugins/templates/, embedded by the build.
+
+struct Template {
+  std::string_view name;  ///< "pixel.cpp", "pixel_test.cpp", "CMakeLists.txt", "README.md"
+  std::string_view text;
+};
+
+extern const std::span<const Template> kTemplates;
+
+// millrace plugins new: writes a plugin's project that builds and passes its test (contract Plugin
+// tools).
+
+/// Returns the values of `--kind`.
+const std::vector<std::string>& project_kinds();
+
+/// Writes `parent`/NAME with CMakeLists.txt, NAME.cpp, NAME_test.cpp and README.md. Throws
+/// UsageError for an invalid unit name or an existing folder, RunError if it cannot be written.
+std::filesystem::path write_project(const std::string& name, const std::string& kind,
+                                    const std::filesystem::path& parent);
+
+}  // namespace millrace::tools
