@@ -5,6 +5,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "millrace/error.h"
+
 namespace nb = nanobind;
 
 namespace millrace::python {
@@ -80,6 +88,39 @@ nb::object warps(nb::handle self, bool numpy) {
               nb::dtype<float>(), self);
 }
 
+/// Returns the numbers of numeric targets as an array of count x width, or count for plain numbers;
+/// JSON texts as a list; None if the data set has no targets.
+nb::object targets(nb::handle self, bool numpy) {
+  const OwnBatch& own = self_of(self);
+  const Targets* all = own.source->reader->targets();
+  if (all == nullptr) return nb::none();
+  if (own.source->mixes)
+    throw UsageError("batch.targets: an op mixes samples, and their targets stay apart",
+                     "leave out mixup, cutmix and the like, or mix in a function per batch");
+  const auto count = static_cast<std::size_t>(own.batch.count());
+  const std::uint64_t* samples = own.batch.samples();
+  if (!all->numeric) {
+    nb::list texts;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string_view text = all->json_of(samples[i]);
+      texts.append(nb::str(text.data(), text.size()));
+    }
+    return texts;
+  }
+  auto numbers = std::make_unique<std::vector<float>>();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::span<const float> one = all->numbers_of(samples[i]);
+    numbers->insert(numbers->end(), one.begin(), one.end());
+  }
+  std::vector<std::size_t> shape{count};
+  if (all->width > 0) shape.push_back(all->width);
+  const float* data = numbers->data();
+  const nb::capsule owner(numbers.release(), [](void* memory) noexcept {
+    delete static_cast<std::vector<float>*>(memory);
+  });
+  return view(numpy, data, std::move(shape), nb::dtype<float>(), owner);
+}
+
 std::vector<std::string> names(const OwnBatch& own) {
   std::vector<std::string> all;
   for (std::int64_t i = 0; i < own.batch.count(); ++i)
@@ -96,6 +137,7 @@ void bind_batch(nb::module_& module) {
       .def("probabilities", &probabilities, nb::arg("numpy"))
       .def("samples", &samples, nb::arg("numpy"))
       .def("warps", &warps, nb::arg("numpy"))
+      .def("targets", &targets, nb::arg("numpy"))
       .def("names", &names)
       .def_prop_ro("count", [](const OwnBatch& own) { return own.batch.count(); })
       .def_prop_ro("epoch", [](const OwnBatch& own) { return own.batch.epoch(); })

@@ -14,10 +14,11 @@
 
 namespace millrace::python {
 
-/// The reader and what its samples become; batches share it.
+/// The reader and what its samples become; batches share it. The reader keeps its own stop flag.
 struct Source {
   std::shared_ptr<const Reader> reader;
   SampleSpec output;
+  bool mixes = false;  ///< an op mixes samples, so that targets of one would be wrong
 };
 
 /// A detached batch. Arrays are views that keep it alive.

@@ -6,13 +6,18 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <limits>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "millrace/error.h"
 #include "pipeline/loader/sampler.h"
-#include "tools/training/pipeline_setup.h"
+#include "pipeline/remote/url.h"
+#include "python/ext/augmentation.h"
+#include "tools/training/setup.h"
 
 namespace nb = nanobind;
 
@@ -61,16 +66,60 @@ bool has_signal() {
   return PyErr_CheckSignals() != 0;
 }
 
+/// Runs `work` on another thread and Python's signal handlers on this one. When a handler raises an
+/// exception, sets `stop`, waits for `work` to end and throws the exception. Call it without the
+/// GIL.
+template <class Work>
+auto run_interruptibly(std::atomic<bool>& stop, const Work& work) {
+  auto result = std::async(std::launch::async, work);
+  while (result.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    if (!has_signal()) continue;
+    stop = true;
+    result.wait();
+    stop = false;
+    const nb::gil_scoped_acquire gil;
+    throw nb::python_error();
+  }
+  return result.get();
+}
+
+/// A reader and the flag that ends its waits, which lives as long as the reader.
+struct StoppableReader {
+  std::shared_ptr<std::atomic<bool>> stop;
+  std::shared_ptr<const Reader> reader;
+};
+
+/// Loads a recipe while no augmentation is defined.
+Recipe load_locked(const std::vector<std::string>& arguments) {
+  const std::lock_guard lock(registry_lock());
+  return tools::load_recipe(arguments);
+}
+
 }  // namespace
 
-Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps)
-    : process_(getpid()), recipe_(tools::load_recipe(arguments)) {
-  std::shared_ptr<const Reader> reader = tools::open_data(recipe_, recipe_.text("data.split"));
+/// Opens the data set and compiles the plan.
+void Engine::open(int world) {
+  const std::lock_guard lock(registry_lock());
+  const auto opened = std::make_shared<StoppableReader>(StoppableReader{
+      stop_, tools::open_data(recipe_, recipe_.text("data.split"), 0, stop_.get())});
+  std::shared_ptr<const Reader> reader(opened, opened->reader.get());
   plan_ = tools::make_plan(recipe_, recipe_.augment(), *reader);
   tools::require_divisible(recipe_, world);
-  source_ = std::make_shared<Source>(Source{std::move(reader), plan_->output()});
+  source_ =
+      std::make_shared<Source>(Source{std::move(reader), plan_->output(), plan_->group() != 1});
+}
+
+Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps)
+    : process_(getpid()), recipe_(load_locked(arguments)) {
+  remote_ = pipeline::is_remote(recipe_.text("data.path"));
+  if (remote_) {
+    run_interruptibly(*stop_, [&] { open(world); });
+  } else {
+    open(world);
+  }
   if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
   options_ = tools::loader_options(recipe_, tools::emulated_storage(recipe_), rank, world);
+  options_.stop = stop_.get();
   options_.held = 0;  // every batch is detached
   options_.record = false;
   options_.epochs = std::numeric_limits<std::uint32_t>::max();  // the workers go on over their ends
@@ -92,7 +141,12 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
 
 Engine::~Engine() {
   // The threads of a loader do not exist in a forked child, so nothing there can be joined.
-  if (getpid() != process_) static_cast<void>(loader_.release());
+  if (getpid() != process_) {
+    static_cast<void>(loader_.release());
+    return;
+  }
+  const nb::gil_scoped_release released;  // workers may need it to end
+  stop();
 }
 
 void Engine::require_own_process() const {
@@ -134,11 +188,31 @@ void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
 /// Returns the next batch. Call it with the GIL.
 Batch Engine::take() {
   Batch batch;
+  const auto failures = static_cast<std::ptrdiff_t>(failures_.size());
+  const auto end = [&] {
+    const nb::gil_scoped_release released;
+    batch.release();
+    stop();
+  };
   try {
     const nb::gil_scoped_release released;
-    batch = loader_->next();
+    const auto next = [this] { return loader_->next(); };
+    batch = remote_ && options_.workers == 0 ? run_interruptibly(*stop_, next) : next();
   } catch (...) {  // the loader has ended; seek() starts another
-    stop();
+    end();
+    try {
+      raise_interrupt();
+    } catch (...) {  // the sample did not fail
+      failures_.erase(failures_.begin() + failures, failures_.end());
+      throw;
+    }
+    throw;
+  }
+  try {
+    raise_interrupt();
+  } catch (...) {  // a Python function was interrupted, and the batch lacks its sample
+    end();
+    failures_.erase(failures_.begin() + failures, failures_.end());
     throw;
   }
   if (!batch) {
@@ -177,7 +251,9 @@ void Engine::stop() {
   if (loader_ == nullptr) return;
   extra_blocks_ += loader_->stats().extra_blocks;
   failed_ += loader_->stats().failed;
+  *stop_ = true;  // ends reads that wait for a server
   loader_.reset();
+  *stop_ = false;
   if (warps_ != nullptr) warps_->clear();
 }
 
@@ -186,6 +262,12 @@ std::string Engine::sample_name(std::uint64_t index) const {
     throw UsageError(fmt::format("there is no sample {}", index),
                      fmt::format("the data set has {}", dataset().count));
   return source_->reader->name(index);
+}
+
+std::vector<StepCost> Engine::profile(std::uint64_t samples) {
+  require_own_process();
+  const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
+  return python::profile(*source_->reader, *plan_, options_.max_pixels, seed, samples);
 }
 
 std::string Engine::identity() const {

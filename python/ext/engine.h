@@ -15,6 +15,7 @@
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
 #include "python/ext/batch.h"
+#include "python/ext/profile.h"
 #include "python/ext/warp_recorder.h"
 
 namespace millrace::python {
@@ -33,7 +34,8 @@ class Engine {
   /// Makes the next call of next() return this batch. Batches made ahead are kept if they fit.
   void seek(std::uint64_t epoch, std::uint64_t batch);
   /// Returns the next batch, detached. Call it with the GIL: it is released while next() waits, and
-  /// taken every 100 ms for signals.
+  /// taken every 100 ms for signals. Where this thread reads a remote set itself, another one does
+  /// so for it.
   std::unique_ptr<OwnBatch> next();
   /// Ends the workers. A later seek() starts new ones. Call it with the GIL, which it releases.
   void close();
@@ -48,6 +50,8 @@ class Engine {
   const DatasetInfo& dataset() const { return source_->reader->info(); }
   const SampleSpec& output() const { return plan_->output(); }
   std::string sample_name(std::uint64_t index) const;
+  /// Returns what each step of the plan took for up to `samples` samples. Call it without the GIL.
+  std::vector<StepCost> profile(std::uint64_t samples);
   /// Returns a hash of everything that the batches' bytes depend on but epoch and position.
   std::string identity() const;
   std::string toml() const { return recipe_.to_toml(); }
@@ -57,11 +61,14 @@ class Engine {
 
  private:
   void require_own_process() const;
+  void open(int world);
   Batch take();
   void stop();
 
   const pid_t process_;
   Recipe recipe_;
+  bool remote_ = false;  ///< reads may wait for a server
+  std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<const Source> source_;
   std::shared_ptr<const augment::Plan> plan_;
   std::shared_ptr<WarpRecorder> warps_;  ///< null unless asked for

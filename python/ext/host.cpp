@@ -13,9 +13,8 @@
 #include "pipeline/recipe/recipe_file.h"
 #include "plugins/host/registry.h"
 #include "tools/plugins/grants.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/interrupt.h"
-#include "tools/training/strategy_setup.h"
+#include "tools/terminal/terminal.h"
+#include "tools/training/setup.h"
 
 namespace millrace {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
+#include "python/ext/augmentation.h"
 #include "python/ext/batch.h"
 #include "python/ext/engine.h"
 #include "python/ext/host.h"
@@ -56,6 +57,24 @@ std::vector<FailureRow> take_failures(Engine& engine) {
   return rows;
 }
 
+/// What, ops, seconds per sample.
+using CostRow = std::tuple<std::string, std::vector<std::string>, double>;
+
+std::vector<CostRow> profile(Engine& engine, std::uint64_t samples) {
+  std::vector<StepCost> costs;
+  try {
+    const nb::gil_scoped_release released;
+    costs = engine.profile(samples);
+  } catch (...) {
+    raise_interrupt();
+    throw;
+  }
+  std::vector<CostRow> rows;
+  for (StepCost& cost : costs)
+    rows.emplace_back(std::move(cost.what), std::move(cost.ops), cost.s_per_sample);
+  return rows;
+}
+
 void bind_engine(nb::module_& module) {
   nb::class_<Engine>(module, "Engine")
       .def(nb::init<const std::vector<std::string>&, int, int, bool>(), nb::arg("arguments"),
@@ -65,6 +84,7 @@ void bind_engine(nb::module_& module) {
       .def("next", &Engine::next)
       .def("close", &Engine::close)
       .def("sample_name", &Engine::sample_name, nb::arg("index"))
+      .def("profile", &profile, nb::arg("samples"))
       .def("identity", &Engine::identity)
       .def("toml", &Engine::toml)
       .def("take_failures", &take_failures)
@@ -93,6 +113,7 @@ NB_MODULE(_core, module) {
   nb::register_exception_translator(&python::translate);
   python::bind_batch(module);
   python::bind_engine(module);
+  python::bind_augmentation(module);
   module.def("is_override", [](const std::string& word) { return pipeline::is_override(word); });
   module.def("take_remarks", &python::take_remarks);
 }

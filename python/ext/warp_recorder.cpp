@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "augment/plan/warp_map.h"
+#include "augment/plan/plan.h"
 
 namespace millrace::python {
 

@@ -6,8 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .augmentations import Augmentation, augmentation
     from .errors import DataError, DeviceError, Error, RunError, UsageError
-    from .loader import Batch, Dataset, Failure, Loader
+    from .loader import Batch, Dataset, Failure, Loader, StepCost
     from .recipes import (
         CenterCrop,
         Cifar,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # Where each public name is defined; it is imported on first use.
 _HOMES = {
+    "Augmentation": "augmentations",
     "Batch": "loader",
     "CenterCrop": "recipes",
     "Cifar": "recipes",
@@ -55,16 +57,19 @@ _HOMES = {
     "RandomRotation": "recipes",
     "Resize": "recipes",
     "RunError": "errors",
+    "StepCost": "loader",
     "Tar": "recipes",
     "UsageError": "errors",
     "VFlip": "recipes",
     "WatchError": "watcher",
+    "augmentation": "augmentations",
     "from_torchvision": "recipes",
     "watch": "watcher",
     "watching": "watcher",
 }
 
 __all__ = [
+    "Augmentation",
     "Batch",
     "CenterCrop",
     "Cifar",
@@ -88,10 +93,12 @@ __all__ = [
     "RandomRotation",
     "Resize",
     "RunError",
+    "StepCost",
     "Tar",
     "UsageError",
     "VFlip",
     "WatchError",
+    "augmentation",
     "from_torchvision",
     "watch",
     "watching",

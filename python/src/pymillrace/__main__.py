@@ -1,7 +1,24 @@
-"""Runs `python -m pymillrace watch -- COMMAND`."""
+"""Runs `pymillrace COMMAND`: watch and what-if here, all other commands in the program that lies beside this file."""
+import os
 import sys
+from pathlib import Path
 
-from .watcher.command import main
+PROGRAM = Path(__file__).with_name("pymillrace")
+
+
+def main() -> int:
+    """Returns the exit code of watch and what-if, and does not return from other commands."""
+    words = sys.argv[1:]
+    if words and words[0] in ("watch", "what-if"):
+        from .watcher.command import main as command
+
+        return command(words)
+    try:
+        os.execv(PROGRAM, [str(PROGRAM), *words])  # it looks for decoders beside its name
+    except OSError as error:
+        print(f"pymillrace: {PROGRAM} cannot be run: {error.strerror}; install the package again", file=sys.stderr)
+    return 1
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

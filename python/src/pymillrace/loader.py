@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import difflib
 import importlib.util
+import json
 import os
 import pathlib
 import sys
@@ -31,6 +32,20 @@ class Failure(NamedTuple):
     """Index in the data set."""
     name: str
     reason: str
+
+
+class StepCost(NamedTuple):
+    """What one step of a loader's plan takes (Loader.profile)."""
+
+    step: str
+    """"decode", "source" for data sets that hold pixels, "pass" for a traversal of the pixels, or the name of an op."""
+    ops: list[str]
+    """The ops that the step carries out together."""
+    s_per_sample: float
+    """Mean wall time per sample, in seconds."""
+
+    def __str__(self) -> str:
+        return f"{self.step:<24}{1e6 * self.s_per_sample:>10.1f} µs  {', '.join(self.ops)}".rstrip()
 
 
 class Batch(tuple[Any, ...]):
@@ -93,6 +108,21 @@ class Batch(tuple[Any, ...]):
         if warps is None:
             raise UsageError("this loader does not record warps", "make it with warps=True")
         return warps
+
+    @property
+    def targets(self) -> Any:
+        """What the manifest lists under `target` for each sample.
+
+        Where all of the manifest's targets are lists of k numbers: an array of count x k, float32; where they are
+        plain numbers: of count. Otherwise a list of count Python objects, as json.loads() gives them.
+
+        Raises:
+            UsageError: the data set has no targets.
+        """
+        found = self._raw.targets(self._numpy)
+        if found is None:
+            raise UsageError("this data set has no targets", "read a manifest that has the column or key target")
+        return [json.loads(text) for text in found] if isinstance(found, list) else found
 
     @property
     def names(self) -> list[str]:
@@ -317,6 +347,20 @@ class Loader:
         self._epoch, self._batch = epoch, batch
         self._began = self._ended = False
         self._current = None
+
+    def profile(self, samples: int = 64) -> list[StepCost]:
+        """Returns what each step of the plan takes, in the order in which they run.
+
+        Runs `samples` samples of the data set, spread over it, on this thread. Ops that move pixels share a pass with
+        their neighbours; an augmentation in Python has a step of its own, as has each other op that changes an image
+        as a whole. Reading, and ops that mix neighbours, are left out.
+
+        Raises:
+            DataError: a sample cannot be decoded or augmented.
+        """
+        if samples < 1:
+            raise UsageError(f"profile({samples}): at least one sample is needed")
+        return [StepCost(*row) for row in self._engine.profile(samples)]
 
     def close(self) -> None:
         """Ends the worker threads and frees their memory; batches stay valid. A later `for` starts them again."""

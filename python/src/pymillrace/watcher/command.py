@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ..errors import Error
-from . import predict, verify
+from . import predict, replacement, verify
 from .command_line import watched_environment
 
 
@@ -68,7 +68,10 @@ def show(directory: Path) -> int:
         print(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its loader "
               "is no torch DataLoader, or batches were not recorded", file=sys.stderr)
         return 2
-    print("\n".join([*predict.lines(record), summary["advice"]]))
+    row = replacement.row(summary)
+    if row["reason"] is None:
+        record["rows"].append(row)
+    print("\n".join([*predict.lines(record), replacement.line(row), summary["advice"]]))
     return 0
 
 

@@ -174,7 +174,7 @@ def _settings(setup: Setup) -> dict[str, Any]:
     fetch = _mean(setup.fetch)
     return {"num_workers": setup.workers, "prefetch_factor": setup.prefetch if setup.workers else None,
             "batch": setup.batch, "cores": setup.cores, "fetch": asdict(fetch), "send": asdict(setup.send),
-            "receive": asdict(setup.receive), "update": asdict(setup.update)}
+            "receive": asdict(setup.receive), "hand": asdict(setup.hand), "update": asdict(setup.update)}
 
 
 def _mean(demands: tuple[Demand, ...]) -> Demand:

@@ -18,11 +18,13 @@ from typing import Any, NamedTuple
 from . import ranks, summary
 from .breakdown import STARTUP, Breakdown, Wait
 from .clocks import UNKNOWN, ThreadClock, between
+from .device import DeviceGaps, device_gaps
 from .errors import WatchError
 from .plan import end_at, steps_of_plan
 from .predict import Usage
 from .hooks import TorchHooks
 from .records import Record, RecordFile
+from .replacement import counterpart_of
 from .run_directory import RunDirectory, dump
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Row, Table, Timeline
 from .transforms import TransformTimer
@@ -114,6 +116,7 @@ class Loader:
         self.samples: int | None = None
         self.dataset, self.start_method, self.persistent = "", "", False
         self.transforms: list[str] = []
+        self.counterpart: dict[str, Any] | None = None  # of its data set, in millrace's own loader
         self.parts = 0
         self.latest: Latest | None = None  # without workers
         self.records: RecordFile | None = None
@@ -124,6 +127,7 @@ class Loader:
         self.ended_ns = 0  # waits for an iterator's end
         self.epochs: list[dict[str, Any]] = []
         self.usage = Usage()
+        self.device: DeviceGaps | None = None
         self.batch_bytes = 0  # of the first batch
         self._stretch: Stretch | None = None  # under way, of the loop's body
         self.session, self._timeline = session, session.timeline
@@ -169,6 +173,8 @@ class Loader:
             self.samples = len(loader.dataset)
         except (TypeError, NotImplementedError):
             self.samples = None
+        if self.counterpart is None:
+            self.counterpart = counterpart_of(loader.dataset)
         transforms = TransformTimer(loader.dataset).names
         if transforms != self.transforms or self._first:
             self.transforms, self.parts = transforms, len(transforms)
@@ -199,9 +205,13 @@ class Loader:
         if self.session.planned_steps is not None:
             end_at(self.session, self.session.planned_steps)
         self._timeline.next_begins(self.table, now)
+        if self.device is not None:
+            self.device.next_begins()
         return True
 
     def next_ended(self, wait: Wait, data: Any) -> None:
+        if self.device is not None:
+            self.device.next_ended()
         self._timeline.next_ended(self.table, wait.got, samples_in(data))
         self._waits.append((wait, None if self.latest is None else self.latest.record))
         hooks = self.session.hooks
@@ -283,6 +293,10 @@ class Loader:
     def flush(self) -> None:
         """Splits the waits since the last call and writes the rows that have ended."""
         self._stretch = None
+        if self.device is None:
+            self.device = device_gaps()
+        else:
+            self.device.collect()
         for wait, record in self._waits:
             if record is None and self.records is not None and wait.batch != UNKNOWN:
                 record = self.records.read(wait.generation, wait.batch)

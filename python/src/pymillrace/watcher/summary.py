@@ -55,6 +55,14 @@ def transforms(breakdown: Breakdown) -> list[dict[str, Any]]:
             for name, row in zip(breakdown.names, breakdown.rows)]
 
 
+def device(loader: Loader) -> dict[str, Any]:
+    """Returns the seconds for which the device waited for data, and of how many waits; None where CUDA was not used."""
+    gaps = loader.device
+    if gaps is None:
+        return {"device_gap_load_s": None, "device_gaps": 0, "device_gaps_lost": 0}
+    return {"device_gap_load_s": gaps.seconds, "device_gaps": gaps.gaps, "device_gaps_lost": gaps.lost + gaps.unread}
+
+
 def epoch_line(loader: Loader, ns: list[int]) -> dict[str, Any]:
     """Returns the line of an epoch. Its blame is that of the epoch alone."""
     load, update, other = sums(ns)
@@ -82,7 +90,7 @@ def _loader(loader: Loader) -> dict[str, Any]:
                           "next": load - seconds(loader.table.iter_ns + loader.ended_ns)},
             "blame": blame(breakdown), "blame_what": blame_what(breakdown),
             "blame_table": table(breakdown.waits), "work": table(breakdown.work),
-            "transforms": transforms(breakdown),
+            **device(loader), "transforms": transforms(breakdown), "counterpart": loader.counterpart,
             "batches": {"recorded": breakdown.batches - breakdown.missing, "missing": breakdown.missing,
                         "overruns": breakdown.overruns, "sampled": breakdown.sampled_batches}}
 
@@ -105,6 +113,7 @@ def make(session: Session, main: Loader, wall: float) -> dict[str, Any]:
     record |= {"unaccounted_s": wall - (load + update + other),
                "load_s_per_step": load / steps if steps else None,
                "update_s_per_step": update / steps if steps else None,
+               **{key: whole[key] for key in ("device_gap_load_s", "device_gaps", "device_gaps_lost")},
                "first_batch_s": whole["spans"]["first_batch"],
                "images_per_s": _rate(main.table.images, load, update),
                "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,

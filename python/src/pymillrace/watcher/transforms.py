@@ -72,6 +72,11 @@ def _places(dataset: Any) -> Iterator[tuple[Any, str, Any]]:
             yield owner, name, value
 
 
+def callables(dataset: Any) -> list[tuple[str, Any]]:
+    """Returns the attributes of a data set that hold transforms, and what they hold."""
+    return [(name, transform) for _, name, transform in _places(dataset)]
+
+
 def _name(transform: Any) -> str:
     return str(getattr(transform, "__name__", None) or type(transform).__name__)
 

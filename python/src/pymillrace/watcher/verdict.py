@@ -35,6 +35,14 @@ def workers_needed(loader: Loader, update: float) -> float | None:
     return 1e-9 * busy / update
 
 
+def _device_gap_share(loader: Loader, steady: float) -> float | None:
+    """Returns the share of the steady time in which the device waited for data; None if too few waits were measured."""
+    device = loader.device
+    if device is None or steady <= 0 or device.gaps < 2 or 2 * device.gaps < loader.table.steps:
+        return None
+    return (device.seconds - device.first_s) / (device.gaps - 1) * (loader.table.steps - 1) / steady
+
+
 def judge(loader: Loader, update: float) -> Verdict:
     """Names the place that load was spent on. Leaves the run's first wait out, as `millrace train` does."""
     needed = workers_needed(loader, update)
@@ -45,8 +53,12 @@ def judge(loader: Loader, update: float) -> Verdict:
     if needed is not None:
         have = f"you have {loader.workers}" if loader.workers else "you have none"
         tail = f"; {needed:.1f} workers needed, {have}"
+    gap = _device_gap_share(loader, load + update)
+    if gap is not None and gap < LOAD_THAT_BINDS:
+        return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update, in "
+                       f"which the host spent {_percent(share)} on load{tail}", needed)
     limit = LOAD_THAT_BINDS if loader.workers or not loader.sees_inside else LOAD_THAT_BINDS_INLINE
-    if share < limit or load <= 0:
+    if (gap is None and share < limit) or load <= 0:
         return Verdict("device", "", f"device-bound: load is {_percent(share)} of load + update{tail}", needed)
     place = max(range(len(PLACES)), key=lambda one: steady[one])
     of_kind = loader.breakdown.waits[place]
@@ -65,7 +77,8 @@ def advice(loader: Loader, verdict: Verdict, cores: int, change: dict[str, Any] 
     if not loader.sees_inside:
         gain = "a faster loader would not help" if verdict.bound == "device" else "try a faster loader"
         return f"advice: {gain}; pymillrace cannot see inside {loader.kind}, it recorded load and update only"
-    if change is not None and verdict.bound != "startup":
+    covered = verdict.bound == "device" and loader.device is not None  # the replay knows nothing of queued work
+    if change is not None and verdict.bound != "startup" and not covered:
         return (f"advice: try {change['change']}: {change['images_per_s']:,.0f} images/s predicted, "
                 f"{change['images_per_s'] / change['ratio']:,.0f} now{_slowest(loader, verdict)}")
     if verdict.bound == "device":

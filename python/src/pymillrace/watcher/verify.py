@@ -29,7 +29,7 @@ from .command_line import PLAN, watched_environment
 from .errors import WatchError
 from .predict import PREFETCH
 
-MOST_OTHERS = 0.1  # share of the machine's CPU time, as in study/analysis/verification.h
+MOST_OTHERS = 0.1  # share of the machine's CPU time, as in study/analysis/whatif.h
 TRIES = 3  # of a run in all, while repeats are left
 COUNTED_EFFECT = 0.2  # smaller measured effects are shown and do not count
 SEED = 1

@@ -1,0 +1,22 @@
+// Augmentations that are Python functions: units of the plugin interface whose calls take Python's
+// interpreter lock.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <mutex>
+
+namespace millrace::python {
+
+/// Guards the registry of units, which may grow while loaders are made on other threads. Hold it
+/// without Python's lock.
+std::mutex& registry_lock();
+
+/// Raises the KeyboardInterrupt that a Python function on this thread has ended with, if any. Call
+/// it with Python's lock.
+void raise_interrupt();
+
+/// Adds define_augmentation() and augmentation_counts() to the module.
+void bind_augmentation(nanobind::module_& module);
+
+}  // namespace millrace::python

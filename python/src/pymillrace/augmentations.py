@@ -1,0 +1,158 @@
+"""Augmentations that are Python functions, for trying an idea out before it is written in C++."""
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, overload
+
+from . import _core, recipes
+from .errors import UsageError
+
+_NAME = re.compile("[a-z][a-z0-9_]*")
+_REACHES = ("pointwise", "global")
+
+
+class Augmentation(recipes.Op):
+    """A NumPy function as an op; made by `augmentation`. Calling it calls the function.
+
+    Attributes:
+        name: the op's name in recipes.
+        reach: "pointwise" or "global".
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, reach: str, random: bool) -> None:
+        self.name, self.reach, self._function = name, reach, function
+        self.__doc__ = function.__doc__
+        text = inspect.getdoc(function) or "a Python function"
+        _core.define_augmentation(name, text.splitlines()[0], reach == "global", random, _caller(function, name, random))
+
+    __eq__ = object.__eq__  # the base class compares fields, and functions are none
+    __hash__ = object.__hash__
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def override(self) -> str:
+        """Returns the augmentation as an override of a recipe."""
+        return f"augment+={self.name}"
+
+    @property
+    def calls(self) -> int:
+        """Calls by loaders of this process so far."""
+        return _core.augmentation_counts(self.name)[0]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time that loaders have spent in the function so far, with Python's interpreter lock."""
+        return _core.augmentation_counts(self.name)[1]
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds for which loaders have waited for Python's interpreter lock so far."""
+        return _core.augmentation_counts(self.name)[2]
+
+    def __repr__(self) -> str:
+        return f"<augmentation {self.name}>"
+
+
+@overload
+def augmentation(function: Callable[..., Any]) -> Augmentation: ...
+
+
+@overload
+def augmentation(*, name: str | None = None, reach: str = "global") -> Callable[[Callable[..., Any]], Augmentation]: ...
+
+
+def augmentation(
+    function: Callable[..., Any] | None = None, *, name: str | None = None, reach: str = "global"
+) -> Augmentation | Callable[[Callable[..., Any]], Augmentation]:
+    """Makes a NumPy function an op of the pipeline: `@mr.augmentation`, or `@mr.augmentation(reach="pointwise")`.
+
+    The function takes an image, a uint8 array of height x width x channels that it may change and keep. It returns the
+    changed image, of the same shape and type, or None if it has changed the array in place. With a second parameter it
+    also gets a numpy.random.Generator, which depends on seed, epoch and sample alone: with draws from it and from
+    nowhere else, any number of workers gives the same bytes. The result must depend on the arguments alone.
+
+    Calls hold Python's interpreter lock, so that workers take turns: use it to try an idea, and write a plugin in C++
+    when it has proved itself. What the function raises is the failure of one sample (loader.on_error). The same name
+    defined again, as in a notebook, replaces the function for loaders that are made afterwards.
+
+    Args:
+        name: of the op; by default the function's own.
+        reach: the pixels that a pixel of the result may depend on: "pointwise" (itself alone) or "global" (all).
+
+    Raises:
+        UsageError: the name is taken or malformed, the function takes other arguments, or NumPy is missing.
+    """
+    if function is None:
+        return lambda given: augmentation_of(given, name, reach)
+    return augmentation_of(function, name, reach)
+
+
+def augmentation_of(function: Callable[..., Any], name: str | None, reach: str) -> Augmentation:
+    """Returns the op of a function."""
+    called = str(name or getattr(function, "__name__", ""))
+    if not callable(function):
+        raise UsageError(f"{function!r} is no function", "write @mr.augmentation above a function")
+    if not _NAME.fullmatch(called):
+        raise UsageError(f"{called!r} cannot be the name of an augmentation: it needs a-z, 0-9 and _",
+                         'give one: @mr.augmentation(name="my_op")')
+    if reach not in _REACHES:
+        raise UsageError(f"reach={reach!r} of augmentation {called}", f"give one of {', '.join(_REACHES)}")
+    if "numpy" not in sys.modules and importlib.util.find_spec("numpy") is None:
+        raise UsageError("numpy is not installed, and augmentations get its arrays", "pip install numpy")
+    return Augmentation(function, called, reach, _takes_random(function, called))
+
+
+def _takes_random(function: Callable[..., Any], name: str) -> bool:
+    """Returns whether a function takes random numbers beside the image."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a function in C does not tell
+        parameters = []
+    needed = [one for one in parameters if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    if len(needed) not in (1, 2) or any(one.kind not in kinds for one in needed):
+        raise UsageError(f"augmentation {name} does not take one or two arguments", "define it as f(image) or f(image, rng)")
+    return len(needed) == 2
+
+
+def _caller(function: Callable[..., Any], name: str, random: bool) -> Callable[..., str | None]:
+    """Returns what a worker calls: it returns None, or why the sample failed."""
+    import numpy as np
+
+    def call(memory: memoryview, height: int, width: int, channels: int, low: int, high: int) -> str | None:
+        shape = (height, width, channels)
+        pixels = np.frombuffer(memory, np.uint8).reshape(shape)
+        image = pixels.copy()  # the memory is used again; the function's array is its own
+        try:
+            result = function(image, np.random.Generator(np.random.PCG64(low << 64 | high))) if random else function(image)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.get_ident() == threading.main_thread().ident:
+                raise
+            return _failure(name, error)
+        if result is None:
+            result = image
+        if not isinstance(result, np.ndarray) or result.shape != shape or result.dtype != np.uint8:
+            what = (f"{result.dtype} of shape {result.shape}" if isinstance(result, np.ndarray)
+                    else f"an object of type {type(result).__name__}")
+            return (f"{name}: it returned {what} instead of uint8 of shape {shape}\n"
+                    "return an image like the one it got, or None after changing that")
+        pixels[...] = result
+        return None
+
+    return call
+
+
+def _failure(name: str, error: BaseException) -> str:
+    """Returns two lines: what the function raised and where, and what to do."""
+    text = (str(error).splitlines() or [""])[0].encode(errors="replace")[:200].decode(errors="ignore")
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if len(frames) > 1 else ""
+    return (f"{name}: {type(error).__name__}{': ' if text else ''}{text}{where}\n"
+            f"mend the function {name}, or leave such samples out: loader.on_error=skip")

@@ -1,0 +1,194 @@
+"""What-if row "replaced by millrace": what a loop's rate would be with millrace's own loader.
+
+While a loop is watched, its data set's transforms are translated and the paths of some samples are kept. `pymillrace
+what-if RUN` measures what millrace's loader takes for these files, and replays the loop with that.
+"""
+from __future__ import annotations
+
+import csv
+import importlib.util
+import math
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+from .. import recipes
+from ..errors import Error, UsageError
+from .predict import PREFETCH
+from .replay import Demand, Setup, replay
+from .transforms import callables
+
+CHANGE = "replaced by millrace"
+MOST_SAMPLES = 64
+# Attributes in which data sets keep paths, or tuples that begin with one; torchvision's ImageFolder has the first two.
+PATHS = ("samples", "imgs", "image_paths", "img_paths", "paths", "files", "filenames", "image_files", "images")
+AHEAD = 4  # loader.prefetch: batches made ahead in total
+HAND_S = 20e-6  # of next() per batch
+MEASURED_S, MOST_EPOCHS = 0.5, 20  # CPU seconds of a measurement, and epochs
+NEAR = 0.95  # of the best rate: fewer workers are enough
+
+
+class NoCounterpart(Exception):
+    """Says why millrace's loader cannot take a loader's place."""
+
+
+def counterpart_of(dataset: Any) -> dict[str, Any]:
+    """Returns what the prediction needs of a data set, as summary.json keeps it; never raises.
+
+    `words` are its transforms as overrides of a recipe, `samples` up to 64 paths of its files. Where one of them is
+    missing, `reason` says why; otherwise it is None.
+    """
+    words: list[str] = []
+    samples: list[str] = []
+    reason = None
+    try:
+        words = _words(dataset)
+        samples = _samples(dataset)
+    except (NoCounterpart, UsageError) as error:
+        reason = error.what if isinstance(error, UsageError) else str(error)
+    except Exception as error:  # somebody's data set does what it likes; the watched loop goes on
+        reason = f"{type(dataset).__name__} cannot be examined: {type(error).__name__}: {error}"
+    return {"words": words, "samples": samples, "reason": reason}
+
+
+def _words(dataset: Any) -> list[str]:
+    found = callables(dataset)
+    for name, transform in found:
+        if name.startswith("target"):
+            raise NoCounterpart(f"{name} has no counterpart")
+    chains = list({id(transform): transform for _, transform in found}.values())
+    if not chains:
+        raise NoCounterpart(f"{type(dataset).__name__} has no attribute that holds its transforms")
+    if len(chains) > 1:
+        raise NoCounterpart(f"{type(dataset).__name__} holds {len(chains)} transforms; which one an image gets is unknown")
+    _require_torchvision(chains[0])
+    words: list[str] = []
+    for op in recipes.from_torchvision(chains[0]):
+        words += op.overrides() if isinstance(op, recipes.Normalize) else [op.override()]
+    return words
+
+
+def _require_torchvision(transform: Any) -> None:
+    """Raises NoCounterpart for a transform of another package, whose name may mean something else."""
+    kind = type(transform)
+    if kind.__module__.partition(".")[0] != "torchvision":
+        name = getattr(transform, "__name__", kind.__name__)
+        raise NoCounterpart(f"the transform {name} is not torchvision's")
+    for part in getattr(transform, "transforms", ()):
+        _require_torchvision(part)
+
+
+def _samples(dataset: Any) -> list[str]:
+    """Returns up to 64 paths, evenly spread over the data set."""
+    indices: Sequence[int] | None = None
+    values = getattr(dataset, "__dict__", {})
+    if "dataset" in values and "indices" in values:  # torch's Subset
+        indices, dataset = values["indices"], values["dataset"]
+    for name in PATHS:
+        held = getattr(dataset, "__dict__", {}).get(name)
+        if isinstance(held, (list, tuple)) and held and _path(held[0]) is not None:
+            count = len(held) if indices is None else len(indices)
+            places = [i * count // min(count, MOST_SAMPLES) for i in range(min(count, MOST_SAMPLES))]
+            chosen = [_path(held[i if indices is None else int(indices[i])]) for i in places]
+            return [path for path in chosen if path is not None]
+    raise NoCounterpart(f"{type(dataset).__name__} has no list of image files")
+
+
+def _path(item: Any) -> str | None:
+    """Returns the absolute path of a file that an item of a data set's list names."""
+    if isinstance(item, (list, tuple)) and item:
+        item = item[0]
+    if not isinstance(item, (str, os.PathLike)) or not os.path.isfile(item):
+        return None
+    return os.path.abspath(os.fsdecode(item))
+
+
+def measure_cpu(words: list[str], samples: list[str], batch: int) -> float:
+    """Returns the CPU seconds per image of millrace's loader for these files. Raises Error if it cannot load them."""
+    from ..loader import Loader
+
+    with tempfile.TemporaryDirectory(prefix="pymillrace-") as folder:
+        manifest = Path(folder) / "samples.csv"
+        with open(manifest, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            csv.writer(file).writerows([("path", "label"), *((sample, 0) for sample in samples)])
+        loader = Loader("data.reader=manifest", f"data.path={manifest}", "loader.shuffle=none", "loader.workers=0",
+                        f"loader.batch={min(batch, len(samples))}", *words,
+                        numpy=importlib.util.find_spec("numpy") is not None)
+        found: list[float] = []
+        spent = 0.0
+        for epoch in range(MOST_EPOCHS + 1):
+            begin = thread_time()
+            images = sum(len(one.labels) for one in loader)
+            cpu = thread_time() - begin
+            if epoch > 0:  # the first one warms up
+                found.append(cpu / images)
+                spent += cpu
+            if spent >= MEASURED_S:
+                break
+        loader.close()
+    return statistics.median(found)
+
+
+def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], float] = measure_cpu) -> dict[str, Any]:
+    """Returns the row of a recorded run: its prediction, or the `reason` why there is none."""
+    entry: dict[str, Any] = next((one for one in summary["loaders"] if one["name"] == summary["loader"]), {})
+    found = entry.get("counterpart")
+    if found is None:
+        return _impossible("the run was recorded by an earlier version; record it again")
+    if found["reason"] is not None:
+        return _impossible(found["reason"])
+    missing = [path for path in found["samples"] if not os.path.isfile(path)]
+    if missing:
+        return _impossible(f"{len(missing)} of its {len(found['samples'])} sampled files are gone, as {missing[0]}")
+    settings = summary["what_if"]["settings"]
+    if "hand" not in settings:
+        return _impossible("the run was recorded by an earlier version; record it again")
+    try:
+        cpu = measure(found["words"], found["samples"], settings["batch"])
+    except Error as error:
+        return _impossible(error.what)
+    except (OSError, ImportError, UnicodeError) as error:
+        return _impossible(str(error))
+    return {**_predicted(settings, summary["what_if"]["images_per_s"], cpu, _blocked_in_dataset(entry)),
+            "files": len(found["samples"])}
+
+
+def _impossible(reason: str) -> dict[str, Any]:
+    return {"change": CHANGE, "overrides": {}, "reason": reason}
+
+
+def _blocked_in_dataset(entry: dict[str, Any]) -> float:
+    """Returns the share of the data set in the time for which fetching was blocked."""
+    blocked = {place: entry["work"][place]["blocked"] for place in ("dataset", "transform", "collate")}
+    return float(blocked["dataset"] / sum(blocked.values())) if sum(blocked.values()) > 0 else 0.0
+
+
+def _predicted(settings: dict[str, Any], measured: float, cpu: float, blocked_in_dataset: float) -> dict[str, Any]:
+    """Returns the replayed row. Waiting for storage stays as it was recorded: the files are the same."""
+    now = Setup(settings["num_workers"], settings["prefetch_factor"] or PREFETCH, settings["batch"], settings["cores"],
+                (Demand(**settings["fetch"]),), Demand(**settings["send"]), Demand(**settings["receive"]),
+                Demand(**settings["hand"]), Demand(**settings["update"]))
+    batch = Demand(cpu=cpu * now.batch, blocked=blocked_in_dataset * now.fetch[0].blocked)
+    base = replay(now).images_per_s
+    setups = [replace(now, workers=workers, prefetch=math.ceil(AHEAD / workers), fetch=(batch,), send=Demand(),
+                      receive=Demand(), hand=Demand(cpu=HAND_S)) for workers in range(1, now.cores + 1)]
+    rates = [replay(setup).images_per_s for setup in setups]
+    chosen = next(i for i, rate in enumerate(rates) if rate >= NEAR * max(rates))
+    alone = replay(replace(setups[chosen], update=Demand())).images_per_s
+    ratio = rates[chosen] / base
+    return {"change": CHANGE, "overrides": {}, "reason": None, "loading_only": False, "ratio": ratio,
+            "images_per_s": ratio * measured, "loader_images_per_s": alone,
+            "loader_workers": setups[chosen].workers, "cpu_s_per_image": cpu}
+
+
+def line(found: dict[str, Any]) -> str:
+    """Returns what is said below the table."""
+    if found["reason"] is not None:
+        return f"{CHANGE}: not predicted: {found['reason']}"
+    return (f"{CHANGE}: with loader.workers={found['loader_workers']}; {1e3 * found['cpu_s_per_image']:.2f} ms of CPU per "
+            f"image, measured on {found['files']} of its files")
