@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "augment/ops/affine.h"
+#include "augment/ops/geometry.h"
 #include "augment/plan/resample.h"
 #include "base/rng.h"
 #include "base/simd.h"

@@ -2,21 +2,24 @@
 """Measures what watching costs: watch_overhead.py [--pairs N] [--steps N] [--step-ms MS] [--recorder]
 
 Trains with and without watching, in pairs whose order alternates. Each step computes for MS of CPU time, and so does
-the worker for each batch. Prints the CPU time that watching adds per step to the trainer and to the worker, with the
-upper end of the 95% interval over the pairs. Run it on an idle machine: programs that share caches and cores make code
-that runs once per step several times slower.
+the worker for each batch. Counts the CPU time of the trainer's thread, and of the worker's threads by
+/proc/PID/task/*/schedstat, from the sixth step to the last: start-up, opening and closing the records are left out.
+Prints the median over the pairs of the CPU time that watching adds per step, with its 95% interval by order statistics,
+which a few disturbed pairs do not move. A row compares two runs without watching in the same way: unless its interval
+holds 0, the method is biased. Run it on an idle machine: programs that share caches and cores make code that runs once
+per step slower.
 
 --recorder times the recorder's own code alone, in a loop without work between the steps, as it runs with num_workers=0.
 The fastest of many blocks hardly depends on other programs, but its caches are warmer than those of a training loop.
 """
 import argparse
+import contextlib
 import math
-import resource
+import os
 import statistics
 import tempfile
-from time import perf_counter_ns, process_time, thread_time_ns
-
 from pathlib import Path
+from time import perf_counter_ns, thread_time_ns
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -46,38 +49,61 @@ class Samples(Dataset):
         return self.value, index
 
 
+WARM_UP = 5  # steps that are not counted
+
+
+def worker_ns(pids):
+    """Returns the CPU time of all threads of some processes, in ns."""
+    return sum(int(file.read_text().split()[0]) for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
 def epoch(loader, ns):
+    """Trains for an epoch. Returns the CPU time per counted step of this thread and of the workers, in ns."""
     model = torch.nn.Linear(12, 2)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    for values, _ in loader:
+    batches = iter(loader)
+    pids = [worker.pid for worker in getattr(batches, "_workers", [])]
+    for step, (values, _) in enumerate(batches):
+        if step == WARM_UP:
+            workers, begin = worker_ns(pids), thread_time_ns()
+        if step == len(loader) - 1:
+            steps = step - WARM_UP
+            return (thread_time_ns() - begin) / steps, (worker_ns(pids) - workers) / steps
         model(values).sum().backward()
         compute(ns)
         optimizer.step()
         optimizer.zero_grad()
+    raise ValueError("too few steps")
 
 
-def cpu_seconds(arguments, workers, watched):
-    """Returns the CPU seconds per step of the trainer's process and of its worker."""
+def cpu_ns(arguments, workers, watched):
+    """Returns the CPU time per step of the trainer's thread and of its worker."""
     ns = int(arguments.step_ms * 1e6)
     loader = DataLoader(Samples(arguments.steps, 16, ns), batch_size=16, num_workers=workers)
-    children = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    begin = process_time()
-    if watched:
-        with tempfile.TemporaryDirectory() as run, mr.watching(run=f"{run}/run"):
-            epoch(loader, ns)
-            trainer = process_time() - begin
-    else:
-        epoch(loader, ns)
-        trainer = process_time() - begin
-    children = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - children
-    return trainer / arguments.steps, children / arguments.steps
+    if not watched:
+        return epoch(loader, ns)
+    with tempfile.TemporaryDirectory() as run, open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        with mr.watching(run=f"{run}/run"):
+            return epoch(loader, ns)
+
+
+def median_interval(values, level=0.95):
+    """Returns the median and the interval that holds the distribution's median with this probability."""
+    values, count, below, tail = sorted(values), len(values), 0, 0.0
+    while True:  # the largest number of values that may be left out on each side
+        tail += math.comb(count, below) * 0.5**count
+        if tail > (1 - level) / 2:
+            break
+        below += 1
+    if below == 0:
+        raise SystemExit(f"{count} pairs are too few for an interval; give at least 6")
+    return statistics.median(values), values[below - 1], values[count - below]
 
 
 def show(name, differences, step):
-    mean = statistics.mean(differences)
-    half = 2.1 * statistics.stdev(differences) / math.sqrt(len(differences))  # t of about 20 pairs
-    print(f"{name:<28} {1e6 * mean:7.1f} µs per step  {100 * mean / step:5.2f}%  "
-          f"upper bound {100 * (mean + half) / step:5.2f}%", flush=True)
+    middle, low, high = median_interval(differences)
+    print(f"{name:<28}{1e-3 * middle:7.1f} µs per step [{1e-3 * low:.1f}, {1e-3 * high:.1f}]  "
+          f"{100 * middle / step:5.2f}%  upper bound {100 * high / step:5.2f}%", flush=True)
 
 
 class Fetcher:
@@ -135,16 +161,19 @@ def main():
         print(f"recorder: fastest block {min(found):.1f}, median {statistics.median(found):.1f} µs of CPU per step")
         return
     for workers in (0, 1):
-        trainer, worker = [], []
+        trainer, worker, control = [], [], []
         for pair in range(arguments.pairs + 1):
             order = (False, True) if pair % 2 else (True, False)
-            found = {watched: cpu_seconds(arguments, workers, watched) for watched in order}
+            found = {watched: cpu_ns(arguments, workers, watched) for watched in order}
+            again = cpu_ns(arguments, workers, False)
             if pair > 0:  # the first pair warms up
                 trainer.append(found[True][0] - found[False][0])
                 worker.append(found[True][1] - found[False][1])
+                control.append(again[0] - found[False][0])
         # Without workers the trainer also makes the batch.
-        step = arguments.step_ms * 1e-3 * (1 if workers else 2)
+        step = arguments.step_ms * 1e6 * (1 if workers else 2)
         show(f"trainer, num_workers={workers}", trainer, step)
+        show("  two runs without watching", control, step)
         if workers:
             show(f"worker, num_workers={workers}", worker, step)
 

@@ -107,3 +107,13 @@ def stages():
 
 def all_runs():
     return [run for stage in stages() for run in stage.runs]
+
+
+def shapes():
+    """Runs without a device that write every document that the tables are made of."""
+    simulated = ("train.device=simulated", "simulated.update_ms=0.2")
+    yield train("shape-cpu", LENET, "train.device=cpu", "train.steps=1", limit_s=120)
+    yield train("shape-device", LENET, *simulated, "train.clock=async", "train.steps=20", "eval.every=0")
+    yield Run("shape-profile", ["{root}/millrace", "profile", LENET, "data.path={data}", *simulated, "--seconds", "0.05",
+                                "--given", "--change", "loader.workers=0", "--run", "{scratch}/shape-profile", "--json"],
+              120, "json")

@@ -13,14 +13,19 @@ def number(value, scale=1.0, digits=3):
     return "-" if value is None else f"{scale * value:,.{digits}f}"
 
 
+DEVICE_ONLY = {"gpu_utilization"}  # keys that a summary has only where a driver measures them
+
+
 class Source:
-    """Results by name of the run; what is missing becomes a dash and is counted."""
+    """Results by name of the run. What is missing becomes a dash and is counted, and so are the keys asked for."""
 
     def __init__(self, results):
         self.runs = results["runs"]
         self.missing = []
+        self.asked = set()  # (document, key) pairs
 
     def of(self, name, key, where="summary"):
+        self.asked.add((where, key.split(".")[0]))
         value = self.runs.get(name, {}).get(where, {})
         for part in key.split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -128,10 +133,11 @@ def delays_table(source):
 
 
 def profile_table(source):
-    rows = [[str(row.get("change", "-")), number(row.get("predicted_images_per_s"), digits=0),
-             number(row.get("images_per_s"), digits=0)]
-            for row in source.of("profile", "what_if", "json") or []]
-    return "## Predictions\n\n" + table(["change", "predicted, images/s", "measured"], rows or [["-"] * 3])
+    changes = source.of("profile", "what_if", "json") or []
+    source.asked |= {("change", key) for key in ("change", "predicted", "measured", "error")}
+    rows = [[" ".join(row.get("change", "-")), number(row.get("predicted"), digits=0),
+             number(row.get("measured"), digits=0), number(row.get("error"), 100, 1)] for row in changes]
+    return "## Predictions\n\n" + table(["change", "predicted, images/s", "measured", "error, %"], rows or [["-"] * 4])
 
 
 def document(results, stages, date):
@@ -152,11 +158,23 @@ def document(results, stages, date):
     return head + "\n\n" + "\n\n".join(parts) + "\n"
 
 
+def rendered(sample):
+    """Returns the source after every table was made from it."""
+    source = Source(sample)
+    for part in (losses_table, repeat_table, steps_table, parts_table, delays_table, profile_table):
+        part(source)
+    return source
+
+
 def holes(sample, stages):
     """Returns the runs that a sample lacks, and the figures that its tables ask for and do not find."""
     lacking = [f"the sample has no {run.name}" for stage in stages for run in stage.runs
                if run.name not in sample["runs"]]
-    source = Source(sample)
-    for part in (losses_table, repeat_table, steps_table, parts_table, delays_table, profile_table):
-        part(source)
-    return lacking + ["the sample has no " + one for one in source.missing]
+    return lacking + ["the sample has no " + one for one in rendered(sample).missing]
+
+
+def renamed(sample, shapes):
+    """Returns the keys that the tables ask for and that the program does not write. `shapes`: the keys that it wrote
+    just now, by document."""
+    return [f"the program writes no {key} into its {where}" for where, key in sorted(rendered(sample).asked)
+            if key not in shapes[where] and key not in DEVICE_ONLY]

@@ -3,7 +3,7 @@
 #
 #   bash bench/peers/setup.sh DIR [main] [simd] [tf]      Python 3.11; about 5 GB for all three
 #
-#   DIR/main   torch, torchvision, DALI, FFCV, SPDL, Grain, albumentations
+#   DIR/main   torch, torchvision, pymillrace, DALI, FFCV, SPDL, Grain, albumentations
 #   DIR/simd   as main, with Pillow-SIMD instead of Pillow
 #   DIR/tf     TensorFlow, which needs other versions of shared dependencies
 #
@@ -80,6 +80,7 @@ for group in "${groups[@]}"; do
       pip_into main numpy==2.2.6 pillow==13.0.0
       printf '== torch\n'
       install_torch
+      optional main pymillrace pip_into main "$(dirname "${BASH_SOURCE[0]}")/../../python"
       optional main dali pip_into main nvidia-dali-cuda130==2.4.0
       optional main ffcv install_ffcv
       optional main albumentations eval \
