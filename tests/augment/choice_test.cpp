@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "augment/ops/affine.h"
 #include "augment/ops/auto_augment_policies.h"
+#include "augment/ops/geometry.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"
 

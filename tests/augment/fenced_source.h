@@ -15,7 +15,7 @@
 
 #include "millrace/buffer.h"
 #include "millrace/transform.h"
-#include "pipeline/decoders/orientation.h"
+#include "pipeline/decoders/decoder.h"
 
 namespace millrace::test {
 

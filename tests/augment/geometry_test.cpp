@@ -1,5 +1,7 @@
 // Compares geometric augmentations with torchvision's (tests/golden/make_geometry.py), and fused
 // chains with one op after the other.
+#include "augment/ops/geometry.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "augment/ops/random_perspective.h"
 #include "augment/plan/fold.h"
 #include "augment/plan/plan.h"
 #include "augment/plan/resample.h"

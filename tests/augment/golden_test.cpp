@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "augment/ops/affine.h"
+#include "augment/ops/geometry.h"
 #include "augment/plan/fold.h"
 #include "augment/plan/resample.h"
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "augment/ops/auto_augment_policies.h"
-#include "augment/ops/elastic.h"
+#include "augment/ops/pixels.h"
 #include "augment/plan/plan.h"
 #include "millrace/buffer.h"
 #include "tests/augment/one_unit.h"

@@ -2,9 +2,8 @@
 // the image, no heap allocation, any size, gray images.
 #include <gtest/gtest.h>
 
-#include "augment/ops/elastic.h"
 #include "augment/ops/noise.h"
-#include "augment/ops/smooth.h"
+#include "augment/ops/pixels.h"
 #include "base/simd.h"
 #include "tests/augment/one_unit.h"
 #include "tests/pipeline/allocations.h"

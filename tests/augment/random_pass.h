@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "augment/ops/affine.h"
+#include "augment/ops/geometry.h"
 #include "augment/plan/resample.h"
 #include "base/rng.h"
 #include "millrace/buffer.h"

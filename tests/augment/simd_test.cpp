@@ -45,7 +45,14 @@ std::vector<std::byte> carried_out(const RandomPass& random, const Output& outpu
   return out;
 }
 
-class SimdLevels : public testing::TestWithParam<Filter> {};
+struct FilterCase {
+  Filter filter;
+  const char* name;
+
+  friend void PrintTo(const FilterCase& one, std::ostream* out) { *out << one.name; }
+};
+
+class SimdLevels : public testing::TestWithParam<FilterCase> {};
 
 TEST_P(SimdLevels, GiveTheSameBytes) {
   ResampleScratch scratch;
@@ -56,7 +63,7 @@ TEST_P(SimdLevels, GiveTheSameBytes) {
                             {DType::f16, Layout::chw, false},  {DType::f16, Layout::hwc, true},
                             {DType::bf16, Layout::hwc, false}, {DType::bf16, Layout::chw, true}};
   for (std::uint64_t number = 0; number < 4000; ++number) {
-    const RandomPass random = random_pass(number, GetParam());
+    const RandomPass random = random_pass(number, GetParam().filter);
     for (const std::size_t i : {number % 2, 2 + number % 10}) {
       const Output& output = outputs[i];
       const auto expected = carried_out(random, output, base::Simd::scalar, scratch);
@@ -83,20 +90,11 @@ TEST_P(SimdLevels, GiveTheSameBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Filters, SimdLevels,
-                         testing::Values(Filter::none, Filter::nearest, Filter::bilinear,
-                                         Filter::reduce),
-                         [](const auto& instance) -> std::string {
-                           switch (instance.param) {
-                             case Filter::none:
-                               return "None";
-                             case Filter::nearest:
-                               return "Nearest";
-                             case Filter::bilinear:
-                               return "Bilinear";
-                             default:
-                               return "Reduce";
-                           }
-                         });
+                         testing::Values(FilterCase{Filter::none, "None"},
+                                         FilterCase{Filter::nearest, "Nearest"},
+                                         FilterCase{Filter::bilinear, "Bilinear"},
+                                         FilterCase{Filter::reduce, "Reduce"}),
+                         testing::PrintToStringParamName());
 
 /// Tests samples so large that they are written past the caches, which takes aligned memory, with
 /// aligned and unaligned planes and tiles.

@@ -1,7 +1,5 @@
 // Tests the layer between a reader and its files: data.cache, generated images, and files that
 // change under a mapping.
-#include "pipeline/readers/cache.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -11,8 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "base/mapped_guard.h"
+#include "base/files.h"
 #include "pipeline/readers/mapped_file.h"
+#include "pipeline/readers/storage.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 

@@ -11,7 +11,7 @@
 
 #include "millrace/reader.h"
 #include "tests/data/jpeg_forms.h"
-#include "tools/data/jpeg_writer.h"
+#include "tools/data/data.h"
 
 // Counts this project's own allocations, by operator new and (Buffer) by aligned_alloc; libjpeg's
 // malloc is not counted. Sanitizers bring functions of their own.

@@ -1,4 +1,4 @@
-// JPEG files in forms that tools/data/jpeg_writer.h does not write, for the decoders' tests.
+// JPEG files in forms that tools/data/data.h does not write, for the decoders' tests.
 #pragma once
 
 #include <algorithm>

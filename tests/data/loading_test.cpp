@@ -10,14 +10,16 @@
 #include <thread>
 
 #include "augment/plan/plan.h"
+#include "base/files.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/memory_budget.h"
-#include "pipeline/readers/storage_model.h"
+#include "pipeline/loader/batch_memory.h"
+#include "pipeline/readers/listing.h"
+#include "pipeline/readers/storage.h"
 #include "tests/attempts.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 #include "tests/pipeline/allocations.h"
-#include "tools/data/jpeg_writer.h"
+#include "tools/data/data.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -447,6 +449,46 @@ TEST(Loading, AnArchiveThatIsCutShortMeanwhile) {
     EXPECT_EQ(all.back(), all.front());
     folder.write("tar/1.tar", whole);
   }
+}
+
+/// Writes archives of `each` samples with indexes, which name samples in a hole.
+void write_indexed(const TempFolder& folder, int shards, int each) {
+  for (int shard = 0; shard < shards; ++shard) {
+    const std::string file = folder.write("train-" + std::to_string(shard) + ".tar", Bytes{0});
+    fs::resize_file(file, static_cast<std::uintmax_t>(each) * 1024);
+    ShardIndex index;
+    index.shard = fs::path(file).filename();
+    index.tar.folders = {""};
+    for (int i = 0; i < each; ++i) {
+      index.tar.samples.push_back(
+          {static_cast<std::uint64_t>(i) * 1024 + 512, 512, 512, i % 10, 0});
+      index.tar.name_at.push_back(static_cast<std::uint32_t>(index.tar.names.size()));
+      index.tar.names += std::to_string(i) + ".jpg" + '\0';
+    }
+    const base::OpenFile open = base::open_regular(file);
+    index.stamp = stamp_of(open.descriptor.get(), file);
+    base::AtomicFile out(index_path(file));
+    out.write(to_bytes(index));
+    out.commit();
+  }
+}
+
+TEST(Loading, OpensIndexedArchivesWithAllocationsPerArchiveOnly) {
+  if (!counts_allocations()) GTEST_SKIP() << "a sanitizer counts for itself";
+  std::uint64_t counts[2];
+  for (const bool large : {false, true}) {
+    const TempFolder folder;
+    write_indexed(folder, 10, large ? 5000 : 50);
+    DataOptions options;
+    options.reader = "tar";
+    options.path = folder.path();
+    options.index = IndexUse::require;
+    const std::uint64_t before = allocations();
+    const auto reader = open_reader(options);
+    counts[large] = allocations() - before;
+    EXPECT_EQ(reader->info().count, large ? 50'000u : 500u);
+  }
+  EXPECT_LE(counts[1], counts[0] + 10) << "a hundred times the samples";
 }
 
 }  // namespace

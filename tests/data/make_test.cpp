@@ -10,10 +10,7 @@
 
 #include "millrace/reader.h"
 #include "tests/data/support.h"
-#include "tools/data/make_digits.h"
-#include "tools/data/make_objects.h"
-#include "tools/data/make_photos.h"
-#include "tools/data/verify.h"
+#include "tools/data/data.h"
 
 namespace millrace::pipeline {
 namespace {

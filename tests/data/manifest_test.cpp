@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 
@@ -16,16 +16,12 @@ using test::Bytes;
 using test::bytes_from;
 using test::bytes_of;
 using test::expect_data_error;
+using test::label_of;
 using test::TempFolder;
 
 std::unique_ptr<Reader> open(const std::string& path, const std::string& split = "train",
                              int classes = 0) {
   return open_reader({"manifest", path, split, classes});
-}
-
-std::int64_t label_of(const Reader& reader, std::uint64_t index) {
-  Buffer scratch;
-  return reader.read(index, scratch).label;
 }
 
 TEST(Csv, QuotesBreaksAndColumns) {
@@ -142,6 +138,94 @@ TEST(Manifest, ASplitColumnChooses) {
   EXPECT_EQ(open(path, "test")->info().classes.size(), 3u);
   folder.write("manifest.csv", bytes_from("path,label\na.jpg,0\n"));
   EXPECT_THROW(open(path, "test"), MissingSplit);
+}
+
+std::vector<float> numbers(const Targets& targets, std::uint64_t index) {
+  const auto found = targets.numbers_of(index);
+  return {found.begin(), found.end()};
+}
+
+TEST(Targets, ListsOfEquallyManyNumbersAreNumeric) {
+  const TempFolder folder;
+  const std::string csv =
+      folder.write("t.csv", bytes_from("path,target\na.jpg,\"[1, -2.5]\"\nb.jpg,\"[3e2,4]\"\n"));
+  const auto reader = open(csv);
+  const Targets* targets = reader->targets();
+  ASSERT_NE(targets, nullptr);
+  EXPECT_TRUE(targets->numeric);
+  EXPECT_EQ(targets->width, 2u);
+  EXPECT_EQ(numbers(*targets, 0), (std::vector<float>{1, -2.5}));
+  EXPECT_EQ(numbers(*targets, 1), (std::vector<float>{300, 4}));
+  EXPECT_EQ(reader->info().classes, (std::vector<std::string>{"0"}));  // without labels
+}
+
+TEST(Targets, OtherValuesStayJson) {
+  const TempFolder folder;
+  const std::string path = folder.write(
+      "t.jsonl", bytes_from("{\"path\":\"a\",\"label\":1,\"target\":[[1,2],[3,4]]}\n"
+                            "{\"path\":\"b\",\"label\":0,\"target\":{\"box\": \"\\u00e9\"}}\n"
+                            "{\"path\":\"c\",\"label\":0,\"target\":null}\n"));
+  const auto reader = open(path);
+  const Targets* targets = reader->targets();
+  ASSERT_NE(targets, nullptr);
+  EXPECT_FALSE(targets->numeric);
+  EXPECT_EQ(targets->json_of(0), "[[1,2],[3,4]]");
+  EXPECT_EQ(targets->json_of(1), "{\"box\":\"\xc3\xa9\"}");
+  EXPECT_EQ(targets->json_of(2), "null");
+}
+
+TEST(Targets, BelongToTheSplitAndAllSplitsDecideOnTheirForm) {
+  const TempFolder folder;
+  const auto path = [&](const std::string& last) {
+    return folder.write("t.csv", bytes_from("path,label,split,target\na,0,train,1\nb,0,test,2\n"
+                                            "c,1,test," +
+                                            last + "\n"));
+  };
+  const auto test = open(path("3"), "test");
+  EXPECT_TRUE(test->targets()->numeric);
+  EXPECT_EQ(test->targets()->width, 0u);
+  EXPECT_EQ(numbers(*test->targets(), 1), (std::vector<float>{3}));
+  const std::uint64_t before = test->info().fingerprint;
+  EXPECT_NE(open(path("4"), "test")->info().fingerprint, before);
+  const auto train = open(path("\"[3]\""));
+  EXPECT_FALSE(train->targets()->numeric);
+  EXPECT_EQ(train->targets()->json_of(0), "1");
+}
+
+TEST(Targets, PassThroughTheCaches) {
+  const TempFolder folder;
+  folder.write("a.jpg", {1});
+  const std::string path = folder.write("t.csv", bytes_from("path,target\na.jpg,5\n"));
+  for (const Cache cache : {Cache::ram, Cache::cold}) {
+    DataOptions options{"manifest", path, "train", 0};
+    options.cache = cache;
+    const auto reader = open_reader(options);
+    ASSERT_NE(reader->targets(), nullptr);
+    EXPECT_EQ(numbers(*reader->targets(), 0), (std::vector<float>{5}));
+  }
+}
+
+TEST(Targets, BadOnesAreNamedWithTheirLine) {
+  const auto refused = [](const std::string& text, std::initializer_list<std::string> parts) {
+    const TempFolder folder;
+    const std::string path =
+        folder.write(text.front() == '{' ? "t.jsonl" : "t.csv", bytes_from(text));
+    expect_data_error(parts, [&] { open(path); });
+  };
+  refused("path,target\na,1\nb,cat\n", {"t.csv:3", "the target is not JSON: 'cat'"});
+  refused("path,target\na,\n", {"t.csv:2", "the target is not JSON: ''"});
+  refused("path,target\na," + std::string(65, '[') + std::string(65, ']') + "\n",
+          {"t.csv:2", "more than 64 levels"});
+  refused(
+      "{\"path\":\"a\",\"target\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+      {"t.jsonl:1", "more than 64 levels"});
+  refused("{\"path\":\"a\",\"label\":0,\"target\":1}\n{\"path\":\"b\",\"label\":0}",
+          {"t.jsonl:2", "no target, and other rows have one"});
+  refused("{\"path\":\"a\",\"label\":0,\"target\":1}\n{\"path\":\"b\",\"target\":1}",
+          {"t.jsonl:2", "'b' has no label, and other rows have one"});
+  const std::string brackets = "\"" + std::string(70, '[') + "\"";  // in a text they nest nothing
+  const auto table = parse_jsonl("m.jsonl", "{\"path\":\"a\",\"target\":" + brackets + "}");
+  EXPECT_EQ(table.rows.front().target, brackets);
 }
 
 TEST(Manifest, WhatIsNotThere) {

@@ -11,7 +11,7 @@
 #include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
-#include "tools/data/jpeg_writer.h"
+#include "tools/data/data.h"
 
 namespace millrace::pipeline {
 namespace {

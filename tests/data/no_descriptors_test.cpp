@@ -7,7 +7,7 @@
 #include "millrace/error.h"
 #include "millrace/loader.h"
 #include "tests/data/support.h"
-#include "tools/data/jpeg_writer.h"
+#include "tools/data/data.h"
 
 namespace millrace::pipeline {
 namespace {

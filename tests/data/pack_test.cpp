@@ -1,6 +1,4 @@
 // Tests `data pack`: its output reads back as its input, in the same bytes every time.
-#include "tools/data/pack.h"
-
 #include <gtest/gtest.h>
 
 #include "millrace/limits.h"
@@ -8,9 +6,7 @@
 #include "pipeline/decoders/decoder.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
-#include "tools/data/detect.h"
-#include "tools/data/jpeg_writer.h"
-#include "tools/data/verify.h"
+#include "tools/data/data.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -20,6 +16,7 @@ using test::Bytes;
 using test::bytes_of;
 using test::expect_data_error;
 using test::expect_error;
+using test::expect_same_samples;
 using test::read_bytes;
 using test::TempFolder;
 
@@ -49,16 +46,6 @@ tools::PackOptions options_of(const TempFolder& folder, std::uint64_t shards = 0
   return options;
 }
 
-void expect_same(const Reader& one, const Reader& two) {
-  ASSERT_EQ(one.info().count, two.info().count);
-  EXPECT_EQ(one.info().classes, two.info().classes);
-  Buffer scratch;
-  for (std::uint64_t i = 0; i < one.info().count; ++i) {
-    EXPECT_EQ(bytes_of(one, i), bytes_of(two, i));
-    EXPECT_EQ(one.read(i, scratch).label, two.read(i, scratch).label);
-  }
-}
-
 TEST(Pack, AFolderAndBack) {
   const TempFolder folder;
   write_folder(folder);
@@ -85,8 +72,8 @@ TEST(Pack, AFolderAndBack) {
                        "train-000001.tar", "train-000001.tar.index", "train-000002.tar",
                        "train-000002.tar.index"}));
   for (const char* split : {"train", "test"})
-    expect_same(*open_reader({"folder", folder.path("src"), split, 0}),
-                *open_reader({"tar", folder.path("out"), split, 0}));
+    expect_same_samples(*open_reader({"folder", folder.path("src"), split, 0}),
+                        *open_reader({"tar", folder.path("out"), split, 0}));
   EXPECT_EQ(tools::detect_reader(folder.path("out")), "tar");
   EXPECT_EQ(tools::detect_reader(folder.path("src")), "folder");
 }
@@ -108,8 +95,8 @@ TEST(Pack, OddNamesComeBackAsTheyWere) {
   for (const char* name : {"a\tb", "a\\nb", "a\"b", " a ", "\x1b[31m", "a\rb"})
     folder.write("src/train/" + std::string(name) + "/1.jpg", picture(1));
   tools::pack(options_of(folder));
-  expect_same(*open_reader({"folder", folder.path("src"), "train", 0}),
-              *open_reader({"tar", folder.path("out"), "train", 0}));
+  expect_same_samples(*open_reader({"folder", folder.path("src"), "train", 0}),
+                      *open_reader({"tar", folder.path("out"), "train", 0}));
 }
 
 TEST(Pack, ArchivesOfOneFolderShareTheirNames) {
@@ -123,6 +110,39 @@ TEST(Pack, ArchivesOfOneFolderShareTheirNames) {
   folder.write("src/train/bee/1.jpg", picture(1));
   options.target = folder.path("out/three.tar");
   expect_error(Exit::failed, {"classes.txt with other names"}, [&] { tools::pack(options); });
+}
+
+TEST(Pack, OneMoreArchiveEntersTheIndexOfTheSet) {
+  const TempFolder folder;
+  write_folder(folder);
+  tools::pack(options_of(folder, 2));
+  EXPECT_EQ(tools::check_indexes(folder.path("out")), std::vector<std::string>{});
+  const Bytes other = read_bytes(folder.path("out/train-000000.tar.index"));
+  for (const char* name : {"train-000001.tar", "train-000002.tar"}) {  // replaced, and added
+    tools::PackOptions one = options_of(folder);
+    one.target = folder.path("out/") + name;
+    one.force = true;
+    tools::pack(one);
+    EXPECT_EQ(tools::check_indexes(folder.path("out")), std::vector<std::string>{}) << name;
+  }
+  EXPECT_EQ(read_bytes(folder.path("out/train-000000.tar.index")), other);
+}
+
+TEST(Pack, CanBeAbortedWhileItIndexes) {
+  const TempFolder folder;
+  write_folder(folder);
+  tools::PackOptions options = options_of(folder, 2);
+  bool all_done = false;
+  options.progress = [&](std::uint64_t done, std::uint64_t total) { all_done = done == total; };
+  options.indexing = [&] {
+    EXPECT_TRUE(all_done);
+    throw Error(Exit::interrupted, "enough", "start again");
+  };
+  expect_error(Exit::interrupted, {"enough"}, [&] { tools::pack(options); });
+  options.indexing = {};
+  options.force = true;
+  tools::pack(options);
+  EXPECT_EQ(tools::check_indexes(folder.path("out")), std::vector<std::string>{});
 }
 
 TEST(Pack, TheSameBytesEveryTime) {
@@ -191,8 +211,8 @@ TEST(Pack, SizeDecidesTheNumberOfShards) {
   const auto packed = tools::pack(options);
   EXPECT_GT(packed[0].files.size(), 3u);
   for (const std::string& file : packed[0].files) EXPECT_LE(fs::file_size(file), 6000u + 1024);
-  expect_same(*open_reader({"folder", options.source, "train", 0}),
-              *open_reader({"tar", options.target, "train", 0}));
+  expect_same_samples(*open_reader({"folder", options.source, "train", 0}),
+                      *open_reader({"tar", options.target, "train", 0}));
 }
 
 TEST(Pack, OneSplitUnderANameOrAPattern) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -17,9 +18,7 @@
 #include "pipeline/readers/set_index.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
-#include "tools/data/index.h"
-#include "tools/data/pack.h"
-#include "tools/data/verify.h"
+#include "tools/data/data.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -72,16 +71,11 @@ TarBuilder samples(int count, int first = 0) {
 }
 
 void expect_same(const Reader& one, const Reader& two) {
-  ASSERT_EQ(one.info().count, two.info().count);
+  test::expect_same_samples(one, two);
   EXPECT_EQ(one.info().fingerprint, two.info().fingerprint);
-  EXPECT_EQ(one.info().classes, two.info().classes);
   EXPECT_EQ(one.info().bytes, two.info().bytes);
-  Buffer scratch;
-  for (std::uint64_t i = 0; i < one.info().count; ++i) {
-    EXPECT_EQ(bytes_of(one, i), bytes_of(two, i));
-    EXPECT_EQ(one.read(i, scratch).label, two.read(i, scratch).label);
+  for (std::uint64_t i = 0; i < std::min(one.info().count, two.info().count); ++i)
     EXPECT_EQ(one.name(i), two.name(i));
-  }
 }
 
 /// Changes a byte of an archive's first image, and restores the modification time.

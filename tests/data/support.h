@@ -148,4 +148,24 @@ inline Bytes bytes_of(const Reader& reader, std::uint64_t index) {
   return {sample.bytes.begin(), sample.bytes.end()};
 }
 
+inline std::int64_t label_of(const Reader& reader, std::uint64_t index) {
+  Buffer scratch;
+  return reader.read(index, scratch).label;
+}
+
+inline std::vector<std::int64_t> labels_of(const Reader& reader) {
+  std::vector<std::int64_t> labels;
+  for (std::uint64_t i = 0; i < reader.info().count; ++i) labels.push_back(label_of(reader, i));
+  return labels;
+}
+
+/// Expects the same classes, bytes and labels.
+inline void expect_same_samples(const Reader& one, const Reader& two) {
+  ASSERT_EQ(one.info().count, two.info().count);
+  EXPECT_EQ(one.info().classes, two.info().classes);
+  for (std::uint64_t i = 0; i < one.info().count; ++i)
+    EXPECT_EQ(bytes_of(one, i), bytes_of(two, i)) << i;
+  EXPECT_EQ(labels_of(one), labels_of(two));
+}
+
 }  // namespace millrace::test

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "millrace/reader.h"
-#include "pipeline/readers/labels.h"
+#include "pipeline/readers/data_set.h"
 #include "pipeline/readers/tar_index.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
@@ -19,20 +19,13 @@ using test::Bytes;
 using test::bytes_of;
 using test::cut;
 using test::expect_data_error;
+using test::labels_of;
 using test::TarBuilder;
 using test::TempFolder;
 
 std::unique_ptr<Reader> open(const std::string& path, const std::string& split = "train",
                              int classes = 0) {
   return open_reader({"tar", path, split, classes});
-}
-
-std::vector<std::int64_t> labels_of(const Reader& reader) {
-  std::vector<std::int64_t> labels;
-  Buffer scratch;
-  for (std::uint64_t i = 0; i < reader.info().count; ++i)
-    labels.push_back(reader.read(i, scratch).label);
-  return labels;
 }
 
 TarBuilder two_samples() {

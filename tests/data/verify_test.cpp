@@ -1,13 +1,11 @@
 // Tests `data verify`: it finds every planted fault, and continues after the first.
-#include "tools/data/verify.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "millrace/reader.h"
 #include "tests/data/support.h"
-#include "tools/data/make_photos.h"
+#include "tools/data/data.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -1,5 +1,5 @@
-// Fuzzes the headers that the plugin imgcodecs parses itself: PNG, BMP, WebP, TIFF. The codecs
-// behind them are OpenCV's and not fuzzed here.
+// Fuzzes the headers that the plugin imgcodecs parses itself: PNG, BMP, WebP, TIFF. The
+// pixels behind them are fuzzed by codec.cpp, but for BMP's, which are OpenCV's.
 #include "plugins/imgcodecs/headers.h"
 #include "tests/fuzz/target.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "millrace/millrace.hpp"
-#include "plugins/host/plugin_file.h"
+#include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
 #include "tests/fuzz/target.h"
 

@@ -51,7 +51,7 @@ printf '%s: %s\n' "${deb##*/}" "$(mib "$deb")" "${archive##*/}" "$(mib "$archive
 
 depends=$(dpkg-deb --field "$deb" Depends)
 printf 'Depends: %s\n' "$depends"
-for package in libc6 libtbb12 libjpeg62-turbo libopencv-core; do
+for package in libc6 libtbb12 libjpeg62-turbo libopencv-core libssl3; do
   [[ $depends == *"$package"* ]] || fail "the .deb does not depend on $package"
 done
 

@@ -1,7 +1,5 @@
 // Tests the budget for large samples: it never grants more than it has, keeps the order, always
 // finishes and releases waiting threads.
-#include "pipeline/loader/memory_budget.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "pipeline/loader/batch_memory.h"
 
 namespace millrace::pipeline {
 namespace {

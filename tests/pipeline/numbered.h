@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "millrace/loader.h"
 #include "millrace/reader.h"
 
 namespace millrace::pipeline {
@@ -33,5 +34,16 @@ class Numbered : public Reader {
  protected:
   std::vector<std::uint8_t> pixels_;
 };
+
+/// Returns the options of two epochs in shuffled batches.
+inline LoaderOptions two_epochs(int workers, std::int64_t batch) {
+  LoaderOptions options;
+  options.workers = workers;
+  options.batch = batch;
+  options.prefetch = 2;
+  options.epochs = 2;
+  options.seed = 5;
+  return options;
+}
 
 }  // namespace millrace::pipeline

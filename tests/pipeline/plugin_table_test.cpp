@@ -8,7 +8,7 @@
 
 #include "millrace/error.h"
 #include "millrace/millrace.hpp"
-#include "plugins/host/plugin_file.h"
+#include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
 namespace {

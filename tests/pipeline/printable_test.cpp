@@ -1,9 +1,9 @@
 // Tests how text is made safe for terminals.
-#include "base/printable.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "base/text.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -106,26 +106,16 @@ std::vector<Taken> take_ranks(const std::shared_ptr<const Reader>& reader, Loade
   return all;
 }
 
-LoaderOptions options_of(int workers, std::int64_t batch) {
-  LoaderOptions options;
-  options.workers = workers;
-  options.batch = batch;
-  options.prefetch = 2;
-  options.epochs = 2;
-  options.seed = 5;
-  return options;
-}
-
 constexpr int kWorlds[] = {2, 3, 5};
 
 TEST(Ranks, SeeTogetherASingleRanksBatches) {
   const auto reader = std::make_shared<Numbered>(103);  // tails of 7 (of 8), 4 (of 33), 3 (of 4)
   for (const bool mixed : {false, true}) {
     for (const std::int64_t batch : {1, 4, 8, 33, 103}) {
-      const std::vector<Taken> expected = take_all(reader, options_of(0, batch), mixed);
+      const std::vector<Taken> expected = take_all(reader, two_epochs(0, batch), mixed);
       EXPECT_EQ(expected.back().global, (103 - 1) % batch + 1);
       for (const int workers : {0, 1, 2}) {
-        const LoaderOptions options = options_of(workers, batch);
+        const LoaderOptions options = two_epochs(workers, batch);
         ASSERT_EQ(take_ranks(reader, options, 1, mixed), expected);
         for (const int world : kWorlds)
           ASSERT_EQ(take_ranks(reader, options, world, mixed), expected)
@@ -141,7 +131,7 @@ TEST(Ranks, WhateverTheOrderAndTheStart) {
   for (const char* shuffle : {"none", "global", "window:16"}) {
     for (const bool drop_last : {false, true}) {
       for (const std::uint64_t first : {0, 1, 4}) {
-        LoaderOptions options = options_of(0, 33);
+        LoaderOptions options = two_epochs(0, 33);
         options.shuffle = Shuffle::parse(shuffle);
         options.drop_last = drop_last;
         options.first_batch = drop_last && first > 1 ? 3 : first;
@@ -164,7 +154,7 @@ TEST(Ranks, GoOnThroughBatchesThatLeaveThemNothing) {
   const auto reader = std::make_shared<Numbered>(200);
   for (const int workers : {0, 1, 2}) {
     for (const int prefetch : {1, 3}) {
-      LoaderOptions options = options_of(workers, 2);
+      LoaderOptions options = two_epochs(workers, 2);
       options.prefetch = prefetch;
       options.io_threads = workers;
       options.rank = 0;
@@ -187,7 +177,7 @@ TEST(Ranks, GoOnThroughBatchesThatLeaveThemNothing) {
 TEST(Ranks, LeaveEmptyBatchesAtAnyMoment) {
   const auto reader = std::make_shared<Numbered>(5000);
   for (int round = 0; round < 30; ++round) {
-    LoaderOptions options = options_of(round % 3, 1 + round % 2);
+    LoaderOptions options = two_epochs(round % 3, 1 + round % 2);
     options.rank = round % 2;
     options.world = 3;
     Loader loader(reader, plan_of(*reader, false), options);
@@ -197,7 +187,7 @@ TEST(Ranks, LeaveEmptyBatchesAtAnyMoment) {
 
 TEST(Ranks, HoldTheirLargestSliceOnly) {
   const auto reader = std::make_shared<Numbered>(100);
-  LoaderOptions options = options_of(1, 40);
+  LoaderOptions options = two_epochs(1, 40);
   const std::size_t whole = Loader(reader, plan_of(*reader, false), options).slot_bytes();
   options.world = 4;
   const std::size_t quarter = Loader(reader, plan_of(*reader, false), options).slot_bytes();
@@ -210,7 +200,7 @@ TEST(Ranks, AShortBatchMayHoldTheLongerSlice) {
   ASSERT_EQ(rank_slice(3, 2, 5, 1).count, 0);
   ASSERT_EQ(rank_slice(2, 2, 5, 1).count, 1);
   const auto reader = std::make_shared<Numbered>(5);
-  LoaderOptions options = options_of(1, 3);
+  LoaderOptions options = two_epochs(1, 3);
   const std::vector<Taken> expected = take_all(reader, options, false);
   EXPECT_EQ(take_ranks(reader, options, 5, false), expected);
 }
@@ -230,7 +220,7 @@ TEST(Ranks, HandleTheFailuresOfTheirOwnSamples) {
   for (const OnError on_error : {OnError::skip, OnError::replace}) {
     for (const int workers : {0, 2}) {
       std::vector<std::uint64_t> failures, positions;
-      LoaderOptions options = options_of(workers, 33);
+      LoaderOptions options = two_epochs(workers, 33);
       options.epochs = 1;
       options.on_error = on_error;
       options.quarantine = [&](const Failure& failure) { positions.push_back(failure.position); };
@@ -250,7 +240,7 @@ TEST(Ranks, HandleTheFailuresOfTheirOwnSamples) {
 TEST(Ranks, OutsideTheWorldAreRefused) {
   const auto reader = std::make_shared<Numbered>(20);
   for (const auto& [rank, world] : {std::pair{2, 2}, {-1, 2}, {0, 0}}) {
-    LoaderOptions options = options_of(0, 4);
+    LoaderOptions options = two_epochs(0, 4);
     options.rank = rank;
     options.world = world;
     EXPECT_THROW(Loader(reader, plan_of(*reader, false), options), UsageError) << rank;
@@ -261,7 +251,7 @@ TEST(Ranks, NoAllocationASample) {
   if (!counts_allocations()) GTEST_SKIP() << "sanitizers bring their own allocator";
   const auto reader = std::make_shared<Numbered>(64 * 200);
   for (const int workers : {0, 2}) {
-    LoaderOptions options = options_of(workers, 64);
+    LoaderOptions options = two_epochs(workers, 64);
     options.epochs = 3;
     options.rank = 1;
     options.world = 3;

@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "millrace/error.h"
-#include "pipeline/recipe/key_hints.h"
-#include "pipeline/recipe/toml_depth.h"
+#include "pipeline/recipe/recipe_file.h"
+#include "pipeline/recipe/recipe_keys.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "millrace/error.h"
@@ -86,6 +87,29 @@ TEST(Sampler, WindowsStayTogetherWhereverTheShortOneLands) {
 TEST(Sampler, AWindowLargerThanTheSetIsTheSet) {
   EXPECT_TRUE(is_permutation_of_all(order(100, "window:18446744073709551615")));
   EXPECT_TRUE(is_permutation_of_all(order(100, "window:101")));
+}
+
+TEST(Sampler, KeepsNoListOfSamples) {
+  static_assert(std::is_trivially_copyable_v<Sampler> && sizeof(Sampler) <= 128);
+  constexpr std::uint64_t kCount = 100'000'000;
+  constexpr std::int64_t kBatch = 1000;
+  for (const char* shuffle : {"global", "window:100000"}) {
+    // A batch in the middle is found without those before it, and its ranks share it.
+    const Sampler sampler(kCount, Shuffle::parse(shuffle), 1, 3);
+    std::vector<std::uint64_t> whole, by_ranks;
+    for (std::int64_t i = 0; i < kBatch; ++i)
+      whole.push_back(sampler(kCount / 2 + static_cast<std::uint64_t>(i)));
+    for (int rank = 0; rank < 3; ++rank) {
+      const Slice slice = rank_slice(kBatch, rank, 3, 1);
+      const Sampler own(kCount, Shuffle::parse(shuffle), 1, 3);
+      for (std::int64_t i = slice.first; i < slice.first + slice.count; ++i)
+        by_ranks.push_back(own(kCount / 2 + static_cast<std::uint64_t>(i)));
+    }
+    EXPECT_EQ(by_ranks, whole) << shuffle;
+    std::sort(whole.begin(), whole.end());
+    EXPECT_EQ(std::unique(whole.begin(), whole.end()), whole.end()) << shuffle;
+    EXPECT_LT(whole.back(), kCount);
+  }
 }
 
 TEST(Shuffle, RefusesWhatItDoesNotKnow) {

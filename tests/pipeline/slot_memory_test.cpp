@@ -8,7 +8,7 @@
 #include "augment/plan/plan.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/slots.h"
+#include "pipeline/loader/batch_memory.h"
 #include "plugins/host/registry.h"
 #include "tests/pipeline/numbered.h"
 

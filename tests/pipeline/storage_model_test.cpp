@@ -1,11 +1,10 @@
 // Tests the emulated disk's deadlines by arithmetic.
-#include "pipeline/readers/storage_model.h"
-
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "base/clock.h"
+#include "pipeline/readers/storage.h"
 
 namespace millrace::pipeline {
 namespace {

@@ -8,7 +8,7 @@
 #include "augment/plan/plan.h"
 #include "base/clock.h"
 #include "millrace/loader.h"
-#include "pipeline/readers/storage_model.h"
+#include "pipeline/readers/storage.h"
 #include "tests/attempts.h"
 
 namespace millrace::pipeline {

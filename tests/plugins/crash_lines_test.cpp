@@ -7,10 +7,10 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/mapped_guard.h"
+#include "base/files.h"
 #include "millrace/error.h"
-#include "plugins/host/crash_report.h"
-#include "plugins/host/plugin_file.h"
+#include "plugins/host/registry.h"
+#include "plugins/host/unit.h"
 #include "tests/plugins/support.h"
 
 namespace millrace::plugins {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/plugins/support.h"
-#include "tools/plugins/check.h"
+#include "tools/plugins/plugins.h"
 
 namespace millrace::plugins {
 namespace {
@@ -34,6 +34,8 @@ struct Defect {
   const char* name;
   const char* first;  ///< start of its first failed line
   const char* also;   ///< another part of that line
+
+  friend void PrintTo(const Defect& defect, std::ostream* out) { *out << defect.name; }
 };
 
 class Defects : public testing::TestWithParam<Defect> {};

@@ -18,6 +18,7 @@ namespace {
 
 using namespace plugin_test;
 using pipeline::Numbered;
+using pipeline::two_epochs;
 
 struct Taken {
   std::uint64_t index = 0;
@@ -50,16 +51,6 @@ std::vector<Taken> take_all(const std::vector<std::string>& ops, const LoaderOpt
   return all;
 }
 
-LoaderOptions options_of(int workers, std::int64_t batch) {
-  LoaderOptions options;
-  options.workers = workers;
-  options.batch = batch;
-  options.prefetch = 2;
-  options.epochs = 2;
-  options.seed = 5;
-  return options;
-}
-
 /// Returns the positions whose probabilities are not those of one class alone.
 std::set<std::size_t> mixed_in(const Taken& batch) {
   std::set<std::size_t> places;
@@ -75,10 +66,10 @@ TEST(Groups, RanksAndWorkersGiveTheBatchesOfOneRank) {
   const auto reader = std::make_shared<Numbered>(70);
   for (const auto& ops : kChains)
     for (const std::int64_t batch : {33, 16, 6}) {
-      const std::vector<Taken> expected = take_all(ops, options_of(0, batch), reader);
+      const std::vector<Taken> expected = take_all(ops, two_epochs(0, batch), reader);
       for (const int world : {1, 2, 3, 5})
         for (const int workers : {0, 1, 4}) {
-          LoaderOptions options = options_of(workers, batch);
+          LoaderOptions options = two_epochs(workers, batch);
           options.world = world;
           std::vector<Taken> joined;
           for (options.rank = 0; options.rank < world; ++options.rank) {
@@ -101,9 +92,9 @@ TEST(Groups, RanksAndWorkersGiveTheBatchesOfOneRank) {
 
 TEST(Groups, ALaterFirstBatchGivesTheSameBatches) {
   const auto reader = std::make_shared<Numbered>(70);
-  const std::vector<Taken> all = take_all(kChains[1], options_of(2, 16), reader);
+  const std::vector<Taken> all = take_all(kChains[1], two_epochs(2, 16), reader);
   for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{4}, std::uint64_t{7}}) {
-    LoaderOptions options = options_of(2, 16);
+    LoaderOptions options = two_epochs(2, 16);
     options.first_batch = first;
     const std::vector<Taken> rest(all.begin() + static_cast<std::ptrdiff_t>(first), all.end());
     EXPECT_EQ(take_all(kChains[1], options, reader), rest);
@@ -112,7 +103,7 @@ TEST(Groups, ALaterFirstBatchGivesTheSameBatches) {
 
 TEST(Groups, TheTailStaysUnmixed) {
   const auto reader = std::make_shared<Numbered>(44);
-  LoaderOptions options = options_of(1, 22);
+  LoaderOptions options = two_epochs(1, 22);
   options.shuffle = Shuffle{Shuffle::Kind::none, 0};  // labels of neighbours differ
   for (const Taken& batch : take_all({"mosaic"}, options, reader)) {
     std::set<std::size_t> expected;
@@ -135,7 +126,7 @@ TEST(Groups, AFailedSampleLeavesItsGroupAloneUnmixed) {
   const auto whole = std::make_shared<Numbered>(16);
   const auto gappy = std::make_shared<Gappy>(16);
   for (const int workers : {0, 2}) {
-    LoaderOptions options = options_of(workers, 16);
+    LoaderOptions options = two_epochs(workers, 16);
     options.epochs = 1;
     options.shuffle = Shuffle{Shuffle::Kind::none, 0};
     const Taken expected = take_all({"mosaic"}, options, whole).front();
@@ -157,7 +148,7 @@ TEST(Groups, AFailedSampleLeavesItsGroupAloneUnmixed) {
 
 TEST(Groups, AWholeBatchHasOneRank) {
   const auto reader = std::make_shared<Numbered>(44);
-  LoaderOptions options = options_of(1, 22);
+  LoaderOptions options = two_epochs(1, 22);
   for (const Taken& batch : take_all({"turn"}, options, reader))
     EXPECT_GE(mixed_in(batch).size(), 15u) << "neighbours of one label may meet";
   EXPECT_EQ(plan_of({"turn", "mosaic"})->group(), MILLRACE_WHOLE_BATCH);
@@ -180,7 +171,7 @@ TEST(Groups, ATableOfTheFirstInterfaceTakesPairs) {
   EXPECT_LT(halves.batch->struct_size, sizeof(millrace_batch));
   EXPECT_EQ(group_of(halves), 2);
   const auto reader = std::make_shared<Numbered>(40);
-  const std::vector<Taken> all = take_all({"halves"}, options_of(1, 20), reader);
+  const std::vector<Taken> all = take_all({"halves"}, two_epochs(1, 20), reader);
   EXPECT_FALSE(mixed_in(all.front()).empty());
 }
 

@@ -4,7 +4,7 @@
 
 #include "millrace/error.h"
 #include "tests/plugins/support.h"
-#include "tools/plugins/check.h"
+#include "tools/plugins/plugins.h"
 #include "tools/plugins/probe.h"
 
 namespace millrace::plugins {

@@ -1,6 +1,7 @@
 // millrace bench on sets that are too large for whole epochs: limits, warm-up, percentiles.
 #include <cstdlib>
 
+#include "tests/attempts.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -65,17 +66,20 @@ TEST_F(Bench, AWholeRunHasNoWarmUp) {
 }
 
 TEST_F(Bench, PercentilesOfBatchesAndStages) {
-  // One worker sleeps 4 ms in each read of a batch: the storage sets the pace.
-  const Json json = measured({"bench.batches=40", "loader.workers=1", "loader.batch=4",
-                              "loader.io_threads=0", "data.storage.latency=1ms"});
-  const Json& interval = json["batch_interval_s"];
-  EXPECT_GE(interval["p50"], 0.0039);
-  EXPECT_LE(interval["p50"], interval["p90"]);
-  EXPECT_LE(interval["p90"], interval["p99"]);
-  EXPECT_LE(interval["p99"].get<double>(), 1.02 * interval["max"].get<double>());
-  EXPECT_GE(json["per_stage"]["read"]["per_image_s"]["p50"], 0.0009);
-  EXPECT_LT(json["per_stage"]["augment"]["per_image_s"]["p50"], 0.0009)
-      << "a median of 160 samples";
+  // One worker sleeps 4 ms in each read of a batch: the storage sets the pace. A late sleeper has
+  // its next deadlines measured from the one it missed, so that a busy machine moves the median.
+  test::in_attempts([&] {
+    const Json json = measured({"bench.batches=40", "loader.workers=1", "loader.batch=4",
+                                "loader.io_threads=0", "data.storage.latency=1ms"});
+    const Json& interval = json["batch_interval_s"];
+    EXPECT_GE(interval["p50"], 0.0039);
+    EXPECT_LE(interval["p50"], interval["p90"]);
+    EXPECT_LE(interval["p90"], interval["p99"]);
+    EXPECT_LE(interval["p99"].get<double>(), 1.02 * interval["max"].get<double>());
+    EXPECT_GE(json["per_stage"]["read"]["per_image_s"]["p50"], 0.0009);
+    EXPECT_LT(json["per_stage"]["augment"]["per_image_s"]["p50"], 0.0009)
+        << "a median of 160 samples";
+  });
   const Result text = run(bench({"bench.batches=40"}));
   ASSERT_TRUE(succeeded(text));
   EXPECT_NE(text.out.find("time between batches: median "), std::string::npos) << text.out;

@@ -181,6 +181,39 @@ TEST_F(Plugins, AnOpOnWholeBatchesAndSeveralRanksAreExitTwoInOneLine) {
   EXPECT_TRUE(succeeded(run(training("one", whole + Arguments{"train.ranks=1"}))));
 }
 
+TEST_F(Plugins, RanksWithoutAGroupOfABatchAreWarnedOfOnce) {
+  const auto said_by = [&](const std::string& name, int ranks, const Arguments& more) {
+    const Result result =
+        run(Arguments{"launch", "-n", std::to_string(ranks), "--"} +
+            simulated(name, Arguments{path_of(example_plugin("mosaic")), "train.steps=3"} + more));
+    EXPECT_TRUE(succeeded(result));
+    return result.err;
+  };
+  const std::string mosaic = "augment+=mosaic";
+  const std::string grouped = said_by("grouped", 3, {mosaic, "loader.batch=6"});
+  EXPECT_EQ(count_of(grouped,
+                     "warning: 1 of 3 ranks have nothing to do: a batch has 6 samples, and the "
+                     "chain mixes groups of 4; set loader.batch=12 or more, or start 1 rank\n"),
+            1u)
+      << grouped;
+  EXPECT_EQ(count_of(grouped, "nothing to do"), 1u) << grouped;
+  EXPECT_EQ(summary("grouped")["images"], 0) << "rank 0 is the idle one";
+  EXPECT_EQ(summary("grouped.rank1")["images"], 12);
+  EXPECT_EQ(summary("grouped.rank2")["images"], 6);
+  // The advice is followed.
+  EXPECT_EQ(count_of(said_by("enough", 3, {mosaic, "loader.batch=12"}), "nothing to do"), 0u);
+  EXPECT_EQ(summary("enough")["images"], 12);
+
+  const std::string each = said_by("each", 2, {mosaic, "loader.batch_per_rank=3"});
+  EXPECT_EQ(count_of(each, "set loader.batch_per_rank=4 or more\n"), 1u) << each;
+  const std::string small = said_by("small", 3, {"loader.batch=2"});
+  EXPECT_EQ(count_of(small,
+                     "warning: 1 of 3 ranks have nothing to do: a batch has 2 samples; set "
+                     "loader.batch=3 or more, or start 2 ranks\n"),
+            1u)
+      << small;
+}
+
 TEST_F(Plugins, DefectsAreRefusedByNameBeforeAnythingRuns) {
   for (const auto& [defect, reason] : std::vector<std::pair<std::string, std::string>>{
            {"no_symbol", "exports no symbol"},

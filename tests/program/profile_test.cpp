@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <regex>
+#include <set>
 #include <thread>
+
+#include "tests/program/datasets.h"
 
 namespace millrace::program_test {
 namespace {
@@ -38,6 +42,7 @@ TEST_F(Profile, AVerificationBesideAnotherProgramIsVoidAndItsRunsAreCounted) {
                                       "data.storage.latency=2", "--change", "loader.io_threads=2"});
   arguments.erase(std::remove(arguments.begin(), arguments.end(), "-q"), arguments.end());
   Child child(arguments, patient(100));
+  ASSERT_TRUE(child.says(" probes of the loader, 3 runs, then 5 runs of --verify", 100));
   ASSERT_TRUE(child.says("verifying 2 changes in 1 blocks: 5 runs, about ", 100));
   Result result;
   {
@@ -62,11 +67,90 @@ TEST_F(Profile, AVerificationBesideAnotherProgramIsVoidAndItsRunsAreCounted) {
     EXPECT_TRUE(one["measured"].is_null() && one["error"].is_null());
 }
 
+/// Checks the line that says how long a profile takes: its place, its counts, and an estimate that
+/// follows from them. `seconds`: measured per run.
+void expect_announced(const std::string& said, std::size_t runs, double seconds) {
+  std::smatch match;
+  const std::regex line(
+      R"((\d+) changes; about (\d+) (s|min): (\d+) probes of the loader, (\d+) runs\n)");
+  ASSERT_TRUE(std::regex_search(said, match, line)) << said;
+  EXPECT_LT(static_cast<std::size_t>(match.position()), said.find("probing the loader alone"));
+  EXPECT_LT(static_cast<std::size_t>(match.position()), said.find("the baseline"));
+  const double probes = std::stod(match[4]);
+  EXPECT_GE(probes, 10) << "five rounds of one loader, on a worker and without";
+  EXPECT_EQ(std::stoul(match[5]), runs);
+  const double measured = probes * 0.3 + static_cast<double>(runs) * seconds;
+  const double unit = match[3] == "min" ? 60 : 1;
+  EXPECT_GE(std::stod(match[2]) * unit, measured - unit / 2) << "rounded";
+  EXPECT_LE(std::stod(match[2]) * unit, measured + 600) << "and the programs' starts";
+}
+
+TEST_F(Profile, PacksASampleAfterItHasPredicted) {
+  write_photos(in("photos"), 12);
+  fs::create_directories(in("tmp"));
+  RunOptions options = patient(200);
+  options.env["TMPDIR"] = in("tmp").string();
+  const Arguments arguments{"profile",
+                            "data.reader=folder",
+                            "data.path=" + in("photos").string(),
+                            "train.device=simulated",
+                            "simulated.update_ms=1",
+                            "loader.batch=6",
+                            "augment+=random_resized_crop{size=16}",
+                            "--run",
+                            in("profile").string(),
+                            "--given",
+                            "--json",
+                            "-q",
+                            "--seconds",
+                            "0.05"};
+  const Result bad = run(arguments + Arguments{"--change", "pack=raw,short-side=0"}, options);
+  EXPECT_TRUE(refused(bad, 2, {"pack=raw,short-side=0", "not a way to pack"}));
+  const Result result =
+      run(arguments + Arguments{"--verify", "--blocks", "1", "--change", "pack=short-side=24",
+                                "--change", "pack=raw", "--change", "pack=raw,short-side=24",
+                                "--change", "pack=short-side=400"},
+          options);
+  ASSERT_TRUE(succeeded(result));
+  const Json profile = parse_json(result.out);
+  ASSERT_EQ(profile["what_if"].size(), 3u) << "a short side of 400 leaves all images as they are";
+  for (const Json& one : profile["what_if"]) {
+    EXPECT_TRUE(one["runs_here"].get<bool>());
+    EXPECT_GT(one["predicted"].get<double>(), 0);
+  }
+  const Json& jpeg = change_of(profile, "pack=short-side=24");
+  EXPECT_LT(jpeg["bytes_ratio"].get<double>(), 1);
+  EXPECT_EQ(jpeg["lossy"], true);
+  const Json& raw = change_of(profile, "pack=raw");
+  EXPECT_GT(raw["bytes_ratio"].get<double>(), 1);
+  EXPECT_EQ(raw["lossy"], false);
+  EXPECT_NEAR(change_of(profile, "pack=raw,short-side=24")["bytes_ratio"].get<double>(),
+              raw["bytes_ratio"].get<double>() / 4, raw["bytes_ratio"].get<double>() / 10)
+      << "a quarter of the pixels, of 48x48";
+  // The predictions were written before anything was measured, and are the ones that are reported.
+  const Json written = parse_json(read_file(in("profile/predictions.json")));
+  ASSERT_EQ(written["what_if"].size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(written["what_if"][i]["measured"].is_null());
+    EXPECT_EQ(written["what_if"][i]["predicted_ratio"], profile["what_if"][i]["predicted_ratio"]);
+  }
+  std::set<std::string> ran;
+  for (const Json& one : profile["verification"]["runs"])
+    if (!one["change"].empty()) ran.insert(one["change"][0].get<std::string>());
+  EXPECT_EQ(ran.size(), 3u) << "each way was run";
+  EXPECT_TRUE(fs::is_empty(in("tmp"))) << "the packed samples are removed";
+}
+
 TEST_F(Profile, WithoutVerifyingItOnlyPredicts) {
   Arguments arguments = slow_storage({"--change", "loader.io_threads=8", "--seconds", "0.2"});
-  arguments.erase(std::remove(arguments.begin(), arguments.end(), "--given"), arguments.end());
+  for (const char* dropped : {"--given", "-q"}) std::erase(arguments, dropped);
   const Result result = run(arguments, patient(100));
   ASSERT_TRUE(succeeded(result));
+  const fs::directory_iterator runs(in("profile/runs"));
+  expect_announced(result.err,
+                   static_cast<std::size_t>(std::count_if(
+                       begin(runs), end(runs), [](const auto& one) { return one.is_directory(); })),
+                   0.2);
   const Json profile = parse_json(result.out);
   int assumed = 0;
   for (const Json& one : profile["what_if"]) {

@@ -16,6 +16,8 @@ struct Shipped {
   const char* recipe;
   const char* data;
   std::int64_t params;
+
+  friend void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.recipe; }
 };
 
 constexpr Shipped kShipped[] = {

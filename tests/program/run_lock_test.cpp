@@ -15,12 +15,12 @@ namespace fs = std::filesystem;
 
 class RunIsLocked : public ProgramTest {
  protected:
-  /// Arguments of a run that only a signal ends.
+  /// Arguments of a run that only a signal ends. It leaves the cores to the others.
   Arguments endless(const std::string& name) {
     return simulated(name, {"train.epochs=1000000", "simulated.update_ms=5"});
   }
   Arguments endless_training(const std::string& name) {
-    return training(name, {"train.epochs=1000000", "eval.every=1000000"});
+    return training(name, {"train.epochs=1000000", "eval.every=1000000", "debug.next_ms=50"});
   }
   Arguments resumed(const std::string& name, const Arguments& more = {}) {
     return Arguments{"train", "--resume", "--run", in(name).string()} + more;

@@ -96,6 +96,45 @@ TEST_F(Storage, PackMakesImagesSmaller) {
   EXPECT_EQ(count_of(verified.out, "24x24"), 1u) << verified.out;
 }
 
+TEST_F(Storage, RawPixelsGiveTheHashOfTheirJpegs) {
+  const Arguments pack{
+      "data",     "pack", in("photos").string(), in("raw").string(), "--format", "raw",
+      "--shards", "2"};
+  EXPECT_TRUE(refused(run(pack + Arguments{"--quality", "50"}), 2, {"--quality", "--format raw"}));
+  EXPECT_TRUE(refused(run(pack + Arguments{"--format", "png"}), 2, {"--format"}));
+  ASSERT_TRUE(succeeded(run(pack)));
+  EXPECT_TRUE(succeeded(run({"data", "verify", in("raw").string()})));
+  EXPECT_TRUE(succeeded(run({"inspect", "data.reader=tar", "data.path=" + in("raw").string(),
+                             "--out", in("sheet.png").string()})));
+  for (const char* shuffle : {"loader.shuffle=global", "loader.shuffle=window:7"}) {
+    const Arguments chain{shuffle, "augment+=random_resized_crop{size=24}", "augment+=hflip"};
+    const Json folder = json_of(bench_of("folder", in("photos"), chain));
+    for (const Arguments& more :
+         {Arguments{"data.index=require"}, Arguments{"data.index=off", "loader.workers=0"},
+          Arguments{"loader.workers=2", "loader.io_threads=2"}, Arguments{"data.cache=ram", "-q"},
+          Arguments{"data.cache=cold", "-q"}, Arguments{"decode.region=off"},
+          Arguments{"decode.scale=dct"}}) {
+      const Json json = json_of(bench_of("tar", in("raw"), chain + more));
+      EXPECT_EQ(json["batch_hash"], folder["batch_hash"]) << shuffle << " " << more.front();
+    }
+    for (const char* level : {"scalar", "avx2", "avx512"}) {
+      RunOptions options;
+      options.env["MILLRACE_SIMD"] = level;
+      const Result result = run(bench_of("tar", in("raw"), chain), options);
+      if (result.exit_code == 2) continue;  // not supported by this processor
+      EXPECT_EQ(parse_json(result.out)["batch_hash"], folder["batch_hash"]) << level;
+    }
+  }
+  patch(in("raw/train-000000.tar"), 512 + 20, 0xff);  // the height in the first header
+  const Result damaged = run(bench_of("tar", in("raw"), {"data.index=off"}));
+  EXPECT_TRUE(refused(damaged, 3, {"raw image", "wrong checksum of its header"}));
+  const Result verified = run({"data", "verify", in("raw").string()});
+  EXPECT_EQ(verified.exit_code, 3);
+  EXPECT_EQ(count_of(verified.out, "wrong checksum of its header"), 1u) << verified.out;
+  EXPECT_EQ(count_of(verified.out, "the index is of another content"), 1u)
+      << "indexes are checked although an image is bad: " << verified.out;
+}
+
 TEST_F(Storage, SaysWhichThreadsReadAndWhatWasCold) {
   const Json cold = json_of(bench_of("folder", in("photos"), {"data.cache=cold", "-q"}));
   EXPECT_EQ(cold["io_threads"], 4);

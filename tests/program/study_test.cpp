@@ -27,6 +27,8 @@ struct Shipped {
   const char* name;
   std::size_t rows;
   std::vector<const char*> source;
+
+  friend void PrintTo(const Shipped& shipped, std::ostream* out) { *out << shipped.name; }
 };
 
 class ShippedStudies : public Studies, public testing::WithParamInterface<Shipped> {

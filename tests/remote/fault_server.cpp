@@ -75,6 +75,11 @@ void FaultServer::fail(const std::string& path, std::vector<Fault> faults, bool 
   objects_[path].forever = forever;
 }
 
+void FaultServer::script(std::function<std::string(const std::string&)> answer) {
+  const std::lock_guard lock(mutex_);
+  script_ = std::move(answer);
+}
+
 std::vector<std::string> FaultServer::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;
@@ -124,6 +129,8 @@ bool FaultServer::answer(int client, const std::string& request) {
   {
     const std::lock_guard lock(mutex_);
     requests_.push_back(request);
+    const std::string scripted = script_ ? script_(request) : std::string();
+    if (!scripted.empty()) return send_all(client, scripted);
     const auto found = objects_.find(path);
     if (found == objects_.end()) {
       fault = Fault::missing;

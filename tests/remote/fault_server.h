@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -51,6 +52,9 @@ class FaultServer {
   void remove(const std::string& path);
   /// Answers requests for `path` with a redirection.
   void redirect(const std::string& path, const std::string& location);
+  /// Lets a function answer: it receives each request's header and returns the whole answer, or
+  /// nothing to leave it to the objects. Set it before the first request.
+  void script(std::function<std::string(const std::string& request)> answer);
   /// Sets the faults of the next requests for `path`. `forever` repeats the last one.
   void fail(const std::string& path, std::vector<Fault> faults, bool forever = false);
   /// Returns all headers that were received, in order.
@@ -75,6 +79,7 @@ class FaultServer {
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;
+  std::function<std::string(const std::string&)> script_;
   std::vector<std::string> requests_;
   std::vector<std::thread> clients_;
   std::thread thread_;

@@ -51,7 +51,7 @@ TEST(RemoteUrl, NamesAreEncoded) {
   EXPECT_FALSE(is_remote("data/http://x"));
   EXPECT_TRUE(is_remote("HTTPS://x"));
   EXPECT_TRUE(is_remote("s3://bucket/a"));
-  EXPECT_THROW(Url::parse("s3://bucket/a"), DataError);
+  EXPECT_THROW(Url::parse("s3:///a"), DataError);
   EXPECT_THROW(Url::parse("ftp://host/"), DataError);
   EXPECT_THROW(Url::parse("http:///a"), DataError);
 }
@@ -207,6 +207,35 @@ void fetch_past_faults(std::uint64_t seed, bool recoverable) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
     EXPECT_FALSE(error.hint().empty());
   }
+}
+
+/// A clock that moves on whenever somebody looks at it.
+class TickingClock final : public RetryClock {
+ public:
+  double now_s() override { return now_ += 0.001; }
+  void sleep(double seconds, const std::atomic<bool>*) override { now_ += seconds; }
+
+ private:
+  double now_ = 0;
+};
+
+TEST(RemoteFetch, TimeIsFirstByteTransferOrRetry) {
+  FaultServer server;
+  server.put("/a", "content");
+  TickingClock clock;
+  Fetcher fetcher(short_waits(), plain_access(), clock);
+  const FetchTimes before = fetch_times_of_thread();
+  EXPECT_EQ(fetcher.fetch_text(Url::parse(server.url() + "/a"), 100), "content");
+  const FetchTimes smooth = fetch_times_of_thread();
+  EXPECT_GT(smooth.first_byte_s, before.first_byte_s);
+  EXPECT_GT(smooth.transfer_s, before.transfer_s);
+  EXPECT_EQ(smooth.retry_s, before.retry_s);
+  server.fail("/a", {Fault::status_429});  // which asks for a wait of 1 s
+  EXPECT_EQ(fetcher.fetch_text(Url::parse(server.url() + "/a"), 100), "content");
+  const FetchTimes rough = fetch_times_of_thread();
+  EXPECT_GT(rough.retry_s, smooth.retry_s + 1);
+  EXPECT_LT(rough.first_byte_s + rough.transfer_s, smooth.first_byte_s + smooth.transfer_s + 1);
+  EXPECT_GE(remote_counts().totals.requests, 3u);
 }
 
 TEST(RemoteFetch, PassingFaultsOf140SeedsEndWithTheSameBytes) {

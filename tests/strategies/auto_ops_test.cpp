@@ -1,7 +1,6 @@
 // model.ops=auto: the committed table, and the settings that it never overrides.
 #include <gtest/gtest.h>
 
-#include "models/names.h"
 #include "models/options.h"
 
 namespace millrace::train {

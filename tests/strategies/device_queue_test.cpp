@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "millrace/error.h"
-#include "strategies/trainer/step_queue.h"
+#include "strategies/trainer/device_accounting.h"
 #include "tests/strategies/simulated_run.h"
 
 namespace millrace::train {

@@ -1,11 +1,10 @@
 // Early stopping: what counts as an improvement, when the trainer ends, and that rank 0 decides.
-#include "strategies/trainer/early_stopping.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "strategies/trainer/schedule.h"
 #include "tests/strategies/simulated_run.h"
 
 namespace millrace::train {

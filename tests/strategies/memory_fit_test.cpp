@@ -1,10 +1,10 @@
 // Out of device memory: estimates the batch that would fit, from two smaller ones.
-#include "strategies/trainer/memory_fit.h"
-
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <vector>
+
+#include "strategies/trainer/device_accounting.h"
 
 namespace millrace::train {
 namespace {

@@ -1,10 +1,10 @@
 // Utilisation through NVML: with a fake library, the driver's, or none.
-#include "strategies/trainer/utilization.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
+
+#include "strategies/trainer/device_accounting.h"
 
 namespace millrace::train {
 namespace {

@@ -124,6 +124,12 @@ TEST(Bound, AHostThatWaitsForTheDeviceIsNotWhatBinds) {
   EXPECT_EQ(judge(async({.busy_s = 9.8, .gap_host_s = 0.2, .starved = 10})).bound,
             Bottleneck::device)
       << "no gaps";
+  // Set-up steps are not counted: without them the host waited for 1.1 s of 11, not of 90.
+  BoundFigures long_setup = async({.busy_s = 8, .gap_host_s = 2, .wait_s = 1.2, .starved = 90});
+  long_setup.update_s += 79;
+  EXPECT_EQ(judge(long_setup).bound, Bottleneck::host);
+  long_setup.device->setup_s = 79;
+  EXPECT_EQ(judge(long_setup).bound, Bottleneck::device);
   // By the sync clock every submission finds the device idle, and gaps are part of the step.
   BoundFigures sync = async({.busy_s = 2, .gap_host_s = 8});
   sync.load = {};

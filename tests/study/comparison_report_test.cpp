@@ -1,6 +1,4 @@
 // Reports on several runs: side by side, and on a folder of them.
-#include "study/report/comparison_report.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,8 @@
 #include <set>
 
 #include "study/report/figures.h"
-#include "study/report/report_html.h"
+#include "study/report/report.h"
+#include "study/report/reports.h"
 #include "tests/study/report_files.h"
 
 namespace millrace::report_test {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "millrace/loader.h"
-#include "pipeline/readers/storage_model.h"
-#include "strategies/trainer/simulated.h"
+#include "pipeline/readers/storage.h"
+#include "strategies/trainer/strategy.h"
 #include "strategies/trainer/trainer.h"
 #include "study/analysis/bound.h"
 #include "study/analysis/wait_breakdown.h"

@@ -98,6 +98,8 @@ double false_alarms(const NoiseModel& model, std::size_t cells,
 struct Case {
   const char* name;
   NoiseModel model;
+
+  friend void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 };
 
 class FalseAlarms : public testing::TestWithParam<Case> {

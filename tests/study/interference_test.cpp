@@ -1,6 +1,4 @@
 // Disturbances during runs: read from a /proc of the test's own, and judged.
-#include "study/analysis/interference.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "study/analysis/machine.h"
 
 namespace millrace::study {
 namespace {

@@ -1,11 +1,11 @@
 // The machine's facts in summaries and reports.
-#include "study/records/machine_facts.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "study/analysis/machine.h"
 
 namespace millrace::study {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "augment/plan/plan.h"
-#include "pipeline/readers/storage_model.h"
+#include "pipeline/readers/storage.h"
 #include "plugins/host/registry.h"
 #include "tests/pipeline/numbered.h"
 #include "tests/study/explained_run.h"

@@ -1,9 +1,7 @@
 // Tables of predictions: the most confidently wrong images, names of any kind, damaged files.
-#include "study/report/predictions.h"
-
 #include "millrace/error.h"
-#include "study/report/report_escape.h"
-#include "study/report/report_html.h"
+#include "study/report/report.h"
+#include "study/report/reports.h"
 #include "tests/study/report_files.h"
 
 namespace millrace::report_test {

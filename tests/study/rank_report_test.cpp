@@ -1,7 +1,7 @@
 // Tests what a report says about ranks and replicas: time, images, waits, devices.
 #include <algorithm>
 
-#include "study/report/run_report.h"
+#include "study/report/reports.h"
 #include "tests/study/report_files.h"
 
 namespace millrace::report_test {

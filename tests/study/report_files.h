@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "pipeline/loader/spans.h"
+#include "pipeline/loader/timeline.h"
 #include "study/report/report.h"
 
 namespace millrace::report_test {

@@ -1,4 +1,6 @@
 // Writers of reports: no text from data becomes markup, script or another column.
+#include "study/report/report.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,12 +8,9 @@
 #include <sstream>
 
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_values.h"
-#include "study/records/config_table.h"
+#include "pipeline/recipe/recipe_file.h"
 #include "study/records/run_directory.h"
-#include "study/report/report_escape.h"
-#include "study/report/report_html.h"
-#include "study/report/report_text.h"
+#include "study/report/figures.h"
 
 namespace millrace::study {
 namespace {

@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "millrace/error.h"
-#include "study/report/report_html.h"
-#include "study/report/run_report.h"
+#include "study/report/report.h"
+#include "study/report/reports.h"
 #include "tests/study/report_files.h"
 
 namespace millrace::report_test {

@@ -1,6 +1,4 @@
 // Reports on directories as runs leave them: complete, half written, damaged.
-#include "study/report/run_report.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -9,13 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "millrace/error.h"
-#include "study/analysis/recorded_replay.h"
-#include "study/records/step_table.h"
+#include "study/analysis/whatif.h"
+#include "study/records/run_files.h"
 #include "study/report/figures.h"
-#include "study/report/model_report.h"
-#include "study/report/sweep_report.h"
-#include "study/report/what_if_report.h"
-#include "study/sweep/sweep_files.h"
+#include "study/report/reports.h"
+#include "study/sweep/sweep_table.h"
 #include "tests/study/report_files.h"
 
 namespace millrace::report_test {

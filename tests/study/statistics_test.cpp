@@ -8,8 +8,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "study/analysis/dunnett.h"
-
 namespace millrace::study {
 namespace {
 

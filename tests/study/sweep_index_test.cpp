@@ -1,7 +1,5 @@
 // Records of runs and the index over them: which runs finished, which are the same, and that the
 // index can always be rebuilt.
-#include "study/sweep/sweep_index.h"
-
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -10,6 +8,7 @@
 #include <fstream>
 
 #include "millrace/error.h"
+#include "study/sweep/sweep_record.h"
 
 namespace millrace::study {
 namespace {

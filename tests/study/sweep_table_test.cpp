@@ -9,7 +9,6 @@
 #include "millrace/error.h"
 #include "study/sweep/study_file.h"
 #include "study/sweep/sweep_pace.h"
-#include "study/sweep/sweep_text.h"
 
 namespace millrace::study {
 namespace {

@@ -1,6 +1,4 @@
 // Event files have the bytes of TensorBoard's own writer (tests/golden/make_tensorboard.py).
-#include "study/records/tensorboard.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "millrace/error.h"
+#include "study/records/exports.h"
 
 namespace millrace::study {
 namespace {

@@ -1,7 +1,5 @@
 // Exported timelines as a viewer reads them: the file parses, slices nest, steps cover the run, and
 // every work unit's arrow leads to the step that took its batch.
-#include "study/records/trace.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "augment/plan/plan.h"
+#include "study/records/exports.h"
 #include "tests/pipeline/numbered.h"
 #include "tests/study/explained_run.h"
 

@@ -1,10 +1,10 @@
 // Updates with set-up steps kept apart.
-#include "study/analysis/update_times.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "study/analysis/durations.h"
 
 namespace millrace::study {
 namespace {
@@ -33,6 +33,7 @@ TEST(UpdateTimes, AStepThatSetsSomethingUpChangesNeitherMeanNorMedian) {
   EXPECT_NEAR(times.median(), 4e-3, 1e-8);
   EXPECT_EQ(times.set_up().steps, 3u);
   EXPECT_NEAR(times.set_up().seconds, 3.15, 1e-6);
+  EXPECT_NEAR(times.set_up().device_wait_s, 3.15 / 2, 1e-6);
   const auto json = to_json(times);
   EXPECT_EQ(json.size(), 2u) << json;
   EXPECT_EQ(json["warm_up"]["steps"], 2);

@@ -1,12 +1,12 @@
 // Verification with runs that are functions: its order, drift, void runs and their limits.
-#include "study/analysis/verification.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "study/analysis/whatif.h"
 
 namespace millrace::study {
 namespace {

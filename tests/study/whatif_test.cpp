@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "study/analysis/ceilings.h"
+#include "millrace/error.h"
+#include "study/analysis/bound.h"
 
 namespace millrace::study {
 namespace {
@@ -233,6 +234,28 @@ TEST(Advise, TakesTheFewestWorkersAndTheLeastPrefetch) {
   EXPECT_GE(advice.images_per_s, 0.95 * advice.best_images_per_s);
   in.update_s = 1;  // load is 3% of a step: one worker is more than enough
   EXPECT_EQ(advise(in, 16, 910e-6).workers, 0);
+}
+
+TEST(WhatIf, WaysToPackAreWordsOfTheCommandLine) {
+  for (const Packing& way : list_packings(224)) {
+    const auto parsed = parse_packing(way.text());
+    ASSERT_TRUE(parsed);
+    EXPECT_EQ(parsed->text(), way.text());
+    EXPECT_EQ(parsed->lossy(), way.short_side > 0);
+  }
+  EXPECT_EQ(list_packings(224).front().text(), "pack=short-side=256");
+  EXPECT_EQ(list_packings(28).front().short_side, 32);
+  EXPECT_FALSE(parse_packing("loader.workers=2"));
+  for (const char* text : {"pack=", "pack=jpeg", "pack=raw,", "pack=short-side=x",
+                           "pack=short-side=-1", "pack=short-side=70000", "pack=raw,raw"})
+    EXPECT_THROW(parse_packing(text), UsageError) << text;
+  Change change;
+  change.packing = Packing{.raw = true};
+  change.assumed = {change.packing->text()};
+  EXPECT_TRUE(change.runnable());
+  EXPECT_EQ(change.text(), "pack=raw");
+  const Outcome outcomes[] = {{change, 3.0, {}}};
+  EXPECT_EQ(most_helpful(outcomes), nullptr) << "nobody is told to change the set by the way";
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "millrace/error.h"
-#include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/training_run.h"
 

@@ -125,6 +125,28 @@ class Plan(unittest.TestCase):
         del sample["runs"]["whole"]
         self.assertTrue(any("whole" in hole for hole in render.holes(sample, plan.stages())))
 
+    def test_a_key_that_the_program_does_not_write_is_named(self):
+        sample = json.loads((args.source / "bench/gpu/sample.json").read_text())
+        shapes = {"summary": set(sample["runs"]["steps20"]["summary"]), "json": {"what_if"},
+                  "change": set(sample["runs"]["profile"]["json"]["what_if"][0])}
+        self.assertEqual(render.renamed(sample, shapes), [])
+        shapes["summary"].remove("update_s_per_step_median")
+        shapes["change"].remove("measured")
+        self.assertEqual(render.renamed(sample, shapes),
+                         ["the program writes no measured into its change",
+                          "the program writes no update_s_per_step_median into its summary"])
+
+    def test_a_missing_library_is_expected_only_with_its_package(self):
+        text = "libraries are missing: libcufile.so.0 (nvidia-cufile), libmillrace_torch.so and libtorch_cuda.so; bash"
+        self.assertEqual(runner["unexpected"](text), ["libmillrace_torch.so", "libtorch_cuda.so"])
+        self.assertEqual(runner["unexpected"]("a library is missing: libcufile.so.0 (nvidia-cufile); bash"), [])
+        self.assertEqual(runner["unexpected"]("no NVIDIA driver (libcuda.so.1)"), [])
+
+    def test_predictions_have_their_figures(self):
+        change = {"change": ["loader.workers=0", "loader.batch=32"], "predicted": 1000.0, "measured": 900.0, "error": 0.1}
+        text = render.profile_table(render.Source({"runs": {"profile": {"json": {"what_if": [change]}}}}))
+        self.assertIn("| loader.workers=0 loader.batch=32 | 1,000 | 900 | 10.0 |", text)
+
     def test_losses_that_differ_are_shouted(self):
         runs = {"mode-cpu": {"exit": 0, "losses": [2.0, 1.0]}, "mode-sync-loader": {"exit": 0, "losses": [2.0, 1.001]}}
         self.assertIn("NO", render.losses_table(render.Source({"runs": runs})))

@@ -7,7 +7,6 @@
 #include "millrace/error.h"
 #include "millrace/recipe.h"
 #include "models/layers.h"
-#include "models/names.h"
 #include "models/options.h"
 #include "models/registry.h"
 

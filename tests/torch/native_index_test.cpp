@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "models/native/index.h"
-#include "models/native/tensors.h"
+#include "models/native/ops.h"
 #include "tests/torch/native_grid.h"
 
 namespace millrace::train {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "augment/plan/plan.h"
-#include "strategies/torch/batch_tensors.h"
 #include "strategies/torch/data_parallel.h"
+#include "strategies/torch/device.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/ranks.h"
 

@@ -108,12 +108,23 @@ TEST(CorrectCounter, AgreesWithArgmax) {
   }
 }
 
-/// Number of the golden run, and the ops: LibTorch's, or the native ones at a SIMD level.
-class GoldenLosses : public ::testing::TestWithParam<std::tuple<int, std::optional<base::Simd>>> {};
+/// LibTorch's ops, or the native ones at a SIMD level.
+struct GoldenOps {
+  std::optional<base::Simd> level;
+
+  std::string name() const {
+    return level ? "native_" + std::string(base::name_of(*level)) : "torch";
+  }
+  friend void PrintTo(const GoldenOps& ops, std::ostream* out) { *out << ops.name(); }
+};
+
+/// Number of the golden run, and the ops.
+class GoldenLosses : public ::testing::TestWithParam<std::tuple<int, GoldenOps>> {};
 
 TEST_P(GoldenLosses, FollowPyTorchs) {
   const auto all = golden();
-  const auto [index, level] = GetParam();
+  const auto [index, ops] = GetParam();
+  const std::optional<base::Simd> level = ops.level;
   const bool native = level.has_value();
   const test::KeptLevel kept;
   if (native && *level > base::simd_supported()) GTEST_SKIP() << "not on this processor";
@@ -162,16 +173,16 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
 }
 
 std::string name_of_run(const ::testing::TestParamInfo<GoldenLosses::ParamType>& one) {
-  const auto [index, level] = one.param;
-  const std::string ops = level ? "native_" + std::string(base::name_of(*level)) : "torch";
-  return "run" + std::to_string(index) + "_" + ops;
+  const auto& [index, ops] = one.param;
+  return "run" + std::to_string(index) + "_" + ops.name();
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, GoldenLosses,
                          ::testing::Combine(::testing::Range(0, 6),
-                                            ::testing::Values(std::optional<base::Simd>(),
-                                                              base::Simd::scalar, base::Simd::avx2,
-                                                              base::Simd::avx512)),
+                                            ::testing::Values(GoldenOps{},
+                                                              GoldenOps{base::Simd::scalar},
+                                                              GoldenOps{base::Simd::avx2},
+                                                              GoldenOps{base::Simd::avx512})),
                          name_of_run);
 
 TEST(Single, EntersTheSpansOfAStepAndStaysInTheLast) {

@@ -1,0 +1,160 @@
+"""Ctrl-C while a loader waits for a server that does not answer."""
+import http.server
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pymillrace as mr
+import pytest
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves a folder on 127.0.0.1; while `stalls` is set, answers to requests for archives never come."""
+
+    daemon_threads = True
+
+    def __init__(self, folder):
+        server = self
+        self.stalls = False
+        self.asked, self.dropped, self.released = threading.Event(), threading.Event(), threading.Event()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_HEAD(self):
+                self.answer(False)
+
+            def do_GET(self):
+                self.answer(True)
+
+            def answer(self, body):
+                if server.stalls and self.path.endswith(".tar"):
+                    server.asked.set()
+                    while not server.released.is_set():
+                        if select.select([self.connection], [], [], 0.05)[0]:  # the client has hung up
+                            server.dropped.set()
+                            break
+                    self.close_connection = True
+                    return
+                file = folder / self.path.lstrip("/")
+                data = file.read_bytes() if file.is_file() else None
+                if data is None:
+                    self.send_response(404)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                first, found = 0, re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+                part = data
+                if found:
+                    first = int(found[1])
+                    part = data[first:int(found[2]) + 1 if found[2] else None]
+                self.send_response(206 if found else 200)
+                if found:
+                    self.send_header("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(data)}")
+                self.send_header("Content-Length", str(len(part)))
+                self.send_header("ETag", f'"{len(data)}"')
+                self.end_headers()
+                if body:
+                    self.wfile.write(part)
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server_port}/"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+@pytest.fixture(scope="module")
+def archive(program, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("archive")
+    subprocess.run([program, "data", "pack", str(data / "photos"), str(folder), "--shards", "3"], check=True,
+                   capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def server(archive):
+    one = Server(archive)
+    yield one
+    one.released.set()
+    one.shutdown()
+    one.server_close()
+
+
+def words(server, cache, workers):
+    return ["data.reader=tar", f"data.path={server.address}", f"data.remote.cache={cache}", "data.remote.deadline=600",
+            "augment+=random_resized_crop{size=16}", "loader.batch=8", f"loader.workers={workers}", "loader.shuffle=none"]
+
+
+def interrupt_when_asked(server):
+    def wait():
+        if server.asked.wait(60) and not server.released.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_ends_the_wait_and_the_workers_and_the_batch_is_not_lost(server, tmp_path, workers):
+    loader = mr.Loader(*words(server, tmp_path / "cache", workers), numpy=True)
+    expected = len(loader.dataset)
+    server.stalls = True
+    interrupt_when_asked(server)
+    seen = 0
+    with pytest.raises(KeyboardInterrupt):
+        for batch in loader:  # opening it has fetched the first archive
+            seen += len(batch.labels)
+    state = loader.state_dict()
+    assert (state["epoch"], 8 * state["batch"]) == (0, seen) and seen < expected
+    loader.close()  # leaves no worker behind in its read, which would go on for 30 s
+    assert server.dropped.wait(15)
+    server.stalls = False
+    server.released.set()
+    loader.load_state_dict(state)
+    assert sum(len(batch.labels) for batch in loader) == expected - seen
+
+
+def test_ctrl_c_ends_the_wait_while_the_set_is_opened(server, tmp_path):
+    server.stalls = True  # the first image decides on the shape of batches
+    interrupt_when_asked(server)
+    with pytest.raises(KeyboardInterrupt):
+        mr.Loader(*words(server, tmp_path / "cache", 2), numpy=True)
+    server.released.set()
+    server.stalls = False
+    assert len(mr.Loader(*words(server, tmp_path / "cache", 2), numpy=True)) > 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_script_ends_at_once(server, tmp_path, workers):
+    """Its deadline is 600 s, so a script that ends does so because of the signal."""
+    code = textwrap.dedent("""
+        import json, sys
+        import pymillrace as mr
+
+        loader = mr.Loader(*json.loads(sys.argv[1]), numpy=True)
+        print("opened", flush=True)
+        sys.stdin.readline()
+        for batch in loader:
+            pass
+    """)
+    script = subprocess.Popen([sys.executable, "-c", code, json.dumps(words(server, tmp_path / "cache", workers))],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert script.stdout.readline() == "opened\n"
+        server.stalls = True
+        script.stdin.write("go\n")
+        script.stdin.flush()
+        assert server.asked.wait(60)
+        script.send_signal(signal.SIGINT)
+        _, errors = script.communicate(timeout=60)
+    finally:
+        script.kill()
+        script.wait()
+    assert script.returncode == -signal.SIGINT and errors.rstrip().endswith("KeyboardInterrupt"), errors
