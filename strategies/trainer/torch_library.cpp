@@ -14,9 +14,13 @@ namespace {
 /// Opens the library through the program's RUNPATH. Never closes it.
 void* library() {
   static void* const handle = [] {
-    // libgomp reads this when it is loaded: its threads then sleep between parallel regions instead
-    // of spinning on cores that loader workers could use.
-    setenv("OMP_WAIT_POLICY", "passive", 0);
+    // libgomp reads these when it is loaded. Its threads sleep between the parallel regions of two
+    // steps instead of spinning on cores that loader workers could use, but only after some 20 to
+    // 50 µs: to wake a core that went idle takes longer than most regions of a small model.
+    if (getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr) {
+      setenv("OMP_WAIT_POLICY", "passive", 1);
+      setenv("GOMP_SPINCOUNT", "1000", 1);
+    }
     // Silences c10d's messages on the way to an error, which we report in a line of our own.
     setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
     void* opened = dlopen("libmillrace_torch.so", RTLD_NOW | RTLD_GLOBAL);
