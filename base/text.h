@@ -13,9 +13,6 @@
 
 namespace millrace::base {
 
-// Text from outside (names of files and classes, messages of plugins): checks its encoding and
-// makes it safe to print on a terminal.
-
 // Validates UTF-8. A recipe must hold UTF-8, or the TOML written from it could not be read.
 
 /// Returns whether the text is well-formed by the Unicode Standard, table 3-7: no overlong forms,

@@ -30,9 +30,8 @@ inline constexpr std::array<std::string_view, 14> kModelNames{
     "resnet50",  // study S3
 };
 
-// Choices that a recipe has about a model, besides its name. Plain data, independent of LibTorch:
-// it travels with a strategy's options.
-
+/// Choices that a recipe has about a model, besides its name. Plain data, independent of LibTorch:
+/// it travels with a strategy's options.
 struct ModelOptions {
   /// Form of a ResNet's stem and a VGG's head: imagenet (as in torchvision) or cifar (32x32
   /// images). Other models have one form.

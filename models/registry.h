@@ -29,8 +29,8 @@ class Classifier : public torch::nn::Module {
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 };
 
-// Models by name. To add one, write a class like that in lenet.h, a line in registry.cpp, and its
-// name in models/options.h.
+// Models by name. To add one, write a class like those in architectures.h, a line in registry.cpp,
+// and its name in models/options.h.
 
 /// Returns every name that make_model() takes.
 std::vector<std::string> registered_models();

@@ -48,7 +48,6 @@ void join(const Block& b, std::ptrdiff_t plane, bool reversed) {
 #if MILLRACE_X86
 
 // ---- AVX2: blocks of 16 and 32; what is left over at a row's end goes the scalar way
-// -------------
 
 /// A byte order within 16 bytes; -1 gives zero.
 struct Order16 {
@@ -155,7 +154,6 @@ MILLRACE_AVX2 void join_avx2(const Block& b, std::ptrdiff_t plane, bool reversed
 }
 
 // ---- AVX-512: blocks of 64 with masks for what is left over
-// ---------------------------------------
 
 struct Order64 {
   alignas(64) std::uint8_t at[64];

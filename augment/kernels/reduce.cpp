@@ -248,7 +248,6 @@ void reduce_pixels_avx2(const std::int16_t* in, const Taps& taps, const Windows&
 }
 
 // ---- AVX-512: the taps of a group of outputs are permuted out of 64 numbers of the row
-// ------------
 
 /// Stores, for each pair of taps of a group, 32 numbers that select two of the 64 inputs for each
 /// of 16 sums, then their 32 weights. Leaves `windows` alone if a group's taps are farther apart.

@@ -69,11 +69,10 @@ class BulkBits {
   std::uint32_t next_ = 0;
 };
 
-// Normally distributed whole levels, one per 32-bit word. Uses Walker's alias method ("An Efficient
-// Method for Generating Discrete Random Variables with General Distributions", 1977) over the 512
-// levels from -256 to 255. The table is made once, so a deviate costs one look-up and one
-// comparison. The distribution is that of a rounded normal deviate to 2^-32.
-
+/// Normally distributed whole levels, one per 32-bit word. Uses Walker's alias method ("An
+/// Efficient Method for Generating Discrete Random Variables with General Distributions", 1977)
+/// over the 512 levels from -256 to 255. The table is made once, so a deviate costs one look-up and
+/// one comparison. The distribution is that of a rounded normal deviate to 2^-32.
 class LevelNoise {
  public:
   enum class Rounding { toward_zero, nearest };

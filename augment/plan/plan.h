@@ -37,8 +37,7 @@ class WarpMap {
   bool exists_ = true;
 };
 
-// A record of one sample's way through a plan, for `inspect`; not used in training.
-
+/// A record of one sample's way through a plan, for `inspect`; not used in training.
 struct Trace {
   /// A value that an op drew.
   struct Drawn {

@@ -73,10 +73,7 @@ void paint(const Kernels& kernels, const Rect& rect, const Fill& fill, const Can
   }
 }
 
-// Runs one pass of a warp over an image, strip by strip.
-
-// Computes the levels of a pass's output, strip by strip.
-
+/// Computes the levels of a pass's output, strip by strip.
 class Resampler {
  public:
   /// `pass` and `scratch` must outlive it.

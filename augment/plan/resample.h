@@ -44,10 +44,9 @@ void move_pixels(const Kernels& kernels, const ImageView& view, const Rect& rect
 /// Sets all pixels of `rect` to `fill`.
 void paint(const Kernels& kernels, const Rect& rect, const Fill& fill, const Canvas& canvas);
 
-// Runs Filter::reduce: a separable triangle filter as wide as an output pixel (two pixels of the
-// source if it is enlarged). This is the definition of Pillow's and torchvision's antialiased
-// bilinear resize.
-
+/// Runs Filter::reduce: a separable triangle filter as wide as an output pixel (two pixels of the
+/// source if it is enlarged). This is the definition of Pillow's and torchvision's antialiased
+/// bilinear resize.
 class Reducer {
  public:
   /// Prepares the pixels `needed` of the pass's output. `pass.move` must not exchange the axes.

@@ -22,9 +22,8 @@ using Tasks = std::function<void(std::int64_t begin, std::int64_t end)>;
 /// Runs tasks [0, count), divided in any way, on any number of threads. Returns when all are done.
 using Parallel = std::function<void(std::int64_t count, const Tasks& tasks)>;
 
-// Common form of a convolution's forward pass and its backward pass to the input: a correlation of
-// an image with padding (cropped if negative) and with zeros inserted between pixels.
-
+/// Common form of a convolution's forward pass and its backward pass to the input: a correlation of
+/// an image with padding (cropped if negative) and with zeros inserted between pixels.
 struct ConvPass {
   std::int64_t in = 1, out = 1, groups = 1;
   Pair image;  ///< size of the input

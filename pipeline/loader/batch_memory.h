@@ -21,10 +21,9 @@
 
 namespace millrace::pipeline {
 
-// Limits the memory that a loader's workers take together for large samples (bounded-memory
-// contract). It only delays: a sample waits until earlier ones have returned enough memory, and is
-// never rejected.
-
+/// Limits the memory that a loader's workers take together for large samples (bounded-memory
+/// contract). It only delays: a sample waits until earlier ones have returned enough memory, and is
+/// never rejected.
 class MemoryBudget {
  public:
   /// Samples up to this size are not counted, so the usual ones skip the budget.
@@ -62,9 +61,8 @@ class MemoryBudget {
   bool stopped_ = false;
 };
 
-// Allocator of batch slots. The pipeline knows no device: a device that copies faster from its own
-// kind of memory (page-locked, for CUDA) provides it through this interface.
-
+/// Allocator of batch slots. The pipeline knows no device: a device that copies faster from its own
+/// kind of memory (page-locked, for CUDA) provides it through this interface.
 class SlotMemory {
  public:
   virtual ~SlotMemory() = default;

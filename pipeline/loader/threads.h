@@ -27,9 +27,6 @@
 
 namespace millrace::pipeline {
 
-// oneTBB arenas of loaders: the process's limit on threads, the CPU time of
-// an arena's threads, and hand-overs that ThreadSanitizer cannot see.
-
 // Annotates hand-overs for ThreadSanitizer that it cannot see, because they happen inside Debian's
 // uninstrumented libtbb. Each annotation covers one direction (constructor to task, task to
 // destructor). Data shared among workers is not annotated and stays checked. Other builds compile
@@ -136,9 +133,8 @@ class ArenaCpu final : public oneapi::tbb::task_scheduler_observer {
   std::int64_t left_ns_ = 0;
 };
 
-// Threads that read the samples of ranges ahead of the workers, in the order in which they are
-// needed, so that workers do not wait for storage.
-
+/// Threads that read the samples of ranges ahead of the workers, in the order in which they are
+/// needed, so that workers do not wait for storage.
 class IoPool {
  public:
   using Deliver = std::function<void(const SampleRange&)>;

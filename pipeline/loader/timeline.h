@@ -21,8 +21,6 @@
 
 namespace millrace::pipeline {
 
-// Records of how batches were made: the history of each batch, and the tracks behind a run's trace.
-
 // History of a batch: when it was requested, when its sample ranges were read and processed, and
 // how long each stage took. Recorded for every batch at the cost of a few time stamps, so that any
 // wait can be explained afterwards (study/analysis/wait_breakdown.h).
@@ -232,8 +230,7 @@ class MILLRACE_PRIVATE_API Timeline {
   std::vector<std::shared_ptr<LoaderTracks>> loaders_;
 };
 
-// Spans of the trainer thread's time: it is always in exactly one (conservation-of-time contract).
-
+/// Spans of the trainer thread's time: it is always in exactly one (conservation-of-time contract).
 enum class Span {
   setup,        ///< before the first batch is requested: libraries, data set, model
   first_batch,  ///< waiting for the run's first batch
@@ -333,10 +330,9 @@ struct StepRecord {
   SetUp set_up = SetUp::none;
 };
 
-// Measures how long a thread was ready to run without a core, at a cost below 1% (cheap-measurement
-// contract). Reads clocks only for work that is long enough, and the expensive ones only if time is
-// missing.
-
+/// Measures how long a thread was ready to run without a core, at a cost below 1%
+/// (cheap-measurement contract). Reads clocks only for work that is long enough, and the expensive
+/// ones only if time is missing.
 class SchedulerWait {
  public:
   /// Returns the calling thread's instance. It is thread_local because waiting is a property of the

@@ -15,8 +15,6 @@
 
 namespace millrace::pipeline {
 
-// Names in a data set: splits, labels and classes.
-
 // Names of a split's files, and the error for a set without that split.
 
 /// Thrown if the set exists, but this split of it does not.
@@ -58,12 +56,11 @@ MILLRACE_PRIVATE_API std::vector<std::string> read_class_names(const std::string
 
 }  // namespace millrace::pipeline
 
-// Identifies a data set's contents: xxh3 over everything added, in order (determinism contract).
-
 struct XXH3_state_s;
 
 namespace millrace::pipeline {
 
+/// Identifies a data set's contents: xxh3 over everything added, in order (determinism contract).
 class MILLRACE_PRIVATE_API Fingerprint {
  public:
   Fingerprint();

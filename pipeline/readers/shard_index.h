@@ -15,8 +15,7 @@
 
 namespace millrace::pipeline {
 
-// Identity and times of a file, which tell whether it has changed.
-
+/// Identity and times of a file, which tell whether it has changed.
 struct FileStamp {
   std::uint64_t size = 0;
   std::int64_t mtime_ns = 0;  ///< last change of its bytes; programs can set it

@@ -13,11 +13,8 @@
 
 namespace millrace::pipeline {
 
-// Readers for data.cache: ram keeps samples in memory, cold reads each from storage.
-
-// data.cache=ram: keeps every sample's bytes in memory from its first read on.
-
-/// Wraps `reader`. Throws UsageError if the whole set is larger than the memory that is free now,
+/// data.cache=ram: wraps `reader` and keeps every sample's bytes in memory from its first read on.
+/// Throws UsageError if the whole set is larger than the memory that is free now,
 /// minus what other such caches have reserved.
 std::unique_ptr<Reader> make_ram_reader(std::unique_ptr<Reader> reader);
 
@@ -25,8 +22,7 @@ std::unique_ptr<Reader> make_ram_reader(std::unique_ptr<Reader> reader);
 /// what the control group leaves if that is less.
 std::uint64_t free_memory();
 
-// data.cache=cold: every read comes from storage, and a check before each read confirms it.
-
+/// data.cache=cold: every read comes from storage, and a check before each read confirms it.
 /// Wraps `reader`, whose samples must lie in files unchanged (Reader::locate); otherwise throws
 /// UsageError. Before a read, evicts its pages from the page cache (posix_fadvise) and looks for
 /// them (mincore); Reader::cold() counts the outcomes. Calls `warn` once if pages cannot be

@@ -12,8 +12,7 @@
 
 namespace millrace::pipeline {
 
-// The archives that a data.path means: one file, all files of a folder, or those of a pattern.
-
+/// The archives that a data.path means: one file, all files of a folder, or those of a pattern.
 struct TarFiles {
   std::vector<std::string> files;  ///< in order
   std::string folder;              ///< the folder that holds them, or the first one for a pattern
@@ -36,8 +35,7 @@ TarFiles files_of_split(const std::vector<std::string>& names, const std::string
 /// than a million names.
 MILLRACE_PRIVATE_API std::vector<std::string> expand_braces(const std::string& pattern);
 
-// Selects the folders of an archive that belong to a split, and maps each to a class.
-
+/// Selects the folders of an archive that belong to a split, and maps each to a class.
 struct TarClasses {
   static constexpr std::int32_t kOtherSplit = -1;
   std::vector<std::int32_t> of_folder;  ///< class of each folder, kOtherSplit, or 0 if `by_label`

@@ -150,8 +150,7 @@ void count_read(const FetchTimes& times) {
   all.read.retry_s += times.retry_s;
 }
 
-// Fetches one object.
-
+/// Fetches one object.
 class Fetch {
  public:
   Fetch(Fetcher& fetcher, const FetchWanted& wanted, FetchTarget& target)

@@ -20,8 +20,7 @@
 
 namespace millrace::pipeline {
 
-// Header of an answer.
-
+/// The header Content-Range of an answer.
 struct ContentRange {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
@@ -29,6 +28,7 @@ struct ContentRange {
   bool operator==(const ContentRange&) const = default;
 };
 
+/// Header of an answer.
 struct HttpHeader {
   int status = 0;
   std::optional<std::uint64_t> length;  ///< Content-Length
@@ -59,8 +59,7 @@ MILLRACE_PRIVATE_API std::optional<double> retry_after_s(std::string_view text, 
 /// Returns the seconds since 1970 of an HTTP date ("Sun, 06 Nov 1994 08:49:37 GMT"), or none.
 MILLRACE_PRIVATE_API std::optional<std::int64_t> http_date(std::string_view text);
 
-// A request.
-
+/// A request.
 struct HttpRequest {
   Url url;
   std::uint64_t first = 0;                                     ///< first byte that is wanted

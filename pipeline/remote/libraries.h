@@ -7,9 +7,8 @@
 
 namespace millrace::pipeline {
 
-// The functions of libcurl that are used. Their names leave out "curl_": curl's headers define
-// macros of the full names.
-
+/// The functions of libcurl that are used. Their names leave out "curl_": curl's headers define
+/// macros of the full names.
 struct Curl {
   CURL* (*easy_init)();
   void (*easy_cleanup)(CURL*);
@@ -31,8 +30,7 @@ struct Curl {
 /// Returns libcurl's functions. Throws RunError if the library cannot be opened.
 const Curl& curl();
 
-// The functions of libcrypto that are used.
-
+/// The functions of libcrypto that are used.
 struct Crypto {
   EVP_MD_CTX* (*md_new)();
   void (*md_free)(EVP_MD_CTX*);

@@ -15,8 +15,7 @@
 
 namespace millrace::pipeline {
 
-// Resolves a remote data.path: lists its archives, and says how each is fetched into the cache.
-
+/// An archive of a remote set.
 struct RemoteShard {
   Url url;
   SetIndex::Shard listed;  ///< of set.index; otherwise name and size only
@@ -28,6 +27,7 @@ struct RemoteShard {
 /// Converts an error at the opening of a set: what a user has to mend is a DataError.
 [[noreturn]] void rethrow_at_open(const FetchError& error);
 
+/// Resolves a remote data.path: lists its archives, and says how each is fetched into the cache.
 class MILLRACE_PRIVATE_API RemoteSet {
  public:
   /// Finds the archives of `options.path`: a folder with a set.index, archives that braces name, or
@@ -68,15 +68,11 @@ class MILLRACE_PRIVATE_API RemoteSet {
   bool of_split_ = true;
 };
 
-// Sets of archives behind http:// and https://. Archives are fetched whole, into the cache that all
-// processes share, when their first sample is read.
-
-class RetryClock;
-
-/// Opens a remote set: with one request if it has a set.index. Samples, their order, labels and
-/// fingerprint are those of the same archives on a disk. Throws DataError for a set that is missing
-/// or wrong, FetchError for one that cannot be reached, and UsageError for a cache that is too
-/// small.
+/// Opens a remote set: with one request if it has a set.index. Archives are fetched whole, into the
+/// cache that all processes share, when their first sample is read. Samples, their order, labels
+/// and fingerprint are those of the same archives on a disk. Throws DataError for a set that is
+/// missing or wrong, FetchError for one that cannot be reached, and UsageError for a cache that is
+/// too small.
 MILLRACE_PRIVATE_API std::unique_ptr<Reader> open_remote_tar(const DataOptions& options);
 
 }  // namespace millrace::pipeline

@@ -22,8 +22,7 @@
 
 namespace millrace::train {
 
-// Describes which rank failed, and how. Every rank prints it before it leaves.
-
+/// Ways in which a rank fails.
 enum class FailureKind : std::uint8_t {
   died,         ///< its connection closed without a goodbye: killed or crashed
   silent,       ///< no heartbeat: stopped, or its host or network is lost
@@ -33,6 +32,7 @@ enum class FailureKind : std::uint8_t {
                 ///< answer)
 };
 
+/// Describes which rank failed, and how. Every rank prints it before it leaves.
 struct FailureReport {
   FailureKind kind = FailureKind::died;
   int rank = 0;
@@ -113,23 +113,6 @@ class MessageReader {
   std::string bytes_;
 };
 
-// Control channel: ranks watch each other over TCP connections of their own, beside those of the
-// collectives. When a rank dies, stops or gets stuck, all others leave within the time-out, and
-// each can say which rank it was.
-//
-// Every rank is connected to rank 0. A background thread sends a heartbeat every min(timeout / 10,
-// 1 s). Rank 0 judges and tells the others; they judge rank 0. A failure is one of:
-// - a connection that closes without a goodbye (SIGKILL, a crash): detected at once;
-// - no heartbeat for 3/4 of the time-out (SIGSTOP, a lost host or network);
-// - a rank that makes no progress outside of collectives while another waits in one, both for 3/4
-//   of the time-out (its trainer thread is stuck);
-// - a goodbye with a reason (an error of its own).
-//
-// An interrupt of one rank interrupts all: heartbeats carry it. Before every rank has begun its
-// first step, all leave at once. Later the trainers agree on a last step, and the ranks send four
-// heartbeats per second: if one is silent for 1.25 s, or closes its connection, the others leave.
-// Time during which this process itself was stopped does not count against the others.
-
 struct ControlOptions {
   int rank = 0;
   int world = 1;
@@ -163,6 +146,23 @@ struct ControlState {
   std::optional<FailureReport> failure;
 };
 
+/// Control channel: ranks watch each other over TCP connections of their own, beside those of the
+/// collectives. When a rank dies, stops or gets stuck, all others leave within the time-out, and
+/// each can say which rank it was.
+///
+/// Every rank is connected to rank 0. A background thread sends a heartbeat every min(timeout / 10,
+/// 1 s). Rank 0 judges and tells the others; they judge rank 0. A failure is one of:
+/// - a connection that closes without a goodbye (SIGKILL, a crash): detected at once;
+/// - no heartbeat for 3/4 of the time-out (SIGSTOP, a lost host or network);
+/// - a rank that makes no progress outside of collectives while another waits in one, both for 3/4
+///   of the time-out (its trainer thread is stuck);
+/// - a goodbye with a reason (an error of its own).
+///
+/// An interrupt of one rank interrupts all: heartbeats carry it. Before every rank has begun its
+/// first step, all leave at once. Later the trainers agree on a last step, and the ranks send four
+/// heartbeats per second: if one is silent for 1.25 s, or closes its connection, the others leave.
+/// Time during which this process itself was stopped does not count against the others.
+///
 /// A rank's end of the control channel; one per process. progress(), goodbye(), fail() and the
 /// destructor must be called from one thread.
 class MILLRACE_PRIVATE_API ControlChannel {
@@ -216,8 +216,7 @@ class MILLRACE_PRIVATE_API ControlChannel {
   std::thread thread_;
 };
 
-// Background thread of the control channel: sockets, heartbeats and the verdict.
-
+/// Background thread of the control channel: sockets, heartbeats and the verdict.
 class ControlLoop {
  public:
   using Clock = std::chrono::steady_clock;

@@ -19,8 +19,7 @@ class Store;
 
 namespace millrace::train {
 
-// Interface of a CUDA graph: work that is recorded once and launched again as a whole.
-
+/// Interface of a CUDA graph: work that is recorded once and launched again as a whole.
 class DeviceGraph {
  public:
   /// Launches work on the device and returns the tensors that hold its results.
@@ -39,8 +38,7 @@ class DeviceGraph {
   virtual void replay() = 0;
 };
 
-// Interface of sums over the devices of one process.
-
+/// Interface of sums over the devices of one process.
 class DeviceSum {
  public:
   virtual ~DeviceSum() = default;

@@ -18,9 +18,8 @@
 
 namespace millrace::train {
 
-// Ranks of a distributed run and their collectives: c10d's store, and its process group, over Gloo
-// for tensors in host memory and over NCCL for tensors on CUDA devices.
-
+/// Ranks of a distributed run and their collectives: c10d's store, and its process group, over Gloo
+/// for tensors in host memory and over NCCL for tensors on CUDA devices.
 class Peers {
  public:
   /// Meets the other ranks. `cuda` is the device's module; null for the CPU. Throws UsageError if
@@ -56,10 +55,9 @@ class Peers {
   int told_ = 0;  ///< number of texts so far
 };
 
-// Distributed data parallel strategy: one process per rank, each with a slice of every batch.
-// c10d's Reducer sums gradients while backward still runs; it is the engine of PyTorch's
-// DistributedDataParallel (Li et al., "PyTorch Distributed", 2020).
-
+/// Distributed data parallel strategy: one process per rank, each with a slice of every batch.
+/// c10d's Reducer sums gradients while backward still runs; it is the engine of PyTorch's
+/// DistributedDataParallel (Li et al., "PyTorch Distributed", 2020).
 class Ddp final : public TorchStrategy {
  public:
   /// Meets the other ranks, and starts all of them from rank 0's weights. Throws what Peers does.

@@ -51,16 +51,11 @@ class Normalization {
   torch::Tensor levels_, mean_, std_;  ///< undefined for f32; shape 1 or 1 x channels x 1 x 1
 };
 
-// A device: its memory, its streams, and the options that concern it.
-
-// Device memory as counted by the caching allocator.
-
-/// Returns the memory of any device except the CPU.
+/// Returns the memory of any device except the CPU, as the caching allocator counts it.
 std::unique_ptr<DeviceMemory> make_device_memory(torch::Device device);
 
-// A device's two streams: one for work, one for copies of batches from the host. Uses c10's generic
-// streams and events, so that no CUDA header is needed and tests can replace the device.
-
+/// A device's two streams: one for work, one for copies of batches from the host. Uses c10's
+/// generic streams and events, so that no CUDA header is needed and tests can replace the device.
 class DeviceStreams {
  public:
   virtual ~DeviceStreams() = default;

@@ -13,8 +13,7 @@
 
 namespace millrace::train {
 
-// Optimisers that update all parameters in one fused call; torch::optim visits them one by one.
-
+/// Updates all parameters in one fused call; torch::optim visits them one by one.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

@@ -62,8 +62,7 @@ class GraphedSteps {
   std::vector<torch::Tensor> gradients_;  ///< outputs, one per parameter; some undefined
 };
 
-// Strategy for training on one device.
-
+/// Strategy for training on one device.
 class Single final : public TorchStrategy {
  public:
   /// `streams` and `graph` replace the device's own, for tests.

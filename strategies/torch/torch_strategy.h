@@ -55,9 +55,8 @@ class CorrectCounter {
   torch::Tensor on_device_;  ///< i64; undefined on the CPU
 };
 
-// Base of all strategies with a model: owns the model, the optimiser and everything around the
-// gradients. Each strategy decides how a batch becomes gradients.
-
+/// Base of all strategies with a model: owns the model, the optimiser and everything around the
+/// gradients. Each strategy decides how a batch becomes gradients.
 class TorchStrategy : public Strategy {
  public:
   void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) final;

@@ -12,10 +12,6 @@
 
 namespace millrace::train {
 
-// Batches and steps in flight on a device.
-
-// Returns batches once the device has copied them.
-
 void InFlightBatches::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until) {
   held_.push_back({std::move(batch), std::move(until)});
 }
@@ -33,8 +29,6 @@ void InFlightBatches::keep_at_most(std::size_t most, pipeline::SpanClock& spans)
     held_.pop_front();
   }
 }
-
-// Bounds and drains the queue.
 
 void StepQueue::finish_oldest() {
   const std::unique_ptr<QueuedStep> step = std::move(queued_.front());

@@ -1,5 +1,5 @@
 // Accounts for a device's time and memory: its queue, its time line, its utilisation, and the
-// batch size that fits. Independent of LibTorch.
+// batch size that fits. Independent of LibTorch and CUDA.
 #pragma once
 
 #include <condition_variable>
@@ -21,10 +21,7 @@
 
 namespace millrace::train {
 
-// A device's queue: marks in it, batches that it still reads, and steps in flight.
-
-// A point in a device's queue, reached once all earlier work is done.
-
+/// A point in a device's queue, reached once all earlier work is done.
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
@@ -33,9 +30,8 @@ class DeviceMark {
   virtual void wait() = 0;
 };
 
-// Batches that a device still reads. Their slots return to the loader once the device has copied
-// them. Independent of LibTorch.
-
+/// Batches that a device still reads. Their slots return to the loader once the device has copied
+/// them.
 class MILLRACE_PRIVATE_API InFlightBatches {
  public:
   /// Keeps `batch` until all marks of `until` are reached.
@@ -53,9 +49,7 @@ class MILLRACE_PRIVATE_API InFlightBatches {
   std::deque<Held> held_;  ///< oldest first
 };
 
-// Steps in flight on a device (contract Two clocks). Independent of LibTorch.
-
-/// A step in flight.
+/// A step in flight on a device.
 class QueuedStep {
  public:
   virtual ~QueuedStep() = default;
@@ -65,6 +59,7 @@ class QueuedStep {
   virtual FinishedStep finish() = 0;
 };
 
+/// Steps in flight on a device, oldest first (contract Two clocks).
 class MILLRACE_PRIVATE_API StepQueue {
  public:
   /// `most`: most steps in flight, `train.inflight`. 0 for the sync clock: push() then waits for
@@ -95,10 +90,6 @@ class MILLRACE_PRIVATE_API StepQueue {
   Submissions submissions_;
 };
 
-// A device's time beside the host's (contract Two clocks). Every moment of a run is either work on
-// a step or a gap, and each gap is attributed to the trainer thread's span. Independent of
-// LibTorch.
-
 /// Times from the run's start. Busy time and all gaps add up to it exactly, in ticks.
 struct DeviceTime {
   base::Clock::Ticks busy = 0;  ///< time in steps, from a step's first work to its last
@@ -118,6 +109,8 @@ struct DeviceTime {
   MILLRACE_PRIVATE_API base::Clock::Ticks gap_other() const;
 };
 
+/// A device's time beside the host's (contract Two clocks). Every moment of a run is either work on
+/// a step or a gap, and each gap is attributed to the trainer thread's span.
 class DeviceTimeline final : public pipeline::SpanLog {
  public:
   /// Follows the host's spans through `spans`, from the start of the current one.
@@ -147,16 +140,14 @@ class DeviceTimeline final : public pipeline::SpanLog {
   DeviceTime time_;
 };
 
-// Utilisation of a device as NVIDIA's driver reports it, sampled through NVML during a run if the
-// library is installed. Independent of LibTorch and CUDA.
-
-/// Means over the samples taken.
+/// Utilisation of a device as NVIDIA's driver reports it: means over the samples taken.
 struct Utilization {
   double gpu = 0;     ///< share of the time in which a kernel ran, 0..1
   double memory = 0;  ///< share of the time in which device memory was read or written, 0..1
   std::uint64_t samples = 0;
 };
 
+/// Samples a device's utilisation through NVML during a run, if the library is installed.
 class MILLRACE_PRIVATE_API UtilizationSampler {
  public:
   /// Samples the device with this PCI bus id ("0000:1b:00.0") every `interval_s` seconds, on its
@@ -184,9 +175,6 @@ class MILLRACE_PRIVATE_API UtilizationSampler {
   std::thread thread_;
 };
 
-// Estimates the batch size that fits into a device's memory, by a straight line through two smaller
-// ones. Independent of LibTorch.
-
 /// Peak memory of a step with `samples` samples.
 struct MemoryUse {
   std::int64_t samples = 0;
@@ -211,8 +199,9 @@ class DeviceMemory {
   virtual std::uint64_t available() const = 0;
 };
 
-/// Measures `step` with an eighth and a quarter of the samples that did not fit, or with half of
-/// that, and so on, if `step` fails as well. Empty if there are then too few samples.
+/// Estimates the batch size that fits into a device's memory, by a straight line through two
+/// smaller ones. Measures `step` with an eighth and a quarter of the samples that did not fit, or
+/// with half of that, and so on, if `step` fails as well. Empty if there are then too few samples.
 MILLRACE_PRIVATE_API std::optional<std::int64_t> find_samples_that_fit(
     std::int64_t too_many, DeviceMemory& memory, const std::function<void(std::int64_t)>& step);
 

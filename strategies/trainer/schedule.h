@@ -11,9 +11,7 @@
 
 namespace millrace::train {
 
-// Learning rate as a function of a run's progress, so that a resumed run needs only its position.
-// Independent of LibTorch.
-
+/// Learning rate as a function of a run's progress, so that a resumed run needs only its position.
 struct ScheduleOptions {
   std::string name = "constant";   ///< constant, step, multistep, cosine, onecycle
   double lr = 0.01;                ///< highest rate
@@ -48,9 +46,8 @@ class MILLRACE_PRIVATE_API Schedule {
   std::uint64_t warmup_;  ///< in optimiser steps
 };
 
-// Early stopping: ends a run whose evaluations have stopped improving, by the rule of Keras's and
-// Lightning's EarlyStopping.
-
+/// Early stopping: ends a run whose evaluations have stopped improving, by the rule of Keras's and
+/// Lightning's EarlyStopping.
 struct EarlyStoppingOptions {
   std::string metric = "off";  ///< off, test_loss (falls as it improves), top1 (rises)
   std::uint64_t patience = 3;  ///< evaluations in a row without improvement that end the run

@@ -11,8 +11,6 @@
 
 namespace millrace::study {
 
-// Histogram of durations with logarithmic classes.
-
 // Each number below kParts has a class of its own; [2^k, 2^(k+1)) has kParts classes of equal
 // width.
 void Quantiles::add(double seconds) {

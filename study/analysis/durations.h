@@ -10,10 +10,9 @@
 
 namespace millrace::study {
 
-// Quantiles of any number of durations, in bounded memory.
-
-/// Counts durations in classes 2% wide, in the manner of HdrHistogram: each power of two is cut
-/// into equal parts. 1 ns and less is one class.
+/// Quantiles of any number of durations, in bounded memory. Counts durations in classes 2% wide, in
+/// the manner of HdrHistogram: each power of two is cut into equal parts. 1 ns and less is one
+/// class.
 class Quantiles {
  public:
   void add(double seconds);
@@ -41,8 +40,7 @@ class Quantiles {
   std::uint64_t count_ = 0;
 };
 
-// Updates of a run, with the steps that set something up kept apart from all others.
-
+/// Updates of a run, with the steps that set something up kept apart from all others.
 class UpdateTimes {
  public:
   void add(const pipeline::StepRecord& step);

@@ -10,8 +10,7 @@
 
 namespace millrace::study {
 
-// The machine that a run was measured on.
-
+/// The machine that a run was measured on.
 struct MachineFacts {
   std::string cpu;                 ///< the processor's model; empty if unknown
   std::uint64_t memory_bytes = 0;  ///< 0 if unknown

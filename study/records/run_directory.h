@@ -43,9 +43,8 @@ class RunLock {
   base::Descriptor file_;
 };
 
-// Run directory: the files that one run leaves behind. They can be read while the run goes on and
-// after it was killed.
-
+/// Run directory: the files that one run leaves behind. They can be read while the run goes on and
+/// after it was killed.
 class RunDirectory {
  public:
   /// Creates and locks `path`, and writes config.toml. Moves an earlier run to path.1, path.2, ...

@@ -11,8 +11,7 @@
 
 namespace millrace::study {
 
-// Figures of a command's run: how long it took, a number that it printed, or one in a JSON file.
-
+/// A figure of a command's run: how long it took, a number that it printed, or one in a JSON file.
 struct CommandMetric {
   enum class Kind {
     wall,     ///< seconds from start to end

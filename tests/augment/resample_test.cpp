@@ -26,7 +26,6 @@ std::vector<std::uint8_t> levels_of(const Pass& pass) {
 }
 
 // ---- the definition
-// ------------------------------------------------------------------------------
 
 struct Position {
   double x, y;
@@ -157,7 +156,6 @@ TEST(Resample, ReductionIsItsDefinition) {
 }
 
 // ---- Pillow and torchvision
-// ------------------------------------------------------------------------
 
 const nlohmann::json& golden() {
   static const nlohmann::json all =
@@ -233,7 +231,6 @@ TEST(Golden, ReductionIsTorchvisionsWithinOneLevel) {
 }
 
 // ---- exactness of what is folded
-// --------------------------------------------------------------------
 
 /// Compares reductions of a mirrored or turned view with those of its copy, and a mirrored, turned
 /// or cut output with the output's copy mirrored, turned or cut.

@@ -17,8 +17,6 @@
 
 namespace millrace::tools {
 
-// Parallel loop over independent items, with progress and the first error passed on.
-
 /// Called now and then from any thread, one call at a time, with the items done and their total.
 using Progress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
@@ -43,29 +41,23 @@ void write_or_match(const std::string& path, std::span<const std::uint8_t> bytes
 /// Makes a folder and its parents. Throws RunError.
 void make_folder(const std::string& path);
 
-// Prepares the folder of a generated set, which must hold nothing else.
-
 /// Makes the folder, or checks that an existing one holds only files of these relative names (from
 /// an earlier, perhaps interrupted run). Unless `force`, throws RunError with anything else in it.
 void prepare_folder(const std::string& path, const std::vector<std::string>& names, bool force);
 
-// Encodes JPEG files for generated data sets.
-
 /// Encodes interleaved RGB as baseline JPEG with 4:2:0 chroma; `quality` 1 to 100. Throws RunError.
 std::vector<std::uint8_t> encode_jpeg(std::span<const std::uint8_t> pixels, Size size, int quality);
 
-// Chooses the reader for a path when none is named.
-
-/// Returns "idx", "cifar", "tar", "manifest", or "folder" for anything else.
+/// Chooses the reader for a path when none is named: returns "idx", "cifar", "tar", "manifest", or
+/// "folder" for anything else.
 std::string detect_reader(const std::string& path);
-
-// Draws one handwriting-like digit: smooth curves, jittered and slanted, with a soft pen. Uses only
-// + - * / and sqrt on doubles, so that every machine draws equal bytes.
 
 inline constexpr int kDigitSide = 28;  ///< in pixels, as in MNIST
 inline constexpr int kDigitPixels = kDigitSide * kDigitSide;
 
-/// Draws digit `label` (0 to 9) white on black, varied by `draw`.
+/// Draws digit `label` (0 to 9) white on black, varied by `draw`, as if written by hand: smooth
+/// curves, jittered and slanted, with a soft pen. Uses only + - * / and sqrt on doubles, so that
+/// every machine draws equal bytes.
 void draw_digit(int label, Draw& draw, std::span<std::uint8_t, kDigitPixels> pixels);
 
 // Generated replacement for MNIST: the same files and shapes, with digits that a LeNet learns,
@@ -85,9 +77,6 @@ struct DigitsOptions {
 /// `force`, throws RunError with the file in the way. Throws RunError for a full disk too.
 void make_digits(const DigitsOptions& options);
 
-// Draws a thumbnail of a coloured object on a background. A network for CIFAR-10 can learn it by
-// shape only, because colours are independent of the class.
-
 inline constexpr int kObjectSide = 32;
 inline constexpr std::size_t kObjectPixels = std::size_t{3} * kObjectSide * kObjectSide;
 
@@ -95,7 +84,9 @@ inline constexpr std::size_t kObjectPixels = std::size_t{3} * kObjectSide * kObj
 inline constexpr std::array<const char*, 10> kObjectNames{
     "disc", "square", "triangle", "ring", "cross", "bars", "moon", "star", "frame", "dots"};
 
-/// Writes planar RGB (CIFAR's order). `draw` decides position, size, angle, colours and noise.
+/// Draws a thumbnail of a coloured object on a background, as planar RGB (CIFAR's order). A network
+/// for CIFAR-10 can learn it by shape only, because colours are independent of the class. `draw`
+/// decides position, size, angle, colours and noise.
 void draw_object(int label, Draw& draw, std::span<std::uint8_t, kObjectPixels> pixels);
 
 // Generated replacement for CIFAR-10: the same binary files and shapes, with drawn objects that a
@@ -116,16 +107,15 @@ struct ObjectsOptions {
 /// the way. Throws RunError for a full disk too.
 void make_objects(const ObjectsOptions& options);
 
-// Draws a photograph-like image: sky-like gradients, noise on every scale and lit shapes, with as
-// much detail as a camera's picture, so that decoding costs as much.
-
 struct Photo {
   Size size;
   std::vector<std::uint8_t> pixels;  ///< interleaved RGB
 };
 
-/// `label` of `classes` decides the main colour, the kind of shapes and the grain; `draw` decides
-/// the rest. About 500x375, with sides from 300 to 640 pixels.
+/// Draws a photograph-like image: sky-like gradients, noise on every scale and lit shapes, with as
+/// much detail as a camera's picture, so that decoding costs as much. `label` of `classes` decides
+/// the main colour, the kind of shapes and the grain; `draw` decides the rest. About 500x375, with
+/// sides from 300 to 640 pixels.
 Photo draw_photo(int label, int classes, Draw& draw);
 
 // Generated image folder: JPEGs of a camera's size and detail, as decoding work.

@@ -72,8 +72,7 @@ class Inspection {
   std::unique_ptr<Transform::Scratch> scratch_;
 };
 
-// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.
-
+/// Shows samples as the model sees them, side by side in one PNG, with the draws that made them.
 struct ContactSheet {
   std::vector<Inspected> samples;
   std::string png;  ///< bytes of the PNG

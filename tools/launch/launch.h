@@ -14,8 +14,7 @@
 
 namespace millrace::tools {
 
-// Runs this program as a child process.
-
+/// How a child process of this program ended.
 struct ChildResult {
   int exit_code = 0;      ///< 128 + N after signal N
   double cpu_s = 0;       ///< user and system time, including its own children
@@ -29,8 +28,7 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& arguments, const std::filesystem::path& log,
                       const std::function<void()>& meanwhile = {});
 
-// Runs a command of the user, and ends all of its processes with it.
-
+/// A command of the user, and where it runs.
 struct CommandChild {
   std::vector<std::string> words;  ///< program, looked up in PATH, and its arguments
   std::filesystem::path folder;    ///< where it runs
@@ -39,6 +37,7 @@ struct CommandChild {
   double timeout_s = 0;            ///< 0: none
 };
 
+/// How a command ended, with all of its processes.
 struct CommandEnd {
   int exit_code = 0;       ///< 128 + N after signal N
   int start_error = 0;     ///< errno if the program could not be executed
@@ -56,8 +55,6 @@ CommandEnd run_command(const CommandChild& command, const std::function<void()>&
 
 /// Returns whether a program of that name or path can be executed from `folder`.
 bool program_exists(const std::string& name, const std::filesystem::path& folder);
-
-// Output of the ranks of one host, as their launcher prints it.
 
 /// The read end of a rank's pipe; never blocks.
 class RankPipe {
@@ -124,8 +121,6 @@ class RankErrors {
   std::set<std::size_t> relaying_;
   Clock::time_point due_;
 };
-
-// Runs this program as several ranks of one distributed run on this host.
 
 /// Runs `millrace ARGUMENTS` as `count` child processes with torchrun's environment. Rank 0
 /// inherits this process's stdout and stderr. The others' stderr is printed with "[rank R] " before

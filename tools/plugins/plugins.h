@@ -70,8 +70,7 @@ struct CheckReport {
 CheckReport check_plugin(const CheckOptions& options,
                          const std::function<void(const CheckLine&)>& line = {});
 
-// Files that `plugins new` starts from: plugins/templates/, embedded by the build.
-
+/// Files that `plugins new` starts from: plugins/templates/, embedded by the build.
 struct Template {
   std::string_view name;  ///< "pixel.cpp", "pixel_test.cpp", "CMakeLists.txt", "README.md"
   std::string_view text;

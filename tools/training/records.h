@@ -24,12 +24,11 @@
 #include "tools/commands/commands.h"
 #include "tools/terminal/terminal.h"
 
-// xxh3 hash over batches: every output byte, then every label, batch after batch in order.
-
 struct XXH3_state_s;
 
 namespace millrace::tools {
 
+/// xxh3 hash over batches: every output byte, then every label, batch after batch in order.
 class BatchHash {
  public:
   BatchHash();
@@ -44,8 +43,7 @@ class BatchHash {
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
-// The option --trace: the timeline of a run, written for ui.perfetto.dev.
-
+/// The option --trace: the timeline of a run, written for ui.perfetto.dev.
 class TraceArgument {
  public:
   /// Adds the option.
@@ -136,8 +134,7 @@ SavedPosition read_position(const std::filesystem::path& folder);
 /// Throws DataError if `file` belongs to a checkpoint with another checksum for it.
 void check_checksum(const std::filesystem::path& file);
 
-// Resumes a training run from its last checkpoint (contract Exact resumption).
-
+/// Resumes a training run from its last checkpoint (contract Exact resumption).
 class Resume {
  public:
   /// `run` is the directory of a run that has begun. `texts` are the arguments "[RECIPE] [key=value
@@ -176,8 +173,7 @@ class Resume {
   std::string simd_;  ///< SIMD level of the checkpoint's writer; empty: not recorded
 };
 
-// Records a training run in its directory and shows its progress.
-
+/// Records a training run in its directory and shows its progress.
 class Recorder final : public train::TrainObserver {
  public:
   /// All arguments must outlive it. `hash`: hash every batch. `from`: position of the resumed run.
