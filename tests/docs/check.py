@@ -5,8 +5,9 @@ blocks    Every fenced block names its language, and every sh block says where i
           sh are parsed. The options of millrace commands are looked up in --help. Prose is at most 120 columns wide.
 links     Every relative link, every anchor and every file named in backticks exists.
 run       Runs the `sh run` blocks as printed, each page's in order in a fresh folder. With --long runs the pages that
-          have `sh long` blocks, and these blocks too. A page starts with small generated data sets in data/, and `build` leads to the build folder. A block with
-          the tag file=PATH is written there, so that later blocks can use it.
+          have `sh long` blocks, and these blocks too. A page starts with small generated data sets in data/, and
+          `build` leads to the build folder. A block with the tag file=PATH is written there, so that later blocks can
+          use it.
 spelling  Looks for the misspellings that codespell knows; exits with 77 where codespell is missing.
 """
 import argparse

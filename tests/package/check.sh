@@ -54,6 +54,10 @@ printf 'Depends: %s\n' "$depends"
 for package in libc6 libtbb12 libjpeg62-turbo libopencv-core libssl3; do
   [[ $depends == *"$package"* ]] || fail "the .deb does not depend on $package"
 done
+# Opened when a remote set is read, which says so where it is missing.
+recommends=$(dpkg-deb --field "$deb" Recommends)
+printf 'Recommends: %s\n' "$recommends"
+[[ $recommends == *libcurl4* ]] || fail "the .deb does not recommend libcurl4"
 
 # --- unpack and look
 
