@@ -22,6 +22,12 @@ base::Descriptor accept_from(const base::Descriptor& listener);
 base::Descriptor connect_to(const std::string& host, int port,
                             std::chrono::steady_clock::time_point deadline);
 
+/// Returns the name of the network interface whose address this host uses towards `host`; empty if
+/// it is not known. Sends nothing.
+MILLRACE_PRIVATE_API std::string interface_to(const std::string& host);
+/// Returns whether that is a loopback interface.
+MILLRACE_PRIVATE_API bool is_loopback_interface(const std::string& name);
+
 /// Waits until the socket is readable. Returns false at `deadline`.
 bool wait_readable(const base::Descriptor& socket, std::chrono::steady_clock::time_point deadline);
 

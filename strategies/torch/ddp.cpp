@@ -21,6 +21,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <utility>
 
 #include "millrace/error.h"
 #include "models/layers.h"
@@ -90,10 +91,20 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
   }
 }
 
+/// Has Gloo listen at the interface through which rank 0 is reached, unless the user has chosen one.
+/// Its own choice, the address of the host's name, is 127.0.1.1 on many hosts.
+void choose_interface(const RankInfo& info) {
+  if (std::getenv("GLOO_SOCKET_IFNAME") != nullptr || info.on_loopback()) return;
+  const std::string name = interface_to(info.master_addr);
+  if (name.empty() || (is_loopback_interface(name) && info.local_world < info.world)) return;
+  setenv("GLOO_SOCKET_IFNAME", name.c_str(), /*overwrite=*/0);
+}
+
 }  // namespace
 
 Peers::Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout)
     : info_(rank), timeout_(timeout) {
+  choose_interface(info_);
   static std::once_flag once;
   std::call_once(once, c10::initLogging);  // honours TORCH_CPP_LOG_LEVEL
   // A launcher that restarts a run serves the same store, so each attempt uses its own names.
@@ -191,7 +202,17 @@ std::string Peers::tell(const std::string& text) {
 namespace {
 
 /// Columns of the row that each rank sends on its arrival at a step.
-enum Column : std::int64_t { kSamples, kStop, kBusy, kLoad, kUpdate, kOther, kColumns };
+enum Column : std::int64_t {
+  kSamples,
+  kStop,
+  kToArrival,  ///< seconds of work since the last collective, and these by kind
+  kLoad,
+  kUpdate,
+  kOther,
+  kToGradients,  ///< seconds of work from the previous arrival to the sum of the gradients
+  kToLoss,       ///< and from there to the sum of the losses
+  kColumns
+};
 
 /// PyTorch's sizes: a small first bucket, so that the first sum starts early, then 25 MiB.
 constexpr std::int64_t kFirstBucket = c10d::kDefaultFirstBucketBytes;
@@ -212,20 +233,33 @@ std::vector<std::vector<std::size_t>> buckets_of(const std::vector<torch::Tensor
 /// another one later (x / N), which would change the last bits of a resumed run.
 class SumHook final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
-  using CppCommHookInterface::CppCommHookInterface;
+  /// `last` becomes the time of the last call.
+  SumHook(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+          std::atomic<base::Clock::Ticks>& last)
+      : CppCommHookInterface(group), last_(last) {}
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     std::vector<torch::Tensor> tensors{bucket.getBufferRef()};
+    last_.store(base::Clock::now(), std::memory_order_relaxed);
     return state_->allreduce(tensors)->getFuture();
   }
+
+ private:
+  std::atomic<base::Clock::Ticks>& last_;
 };
 
 class RankStatistics final : public StatisticsReducer {
  public:
-  explicit RankStatistics(const Peers& peers) : peers_(peers) {}
-  void all_reduce(torch::Tensor& sums) override { peers_.sum(sums); }
+  /// Adds to `ticks` the time that it takes.
+  RankStatistics(const Peers& peers, base::Clock::Ticks& ticks) : peers_(peers), ticks_(ticks) {}
+  void all_reduce(torch::Tensor& sums) override {
+    const base::Clock::Ticks begin = base::Clock::now();
+    peers_.sum(sums);
+    ticks_ += base::Clock::now() - begin;
+  }
 
  private:
   const Peers& peers_;
+  base::Clock::Ticks& ticks_;
 };
 
 std::unique_ptr<ControlChannel> open_control(Peers& peers, const StrategyOptions& options) {
@@ -283,12 +317,12 @@ Ddp::Ddp(const StrategyOptions& options)
              std::chrono::seconds(std::llround(options.timeout))),
       control_((require_same_ops(peers_, options), open_control(peers_, options))),
       arrivals_(torch::zeros({peers_.world(), kColumns}, torch::kDouble)),
-      peer_waits_(static_cast<std::size_t>(peers_.world())) {
+      waits_(static_cast<std::size_t>(peers_.world())) {
   std::vector<torch::Tensor> all;
   for (const auto& [name, tensor] : state_of(model())) all.push_back(tensor.detach());
   peers_.broadcast(all);
   if (options.sync_batchnorm)
-    set_statistics_reducer(model(), std::make_shared<RankStatistics>(peers_));
+    set_statistics_reducer(model(), std::make_shared<RankStatistics>(peers_, statistics_ticks_));
   std::vector<torch::Tensor> parameters;
   std::unordered_map<std::size_t, std::string> names;
   for (const auto& parameter : model().named_parameters()) {
@@ -303,7 +337,7 @@ Ddp::Ddp(const StrategyOptions& options)
       std::vector<bool>(parameters.size(), false), kBucket, kFindUnused, kGradientsAreViews, names,
       kFirstBucket, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       std::vector<std::int64_t>{});
-  reducer_->register_comm_hook(std::make_unique<SumHook>(peers_.group()));
+  reducer_->register_comm_hook(std::make_unique<SumHook>(peers_.group(), last_bucket_));
 }
 
 Ddp::~Ddp() = default;
@@ -330,40 +364,60 @@ std::string Ddp::device() const {
   return std::to_string(peers_.world()) + " ranks, each " + TorchStrategy::device();
 }
 
+void Ddp::leave(Collective which, base::Clock::Ticks entered, const pipeline::SpanClock& spans) {
+  const base::Clock::Ticks now = base::Clock::now();
+  // Batch norm's collectives come before that of the gradients, and hide in the work before it.
+  const double hidden = base::Clock::seconds(std::exchange(statistics_ticks_, 0));
+  work_[which] = since_ == 0 ? 0 : base::Clock::seconds(entered - since_) - hidden;
+  waited_[which] = base::Clock::seconds(now - entered) + hidden;
+  since_ = now;
+  ticks_since_ = spans.ticks();
+  ticks_since_[static_cast<std::size_t>(spans.current())] += now - spans.since();
+}
+
 void Ddp::arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans) {
   spans.enter(pipeline::Span::peer_wait);
-  const base::Clock::Ticks now = spans.since();
-  const double busy = since_ == 0 ? 0 : base::Clock::seconds(now - since_);
-  arrivals_.zero_();
-  auto cell = arrivals_.accessor<double, 2>();
-  cell[peers_.rank()][kSamples] = static_cast<double>(samples);
-  cell[peers_.rank()][kStop] = stop ? 1 : 0;
-  cell[peers_.rank()][kBusy] = busy;
+  const bool is_first = since_ == 0;
   pipeline::SpanTicks since = difference(spans.ticks(), ticks_since_);
   since[static_cast<std::size_t>(pipeline::Span::peer_wait)] = 0;
   const pipeline::SpanSeconds mine(since);
-  cell[peers_.rank()][kLoad] = mine.load;
-  cell[peers_.rank()][kUpdate] = mine.update;
-  cell[peers_.rank()][kOther] = mine.other;
-  ticks_since_ = spans.ticks();
+  arrivals_.zero_();
+  auto cell = arrivals_.accessor<double, 2>();
+  const auto row = cell[peers_.rank()];
+  row[kSamples] = static_cast<double>(samples);
+  row[kStop] = stop ? 1 : 0;
+  row[kToArrival] = is_first ? 0 : base::Clock::seconds(spans.since() - since_);
+  row[kLoad] = mine.load;
+  row[kUpdate] = mine.update;
+  row[kOther] = mine.other;
+  row[kToGradients] = work_[kGradients];
+  row[kToLoss] = work_[kLoss];
   sum(arrivals_);
-  since_ = base::Clock::now();
-
+  leave(kArrival, spans.since(), spans);
   samples_ = 0;
-  std::int64_t last = 0;
   for (std::int64_t rank = 0; rank < peers_.world(); ++rank) {
     samples_ += cell[rank][kSamples];
     stop_agreed_ = stop_agreed_ || cell[rank][kStop] > 0;
-    if (cell[rank][kBusy] > cell[last][kBusy]) last = rank;
   }
-  // All ranks left the previous step together, so the rank that was busy for longest is the one the
-  // others await.
-  const auto kinds = [&](std::int64_t rank) {
-    return PeerWait{cell[rank][kLoad], cell[rank][kUpdate], cell[rank][kOther]};
+  if (!is_first) attribute_waits();  // ranks start one after another
+  work_ = {};
+  waited_ = {};
+}
+
+void Ddp::attribute_waits() {
+  const auto cell = arrivals_.accessor<double, 2>();
+  std::vector<RankWork> work(static_cast<std::size_t>(peers_.world()));
+  const auto add = [&](Collective which, const auto& work_of) {
+    for (std::int64_t rank = 0; rank < peers_.world(); ++rank)
+      work[static_cast<std::size_t>(rank)] = work_of(cell[rank]);
+    waits_.add(work, static_cast<std::size_t>(peers_.rank()), waited_[which]);
   };
-  for (std::int64_t rank = 0; rank < peers_.world(); ++rank)
-    attribute_wait(cell[last][kBusy] - cell[rank][kBusy], kinds(last), kinds(rank),
-                   peer_waits_[static_cast<std::size_t>(last)]);
+  const auto update = [](double seconds) { return RankWork{seconds, {.update = seconds}}; };
+  add(kGradients, [&](const auto& row) { return update(row[kToGradients]); });
+  add(kLoss, [&](const auto& row) { return update(row[kToLoss]); });
+  add(kArrival, [](const auto& row) {
+    return RankWork{row[kToArrival], {row[kLoad], row[kUpdate], row[kOther]}};
+  });
 }
 
 TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
@@ -379,7 +433,10 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
   // A rank without samples takes part in the sum too.
   control_->progress(step_, /*in_collective=*/place.updates);
   Loss loss = learn(model(), samples.images, samples.targets, place, rank(), &counter(), &spans);
-  if (torch_device().is_cpu()) return loss;
+  if (torch_device().is_cpu()) {
+    if (place.updates) leave(kGradients, last_bucket_.load(std::memory_order_relaxed), spans);
+    return loss;
+  }
   // Computed on the device: nobody waits for it before the optimiser's step.
   torch::Tensor sum = loss.value * loss.divisor;
   peers_.sum(sum);
@@ -392,6 +449,7 @@ void Ddp::add_up(Totals& totals, pipeline::SpanClock& spans) {
   spans.enter(pipeline::Span::peer_wait);
   torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
   sum(loss);
+  leave(kLoss, spans.since(), spans);
   totals.loss = loss.item<double>();
 }
 

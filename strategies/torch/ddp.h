@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -67,7 +69,8 @@ class Ddp final : public TorchStrategy {
   bool stopping(bool asked) const override;
   void end(const std::string& reason) override;
   std::vector<std::string> gather(const std::string& mine) override;
-  std::vector<PeerWait> peer_waits() const override { return peer_waits_; }
+  std::vector<PeerWait> peer_waits() const override { return waits_.late(); }
+  double network_wait_s() const override { return waits_.network_s(); }
   std::string device() const override;
 
  protected:
@@ -86,6 +89,13 @@ class Ddp final : public TorchStrategy {
 
   void sum(torch::Tensor& values) const;
 
+  /// Collectives of a step that all ranks leave together. On CUDA there is only the first.
+  enum Collective : std::size_t { kArrival, kGradients, kLoss, kCollectives };
+  /// Notes that this rank entered a collective at `entered` and leaves it now.
+  void leave(Collective which, base::Clock::Ticks entered, const pipeline::SpanClock& spans);
+  /// Attributes the waits since the previous arrival.
+  void attribute_waits();
+
   Peers peers_;
   std::unique_ptr<ControlChannel> control_;
   std::uint64_t step_ = 0;
@@ -93,9 +103,13 @@ class Ddp final : public TorchStrategy {
   torch::Tensor arrivals_;  ///< world x kColumns, f64
   double samples_ = 0;      ///< samples of the step on all ranks
   bool stop_agreed_ = false;
-  base::Clock::Ticks since_ = 0;       ///< time when all had arrived at the previous step
+
+  base::Clock::Ticks since_ = 0;       ///< time when this rank left the last collective; 0: none
   pipeline::SpanTicks ticks_since_{};  ///< values of the spans at that time
-  std::vector<PeerWait> peer_waits_;   ///< seconds that the others have waited for each rank
+  std::array<double, kCollectives> work_{}, waited_{};  ///< seconds before and in each collective
+  base::Clock::Ticks statistics_ticks_ = 0;  ///< in batch norm's collectives since then
+  std::atomic<base::Clock::Ticks> last_bucket_{0};  ///< time when the last gradients were there
+  PeerWaits waits_;
 };
 
 }  // namespace millrace::train

@@ -17,6 +17,7 @@
 #include "models/options.h"
 #include "pipeline/loader/timeline.h"
 #include "strategies/control/rank.h"
+#include "strategies/trainer/peer_waits.h"
 
 namespace millrace::train {
 
@@ -53,17 +54,6 @@ struct TrainCounts {
     return *this;
   }
 };
-
-/// Seconds that other ranks have waited for one rank, by the kind of work in which it took longer.
-struct PeerWait {
-  double load = 0, update = 0, other = 0;
-  double total() const { return load + update + other; }
-};
-/// Attributes a wait for the `late` rank to kinds of work. A rank that took `mine` (seconds per
-/// kind since all left together, without waiting) has waited `seconds` in all. Adds to `sum`, to
-/// each kind in proportion to the late rank's excess in it.
-MILLRACE_PRIVATE_API void attribute_wait(double seconds, const PeerWait& late, const PeerWait& mine,
-                                         PeerWait& sum);
 
 /// A step's facts that the loop knows and a strategy needs.
 struct StepContext {
@@ -146,6 +136,8 @@ class Strategy {
   virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
   /// Returns what the other ranks have waited for each, by rank; empty for a single rank.
   virtual std::vector<PeerWait> peer_waits() const { return {}; }
+  /// Returns the seconds that this rank has waited in collectives although no rank was late.
+  virtual double network_wait_s() const { return 0; }
   /// Returns the samples that each replica of this process has been given; empty without replicas.
   virtual std::vector<std::uint64_t> replica_samples() const { return {}; }
   /// Ends the work with the strategy. On several ranks, tells the others that this one has not

@@ -34,16 +34,6 @@ pipeline::SpanTicks difference(const pipeline::SpanTicks& end, const pipeline::S
   return ticks;
 }
 
-void attribute_wait(double seconds, const PeerWait& late, const PeerWait& mine, PeerWait& sum) {
-  const double load = std::max(0.0, late.load - mine.load);
-  const double update = std::max(0.0, late.update - mine.update);
-  const double other = std::max(0.0, late.other - mine.other);
-  const double all = load + update + other;
-  sum.load += all > 0 ? seconds * load / all : 0;
-  sum.update += all > 0 ? seconds * update / all : 0;
-  sum.other += all > 0 ? seconds * other / all : seconds;
-}
-
 base::Clock::Ticks load_of(const pipeline::SpanTicks& ticks) {
   base::Clock::Ticks load = 0;
   for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)

@@ -87,6 +87,35 @@ std::vector<int> other_ranks(const fs::path& run) {
   return ranks;
 }
 
+namespace {
+
+/// Returns the key of the largest number in an object, "-" if none is positive.
+std::string largest_in(const Json& object, const char* key) {
+  std::string name = "-";
+  double largest = 0;
+  if (object.is_object() && object.contains(key) && object[key].is_object())
+    for (const auto& [part, value] : object[key].items())
+      if (value.is_number() && value.get<double>() > largest) {
+        largest = value;
+        name = part;
+      }
+  return name;
+}
+
+/// Names the rank that the others have waited for, and why, or the network.
+void add_straggler(const Json& summary, Report& report) {
+  const std::string late = text_at(summary, {"straggler_rank"});
+  if (late.empty()) return;
+  const std::string on = text_at(summary, {"straggler_on"});
+  const double network = number_at(summary, {"network_wait_s"});
+  const std::string rank = "rank " + late + (on.empty() || on == "network" ? "" : " (" + on + ")");
+  report.facts.emplace_back("straggler", on == "network" ? "the network, no rank" : rank);
+  if (std::isfinite(network))
+    report.facts.emplace_back("waits for the network", fmt::format("{:.3f} s per rank", network));
+}
+
+}  // namespace
+
 void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report& report) {
   ReportTable table{
       .id = "ranks",
@@ -95,7 +124,7 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report&
           "images: training samples that the rank was given by its process. waited for: "
           "seconds that the other ranks spent waiting for this one.",
       .header = {"rank", "host", "images", "of all", "steps", "load s", "update s",
-                 "of it peer_wait s", "other s", "waited for, s"}};
+                 "of it peer_wait s", "other s", "waited for, s", "because of"}};
   std::vector<double> images;
   for (const RankSteps& one : ranks)
     images.push_back(number_at(rank_in(summary, one.rank), {"images"}));
@@ -120,7 +149,8 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report&
                           fmt::format("{:.3f}", load), fmt::format("{:.3f}", update),
                           fmt::format("{:.3f}", wait),
                           fmt::format("{:.3f}", in_seconds(steps->all.other_ns())),
-                          std::isfinite(blamed) ? fmt::format("{:.3f}", blamed) : "-"});
+                          std::isfinite(blamed) ? fmt::format("{:.3f}", blamed) : "-",
+                          largest_in(told, "blamed_on")});
     figure.categories.push_back(std::to_string(rank));
     figure.series[0].y.push_back(load);
     figure.series[1].y.push_back(update - wait);
@@ -136,8 +166,7 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report&
         fmt::format("only the tables of {} of {:.0f} ranks are here; the others are on "
                     "their hosts",
                     table.rows.size(), expected));
-  if (const std::string late = text_at(summary, {"straggler_rank"}); !late.empty())
-    report.facts.emplace_back("straggler", "rank " + late);
+  add_straggler(summary, report);
   report.tables.push_back(std::move(table));
   append(report.figures, shown(std::move(figure)));
 }

@@ -33,18 +33,6 @@ TEST(Trainer, EndsAfterSoManySteps) {
   EXPECT_EQ(outcome.recorded.epochs.size(), 2u);
 }
 
-TEST(Trainer, AWaitIsBlamedOnWhatTheLateRankWasLongerIn) {
-  PeerWait sum;
-  attribute_wait(2, {.load = 3.5, .update = 1, .other = 0.5},
-                 {.load = 2, .update = 1.5, .other = 0}, sum);
-  EXPECT_DOUBLE_EQ(sum.load, 1.5);  // 1.5 and 0.5 s longer; in update it was shorter
-  EXPECT_EQ(sum.update, 0);
-  EXPECT_DOUBLE_EQ(sum.other, 0.5);
-  attribute_wait(1, {}, {}, sum);  // no named kind took longer
-  EXPECT_DOUBLE_EQ(sum.other, 1.5);
-  EXPECT_DOUBLE_EQ(sum.total(), 3);
-}
-
 TEST(Trainer, AStopEndsTheRunAndEveryTickStillCounts) {
   const std::atomic<bool> stop{true};
   const Outcome outcome = run({}, 0, 40, &stop);

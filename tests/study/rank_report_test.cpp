@@ -7,14 +7,20 @@
 namespace millrace::report_test {
 namespace {
 
+/// Returns whether a report states that fact.
+bool states(const study::Report& report, const std::string& fact, const std::string& value) {
+  return std::find(report.facts.begin(), report.facts.end(), std::pair(fact, value)) !=
+         report.facts.end();
+}
+
 TEST(RankReport, RanksHaveATable) {
   const Folder run;
   run.write("steps.csv", steps_header() + step_row(1) + step_row(2));
   run.write("steps.rank1.csv", steps_header() + step_row(1) + "1,2");
   run.write("steps.rankX.csv", "no table\n");
-  run.write("summary.json", R"({"world_size":3,"straggler_rank":1,)"
+  run.write("summary.json", R"({"world_size":3,"straggler_rank":1,"straggler_on":"load","network_wait_s":0.5,)"
                             R"("ranks":[{"rank":0,"host":"a","images":30},)"
-                            R"({"rank":1,"host":"b","images":10,"blamed_wait_s":0.25,)"
+                            R"({"rank":1,"host":"b","images":10,"blamed_wait_s":0.25,"blamed_on":{"load":0.2,"update":0.05,"other":0},)"
                             R"("gpu_utilization":0.875}]})");
   const study::Report report = study::run_report(run.path());
   const study::ReportTable* table = table_in(report, "ranks");
@@ -30,6 +36,10 @@ TEST(RankReport, RanksHaveATable) {
   EXPECT_EQ(cell(1, "host"), "b");
   EXPECT_EQ(cell(1, "steps"), "1");
   EXPECT_EQ(cell(1, "waited for, s"), "0.250");
+  EXPECT_EQ(cell(1, "because of"), "load");
+  EXPECT_EQ(cell(0, "because of"), "-");
+  EXPECT_TRUE(states(report, "straggler", "rank 1 (load)"));
+  EXPECT_TRUE(states(report, "waits for the network", "0.500 s per rank"));
   EXPECT_EQ(cell(0, "images"), "30");
   EXPECT_EQ(cell(0, "of all"), "75.0%");
   EXPECT_EQ(cell(1, "of all"), "25.0%");
@@ -38,6 +48,15 @@ TEST(RankReport, RanksHaveATable) {
   EXPECT_TRUE(notes_say(report, "tables of 2 of 3 ranks"));
   EXPECT_TRUE(notes_say(report, "steps.rank1.csv ends in an incomplete row"));
   EXPECT_NE(figure_in(report, "rank-time"), nullptr);
+}
+
+TEST(RankReport, ASlowNetworkIsNoRanksFault) {
+  const Folder run;
+  run.write("steps.csv", steps_header() + step_row(1));
+  run.write("steps.rank1.csv", steps_header() + step_row(1));
+  run.write("summary.json", R"({"world_size":2,"straggler_rank":1,"straggler_on":"network",)"
+                            R"("network_wait_s":2,"ranks":[{"rank":0},{"rank":1}]})");
+  EXPECT_TRUE(states(study::run_report(run.path()), "straggler", "the network, no rank"));
 }
 
 TEST(RankReport, ReplicasHaveATable) {
@@ -50,9 +69,7 @@ TEST(RankReport, ReplicasHaveATable) {
   EXPECT_EQ(table->rows,
             (std::vector<std::vector<std::string>>{{"0", "300", "75.0%"}, {"1", "100", "25.0%"}}));
   EXPECT_EQ(table_in(report, "ranks"), nullptr);
-  EXPECT_NE(std::find(report.facts.begin(), report.facts.end(),
-                      std::pair<std::string, std::string>("GPU utilisation", "50.0%")),
-            report.facts.end());
+  EXPECT_TRUE(states(report, "GPU utilisation", "50.0%"));
 }
 
 }  // namespace

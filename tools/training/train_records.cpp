@@ -403,6 +403,7 @@ void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) 
             {"blame", s["blame"]},
             {"verdict", s["verdict"]},
             {"peer_wait_s", s["spans"]["peer_wait"]},
+            {"network_wait_s", strategy.network_wait_s()},
             {"peak_rss_bytes", s["peak_rss_bytes"]},
             {"parameters_hash", s["parameters_hash"]}};
   for (const char* key : {"gpu_utilization", "gpu_memory_utilization"})
@@ -411,7 +412,11 @@ void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) 
   for (const std::string& text : strategy.gather(study::to_text(mine)))
     ranks.push_back(Json::parse(text));
   std::uint64_t failed = 0;
-  for (const Json& one : ranks) failed += one["failed"].get<std::uint64_t>();
+  double network_s = 0;
+  for (const Json& one : ranks) {
+    failed += one["failed"].get<std::uint64_t>();
+    network_s += one["network_wait_s"].get<double>();
+  }
   s["failed"] = failed;
   for (const char* key : {"load_s", "update_s"}) {
     double sum = 0;
@@ -430,10 +435,9 @@ void add_ranks(Json& s, const train::RankInfo& rank, train::Strategy& strategy) 
     ranks[r]["blamed_on"] = {
         {"load", blamed[r].load}, {"update", blamed[r].update}, {"other", blamed[r].other}};
   }
-  const auto less = [](const train::PeerWait& a, const train::PeerWait& b) {
-    return a.total() < b.total();
-  };
-  s["straggler_rank"] = std::max_element(blamed.begin(), blamed.end(), less) - blamed.begin();
+  s["straggler_rank"] = train::straggler_of(blamed);
+  s["straggler_on"] = train::cause_of_waits(blamed, network_s);
+  s["network_wait_s"] = network_s / static_cast<double>(ranks.size());
   s["ranks"] = std::move(ranks);
 }
 
