@@ -10,12 +10,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "base/files.h"
@@ -33,6 +36,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kBeat{1000};
 constexpr milliseconds kLook{100};  ///< between two looks at a counter
+/// Heartbeat of a claimant that has left complete runs; of a counter's length.
+constexpr const char* kLeft = "complete, unpublished";
 
 std::string text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -100,6 +105,21 @@ fs::path entry_file(const fs::path& folder, int number) {
   return folder / fmt::format("{}.json", number);
 }
 
+/// Returns the numbers of the entries. Lists the folder, because that asks a file server: a name
+/// that was looked up too early stays absent for a while in the client's cache.
+std::set<int> entry_numbers(const fs::path& folder, std::error_code& error) {
+  std::set<int> numbers;
+  fs::directory_iterator files(folder, error);
+  for (; !error && files != fs::directory_iterator(); files.increment(error)) {
+    const std::string name = files->path().filename().string();
+    int number = 0;
+    const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (failed == std::errc() && std::string_view(end) == ".json") numbers.insert(number);
+  }
+  if (error == std::errc::no_such_file_or_directory) error.clear();
+  return numbers;
+}
+
 BlockEntry entry_of(const fs::path& file, int number) {
   BlockEntry entry;
   entry.number = number;
@@ -124,6 +144,8 @@ BlockEntry entry_of(const fs::path& file, int number) {
   return entry;
 }
 
+std::string counter_text(std::uint64_t beats) { return fmt::format("{:020}\n", beats); }
+
 }  // namespace
 
 std::string BlockOwner::text() const {
@@ -137,7 +159,8 @@ BlockOwner this_owner() {
 std::vector<BlockEntry> BlockLog::entries() const {
   std::vector<BlockEntry> all;
   std::error_code error;
-  for (int number = 1; fs::exists(entry_file(folder_, number), error); ++number)
+  const std::set<int> numbers = entry_numbers(folder_, error);
+  for (int number = 1; numbers.contains(number); ++number)
     all.push_back(entry_of(entry_file(folder_, number), number));
   if (error)
     throw RunError(fmt::format("{} cannot be read: {}", folder_.string(), error.message()),
@@ -172,14 +195,27 @@ bool BlockLog::add(int number, const Json& entry) const {
                  "the sweep's directory has to be on a file system with hard links");
 }
 
+bool BlockLog::has_left(const BlockEntry& claim) const {
+  return text_of(attempt(claim.attempt) / "heartbeat") == kLeft;
+}
+
 Pulse BlockLog::watch(const BlockEntry& claim, milliseconds patience,
                       const std::function<bool()>& pause) const {
   const std::string space = pid_space();
   const bool here = !space.empty() && claim.owner.space == space;
-  const auto counter = [&] { return text_of(attempt(claim.attempt) / "heartbeat"); };
+  const fs::path folder = attempt(claim.attempt);
+  const auto counter = [&] {
+    std::string text = text_of(folder / "heartbeat");
+    if (!text.empty()) return text;
+    std::error_code error;  // listing a folder makes a file server's client look again
+    for (fs::directory_iterator one(folder, error), end; !error && one != end;) one.increment(error);
+    return text_of(folder / "heartbeat");
+  };
   const std::string first = counter();
+  if (first.empty()) patience = std::max<milliseconds>(patience, kUnseenPatience);
   milliseconds waited{0};
   for (auto before = Clock::now();;) {
+    if (has_left(claim)) return Pulse::left;
     if (here && has_ended(claim.owner.pid, claim.owner.started)) return Pulse::gone;
     std::this_thread::sleep_for(std::min(kLook, patience - waited));
     if (pause && !pause()) return Pulse::beating;
@@ -188,7 +224,7 @@ Pulse BlockLog::watch(const BlockEntry& claim, milliseconds patience,
     waited += std::clamp(std::chrono::duration_cast<milliseconds>(now - before), milliseconds(1),
                          2 * kLook);
     before = now;
-    if (counter() != first) return Pulse::beating;
+    if (const std::string text = counter(); text != first && text != kLeft) return Pulse::beating;
     if (waited >= patience) return Pulse::silent;
   }
 }
@@ -200,27 +236,36 @@ std::optional<BlockClaim> BlockClaim::take(const BlockLog& log, int number, Json
   // The folder precedes the claim, so that no claim stands where there is no room for its runs.
   BlockClaim claim(log, number, std::move(about));
   fs::create_directories(claim.folder() / "runs");
+  // The heartbeat does too: whoever sees the claim sees a heartbeat.
+  if (!claim.write_heartbeat(counter_text(claim.beats_ = 1)))
+    throw RunError(fmt::format("{} cannot be written: {}", (claim.folder() / "heartbeat").string(),
+                               std::strerror(errno)),
+                   "look at the file system, and try again");
+  claim.beaten_ = Clock::now();
   if (!log.add(number, entry)) return {};
-  claim.beat();
   return claim;
+}
+
+bool BlockClaim::write_heartbeat(const std::string& text) const {
+  // Closed at each beat, because file servers show others a file's content when it is closed.
+  const fs::path file = folder() / "heartbeat";
+  const base::Descriptor counter(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  return counter && pwrite(counter.get(), text.data(), text.size(), 0) ==
+                        static_cast<ssize_t>(text.size());
 }
 
 bool BlockClaim::beat() {
   const auto now = Clock::now();
-  if (beats_ > 0 && now - beaten_ < kBeat) return false;
+  if (now - beaten_ < kBeat) return false;
   beaten_ = now;
-  // Closed at each beat, because file servers show others a file's content when it is closed. A
-  // beat that cannot be written is lost; what counts is decided by the log.
-  const fs::path file = folder() / "heartbeat";
-  const base::Descriptor counter(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  const std::string text = fmt::format("{:020}\n", ++beats_);
-  if (counter) static_cast<void>(!pwrite(counter.get(), text.data(), text.size(), 0));
+  // A beat that cannot be written is lost; what counts is decided by the log.
+  write_heartbeat(counter_text(++beats_));
   return true;
 }
 
 bool BlockClaim::is_overtaken() {
   std::error_code error;
-  overtaken_ = overtaken_ || fs::exists(entry_file(folder().parent_path(), number_ + 1), error);
+  overtaken_ = overtaken_ || entry_numbers(log_.folder(), error).contains(number_ + 1);
   return overtaken_;
 }
 
@@ -233,5 +278,7 @@ bool BlockClaim::end(const char* kind, const Json& more) {
 }
 
 void BlockClaim::give_up(const std::string& reason) { end("failure", {{"reason", reason}}); }
+
+bool BlockClaim::leave() { return write_heartbeat(kLeft); }
 
 }  // namespace millrace::study

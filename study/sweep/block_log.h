@@ -1,7 +1,8 @@
 // Records who runs a block of a sweep and which result counts: a log in the block's folder on a
 // file system that several hosts share.
 //   1.json, 2.json, ...    entries; each is linked into place once, complete, and never changed
-//   attempt-N/heartbeat    counter of the claimant of entry N; grows while it lives
+//   attempt-N/heartbeat    counter of the claimant of entry N; grows while it lives. It is there
+//                          before the claim is.
 //   attempt-N/runs/        its runs
 // An entry is a claim, a result, or the report of a failure. A claimant publishes by adding the
 // entry after its own claim, and a host that takes the block over adds its claim at the same place:
@@ -48,10 +49,13 @@ enum class Pulse {
   beating,  ///< its counter has grown
   silent,   ///< its counter has not grown for the observer's patience
   gone,     ///< it was a process of this machine, and has ended
+  left,     ///< it has ended with complete runs that it could not publish
 };
 
 class BlockLog {
  public:
+  static constexpr std::chrono::seconds kUnseenPatience{120};
+
   explicit BlockLog(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -64,10 +68,13 @@ class BlockLog {
   bool add(int number, const nlohmann::ordered_json& entry) const;
   /// Returns the folder of an attempt.
   std::filesystem::path attempt(int number) const;
+  /// Returns whether the claimant has left complete runs that it could not publish.
+  bool has_left(const BlockEntry& claim) const;
   /// Watches the claimant until it shows whether it lives. Time is measured by this process's
   /// monotonic clock and only while this process runs, so that neither the clocks of other hosts
-  /// nor a suspension count. `pause` is called at each look and returns false to end the watch: the
-  /// claimant then counts as beating.
+  /// nor a suspension count. A claimant without any heartbeat is given kUnseenPatience at least: the
+  /// cache of a network file system may hide a new file for a minute. `pause` is called at each look
+  /// and returns false to end the watch: the claimant then counts as beating.
   Pulse watch(const BlockEntry& claim, std::chrono::milliseconds patience,
               const std::function<bool()>& pause = {}) const;
 
@@ -92,11 +99,16 @@ class BlockClaim {
   bool publish(const nlohmann::ordered_json& result) { return end("result", result); }
   /// Says why this attempt has no result, so that the block is free at once.
   void give_up(const std::string& reason);
+  /// Says that the runs are complete although they cannot be published, so that the next claimant
+  /// may take them over. Needs no space on the disk. Returns whether others can know.
+  bool leave();
 
  private:
   BlockClaim(BlockLog log, int number, nlohmann::ordered_json about)
       : log_(std::move(log)), number_(number), about_(std::move(about)) {}
   bool end(const char* kind, const nlohmann::ordered_json& more);
+  /// Overwrites the heartbeat in place. Returns whether that succeeded.
+  bool write_heartbeat(const std::string& text) const;
 
   BlockLog log_;
   int number_;

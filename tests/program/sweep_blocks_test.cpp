@@ -204,6 +204,34 @@ TEST_F(SweepBlocks, AnInterruptedBlockIsFree) {
   EXPECT_TRUE(succeeded(run(block("1"))));
 }
 
+TEST_F(SweepBlocks, RunsThatCouldNotBePublishedAreNotRepeated) {
+  plan_gated();
+  RunOptions as_user;
+  as_user.obey_permissions = true;
+  Child first(block("1"), as_user);
+  ASSERT_TRUE(first.says("attempt 1"));
+  const fs::path folder = in("plan/blocks/0001");
+  fs::permissions(folder, fs::perms::owner_write, fs::perm_options::remove);
+  open_gate();
+  EXPECT_TRUE(refused(first.wait(), 1, {"block 1 is complete, but not published", "denied"}, false));
+  fs::permissions(folder, fs::perms::owner_write, fs::perm_options::add);
+  const Json state = status()[0];
+  EXPECT_EQ(state["state"], "failed");
+  EXPECT_NE(state["detail"].get<std::string>().find("could not publish"), std::string::npos);
+  fs::remove(in("gate"));  // a run would not end
+  // As if this were another host.
+  edit("plan/blocks/0001/1.json", "/owner/space", "another boot");
+  edit("plan/blocks/0001/1.json", "/owner/host", "elsewhere");
+  const Result second = run(block("1"));
+  ASSERT_TRUE(succeeded(second));
+  EXPECT_NE(second.err.find("publishing the runs that"), std::string::npos) << second.err;
+  EXPECT_EQ(entry("0001/3.json")["attempt"], 2);
+  open_gate();
+  ASSERT_TRUE(succeeded(run(block("2"))));
+  ASSERT_TRUE(succeeded(collect()));
+  EXPECT_EQ(record("plan")["blocks"]["collected"][0]["host"], "elsewhere") << "where it was run";
+}
+
 TEST_F(SweepBlocks, ABlockNeedsNoLock) {
   plan_gated();
   open_gate();

@@ -161,6 +161,45 @@ TEST_F(Blocks, AnotherMachinesProcessIsJudgedByItsHeartbeatAlone) {
   EXPECT_LT(looks, 1000);
 }
 
+TEST_F(Blocks, AHeartbeatThatIsNotSeenYetIsNoSilence) {
+  auto claim = BlockClaim::take(log(), 1, {});
+  BlockEntry entry = *log().last();
+  entry.owner.space = "another machine";
+  const fs::path heartbeat = claim->folder() / "heartbeat";
+  const fs::path hidden = claim->folder() / "not in this host's cache";
+  fs::rename(heartbeat, hidden);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto since = [&] { return std::chrono::steady_clock::now() - begin; };
+  EXPECT_EQ(log().watch(entry, 100ms,
+                        [&] {
+                          if (since() > 600ms && fs::exists(hidden)) fs::rename(hidden, heartbeat);
+                          return true;
+                        }),
+            Pulse::beating);
+  EXPECT_GT(since(), 600ms) << "six times the patience";
+}
+
+TEST_F(Blocks, TheHeartbeatPrecedesTheClaim) {
+  ASSERT_TRUE(BlockClaim::take(log(), 1, {}));
+  fs::remove_all(log().attempt(1));
+  EXPECT_FALSE(BlockClaim::take(log(), 1, {})) << "it is too late";
+  EXPECT_TRUE(fs::exists(log().attempt(1) / "heartbeat")) << "though it was not too late for this";
+}
+
+TEST_F(Blocks, CompleteRunsThatCouldNotBePublishedAreLeftToOthers) {
+  auto first = BlockClaim::take(log(), 1, {});
+  BlockEntry entry = *log().last();
+  entry.owner.space = "another machine";
+  EXPECT_FALSE(log().has_left(entry));
+  EXPECT_TRUE(first->leave());
+  EXPECT_TRUE(log().has_left(entry));
+  EXPECT_EQ(log().watch(entry, 10min), Pulse::left);
+  auto second = BlockClaim::take(log(), 2, {});
+  ASSERT_TRUE(second);
+  EXPECT_FALSE(first->publish({}));
+  EXPECT_TRUE(second->publish({}));
+}
+
 TEST_F(Blocks, ADamagedEntryIsNamed) {
   fs::create_directories(folder_ / "0001");
   std::ofstream(folder_ / "0001/1.json") << "{}";

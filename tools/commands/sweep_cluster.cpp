@@ -123,9 +123,11 @@ BlockState logged_state(std::uint64_t block, const std::vector<study::BlockEntry
     state.detail = last.owner.text();
   } else {
     state.state = "failed";
-    state.detail = last.owner.text() + (pulse == Pulse::gone
-                                            ? " has ended without a result"
-                                            : fmt::format(": no heartbeat for {:g} s", patience_s));
+    state.detail = last.owner.text() +
+                   (pulse == Pulse::left   ? " could not publish its complete runs: run it again to "
+                                             "publish them"
+                    : pulse == Pulse::gone ? " has ended without a result"
+                                           : fmt::format(": no heartbeat for {:g} s", patience_s));
   }
   return state;
 }
@@ -160,9 +162,16 @@ SweepStates block_states(const SweepPlan& plan, std::chrono::milliseconds patien
   const double patience_s = std::chrono::duration<double>(patience).count();
   for (std::uint64_t block = 1; block <= plan.size(); ++block) {
     auto& pulse = pulses[block - 1];
-    const auto& entries = logs[block - 1];
-    BlockState state =
-        logged_state(block, entries, pulse.valid() ? pulse.get() : Pulse::gone, patience_s);
+    auto& entries = logs[block - 1];
+    const bool watched = pulse.valid();
+    Pulse seen = watched ? pulse.get() : Pulse::gone;
+    // A claimant that is no longer there may have published meanwhile.
+    if (watched && seen != Pulse::beating)
+      if (auto now = plan.log(block).entries(); now.size() > entries.size()) {
+        entries = std::move(now);
+        seen = Pulse::beating;  // of whoever has claimed the block since
+      }
+    BlockState state = logged_state(block, entries, seen, patience_s);
     const auto task = queue.find(block);
     const bool is_its_own = task != queue.end() && !entries.empty() &&
                             entries.back().owner.job == task->second.first &&

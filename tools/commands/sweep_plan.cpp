@@ -39,6 +39,7 @@ int free_entry(const SweepPlan& plan, std::uint64_t block, const study::BlockEnt
                                  last.owner.text()),
                      "every block is run once: millrace sweep --status " +
                          shell_word(plan.path.string()) + " shows the others");
+  if (pulse == Pulse::left) return last.number + 1;
   say(fmt::format("block {}: {} {}; taking it over", block, last.owner.text(),
                   pulse == Pulse::gone
                       ? "has ended without a result"
@@ -77,6 +78,43 @@ RunError overtaken(const SweepPlan& plan, std::uint64_t block, const study::Bloc
           "block {} was taken over by {}: the runs of this process do not count", block,
           next < entries.size() ? entries[next].owner.text() : std::string("another process")),
       "it had shown no heartbeat for too long; --patience sets how long others wait");
+}
+
+/// Returns the host that has run the block whose claim or result this is.
+std::string host_of(const study::BlockEntry& entry) {
+  const std::string other = study::text_at(entry.all, {"host"});
+  return other.empty() ? entry.owner.host : other;
+}
+
+/// Takes the complete runs of an attempt that could not be published.
+void adopt(const SweepPlan& plan, std::uint64_t block, const study::BlockEntry& last,
+           const study::BlockClaim& claim) {
+  const fs::path from = plan.log(block).attempt(last.attempt) / "runs";
+  std::error_code error;
+  fs::rename(from, claim.folder() / "runs", error);  // which is empty
+  if (error)
+    throw RunError(fmt::format("{} cannot be moved to {}: {}", from.string(),
+                               claim.folder().string(), error.message()),
+                   "check the folders and who may write there");
+  say(fmt::format("block {}: publishing the runs that {} has completed", block,
+                  last.owner.text()));
+}
+
+/// Publishes a block whose runs are complete. Throws RunError if it was taken over, or if the
+/// result cannot be written; the next claimant then publishes the runs.
+void publish(const SweepPlan& plan, std::uint64_t block, const Json& result,
+             study::BlockClaim& claim) {
+  try {
+    if (claim.publish(result)) return;
+  } catch (const std::exception& error) {
+    if (claim.is_overtaken()) throw overtaken(plan, block, claim);
+    const bool left = claim.leave();
+    throw RunError(fmt::format("block {} is complete, but not published: {}", block, error.what()),
+                   fmt::format("mend that (free some space?), then {}: millrace sweep {} --block {}",
+                               left ? "publish its runs without repeating them" : "run it again",
+                               shell_word(plan.path.string()), block));
+  }
+  throw overtaken(plan, block, claim);
 }
 
 /// Moves one run to the sweep's own runs, where it replaces an earlier one of the same block. An
@@ -210,8 +248,10 @@ void run_block(const SweepPlan& plan, const Question& question, SweepIdentities&
   const auto last = log.last();
   if (is_done(last)) return;
   const int entry = last ? free_entry(plan, block, *last, patience) : 1;
-  auto claim = study::BlockClaim::take(
-      log, entry, {{"block", block}, {"version", plan.version}, {"binary", plan.binary}});
+  Json about{{"block", block}, {"version", plan.version}, {"binary", plan.binary}};
+  const bool adopts = last && last->kind == EntryKind::claim && log.has_left(*last);
+  if (adopts) about["host"] = host_of(*last);
+  auto claim = study::BlockClaim::take(log, entry, std::move(about));
   if (!claim) {
     const auto now = log.last();
     throw BlockTaken(fmt::format("block {} of {} has just been claimed by {}", block,
@@ -223,11 +263,13 @@ void run_block(const SweepPlan& plan, const Question& question, SweepIdentities&
   const auto heartbeat = [&] {
     if (claim->beat() && claim->is_overtaken()) interrupted() = true;  // ends the current run
   };
+  Json result;
   try {
+    if (adopts) adopt(plan, block, *last, *claim);
     SweepRunner runner(claim->folder(), question, identities,
                        BlockAttempt{(block - 1) * question.recipes.size() + 1, heartbeat});
     runner.run(block, block - 1);
-    if (!claim->publish(result_of(runner, block))) throw overtaken(plan, block, *claim);
+    result = result_of(runner, block);
   } catch (const std::exception& error) {
     if (claim->is_overtaken()) throw overtaken(plan, block, *claim);
     give_up(*claim, interrupted() ? "interrupted" : error.what());
@@ -237,6 +279,7 @@ void run_block(const SweepPlan& plan, const Question& question, SweepIdentities&
                               shell_word(plan.path.string()), block));
     throw;
   }
+  publish(plan, block, result, *claim);
   say(fmt::format("block {} is done", block));
 }
 
@@ -271,7 +314,7 @@ CollectedBlocks collect_blocks(const SweepPlan& plan) {
     }
     blocks.repeats.push_back(block - 1);
     blocks.where.push_back({{"block", block},
-                            {"host", entry.owner.host},
+                            {"host", host_of(entry)},
                             {"attempt", entry.attempt},
                             {"version", study::text_at(entry.all, {"version"})}});
   }
