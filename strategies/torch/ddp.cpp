@@ -91,8 +91,8 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
   }
 }
 
-/// Has Gloo listen at the interface through which rank 0 is reached, unless the user has chosen one.
-/// Its own choice, the address of the host's name, is 127.0.1.1 on many hosts.
+/// Has Gloo listen at the interface through which rank 0 is reached, unless the user has chosen
+/// one. Its own choice, the address of the host's name, is 127.0.1.1 on many hosts.
 void choose_interface(const RankInfo& info) {
   if (std::getenv("GLOO_SOCKET_IFNAME") != nullptr || info.on_loopback()) return;
   const std::string name = interface_to(info.master_addr);

@@ -107,8 +107,8 @@ class Ddp final : public TorchStrategy {
   base::Clock::Ticks since_ = 0;       ///< time when this rank left the last collective; 0: none
   pipeline::SpanTicks ticks_since_{};  ///< values of the spans at that time
   std::array<double, kCollectives> work_{}, waited_{};  ///< seconds before and in each collective
-  base::Clock::Ticks statistics_ticks_ = 0;  ///< in batch norm's collectives since then
-  std::atomic<base::Clock::Ticks> last_bucket_{0};  ///< time when the last gradients were there
+  base::Clock::Ticks statistics_ticks_ = 0;             ///< in batch norm's collectives since then
+  std::atomic<base::Clock::Ticks> last_bucket_{0};      ///< time when the last gradients were there
   PeerWaits waits_;
 };
 

@@ -16,12 +16,10 @@ void attribute_wait(double seconds, const PeerWait& late, const PeerWait& mine, 
 }
 
 void PeerWaits::add(std::span<const RankWork> work, std::size_t mine, double waited_s) {
-  const auto last =
-      static_cast<std::size_t>(std::max_element(work.begin(), work.end(),
-                                                [](const RankWork& a, const RankWork& b) {
-                                                  return a.seconds < b.seconds;
-                                                }) -
-                               work.begin());
+  const auto last = static_cast<std::size_t>(
+      std::max_element(work.begin(), work.end(),
+                       [](const RankWork& a, const RankWork& b) { return a.seconds < b.seconds; }) -
+      work.begin());
   for (const RankWork& one : work)
     attribute_wait(work[last].seconds - one.seconds, work[last].kinds, one.kinds, late_[last]);
   network_s_ += std::max(0.0, waited_s - (work[last].seconds - work[mine].seconds));

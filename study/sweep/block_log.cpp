@@ -208,7 +208,8 @@ Pulse BlockLog::watch(const BlockEntry& claim, milliseconds patience,
     std::string text = text_of(folder / "heartbeat");
     if (!text.empty()) return text;
     std::error_code error;  // listing a folder makes a file server's client look again
-    for (fs::directory_iterator one(folder, error), end; !error && one != end;) one.increment(error);
+    for (fs::directory_iterator one(folder, error), end; !error && one != end;)
+      one.increment(error);
     return text_of(folder / "heartbeat");
   };
   const std::string first = counter();
@@ -250,8 +251,8 @@ bool BlockClaim::write_heartbeat(const std::string& text) const {
   // Closed at each beat, because file servers show others a file's content when it is closed.
   const fs::path file = folder() / "heartbeat";
   const base::Descriptor counter(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  return counter && pwrite(counter.get(), text.data(), text.size(), 0) ==
-                        static_cast<ssize_t>(text.size());
+  return counter &&
+         pwrite(counter.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
 
 bool BlockClaim::beat() {

@@ -72,9 +72,9 @@ class BlockLog {
   bool has_left(const BlockEntry& claim) const;
   /// Watches the claimant until it shows whether it lives. Time is measured by this process's
   /// monotonic clock and only while this process runs, so that neither the clocks of other hosts
-  /// nor a suspension count. A claimant without any heartbeat is given kUnseenPatience at least: the
-  /// cache of a network file system may hide a new file for a minute. `pause` is called at each look
-  /// and returns false to end the watch: the claimant then counts as beating.
+  /// nor a suspension count. A claimant without any heartbeat is given kUnseenPatience at least:
+  /// the cache of a network file system may hide a new file for a minute. `pause` is called at each
+  /// look and returns false to end the watch: the claimant then counts as beating.
   Pulse watch(const BlockEntry& claim, std::chrono::milliseconds patience,
               const std::function<bool()>& pause = {}) const;
 

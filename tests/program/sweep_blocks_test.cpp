@@ -213,7 +213,8 @@ TEST_F(SweepBlocks, RunsThatCouldNotBePublishedAreNotRepeated) {
   const fs::path folder = in("plan/blocks/0001");
   fs::permissions(folder, fs::perms::owner_write, fs::perm_options::remove);
   open_gate();
-  EXPECT_TRUE(refused(first.wait(), 1, {"block 1 is complete, but not published", "denied"}, false));
+  EXPECT_TRUE(
+      refused(first.wait(), 1, {"block 1 is complete, but not published", "denied"}, false));
   fs::permissions(folder, fs::perms::owner_write, fs::perm_options::add);
   const Json state = status()[0];
   EXPECT_EQ(state["state"], "failed");

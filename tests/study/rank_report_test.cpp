@@ -18,10 +18,12 @@ TEST(RankReport, RanksHaveATable) {
   run.write("steps.csv", steps_header() + step_row(1) + step_row(2));
   run.write("steps.rank1.csv", steps_header() + step_row(1) + "1,2");
   run.write("steps.rankX.csv", "no table\n");
-  run.write("summary.json", R"({"world_size":3,"straggler_rank":1,"straggler_on":"load","network_wait_s":0.5,)"
-                            R"("ranks":[{"rank":0,"host":"a","images":30},)"
-                            R"({"rank":1,"host":"b","images":10,"blamed_wait_s":0.25,"blamed_on":{"load":0.2,"update":0.05,"other":0},)"
-                            R"("gpu_utilization":0.875}]})");
+  run.write(
+      "summary.json",
+      R"({"world_size":3,"straggler_rank":1,"straggler_on":"load","network_wait_s":0.5,)"
+      R"("ranks":[{"rank":0,"host":"a","images":30},)"
+      R"({"rank":1,"host":"b","images":10,"blamed_wait_s":0.25,"blamed_on":{"load":0.2,"update":0.05,"other":0},)"
+      R"("gpu_utilization":0.875}]})");
   const study::Report report = study::run_report(run.path());
   const study::ReportTable* table = table_in(report, "ranks");
   ASSERT_NE(table, nullptr);

@@ -95,12 +95,6 @@ std::uint64_t after_pilot(const SweepRunner& runner, const Question& question, J
   return choice.repeats;
 }
 
-/// A sweep's directory, and the lock that is held while it is written.
-struct SweepFolder {
-  fs::path path;
-  std::optional<study::RunLock> lock;
-};
-
 /// Opens the directory at `path`; a new one if there is no sweep to resume.
 SweepFolder open_folder(const fs::path& path, bool is_resumed, const Question& question) {
   const std::string name = question.command ? "command" : question.first().name();
@@ -141,8 +135,9 @@ void say_plan(SweepRunner& runner, const Question& question, const fs::path& pat
                                             others)));
 }
 
-/// Prints the results and writes them into the sweep's directory.
-void publish(const study::SweepTable& table, Json json, const fs::path& path, bool wide) {
+}  // namespace
+
+void publish_sweep(const study::SweepTable& table, Json json, const fs::path& path, bool wide) {
   json["metric"] = table.metric.name;
   json["margin"] = table.margins.ratio;
   json["share_margin"] = table.margins.share;
@@ -158,18 +153,9 @@ void publish(const study::SweepTable& table, Json json, const fs::path& path, bo
     print_table(table, path, wide);
 }
 
-/// A sweep whose directory is ready.
-struct Prepared {
-  bool is_resumed = false;
-  StudyData data;
-  Question question;
-  SweepFolder folder;
-};
-
-/// Finds the sweep to resume, or makes the directory of a new one; errors come first.
-Prepared prepare(SweepArguments& arguments) {
+PreparedSweep prepare_sweep(SweepArguments& arguments) {
   take_study(arguments);
-  Prepared ready;
+  PreparedSweep ready;
   const fs::path resumed = find_resumed(arguments);
   ready.is_resumed = !resumed.empty();
   fs::path path = ready.is_resumed ? resumed : fs::path(arguments.run);
@@ -211,8 +197,7 @@ Prepared prepare(SweepArguments& arguments) {
   return ready;
 }
 
-/// Returns what sweep.json says first.
-Json heading_of(const Question& question) {
+Json heading_of_sweep(const Question& question) {
   Json json;
   json["command"] = "sweep";
   if (question.command)
@@ -225,9 +210,7 @@ Json heading_of(const Question& question) {
   return json;
 }
 
-/// Returns the exit code of a sweep that has its table: a failed command counts. `again` says how
-/// to repeat it.
-Exit ending_of(const SweepRunner& runner, const Question& question, const char* again) {
+Exit ending_of_sweep(const SweepRunner& runner, const Question& question, const char* again) {
   const auto failed = question.command
                           ? std::count_if(runner.refusals().begin(), runner.refusals().end(),
                                           [](const auto& text) { return !text.empty(); })
@@ -237,16 +220,18 @@ Exit ending_of(const SweepRunner& runner, const Question& question, const char* 
   return Exit::failed;
 }
 
+namespace {
+
 /// Runs all blocks here, one after another.
 Exit run_here(SweepArguments arguments) {
-  const Prepared ready = prepare(arguments);
+  const PreparedSweep ready = prepare_sweep(arguments);
   const Question& question = ready.question;
   const fs::path& path = ready.folder.path;
   SweepIdentities identities(question);
   SweepRunner runner(path, question, identities);
   std::uint64_t repeats = question.repeats.value_or(study::kRepeatsForVerdict);
   say_plan(runner, question, path, repeats, ready.is_resumed);
-  Json json = heading_of(question);
+  Json json = heading_of_sweep(question);
   runner.run(repeats);
   if (!question.repeats) {
     repeats = after_pilot(runner, question, json);
@@ -255,216 +240,16 @@ Exit run_here(SweepArguments arguments) {
   json["repeats"] = repeats;
   study::SweepDesign design = question.design;
   if (!ready.data.note.empty()) design.notes.push_back(ready.data.note);
-  publish(study::sweep_table(std::move(design), runner.records(repeats), question.metrics,
-                             question.margins(),
-                             question.repeats ? study::kConfidence : study::kConfidenceAfterPilot,
-                             runner.refusals()),
-          std::move(json), path, arguments.wide);
-  return ending_of(runner, question, "--resume tries them again");
-}
-
-/// A planned sweep, and what it asks.
-struct Planned {
-  SweepPlan plan;
-  SweepArguments arguments;
-  Question question;
-};
-
-/// Returns the directory that the arguments name, as RUN or by --run.
-fs::path named_run(const SweepArguments& arguments) {
-  if (arguments.recipe.size() == 1 && arguments.run.empty()) return arguments.recipe[0];
-  if (arguments.recipe.empty() && !arguments.run.empty()) return arguments.run;
-  throw UsageError("name one directory of a planned sweep", "millrace sweep RUN --block K");
-}
-
-/// Enters the folder in which the sweep was planned, where its relative paths begin.
-void enter(const SweepPlan& plan) {
-  std::error_code error;
-  fs::current_path(plan.folder, error);
-  if (error)
-    throw UsageError(fmt::format("{}, where {} was planned, cannot be entered: {}", plan.folder,
-                                 plan.path.string(), error.message()),
-                     "every host needs it under this path");
-}
-
-Planned open_planned(const SweepArguments& arguments) {
-  Planned sweep{read_plan(named_run(arguments)), arguments, {}};
-  enter(sweep.plan);
-  require_same_program(sweep.plan);
-  sweep.arguments.recipe.clear();
-  sweep.arguments.run = sweep.plan.path.string();
-  sweep.arguments.resume = true;
-  find_resumed(sweep.arguments);
-  sweep.question = question_of(sweep.arguments, ops_at(sweep.plan.path));
-  return sweep;
-}
-
-std::chrono::milliseconds patience_of(const SweepArguments& arguments) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * arguments.patience_s));
-}
-
-/// Makes a plan, or adds blocks to one.
-SweepPlan plan_blocks(SweepArguments arguments) {
-  if (arguments.recipe.size() == 1 && is_planned(arguments.recipe[0])) {
-    const SweepPlan old = read_plan(arguments.recipe[0]);
-    enter(old);
-    require_same_program(old);
-    arguments.run = old.path.string();
-    arguments.recipe.clear();
-    arguments.resume = true;
-  }
-  arguments.plan = true;
-  const Prepared ready = prepare(arguments);
-  if (ready.question.command)
-    for (const auto& metric : ready.question.command->metrics)
-      if (metric.kind == study::CommandMetric::Kind::file &&
-          metric.file.find("{run}") == metric.file.npos)
-        throw UsageError(
-            fmt::format("--metric {}: blocks on several hosts would write the same file",
-                        metric.file),
-            "write it into the run's folder: --metric {run}/FILE.json:KEY");
-  SweepIdentities identities(ready.question);
-  SweepPlan plan = write_plan(ready.folder.path, identities, ready.question.repeats.value_or(1),
-                              ready.data.note);
-  say(fmt::format("planned {} blocks of {} combinations in {}", plan.size(),
-                  ready.question.design.cells.size(), plan.path.string()));
-  return plan;
-}
-
-Exit plan_sweep(const SweepArguments& arguments) {
-  const SweepPlan plan = plan_blocks(arguments);
-  if (verbosity().json)
-    print("{}\n",
-          study::to_text(
-              Json{{"command", "sweep"}, {"run", plan.path.string()}, {"blocks", plan.size()}}, 2));
-  else
-    print("{}\n", plan.path.string());
-  return Exit::done;
-}
-
-/// Writes the index and the table of the blocks that are done.
-Exit collect(const SweepArguments& given) {
-  const auto [plan, arguments, question] = open_planned(given);
-  const study::RunLock lock(plan.path);
-  CollectedBlocks blocks = collect_blocks(plan);
-  if (blocks.repeats.empty())
-    throw RunError(fmt::format("no block of {} is done yet", plan.path.string()),
-                   "millrace sweep --status " + shell_word(plan.path.string()));
-  SweepIdentities identities(question);
-  for (const std::uint64_t repeat : blocks.repeats) require_planned(plan, identities, repeat + 1);
-  SweepRunner runner(plan.path, question, identities);
-  for (const auto& [cell, reason] : blocks.refusals) runner.refuse(cell, reason);
-  Json json = heading_of(question);
-  json["repeats"] = blocks.repeats.size();
-  json["blocks"] = {{"planned", plan.size()}, {"collected", std::move(blocks.where)}};
-  study::SweepDesign design = question.design;
-  if (!plan.note.empty()) design.notes.push_back(plan.note);
-  if (blocks.repeats.size() < plan.size())
-    design.notes.push_back(
-        fmt::format("{} of {} blocks are done", blocks.repeats.size(), plan.size()));
-  write_design(plan.path, arguments, question.ops);  // with the metric that was asked for
-  publish(study::sweep_table(std::move(design), runner.records(blocks.repeats), question.metrics,
-                             question.margins(), study::kConfidence, runner.refusals()),
-          std::move(json), plan.path, arguments.wide);
-  return ending_of(runner, question, "a block whose folder is removed can be run again");
-}
-
-Exit run_one_block(const SweepArguments& arguments) {
-  const Planned sweep = open_planned(arguments);
-  SweepIdentities identities(sweep.question);
-  run_block(sweep.plan, sweep.question, identities, sweep.plan.number_of(*arguments.block),
-            patience_of(arguments));
-  return Exit::done;
-}
-
-/// Runs the blocks that nobody has run or is running, then collects all.
-Exit run_rest(SweepArguments arguments) {
-  if (!arguments.recipe.empty() || arguments.repeats)
-    throw UsageError(fmt::format("{} is planned: --resume takes no other design", arguments.run),
-                     "millrace sweep RUN --plan --repeats N adds blocks");
-  const Planned sweep = open_planned(arguments);
-  SweepIdentities identities(sweep.question);
-  for (std::uint64_t block = 1; block <= sweep.plan.size(); ++block) {
-    try {
-      run_block(sweep.plan, sweep.question, identities, block, patience_of(arguments));
-    } catch (const BlockTaken& taken) {
-      say(taken.what());
-    }
-  }
-  arguments.run = sweep.plan.path.string();  // this process has entered another folder
-  return collect(arguments);
-}
-
-Exit show_status(const SweepArguments& arguments) {
-  const SweepPlan plan = read_plan(named_run(arguments));
-  print_states(plan, block_states(plan, patience_of(arguments)));
-  return Exit::done;
-}
-
-Exit submit(const SweepArguments& arguments) {
-  require_slurm();
-  const bool is_there = arguments.recipe.size() == 1 && is_planned(arguments.recipe[0]);
-  const SweepPlan plan =
-      is_there && !arguments.repeats ? open_planned(arguments).plan : plan_blocks(arguments);
-  const std::string job =
-      submit_blocks(plan, {arguments.partition, arguments.time}, patience_of(arguments));
-  if (job.empty())
-    say(fmt::format("nothing to submit: every block of {} is done, running or queued",
-                    plan.path.string()));
-  if (verbosity().json)
-    print("{}\n", study::to_text(Json{{"command", "sweep"},
-                                      {"run", plan.path.string()},
-                                      {"job", job.empty() ? Json() : Json(job)}},
-                                 2));
-  else
-    print("{}\n", plan.path.string());
-  return Exit::done;
+  publish_sweep(
+      study::sweep_table(
+          std::move(design), runner.records(repeats), question.metrics, question.margins(),
+          question.repeats ? study::kConfidence : study::kConfidenceAfterPilot, runner.refusals()),
+      std::move(json), path, arguments.wide);
+  return ending_of_sweep(runner, question, "--resume tries them again");
 }
 
 Exit sweep(const SweepArguments& arguments) {
-  if (arguments.block) return run_one_block(arguments);
-  if (arguments.collect) return collect(arguments);
-  if (arguments.status) return show_status(arguments);
-  if (arguments.on) return submit(arguments);
-  if (!arguments.partition.empty() || !arguments.time.empty())
-    throw UsageError("--partition and --time belong to --on slurm", "leave them out");
-  if (arguments.plan) return plan_sweep(arguments);
-  if (arguments.resume && !arguments.run.empty() && is_planned(arguments.run))
-    return run_rest(arguments);
-  return run_here(arguments);
-}
-
-/// Adds the options of planned sweeps.
-void add_block_options(CLI::App& command, SweepArguments& arguments) {
-  command.add_flag("--plan", arguments.plan,
-                   "only prepare the directory, for --block, --on or --resume; prints its path");
-  auto* const block = command
-                          .add_option("--block", arguments.block,
-                                      "run block K (from 1) of the planned sweep RUN, each "
-                                      "combination once; any number of hosts "
-                                      "may do so at the same time")
-                          ->type_name("K");
-  auto* const collect =
-      command.add_flag("--collect", arguments.collect,
-                       "write the index and the table of the blocks of RUN that are done");
-  auto* const status = command.add_flag("--status", arguments.status,
-                                        "show which blocks of RUN are queued, running, done or "
-                                        "failed");
-  auto* const on =
-      command
-          .add_option("--on", arguments.on, "slurm: submit the blocks as an array job, and return")
-          ->check(CLI::IsMember({"slurm"}));
-  command.add_option("--partition", arguments.partition, "with --on slurm: sbatch's --partition");
-  command.add_option("--time", arguments.time,
-                     "with --on slurm: sbatch's --time, the limit of one block");
-  command
-      .add_option("--patience", arguments.patience_s,
-                  "seconds without a heartbeat after which a claimed block counts as abandoned "
-                  "(default: 30)")
-      ->check(CLI::Range(1.0, 86400.0));
-  block->excludes(collect)->excludes(status)->excludes(on);
-  collect->excludes(status)->excludes(on);
-  status->excludes(on);
+  return is_of_planned_sweep(arguments) ? run_planned_sweep(arguments) : run_here(arguments);
 }
 
 }  // namespace

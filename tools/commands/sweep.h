@@ -6,18 +6,24 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "millrace/recipe.h"
+#include "study/records/run_directory.h"
 #include "study/sweep/design.h"
 #include "study/sweep/study_file.h"
 #include "study/sweep/sweep_command.h"
 #include "study/sweep/sweep_record.h"
 #include "study/sweep/sweep_table.h"
 #include "tools/launch/launch.h"
+
+namespace CLI {
+class App;
+}
 
 namespace millrace::tools {
 
@@ -260,6 +266,42 @@ class SweepRunner {
   std::function<void()> meanwhile_;
   std::uint64_t next_number_ = 1;
 };
+
+// Steps that a local sweep and a planned one share.
+
+/// A sweep's directory, and the lock that is held while it is written.
+struct SweepFolder {
+  std::filesystem::path path;
+  std::optional<study::RunLock> lock;
+};
+
+/// A sweep whose directory is ready.
+struct PreparedSweep {
+  bool is_resumed = false;
+  StudyData data;
+  Question question;
+  SweepFolder folder;
+};
+
+/// Finds the sweep to resume, or makes the directory of a new one; errors come first.
+PreparedSweep prepare_sweep(SweepArguments& arguments);
+/// Returns what sweep.json says first.
+nlohmann::ordered_json heading_of_sweep(const Question& question);
+/// Prints the results and writes them into the sweep's directory.
+void publish_sweep(const study::SweepTable& table, nlohmann::ordered_json json,
+                   const std::filesystem::path& path, bool wide);
+/// Returns the exit code of a sweep that has its table: a failed command counts. `again` says how
+/// to repeat it.
+Exit ending_of_sweep(const SweepRunner& runner, const Question& question, const char* again);
+
+// Planned sweeps, whose blocks several hosts run.
+
+/// Returns whether the arguments are about one.
+bool is_of_planned_sweep(const SweepArguments& arguments);
+/// Plans, runs, watches, submits or collects blocks.
+Exit run_planned_sweep(const SweepArguments& arguments);
+/// Adds the options of planned sweeps.
+void add_block_options(CLI::App& command, SweepArguments& arguments);
 
 // Prints a sweep's table and writes it as CSV.
 

@@ -20,6 +20,7 @@
 #include "tools/commands/sweep.h"
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
+#include "tools/training/recipe_choices.h"
 #include "tools/training/setup.h"
 
 namespace millrace::tools {
@@ -129,8 +130,7 @@ bool names_plugins(const std::string& word) { return word.starts_with("plugins.p
 std::string shared_ops(const std::vector<std::optional<Recipe>>& recipes) {
   const bool native =
       std::all_of(recipes.begin(), recipes.end(), [](const std::optional<Recipe>& recipe) {
-        return !recipe || with_ops(*recipe).text("model.ops") == "native" ||
-               recipe->text("model.ops") == "torch";
+        return !recipe || ops_of(with_ops(*recipe)) == Ops::native || ops_of(*recipe) == Ops::torch;
       });
   return native ? "native" : "torch";
 }
@@ -456,7 +456,7 @@ Question question_of(const SweepArguments& arguments, const std::string& ops) {
   }
   question.ops = ops.empty() ? shared_ops(question.recipes) : ops;
   for (auto& recipe : question.recipes)
-    if (recipe && recipe->text("model.ops") == "auto") recipe->set("model.ops=" + question.ops);
+    if (recipe && ops_of(*recipe) == Ops::automatic) recipe->set("model.ops=" + question.ops);
   return question;
 }
 
