@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "pipeline/readers/storage.h"
 #include "strategies/trainer/device_accounting.h"
+#include "strategies/trainer/first_rank.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/torch_library.h"
 #include "study/records/run_directory.h"
@@ -115,6 +116,7 @@ class TrainCommand {
     check_settings();
     open_evaluation_set();
     make_strategy();
+    compare_archives();
     beginning_.end();  // from here on there are records to complete
     open_records();
     make_loader();
@@ -154,7 +156,7 @@ class TrainCommand {
 
   void open_training_set() {
     reader_ = open_data(recipe_, recipe_.text("data.split"));
-    if (resume_) check_archives(arguments_.run, reader_->info(), keeps_records());
+    if (resume_) check_archives(arguments_.run, reader_->info(), !is_ddp(recipe_));
     plan_ = make_plan(recipe_, recipe_.augment(), *reader_);
     options_ = loader_options(recipe_, emulated_storage(recipe_), rank_.rank, rank_.world);
     options_.epochs = static_cast<std::uint64_t>(recipe_.integer("train.epochs"));
@@ -195,7 +197,7 @@ class TrainCommand {
   void open_evaluation_set() {
     if (is_simulated(recipe_)) return;
     eval_reader_ = open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size());
-    if (resume_) check_archives(arguments_.run, eval_reader_->info(), keeps_records());
+    if (resume_) check_archives(arguments_.run, eval_reader_->info(), !is_ddp(recipe_));
     eval_plan_ = make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
     check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output());
   }
@@ -205,6 +207,23 @@ class TrainCommand {
         .interrupted = &interrupted(), .watched = [this] { beginning_.end(); }, .leave = leave};
     strategy_ = tools::make_strategy(recipe_, *reader_, plan_->output(), rank_, hooks);
     if (resume_ && resume_->checkpoint()) strategy_->restore(*resume_->checkpoint());
+  }
+
+  /// Compares the contents of archives with what the run has read. Of several ranks, only rank 0
+  /// reads them, which takes minutes for a large set: the others wait, and are not late.
+  void compare_archives() {
+    if (!resume_ || !is_ddp(recipe_)) return;
+    try {
+      train::do_on_first_rank(
+          rank_.rank == 0, [this](const std::string& mine) { return strategy_->gather(mine); },
+          [this] {
+            for (const auto& reader : {reader_, eval_reader_})
+              check_archives(arguments_.run, reader->info(), true);
+          });
+    } catch (const Error&) {  // of all ranks: none of them has died
+      strategy_->end({});
+      throw;
+    }
   }
 
   /// Opens the run's directory. Rank 0 creates it; the others write beside its files.
