@@ -25,7 +25,7 @@ readonly LONG_PACKAGES=(dpkg-dev file)
 # Used by tests of reports, which are skipped without them.
 readonly REPORT_PACKAGES=(chromium-headless-shell python3-matplotlib)
 # Used by tests of studies on a cluster, which are skipped without them.
-readonly CLUSTER_PACKAGES=(slurm-wlm munge)
+readonly CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
 # Used by the Python package, which is neither built nor tested without them.
 readonly PYTHON_PACKAGES=(python3-dev)
 readonly PYTHON_FOLDER=.deps/python
