@@ -184,7 +184,8 @@ class Slurm:
         """Starts both daemons. Returns whether the node is ready; false if one of them has ended."""
         host = socket.gethostname().split(".")[0]
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
-            host=host, first_job=first_job(), controller=free_port(), node=free_port(), folder=self.folder, user=pwd.getpwuid(os.geteuid()).pw_name))
+            host=host, first_job=first_job(), controller=free_port(), node=free_port(), folder=self.folder,
+            user=pwd.getpwuid(os.geteuid()).pw_name))
         daemons = [self.start("slurmctld", "-D", "-c"), self.start("slurmd", "-D")]
         ready = []
 

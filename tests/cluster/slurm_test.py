@@ -20,6 +20,13 @@ SWEEP = ["mnist-lenet-plain", "train.threads=1", "loader.batch=20", "train.epoch
 SECONDS = 240  # for anything that waits: far more than it takes
 
 
+def listening():
+    """The ports of this machine at which somebody listens for TCP connections."""
+    tables = [pathlib.Path("/proc/net", name).read_text().splitlines() for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
+
+
 class SlurmTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -78,6 +85,11 @@ class SlurmTest(unittest.TestCase):
                 return block
         self.fail("every block had ended before it could be killed")
 
+    def jobs_named(self, name):
+        """The numbers of the jobs of that name that Slurm has."""
+        out = self.slurm.command("squeue", "--noheader", f"--name={name}", "--format=%i").stdout
+        return [int(job) for job in out.split()]
+
     def running_tasks(self):
         return {name.partition("_")[2] for name, state in self.slurm.jobs().items()
                 if state in ("RUNNING", "COMPLETING", "CONFIGURING")}
@@ -87,7 +99,8 @@ class SlurmTest(unittest.TestCase):
         data = f"data.path={self.folder / 'digits'}"
         self.millrace("sweep", *SWEEP, data, "--run", local)
         self.drain_node()
-        said = self.millrace("sweep", *SWEEP, data, "--run", run, "--on", "slurm", "--partition", "tests", "--time", "30")
+        said = self.millrace("sweep", *SWEEP, data, "--run", run, "--on", "slurm", "--partition", "tests",
+                             "--time", "30")
         self.assertEqual(said.stdout, f"{run}\n")
         self.assertEqual(self.states(run), ["queued"] * 4, "nothing runs on a drained node")
         again = self.millrace("sweep", run, "--on", "slurm")
@@ -122,11 +135,27 @@ class SlurmTest(unittest.TestCase):
     def test_two_tasks_of_srun_are_two_ranks(self):
         train = ["train", "mnist-lenet-plain", f"data.path={self.folder / 'digits'}", "train.strategy=ddp",
                  "train.threads=1", "loader.batch=20", "train.epochs=1", "train.steps=8", "--json", "--run"]
-        self.slurm.command("srun", "--ntasks=2", PROGRAM, *train, self.folder / "srun", timeout=SECONDS, cwd=self.folder)
+        # A job of its own, and not a step with variables of another launcher.
+        environment = {name: value for name, value in self.slurm.environment.items()
+                       if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")}
+        with open(self.folder / "srun.log", "w+") as log, subprocess.Popen(
+                ["srun", "--ntasks=2", "--job-name=ranks", PROGRAM, *train, self.folder / "srun", "debug.log_ms=100"],
+                env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as job:
+            try:
+                number = []
+                self.slurm.wait_for(lambda: number.extend(self.jobs_named("ranks")) or number or job.poll() is not None)
+                # Rank 0 serves the store at the port that is made of the job's number.
+                self.slurm.wait_for(lambda: 12000 + number[0] % 20000 in listening() or job.poll() is not None)
+                said = (self.folder / "srun.log").read_text
+                self.assertIsNone(job.poll(), f"nobody has listened at port {12000 + number[0] % 20000}: {said()}")
+                self.assertEqual(job.wait(SECONDS), 0, said())
+            finally:
+                job.kill()
         self.millrace("launch", "-n", "2", "--", *train, self.folder / "launch")
         mine, other = (json.loads((self.folder / name / "summary.json").read_text()) for name in ("srun", "launch"))
         self.assertEqual(mine["world_size"], 2)
-        self.assertEqual(len(mine["ranks"]), 2)
+        self.assertEqual([rank["rank"] for rank in mine["ranks"]], [0, 1])
+        self.assertEqual(len({rank["pid"] for rank in mine["ranks"]}), 2)
         for key in ("parameters_hash", "train_loss", "images", "steps"):
             self.assertEqual(mine[key], other[key], key)
 
