@@ -62,11 +62,11 @@ std::vector<std::string> errors_of(Store& store, const std::function<void()>& wo
 }
 
 TEST(FirstRank, TheOthersWaitLongerThanTheirTimeOut) {
-  Store store(2s);
+  Store store(3s);
   int done = 0;
   EXPECT_EQ(errors_of(store,
                       [&] {
-                        std::this_thread::sleep_for(3s);
+                        std::this_thread::sleep_for(4s);
                         ++done;
                       }),
             (std::vector<std::string>{"", ""}));
