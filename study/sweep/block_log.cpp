@@ -237,10 +237,11 @@ std::optional<BlockClaim> BlockClaim::take(const BlockLog& log, int number, Json
   // The folder precedes the claim, so that no claim stands where there is no room for its runs.
   BlockClaim claim(log, number, std::move(about));
   fs::create_directories(claim.folder() / "runs");
-  // The heartbeat does too: whoever sees the claim sees a heartbeat.
-  if (!claim.write_heartbeat(counter_text(claim.beats_ = 1)))
-    throw RunError(fmt::format("{} cannot be written: {}", (claim.folder() / "heartbeat").string(),
-                               std::strerror(errno)),
+  // The heartbeat does too: whoever sees the claim sees a heartbeat. One that is there already is a
+  // rival's, who may have been faster.
+  const fs::path heartbeat = claim.folder() / "heartbeat";
+  if (!fs::exists(heartbeat) && !claim.write_heartbeat(counter_text(claim.beats_)))
+    throw RunError(fmt::format("{} cannot be written: {}", heartbeat.string(), std::strerror(errno)),
                    "look at the file system, and try again");
   claim.beaten_ = Clock::now();
   if (!log.add(number, entry)) return {};
