@@ -383,7 +383,7 @@ void Ddp::arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans) {
   const pipeline::SpanSeconds mine(since);
   arrivals_.zero_();
   auto cell = arrivals_.accessor<double, 2>();
-  const auto row = cell[peers_.rank()];
+  auto row = cell[peers_.rank()];
   row[kSamples] = static_cast<double>(samples);
   row[kStop] = stop ? 1 : 0;
   row[kToArrival] = is_first ? 0 : base::Clock::seconds(spans.since() - since_);
