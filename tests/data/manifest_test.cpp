@@ -1,5 +1,5 @@
 // Tests manifests in CSV and JSONL, and the errors that a line can have.
-#include "pipeline/readers/manifest.h"
+#include "pipeline/readers/manifest_rows.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

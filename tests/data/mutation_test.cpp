@@ -6,7 +6,7 @@
 #include "millrace/exif.hpp"
 #include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
-#include "pipeline/readers/manifest.h"
+#include "pipeline/readers/manifest_rows.h"
 #include "pipeline/readers/tar_index.h"
 #include "tests/data/jpeg_forms.h"
 #include "tests/data/support.h"

@@ -1,5 +1,5 @@
 // Fuzzes manifests in CSV.
-#include "pipeline/readers/manifest.h"
+#include "pipeline/readers/manifest_rows.h"
 #include "tests/fuzz/target.h"
 
 namespace millrace::fuzz {
