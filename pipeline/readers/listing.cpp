@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "millrace/error.h"
+#include "pipeline/readers/dali_index.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/mapped_file.h"
 
@@ -110,7 +111,12 @@ TarIndex Listings::list(const std::string& shard, const FileStamp& now, Sha256& 
       (from_index(shard, now, found, sha256) || from_cache(shard, now, found)))
     return found;
   const bool keep = !cache_.empty() && is_settled(now);
-  found = walk_archive(shard, keep);
+  if (use_ == IndexUse::off || !from_dali_index(shard, now, keep, found)) {
+    if (use_ == IndexUse::require)
+      throw DataError(fmt::format("{}: the archive has no index (data.index=require)", shard),
+                      "make one: millrace data index " + base::shell_word(shard));
+    found = walk_archive(shard, keep);
+  }
   const base::OpenFile file = base::open_regular(shard);
   const FileStamp after = stamp_of(file.descriptor.get(), shard);
   if (after.inode != now.inode || after.device != now.device || after.size != now.size ||
@@ -127,12 +133,7 @@ bool Listings::from_index(const std::string& shard, const FileStamp& now, TarInd
                           Sha256& sha256) {
   const std::string path = index_path(shard);
   const std::string hint = "millrace data index " + base::shell_word(shard);
-  if (!base::exists(path)) {
-    if (use_ == IndexUse::require)
-      throw DataError(fmt::format("{}: the archive has no index (data.index=require)", shard),
-                      "make one: " + hint);
-    return false;
-  }
+  if (!base::exists(path)) return false;
   ShardIndex index;
   try {
     index = parse_shard_index(path, MappedFile::map(path).bytes());
@@ -153,6 +154,23 @@ bool Listings::from_index(const std::string& shard, const FileStamp& now, TarInd
   out = std::move(index.tar);
   sha256 = index.sha256;
   return true;
+}
+
+bool Listings::from_dali_index(const std::string& shard, const FileStamp& now, bool names,
+                               TarIndex& out) {
+  const std::string path = dali_index_path(shard);
+  if (!base::exists(path)) return false;
+  try {
+    const base::OpenFile file = base::open_regular(path);
+    const bool older = stamp_of(file.descriptor.get(), path).mtime_ns < now.mtime_ns;
+    IndexTarOptions options;
+    options.names = names;
+    out = list_by_dali_index(shard, older ? DaliCheck::all : DaliCheck::some, options);
+    return true;
+  } catch (const DataError& error) {
+    set_aside(error.what(), error.hint());
+    return false;
+  }
 }
 
 void Listings::set_aside(const std::string& reason, const std::string& hint) {

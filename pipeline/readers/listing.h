@@ -1,5 +1,5 @@
 // Lists the samples of archives in the cheapest way that is safe: from the index file next to the
-// archive, from the user's cache, or by walking the archive.
+// archive, from the user's cache, from DALI's index file, or by walking the archive.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,7 @@ class Listings {
 
  private:
   bool from_index(const std::string& shard, const FileStamp& now, TarIndex& out, Sha256& sha256);
+  bool from_dali_index(const std::string& shard, const FileStamp& now, bool names, TarIndex& out);
   bool from_cache(const std::string& shard, const FileStamp& now, TarIndex& out) const;
   void store(const std::string& shard, const FileStamp& now, const TarIndex& tar);
   void set_aside(const std::string& reason, const std::string& hint);

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
+#include "pipeline/readers/dali_index.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/mapped_file.h"
@@ -207,6 +208,8 @@ std::vector<std::string> check_indexes(const std::string& path) {
     if (!set.shards.empty() && !in_set)
       problems.push_back(fmt::format("{}: the set index does not list {}", set_file_of(path),
                                      name_in(path, file)));
+    if (base::exists(pipeline::dali_index_path(file)))
+      passes([&] { pipeline::list_by_dali_index(file, pipeline::DaliCheck::all); });
     if (!in_set && !base::exists(pipeline::index_path(file))) continue;
     passes([&] {
       if (std::string wrong = check_index(file, in_set ? &*listed : nullptr); !wrong.empty())
