@@ -1,5 +1,6 @@
-// Measures opening a very large set, and its order of samples, with synthetic indexes: each archive
-// is a hole of the right size with an index that fits.
+// Measures opening a very large set, by its set index and with a list, its order of samples and
+// where they lie, with synthetic indexes: each archive is a hole of the right size with an index
+// that fits.
 //
 //   build/large_set FOLDER --samples 100000000 --shards 1000
 #include <fcntl.h>
@@ -18,6 +19,8 @@
 #include "millrace/reader.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/readers/listing.h"
+#include "pipeline/readers/set_index.h"
+#include "pipeline/readers/tar.h"
 
 namespace {
 
@@ -45,7 +48,8 @@ double status_mib(const std::string& name) {
   return 0;
 }
 
-void write_shard(const std::string& path, std::uint64_t samples) {
+/// Writes an archive and its index. Returns its entry in the set's.
+pipeline::SetIndex::Shard write_shard(const std::string& path, std::uint64_t samples) {
   const base::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file || ftruncate(file.get(), static_cast<off_t>(samples * kMember)) != 0)
     stop(path + " cannot be written");
@@ -59,9 +63,29 @@ void write_shard(const std::string& path, std::uint64_t samples) {
     index.tar.name_at.push_back(static_cast<std::uint32_t>(index.tar.names.size()));
     index.tar.names += fmt::format("{:09}.jpg", i) + '\0';
   }
+  const std::vector<std::byte> bytes = to_bytes(index);
   base::AtomicFile out(pipeline::index_path(path));
-  out.write(to_bytes(index));
-  out.commit();
+  out.write(bytes);
+  out.replace();
+  pipeline::SetIndex::Shard listed;
+  listed.name = index.shard;
+  listed.size = index.stamp.size;
+  listed.index_size = bytes.size();
+  listed.samples = samples;
+  listed.image_bytes = 512 * samples;
+  listed.largest_label = static_cast<std::int32_t>(std::min<std::uint64_t>(samples, 1000) - 1);
+  listed.folders = index.tar.folders;
+  return listed;
+}
+
+void write_set(const std::string& folder, std::uint64_t samples, std::uint64_t shards) {
+  pipeline::SetIndex set;
+  for (std::uint64_t shard = 0; shard < shards; ++shard)
+    set.shards.push_back(
+        write_shard(fmt::format("{}/train-{:06}.tar", folder, shard), samples / shards));
+  base::AtomicFile out(folder + "/" + pipeline::kSetIndexFile);
+  out.write(to_bytes(set));
+  out.replace();
 }
 
 /// Prints what `call` takes.
@@ -100,6 +124,24 @@ void measure_order(std::uint64_t count, const char* name) {
   if (sum == 0) stop("every sample has number 0");
 }
 
+/// Looks up where samples lie, in the order of an epoch from its middle on.
+void measure_lookup(const Reader& reader, const char* name, const char* how, std::uint64_t times) {
+  const std::uint64_t count = reader.info().count;
+  const pipeline::Sampler sampler(count, Shuffle::parse(name), 1, 0);
+  Location location;
+  std::uint64_t sum = 0;
+  timed(fmt::format("{}: looking up {} samples{}", name, times, how), times, [&] {
+    for (std::uint64_t i = 0; i < times; ++i) {
+      const std::uint64_t sample = sampler((count / 2 + i) % count);
+      if (!reader.locate(sample, location)) stop("a sample lies nowhere");
+      if (location.label != static_cast<std::int64_t>(location.offset / kMember % 1000))
+        stop("a sample has another's label");
+      sum += location.offset;
+    }
+  });
+  if (sum == 0) stop("every sample lies at byte 0");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -107,22 +149,29 @@ int main(int argc, char** argv) {
   const auto samples = static_cast<std::uint64_t>(options.number("--samples", 1'000'000));
   const auto shards = static_cast<std::uint64_t>(options.number("--shards", 100));
   fs::create_directories(options.path());
-  timed("writing the indexes", 1, [&] {
-    for (std::uint64_t shard = 0; shard < shards; ++shard)
-      write_shard(fmt::format("{}/train-{:06}.tar", options.path(), shard), samples / shards);
-  });
+  timed("writing the indexes", 1, [&] { write_set(options.path(), samples, shards); });
   DataOptions data;
   data.reader = "tar";
   data.path = options.path();
   data.index = IndexUse::require;
   std::unique_ptr<Reader> reader;
-  timed("opening", 1, [&] { reader = open_reader(data); });
-  fmt::print("at most {:.0f} MiB so far\n", status_mib("VmHWM"));
-  reader.reset();
-  timed("opening once more", 1, [&] { reader = open_reader(data); });
+  for (const char* what : {"opening by set.index", "opening by set.index once more"}) {
+    reader.reset();
+    timed(what, 1, [&] { reader = pipeline::open_tar(data, 0); });
+  }
   const std::uint64_t count = reader->info().count;
-  fmt::print("{} samples, {:.0f} MiB resident\n", count, status_mib("VmRSS"));
+  fmt::print("{} samples, {:.0f} MiB resident, at most {:.0f} MiB so far\n", count,
+             status_mib("VmRSS"), status_mib("VmHWM"));
+  for (const char* name : {"window:100000", "global"})
+    for (const char* how : {"", " once more"}) measure_lookup(*reader, name, how, 100'000);
+  fmt::print("{:.0f} MiB resident, at most {:.0f} MiB so far\n", status_mib("VmRSS"),
+             status_mib("VmHWM"));
   measure_order(count, "global");
   measure_order(count, "window:100000");
+  reader.reset();
+  timed("opening with a list", 1, [&] { reader = pipeline::open_tar(data, count); });
+  fmt::print("{:.0f} MiB resident, at most {:.0f} MiB so far\n", status_mib("VmRSS"),
+             status_mib("VmHWM"));
+  measure_lookup(*reader, "global", "", 100'000);
   return 0;
 }

@@ -43,6 +43,11 @@ void touch(std::span<const std::uint8_t> bytes) {
   if (!bytes.empty()) static_cast<void>(*static_cast<const volatile std::uint8_t*>(&bytes.back()));
 }
 
+/// Returns whether a sample lies in the reader's own memory, whose pages may not be there yet.
+bool is_mapped(const Fetched& fetched) {
+  return !fetched.sample.held && fetched.sample.bytes.data() != fetched.bytes.data();
+}
+
 }  // namespace
 
 /// Adds up a range's stages on the stack, and enters them in the worker's records at its end.
@@ -203,7 +208,7 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
     const std::uint64_t index = sampler(id.first + static_cast<std::uint64_t>(place));
     const std::uint64_t faults = base::mapped_faults();
     fetched.sample = read(index, fetched.bytes, reading.lane, stop);
-    if (reader_->info().in_place) touch(fetched.sample.bytes);
+    if (is_mapped(fetched)) touch(fetched.sample.bytes);
     if (base::mapped_faults() != faults) fetched.sample = reader_->read(index, fetched.bytes);
   } catch (...) {  // the worker handles it in its turn
     fetched.error = std::current_exception();
@@ -319,7 +324,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
                         Worker& worker, Recorder& recorder, const std::atomic<bool>& stop) {
   const std::uint64_t faults = base::mapped_faults();
   Sample sample;
-  if (fetched != nullptr && (faults == 0 || !reader_->info().in_place)) {
+  if (fetched != nullptr && (faults == 0 || !is_mapped(*fetched))) {
     if (fetched->error != nullptr) std::rethrow_exception(fetched->error);
     sample = fetched->sample;
   } else {

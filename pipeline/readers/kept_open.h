@@ -16,10 +16,15 @@ class KeptOpen {
   static constexpr std::size_t kMostOpen = 256;
 
   KeptOpen() = default;
-  ~KeptOpen() { all() -= mine_; }
+  ~KeptOpen() { clear(); }
   KeptOpen(const KeptOpen&) = delete;
   KeptOpen& operator=(const KeptOpen&) = delete;
 
+  /// Returns the share, after the archives were closed.
+  void clear() {
+    all() -= mine_;
+    mine_ = 0;
+  }
   /// Returns whether one more archive may stay open.
   bool add() {
     rlimit limit{};

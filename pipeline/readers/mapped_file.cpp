@@ -171,4 +171,27 @@ MappedFile MappedFile::inflate(const std::string& path, const Announced& announc
   return plain;
 }
 
+const std::uint8_t* MappedPart::map(int descriptor, std::uint64_t offset, std::size_t size) {
+  drop();
+  static const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t begin = offset / page * page;
+  const std::uint64_t length = offset - begin + size + kTailSlack;
+  void* memory =
+      mmap(nullptr, length, PROT_READ, MAP_SHARED, descriptor, static_cast<off_t>(begin));
+  if (memory == MAP_FAILED) return nullptr;
+  memory_ = memory;
+  size_ = (length + page - 1) / page * page;
+  guard_ = base::guard(memory_, size_);
+  return static_cast<const std::uint8_t*>(memory_) + (offset - begin);
+}
+
+void MappedPart::drop() {
+  if (memory_ == nullptr) return;
+  damaged_ = damaged();
+  base::unguard(guard_);
+  guard_ = nullptr;
+  munmap(memory_, size_);
+  memory_ = nullptr;
+}
+
 }  // namespace millrace::pipeline

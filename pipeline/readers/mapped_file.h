@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 
 #include "base/files.h"
 #include "base/private_api.h"
+#include "millrace/buffer.h"
 
 namespace millrace::pipeline {
 
@@ -50,6 +53,44 @@ class MILLRACE_PRIVATE_API MappedFile {
   std::size_t size_ = 0;
   std::size_t reserved_ = 0;
   base::GuardedRange* guard_ = nullptr;  ///< set for a mapped file
+};
+
+/// A part of a file in memory, one after the other: the mapping is bounded by the longest part.
+class MappedPart {
+ public:
+  MappedPart() = default;
+  ~MappedPart() { drop(); }
+  MappedPart(const MappedPart&) = delete;
+  MappedPart& operator=(const MappedPart&) = delete;
+
+  /// Maps a part of an open file in place of the one before, and touches none of it. Returns null
+  /// if the system refuses. kTailSlack bytes behind the part are readable as well; they must lie in
+  /// the file.
+  const std::uint8_t* map(int descriptor, std::uint64_t offset, std::size_t size);
+  /// Returns true once a part held zeros, because its file was truncated: copy bytes from then on.
+  bool damaged() const { return damaged_ || (guard_ != nullptr && base::is_damaged(guard_)); }
+
+ private:
+  void drop();
+
+  void* memory_ = nullptr;
+  std::size_t size_ = 0;
+  base::GuardedRange* guard_ = nullptr;
+  bool damaged_ = false;
+};
+
+/// One mapped part for each scratch buffer that a reader is called with: bytes stay valid until the
+/// buffer is used again. May be used from many threads.
+class MappedParts {
+ public:
+  MappedPart& of(const Buffer& scratch) {
+    const std::lock_guard lock(mutex_);
+    return parts_[&scratch];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const Buffer*, MappedPart> parts_;
 };
 
 }  // namespace millrace::pipeline

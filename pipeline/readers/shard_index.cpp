@@ -17,6 +17,8 @@
 #include "base/files.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
+#include "pipeline/readers/folder.h"
+#include "pipeline/readers/mapped_file.h"
 
 namespace millrace::pipeline {
 
@@ -170,14 +172,66 @@ void seal_shard_index(std::span<std::uint8_t> bytes) {
 // Parses and checks an index file.
 namespace {
 
+[[noreturn]] void index_fails(std::string_view file, const std::string& reason) {
+  throw DataError(fmt::format("{}: {}", file, reason),
+                  "make the index again: millrace data index ARCHIVE");
+}
+
+[[noreturn]] void index_damaged(std::string_view file, const char* reason) {
+  index_fails(file, fmt::format("the index is damaged: {}", reason));
+}
+
+/// Returns the header of an index of `size` bytes, which begins with `bytes`.
+IndexHeader parse_header(std::string_view file, std::span<const std::uint8_t> bytes,
+                         std::uint64_t size) {
+  IndexHeader header;
+  if (bytes.size() < kIndexMagic.size() ||
+      std::memcmp(bytes.data(), kIndexMagic.data(), kIndexMagic.size()) != 0)
+    index_fails(file, "not an index of an archive");
+  if (bytes.size() < sizeof header)
+    index_fails(file, fmt::format("the index is truncated: {} bytes", bytes.size()));
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.version != ShardIndex::kVersion)
+    index_fails(file, fmt::format("an index of version {}; this program reads version {}",
+                                  header.version, ShardIndex::kVersion));
+  if (header.header_sum != header_sum(header)) index_damaged(file, "wrong checksum of its header");
+  if (header.bytes > size)
+    index_fails(file, fmt::format("the index is truncated: {} of {} bytes", size, header.bytes));
+  if (header.bytes < size) index_damaged(file, "bytes stand behind its end");
+  return header;
+}
+
+void check_layout(std::string_view file, const IndexHeader& header) {
+  const std::uint64_t room = header.bytes - sizeof header;
+  if (header.header_bytes != sizeof header || header.record_bytes != sizeof(IndexRecord))
+    index_damaged(file, "its records have another width");
+  if (header.samples == 0 || header.samples > room / sizeof(IndexRecord) ||
+      header.folders_at != sizeof header + header.samples * sizeof(IndexRecord))
+    index_damaged(file, "its records do not fit");
+  if (header.names_at < header.folders_at || header.names_at >= header.bytes)
+    index_damaged(file, "its names do not fit");
+}
+
+/// Checks what a record says of the archive and of the folders.
+void check_record(std::string_view file, const IndexRecord& one, std::uint64_t shard_size,
+                  std::uint32_t folders) {
+  const bool inside =
+      one.data <= shard_size && (one.size == base::kTooLong || one.size <= shard_size - one.data);
+  if (!inside || one.back > one.data || one.back < TarWalk::kBlock)
+    index_damaged(file, "a sample lies outside the archive");
+  if (one.label < -1 || one.label >= kMaxClasses) index_damaged(file, "a label is out of range");
+  if (one.folder >= folders) index_damaged(file, "a sample's folder is missing");
+}
+
 class IndexParser {
  public:
   IndexParser(std::string_view file, std::span<const std::uint8_t> bytes)
       : file_(file), bytes_(bytes) {}
 
   ShardIndex run(bool names) {
-    check_header();
-    check_layout();
+    header_ = parse_header(file_, bytes_, bytes_.size());
+    if (header_.body_sum != body_sum(bytes_)) damaged("wrong checksum");
+    check_layout(file_, header_);
     ShardIndex index;
     index.stamp = {header_.shard_size, header_.mtime_ns, header_.ctime_ns, header_.inode,
                    header_.device};
@@ -197,44 +251,10 @@ class IndexParser {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& reason) const {
-    throw DataError(fmt::format("{}: {}", file_, reason),
-                    "make the index again: millrace data index ARCHIVE");
-  }
-  [[noreturn]] void damaged(const char* reason) const {
-    fail(fmt::format("the index is damaged: {}", reason));
-  }
+  [[noreturn]] void damaged(const char* reason) const { index_damaged(file_, reason); }
 
   std::string_view text(std::uint64_t begin, std::uint64_t end) const {
     return {reinterpret_cast<const char*>(bytes_.data()) + begin, end - begin};
-  }
-
-  void check_header() {
-    if (bytes_.size() < kIndexMagic.size() ||
-        std::memcmp(bytes_.data(), kIndexMagic.data(), kIndexMagic.size()) != 0)
-      fail("not an index of an archive");
-    if (bytes_.size() < sizeof header_)
-      fail(fmt::format("the index is truncated: {} bytes", bytes_.size()));
-    std::memcpy(&header_, bytes_.data(), sizeof header_);
-    if (header_.version != ShardIndex::kVersion)
-      fail(fmt::format("an index of version {}; this program reads version {}", header_.version,
-                       ShardIndex::kVersion));
-    if (header_.header_sum != header_sum(header_)) damaged("wrong checksum of its header");
-    if (header_.bytes > bytes_.size())
-      fail(fmt::format("the index is truncated: {} of {} bytes", bytes_.size(), header_.bytes));
-    if (header_.bytes < bytes_.size()) damaged("bytes stand behind its end");
-    if (header_.body_sum != body_sum(bytes_)) damaged("wrong checksum");
-  }
-
-  void check_layout() const {
-    const std::uint64_t room = bytes_.size() - sizeof(IndexHeader);
-    if (header_.header_bytes != sizeof(IndexHeader) || header_.record_bytes != sizeof(IndexRecord))
-      damaged("its records have another width");
-    if (header_.samples == 0 || header_.samples > room / sizeof(IndexRecord) ||
-        header_.folders_at != sizeof(IndexHeader) + header_.samples * sizeof(IndexRecord))
-      damaged("its records do not fit");
-    if (header_.names_at < header_.folders_at || header_.names_at >= bytes_.size())
-      damaged("its names do not fit");
   }
 
   void read_folders(TarIndex& tar) const {
@@ -256,12 +276,7 @@ class IndexParser {
     for (std::uint64_t i = 0; i < header_.samples; ++i) {
       IndexRecord one;
       std::memcpy(&one, bytes_.data() + sizeof(IndexHeader) + i * sizeof one, sizeof one);
-      const bool inside = one.data <= header_.shard_size &&
-                          (one.size == base::kTooLong || one.size <= header_.shard_size - one.data);
-      if (!inside || one.back > one.data || one.back < TarWalk::kBlock)
-        damaged("a sample lies outside the archive");
-      if (one.label < -1 || one.label >= kMaxClasses) damaged("a label is out of range");
-      if (one.folder >= header_.folders) damaged("a sample's folder is missing");
+      check_record(file_, one, header_.shard_size, header_.folders);
       if (one.name < names_before_ || one.name >= names_size) damaged("a sample's name is missing");
       unlabelled += one.label < 0 ? 1 : 0;
       tar.samples.push_back({one.data, one.size, one.back, one.label, one.folder});
@@ -278,6 +293,70 @@ class IndexParser {
 };
 
 }  // namespace
+
+std::unique_ptr<ShardRecords> ShardRecords::open(const std::string& shard, const FileStamp& now,
+                                                 const Expected& expected, bool keep) {
+  const std::string path = shard + std::string(kShardIndexEnding);
+  if (!base::exists(path)) return nullptr;
+  base::OpenFile file = base::open_regular(path);
+  const auto read = [&](std::uint64_t at, std::span<std::uint8_t> out) {
+    return base::read_at(file.descriptor.get(), out.data(), out.size(), at, path.c_str());
+  };
+  std::array<std::uint8_t, sizeof(IndexHeader)> head{};
+  IndexHeader header;
+  try {
+    const std::size_t size = read(0, head);
+    header = parse_header(path, std::span(head).first(size), file.size);
+    check_layout(path, header);
+  } catch (const DataError&) {  // reported by those who parse all of it
+    return nullptr;
+  }
+  const FileStamp listed{header.shard_size, header.mtime_ns, header.ctime_ns, header.inode,
+                         header.device};
+  if (difference(listed, now) != nullptr || header.formats != image_formats() ||
+      header.samples != expected.samples || header.fingerprint != expected.fingerprint ||
+      header.sha256 != expected.sha256 || header.folders != expected.folders)
+    return nullptr;
+  const std::string wanted = shard.substr(shard.rfind('/') + 1);
+  std::vector<std::uint8_t> name(wanted.size() + 1);
+  if (read(header.names_at, name) != name.size() ||
+      std::memcmp(name.data(), wanted.c_str(), name.size()) != 0)
+    return nullptr;
+  std::unique_ptr<ShardRecords> records(new ShardRecords);
+  records->path_ = path;
+  records->stamp_ = stamp_of(file.descriptor.get(), path);
+  records->shard_size_ = header.shard_size;
+  records->samples_ = header.samples;
+  records->body_sum_ = header.body_sum;
+  records->folders_ = header.folders;
+  if (keep) records->file_ = std::move(file.descriptor);
+  return records;
+}
+
+void ShardRecords::check_body() const {
+  const MappedFile mapped = MappedFile::map(path_);
+  if (mapped.bytes().size() != stamp_.size || body_sum(mapped.bytes()) != body_sum_ ||
+      mapped.damaged())
+    index_damaged(path_, "wrong checksum");
+}
+
+TarIndex::Entry ShardRecords::at(std::uint64_t i) const {
+  std::call_once(checked_, [this] { check_body(); });
+  base::OpenFile opened;
+  if (!file_) {
+    opened = base::open_regular(path_);
+    if (stamp_of(opened.descriptor.get(), path_) != stamp_)
+      throw DataError(fmt::format("{}: replaced while the set is in use", path_),
+                      "leave the set alone while it is used, and start again");
+  }
+  IndexRecord one;
+  const int file = file_ ? file_.get() : opened.descriptor.get();
+  if (base::read_at(file, reinterpret_cast<std::uint8_t*>(&one), sizeof one,
+                    sizeof(IndexHeader) + i * sizeof one, path_.c_str()) != sizeof one)
+    index_damaged(path_, "it is shorter than it was");
+  check_record(path_, one, shard_size_, folders_);
+  return {one.data, one.size, one.back, one.label, one.folder};
+}
 
 ShardIndex parse_shard_index(std::string_view file, std::span<const std::uint8_t> bytes,
                              bool names) {

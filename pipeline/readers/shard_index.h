@@ -5,11 +5,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/private_api.h"
 #include "pipeline/readers/tar_index.h"
 
@@ -61,6 +64,41 @@ MILLRACE_PRIVATE_API std::vector<std::byte> to_bytes(const ShardIndex& index);
 MILLRACE_PRIVATE_API ShardIndex parse_shard_index(std::string_view file,
                                                   std::span<const std::uint8_t> bytes,
                                                   bool names = false);
+
+/// Records of an index file that are read one by one, so that a large set needs no list of its
+/// samples. May be used from many threads.
+class MILLRACE_PRIVATE_API ShardRecords {
+ public:
+  /// Properties of an archive that the index of its set lists.
+  struct Expected {
+    std::uint64_t samples = 0;
+    std::uint64_t fingerprint = 0;
+    Sha256 sha256{};
+    std::size_t folders = 0;
+  };
+
+  /// Opens the index of `shard`, whose stamp is `now`, and reads its header. Returns null if it
+  /// does not fit or is not the expected one. The file stays open only if `keep`.
+  static std::unique_ptr<ShardRecords> open(const std::string& shard, const FileStamp& now,
+                                            const Expected& expected, bool keep);
+
+  /// Returns a record. The first call compares the checksum of the whole file. Throws DataError if
+  /// the index is damaged or was replaced since it was opened.
+  TarIndex::Entry at(std::uint64_t i) const;
+
+ private:
+  ShardRecords() = default;
+  void check_body() const;
+
+  std::string path_;
+  base::Descriptor file_;  ///< none: opened for each record
+  FileStamp stamp_;        ///< of the index file
+  std::uint64_t shard_size_ = 0;
+  std::uint64_t samples_ = 0;
+  std::uint64_t body_sum_ = 0;
+  std::uint32_t folders_ = 0;
+  mutable std::once_flag checked_;
+};
 
 /// Writes the checksums into a header that was changed; for tests.
 MILLRACE_PRIVATE_API void seal_shard_index(std::span<std::uint8_t> bytes);

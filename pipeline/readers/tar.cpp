@@ -1,343 +1,49 @@
 // Reads data sets from tar archives.
 #include "pipeline/readers/tar.h"
 
-#include <fmt/format.h>
-#include <glob.h>
+#include <fmt/core.h>
 #include <malloc.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <filesystem>
-#include <optional>
-#include <set>
-#include <string_view>
+#include <map>
+#include <memory>
 
 #include "base/files.h"
+#include "base/text.h"
 #include "millrace/error.h"
+#include "pipeline/decoders/raw_image.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/kept_open.h"
 #include "pipeline/readers/listing.h"
+#include "pipeline/readers/mapped_file.h"
+#include "pipeline/readers/set_index.h"
 #include "pipeline/readers/tar_index.h"
 #include "pipeline/remote/remote_set.h"
 #include "pipeline/remote/url.h"
 
 namespace millrace::pipeline {
 
-// Finds archives by file, folder or pattern.
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::size_t kMaxNames = 1'000'000;
-
-std::optional<std::uint64_t> number_of(std::string_view digits) {
-  std::uint64_t value = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (digits.empty() || status != std::errc() || end != digits.data() + digits.size())
-    return std::nullopt;
-  return value;
-}
-
-/// Returns the alternatives of one pair of braces: 000..003 counts with as many digits, a,b lists.
-std::vector<std::string> alternatives(const std::string& text, const std::string& pattern) {
-  if (const std::size_t dots = text.find(".."); dots != std::string::npos) {
-    const auto first = number_of(std::string_view(text).substr(0, dots));
-    const auto last = number_of(std::string_view(text).substr(dots + 2));
-    if (!first || !last || *last < *first || *last - *first >= kMaxNames)
-      throw DataError(fmt::format("{}: {{{}}} is not a range of numbers", pattern, text),
-                      "write {000..003}, the smaller number first");
-    std::vector<std::string> numbers;
-    for (std::uint64_t n = *first; n <= *last; ++n)
-      numbers.push_back(fmt::format("{:0{}}", n, dots));
-    return numbers;
-  }
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
-std::vector<std::string> matching(const std::string& pattern) {
-  glob_t found{};
-  const int status = glob(pattern.c_str(), 0, nullptr, &found);
-  std::vector<std::string> names;
-  if (status == 0) names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  globfree(&found);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-bool has_wildcard(const std::string& path) {
-  return path.find_first_of("*?[") != std::string::npos;
-}
-
-std::vector<std::string> tars_in(const std::string& folder) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    if (name.ends_with(".tar") && !name.starts_with('.')) files.push_back(folder + "/" + name);
-  }
-  if (error)
-    throw DataError(fmt::format("{}: cannot be listed: {}", folder, error.message()),
-                    "check the folder's permissions and the disk");
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-/// Returns whether a file belongs to a split: "train-000.tar" and "train.tar" belong to train,
-/// "training.tar" does not.
-bool belongs(const std::string& file, const std::string& split) {
-  const std::string name = fs::path(file).filename();
-  if (!name.starts_with(split)) return false;
-  const char next = name[split.size()];
-  return !(next >= 'a' && next <= 'z') && !(next >= 'A' && next <= 'Z');
-}
-
-constexpr const char* kSplits[] = {"train", "test"};
-
-TarFiles in_folder(const std::string& path, const std::string& split) {
-  std::vector<std::string> names;
-  const auto add = [&](const std::string& folder) {
-    for (const std::string& file : tars_in(folder)) names.push_back(file.substr(path.size() + 1));
-  };
-  add(path);
-  for (const char* any : kSplits)
-    for (const std::string& name : split_names(any))
-      if (base::is_folder(path + "/" + name)) add(path + "/" + name);
-  TarFiles found = files_of_split(names, path, split);
-  for (std::string& file : found.files) file = path + "/" + file;
-  return found;
-}
-
-}  // namespace
-
-TarFiles files_of_split(const std::vector<std::string>& names, const std::string& path,
-                        const std::string& split) {
-  const auto chosen = [&](const auto& rule) {
-    std::vector<std::string> files;
-    std::copy_if(names.begin(), names.end(), std::back_inserter(files), rule);
-    return files;
-  };
-  const auto all = chosen([](const std::string& file) { return file.find('/') == file.npos; });
-  bool has_splits = false;
-  for (const char* any : kSplits)
-    for (const std::string& name : split_names(any)) {
-      const std::string folder = name + "/";
-      const auto inside = chosen([&](const std::string& file) {
-        return file.starts_with(folder) && file.find('/', folder.size()) == file.npos;
-      });
-      has_splits |= !inside.empty();
-      if (any == split && !inside.empty()) return {inside, path, true};
-      const auto named = chosen([&](const std::string& file) {
-        return file.find('/') == file.npos && belongs(file, name);
-      });
-      has_splits |= !named.empty();
-      if (any == split && !named.empty()) return {named, path, true};
-    }
-  if (all.empty() && !has_splits)
-    throw DataError(fmt::format("{}: no archives (*.tar)", path),
-                    "check data.path; `millrace data pack` makes archives of a folder");
-  if (has_splits)
-    throw MissingSplit(fmt::format("{}: no archives for split '{}' (looked for {}*.tar)", path,
-                                   split, fmt::join(split_names(split), "*.tar, ")),
-                       "call them by their split: train-000.tar, test-000.tar");
-  return {all, path, false};
-}
-
-std::vector<std::string> expand_braces(const std::string& pattern) {
-  std::vector<std::string> done, left{pattern};
-  while (!left.empty()) {
-    const std::string text = std::move(left.back());
-    left.pop_back();
-    const std::size_t open = text.find('{');
-    const std::size_t close = open == std::string::npos ? open : text.find('}', open);
-    if (close == std::string::npos) {
-      done.push_back(text);
-      continue;
-    }
-    const auto words = alternatives(text.substr(open + 1, close - open - 1), pattern);
-    if (left.size() + done.size() + words.size() > kMaxNames)
-      throw DataError(fmt::format("{}: over a million names", pattern), "use fewer archives");
-    for (auto word = words.rbegin(); word != words.rend(); ++word)
-      left.push_back(text.substr(0, open) + *word + text.substr(close + 1));
-  }
-  return done;
-}
-
-TarFiles find_tars(const std::string& path, const std::string& split) {
-  if (base::is_folder(path)) return in_folder(path, split);
-  if (path.empty() || base::exists(path) || (path.find('{') == path.npos && !has_wildcard(path))) {
-    base::open_regular(path);  // report unreadable files before looking inside any
-    return {{path}, fs::path(path).parent_path(), false};
-  }
-  TarFiles found;
-  for (const std::string& name : expand_braces(path)) {
-    if (!has_wildcard(name)) {
-      found.files.push_back(name);
-      continue;
-    }
-    const auto names = matching(name);
-    found.files.insert(found.files.end(), names.begin(), names.end());
-  }
-  if (found.files.empty())
-    throw DataError(fmt::format("{}: no file matches", path), "check data.path");
-  found.folder = fs::path(found.files.front()).parent_path();
-  return found;
-}
-
-// Assigns an archive's folders to splits and classes.
-namespace {
-
-using Parts = std::vector<std::string_view>;
-
-Parts split_path(std::string_view path) {
-  Parts parts;
-  while (!path.empty()) {
-    const std::size_t end = std::min(path.find('/'), path.size());
-    if (end > 0) parts.push_back(path.substr(0, end));
-    path.remove_prefix(std::min(end + 1, path.size()));
-  }
-  return parts;
-}
-
-bool names_split(std::string_view part) {
-  return part == "train" || part == "test" || part == "val" || part == "valid";
-}
-
-/// Returns the depth at which every folder names a split, or -1.
-int split_depth(const std::vector<Parts>& folders) {
-  for (std::size_t depth = 0;; ++depth) {
-    const auto here = [&](const Parts& parts) { return depth < parts.size(); };
-    if (!std::all_of(folders.begin(), folders.end(), here)) return -1;
-    if (std::all_of(folders.begin(), folders.end(),
-                    [&](const Parts& parts) { return names_split(parts[depth]); }))
-      return static_cast<int>(depth);
-  }
-}
-
-/// Returns the number of leading parts that all folders share.
-std::size_t common_depth(const std::vector<Parts>& folders) {
-  std::size_t depth = folders.front().size();
-  for (const Parts& parts : folders) {
-    const auto end =
-        std::mismatch(parts.begin(), parts.end(), folders.front().begin(), folders.front().end());
-    depth = std::min(depth, static_cast<std::size_t>(end.first - parts.begin()));
-  }
-  return depth;
-}
-
-}  // namespace
-
-TarClasses classify_folders(const std::vector<std::string>& folders, const std::string& split,
-                            bool of_split, bool by_label, const std::string& lone_class,
-                            const std::string& path) {
-  std::vector<Parts> all;
-  for (const std::string& folder : folders) all.push_back(split_path(folder));
-  const int depth = split_depth(all);
-  std::string chosen = split;
-  if (depth >= 0 && !of_split) {
-    std::set<std::string_view> found;
-    for (const Parts& parts : all) found.insert(parts[static_cast<std::size_t>(depth)]);
-    const auto names = split_names(split);
-    const auto name = std::find_if(names.begin(), names.end(), [&](const std::string& candidate) {
-      return found.contains(candidate);
-    });
-    if (name == names.end())
-      throw MissingSplit(
-          fmt::format("{}: holds no split '{}', only {}", path, split, fmt::join(found, ", ")),
-          "check data.split and eval.split");
-    chosen = *name;
-  } else if (!of_split && split != "train") {
-    throw MissingSplit(
-        fmt::format("{}: no split '{}': neither its files nor its folders name one", path, split),
-        "give a folder with train*.tar and test*.tar");
-  }
-  TarClasses result;
-  const auto is_chosen = [&](const Parts& parts) {
-    return depth < 0 || of_split || parts[static_cast<std::size_t>(depth)] == chosen;
-  };
-  if (by_label) {
-    for (const Parts& parts : all)
-      result.of_folder.push_back(is_chosen(parts) ? 0 : TarClasses::kOtherSplit);
-    return result;
-  }
-  const std::size_t skip = depth >= 0 ? static_cast<std::size_t>(depth) + 1 : common_depth(all);
-  const auto lone = [&](const Parts& parts) { return parts.size() == skip; };
-  const bool all_lone = std::all_of(all.begin(), all.end(), lone);
-  std::set<std::string> classes;
-  const auto class_of = [&](const Parts& parts) {
-    if (!all_lone) return std::string(parts[skip]);
-    return depth < 0 && skip > 0 ? std::string(parts.back()) : lone_class;
-  };
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!all_lone && lone(all[i]))
-      throw DataError(fmt::format("{}: images in '{}' stand outside the class folders", path,
-                                  base::printable(folders[i])),
-                      "give each a .cls, or a folder that names its class");
-    if (is_chosen(all[i])) classes.insert(class_of(all[i]));
-  }
-  result.classes.assign(classes.begin(), classes.end());
-  for (const Parts& parts : all)
-    result.of_folder.push_back(
-        is_chosen(parts)
-            ? static_cast<std::int32_t>(
-                  std::lower_bound(result.classes.begin(), result.classes.end(), class_of(parts)) -
-                  result.classes.begin())
-            : TarClasses::kOtherSplit);
-  return result;
-}
-
-// Builds one data set from the indices of all archives, and reads samples from them.
 namespace {
 
 class TarReader final : public Reader {
  public:
-  TarReader(const DataOptions& options, const TarFiles& found) {
+  TarReader(const DataOptions& options, const TarFiles& found, std::uint64_t max_listed) {
     info_.reader = "tar";
     info_.path = options.path;
     info_.split = options.split;
     info_.encoded = true;
-    std::vector<TarIndex> indices;
-    Fingerprint fingerprint;
-    Listings listings(options.index, options.warn);
-    for (const std::string& file : found.files) {
-      base::OpenFile open = base::open_regular(file);
-      const FileStamp stamp = stamp_of(open.descriptor.get(), file);
-      ArchiveInfo archive;
-      indices.push_back(listings.list(file, stamp, archive.sha256));
-      archive.name = std::filesystem::path(file).filename();
-      archive.fingerprint = indices.back().fingerprint;
-      archive.file = file;
-      info_.archives.push_back(std::move(archive));
-      fingerprint.add(indices.back().fingerprint);
-      if (!kept_.add()) open.descriptor.close();
-      shards_.push_back({file, std::move(open.descriptor), stamp});
-    }
-    listings.finish();
-    info_.fingerprint = fingerprint.value();
-    const bool by_label = has_labels(indices);
-    choose(indices, options, found, by_label);
-    if (by_label) {
-      count_classes(options, found.folder);
-    } else if (const auto count = static_cast<int>(info_.classes.size());
-               options.classes != 0 && count > options.classes) {
-      throw DataError(fmt::format("{}: {} classes where {} are set; '{}' is the first too many",
-                                  info_.path, count, options.classes,
-                                  info_.classes[static_cast<std::size_t>(options.classes)]),
-                      fmt::format("set model.classes={}", count));
-    }
-    info_.count = samples_.size();
+    if (!open_unlisted(options, found, max_listed)) open_listed(options, found);
+    raw_ = begins_raw();
   }
-
   Sample read(std::uint64_t index, Buffer& scratch) const override {
-    const Entry& sample = samples_[index];
+    const Entry sample = entry(index);
     const Shard& shard = shards_[sample.shard];
     if (shard.file && sample.size != base::kTooLong) {
+      if (raw_ && sample.size >= kMappedFrom)
+        if (const std::uint8_t* pixels = map_raw(shard, sample, scratch))
+          return {{pixels, sample.size}, sample.label};
       std::uint8_t* bytes = scratch.reserve(sample.size);
       if (base::read_at(shard.file.get(), bytes, sample.size, sample.data, shard.path.c_str()) ==
           sample.size)
@@ -346,15 +52,19 @@ class TarReader final : public Reader {
     return read_slowly(index, shard, scratch);
   }
   std::string name(std::uint64_t index) const override {
-    const Entry& sample = samples_[index];
-    const std::string& path = shards_[sample.shard].path;
-    if (const std::string member = member_name(shards_[sample.shard], sample.data, sample.back);
-        !member.empty())
-      return fmt::format("{} member {}", path, base::printable(member));
-    return fmt::format("{} at byte {}", path, sample.data);
+    try {
+      const Entry sample = entry(index);
+      const Shard& shard = shards_[sample.shard];
+      const std::string member = member_name(shard, sample.data, sample.back);
+      return member.empty() ? fmt::format("{} at byte {}", shard.path, sample.data)
+                            : fmt::format("{} member {}", shard.path, base::printable(member));
+    } catch (const Error&) {  // its record cannot be read; a name for a message must not fail
+      const Shard& shard = shard_of(index);
+      return fmt::format("{} sample {}", shard.path, index - shard.first);
+    }
   }
   bool locate(std::uint64_t index, Location& location) const override {
-    const Entry& sample = samples_[index];
+    const Entry sample = entry(index);
     location.offset = sample.data;
     location.size = sample.size;
     location.whole_file = false;
@@ -367,6 +77,9 @@ class TarReader final : public Reader {
     std::string path;
     base::Descriptor file;  ///< none: opened for each read
     FileStamp stamp;
+    std::unique_ptr<ShardRecords> records;  ///< none: the set has a list
+    std::uint64_t first = 0;                ///< number of its first sample, with `records`
+    std::size_t first_folder = 0;           ///< number of its first folder, with `records`
   };
   struct Entry {
     std::uint64_t data;
@@ -375,6 +88,176 @@ class TarReader final : public Reader {
     std::int32_t label;
     std::uint32_t shard;
   };
+
+  /// Opens a set of more than `max_listed` samples by its set index, and keeps no list of them.
+  /// Returns false where that is not possible: then the set is listed, which also reports what is
+  /// wrong.
+  bool open_unlisted(const DataOptions& options, const TarFiles& found, std::uint64_t max_listed) {
+    if (options.index == IndexUse::off) return false;
+    const std::string folder = found.folder.empty() ? std::string() : found.folder + "/";
+    SetIndex set;
+    try {
+      if (!base::exists(folder + kSetIndexFile)) return false;
+      set =
+          parse_set_index(folder + kSetIndexFile, MappedFile::map(folder + kSetIndexFile).bytes());
+    } catch (const DataError&) {
+      return false;
+    }
+    std::map<std::string_view, const SetIndex::Shard*> by_name;
+    for (const SetIndex::Shard& shard : set.shards) by_name[shard.name] = &shard;
+    std::vector<const SetIndex::Shard*> listed;
+    SetIndex::Shard all;
+    std::vector<std::string> folders;
+    for (const std::string& file : found.files) {
+      const auto shard = file.starts_with(folder)
+                             ? by_name.find(std::string_view(file).substr(folder.size()))
+                             : by_name.end();
+      if (shard == by_name.end()) return false;
+      listed.push_back(shard->second);
+      all.samples += listed.back()->samples;
+      all.image_bytes += listed.back()->image_bytes;
+      all.unlabelled += listed.back()->unlabelled;
+      all.unlabelled_beside += listed.back()->unlabelled_beside;
+      all.largest_label = std::max(all.largest_label, listed.back()->largest_label);
+      folders.insert(folders.end(), listed.back()->folders.begin(), listed.back()->folders.end());
+    }
+    const bool by_label = all.unlabelled == 0;
+    if (all.samples <= max_listed || (!by_label && all.unlabelled != all.samples) ||
+        (!by_label && all.unlabelled_beside > 0) ||
+        (by_label && all.largest_label >= most_classes(options, all.samples)))
+      return false;
+    TarClasses classes = classify(options, found, folders, by_label);
+    if (std::count(classes.of_folder.begin(), classes.of_folder.end(), TarClasses::kOtherSplit) > 0)
+      return false;
+    if (!open_records(found, listed)) {
+      shards_.clear();
+      kept_.clear();
+      info_.archives.clear();
+      return false;
+    }
+    info_.classes = std::move(classes.classes);
+    if (by_label) {
+      name_classes(options, found.folder, all.largest_label);
+    } else {
+      check_classes(options);
+      class_of_folder_ = std::move(classes.of_folder);
+    }
+    info_.count = all.samples;
+    info_.bytes = all.image_bytes;
+    return true;
+  }
+
+  /// Opens the archives and the records of their indexes. Returns false if one does not fit.
+  bool open_records(const TarFiles& found, const std::vector<const SetIndex::Shard*>& listed) {
+    Fingerprint fingerprint;
+    std::uint64_t first = 0;
+    std::size_t folder = 0;
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      const SetIndex::Shard& shard = *listed[i];
+      const std::string& file = found.files[i];
+      base::OpenFile open = base::open_regular(file);
+      const FileStamp stamp = stamp_of(open.descriptor.get(), file);
+      if (!kept_.add()) open.descriptor.close();
+      auto records = ShardRecords::open(
+          file, stamp, {shard.samples, shard.fingerprint, shard.sha256, shard.folders.size()},
+          kept_.add());
+      if (records == nullptr) return false;
+      describe(file, shard.fingerprint, shard.sha256);
+      fingerprint.add(shard.fingerprint);
+      shards_.push_back(
+          {file, std::move(open.descriptor), stamp, std::move(records), first, folder});
+      first += shard.samples;
+      folder += shard.folders.size();
+    }
+    info_.fingerprint = fingerprint.value();
+    return true;
+  }
+
+  void describe(const std::string& file, std::uint64_t fingerprint, const Sha256& sha256) {
+    info_.archives.push_back({std::filesystem::path(file).filename(), fingerprint, sha256, file});
+  }
+
+  /// Returns whether the first sample is a raw image; its set is then taken as one of raw images.
+  bool begins_raw() const {
+    try {
+      const Entry first = entry(0);
+      const Shard& shard = shards_[first.shard];
+      std::array<std::uint8_t, RawImage::kHeaderBytes> head{};
+      return shard.file && first.size >= head.size() &&
+             base::read_at(shard.file.get(), head.data(), head.size(), first.data,
+                           shard.path.c_str()) == head.size() &&
+             is_raw(head);
+    } catch (const Error&) {  // reported by the one who reads the sample
+      return false;
+    }
+  }
+
+  /// Maps a raw image, so that only those of its rows are brought in that the augmentations read.
+  /// Returns null if it has to be copied: it is no raw image, or a mapped file was truncated
+  /// before.
+  const std::uint8_t* map_raw(const Shard& shard, const Entry& sample,
+                              const Buffer& scratch) const {
+    MappedPart& part = mapped_.of(scratch);
+    if (part.damaged() || sample.data + sample.size + kTailSlack > shard.stamp.size) return nullptr;
+    const std::uint8_t* bytes = part.map(shard.file.get(), sample.data, sample.size);
+    return bytes != nullptr && is_raw({bytes, sample.size}) ? bytes : nullptr;
+  }
+
+  /// Returns the archive of a sample of a set without a list.
+  const Shard& shard_of(std::uint64_t index) const {
+    const auto behind = std::upper_bound(
+        shards_.begin(), shards_.end(), index,
+        [](std::uint64_t wanted, const Shard& shard) { return wanted < shard.first; });
+    return *std::prev(behind);
+  }
+
+  /// Returns where a sample lies: from the list, or from its archive's index.
+  Entry entry(std::uint64_t index) const {
+    if (!samples_.empty()) return samples_[index];
+    const Shard& shard = shard_of(index);
+    const TarIndex::Entry one = shard.records->at(index - shard.first);
+    const std::int32_t label =
+        class_of_folder_.empty() ? one.label : class_of_folder_[shard.first_folder + one.folder];
+    if (label < 0 || static_cast<std::size_t>(label) >= info_.classes.size())
+      throw DataError(
+          fmt::format("{}: the index lists label {}, the index of the set none above {}",
+                      index_path(shard.path), label, info_.classes.size() - 1),
+          "make the indexes again: millrace data index FOLDER");
+    return {one.data, one.size, one.back, label,
+            static_cast<std::uint32_t>(&shard - shards_.data())};
+  }
+
+  /// Opens the set with a list of its samples.
+  void open_listed(const DataOptions& options, const TarFiles& found) {
+    std::vector<TarIndex> indices;
+    Fingerprint fingerprint;
+    Listings listings(options.index, options.warn);
+    for (const std::string& file : found.files) {
+      base::OpenFile open = base::open_regular(file);
+      const FileStamp stamp = stamp_of(open.descriptor.get(), file);
+      Sha256 sha256{};
+      indices.push_back(listings.list(file, stamp, sha256));
+      describe(file, indices.back().fingerprint, sha256);
+      fingerprint.add(indices.back().fingerprint);
+      if (!kept_.add()) open.descriptor.close();
+      shards_.push_back({file, std::move(open.descriptor), stamp, nullptr, 0, 0});
+    }
+    listings.finish();
+    info_.fingerprint = fingerprint.value();
+    const bool by_label = has_labels(indices);
+    choose(indices, options, found, by_label);
+    if (by_label) {
+      const auto largest =
+          std::max_element(samples_.begin(), samples_.end(),
+                           [](const Entry& a, const Entry& b) { return a.label < b.label; });
+      if (largest->label >= most_classes(options, samples_.size()))
+        reject_labels(options, largest->label);
+      name_classes(options, found.folder, largest->label);
+    } else {
+      check_classes(options);
+    }
+    info_.count = samples_.size();
+  }
 
   /// Reads a sample of an archive that is not kept open, or reports why one cannot be read.
   Sample read_slowly(std::uint64_t index, const Shard& shard, Buffer& scratch) const {
@@ -428,15 +311,19 @@ class TarReader final : public Reader {
     return false;
   }
 
+  static TarClasses classify(const DataOptions& options, const TarFiles& found,
+                             const std::vector<std::string>& folders, bool by_label) {
+    return classify_folders(folders, options.split, found.of_split, by_label,
+                            std::filesystem::path(found.files.front()).stem(), options.path);
+  }
+
   /// Adopts the samples of the split.
   void choose(std::vector<TarIndex>& indices, const DataOptions& options, const TarFiles& found,
               bool by_label) {
     std::vector<std::string> folders;
     for (const TarIndex& index : indices)
       folders.insert(folders.end(), index.folders.begin(), index.folders.end());
-    TarClasses classes =
-        classify_folders(folders, options.split, found.of_split, by_label,
-                         std::filesystem::path(found.files.front()).stem(), options.path);
+    TarClasses classes = classify(options, found, folders, by_label);
     info_.classes = std::move(classes.classes);
     std::size_t first_folder = 0, count = 0;
     for (const TarIndex& index : indices) count += index.samples.size();
@@ -456,31 +343,50 @@ class TarReader final : public Reader {
     samples_.shrink_to_fit();
   }
 
-  void count_classes(const DataOptions& options, const std::string& folder) {
-    const auto largest =
-        std::max_element(samples_.begin(), samples_.end(),
-                         [](const Entry& a, const Entry& b) { return a.label < b.label; });
-    const std::int64_t most = options.classes != 0 ? options.classes : max_classes(samples_.size());
-    if (largest->label >= most) {
-      const auto bad = [&](const Entry& sample) { return sample.label >= most; };
-      const auto first = std::find_if(samples_.begin(), samples_.end(), bad);
-      throw DataError(
-          fmt::format("{}: label {} is not below {} classes ({} such labels)",
-                      name(static_cast<std::uint64_t>(first - samples_.begin())), first->label,
-                      most, std::count_if(samples_.begin(), samples_.end(), bad)),
-          fmt::format("set model.classes={} if that is what the set holds", largest->label + 1));
-    }
+  static std::int64_t most_classes(const DataOptions& options, std::uint64_t samples) {
+    return options.classes != 0 ? options.classes : max_classes(samples);
+  }
+
+  [[noreturn]] void reject_labels(const DataOptions& options, std::int64_t largest) const {
+    const std::int64_t most = most_classes(options, samples_.size());
+    const auto bad = [&](const Entry& sample) { return sample.label >= most; };
+    const auto first = std::find_if(samples_.begin(), samples_.end(), bad);
+    throw DataError(
+        fmt::format("{}: label {} is not below {} classes ({} such labels)",
+                    name(static_cast<std::uint64_t>(first - samples_.begin())), first->label, most,
+                    std::count_if(samples_.begin(), samples_.end(), bad)),
+        fmt::format("set model.classes={} if that is what the set holds", largest + 1));
+  }
+
+  /// Names the classes of a set whose samples have labels.
+  void name_classes(const DataOptions& options, const std::string& folder, std::int64_t largest) {
     info_.classes =
         read_class_names((folder.empty() ? std::string() : folder + "/") + kClassNamesFile);
-    const std::int64_t least = std::int64_t{largest->label} + 1;
+    const std::int64_t least = largest + 1;
     const auto named = static_cast<std::int64_t>(info_.classes.size());
     if (named >= least && (options.classes == 0 || named == options.classes)) return;
     info_.classes = numbered_classes(options.classes != 0 ? options.classes : least);
   }
 
+  /// Rejects more classes by folder than are set.
+  void check_classes(const DataOptions& options) const {
+    const auto count = static_cast<int>(info_.classes.size());
+    if (options.classes == 0 || count <= options.classes) return;
+    throw DataError(fmt::format("{}: {} classes where {} are set; '{}' is the first too many",
+                                info_.path, count, options.classes,
+                                info_.classes[static_cast<std::size_t>(options.classes)]),
+                    fmt::format("set model.classes={}", count));
+  }
+
+  /// Smallest raw image that is mapped: copying a smaller one takes less than two system calls.
+  static constexpr std::uint32_t kMappedFrom = 64 << 10;
+
+  bool raw_ = false;
+  mutable MappedParts mapped_;
   KeptOpen kept_;
   std::vector<Shard> shards_;
-  std::vector<Entry> samples_;
+  std::vector<Entry> samples_;                 ///< empty: looked up in `Shard::records`
+  std::vector<std::int32_t> class_of_folder_;  ///< with records of samples without labels
 };
 
 }  // namespace
@@ -488,15 +394,19 @@ class TarReader final : public Reader {
 std::unique_ptr<Reader> open_tar_files(const DataOptions& options,
                                        const std::vector<std::string>& files,
                                        const std::string& folder) {
-  return std::make_unique<TarReader>(options, TarFiles{files, folder, true});
+  return std::make_unique<TarReader>(options, TarFiles{files, folder, true}, kMaxListed);
 }
 
 std::unique_ptr<Reader> open_tar(const DataOptions& options) {
   if (is_remote(options.path)) return open_remote_tar(options);
+  return open_tar(options, kMaxListed);
+}
+
+std::unique_ptr<Reader> open_tar(const DataOptions& options, std::uint64_t max_listed) {
   if (options.path.empty())
     throw DataError("data.path is empty",
                     "data.path=FILE.tar, a folder of *.tar, or 'shard-{000..003}.tar'");
-  return std::make_unique<TarReader>(options, find_tars(options.path, options.split));
+  return std::make_unique<TarReader>(options, find_tars(options.path, options.split), max_listed);
 }
 
 }  // namespace millrace::pipeline

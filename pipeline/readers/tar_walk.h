@@ -9,11 +9,7 @@
 
 namespace millrace::pipeline {
 
-// Walks the members of a tar archive in memory, header by header: ustar, GNU's long names, and
-// pax's paths and sizes. Unpacks and writes nothing, so no member can escape; names that try to
-// (absolute, or with "..") are rejected all the same. Format: POSIX.1-2017, pax; GNU tar manual,
-// "Basic Tar Format".
-
+/// A member of a tar archive.
 struct TarMember {
   std::string_view name;    ///< without a leading "./"; valid until the next call of next()
   std::uint64_t start = 0;  ///< offset of its first header, long-name headers included
@@ -22,6 +18,10 @@ struct TarMember {
   const char* odd = nullptr;  ///< null for a file, otherwise its type: "a symbolic link"
 };
 
+/// Walks the members of a tar archive in memory, header by header: ustar, GNU's long names, and
+/// pax's paths and sizes. Unpacks and writes nothing, so no member can escape; names that try to
+/// (absolute, or with "..") are rejected all the same. Format: POSIX.1-2017, pax; GNU tar manual,
+/// "Basic Tar Format".
 class TarWalk {
  public:
   static constexpr std::size_t kBlock = 512;

@@ -18,6 +18,7 @@ using test::Bytes;
 using test::expect_data_error;
 using test::read_bytes;
 using test::TempFolder;
+namespace fs = test::fs;
 
 Bytes raw_noise(Size size, int channels = 3) {
   const Bytes pixels = test::noise(size);
@@ -135,6 +136,60 @@ TEST(RawPack, HoldsThePixelsThatDecodingGives) {
   tools::pack(again);
   EXPECT_EQ(read_bytes(folder.path("out/train-000000.tar")),
             read_bytes(folder.path("again/train-000000.tar")));
+}
+
+/// Returns the bytes of this process's mappings of a file.
+std::size_t mapped_bytes(const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t total = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::size_t end = 0;
+    if (!line.ends_with(path)) continue;
+    const std::size_t begin = std::stoull(line, &end, 16);
+    total += std::stoull(line.substr(end + 1), nullptr, 16) - begin;
+  }
+  return total;
+}
+
+TEST(RawPack, IsReadInPlaceFromABoundedMapping) {
+  const TempFolder folder;
+  constexpr Size kLarge{300, 200}, kSmall{20, 30};
+  for (int i = 0; i < 8; ++i)
+    folder.write(fmt::format("src/a/{}.pixels", i), raw_noise(i == 5 ? kSmall : kLarge));
+  tools::pack(raw_options(folder));
+  const std::string file = folder.path("out/train-000000.tar");
+  const Bytes archive = read_bytes(file);
+  const auto reader = open_reader({"tar", folder.path("out")});
+  Buffer one, two;
+  for (const std::uint64_t i : {0, 3, 5, 7}) {
+    const Sample sample = reader->read(i, one);
+    EXPECT_EQ(sample.bytes.data() == one.data(), i == 5) << "only a small image is copied";
+    Location location;
+    ASSERT_TRUE(reader->locate(i, location));
+    EXPECT_TRUE(
+        std::equal(sample.bytes.begin(), sample.bytes.end(),
+                   archive.begin() + static_cast<std::ptrdiff_t>(location.offset),
+                   archive.begin() + static_cast<std::ptrdiff_t>(location.offset + location.size)));
+    EXPECT_LE(mapped_bytes(file), std::size_t{300 * 200 * 3 + 3 * 4096}) << "one image";
+    EXPECT_GT(mapped_bytes(file), std::size_t{300 * 200 * 3});
+  }
+  const Sample first = reader->read(0, one), last = reader->read(7, two);
+  EXPECT_NO_THROW(check_raw_pixels(first.bytes));
+  EXPECT_NO_THROW(check_raw_pixels(last.bytes));
+}
+
+TEST(RawPack, AnArchiveThatIsCutShortMeanwhileFailsItsSample) {
+  const TempFolder folder;
+  for (int i = 0; i < 3; ++i)
+    folder.write(fmt::format("src/a/{}.pixels", i), raw_noise({300, 200}));
+  tools::pack(raw_options(folder));
+  const auto reader = open_reader({"tar", folder.path("out")});
+  Buffer scratch;
+  const Sample mapped = reader->read(2, scratch);
+  fs::resize_file(folder.path("out/train-000000.tar"), 250'000);
+  EXPECT_EQ(mapped.bytes.back(), 0) << "lost pages are read as zeros, and the process lives on";
+  expect_data_error({"changed while the set is in use"}, [&] { reader->read(2, scratch); });
+  EXPECT_NO_THROW(check_raw_pixels(reader->read(0, scratch).bytes));
 }
 
 TEST(RawPack, TheFingerprintHoldsTheGeometry) {
