@@ -90,10 +90,29 @@ TEST_F(Storage, PackMakesImagesSmaller) {
   const Arguments pack{"data", "pack", in("photos").string(), in("tar").string()};
   EXPECT_TRUE(refused(run(pack + Arguments{"--quality", "50"}), 2, {"--quality"}));
   EXPECT_TRUE(refused(run(pack + Arguments{"--short-side", "0"}), 2, {"--short-side"}));
-  ASSERT_TRUE(succeeded(run(pack + Arguments{"--short-side", "24", "--quality", "80"})));
+  const Result packed = run(pack + Arguments{"--short-side", "24", "--quality", "80"});
+  ASSERT_TRUE(succeeded(packed));
+  EXPECT_NE(
+      packed.err.find("warning: resizing is lossy and changes batches: LeNet-5 on CIFAR-10 lost "),
+      std::string::npos)
+      << packed.err;
   const Result verified = run({"data", "verify", in("tar").string()});
   EXPECT_TRUE(succeeded(verified));
   EXPECT_EQ(count_of(verified.out, "24x24"), 1u) << verified.out;
+}
+
+TEST_F(Storage, RawPixelsReadInPlaceGiveTheHashOfTheirJpegs) {
+  write_photos(in("large"), 4, 200);  // small images are copied
+  ASSERT_TRUE(succeeded(
+      run({"data", "pack", in("large").string(), in("raw").string(), "--format", "raw"})));
+  const Arguments chain{"augment+=random_resized_crop{size=24}", "augment+=hflip"};
+  const Json folder = json_of(bench_of("folder", in("large"), chain));
+  for (const Arguments& more :
+       {Arguments{"loader.workers=0"}, Arguments{"loader.workers=2"},
+        Arguments{"loader.workers=2", "loader.io_threads=2"}, Arguments{"data.cache=ram", "-q"},
+        Arguments{"data.cache=cold", "-q"}, Arguments{"data.storage.latency=1us"}})
+    EXPECT_EQ(json_of(bench_of("tar", in("raw"), chain + more))["batch_hash"], folder["batch_hash"])
+        << more.front();
 }
 
 TEST_F(Storage, RawPixelsGiveTheHashOfTheirJpegs) {
@@ -102,7 +121,9 @@ TEST_F(Storage, RawPixelsGiveTheHashOfTheirJpegs) {
       "--shards", "2"};
   EXPECT_TRUE(refused(run(pack + Arguments{"--quality", "50"}), 2, {"--quality", "--format raw"}));
   EXPECT_TRUE(refused(run(pack + Arguments{"--format", "png"}), 2, {"--format"}));
-  ASSERT_TRUE(succeeded(run(pack)));
+  const Result packed = run(pack);
+  ASSERT_TRUE(succeeded(packed));
+  EXPECT_EQ(packed.err.find("lossy"), std::string::npos) << "no pixel is changed: " << packed.err;
   EXPECT_TRUE(succeeded(run({"data", "verify", in("raw").string()})));
   EXPECT_TRUE(succeeded(run({"inspect", "data.reader=tar", "data.path=" + in("raw").string(),
                              "--out", in("sheet.png").string()})));

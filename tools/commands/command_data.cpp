@@ -103,6 +103,7 @@ Exit photos(PhotosOptions options) {
 }
 
 Exit pack_set(PackOptions options) {
+  if (options.shrink.resizes()) say(std::string("warning: ") + kLossyPacking);
   ProgressLine line;
   const std::int64_t begin = base::Clock::steady_ns();
   const Progress show = progress_to(line, "pack");

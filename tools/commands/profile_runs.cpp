@@ -15,6 +15,7 @@
 #include "study/records/run_files.h"
 #include "study/sweep/sweep_pace.h"
 #include "tools/commands/profile.h"
+#include "tools/data/data.h"
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
 
@@ -323,10 +324,7 @@ std::string packing_text(const ProfileReport& report) {
                         one.predicted, 100 * way.bytes);
     lossy = lossy || way.lossy();
   }
-  if (lossy)
-    text +=
-        "packing at a short side is lossy and changes batches: compare the accuracy first "
-        "(millrace sweep)\n";
+  if (lossy) text += std::string(kLossyPacking) + "\n";
   return text;
 }
 

@@ -176,11 +176,14 @@ struct ShrinkOptions {
   bool wanted() const { return resizes() || raw; }
 };
 
-/// Returns the size that an upright image of `size` gets: never a larger one, with the aspect ratio
-/// kept up to rounding.
-Size shrunk(Size size, const ShrinkOptions& options);
+/// Warns that resizing is lossy, with what it cost where it was measured
+/// (docs/results/2026-11-23-pack.md, "Accuracy").
+inline constexpr const char* kLossyPacking =
+    "resizing is lossy and changes batches: LeNet-5 on CIFAR-10 lost 3.6 points of top-1 when "
+    "packed "
+    "at 3/4 of its sides; compare the accuracy on your set first (millrace sweep)";
 
-/// Converts images on one thread.
+// Converts images on one thread.
 class Shrinker {
  public:
   explicit Shrinker(const ShrinkOptions& options);
