@@ -1,10 +1,9 @@
 // Tests manifests in CSV and JSONL, and the errors that a line can have.
-#include "pipeline/readers/manifest_rows.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "pipeline/readers/data_set.h"
+#include "pipeline/readers/manifest_rows.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
 
