@@ -17,7 +17,7 @@ readonly PACKAGES=(
   libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev
   libtiff-dev libwebp-dev zlib1g-dev libsqlite3-dev libssl-dev libcurl4-openssl-dev libboost-math-dev libjs-chart.js
   libgtest-dev libbenchmark-dev)
-readonly TEST_PACKAGES=(clang-format codespell nginx-light)
+readonly TEST_PACKAGES=(clang-format codespell nginx-light openssl)
 # Used by tools/test --all.
 readonly LINT_PACKAGES=(clang-tidy)
 # Used by tools/test --long.

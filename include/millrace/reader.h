@@ -27,6 +27,8 @@ struct ArchiveInfo {
   std::uint64_t fingerprint = 0;          ///< hash of the names and sizes of its samples
   std::array<std::uint8_t, 32> sha256{};  ///< of the archive; zeros: not known without reading it
   std::string file;                       ///< where its bytes can be read while the set is open
+  std::string url{};                      ///< of a remote archive
+  std::string version{};  ///< what its server says of it, such as its ETag, if there is no SHA-256
 };
 
 /// Describes a data set once it is open.
@@ -44,6 +46,7 @@ struct DatasetInfo {
   std::uint64_t bytes = 0;            ///< size of all samples as stored; 0: unknown
   bool in_place = false;              ///< read() returns the reader's own memory, not the scratch
   std::vector<ArchiveInfo> archives;  ///< in the set's order; empty for sets without archives
+  bool requested = false;             ///< each sample is read by a request to a server
 };
 
 /// One sample's bytes, borrowed. They are valid until the scratch buffer that was passed to read()
@@ -99,6 +102,10 @@ class Reader {
   /// Writes the file range that holds the sample's stored bytes, and returns true. Returns false if
   /// there is none, as for compressed or generated samples.
   virtual bool locate(std::uint64_t, Location&) const { return false; }
+  /// Returns how many samples before a read expect() should announce it; 0: not at all.
+  virtual std::uint64_t lookahead() const { return 0; }
+  /// Announces a sample that will be read later, in the order of the reads. Returns at once.
+  virtual void expect(std::uint64_t) const {}
   /// Returns the targets of all samples, valid as long as the reader; null if the data set has
   /// none.
   virtual const Targets* targets() const { return nullptr; }
@@ -132,11 +139,20 @@ struct SyntheticOptions {
   int classes = 10;
 };
 
+/// `data.remote.fetch`: what is asked of a server.
+enum class RemoteFetch {
+  automatic,  ///< ranges where the order overruns the cache, and archives otherwise
+  shards,     ///< whole archives, which are kept in a cache
+  ranges,     ///< the bytes of each sample when it is read, and nothing is kept
+};
+
 /// `data.remote.*`: how a set behind http:// or https:// is fetched.
 struct RemoteOptions {
+  RemoteFetch fetch = RemoteFetch::automatic;
   std::string cache;  ///< folder for fetched archives; empty: in the user's cache directory
   std::uint64_t cache_bytes = 0;  ///< limit of that folder; 0: none
   double deadline_s = 120;        ///< longest time without progress before a run ends
+  int connections = 4;            ///< archives that are fetched ahead at once
   /// Most samples between two that are needed at about the same time, in the set's order. A cache
   /// that cannot hold them is refused. UINT64_MAX: any two samples; 0: not checked.
   std::uint64_t reach = 0;

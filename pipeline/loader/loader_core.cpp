@@ -53,7 +53,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   if (options_.mode == LoaderMode::cached)
     made_end_ = std::min(end_, options_.first_batch + slots_.size());
   if (options_.mode == LoaderMode::synthetic) made_end_ = options_.first_batch;
-  issued_ = freed_ = options_.first_batch;
+  issued_ = freed_ = announced_ = options_.first_batch;
   consumed_ = options_.first_batch;
   const auto most = static_cast<std::size_t>(max_);
   for (Slot& slot : slots_) {
@@ -147,6 +147,21 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
   if (options_.record) slot.opened = base::Clock::now();
   slot.ready.store(0, std::memory_order_relaxed);
   slot.freed.store(0, std::memory_order_relaxed);
+}
+
+/// Tells the reader which samples it will be asked for once it is done with this batch.
+void LoaderCore::announce(std::uint64_t ordinal) {
+  const Reader& reader = stages_.reader();
+  const std::uint64_t ahead = reader.lookahead();
+  if (ahead == 0) return;
+  const auto batch = static_cast<std::uint64_t>(options_.batch);
+  const std::uint64_t behind = std::min(made_end_, ordinal + 1 + (ahead + batch - 1) / batch);
+  for (announced_ = std::max(announced_, ordinal); announced_ < behind; ++announced_) {
+    const BatchId id = batch_id(announced_);
+    const Sampler sampler(reader.info().count, options_.shuffle, options_.seed, id.epoch);
+    for (std::int64_t i = 0; i < id.count; ++i)
+      reader.expect(sampler(id.first + static_cast<std::uint64_t>(i)));
+  }
 }
 
 Worker& LoaderCore::acquire_worker() {
@@ -265,6 +280,7 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
   const std::size_t index = ordinal % slots_.size();
   Slot& slot = slots_[index];
   open_slot(ordinal);
+  announce(ordinal);
   const SampleRange run{index, 0, slot.id.count, 0};
   stages_.work(run, slot, workers_[0], stop_);
   record_range(slot, run, workers_[0]);

@@ -62,6 +62,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   Slice slice_of(std::int64_t global) const;
   BatchId batch_id(std::uint64_t ordinal) const;
   void open_slot(std::uint64_t ordinal);
+  void announce(std::uint64_t ordinal);
   void reissue_slot(std::uint64_t ordinal);
   bool make_inline(std::uint64_t ordinal);
   bool wait_for(Slot& slot);
@@ -75,10 +76,11 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   const LoaderOptions options_;
   Stages stages_;
   std::uint64_t batches_per_epoch_;
-  std::int64_t max_;        ///< samples of the rank's largest slice, at least 1
-  std::uint64_t end_;       ///< ordinal behind the last batch
-  std::uint64_t made_end_;  ///< ordinal behind the last batch that is made (LoaderMode)
-  std::uint64_t issued_;    ///< next ordinal to be made (the graph's source)
+  std::int64_t max_;         ///< samples of the rank's largest slice, at least 1
+  std::uint64_t end_;        ///< ordinal behind the last batch
+  std::uint64_t made_end_;   ///< ordinal behind the last batch that is made (LoaderMode)
+  std::uint64_t issued_;     ///< next ordinal to be made (the graph's source)
+  std::uint64_t announced_;  ///< next ordinal whose samples the reader is told (split node)
   std::atomic<std::uint64_t> consumed_;  ///< next ordinal to be handed out
   std::uint64_t freed_;                  ///< all ordinals before it were returned
   std::vector<Slot> slots_;
@@ -135,6 +137,7 @@ struct LoaderCore::Graph {
           // Orders the consumer's last read before the writes.
           static_cast<void>(slot.freed.load(std::memory_order_acquire));
           core.open_slot(ordinal);
+          core.announce(ordinal);
           const std::int64_t count = slot.id.count;
           if (count == 0) {  // no worker will touch it
             slot.valid = 0;

@@ -1,5 +1,6 @@
-// Bounds the archives that stay open: 256 per reader, and for all readers of local archives in a
-// process together half of the descriptors that it may have. Others are opened for each read.
+// Bounds the archives that stay open: 256 per reader, and for all readers of a process together
+// half of the descriptors that it may have. Further local archives are opened for each read; a
+// reader of remote ones closes others first.
 #pragma once
 
 #include <sys/resource.h>
@@ -9,7 +10,8 @@
 
 namespace millrace::pipeline {
 
-/// A reader's share of the descriptors that all readers of this process keep.
+/// A reader's share of the descriptors that all readers of this process keep. May be called from
+/// many threads, which may pass a bound by one archive each.
 class KeptOpen {
  public:
   /// Most archives of one data set that stay open.
@@ -26,13 +28,22 @@ class KeptOpen {
     mine_ = 0;
   }
   /// Returns whether one more archive may stay open.
-  bool add() {
+  bool room() const {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
-    if (mine_ == kMostOpen || 2 * all() >= limit.rlim_cur) return false;
+    return mine_ < kMostOpen && 2 * all() < limit.rlim_cur;
+  }
+  /// Counts an archive that stays open, if there is room for it.
+  bool add() {
+    if (!room()) return false;
     ++all();
     ++mine_;
     return true;
+  }
+  /// Gives back what add() has counted.
+  void remove() {
+    --all();
+    --mine_;
   }
 
  private:
@@ -40,7 +51,7 @@ class KeptOpen {
     static std::atomic<std::size_t> count{0};
     return count;
   }
-  std::size_t mine_ = 0;
+  std::atomic<std::size_t> mine_{0};
 };
 
 }  // namespace millrace::pipeline

@@ -42,6 +42,10 @@ std::vector<Param> data_keys() {
       Param::choice("data.index", "auto", {"auto", "require", "off"},
                     "auto: archives are opened through their index files where these fit; "
                     "require: every archive needs one; off: every archive is walked"),
+      Param::choice("data.remote.fetch", "auto", {"auto", "shards", "ranges"},
+                    "shards: whole archives, into data.remote.cache; ranges: the bytes of each "
+                    "sample, by the archives' indexes; auto: ranges if loader.shuffle=global and "
+                    "the set is larger than data.remote.cache_bytes"),
       Param::text("data.remote.cache", "",
                   "folder that keeps fetched archives, shared by all processes; empty: "
                   "millrace/shards in the user's cache directory"),

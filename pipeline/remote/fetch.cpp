@@ -157,8 +157,8 @@ class Fetch {
       : fetcher_(fetcher),
         wanted_(wanted),
         target_(target),
-        retry_(fetcher.options_.retry, fetcher.clock_,
-               std::hash<std::string>()(wanted.url.text())) {}
+        retry_(fetcher.options_.retry, fetcher.clock_, std::hash<std::string>()(wanted.url.text())),
+        etag_(wanted.part ? wanted.part->etag : std::string()) {}
 
   HttpHeader run(bool head) {
     head_ = head;
@@ -218,16 +218,19 @@ class Fetch {
     verdict_.kind = Verdict::Kind::passing;
     verdict_.reason = std::move(reason);
   }
-  /// Begins the object anew with the next request.
-  void pass_and_restart(std::string reason) {
-    restart();
-    pass(std::move(reason));
-  }
   void restart() {
     if (got_ > 0) target_.restart();
     hash_.reset();
     got_ = 0;  // bytes that come again are no progress, so marked_ stays
-    etag_.clear();
+    etag_ = wanted_.part ? wanted_.part->etag : std::string();
+  }
+  /// Begins a part anew. Its bytes have no checksum, so that a server that contradicts itself again
+  /// and again is not believed.
+  void doubt(std::string reason) {
+    restart();
+    if (!wanted_.part || ++accidents_ <= kAccidents) return pass(std::move(reason));
+    fail(FetchError::Kind::wrong, std::move(reason),
+         "leave the set alone while it is used; data.remote.fetch=shards needs no ranges");
   }
 
   HttpRequest plain_request() const {
@@ -235,16 +238,21 @@ class Fetch {
     request.head = head_;
     request.stall = fetcher_.options_.stall;
     request.stop = fetcher_.options_.stop;
-    if (got_ > 0) {
+    request.closing = fetcher_.options_.closing;
+    if (wanted_.part) {
+      request.ranged = true;
+      request.first = wanted_.part->first + got_;
+      request.last = wanted_.part->first + wanted_.part->count - 1;
+    } else if (got_ > 0) {
       request.ranged = true;
       request.first = got_;
-      request.headers.emplace_back("If-Match", etag_);
     }
+    if (request.ranged && !etag_.empty()) request.headers.emplace_back("If-Match", etag_);
     return request;
   }
 
   HttpResult perform(const HttpRequest& request) {
-    asked_from_ = request.first;
+    asked_ = request.ranged;
     text_.clear();
     count(fetcher_.requests_, sums().requests);
     return fetcher_.client_.perform(
@@ -333,7 +341,9 @@ class Fetch {
           fmt::format("the server sends it with Content-Encoding '{}', which is "
                       "refused",
                       base::printable(header.encoding)));
-    if (header.status == 206) return check_part(header);
+    // Some servers send a part with 200 (rclone).
+    if (header.status == 206 || (asked_ && header.range)) return check_part(header);
+    if (wanted_.part) return doubt("the server sent all of it where a part was asked for");
     restart();
     if (!header.length && !header.chunked && !wanted_.size)
       return fail_wrong("the server does not say how long it is");
@@ -347,14 +357,23 @@ class Fetch {
 
   /// Checks that a part continues what came before.
   void check_part(const HttpHeader& header) {
-    if (asked_from_ == 0) return pass_and_restart("the server sent a part that was not asked for");
-    if (!header.range || header.range->first != got_)
-      return pass_and_restart("the server sent another part than was asked for");
-    if (header.etag != etag_) return pass_and_restart("the object changed while it was fetched");
+    if (!asked_) return doubt("the server sent a part that was not asked for");
+    const std::uint64_t from = wanted_.part ? wanted_.part->first : 0;
+    if (!header.range || header.range->first != from + got_)
+      return doubt("the server sent another part than was asked for");
+    if ((got_ > 0 || !etag_.empty()) && header.etag != etag_)
+      return doubt("the object changed while it was fetched");
     if (header.length && *header.length != header.range->last - header.range->first + 1)
-      return pass_and_restart("the server sent a part whose length contradicts itself");
-    if (end_ && header.range->total && header.range->total != end_)
-      return pass_and_restart("the object changed while it was fetched");
+      return doubt("the server sent a part whose length contradicts itself");
+    const auto total = wanted_.part ? wanted_.size : end_;
+    if (total && header.range->total && header.range->total != total)
+      return doubt("the object changed while it was fetched");
+    if (wanted_.part) {
+      end_ = wanted_.part->count;
+      if (header.range->last - from >= *end_)
+        return doubt("the server sent more than the part that was asked for");
+      if (header.has_strong_etag()) etag_ = header.etag;
+    }
     if (!end_) end_ = header.range->total;
   }
 
@@ -394,8 +413,9 @@ class Fetch {
         if (fetcher_.reached_.load(std::memory_order_relaxed)) return pass(result.reason);
         return fail(FetchError::Kind::unreachable, result.reason, "check the host's name");
       case HttpResult::Kind::no_trust:
-        return fail(FetchError::Kind::denied, result.reason,
-                    "the server's certificate is not trusted here; install its authority's");
+        return fail(
+            FetchError::Kind::denied, result.reason,
+            "the server's certificate is not trusted here; set SSL_CERT_FILE to its authority's");
       case HttpResult::Kind::misused:
         return fail(FetchError::Kind::wrong, result.reason, hint);
       case HttpResult::Kind::stopped:
@@ -412,8 +432,7 @@ class Fetch {
     const std::string code = code_in(text_);
     const std::string said =
         fmt::format("the server answers {}{}", status, code.empty() ? "" : " (" + code + ")");
-    if (status == 412 || status == 416)
-      return pass_and_restart("the object changed while it was fetched");
+    if (status == 412 || status == 416) return doubt("the object changed while it was fetched");
     if (status == 408 || status == 425 || status == 429 || (status >= 500 && status != 501) ||
         code == "RequestTimeout")
       return pass(said);
@@ -467,7 +486,7 @@ class Fetch {
     }
     const auto now = static_cast<std::int64_t>(std::time(nullptr));
     const auto asked = retry_after_s(header.retry_after, now);
-    const auto wait = retry_.failed(asked);
+    const auto wait = wanted_.once ? std::nullopt : retry_.failed(asked);
     if (!wait || !fetcher_.budget_.failed())
       throw FetchError(
           FetchError::Kind::unreachable,
@@ -492,8 +511,8 @@ class Fetch {
   double first_byte_s_ = 0;             ///< when the last answer began
   std::uint64_t got_ = 0;               ///< bytes in the target
   std::uint64_t marked_ = 0;            ///< most bytes at which the deadline began anew
-  std::uint64_t asked_from_ = 0;        ///< first byte of the request
-  std::optional<std::uint64_t> end_{};  ///< length of the object
+  bool asked_ = false;                  ///< the request asks for a part
+  std::optional<std::uint64_t> end_{};  ///< bytes to come to the target
   std::string etag_;                    ///< strong one of the bytes in the target, or empty
   int accidents_ = 0;
   HttpHeader header_;

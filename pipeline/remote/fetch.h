@@ -123,17 +123,28 @@ class MILLRACE_PRIVATE_API FetchTarget {
   virtual void append(const char* bytes, std::size_t size) = 0;
 };
 
+/// Bytes of an object.
+struct FetchPart {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;  ///< at least 1
+  std::string etag{};       ///< strong one of the object, if it is known
+};
+
 struct FetchWanted {
   Url url;
-  std::optional<std::uint64_t> size{};  ///< if it is known
+  std::optional<std::uint64_t> size{};  ///< of the object, if it is known
   std::optional<Sha256> sha256{};       ///< if it is known
   std::uint64_t most = UINT64_MAX;      ///< longest object that is accepted
+  std::optional<FetchPart> part{};      ///< none: all of it
+  bool once = false;                    ///< nobody waits for it: ends with the first failure
 };
 
 struct FetchOptions {
   RetryOptions retry{};
   std::chrono::milliseconds stall{30'000};  ///< as HttpRequest's
   const std::atomic<bool>* stop = nullptr;  ///< ends a fetch soon after it is set; may be null
+  /// Ends a transfer soon after it is set; may be null.
+  const std::atomic<bool>* closing = nullptr;
   /// Receives a warning at the first failure of a process. May be empty.
   std::function<void(const std::string&)> warn{};
 };
@@ -150,6 +161,10 @@ struct FetchTimes {
   double first_byte_s = 0;  ///< from a request to the first byte of its answer
   double transfer_s = 0;    ///< from there to its end
   double retry_s = 0;       ///< in attempts that failed, and between attempts
+  FetchTimes operator-(const FetchTimes& earlier) const {
+    return {first_byte_s - earlier.first_byte_s, transfer_s - earlier.transfer_s,
+            retry_s - earlier.retry_s};
+  }
 };
 
 /// Totals of all fetches of this process.
@@ -171,6 +186,7 @@ class MILLRACE_PRIVATE_API Fetcher {
 
   /// Writes an object to `target` and returns its final header. Throws FetchError, what `target`
   /// throws, and Error with Exit::interrupted once it is stopped.
+  /// A part that does not belong to the object of `wanted.size` bytes and its ETag is wrong.
   HttpHeader fetch(const FetchWanted& wanted, FetchTarget& target);
   /// Returns a small object. Throws as fetch(), also for one of more than `most` bytes.
   std::string fetch_text(const Url& url, std::uint64_t most);

@@ -143,6 +143,13 @@ std::string without_proxy() {
   return hosts;
 }
 
+/// Returns the file of trusted certificates that the user names, as for the program curl, or null.
+const char* authorities() {
+  for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"})
+    if (const char* file = std::getenv(name); file != nullptr && *file != '\0') return file;
+  return nullptr;
+}
+
 HttpResult::Kind kind_of(CURLcode code) {
   switch (code) {
     case CURLE_OK:
@@ -248,6 +255,7 @@ struct HttpClient::Connection {
     set(CURLOPT_NOBODY, request.head ? 1L : 0L);
     if (!request.method.empty()) set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
     set(CURLOPT_NOPROXY, request.direct ? "*" : without_proxy().c_str());
+    if (const char* file = authorities()) set(CURLOPT_CAINFO, file);
     set(CURLOPT_USERAGENT, "millrace");
     set(CURLOPT_HTTPHEADER, headers.list);
     set(CURLOPT_BUFFERSIZE, 256L * 1024);
@@ -268,7 +276,8 @@ struct HttpClient::Connection {
       if (pipeline::curl().multi_perform(multi, &running) != CURLM_OK)
         throw RunError("libcurl cannot go on with a request", "this machine may be out of memory");
       if (running == 0) return true;
-      if (request.stop != nullptr && request.stop->load(std::memory_order_relaxed)) {
+      for (const std::atomic<bool>* stop : {request.stop, request.closing}) {
+        if (stop == nullptr || !stop->load(std::memory_order_relaxed)) continue;
         result.kind = HttpResult::Kind::stopped;
         return false;
       }
@@ -308,7 +317,9 @@ void HttpClient::give_back(std::unique_ptr<Connection> connection) {
 HttpResult HttpClient::perform(const HttpRequest& request, const HttpSink& sink) {
   HeaderList headers;
   headers.add("Accept-Encoding: identity");
-  if (request.ranged) headers.add(fmt::format("Range: bytes={}-", request.first));
+  if (request.ranged)
+    headers.add(fmt::format("Range: bytes={}-{}", request.first,
+                            request.last ? std::to_string(*request.last) : std::string()));
   for (const auto& [name, value] : request.headers) headers.add(name + ": " + value);
 
   auto connection = take();

@@ -63,14 +63,16 @@ MILLRACE_PRIVATE_API std::optional<std::int64_t> http_date(std::string_view text
 struct HttpRequest {
   Url url;
   std::uint64_t first = 0;                                     ///< first byte that is wanted
-  bool ranged = false;                                         ///< sends Range: bytes=first-
+  bool ranged = false;                                         ///< sends Range: bytes=first-last
+  std::optional<std::uint64_t> last{};                         ///< none: to the end
   bool head = false;                                           ///< asks for the header only
   std::string method{};                                        ///< another one than GET or HEAD
   bool direct = false;                                         ///< never through a proxy
   std::vector<std::pair<std::string, std::string>> headers{};  ///< further ones
-  std::chrono::milliseconds stall{30'000};  ///< fails if less than 1 KiB comes within this time
-  const std::atomic<bool>* stop = nullptr;  ///< fails soon after it is set; may be null
-  std::uint64_t authorized_by = 0;          ///< state of the Access that completed the request
+  std::chrono::milliseconds stall{30'000};     ///< fails if less than 1 KiB comes within this time
+  const std::atomic<bool>* stop = nullptr;     ///< fails soon after it is set; may be null
+  const std::atomic<bool>* closing = nullptr;  ///< fails soon after it is set; may be null
+  std::uint64_t authorized_by = 0;             ///< state of the Access that completed the request
 };
 
 /// Receives an answer. Returning false from either function ends the request.

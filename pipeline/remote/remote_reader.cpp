@@ -14,16 +14,16 @@
 #include "base/files.h"
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
+#include "pipeline/readers/kept_open.h"
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/tar.h"
 #include "pipeline/readers/tar_index.h"
+#include "pipeline/remote/read_ahead.h"
 #include "pipeline/remote/remote_set.h"
 
 namespace millrace::pipeline {
 namespace {
 
-/// Most archives that stay open: a program may have 1024 descriptors.
-constexpr int kMostOpen = 256;
 /// Value of Part::pins while the archive is not open.
 constexpr std::int64_t kAway = std::numeric_limits<std::int64_t>::min();
 
@@ -35,7 +35,7 @@ struct Entry {
 };
 
 /// One archive. A read pins it; an archive without pins may be closed, which lets the cache evict
-/// it. Its list of samples stays.
+/// it. Its list of samples stays. With ranges it has no file and stays open.
 struct Part {
   RemoteShard shard;
   std::uint64_t first = 0;  ///< number of its first sample in the set
@@ -43,12 +43,17 @@ struct Part {
   std::vector<std::int32_t> class_of_folder;
   std::mutex opening;
   std::atomic<std::int64_t> pins{kAway};
-  std::atomic<bool> used{false};  ///< since let_go() last came by
+  std::atomic<bool> used{false};      ///< since let_go() last came by
+  std::atomic<bool> expected{false};  ///< was to be fetched ahead since it was closed
   // Guarded by `opening` while pins is kAway, constant otherwise.
   base::Descriptor file;
+  bool counted = false;        ///< `file` is counted in RemoteReader::kept_
   std::vector<Entry> entries;  ///< filled when the archive is first opened
   double open_s = 0;           ///< duration of the last opening, and what it was spent on
   FetchTimes spent{};
+  // Of ranges.
+  std::mutex identity;
+  std::string etag;  ///< guarded by identity; strong one of the first range, or empty
 };
 
 std::int32_t largest_label(const TarIndex& index) {
@@ -84,11 +89,12 @@ class Readers {
 class RemoteReader final : public Reader {
  public:
   explicit RemoteReader(const DataOptions& options)
-      : set_(options), checked_(options.index == IndexUse::off) {
+      : set_(options), ranges_(reads_ranges(options)), checked_(options.index == IndexUse::off) {
     info_.reader = "tar";
     info_.path = redacted(options.path);
     info_.split = options.split;
     info_.encoded = true;
+    info_.requested = ranges_;
     for (const RemoteShard& shard : set_.shards()) {
       parts_.push_back(std::make_unique<Part>());
       parts_.back()->shard = shard;
@@ -101,10 +107,16 @@ class RemoteReader final : public Reader {
     } catch (const FetchError& error) {
       rethrow_at_open(error);
     }
-    if (options.remote.cache_bytes > 0 && options.remote.reach > 0) check_room(options.remote);
+    if (!ranges_ && options.remote.cache_bytes > 0 && options.remote.reach > 0)
+      check_room(options.remote);
+    look_ahead(options.remote);
     Readers::all().add(this);
   }
-  ~RemoteReader() override { Readers::all().remove(this); }
+  ~RemoteReader() override {
+    set_.close();
+    ahead_.reset();
+    Readers::all().remove(this);
+  }
   RemoteReader(const RemoteReader&) = delete;
   RemoteReader& operator=(const RemoteReader&) = delete;
 
@@ -117,6 +129,10 @@ class RemoteReader final : public Reader {
       return base::read_located(location, part.file.get(), scratch);
     }
     std::uint8_t* bytes = scratch.reserve(sample.size);
+    if (ranges_) {
+      fetch_range(pin.part(), sample.data, sample.size, bytes);
+      return {{bytes, sample.size}, sample.label};
+    }
     if (base::read_at(part.file.get(), bytes, sample.size, sample.data,
                       part.shard.url.path.c_str()) != sample.size)
       throw RunError(
@@ -131,23 +147,30 @@ class RemoteReader final : public Reader {
     try {
       const Pin pin(*this, part);
       const Entry& sample = part.entries[index - part.first];
-      const MappedFile mapped = MappedFile::map(set_.path_of(part.shard));
-      const std::string member =
-          tar_name(shown, mapped.bytes(), {sample.data, 0, sample.back, 0, 0});
-      return fmt::format("{} member {}", shown, base::printable(member));
+      return fmt::format("{} member {}", shown, base::printable(member_name(part, sample)));
     } catch (const Error&) {  // a name for a message must not fail
       return fmt::format("{} sample {}", shown, index - part.first);
     }
   }
 
   bool locate(std::uint64_t index, Location& location) const override {
+    if (ranges_) return false;
     const Pin pin(*this, part_of(index));
     location = location_of(pin.part(), pin.part().entries[index - pin.part().first]);
     return true;
   }
 
+  std::uint64_t lookahead() const override { return lookahead_; }
+
+  void expect(std::uint64_t index) const override {
+    Part& part = part_of(index);
+    if (part.pins.load(std::memory_order_relaxed) != kAway || part.expected.exchange(true)) return;
+    if (ahead_ != nullptr) ahead_->add(index);
+  }
+
   /// Closes an archive that nobody reads, one that was not used lately if there is one.
   bool let_go() const {
+    if (ranges_) return false;
     const std::lock_guard lock(closing_);
     for (std::size_t step = 0; step < 2 * parts_.size(); ++step) {
       Part& part = *parts_[hand_++ % parts_.size()];
@@ -159,7 +182,8 @@ class RemoteReader final : public Reader {
       if (!opening || !part.pins.compare_exchange_strong(none, kAway, std::memory_order_acq_rel))
         continue;
       part.file.close();
-      open_.fetch_sub(1);
+      if (std::exchange(part.counted, false)) kept_.remove();
+      part.expected.store(false);
       return true;
     }
     return false;
@@ -177,11 +201,62 @@ class RemoteReader final : public Reader {
     ~Pin() { part_.pins.fetch_sub(1, std::memory_order_release); }
     Pin(const Pin&) = delete;
     Pin& operator=(const Pin&) = delete;
-    const Part& part() const { return part_; }
+    Part& part() const { return part_; }
 
    private:
     Part& part_;
   };
+
+  /// Returns whether samples are read by ranges. Throws if that is wanted and impossible.
+  bool reads_ranges(const DataOptions& options) const {
+    const RemoteOptions& remote = options.remote;
+    const auto& shards = set_.shards();
+    const bool can = options.index != IndexUse::off &&
+                     std::all_of(shards.begin(), shards.end(), [](const RemoteShard& shard) {
+                       return shard.indexed && shard.listed.index_size > 0;
+                     });
+    if (remote.fetch == RemoteFetch::ranges && !can)
+      throw UsageError(
+          fmt::format("{}: data.remote.fetch=ranges needs the archives' indexes",
+                      redacted(options.path)),
+          options.index == IndexUse::off
+              ? "leave data.index=off out"
+              : "make them where the archives are (millrace data index FOLDER), and upload "
+                "set.index and all *.tar.index");
+    if (remote.fetch != RemoteFetch::automatic) return remote.fetch == RemoteFetch::ranges;
+    const std::uint64_t bytes = std::accumulate(
+        shards.begin(), shards.end(), std::uint64_t{0},
+        [](std::uint64_t sum, const RemoteShard& shard) { return sum + shard.listed.size; });
+    return can && remote.cache_bytes > 0 && bytes > remote.cache_bytes &&
+           remote.reach == std::numeric_limits<std::uint64_t>::max();
+  }
+
+  /// Fetches a part of an archive, which must have the ETag of the parts before.
+  void fetch_range(Part& part, std::uint64_t first, std::uint64_t count, std::uint8_t* out) const {
+    if (count == 0) return;
+    FetchPart wanted{.first = first, .count = count};
+    {
+      const std::lock_guard lock(part.identity);
+      wanted.etag = part.etag;
+    }
+    const FetchTimes before = fetch_times_of_thread();
+    const HttpHeader header = set_.fetch_part(part.shard, wanted, out);
+    count_read(fetch_times_of_thread() - before);
+    if (!wanted.etag.empty() || !header.has_strong_etag()) return;
+    const std::lock_guard lock(part.identity);
+    if (part.etag.empty()) part.etag = header.etag;
+  }
+
+  std::string member_name(Part& part, const Entry& sample) const {
+    const std::string shown = part.shard.url.text();
+    if (ranges_) {
+      std::vector<std::uint8_t> headers(sample.back);
+      fetch_range(part, sample.data - sample.back, sample.back, headers.data());
+      return tar_name(shown, headers, sample.size);
+    }
+    const MappedFile mapped = MappedFile::map(set_.path_of(part.shard));
+    return tar_name(shown, mapped.bytes(), {sample.data, 0, sample.back, 0, 0});
+  }
 
   static bool try_pin(Part& part) {
     std::int64_t pins = part.pins.load(std::memory_order_relaxed);
@@ -213,19 +288,47 @@ class RemoteReader final : public Reader {
     if (try_pin(part)) return count_wait(part, now_s() - begin);
     const double locked = now_s();
     const FetchTimes before = fetch_times_of_thread();
-    while (open_.load() >= kMostOpen && let_go()) {
+    if (ranges_) {
+      list_by_index(part);
+    } else {
+      while (!kept_.room() && let_go()) {
+      }
+      adopt_file(part, set_.fetch(
+                           part.shard, [this] { return let_go() || Readers::all().let_go(); },
+                           checked_ && part.entries.empty()));
     }
-    part.file = set_.fetch(
-        part.shard, [this] { return let_go() || Readers::all().let_go(); },
-        checked_ && part.entries.empty());
-    if (part.entries.empty()) list(part);
-    open_.fetch_add(1);
-    const FetchTimes after = fetch_times_of_thread();
-    part.spent = {after.first_byte_s - before.first_byte_s, after.transfer_s - before.transfer_s,
-                  after.retry_s - before.retry_s};
+    part.spent = fetch_times_of_thread() - before;
     part.open_s = now_s() - locked;
     count_read(part.spent);
     part.pins.store(1, std::memory_order_release);
+  }
+
+  /// Opens an archive before it is read. Leaves failures to the read.
+  void open_ahead(Part& part) const {
+    const std::unique_lock opening(part.opening, std::try_to_lock);
+    if (!opening || part.pins.load(std::memory_order_relaxed) != kAway) return;
+    const double begin = now_s();
+    const FetchTimes before = fetch_times_of_thread();
+    try {
+      while (!kept_.room() && let_go()) {
+      }
+      base::Descriptor file = set_.fetch_ahead(part.shard);
+      if (!file) return;
+      adopt_file(part, std::move(file));
+    } catch (const std::exception&) {
+      part.file.close();
+      return;
+    }
+    part.spent = fetch_times_of_thread() - before;
+    part.open_s = now_s() - begin;
+    part.used.store(true, std::memory_order_relaxed);
+    part.pins.store(0, std::memory_order_release);
+  }
+
+  void adopt_file(Part& part, base::Descriptor file) const {
+    part.file = std::move(file);
+    if (part.entries.empty()) list(part);
+    part.counted = kept_.add();
   }
 
   static double now_s() { return static_cast<double>(base::Clock::steady_ns()) * 1e-9; }
@@ -249,6 +352,33 @@ class RemoteReader final : public Reader {
     } catch (const DataError& error) {  // not the fault of one sample
       throw FetchError(FetchError::Kind::wrong, error.what(), error.hint());
     }
+    check_listed(part, index);
+    adopt(part, index);
+  }
+
+  /// Lists the samples of an archive by its index, which is fetched.
+  void list_by_index(Part& part) const {
+    const std::string file = part.shard.url.text() + std::string(kShardIndexEnding);
+    const std::string text = set_.fetch_index(part.shard);
+    const char* const hint =
+        "make the set's indexes again (millrace data index FOLDER), upload set.index and all "
+        "*.tar.index, or set data.remote.fetch=shards";
+    ShardIndex index;
+    try {
+      index = parse_shard_index(file,
+                                {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+    } catch (const DataError& error) {
+      throw FetchError(FetchError::Kind::wrong, error.what(), hint);
+    }
+    if (index.sha256 != part.shard.listed.sha256)
+      throw FetchError(FetchError::Kind::wrong,
+                       fmt::format("{}: belongs to another archive than set.index lists", file),
+                       hint);
+    check_listed(part, index.tar);
+    adopt(part, index.tar);
+  }
+
+  static void check_listed(const Part& part, const TarIndex& index) {
     const SetIndex::Shard& listed = part.shard.listed;
     if (index.samples.size() != listed.samples || index.fingerprint != listed.fingerprint ||
         index.folders != listed.folders || index.unlabelled != listed.unlabelled ||
@@ -261,7 +391,6 @@ class RemoteReader final : public Reader {
                       part.shard.url.text(), index.samples.size(), listed.samples),
           "make the set's index again with the plugins.path of the run: millrace data index "
           "FOLDER");
-    adopt(part, index);
   }
 
   void adopt(Part& part, const TarIndex& index) const {
@@ -322,7 +451,8 @@ class RemoteReader final : public Reader {
       folders.insert(folders.end(), listed.folders.begin(), listed.folders.end());
       fingerprint.add(listed.fingerprint);
       info_.archives.push_back({std::filesystem::path(listed.name).filename(), listed.fingerprint,
-                                listed.sha256, set_.path_of(part->shard)});
+                                listed.sha256, set_.path_of(part->shard), part->shard.url.text(),
+                                part->shard.version});
     }
     info_.fingerprint = fingerprint.value();
     TarClasses classes = classify_folders(
@@ -392,17 +522,37 @@ class RemoteReader final : public Reader {
     info_.classes = numbered_classes(options.classes != 0 ? options.classes : label + 1);
   }
 
-  /// Throws unless the cache holds all archives that are needed at about the same time.
-  void check_room(const RemoteOptions& options) const {
+  /// Decides how far ahead archives are fetched: a window, and at least two archives.
+  void look_ahead(const RemoteOptions& options) {
+    if (ranges_ || checked_) return;
+    std::uint64_t most = 0;
+    for (const auto& part : parts_) most = std::max(most, part->count);
+    const bool global = options.reach == std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t ahead = std::max(2 * most, global ? 0 : options.reach / 2);
+    const std::uint64_t reach = global ? options.reach : options.reach + ahead;
+    if (options.cache_bytes > 0 && bytes_within(reach) > options.cache_bytes) return;
+    lookahead_ = ahead;
+    ahead_ = std::make_unique<ReadAhead>(options.connections,
+                                         [this](std::size_t index) { open_ahead(part_of(index)); });
+  }
+
+  /// Returns the most bytes of archives that are needed at about the same time.
+  std::uint64_t bytes_within(std::uint64_t reach) const {
     std::uint64_t need = 0, bytes = 0;
     for (std::size_t first = 0, behind = 0; first < parts_.size(); ++first) {
       const std::uint64_t last_sample = parts_[first]->first + parts_[first]->count - 1;
       while (behind < parts_.size() &&
-             parts_[behind]->first - std::min(parts_[behind]->first, last_sample) <= options.reach)
+             parts_[behind]->first - std::min(parts_[behind]->first, last_sample) <= reach)
         bytes += parts_[behind++]->shard.listed.size;
       need = std::max(need, bytes);
       bytes -= parts_[first]->shard.listed.size;
     }
+    return need;
+  }
+
+  /// Throws unless the cache holds all archives that are needed at about the same time.
+  void check_room(const RemoteOptions& options) const {
+    const std::uint64_t need = bytes_within(options.reach);
     if (need <= options.cache_bytes) return;
     const bool global = options.reach == std::numeric_limits<std::uint64_t>::max();
     throw UsageError(
@@ -417,10 +567,13 @@ class RemoteReader final : public Reader {
   }
 
   mutable RemoteSet set_;
+  const bool ranges_;  ///< samples are fetched one by one, and nothing is cached
   std::vector<std::unique_ptr<Part>> parts_;
   const bool checked_;  ///< compares the SHA-256 of archives that were in the cache
   bool by_label_ = false;
-  mutable std::atomic<int> open_{0};
+  mutable KeptOpen kept_;
+  std::uint64_t lookahead_ = 0;  ///< samples
+  std::unique_ptr<ReadAhead> ahead_;
   mutable std::mutex closing_;
   mutable std::size_t hand_ = 0;  ///< guarded by closing_
 };

@@ -26,8 +26,9 @@ namespace {
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{1} << 28;
 constexpr std::uint64_t kMostClassBytes = std::uint64_t{1} << 24;
 
-FetchOptions fetch_options(const DataOptions& options) {
+FetchOptions fetch_options(const DataOptions& options, const std::atomic<bool>* closing) {
   FetchOptions fetch;
+  fetch.closing = closing;
   fetch.retry.deadline_s = options.remote.deadline_s;
   fetch.retry.seed = base::mix64(static_cast<std::uint64_t>(getpid()));
   // A stalled request must leave time for another one.
@@ -68,6 +69,21 @@ class FileTarget final : public FetchTarget {
   std::uint64_t at_ = 0;
 };
 
+/// Writes to memory that has room for what is asked for.
+class MemoryTarget final : public FetchTarget {
+ public:
+  explicit MemoryTarget(std::uint8_t* out) : out_(out) {}
+  void restart() override { at_ = 0; }
+  void append(const char* bytes, std::size_t size) override {
+    std::memcpy(out_ + at_, bytes, size);
+    at_ += size;
+  }
+
+ private:
+  std::uint8_t* out_;
+  std::size_t at_ = 0;
+};
+
 constexpr const char* kOwn = "process ";
 
 /// Returns what names the content of an object: its ETag, or else its time and length.
@@ -102,7 +118,8 @@ void rethrow_at_open(const FetchError& error) {
 }
 
 RemoteSet::RemoteSet(const DataOptions& options)
-    : fetcher_(fetch_options(options), access_to(options)), cache_(cache_options(options)) {
+    : fetcher_(fetch_options(options, &closing_), access_to(options)),
+      cache_(cache_options(options)) {
   try {
     find(options);
   } catch (const FetchError& error) {
@@ -193,6 +210,7 @@ void RemoteSet::add(const Url& folder, const std::string& name, std::uint64_t si
   shard.listed.name = name;
   shard.listed.size = size;
   shard.own = identity.starts_with(kOwn);
+  if (!shard.own) shard.version = identity;
   shard.key = key_of(shard.url, identity);
   shards_.push_back(std::move(shard));
 }
@@ -248,9 +266,33 @@ void RemoteSet::read_classes(const Url& folder) {
   }
 }
 
+std::string RemoteSet::fetch_index(const RemoteShard& shard) {
+  Url url = shard.url;
+  url.path += kShardIndexEnding;
+  return fetcher_.fetch_text(url, shard.listed.index_size);
+}
+
+HttpHeader RemoteSet::fetch_part(const RemoteShard& shard, FetchPart part, std::uint8_t* out) {
+  MemoryTarget target(out);
+  FetchWanted wanted{shard.url};
+  wanted.size = shard.listed.size;
+  wanted.part = std::move(part);
+  return fetcher_.fetch(wanted, target);
+}
+
 base::Descriptor RemoteSet::fetch(const RemoteShard& shard, const ShardCache::LetGo& let_go,
                                   bool checked) {
+  return fetch(shard, let_go, checked, /*wait=*/true);
+}
+
+base::Descriptor RemoteSet::fetch_ahead(const RemoteShard& shard) {
+  return fetch(shard, {}, /*checked=*/false, /*wait=*/false);
+}
+
+base::Descriptor RemoteSet::fetch(const RemoteShard& shard, const ShardCache::LetGo& let_go,
+                                  bool checked, bool wait) {
   FetchWanted wanted{shard.url};
+  wanted.once = !wait;
   wanted.size = shard.listed.size;
   if (shard.indexed) wanted.sha256 = shard.listed.sha256;
   bool fresh = false;
@@ -264,7 +306,7 @@ base::Descriptor RemoteSet::fetch(const RemoteShard& shard, const ShardCache::Le
     fresh = true;
   };
   while (true) {
-    base::Descriptor file = cache_.get(shard.key, shard.listed.size, fill, let_go);
+    base::Descriptor file = cache_.get(shard.key, shard.listed.size, fill, let_go, wait);
     if (!checked || fresh || !shard.indexed) return file;
     const std::string path = path_of(shard);
     if (sha256_of_file(file.get(), path) == shard.listed.sha256) return file;

@@ -1,6 +1,7 @@
 // Sets of archives behind http:// and https://: which there are, and their reader.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ struct RemoteShard {
   bool indexed = false;    ///< `listed` is complete
   bool own = false;        ///< nothing would show a change, so that only this process may use it
   std::string key;         ///< names this content in the cache
+  std::string version{};   ///< of an archive that is not indexed: its ETag or time, if it has one
 };
 
 /// Converts an error at the opening of a set: what a user has to mend is a DataError.
@@ -47,6 +49,15 @@ class MILLRACE_PRIVATE_API RemoteSet {
   /// closed. With `checked`, compares the SHA-256 of one that was there already.
   base::Descriptor fetch(const RemoteShard& shard, const ShardCache::LetGo& let_go,
                          bool checked = false);
+  /// Does the same without waiting for anything but its own transfer, which it does not repeat.
+  /// Returns none, or throws, where that does not suffice.
+  base::Descriptor fetch_ahead(const RemoteShard& shard);
+  /// Ends all transfers.
+  void close() { closing_.store(true); }
+  /// Returns the content of an archive's index file.
+  std::string fetch_index(const RemoteShard& shard);
+  /// Writes a part of an archive to `out`, which has room for it, and returns its header.
+  HttpHeader fetch_part(const RemoteShard& shard, FetchPart part, std::uint8_t* out);
   /// Returns the path of an archive in the cache.
   std::string path_of(const RemoteShard& shard) const { return cache_.path_of(shard.key); }
   FetchTotals totals() const { return fetcher_.totals(); }
@@ -61,6 +72,10 @@ class MILLRACE_PRIVATE_API RemoteSet {
   std::string key_of(const Url& url, const std::string& identity) const;
   void read_classes(const Url& folder);
 
+  base::Descriptor fetch(const RemoteShard& shard, const ShardCache::LetGo& let_go, bool checked,
+                         bool wait);
+
+  std::atomic<bool> closing_{false};
   Fetcher fetcher_;
   ShardCache cache_;
   std::vector<RemoteShard> shards_;
@@ -69,10 +84,10 @@ class MILLRACE_PRIVATE_API RemoteSet {
 };
 
 /// Opens a remote set: with one request if it has a set.index. Archives are fetched whole, into the
-/// cache that all processes share, when their first sample is read. Samples, their order, labels
-/// and fingerprint are those of the same archives on a disk. Throws DataError for a set that is
-/// missing or wrong, FetchError for one that cannot be reached, and UsageError for a cache that is
-/// too small.
+/// cache that all processes share, when their first sample is read; or samples one by one, by
+/// ranges. Samples, their order, labels and fingerprint are those of the same archives on a disk.
+/// Throws DataError for a set that is missing or wrong, FetchError for one that cannot be reached,
+/// and UsageError for a cache that is too small.
 MILLRACE_PRIVATE_API std::unique_ptr<Reader> open_remote_tar(const DataOptions& options);
 
 }  // namespace millrace::pipeline

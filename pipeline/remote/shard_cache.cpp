@@ -200,9 +200,9 @@ base::Descriptor ShardCache::open_complete(const std::string& path, std::uint64_
 }
 
 /// Returns the file to fill, locked; or none, with the archive that another process has completed
-/// meanwhile.
+/// meanwhile. Without `wait`, returns neither while another process fills it.
 base::Descriptor ShardCache::claim(const std::string& part, const std::string& path,
-                                   std::uint64_t size, const LetGo& let_go,
+                                   std::uint64_t size, const LetGo& let_go, bool wait,
                                    base::Descriptor& complete) {
   double since = clock_.now_s();
   timespec written{};
@@ -216,6 +216,7 @@ base::Descriptor ShardCache::claim(const std::string& part, const std::string& p
       return {};
     }
     if (mine) return file;
+    if (!wait) return {};
     const timespec last = status_of(file.get()).st_mtim;
     file.close();
     if (std::tie(last.tv_sec, last.tv_nsec) != std::tie(written.tv_sec, written.tv_nsec)) {
@@ -234,7 +235,7 @@ base::Descriptor ShardCache::claim(const std::string& part, const std::string& p
 }
 
 base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, const Fill& fill,
-                                 const LetGo& let_go) {
+                                 const LetGo& let_go, bool wait) {
   const std::string path = path_of(key);
   base::Descriptor complete = open_complete(path, size);
   if (complete) return complete;
@@ -243,10 +244,10 @@ base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, con
   if (!locks_.load(std::memory_order_relaxed))
     part += fmt::format("-{}-{}", process_name(), unshared_.fetch_add(1));
   part += kPart;
-  base::Descriptor file = claim(part, path, size, let_go, complete);
-  if (complete) return complete;
+  base::Descriptor file = claim(part, path, size, let_go, wait, complete);
+  if (complete || !file) return complete;
   Removed unfinished(part);
-  make_room(part, file.get(), size, let_go);
+  if (!make_room(part, file.get(), size, let_go, wait)) return {};
   fill(file.get(), part);
   if (fdatasync(file.get()) != 0) fail(part, "written to the disk");
   // The lock goes along with the file; it is weakened, so that other processes can share it.
@@ -254,7 +255,7 @@ base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, con
   unfinished.keep();
   filled_.fetch_add(1, std::memory_order_relaxed);
   wait_for_lock(file.get(), LOCK_SH, path);
-  if (status_of(file.get()).st_nlink == 0) return get(key, size, fill, let_go);  // evicted at once
+  if (status_of(file.get()).st_nlink == 0) return get(key, size, fill, let_go, wait);  // evicted
   return file;
 }
 
@@ -322,14 +323,15 @@ bool ShardCache::try_room(const std::string& part, int file, std::uint64_t size,
   return true;
 }
 
-void ShardCache::make_room(const std::string& part, int file, std::uint64_t size,
-                           const LetGo& let_go) {
+bool ShardCache::make_room(const std::string& part, int file, std::uint64_t size,
+                           const LetGo& let_go, bool wait) {
   if (options_.limit != 0 && size > options_.limit)
     throw RunError(fmt::format("data.remote.cache_bytes={}: an archive of {} bytes does not fit",
                                options_.limit, size),
                    fmt::format("set data.remote.cache_bytes={} or more", size));
   const double begin = clock_.now_s();
   for (std::uint64_t used = 0; !try_room(part, file, size, used);) {
+    if (!wait) return false;
     if (let_go && let_go()) continue;
     if (clock_.now_s() - begin > options_.deadline_s)
       throw RunError(
@@ -339,6 +341,7 @@ void ShardCache::make_room(const std::string& part, int file, std::uint64_t size
                       used + size));
     pause();
   }
+  return true;
 }
 
 }  // namespace millrace::pipeline

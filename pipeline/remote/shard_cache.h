@@ -48,9 +48,10 @@ class MILLRACE_PRIVATE_API ShardCache {
   /// descriptor is closed. If it is not there, one process fills it and the others wait for that
   /// one; if that one dies, the next takes its place. With a limit, calls `let_go` while it waits.
   /// Throws RunError for a folder that cannot be written or has no room, for a process that neither
-  /// fills the archive nor ends, and what `fill` throws.
+  /// fills the archive nor ends, and what `fill` throws. Without `wait`, returns none instead of
+  /// waiting for another process or for room.
   base::Descriptor get(const std::string& key, std::uint64_t size, const Fill& fill,
-                       const LetGo& let_go);
+                       const LetGo& let_go, bool wait = true);
   /// Removes a key's archive unless it is in use.
   void drop(const std::string& key);
   /// Returns the path of a key's archive, whether it is there or not.
@@ -64,8 +65,9 @@ class MILLRACE_PRIVATE_API ShardCache {
   base::Descriptor open_own(const std::string& path, int flags) const;
   base::Descriptor open_complete(const std::string& path, std::uint64_t size);
   base::Descriptor claim(const std::string& part, const std::string& path, std::uint64_t size,
-                         const LetGo& let_go, base::Descriptor& complete);
-  void make_room(const std::string& part, int file, std::uint64_t size, const LetGo& let_go);
+                         const LetGo& let_go, bool wait, base::Descriptor& complete);
+  bool make_room(const std::string& part, int file, std::uint64_t size, const LetGo& let_go,
+                 bool wait);
   bool try_room(const std::string& part, int file, std::uint64_t size, std::uint64_t& used);
   bool lock(int file, int kind, const std::string& path);
   void wait_for_lock(int file, int kind, const std::string& path);

@@ -1,17 +1,12 @@
 // Remote data through the program, from a real nginx on 127.0.0.1.
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 #include "tests/program/datasets.h"
+#include "tests/program/nginx.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -19,127 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kNginx = "/usr/sbin/nginx";
-
-/// A socket and an address of 127.0.0.1.
-struct LocalSocket {
-  explicit LocalSocket(int port) {
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  }
-  ~LocalSocket() { close(file); }
-  LocalSocket(const LocalSocket&) = delete;
-  LocalSocket& operator=(const LocalSocket&) = delete;
-  sockaddr* where() { return reinterpret_cast<sockaddr*>(&address); }
-
-  const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  socklen_t size = sizeof address;
-};
-
-/// Returns a port that the kernel chooses, or 0.
-int free_port() {
-  LocalSocket local(0);
-  const bool done = bind(local.file, local.where(), local.size) == 0 &&
-                    getsockname(local.file, local.where(), &local.size) == 0;
-  return done ? ntohs(local.address.sin_port) : 0;
-}
-
-/// Returns the whole answer to a request for `path` at a port; empty if nobody answers.
-std::string answer_at(int port, const std::string& path) {
-  LocalSocket local(port);
-  // A stranger at this port may never answer.
-  const timeval most{5, 0};
-  setsockopt(local.file, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
-  if (connect(local.file, local.where(), local.size) != 0) return {};
-  const std::string request = fmt::format("GET {} HTTP/1.0\r\n\r\n", path);
-  if (send(local.file, request.data(), request.size(), MSG_NOSIGNAL) != std::ssize(request))
-    return {};
-  std::string answer;
-  char bytes[4096];
-  constexpr std::size_t kMost = 1 << 16;
-  while (answer.size() < kMost) {
-    const ssize_t count = recv(local.file, bytes, sizeof bytes, 0);
-    if (count <= 0) break;
-    answer.append(bytes, static_cast<std::size_t>(count));
-  }
-  return answer;
-}
-
-/// An nginx that serves a folder at a port that the kernel has chosen, and ends with this process.
-class Nginx {
- public:
-  explicit Nginx(const fs::path& root) : folder_(root.string() + ".nginx") {
-    fs::create_directories(folder_);
-    // Another program may take the port before nginx does.
-    for (int attempt = 0; attempt < 5; ++attempt)
-      if (start(root)) return;
-    throw std::runtime_error("nginx does not start: " + read_file(folder_ + "/errors"));
-  }
-  ~Nginx() { stop(); }
-  Nginx(const Nginx&) = delete;
-  Nginx& operator=(const Nginx&) = delete;
-
-  std::string url() const { return fmt::format("http://127.0.0.1:{}/", port_); }
-  /// Returns how many requests it has answered that contain `text`. Waits for `least` of them,
-  /// because it writes its log behind the answers.
-  std::size_t requests(const std::string& text, std::size_t least) const {
-    for (int left = 3000;; --left) {
-      const std::size_t count = count_of(read_file(folder_ + "/requests"), text);
-      if (count >= least || left == 0) return count;
-      sleep_ms(10);
-    }
-  }
-
- private:
-  /// Starts nginx. Returns true once it serves the folder, false if it ends.
-  bool start(const fs::path& root) {
-    port_ = free_port();
-    const std::string token = root.string();  // a unique folder
-    write_file(root / "token", token);
-    std::string temporary;
-    for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"})
-      temporary += fmt::format("  {0}_temp_path {1}/{0};\n", kind, folder_);
-    const std::string conf = folder_ + "/conf", errors = folder_ + "/errors";
-    write_file(conf,
-               fmt::format("daemon off;\nmaster_process off;\npid {0}/pid;\nerror_log {0}/errors;\n"
-                           "events {{ worker_connections 64; }}\nhttp {{\n  access_log "
-                           "{0}/requests;\n{1}  server {{ listen 127.0.0.1:{2}; root {3}; }}\n}}\n",
-                           folder_, temporary, port_, root.string()));
-    const pid_t parent = getpid();
-    pid_ = fork();
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) _exit(1);
-      execl(kNginx, "nginx", "-c", conf.c_str(), "-e", errors.c_str(), nullptr);
-      _exit(127);
-    }
-    spare(pid_);
-    while (!answer_at(port_, "/token").ends_with(token)) {
-      if (waitpid(pid_, nullptr, WNOHANG) == pid_) {
-        pid_ = -1;
-        return false;
-      }
-      sleep_ms(10);
-    }
-    return true;
-  }
-  void stop() const {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-
-  std::string folder_;
-  int port_ = 0;
-  pid_t pid_ = -1;
-};
-
 class RemoteProgram : public ProgramTest {
  protected:
   void SetUp() override {
-    if (access(kNginx, X_OK) != 0) GTEST_SKIP() << "nginx is not installed (Debian: nginx-light)";
+    if (!Nginx::is_installed()) GTEST_SKIP() << "nginx is not installed (Debian: nginx-light)";
     write_photos(in("photos"), 9);
     const std::string shards = in("root/set").string();
     fs::create_directories(in("root"));
@@ -186,6 +64,34 @@ TEST_F(RemoteProgram, TheHashIsThatOfTheLocalSetColdWarmAndByBraces) {
   EXPECT_TRUE(succeeded(run({"data", "verify", url()})));
 }
 
+TEST_F(RemoteProgram, RangesGiveTheHashOfTheLocalSetAndKeepNothing) {
+  const std::string local = hash(in("root/set"));
+  ASSERT_EQ(local.size(), 16u);
+  const Arguments ranges{"data.remote.fetch=ranges"};
+  for (const char* workers : {"loader.workers=0", "loader.workers=1", "loader.workers=2"})
+    EXPECT_EQ(hash(url(), ranges + Arguments{workers}), local);
+  // set.index, the archives' indexes, and nine samples, each time.
+  EXPECT_EQ(server_->requests(".tar.index HTTP/1.1\" 200", 9), 9u);
+  EXPECT_EQ(server_->requests(".tar HTTP/1.1\" 206", 27), 27u);
+  EXPECT_EQ(server_->requests(".tar HTTP/1.1\" 200", 0), 0u);
+  for (const auto& entry : fs::directory_iterator(in("cache")))
+    EXPECT_NE(entry.path().extension(), ".tar");
+  // A cache that the global order overruns.
+  EXPECT_EQ(hash(url(), {"data.remote.cache_bytes=1000", "loader.workers=2"}), local);
+  EXPECT_EQ(server_->requests(".tar HTTP/1.1\" 206", 36), 36u);
+  const std::string window = "loader.shuffle=window:4";
+  EXPECT_EQ(hash(url(), ranges + Arguments{window}), hash(in("root/set"), {window}));
+}
+
+TEST_F(RemoteProgram, ARangeOfAnotherArchiveEndsTheRun) {
+  const Arguments ranges{"data.remote.fetch=ranges", "loader.on_error=skip"};
+  fs::copy_file(shard(0).string() + ".index", shard(1).string() + ".index",
+                fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(refused(run(bench_of(url(), ranges)), 1, {"train-000001.tar.index"}, false));
+  fs::remove(shard(1).string() + ".index");
+  EXPECT_TRUE(refused(run(bench_of(url(), ranges)), 1, {"train-000001.tar.index", "404"}, false));
+}
+
 TEST_F(RemoteProgram, WaitsForStorageAreDivided) {
   const auto remote_of = [&](const std::string& path) {
     const Result result = run(bench_of(path, {"loader.workers=1"}));
@@ -216,8 +122,15 @@ TEST_F(RemoteProgram, BadInputsEndInOneClearLine) {
   EXPECT_TRUE(refused(run(bench_of(server_->url() + "none/")), 3, {"none/set.index", "404"}));
   EXPECT_TRUE(refused(run(bench_of(url(), {"data.reader=folder"})), 2, {"folder", "local"}));
   EXPECT_TRUE(refused(run(bench_of(url(), {"data.cache=cold"})), 2, {"data.cache=cold"}));
-  EXPECT_TRUE(refused(run(bench_of(url(), {"data.remote.cache_bytes=1000"})), 2,
-                      {"data.remote.cache_bytes=1000", "loader.shuffle"}));
+  EXPECT_TRUE(
+      refused(run(bench_of(url(), {"data.remote.cache_bytes=1000", "data.remote.fetch=shards"})), 2,
+              {"data.remote.cache_bytes=1000", "loader.shuffle"}));
+  EXPECT_TRUE(
+      refused(run(bench_of(url(), {"data.remote.cache_bytes=1000", "loader.shuffle=window:3"})), 2,
+              {"data.remote.cache_bytes=1000", "loader.shuffle"}));
+  EXPECT_TRUE(
+      refused(run(bench_of(url() + "train-{000000..000002}.tar", {"data.remote.fetch=ranges"})), 2,
+              {"data.remote.fetch=ranges", "indexes"}));
   write_file(in("file"), "x");
   EXPECT_TRUE(refused(run(bench_of(url(), {"data.remote.cache=" + in("file").string()})), 1,
                       {"not a folder"}));
@@ -225,6 +138,67 @@ TEST_F(RemoteProgram, BadInputsEndInOneClearLine) {
   EXPECT_TRUE(refused(run(bench_of(url(), {"loader.on_error=skip"})), 1, {"000001.tar", "404"}));
   write_file(in("root/set/set.index"), "garbage");
   EXPECT_TRUE(refused(run(bench_of(url())), 3, {"set.index", "not an index"}));
+}
+
+TEST_F(RemoteProgram, AResumeSeesAnotherETagWhereThereIsNoIndex) {
+  const std::string path = url() + "train-{000000..000002}.tar";
+  ASSERT_TRUE(succeeded(
+      run({"train", "imagenet-rrc", "data.reader=tar", "data.path=" + path, "eval.every=0",
+           "data.remote.cache=" + in("cache").string(), "loader.batch=9", "train.device=simulated",
+           "simulated.update_ms=1", "train.epochs=1", "--run", in("run").string()})));
+  const Json archives = parse_json(read_file(in("run/archives.json")));
+  EXPECT_TRUE(archives["train"][1].value("version", "").starts_with("etag")) << archives;
+  const Arguments resume{"train", "--resume", "--run", in("run").string()};
+  EXPECT_TRUE(succeeded(run(resume + Arguments{"train.epochs=2"})));
+  // Pixels change, but neither names nor sizes.
+  std::string bytes = read_file(shard(1));
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(shard(1), bytes);
+  fs::last_write_time(shard(1), fs::last_write_time(shard(1)) + std::chrono::seconds(2));
+  EXPECT_TRUE(
+      refused(run(resume + Arguments{"train.epochs=3"}), 2, {"train-000001.tar", "ETag"}, false));
+}
+
+TEST_F(RemoteProgram, HttpsUsesHttp2AndNeverFallsBackToHttp) {
+  const std::string tls = in("tls").string();
+  fs::create_directories(tls);
+  const std::string make =
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 "
+      "-nodes -days 2 -subj /CN=127.0.0.1 -addext "
+      "subjectAltName=IP:127.0.0.1 -keyout " +
+      tls + "/key.pem -out " + tls + "/cert.pem >" + tls + "/log 2>&1";
+  ASSERT_EQ(std::system(make.c_str()), 0) << read_file(tls + "/log");
+  server_.reset();
+  server_ = std::make_unique<Nginx>(in("root"), tls);
+  const std::string secure = server_->secure_url() + "set/";
+  RunOptions trusting;
+  trusting.env = {{"SSL_CERT_FILE", tls + "/cert.pem"}, {"CURL_CA_BUNDLE", ""}};
+  const auto secure_hash = [&](const Arguments& more) {
+    const Result result = run(bench_of(secure, more), trusting);
+    EXPECT_TRUE(succeeded(result));
+    const Json json = parse_json(result.out);
+    return json.is_object() ? json["batch_hash"].get<std::string>() : "";
+  };
+  const std::string local = hash(in("root/set"));
+  EXPECT_EQ(secure_hash({"data.remote.fetch=ranges"}), local);
+  EXPECT_EQ(secure_hash({"loader.workers=1"}), local);
+  EXPECT_EQ(server_->requests(".tar HTTP/2.0\" 206", 9), 9u);
+  EXPECT_EQ(server_->requests(".tar HTTP/2.0\" 200", 3), 3u);
+
+  const auto denied = [&](const std::string& path, const std::string& authorities, int code,
+                          const std::string& part) {
+    RunOptions options;
+    options.env = {{"SSL_CERT_FILE", authorities}, {"CURL_CA_BUNDLE", ""}};
+    EXPECT_TRUE(
+        refused(run(bench_of(path, {"data.remote.deadline=1"}), options), code, {part}, false));
+  };
+  denied(secure, "", 3, "set.index");  // a certificate that nobody trusts
+  denied(secure, in("nofile").string(), 3, "set.index");
+  denied(server_->secure_url() + "moved/", tls + "/cert.pem", 3, "redirects from https to http");
+  // A server that speaks plain HTTP at an https address.
+  denied("https" + url().substr(4), tls + "/cert.pem", 1, "data.remote.deadline");
+  EXPECT_EQ(server_->requests("set.index HTTP/2.0\" 200", 2), 2u);
+  EXPECT_EQ(server_->requests("set.index HTTP/1.", 0), 0u) << "asked without TLS";
 }
 
 TEST_F(RemoteProgram, AnArchiveOfAnotherContentIsRefusedByName) {

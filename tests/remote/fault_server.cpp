@@ -105,6 +105,7 @@ void FaultServer::serve(int client) {
     text.append(bytes, static_cast<std::size_t>(count));
     const std::size_t end = text.find("\r\n\r\n");
     if (end == std::string::npos) continue;
+    std::this_thread::sleep_for(delay_.load());
     open = answer(client, text.substr(0, end + 4));
     text.erase(0, end + 4);
   }
@@ -178,20 +179,23 @@ bool FaultServer::send_object(int client, const std::string& request, const std:
   }
   const std::string& content = object.content;
   const std::string range = header_of(request, "Range");
-  std::size_t first = 0;
-  if (range.starts_with("bytes=") && fault != Fault::ignored_range)
+  std::size_t first = 0, behind = content.size();
+  bool part = range.starts_with("bytes=") && fault != Fault::ignored_range;
+  if (part) {
     first = std::stoul(range.substr(6));
-  bool part = first > 0;
-  if (fault == Fault::other_part && part) --first;
+    const std::string last = range.substr(range.find('-') + 1);
+    if (!last.empty()) behind = std::min(behind, std::stoul(last) + 1);
+  }
+  if (fault == Fault::other_part && first > 0) --first;
   if (fault == Fault::unasked_part) part = true;
   std::string etag = fault == Fault::changed_etag ? "\"other\"" : "\"one\"";
   if (fault == Fault::weak_etag) etag = "W/\"one\"";
   std::string header = part ? fmt::format(
                                   "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes "
                                   "{}-{}/{}\r\n",
-                                  first, content.size() - 1, content.size())
+                                  first, behind - 1, content.size())
                             : std::string("HTTP/1.1 200 OK\r\n");
-  std::string body = content.substr(first);
+  std::string body = content.substr(first, behind - first);
   if (fault == Fault::flipped && !body.empty()) body[body.size() / 2] ^= 1;
   if (fault != Fault::no_etag) header += "ETag: " + etag + "\r\n";
   if (fault == Fault::encoded) header += "Content-Encoding: gzip\r\n";

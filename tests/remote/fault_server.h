@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -50,6 +51,8 @@ class FaultServer {
   std::string url() const;
   void put(const std::string& path, std::string content);
   void remove(const std::string& path);
+  /// Answers every request that much later.
+  void delay(std::chrono::milliseconds time) { delay_.store(time); }
   /// Answers requests for `path` with a redirection.
   void redirect(const std::string& path, const std::string& location);
   /// Lets a function answer: it receives each request's header and returns the whole answer, or
@@ -77,6 +80,7 @@ class FaultServer {
   int listener_ = -1;
   int port_ = 0;
   std::atomic<bool> stop_{false};
+  std::atomic<std::chrono::milliseconds> delay_{};
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;
   std::function<std::string(const std::string&)> script_;

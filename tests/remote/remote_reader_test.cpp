@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
 
 #include "millrace/error.h"
 #include "millrace/reader.h"
@@ -16,6 +19,7 @@
 namespace millrace::pipeline {
 namespace {
 
+using test::Fault;
 using test::FaultServer;
 using test::TempFolder;
 
@@ -40,7 +44,9 @@ struct Served {
       const test::Bytes bytes = archive(i);
       local.write("set/" + name, bytes);
       server.put("/set/" + percent_encoded(name), text_of(bytes));
-      const TarIndex index = index_tar(name, bytes);
+      IndexTarOptions with_names;
+      with_names.names = true;
+      const TarIndex index = index_tar(name, bytes, with_names);
       SetIndex::Shard shard;
       shard.name = name;
       shard.size = bytes.size();
@@ -50,6 +56,15 @@ struct Served {
       shard.folders = index.folders;
       shard.sha256 = sha256_of(text_of(bytes));
       for (const TarIndex::Entry& entry : index.samples) shard.image_bytes += entry.size;
+      ShardIndex own;
+      own.shard = name;
+      own.stamp.size = bytes.size();
+      own.sha256 = shard.sha256;
+      own.tar = index;
+      const auto own_bytes = to_bytes(own);
+      shard.index_size = own_bytes.size();
+      server.put("/set/" + percent_encoded(name) + ".index",
+                 {reinterpret_cast<const char*>(own_bytes.data()), own_bytes.size()});
       set.shards.push_back(shard);
     }
     publish();
@@ -59,8 +74,10 @@ struct Served {
     server.put("/set/set.index", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   std::unique_ptr<Reader> open(const std::string& path = "/set/", std::uint64_t limit = 0,
-                               const std::string& cache = {}) {
+                               const std::string& cache = {},
+                               RemoteFetch fetch = RemoteFetch::automatic) {
     DataOptions options;
+    options.remote.fetch = fetch;
     options.reader = "tar";
     options.path = server.url() + path;
     options.remote.cache = cache.empty() ? local.path("cache") : cache;
@@ -106,6 +123,55 @@ TEST(RemoteReader, ReadsThroughACacheOfOneArchive) {
   expect_same(*local, *served.open("/set/", served.set.shards[0].size));
 }
 
+TEST(RemoteReader, ReadsSamplesByRanges) {
+  Served served;
+  const auto local = open_reader({"tar", served.local.path("set")});
+  const auto remote = served.open("/set/", 0, {}, RemoteFetch::ranges);
+  expect_same(*local, *remote);
+  EXPECT_EQ(served.server.requests().size(), 1u + 3 + 15);  // set.index, indexes, samples
+  EXPECT_NE(remote->name(6).find("member 1-1.jpg"), std::string::npos) << remote->name(6);
+  // The archive is replaced while it is read.
+  served.server.fail("/set/" + percent_encoded(served.set.shards[1].name), {Fault::changed_etag},
+                     true);
+  Buffer scratch;
+  EXPECT_THROW(remote->read(7, scratch), RunError);
+  EXPECT_THROW(served.open("/set/train 0={0..2}.tar", 0, {}, RemoteFetch::ranges), UsageError);
+}
+
+/// Waits until the server has received so many requests.
+void wait_for_requests(const FaultServer& server, std::size_t count) {
+  for (int left = 6000; left > 0 && server.requests().size() < count; --left)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(server.requests().size(), count);
+}
+
+TEST(RemoteReader, FetchesWhatIsExpectedBeforeItIsRead) {
+  Served served;
+  const auto local = open_reader({"tar", served.local.path("set")});
+  const auto remote = served.open();
+  EXPECT_GE(remote->lookahead(), 10u);
+  // The first attempt at one of them fails, and the read repeats it.
+  served.server.fail("/set/" + percent_encoded(served.set.shards[1].name), {Fault::status_503});
+  for (std::uint64_t i = 0; i < 15; ++i) remote->expect(i);
+  wait_for_requests(served.server, 4);
+  expect_same(*local, *remote);
+  EXPECT_EQ(served.server.requests().size(), 5u);
+  EXPECT_EQ(served.open("/set/", 3 * served.set.shards[0].size - 1)->lookahead(), 0u);
+}
+
+TEST(RemoteReader, EndsWhileAnArchiveIsFetchedAhead) {
+  Served served;
+  auto remote = served.open();
+  served.server.fail("/set/" + percent_encoded(served.set.shards[2].name), {Fault::stall});
+  remote->expect(12);
+  wait_for_requests(served.server, 2);
+  const auto begin = std::chrono::steady_clock::now();
+  remote.reset();  // the transfer would stall for 30 s
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  for (const auto& entry : std::filesystem::directory_iterator(served.local.path("cache")))
+    EXPECT_NE(entry.path().extension(), ".tar");
+}
+
 TEST(RemoteReader, TwoReadersShareACacheThatOneOfThemFills) {
   Served train, eval;
   const std::uint64_t limit = 3 * train.set.shards[0].size;
@@ -127,6 +193,8 @@ TEST(RemoteReader, RefusesACacheThatTheOrderOverruns) {
   options.remote.cache = served.local.path("cache");
   options.remote.cache_bytes = 3 * served.set.shards[0].size - 1;
   options.remote.reach = UINT64_MAX;
+  EXPECT_EQ(open_reader(options)->info().count, 15u);  // by ranges
+  options.remote.fetch = RemoteFetch::shards;
   try {
     open_reader(options);
     ADD_FAILURE() << "accepted";

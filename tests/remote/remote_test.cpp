@@ -262,6 +262,53 @@ TEST(RemoteFetch, ABrokenTransferIsContinuedOnlyBehindAStrongETag) {
   }
 }
 
+TEST(RemoteFetch, APartIsThatOfTheObjectWhateverTheServerDoes) {
+  FaultServer server;
+  const std::string content = content_of(7, 5000);
+  server.put("/a", content);
+  constexpr Fault kFaults[] = {Fault::reset,      Fault::cut,           Fault::status_500,
+                               Fault::status_503, Fault::garbage,       Fault::changed_etag,
+                               Fault::no_etag,    Fault::weak_etag,     Fault::redirect,
+                               Fault::other_part, Fault::ignored_range, Fault::none};
+  FakeClock clock;
+  Fetcher fetcher({}, plain_access(), clock);
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const std::uint64_t draw = base::mix64(seed);
+    FetchWanted wanted{Url::parse(server.url() + "/a")};
+    wanted.size = content.size();
+    wanted.part = FetchPart{draw % 4000, 1 + (draw >> 20) % 1000, seed % 2 == 0 ? "" : "\"one\""};
+    server.fail("/a", {kFaults[(draw >> 32) % std::size(kFaults)],
+                       kFaults[(draw >> 40) % std::size(kFaults)]});
+    TextTarget target;
+    const HttpHeader header = fetcher.fetch(wanted, target);
+    EXPECT_TRUE(target.text == content.substr(wanted.part->first, wanted.part->count)) << seed;
+    EXPECT_EQ(header.etag, "\"one\"");
+  }
+}
+
+TEST(RemoteFetch, APartOfAChangedObjectIsRefused) {
+  for (const Fault fault : {Fault::changed_etag, Fault::ignored_range, Fault::other_part}) {
+    FaultServer server;
+    server.put("/a", std::string(100, 'a'));
+    server.fail("/a", {fault}, true);
+    FakeClock clock;
+    Fetcher fetcher({}, plain_access(), clock);
+    FetchWanted wanted{Url::parse(server.url() + "/a")};
+    wanted.size = 100;
+    wanted.part = FetchPart{10, 20, "\"one\""};
+    TextTarget target;
+    try {
+      fetcher.fetch(wanted, target);
+      ADD_FAILURE() << "accepted";
+    } catch (const FetchError& error) {
+      EXPECT_EQ(error.kind, FetchError::Kind::wrong) << error.what();
+    }
+    wanted.size = 99;  // another length than is listed
+    server.fail("/a", {Fault::none});
+    EXPECT_THROW(fetcher.fetch(wanted, target), FetchError);
+  }
+}
+
 TEST(RemoteFetch, BytesThatComeAgainAreNoProgress) {
   FaultServer server;
   const std::string content = content_of(2, 300'000);

@@ -66,7 +66,12 @@ void record_archives(const fs::path& run, const std::vector<DatasetInfo>& sets) 
   for (const DatasetInfo& set : sets)
     for (const ArchiveInfo& archive : set.archives) {
       Json one{{"name", base::printable(archive.name)}, {"fingerprint", fingerprint_of(archive)}};
-      if (is_known(archive)) one["sha256"] = hash_of(archive);
+      if (is_known(archive)) {
+        one["sha256"] = hash_of(archive);
+      } else if (!archive.version.empty()) {
+        one["url"] = base::printable(archive.url);
+        one["version"] = base::printable(archive.version);
+      }
       json[set.split].push_back(std::move(one));
     }
   if (!json.empty()) study::write_file(run / kArchivesFile, study::to_text(json, 1) + "\n");
@@ -88,6 +93,12 @@ void check_archives(const fs::path& run, const DatasetInfo& set, bool hash) {
              fmt::format("archive {} is {}, where the run has read {}", i + 1, name, old_name));
     if (fingerprint_of(now) != study::text_at(before[i], {"fingerprint"}))
       refuse(run, set, fmt::format("{} holds other samples than the run has read", name));
+    // A copy elsewhere has a version of its own.
+    const std::string version = study::text_at(before[i], {"version"});
+    if (!version.empty() && !now.version.empty() && version != base::printable(now.version) &&
+        study::text_at(before[i], {"url"}) == base::printable(now.url))
+      refuse(run, set,
+             fmt::format("{} has another ETag or time than when the run has read it", name));
     const std::string recorded = study::text_at(before[i], {"sha256"});
     if (recorded.empty() || (!is_known(now) && !hash)) continue;
     if (!is_known(now) && !std::exchange(said, true))

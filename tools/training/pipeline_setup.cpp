@@ -244,12 +244,21 @@ std::uint64_t reach_of(const Recipe& recipe) {
   }
 }
 
+RemoteFetch remote_fetch_of(const Recipe& recipe) {
+  const std::string fetch = recipe.text("data.remote.fetch");
+  if (fetch == "shards") return RemoteFetch::shards;
+  return fetch == "ranges" ? RemoteFetch::ranges : RemoteFetch::automatic;
+}
+
 RemoteOptions remote_options(const Recipe& recipe, const std::atomic<bool>* stop) {
   RemoteOptions remote;
+  remote.fetch = remote_fetch_of(recipe);
   remote.cache = recipe.text("data.remote.cache");
   remote.cache_bytes = static_cast<std::uint64_t>(recipe.integer("data.remote.cache_bytes"));
   remote.deadline_s = recipe.number("data.remote.deadline");
   remote.reach = reach_of(recipe);
+  if (const std::int64_t threads = recipe.integer("loader.io_threads"); threads > 0)
+    remote.connections = static_cast<int>(threads);
   // Ranks agree on where to stop, and an open optimiser step needs all its batches.
   const bool anywhere =
       strategy_of(recipe) != StrategyKind::ddp && recipe.integer("train.accumulate") == 1;

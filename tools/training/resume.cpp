@@ -148,6 +148,7 @@ namespace fs = std::filesystem;
 constexpr std::array kFree{"data.path",
                            "data.cache",
                            "data.index",
+                           "data.remote.fetch",
                            "data.remote.cache",
                            "data.remote.cache_bytes",
                            "data.remote.deadline",
