@@ -178,11 +178,26 @@ TEST_P(S3Program, TheHashIsThatOfTheFolderColdWarmAndByAList) {
   EXPECT_EQ(hash(packed, {"data.index=off"}), wanted);
   EXPECT_EQ(hash(url_, {"loader.workers=1"}), wanted);
   EXPECT_EQ(hash(url_, {"loader.workers=2"}), wanted);
+  EXPECT_EQ(hash(url_, {"data.remote.fetch=ranges", "loader.workers=1"}), wanted);
   EXPECT_EQ(hash(url_ + "train-{000000..000002}.tar"), wanted);
   fs::remove_all(in("cache"));
   EXPECT_EQ(hash("s3://bucket/bare", {"loader.workers=2"}), wanted);
   EXPECT_EQ(hash("gs://bucket/bare/"), wanted);
   EXPECT_TRUE(no_temporaries(in("cache")));
+}
+
+TEST_P(S3Program, TwoRanksReadTheBatchesOfTwoRanksOnTheFolder) {
+  const auto ranks = [&](const std::string& path, const Arguments& more) {
+    std::vector<std::string> hashes;
+    for (const char* rank : {"bench.rank=0", "bench.rank=1"}) {
+      hashes.push_back(hash(path, more + Arguments{"bench.world=2", rank}));
+    }
+    return hashes;
+  };
+  const auto wanted = ranks((in("root/bucket") / kFolder).string(), {});
+  EXPECT_NE(wanted[0], wanted[1]);
+  EXPECT_EQ(ranks(url_, {}), wanted);
+  EXPECT_EQ(ranks(url_, {"data.remote.fetch=ranges"}), wanted);
 }
 
 TEST_P(S3Program, BadInputsEndInOneClearLine) {

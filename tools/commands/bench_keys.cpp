@@ -25,6 +25,11 @@ std::vector<Param> bench_keys() {
           .in("batches"),
       Param::integer("bench.first_batch", 0, 0, 0x1p53,
                      "index of the first batch, counted over all epochs"),
+      Param::integer("bench.world", 1, 1, kMax,
+                     "makes the batches of one of so many ranks; loader.batch is that of all "
+                     "together")
+          .in("ranks"),
+      Param::integer("bench.rank", 0, 0, kMax, "which of bench.world ranks, from 0"),
   };
 }
 

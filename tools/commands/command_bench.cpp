@@ -61,7 +61,9 @@ Pipeline open_pipeline(const BenchArguments& arguments) {
   check_length(arguments, recipe);
   auto reader = open_data(recipe, recipe.text("data.split"));
   auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe, emulated_storage(recipe));
+  LoaderOptions options = loader_options(recipe, emulated_storage(recipe),
+                                         static_cast<int>(recipe.integer("bench.rank")),
+                                         static_cast<int>(recipe.integer("bench.world")));
   check_batch(options, reader->info());
   const BenchLimits limits = BenchLimits::of(recipe, reader->info().count, options);
   if (options.workers > 0 && limits.warmup > 0 &&
