@@ -36,7 +36,8 @@ std::string_view key_of(std::string_view override) {
 /// Returns whether a key changes the speed of a run and nothing that it computes.
 bool only_speed(std::string_view key) {
   return key == "loader.workers" || key == "loader.prefetch" || key == "loader.io_threads" ||
-         key == "loader.grain" || key == "simulated.update_ms" || key.starts_with("data.storage.");
+         key == "loader.grain" || key == "data.remote.fetch" || key == "simulated.update_ms" ||
+         key.starts_with("data.storage.");
 }
 
 bool can_be_given(const Change& change) {
@@ -66,6 +67,16 @@ void add_storage(const ChangeFacts& facts, std::vector<Change>& list) {
       for (const std::string& one : all) list.push_back({.overrides = {one}});
     list.push_back({.overrides = std::move(all)});
   }
+}
+
+/// Adds other ways to a server.
+void add_remote(const ChangeFacts& facts, std::vector<Change>& list) {
+  if (facts.workers > 0)
+    for (const int threads : {facts.io_threads / 2, 2 * facts.io_threads, 4 * facts.io_threads})
+      if (threads > 0 && threads != facts.io_threads)
+        list.push_back({.overrides = {fmt::format("loader.io_threads={}", threads)}});
+  list.push_back({.overrides = {}, .first_byte = 0.5, .assumed = {"remote.first_byte=0.5x"}});
+  list.push_back(cached_set());
 }
 
 }  // namespace
@@ -103,6 +114,10 @@ std::vector<Packing> list_packings(int output_side) {
   return {{.short_side = side}, {.raw = true}, {.short_side = side, .raw = true}};
 }
 
+Change cached_set() {
+  return {.overrides = {"data.remote.fetch=shards"}, .cached = true, .assumed = {"cache=warm"}};
+}
+
 std::string Change::text() const {
   std::vector<std::string> all = overrides;
   all.insert(all.end(), assumed.begin(), assumed.end());
@@ -131,6 +146,8 @@ std::vector<Change> list_changes(const ChangeFacts& facts) {
       list.push_back({.overrides = {}, .packed = true, .assumed = {"data=packed"}});
     add_storage(facts, list);
   }
+
+  if (facts.requested) add_remote(facts, list);
 
   for (const double speed : {0.25, 0.5, 2.0, 4.0, 8.0}) {
     if (facts.simulated && facts.update_ms / speed < kShortestUpdateMs) continue;

@@ -45,13 +45,16 @@ struct Change {
   double device_speed = 1;             ///< speed-up of a real device
   bool decode_free = false;            ///< samples arrive decoded
   bool packed = false;                 ///< samples come from archives (millrace data pack)
+  double first_byte = 1;               ///< time to a server's first byte, relative to now
+  bool cached = false;                 ///< a remote set lies in data.remote.cache
   std::optional<Packing> packing{};    ///< samples come from archives that hold them converted
   std::vector<std::string> assumed{};  ///< the members above as text: "cores=8"
 
   /// Returns text such as "loader.workers=1 loader.prefetch=2", assumptions included.
   std::string text() const;
-  /// Returns whether it can be run: a packing can, once a sample of the set is packed.
-  bool runnable() const { return assumed.empty() || packing; }
+  /// Returns whether it can be run: a packing can, once a sample of the set is packed, and a cached
+  /// set, once it was fetched.
+  bool runnable() const { return assumed.empty() || packing || cached; }
 };
 
 /// Facts that the list of changes depends on.
@@ -64,14 +67,19 @@ struct ChangeFacts {
   bool encoded = false;                         ///< samples need decoding
   bool packable = false;                        ///< `millrace data pack` takes the data set
   double bandwidth = 0, latency = 0, iops = 0;  ///< data.storage.*; 0: not emulated
+  bool requested = false;                       ///< DatasetInfo::requested
   /// Overrides that remove one op each and leave a valid chain.
   std::vector<std::string> without_op;
 };
 
 /// Returns the changes that are tried by default: other workers, prefetch and I/O threads, without
-/// an op, free decoding, packed data, another storage (each limit alone, and all together), another
-/// device, another batch size, more cores.
+/// an op, free decoding, packed data, another storage (each limit alone, and all together), more
+/// connections to a server, a nearer or a cached one, another device, another batch size, more
+/// cores.
 std::vector<Change> list_changes(const ChangeFacts& facts);
+
+/// Returns the change to a remote set that lies in data.remote.cache.
+Change cached_set();
 
 /// A change and its results, as ratios of images/s to the baseline.
 struct Outcome {

@@ -95,7 +95,7 @@ class Profile {
     if (!directory.moved_aside().empty())
       say(fmt::format("moved the earlier profile in {} to {}", path_.string(),
                       directory.moved_aside().string()));
-    model_.emplace(recipe_, reader_);
+    open_model();
     list_candidates();
     if (arguments_.verify) plan_verification();
     announce();
@@ -144,17 +144,43 @@ class Profile {
     facts.bandwidth = recipe_.number("data.storage.bandwidth");
     facts.latency = recipe_.number("data.storage.latency");
     facts.iops = recipe_.number("data.storage.iops");
+    facts.requested = reader_->info().requested;
     for (const OpSpec& op : recipe_.augment()) {
       if (!op.enabled) continue;
       const std::string without = "augment." + op.id + ".enabled=false";
       try {  // a few batches show whether the remaining ops give samples of one size
-        LoaderProbe(recipe_with({without}), reader_).measure(0, 0);
+        LoaderProbe(recipe_with({without}), probed_).measure(0, 0);
         facts.without_op.push_back(without);
       } catch (const Error& error) {
         if (error.exit() != Exit::usage) throw;
       }
     }
     return facts;
+  }
+
+  /// Requests are kept out of the probes: they would wait for the server.
+  void open_model() {
+    if (!reader_->info().requested) {
+      probed_ = reader_;
+      model_.emplace(recipe_, reader_);
+      return;
+    }
+    const auto batch = static_cast<std::uint64_t>(recipe_.integer("loader.batch"));
+    say("asking the server for some samples");
+    probed_ = PackedSamples(*reader_, {}, std::max(PackedSamples::kMost, 4 * batch)).plain();
+    if (probed_->info().count == 0)
+      throw DataError(fmt::format("{}: no sample can be read", reader_->info().path));
+    model_.emplace(recipe_, reader_, probed_, request_cost(*reader_, *probed_));
+  }
+
+  /// Returns whether a recipe's set can be opened: a cache may be too small for whole archives.
+  static bool opens(const Recipe& recipe) {
+    try {
+      open_data(recipe, recipe.text("data.split"));
+    } catch (const UsageError&) {
+      return false;
+    }
+    return true;
   }
 
   void list_candidates() {
@@ -164,10 +190,14 @@ class Profile {
       if (const auto packing = study::parse_packing(text))
         packings.push_back(*packing);
       else
-        changes.push_back({.overrides = words_of(text)});
+        changes.push_back(reader_->info().requested &&
+                                  words_of(text) == study::cached_set().overrides
+                              ? study::cached_set()
+                              : study::Change{.overrides = words_of(text)});
     }
     for (study::Change& change : changes) {
       Recipe recipe = recipe_with(change.overrides);
+      if (change.cached && !opens(recipe)) continue;
       model_->add(recipe);
       candidates_.push_back({std::move(change), std::move(recipe)});
     }
@@ -359,8 +389,20 @@ class Profile {
     }
   }
 
+  /// Fetches a remote set into the cache for the change that reads it from there.
+  void fill_cache() const {
+    for (const Candidate& one : candidates_) {
+      if (!one.change.cached) continue;
+      say("fetching the set into data.remote.cache");
+      const auto set = open_data(one.recipe, one.recipe.text("data.split"));
+      Buffer buffer;
+      for (std::uint64_t i = 0; i < set->info().count && !interrupted(); ++i) set->read(i, buffer);
+    }
+  }
+
   void verify() {
     pack_samples();
+    fill_cache();
     const std::size_t planned = study::planned_runs(report_.order);
     say(fmt::format(
         "verifying {} changes in {} blocks: {} runs, about {}; more where other programs take "
@@ -402,7 +444,8 @@ class Profile {
   const Recipe recipe_;
   const bool simulated_;
   const std::shared_ptr<const Reader> reader_;
-  const double start_s_;  ///< from the program's start until the data set was open
+  std::shared_ptr<const Reader> probed_;  ///< what probes of the loader read
+  const double start_s_;                  ///< from the program's start until the data set was open
   fs::path path_;
   int threads_ = 0;
   std::vector<std::string> fixed_;  ///< overrides that all runs share

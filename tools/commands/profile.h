@@ -16,6 +16,7 @@
 #include "study/analysis/bound.h"
 #include "study/analysis/replay.h"
 #include "study/analysis/whatif.h"
+#include "tools/commands/profile_packing.h"
 
 namespace millrace::tools {
 
@@ -72,7 +73,10 @@ struct LoaderDemand {
 
 class ProfileModel {
  public:
-  ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader);
+  /// With `some`, samples of `reader` in memory are what the loader's probes read, because a
+  /// request for each of `reader` costs what is in `requests`.
+  ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader,
+               std::shared_ptr<const Reader> some = {}, const RequestCost& requests = {});
 
   /// Adds a recipe to be predicted, whose loader must be probed too.
   void add(const Recipe& recipe);
@@ -113,7 +117,8 @@ class ProfileModel {
   double take_s() const { return take_s_; }
 
  private:
-  std::shared_ptr<const Reader> reader_;
+  std::shared_ptr<const Reader> reader_, probed_;
+  RequestCost requests_;
   std::string base_key_;
   std::map<std::string, LoaderProbe> probes_;
   std::map<std::string, LoaderDemand> demands_;

@@ -111,8 +111,9 @@ ProbeFigures LoaderProbe::measure(int workers, double seconds, double pause_s) c
 std::string LoaderProbe::key_of(const Recipe& recipe) {
   Recipe same = recipe;
   for (const char* fixed :
-       {"loader.workers=1", "loader.prefetch=4", "loader.io_threads=0", "data.storage.bandwidth=0",
-        "data.storage.latency=0", "data.storage.iops=0", "simulated.update_ms=1"})
+       {"loader.workers=1", "loader.prefetch=4", "loader.io_threads=0", "data.remote.fetch=auto",
+        "data.storage.bandwidth=0", "data.storage.latency=0", "data.storage.iops=0",
+        "simulated.update_ms=1"})
     same.set(fixed);
   return same.to_toml();
 }
@@ -173,17 +174,20 @@ double wake_up_s() {
   return study::middle_of(std::move(trips)) / 2;
 }
 
-ProfileModel::ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader)
+ProfileModel::ProfileModel(const Recipe& recipe, std::shared_ptr<const Reader> reader,
+                           std::shared_ptr<const Reader> some, const RequestCost& requests)
     : reader_(std::move(reader)),
+      probed_(some != nullptr ? std::move(some) : reader_),
+      requests_(requests),
       base_key_(LoaderProbe::key_of(recipe)),
-      sizes_(sample_sizes(*reader_)),
+      sizes_(sample_sizes(*probed_)),
       wake_s_(wake_up_s()) {
   add(recipe);
 }
 
 void ProfileModel::add(const Recipe& recipe) {
   const std::string key = LoaderProbe::key_of(recipe);
-  if (!probes_.contains(key)) probes_.emplace(key, LoaderProbe(recipe, reader_));
+  if (!probes_.contains(key)) probes_.emplace(key, LoaderProbe(recipe, probed_));
 }
 
 void ProfileModel::add(const std::string& packing, const Recipe& recipe,
@@ -287,6 +291,10 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand&
     in.bytes = sizes_;
     const pipeline::StorageOptions& limits = storage->options();
     in.storage = {limits.bytes_per_s, limits.latency_s, limits.requests_per_s};
+  } else if (reader_->info().requested && cache_of(recipe) != Cache::ram) {
+    // A request keeps one connection busy, and no other.
+    in.bytes = sizes_;
+    in.storage.latency_s = std::max(0.0, requests_.first_byte_s + requests_.transfer_s - in.read_s);
   }
   in.update_threads = update_threads_;
   in.update_s = is_simulated(recipe) ? recipe.number("simulated.update_ms") * 1e-3
@@ -309,6 +317,15 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const study::Change
   if (change.decode_free) in.sample_s = std::max(0.0, in.sample_s - demand(recipe).stages.decode_s);
   // A mapped archive is read without system calls. The storage still serves one read per sample.
   if (change.packed) in.read_s = 0;
+  if (change.first_byte != 1) {
+    const double less_s = (1 - change.first_byte) * requests_.first_byte_s;
+    in.storage.latency_s = std::max(0.0, in.storage.latency_s - less_s);
+  }
+  if (change.cached) {
+    in.bytes.clear();
+    in.storage = {};
+    in.read_s = requests_.local_read_s;
+  }
   in.update_s /= change.device_speed;
   // A faster device is a different one: it takes no CPU.
   if (change.device_speed != 1) in.update_threads = 0;

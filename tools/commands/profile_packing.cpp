@@ -11,8 +11,10 @@
 #include <cstring>
 #include <span>
 
+#include "base/clock.h"
 #include "base/files.h"
 #include "millrace/error.h"
+#include "pipeline/remote/fetch.h"
 #include "pipeline/remote/url.h"
 #include "tools/data/data.h"
 #include "tools/terminal/terminal.h"
@@ -77,9 +79,10 @@ class UnnamedReader final : public Reader {
 
 }  // namespace
 
-PackedSamples::PackedSamples(const Reader& set, std::vector<study::Packing> ways) {
+PackedSamples::PackedSamples(const Reader& set, std::vector<study::Packing> ways,
+                             std::uint64_t most) {
   const std::uint64_t count = set.info().count;
-  const std::uint64_t taken = std::min(count, kMost);
+  const std::uint64_t taken = std::min(count, most);
   const auto plain = std::make_shared<UnnamedReader>(set.info());
   std::vector<std::shared_ptr<UnnamedReader>> packed;
   std::vector<std::unique_ptr<Shrinker>> shrinkers;
@@ -90,7 +93,8 @@ PackedSamples::PackedSamples(const Reader& set, std::vector<study::Packing> ways
   std::vector<bool> changed(ways.size());
   Buffer buffer;
   for (std::uint64_t i = 0; i < taken && !interrupted(); ++i) {
-    const bool full = std::any_of(packed.begin(), packed.end(),
+    const bool full = plain->info().bytes > kMostBytes ||
+                      std::any_of(packed.begin(), packed.end(),
                                   [](const auto& one) { return one->info().bytes > kMostBytes; });
     if (full) break;
     try {
@@ -114,6 +118,24 @@ PackedSamples::PackedSamples(const Reader& set, std::vector<study::Packing> ways
     ways_.push_back(ways[way]);
     packed_.push_back(packed[way]);
   }
+}
+
+RequestCost request_cost(const Reader& set, const Reader& some) {
+  constexpr std::uint64_t kRequests = 64;
+  const std::uint64_t count = set.info().count;
+  const std::uint64_t taken = std::min(count, kRequests);
+  const auto each = [&](double seconds) { return seconds / static_cast<double>(taken); };
+  Buffer buffer;
+  // An archive's first sample costs a request for its index too.
+  for (std::uint64_t i = 0; i < taken; ++i) set.read(i * count / taken, buffer);
+  const pipeline::FetchTimes before = pipeline::remote_counts().read;
+  for (std::uint64_t i = 0; i < taken; ++i) set.read(i * count / taken, buffer);
+  const pipeline::FetchTimes spent = pipeline::remote_counts().read - before;
+  const std::uint64_t held = some.info().count;
+  const std::int64_t begin = base::Clock::thread_cpu_ns();
+  for (std::uint64_t i = 0; i < taken; ++i) some.read(i * held / taken % held, buffer);
+  const double local = static_cast<double>(base::Clock::thread_cpu_ns() - begin) * 1e-9;
+  return {each(spent.first_byte_s), each(spent.transfer_s), each(local)};
 }
 
 bool can_be_packed(const DatasetInfo& info) {

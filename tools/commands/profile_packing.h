@@ -16,10 +16,10 @@ namespace millrace::tools {
 /// Some samples in an unnamed file, read as from an archive.
 class PackedSamples {
  public:
-  /// Takes up to kMost samples, spread evenly over the set, and packs them in each of `ways`.
+  /// Takes up to `most` samples, spread evenly over the set, and packs them in each of `ways`.
   /// Leaves out samples that cannot be read or decoded, and ways that leave the others as they are.
   /// Sets Packing::bytes.
-  PackedSamples(const Reader& set, std::vector<study::Packing> ways);
+  PackedSamples(const Reader& set, std::vector<study::Packing> ways, std::uint64_t most = kMost);
 
   static constexpr std::uint64_t kMost = 128;
 
@@ -34,6 +34,16 @@ class PackedSamples {
   std::shared_ptr<const Reader> plain_;
   std::vector<std::shared_ptr<const Reader>> packed_;
 };
+
+/// Cost of samples that a server is asked for one by one.
+struct RequestCost {
+  double first_byte_s = 0;  ///< per sample, over one connection
+  double transfer_s = 0;    ///< per sample, over one connection
+  double local_read_s = 0;  ///< CPU time to read a sample from the page cache instead
+};
+
+/// Measures that with some of the samples in `some`, which lie in memory, and in `set`.
+RequestCost request_cost(const Reader& set, const Reader& some);
 
 /// Returns whether `data pack` takes the set, and could convert its images.
 bool can_be_packed(const DatasetInfo& info);
