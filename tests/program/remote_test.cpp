@@ -70,15 +70,16 @@ TEST_F(RemoteProgram, RangesGiveTheHashOfTheLocalSetAndKeepNothing) {
   const Arguments ranges{"data.remote.fetch=ranges"};
   for (const char* workers : {"loader.workers=0", "loader.workers=1", "loader.workers=2"})
     EXPECT_EQ(hash(url(), ranges + Arguments{workers}), local);
-  // set.index, the archives' indexes, and nine samples, each time.
+  // The archives' indexes and 27 samples, each time.
   EXPECT_EQ(server_->requests(".tar.index HTTP/1.1\" 200", 9), 9u);
-  EXPECT_EQ(server_->requests(".tar HTTP/1.1\" 206", 27), 27u);
+  EXPECT_GE(server_->requests(".tar HTTP/1.1\" 206", 81), 81u);
   EXPECT_EQ(server_->requests(".tar HTTP/1.1\" 200", 0), 0u);
   for (const auto& entry : fs::directory_iterator(in("cache")))
     EXPECT_NE(entry.path().extension(), ".tar");
   // A cache that the global order overruns.
   EXPECT_EQ(hash(url(), {"data.remote.cache_bytes=1000", "loader.workers=2"}), local);
-  EXPECT_EQ(server_->requests(".tar HTTP/1.1\" 206", 36), 36u);
+  EXPECT_GE(server_->requests(".tar HTTP/1.1\" 206", 108), 108u);
+  EXPECT_EQ(server_->requests(".tar HTTP/1.1\" 200", 0), 0u);
   const std::string window = "loader.shuffle=window:4";
   EXPECT_EQ(hash(url(), ranges + Arguments{window}), hash(in("root/set"), {window}));
 }
@@ -182,7 +183,7 @@ TEST_F(RemoteProgram, HttpsUsesHttp2AndNeverFallsBackToHttp) {
   const std::string local = hash(in("root/set"));
   EXPECT_EQ(secure_hash({"data.remote.fetch=ranges"}), local);
   EXPECT_EQ(secure_hash({"loader.workers=1"}), local);
-  EXPECT_EQ(server_->requests(".tar HTTP/2.0\" 206", 9), 9u);
+  EXPECT_GE(server_->requests(".tar HTTP/2.0\" 206", 27), 27u);
   EXPECT_EQ(server_->requests(".tar HTTP/2.0\" 200", 3), 3u);
 
   const auto denied = [&](const std::string& path, const std::string& authorities, int code,
