@@ -2,12 +2,13 @@
 """Measures what watching costs: watch_overhead.py [--pairs N] [--steps N] [--step-ms MS] [--recorder]
 
 Trains with and without watching, in pairs whose order alternates. Each step computes for MS of CPU time, and so does
-the worker for each batch. Counts the CPU time of the trainer's thread, and of the worker's threads by
-/proc/PID/task/*/schedstat, from the sixth step to the last: start-up, opening and closing the records are left out.
-Prints the median over the pairs of the CPU time that watching adds per step, with its 95% interval by order statistics,
-which a few disturbed pairs do not move. A row compares two runs without watching in the same way: unless its interval
-holds 0, the method is biased. Run it on an idle machine: programs that share caches and cores make code that runs once
-per step slower.
+the worker for each batch. Counts the CPU time of the trainer's thread, and of all threads of the worker, from the sixth
+step to the last: start-up, opening and closing the records are left out, writing them once per 256 steps is not.
+A step that takes DISTURBED_NS more CPU time than it computes is left out, with and without watching: the clock of a
+virtual machine also counts time that its host takes away, and one such moment weighs more than a run's recording.
+Prints the median over the pairs of the CPU time that watching adds per step, with its 95% interval by order statistics.
+A row compares two runs without watching in the same way: unless its interval holds 0, the method is biased. Run it on
+an idle machine: programs that share caches and cores make code that runs once per step slower.
 
 --recorder times the recorder's own code alone, in a loop without work between the steps, as it runs with num_workers=0.
 The fastest of many blocks hardly depends on other programs, but its caches are warmer than those of a training loop.
@@ -18,8 +19,9 @@ import math
 import os
 import statistics
 import tempfile
+from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from time import perf_counter_ns, thread_time_ns
+from time import process_time_ns, thread_time_ns
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -39,41 +41,44 @@ class Samples(Dataset):
     def __init__(self, steps, batch, ns):
         self.steps, self.batch, self.ns = steps, batch, ns
         self.value = torch.zeros(12)
+        self.begun = RawArray("q", steps)  # CPU time of the process that makes it at the begin of each batch
 
     def __len__(self):
         return self.steps * self.batch
 
     def __getitem__(self, index):
         if index % self.batch == 0:
+            self.begun[index // self.batch] = process_time_ns()
             compute(self.ns)
         return self.value, index
 
 
 WARM_UP = 5  # steps that are not counted
+DISTURBED_NS = 1_000_000
 
 
-def worker_ns(pids):
-    """Returns the CPU time of all threads of some processes, in ns."""
-    return sum(int(file.read_text().split()[0]) for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+def per_step(marks, computed):
+    """Returns the mean time from one mark to the next, without disturbed steps, in ns."""
+    steps = [end - begin for begin, end in zip(marks[WARM_UP:], marks[WARM_UP + 1:])]
+    kept = [step for step in steps if step < computed + DISTURBED_NS]
+    if len(kept) < len(steps) / 2:
+        raise SystemExit("more than half of the steps are disturbed; measure on an idle machine")
+    return sum(kept) / len(kept)
 
 
 def epoch(loader, ns):
-    """Trains for an epoch. Returns the CPU time per counted step of this thread and of the workers, in ns."""
+    """Trains for an epoch. Returns the CPU time per counted step of this thread and of the worker, in ns."""
     model = torch.nn.Linear(12, 2)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    batches = iter(loader)
-    pids = [worker.pid for worker in getattr(batches, "_workers", [])]
-    for step, (values, _) in enumerate(batches):
-        if step == WARM_UP:
-            workers, begin = worker_ns(pids), thread_time_ns()
-        if step == len(loader) - 1:
-            steps = step - WARM_UP
-            return (thread_time_ns() - begin) / steps, (worker_ns(pids) - workers) / steps
+    marks = []
+    for values, _ in loader:
+        marks.append(thread_time_ns())
         model(values).sum().backward()
         compute(ns)
         optimizer.step()
         optimizer.zero_grad()
-    raise ValueError("too few steps")
+    inline = loader.num_workers == 0
+    return per_step(marks, 2 * ns if inline else ns), 0 if inline else per_step(loader.dataset.begun, ns)
 
 
 def cpu_ns(arguments, workers, watched):
@@ -118,31 +123,32 @@ class Fetcher:
 
 def recorder(blocks, steps=256):
     """Returns the µs of CPU time per step that the recorder's own code takes, for each of some blocks."""
-    from pymillrace.watcher.breakdown import Wait
     from pymillrace.watcher.session import Session
-    from pymillrace.watcher.worker import InlineProbe
+    from pymillrace.watcher.worker import FetchTimer
 
-    batch, fetcher, probe = [torch.zeros(16, 12), torch.zeros(16)], Fetcher(), InlineProbe(None)
-    probe.install(fetcher)
+    batch, fetcher, timer = [torch.zeros(16, 12), torch.zeros(16)], Fetcher(), FetchTimer(0, None, 0)
+    timer.recorder.next_batch = 0
+    timer.install(fetcher)
     index, found = list(range(16)), []
     with tempfile.TemporaryDirectory() as run:
         session = Session(Path(run) / "run")
         session.open()
         loader = session.loader("bench", "DataLoader", [], given=False)
         generation = loader.iter_begins(None)
-        loader.latest = probe.latest
+        loader.recorder.probe = timer.recorder
         loader.iter_ended()
+        marks, steps_of = session.marks, loader.recorder
         for _ in range(blocks):
             begin = thread_time_ns()
             for _ in range(steps):
-                asked = perf_counter_ns()
-                loader.next_begins(generation, asked)
+                steps_of.begin(generation, None)
                 fetcher.fetch(index)
-                wait = Wait(generation, probe.next_batch - 1, asked, 0, 0, 0, -1, perf_counter_ns())
-                loader.next_ended(wait, batch)
-                session.hooks._before_forward()
-                session.hooks._before_step()
-                session.hooks._after_step()
+                due = steps_of.end(timer.recorder.next_batch - 1, batch, None)
+                if due:
+                    loader.after_next(batch, due)
+                marks.before_forward()
+                marks.before_step()
+                marks.after_step()
             found.append(1e-3 * (thread_time_ns() - begin) / steps)
         session.close()
     return found

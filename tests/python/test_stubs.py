@@ -1,4 +1,4 @@
-"""Compares the stubs of pymillrace._core with the compiled module, and type-checks the documents' snippets."""
+"""Compares the stubs of the compiled modules with them, and type-checks the documents' snippets."""
 import ast
 import importlib.util
 import inspect
@@ -9,27 +9,30 @@ import subprocess
 import sys
 
 import pytest
-from pymillrace import _core
+from pymillrace import _core, _watch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STUBS = ast.parse((ROOT / "python/src/pymillrace/_core.pyi").read_text())
+STUBS = {module: ast.parse((ROOT / f"python/src/pymillrace/{module.__name__.rpartition('.')[2]}.pyi").read_text())
+         for module in (_core, _watch)}
 PAGES = ["README.md", "docs/how-to/python.md"]  # whose snippets are whole programs
 
 
 def stub_members(body):
-    return {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+            and not any(isinstance(one, ast.Attribute) for one in node.decorator_list)}  # setters
 
 
 def members(thing):
     """Returns the names that a class or the module defines itself."""
-    return {name for name in vars(thing) if not name.startswith("_") or name == "__init__"}
+    return {name for name, value in vars(thing).items()
+            if (not name.startswith("_") or name == "__init__") and not isinstance(value, (int, str))}
 
 
 def signature(thing):
     """Returns the definition that nanobind knows, as text."""
     text = (thing.fget if isinstance(thing, property) else thing).__nb_signature__[0][0]
     text = text.replace("def (", "def getter(").replace("collections.abc.Sequence", "list")
-    text = re.sub(r"\bpymillrace\._core\.", "", re.sub(r"\bobject\b", "Any", text))
+    text = re.sub(r"\bpymillrace\._\w+\.", "", re.sub(r"\bobject\b", "Any", text))
     return ast.parse(re.sub(r"\\(\d+)", "DEFAULT", text) + ": ...").body[0]
 
 
@@ -48,10 +51,11 @@ def result(definition):
 
 
 def owners():
-    yield "", _core, stub_members(STUBS.body)
-    for name, node in stub_members(STUBS.body).items():
-        if isinstance(node, ast.ClassDef):
-            yield name, getattr(_core, name), stub_members(node.body)
+    for module, stubs in STUBS.items():
+        yield module.__name__, module, stub_members(stubs.body)
+        for name, node in stub_members(stubs.body).items():
+            if isinstance(node, ast.ClassDef):
+                yield name, getattr(module, name), stub_members(node.body)
 
 
 def test_stubs_and_module_have_the_same_names():

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
-from pymillrace.watcher import clocks, session, worker
+from pymillrace.watcher import session, worker
 
 PROGRAM = os.environ.get("MILLRACE_PROGRAM", "")
 
@@ -157,11 +157,7 @@ def test_of_another_iterable_only_load_and_update_are_known(tmp_path, capsys):
 
 @timing
 def test_without_schedstat_waiting_for_a_core_is_unknown_not_zero(tmp_path, monkeypatch):
-    class Without(clocks.ThreadClock):
-        def read(self):
-            return (*super().read()[:2], clocks.UNKNOWN)
-
-    monkeypatch.setattr(worker, "ThreadClock", Without)
+    monkeypatch.setattr(worker, "SCHEDSTAT", str(tmp_path / "schedstat"))
     loader = plants_of.loader_of({"dataset": plants_of.Plant(tmp_path / "plants", "dataset", "blocked", 5)}, workers=1)
     with mr.watching(run=tmp_path / "run"):
         plants_of.train(loader, {})

@@ -3,6 +3,9 @@ import gc
 import json
 import threading
 import weakref
+from collections import UserDict
+from time import sleep, thread_time_ns
+from typing import NamedTuple
 
 import pytest
 
@@ -13,11 +16,13 @@ from torch.utils.data import DataLoader
 
 import pymillrace as mr
 import watch_plants as plants_of
+from conftest import timing
 from pymillrace import watcher
 from pymillrace.watcher import ranks
-from pymillrace.watcher.breakdown import HANDOVER, TRANSFER, Breakdown, Wait
+from pymillrace._watch import FetchProbe, RecordFile, SendProbe, Session, Steps
+from pymillrace.watcher.breakdown import HANDOVER, TRANSFER, Breakdown
+from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
 from pymillrace.watcher.hooks import TorchHooks
-from pymillrace.watcher.records import Record
 from pymillrace.watcher.spans import LOAD, LOOP, UPDATE, Table, Timeline
 
 
@@ -31,7 +36,7 @@ def body(*marks):
     for name, now in marks:
         getattr(timeline, name)(now)
     timeline.next_begins(table, 200)
-    return table.row.ns[UPDATE], table.row.ns[LOOP]
+    return table.row[UPDATE], table.row[LOOP]
 
 
 def test_update_begins_at_the_first_forward_or_step():
@@ -43,13 +48,14 @@ def test_update_begins_at_the_first_forward_or_step():
 
 
 def test_steps_and_forwards_of_other_threads_are_no_update():
-    timeline, steps = Timeline(0), []
-    hooks = TorchHooks(timeline, threading.get_ident(), lambda: steps.append(1))
+    marks, steps = Session(0), []
+    marks.thread, marks.open, marks.on_step = threading.get_ident(), True, lambda: steps.append(1)
+    hooks, timeline = TorchHooks(marks), marks.timeline
     layer = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(layer.parameters(), 0.1)
 
     def train():
-        hooks.arm()
+        marks.arm()
         layer(torch.zeros(1, 1)).sum().backward()
         optimizer.step()
 
@@ -57,9 +63,9 @@ def test_steps_and_forwards_of_other_threads_are_no_update():
         thread = threading.Thread(target=train)
         thread.start()
         thread.join()
-        assert not steps and not timeline.stepped and timeline._forward == timeline._step_begin == 0
+        assert not steps and not timeline.stepped and timeline.marks == (0, 0)
         train()
-        assert steps == [1] and timeline.stepped and 0 < timeline._forward < timeline._step_begin
+        assert steps == [1] and timeline.stepped and 0 < timeline.marks[0] < timeline.marks[1]
     finally:
         hooks.remove()
 
@@ -120,16 +126,55 @@ def test_rebuilt_loaders_share_a_recording_that_keeps_no_data_set_alive(tmp_path
     assert [(one.table.epoch, one.table.steps) for one in session.loaders] == [(4, 12)]
 
 
+class Wait(NamedTuple):
+    """A call of next(), as Breakdown.add() takes it."""
+    generation: int
+    batch: int
+    asked: int
+    received: int
+    rebuilt: int
+    rebuild_cpu: int
+    rebuild_delay: int
+    got: int
+    read_cpu: int = 0
+
+
+class Record(NamedTuple):
+    """A batch's history, as Breakdown.add() takes it."""
+    generation: int
+    batch: int
+    worker: int
+    begin: int
+    collate: int
+    end: int
+    dataset_cpu: int
+    dataset_delay: int
+    collate_cpu: int
+    collate_delay: int
+    samples: int
+    transform: int
+    transform_cpu: int
+    start_cpu: int
+    start_delay: int
+    send_key: int
+    send_begin: int
+    send_end: int
+    send_cpu: int
+    send_delay: int
+    send_waited: int
+    parts: tuple[int, ...]
+
+
 RECORD = Record(1, 0, 0, 100, 200, 300, 100, 0, 100, 0, 2, -1, -1, 0, 0, 1, 300, 1300, 100, 0, 800, ())
 
 
 def test_waiting_for_room_in_the_pipe_is_no_cost_of_sending():
-    breakdown = Breakdown([])
+    breakdown = Breakdown()
     breakdown.add(Wait(1, 0, 1250, 1400, 1500, 50, 0, 1500, 30), RECORD, 50, True)
     assert breakdown.work[TRANSFER] == [100, 100, 0, 0] and breakdown.work[HANDOVER] == [0, 800, 0, 0]
     assert breakdown.rebuilt == [80, 50, 0, 0]  # with the reading of its bytes
     assert sum(map(sum, breakdown.waits)) == 1500 - 1250
-    unknown = Breakdown([])
+    unknown = Breakdown()
     unknown.add(Wait(1, 0, 1250, 1400, 1500, 50, -1, 1500), RECORD._replace(send_delay=-1), 50, True)
     assert unknown.work[TRANSFER] == [100, 0, 0, 100] and unknown.work[HANDOVER] == [0, 0, 0, 800]
 
@@ -148,6 +193,92 @@ def test_a_loop_that_keeps_the_pipe_full_has_a_cheap_transfer(tmp_path):
     work = summary["loaders"][0]["work"]
     assert work["handover"]["blocked"] > work["transfer"]["blocked"]
     assert summary["what_if"]["settings"]["send"]["blocked"] * 8 <= work["transfer"]["blocked"] + 1e-6
+
+
+# Clocks and records
+
+
+def busy(ms):
+    end = thread_time_ns() + int(ms * 1e6)
+    while thread_time_ns() < end:
+        pass
+
+
+@timing
+def test_a_clock_tells_computing_from_sleeping():
+    clock = ThreadClock()
+    begin = clock.read()
+    busy(30)
+    computed = clock.read()
+    sleep(0.03)
+    wall, cpu, delay = between(begin, computed)
+    assert cpu >= 30e6 and wall - cpu == pytest.approx(delay, abs=3e6)
+    wall, cpu, delay = between(computed, clock.read())
+    assert wall >= 30e6 and cpu < 3e6 and delay < 27e6
+
+
+def test_the_run_queue_time_is_that_of_the_kernel_after_every_wait():
+    clock = ThreadClock()
+    for _ in range(20):
+        sleep(0.001)
+        before = int(open(SCHEDSTAT).read().split()[1])
+        found = clock.read()[2]
+        assert before <= found <= int(open(SCHEDSTAT).read().split()[1])
+    assert ThreadClock("/nonexistent").read()[2] == UNKNOWN
+
+
+def blame_of(tmp_path, slots):
+    """Returns the breakdown of three waits for batches of a worker, whose records lie in a file of so many slots."""
+    file = RecordFile(str(tmp_path / "records"), slots, 0, True)
+    session, table, breakdown = Session(0), Table(), Breakdown()
+    session.thread, session.open = threading.get_ident(), True
+    steps = Steps(session, table, breakdown)
+    steps.generation, steps.records, steps.started = 1, RecordFile(str(tmp_path / "records"), slots, 0, False), 1
+    probe, sender = FetchProbe(0, 1, SCHEDSTAT, file), SendProbe(SCHEDSTAT, file)
+    for batch in range(3):
+        assert steps.begin(1, None)
+        probe.next_batch = batch
+        probe.begin()
+        sleep(0.01)
+        probe.collate()
+        busy(5)
+        probe.end()
+        probe.keep(4)
+        sender.begin(batch)
+        sender.pickled()
+        sender.sent()
+        steps.end(batch, [torch.zeros(4)], None)
+    assert not steps.begin(2, None)  # of an iterator that was left
+    return steps, breakdown, table
+
+
+def test_waits_are_split_along_the_records_in_the_file(tmp_path):
+    steps, breakdown, table = blame_of(tmp_path, 8)
+    lines = steps.flush().splitlines()
+    assert breakdown.batches == 3 and breakdown.missing == breakdown.overruns == 0
+    assert table.steps == 3 and table.images == 12 and [line.split(",")[:2] for line in lines] == [["0", "1"], ["0", "2"]]
+    work = breakdown.work
+    assert work[0][1] >= 25e6 and work[2][0] >= 14.9e6  # slept in the data set, computed in collate
+    spans = table.spans
+    assert sum(map(sum, breakdown.waits)) == pytest.approx(sum(spans[1:3]), abs=3)
+
+
+def test_a_record_that_was_overwritten_is_an_overrun(tmp_path):
+    steps, breakdown, _ = blame_of(tmp_path, 2)
+    steps.flush()
+    assert breakdown.batches == 3 and breakdown.missing == breakdown.overruns == 1
+
+
+@pytest.mark.parametrize("batch, images", (
+    ([torch.zeros(3, 2), torch.zeros(3)], 3), ({"image": torch.zeros(5)}, 5), (UserDict(image=[torch.zeros(7)]), 7),
+    ((), 0), ({}, 0), (torch.zeros(()), 0), ("text", 0), ([["a", "b"]], 0), (None, 0)))
+def test_images_are_counted_in_the_first_array_of_a_batch(batch, images):
+    session, table = Session(0), Table()
+    session.thread, session.open = threading.get_ident(), True
+    steps = Steps(session, table, Breakdown())
+    assert steps.begin(0, None)
+    steps.end(UNKNOWN, batch, None)
+    assert table.images == images
 
 
 # Ranks

@@ -1,54 +1,34 @@
 """Marks of torch: the first forward of a module after a batch, and every optimizer step.
 
-The hook on modules is removed by its own first call, because a global hook slows every module's call down.
+The hook on modules is removed by its own first call, because a global hook slows every module's call down. The hooks
+act in the trainer's thread only.
 """
 from __future__ import annotations
 
-from threading import get_ident
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .spans import Timeline
+from .._watch import Session as Marks
 
 
 class TorchHooks:
-    """Hooks of one session. They act in the trainer's thread only."""
+    """Hooks of one session."""
 
-    def __init__(self, timeline: Timeline, thread: int, stepped: Any) -> None:
+    def __init__(self, marks: Marks) -> None:
         from torch.nn.modules import module
         from torch.optim import optimizer
 
-        self._timeline, self._thread, self._stepped = timeline, thread, stepped
-        self._hook = self._before_forward
-        self._forward_hooks = module._global_forward_pre_hooks
-        handle = module.register_module_forward_pre_hook(self._before_forward)
-        self._forward_id = handle.id  # stays our own, also while the hook is taken out
-        handle.remove()
-        self._steps = [optimizer.register_optimizer_step_pre_hook(self._before_step),
-                       optimizer.register_optimizer_step_post_hook(self._after_step)]
-
-    def arm(self) -> None:
-        """Waits for the next forward."""
-        self._forward_hooks[self._forward_id] = self._hook
-
-    def _before_forward(self, *_: Any) -> None:
-        if get_ident() == self._thread:
-            self._forward_hooks.pop(self._forward_id, None)
-            self._timeline.forward(perf_counter_ns())
-
-    def _before_step(self, *_: Any) -> None:
-        if get_ident() != self._thread:
-            return
-        self._timeline.step_begins(perf_counter_ns())
-
-    def _after_step(self, *_: Any) -> None:
-        if get_ident() != self._thread:
-            return
-        self._timeline.step_ended(perf_counter_ns())
-        self._stepped()
+        self._marks = marks
+        hook: Any = marks.before_forward
+        handle = module.register_module_forward_pre_hook(hook)
+        handle.remove()  # its number stays our own, also while the hook is taken out
+        marks.hook_id, marks.hook, marks.forward_hooks = handle.id, hook, module._global_forward_pre_hooks
+        self._steps = [optimizer.register_optimizer_step_pre_hook(marks.before_step),
+                       optimizer.register_optimizer_step_post_hook(marks.after_step)]
 
     def remove(self) -> None:
+        marks = self._marks
         for handle in self._steps:
             handle.remove()
-        self._forward_hooks.pop(self._forward_id, None)
+        if marks.forward_hooks is not None:
+            marks.forward_hooks.pop(marks.hook_id, None)
+        marks.forward_hooks = marks.hook = marks.on_step = None

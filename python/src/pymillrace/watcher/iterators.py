@@ -10,74 +10,65 @@ import sys
 import types
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from time import perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
-from .breakdown import Wait
-from .clocks import UNKNOWN, ThreadClock, between
-from .worker import InlineProbe, WorkerInit
+from .._watch import Receipts
+from .clocks import UNKNOWN, ThreadClock
+from .worker import FetchTimer, WorkerInit
 
 if TYPE_CHECKING:
     from .session import Loader
 
 
-class Gets:
-    """When the consumer received each batch from the workers' queue, for one iterator."""
+def receipts_of(iterator: Any, clock: ThreadClock) -> Receipts:
+    """Returns what notes when the trainer's thread receives each batch from the workers' queue of an iterator."""
+    receipts = Receipts(clock, hasattr(iterator, "_pin_memory_thread"))
+    queue = getattr(iterator, "_worker_result_queue", None)
+    if receipts.pinned or queue is None or not hasattr(queue, "_recv_bytes"):
+        return receipts
+    receive, reads, received = queue._recv_bytes, receipts.reads, receipts.received
 
-    def __init__(self, iterator: Any, clock: ThreadClock) -> None:
-        self.batch, self.received, self.rebuilt, self.cpu, self.delay = UNKNOWN, 0, 0, 0, UNKNOWN
-        self.read_cpu = 0
-        self._clock, self._begin = clock, (0, 0, 0)
-        self.pinned = hasattr(iterator, "_pin_memory_thread")
-        queue = getattr(iterator, "_worker_result_queue", None)
-        if self.pinned or queue is None or not hasattr(queue, "_recv_bytes"):
-            return
-        receive = queue._recv_bytes
+    def timed_receive(*args: Any) -> Any:
+        reads()
+        data = receive(*args)
+        received()
+        return data
 
-        def timed_receive(*args: Any) -> Any:
-            cpu = thread_time_ns()
-            data = receive(*args)
-            self._begin = clock.read()
-            self.received, self.read_cpu = self._begin[0], self._begin[1] - cpu
-            return data
-
-        queue._recv_bytes = timed_receive
-
-    def begin(self) -> None:
-        self.batch, self.received, self.rebuilt = UNKNOWN, 0, 0
-
-    def got(self, batch: Any) -> None:
-        if self.received != 0:
-            end = self._clock.read()
-            self.rebuilt = end[0]
-            _, self.cpu, self.delay = between(self._begin, end)
-        self.batch = batch if type(batch) is int else UNKNOWN
+    queue._recv_bytes = timed_receive
+    return receipts
 
 
 @lru_cache(maxsize=None)
 def _timed_class(base: type) -> type:
     """Returns a subclass of an iterator's class that times next()."""
+    plain_next: Any = getattr(base, "__next__")
 
     def __next__(self: Any) -> Any:
-        watched = self._millrace
-        gets = self._millrace_gets
-        if gets is not None:
-            gets.begin()
-        asked = perf_counter_ns()
-        if not watched.next_begins(self._millrace_generation, asked):
-            return base.__next__(self)  # type: ignore[attr-defined]
+        watched, receipts = self._millrace, self._millrace_receipts
+        recorder = watched.recorder
+        if not recorder.begin(self._millrace_generation, receipts):
+            watched.session.takes_part()  # counts the calls of other threads
+            return plain_next(self)
+        if watched.extras:
+            watched.before_next()
         try:
-            data = base.__next__(self)  # type: ignore[attr-defined]
+            data = plain_next(self)
         except BaseException as error:
             watched.next_failed(error)
             raise
-        now = perf_counter_ns()
-        watched.next_ended(_wait(self, gets, asked, now), data)
+        if receipts is None:
+            batch = self._num_yielded - 1
+        else:
+            batch = self._rcvd_idx - 1 if self._in_order else receipts.batch
+        due = recorder.end(batch, data, receipts)
+        if due or watched.extras:
+            watched.after_next(data, due)
         return data
 
     def _get_data(self: Any) -> Any:
         item = base._get_data(self)  # type: ignore[attr-defined]
-        self._millrace_gets.got(item[0])
+        number = item[0]
+        self._millrace_receipts.rebuilt(number if type(number) is int else UNKNOWN)
         return item
 
     def __del__(self: Any) -> None:
@@ -94,21 +85,6 @@ def _timed_class(base: type) -> type:
     if hasattr(base, "_get_data"):
         members["_get_data"] = _get_data
     return type(base.__name__, (base,), members)
-
-
-def _wait(iterator: Any, gets: Gets | None, asked: int, now: int) -> Wait:
-    generation = iterator._millrace_generation
-    if gets is None:
-        return Wait(generation, iterator._num_yielded - 1, asked, 0, 0, 0, UNKNOWN, now)
-    if iterator._in_order:
-        batch = iterator._rcvd_idx - 1
-    else:
-        batch = gets.batch
-    if gets.pinned:
-        return Wait(generation, batch, asked, UNKNOWN, 0, 0, UNKNOWN, now)
-    if gets.batch != batch:
-        return Wait(generation, batch, asked, 0, 0, 0, UNKNOWN, now)
-    return Wait(generation, batch, asked, gets.received, gets.rebuilt, gets.cpu, gets.delay, now, gets.read_cpu)
 
 
 def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
@@ -141,12 +117,13 @@ def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None
         iterator._worker_init_fn = init.own
     if known:
         return  # persistent workers
-    iterator._millrace_gets = Gets(iterator, watched.session.clock) if hasattr(iterator, "_get_data") else None
+    iterator._millrace_receipts = receipts_of(iterator, watched.session.clock) if hasattr(iterator, "_get_data") else None
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:
-        probe = InlineProbe(loader.dataset)
+        probe = FetchTimer(0, loader.dataset, 0)
+        probe.recorder.next_batch = 0
         probe.install(fetcher)
-        watched.latest = probe.latest  # the recording keeps no data set alive
+        watched.recorder.probe = probe.recorder  # the recording keeps no data set alive
     of_iterator: Any = type(iterator)
     iterator.__class__ = _timed_class(of_iterator)
 
@@ -183,15 +160,20 @@ class _PlainIterator:
         return self
 
     def __next__(self) -> Any:
-        watched, asked = self._watched, perf_counter_ns()
-        if not watched.next_begins(self._generation, asked):
+        watched = self._watched
+        if not watched.recorder.begin(self._generation, None):
+            watched.session.takes_part()
             return next(self._inner)
+        if watched.extras:
+            watched.before_next()
         try:
             data = next(self._inner)
         except BaseException as error:
             watched.next_failed(error)
             raise
-        watched.next_ended(Wait(self._generation, UNKNOWN, asked, 0, 0, 0, UNKNOWN, perf_counter_ns()), data)
+        due = watched.recorder.end(UNKNOWN, data, None)
+        if due or watched.extras:
+            watched.after_next(data, due)
         return data
 
     def __del__(self) -> None:

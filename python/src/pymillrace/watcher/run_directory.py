@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .errors import WatchError
-from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE, Row
+from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
 
 LOCK = "run.lock"
 PATIENCE = 2.0  # seconds to wait for a predecessor that is being killed
@@ -143,9 +143,9 @@ class RunDirectory:
             if source.exists():
                 source.rename(target)
 
-    def append_rows(self, name: str, rows: list[Row]) -> None:
-        text = HEADER if name not in self._files and not (self.path / name).exists() else ""
-        self.append(name, text + "".join(map(row_text, rows)))
+    def append_rows(self, name: str, rows: str) -> None:
+        header = HEADER if name not in self._files and not (self.path / name).exists() else ""
+        self.append(name, header + rows)
 
     def close(self) -> None:
         for file in self._files.values():
@@ -158,26 +158,9 @@ class RunDirectory:
 
 def sums(ns: list[int]) -> tuple[float, float, float]:
     """Returns load, update and other of a row's spans, in seconds."""
-    load, update, other = _sums(ns)
-    return seconds(load), seconds(update), seconds(other)
-
-
-def _sums(ns: list[int]) -> tuple[int, int, int]:
     load = ns[FIRST_BATCH] + ns[LOAD]
     update = ns[UPDATE] + ns[LOOP]
-    return load, update, sum(ns) - load - update
-
-
-def row_text(row: Row) -> str:
-    """Returns a line of steps.csv. Most spans of most steps are 0, which is written in short."""
-    ns = row.ns
-    if not (ns[0] or ns[1] or ns[5] or ns[6] or ns[7] or row.iter_ns):
-        load, update, loop = 1e-9 * ns[LOAD], 1e-9 * ns[UPDATE], 1e-9 * ns[LOOP]
-        return (f"{row.epoch},{row.step},{load:.9f},{update + loop:.9f},0,{row.images},,0,0,{load:.9f},{update:.9f},"
-                f"{loop:.9f},0,0,0,0\n")
-    times = ",".join(["0" if one == 0 else f"{one * 1e-9:.9f}" for one in (*ns, row.iter_ns)])
-    load, update, other = _sums(ns)
-    return (f"{row.epoch},{row.step},{load * 1e-9:.9f},{update * 1e-9:.9f},{other * 1e-9:.9f},{row.images},,{times}\n")
+    return seconds(load), seconds(update), seconds(sum(ns) - load - update)
 
 
 def dump(value: Any, indent: int | None = None) -> str:

@@ -16,23 +16,21 @@ from time import perf_counter_ns, process_time_ns
 from typing import Any, NamedTuple
 
 from . import ranks, summary
-from .breakdown import STARTUP, Breakdown, Wait
-from .clocks import UNKNOWN, ThreadClock, between
+from .._watch import FLUSH, RecordFile, Steps
+from .._watch import Session as Marks
+from .breakdown import STARTUP, Breakdown
+from .clocks import ThreadClock, between
 from .device import DeviceGaps, device_gaps
 from .errors import WatchError
 from .plan import end_at, steps_of_plan
 from .predict import Usage
 from .hooks import TorchHooks
-from .records import Record, RecordFile
 from .replacement import counterpart_of
 from .run_directory import RunDirectory, dump
-from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Row, Table, Timeline
+from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .transforms import TransformTimer
-from .worker import Latest
 
-CHUNK = 256  # steps between two writes
-CHUNK_NS = 1_000_000_000
-SLOTS = 4096
+SLOTS = 4096  # records of workers
 
 
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -60,19 +58,6 @@ def without_signals_of_workers() -> Iterator[None]:
         signal.signal(signal.SIGCHLD, handler)
         if late and callable(handler):
             handler(*late[0])
-
-
-def samples_in(data: Any) -> int:
-    """Returns the number of samples of a batch: the length of its first array; 0 if there is none."""
-    for _ in range(8):
-        if isinstance(data, (list, tuple)) and len(data) > 0:
-            data = data[0]
-        elif isinstance(data, Mapping) and data:
-            data = next(iter(data.values()))
-        else:
-            break
-    shape = getattr(data, "shape", None)
-    return int(shape[0]) if shape is not None and len(shape) > 0 else 0
 
 
 def bytes_in(data: Any) -> int:
@@ -111,14 +96,14 @@ class Loader:
         self.name, self.number, self.kind = name, number, kind
         self.line = ("", "")
         self.table = Table()
-        self.breakdown = Breakdown([])
+        self.breakdown = Breakdown()
+        self.recorder = Steps(session.marks, self.table, self.breakdown)
         self.workers = self.prefetch = self.batch = 0
         self.samples: int | None = None
         self.dataset, self.start_method, self.persistent = "", "", False
         self.transforms: list[str] = []
         self.counterpart: dict[str, Any] | None = None  # of its data set, in millrace's own loader
         self.parts = 0
-        self.latest: Latest | None = None  # without workers
         self.records: RecordFile | None = None
         self.records_path = ""
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
@@ -128,15 +113,12 @@ class Loader:
         self.epochs: list[dict[str, Any]] = []
         self.usage = Usage()
         self.device: DeviceGaps | None = None
+        self.extras = session.planned_steps is not None  # each next() also counts a plan's steps or measures the device
         self.batch_bytes = 0  # of the first batch
         self._stretch: Stretch | None = None  # under way, of the loop's body
-        self.session, self._timeline = session, session.timeline
-        self._generation = self._started = self._flushed = 0
-        self._in_order = True
-        self._waits: list[tuple[Wait, Record | None]] = []
+        self.session, self._timeline = session, session.marks.timeline
         self._iter_reading: tuple[int, int, int] | None = None
-        self._epoch_begin = list(self.table.total)
-        self._first = True
+        self._epoch_begin = self.table.total
 
     @property
     def sees_inside(self) -> bool:
@@ -148,21 +130,22 @@ class Loader:
         """Returns the number of this iteration, from 1; 0 if it is not recorded."""
         if not self.session.takes_part():
             return 0
-        self._generation, self.latest = self._generation + 1, None
         self.session.open()
         self.flush()  # the next iteration numbers its batches from 0 again
+        self.recorder.generation += 1
+        self.recorder.probe = None
         self._timeline.iter_begins(self.table, perf_counter_ns())
         self._iter_reading = self.session.clock.read()
         if loader is not None:
             self._describe(loader)
-        return self._generation
+        return self.recorder.generation
 
     def _describe(self, loader: Any) -> None:
         self.workers = loader.num_workers
         self.prefetch = loader.prefetch_factor or 0
         self.batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", 0) or 0
         self.persistent = bool(loader.persistent_workers)
-        self._in_order = bool(getattr(loader, "in_order", True))
+        self.recorder.in_order = bool(getattr(loader, "in_order", True))
         context = loader.multiprocessing_context
         if self.workers:
             import torch.multiprocessing
@@ -176,18 +159,19 @@ class Loader:
         if self.counterpart is None:
             self.counterpart = counterpart_of(loader.dataset)
         transforms = TransformTimer(loader.dataset).names
-        if transforms != self.transforms or self._first:
+        if transforms != self.transforms or self.recorder.first:
             self.transforms, self.parts = transforms, len(transforms)
-            self.breakdown.set_transforms(transforms)
+            self.breakdown.set_transforms(len(transforms))
             self.records = None
         slots = max(SLOTS, 4 * self.workers * self.prefetch)
         if self.workers and (self.records is None or self.records.slots < slots):
             self.flush()
-            name = self.session.file_name(f"workers{self._generation}", "records", self.number)
+            name = self.session.file_name(f"workers{self.recorder.generation}", "records", self.number)
             self.records_path = str(self.session.directory.path.absolute() / name)
             self.records = RecordFile(self.records_path, slots, self.parts, create=True)
-        if not (self.persistent and self._started != 0):
-            self._started = perf_counter_ns() if self.workers else 0
+        self.recorder.records = self.records
+        if not (self.persistent and self.recorder.started != 0):
+            self.recorder.started = perf_counter_ns() if self.workers else 0
 
     def iter_ended(self) -> None:
         if self._iter_reading is None:
@@ -198,37 +182,30 @@ class Loader:
 
     # next()
 
-    def next_begins(self, generation: int, now: int) -> bool:
-        """Returns whether this call is recorded."""
-        if generation != self._generation or not self.session.takes_part():
-            return False
+    def before_next(self) -> None:
+        """Does what a call of next() needs only with a plan or a device."""
         if self.session.planned_steps is not None:
             end_at(self.session, self.session.planned_steps)
-        self._timeline.next_begins(self.table, now)
         if self.device is not None:
             self.device.next_begins()
-        return True
 
-    def next_ended(self, wait: Wait, data: Any) -> None:
+    def after_next(self, data: Any, due: int) -> None:
+        """Does what not every call of next() needs. `due`: FLUSH, or MEASURE without a stretch under way."""
         if self.device is not None:
             self.device.next_ended()
-        self._timeline.next_ended(self.table, wait.got, samples_in(data))
-        self._waits.append((wait, None if self.latest is None else self.latest.record))
-        hooks = self.session.hooks
-        if hooks is not None:
-            hooks.arm()
-        if len(self._waits) >= CHUNK or wait.got - self._flushed > CHUNK_NS or self._first:
-            if self._first:
+        if due == FLUSH:
+            if self.recorder.first:
                 self.batch_bytes = bytes_in(data)
             self._measure(self.table.steps - 1)
             self.flush()
             self._timeline.logged_after_next(self.table, perf_counter_ns())
         if self._stretch is None:
             self._stretch = self._stretch_from_here()
+            self.recorder.measures = True
 
     def next_failed(self, error: BaseException) -> None:
         """Ends an iteration: at its regular end, or with an error."""
-        if self.session.takes_part() and self.table in self._timeline.stack:
+        if self.session.takes_part() and self._timeline.holds(self.table):
             with without_signals_of_workers():
                 self._end_iteration(error)
 
@@ -245,9 +222,9 @@ class Loader:
 
     def iterator_dies(self, generation: int) -> bool:
         """Begins the end of an iterator whose loop was left. Returns whether it is recorded."""
-        if generation != self._generation or self.session.closed or not self.session.takes_part():
+        if generation != self.recorder.generation or self.session.closed or not self.session.takes_part():
             return False
-        if self.table not in self._timeline.stack:
+        if not self._timeline.holds(self.table):
             return False
         self._timeline.next_begins(self.table, perf_counter_ns())
         self._measure(self.table.steps)
@@ -263,58 +240,45 @@ class Loader:
 
     def _stretch_from_here(self) -> Stretch:
         """Returns a stretch that begins with the body of the current step."""
-        spans = [total + part for total, part in zip(self.table.total, self.table.row.ns)]
-        return Stretch(self.table.steps - 1, len(self._waits), spans[UPDATE] + spans[LOOP],
+        spans = self.table.spans
+        return Stretch(self.table.steps - 1, self.recorder.waits, spans[UPDATE] + spans[LOOP],
                        spans[SETUP] + spans[EVALUATE] + spans[BETWEEN], process_time_ns(),
                        self.session.clock.read()[2])
 
     def _measure(self, steps: int) -> None:
         """Adds what the bodies of the steps used since the stretch began, if nothing else ran. `steps`: ended ones."""
         begin, self._stretch = self._stretch, None
+        self.recorder.measures = False
         if begin is None or steps <= begin.steps:
             return
         end = self._stretch_from_here()
         if end.others != begin.others:
             return
-        cpu, delay = end.cpu - begin.cpu, end.delay - begin.delay
-        for wait, record in self._waits[begin.waits:]:
-            if record is None:
-                cpu, delay = cpu - wait.rebuild_cpu - wait.read_cpu, delay - max(0, wait.rebuild_delay)
-            elif record.collate != UNKNOWN:
-                cpu -= record.dataset_cpu + record.collate_cpu
-                delay -= max(0, record.dataset_delay) + max(0, record.collate_delay)
+        next_cpu, next_delay = self.recorder.used_in_next(begin.waits)
         self.usage.steps += steps - begin.steps
         self.usage.ns += end.body - begin.body
-        self.usage.cpu += cpu
-        self.usage.delay += delay
+        self.usage.cpu += end.cpu - begin.cpu - next_cpu
+        self.usage.delay += end.delay - begin.delay - next_delay
 
     # Records
 
     def flush(self) -> None:
         """Splits the waits since the last call and writes the rows that have ended."""
         self._stretch = None
+        self.recorder.measures = False
         if self.device is None:
             self.device = device_gaps()
+            self.extras = self.extras or self.device is not None
         else:
             self.device.collect()
-        for wait, record in self._waits:
-            if record is None and self.records is not None and wait.batch != UNKNOWN:
-                record = self.records.read(wait.generation, wait.batch)
-                if record is None and self.records.holds_later(wait.generation, wait.batch):
-                    self.breakdown.overruns += 1
-            self.breakdown.add(wait, record, self._started, self._in_order)
-            if self._first:
-                self._first = False
-                self.breakdown.end_first_wait()
-        self._waits.clear()
-        if self.table.rows:
-            self.session.write_rows(self, self.table.take_rows())
-        self._flushed = perf_counter_ns()
+        rows = self.recorder.flush()
+        if rows:
+            self.session.write_rows(self, rows)
 
     def _end_epoch(self) -> None:
-        spans = [total + part - before for total, part, before in
-                 zip(self.table.total, self.table.row.ns, self._epoch_begin)]
-        self._epoch_begin = [total + part for total, part in zip(self.table.total, self.table.row.ns)]
+        ended = self.table.spans
+        spans = [after - before for after, before in zip(ended, self._epoch_begin)]
+        self._epoch_begin = ended
         line = summary.epoch_line(self, spans)
         self.epochs.append(line)
         self.session.write_epoch(self, line)
@@ -325,7 +289,7 @@ class Session:
 
     def __init__(self, path: Path | None) -> None:
         self.wanted = path
-        self.timeline = Timeline(perf_counter_ns())
+        self.marks = Marks(perf_counter_ns())
         self.wall_begin = time.monotonic()
         self.loaders: list[Loader] = []
         self.main: Loader | None = None
@@ -370,8 +334,17 @@ class Session:
         self.open_directory()
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
+        self.marks.thread, self.marks.open = self._thread, True
         if "torch" in sys.modules:
-            self.hooks = TorchHooks(self.timeline, self._thread, self._stepped)
+            self.hooks = TorchHooks(self.marks)
+            itself = weakref.ref(self)
+
+            def stepped() -> None:
+                session = itself()
+                if session is not None:
+                    session._stepped()
+
+            self.marks.on_step = stepped
 
     def takes_part(self) -> bool:
         """Returns whether this thread of this process is recorded."""
@@ -386,7 +359,7 @@ class Session:
 
     def close_in_child(self) -> None:
         """Leaves the run to the process that began it, in a forked child."""
-        self.closed = True
+        self.closed, self.marks.open = True, False
         if self.hooks is not None:
             self.hooks.remove()
 
@@ -418,11 +391,12 @@ class Session:
 
     def _stepped(self) -> None:
         """Makes the loader in whose loop an optimizer stepped the main one."""
-        stack = self.timeline.stack
-        if self.main is None or self.main.stepped or not stack:
+        front = self.marks.timeline.front
+        if self.main is None or self.main.stepped or front is None:
             return
-        loader = next(one for one in self.loaders if one.table is stack[-1])
+        loader = next(one for one in self.loaders if one.table is front)
         loader.stepped = True
+        self.marks.on_step = None
         if loader is self.main:
             return
         self.main.number, loader.number = loader.number, self.main.number
@@ -436,7 +410,7 @@ class Session:
     def file_name(self, stem: str, suffix: str, number: int) -> str:
         return self.directory.name(stem, suffix, number)
 
-    def write_rows(self, loader: Loader, rows: list[Row]) -> None:
+    def write_rows(self, loader: Loader, rows: str) -> None:
         self.directory.append_rows(self.file_name("steps", "csv", loader.number), rows)
 
     def write_epoch(self, loader: Loader, line: dict[str, Any]) -> None:
@@ -456,7 +430,7 @@ class Session:
     def _close(self) -> None:
         if self.closed:
             return
-        self.closed = True
+        self.closed, self.marks.open = True, False
         _open.discard(self)
         atexit.unregister(self.close)
         if self.hooks is not None:
@@ -467,7 +441,7 @@ class Session:
         if self.error is None and not self.interrupted and isinstance(uncaught, (Exception, KeyboardInterrupt)):
             self.failed(uncaught)
         now, wall = perf_counter_ns(), time.monotonic() - self.wall_begin
-        self.timeline.close([one.table for one in self.loaders], now)
+        self.marks.timeline.close([one.table for one in self.loaders], now)
         for loader in self.loaders:
             loader.flush()
         if self.main is not None:

@@ -47,12 +47,12 @@ def table(rows: list[list[float]]) -> dict[str, dict[str, float]]:
     return {place: {kind: seconds(ns) for kind, ns in zip(KINDS, row)} for place, row in zip(PLACES, rows)}
 
 
-def transforms(breakdown: Breakdown) -> list[dict[str, Any]]:
+def transforms(names: list[str], breakdown: Breakdown) -> list[dict[str, Any]]:
     """Returns a row per transform; times are None where no batch was sampled."""
     count = breakdown.sampled_samples
-    return [{"name": name, "s_per_sample": seconds(row.wall) / count if count else None,
-             "cpu_s_per_sample": seconds(row.cpu) / count if count else None}
-            for name, row in zip(breakdown.names, breakdown.rows)]
+    return [{"name": name, "s_per_sample": seconds(wall) / count if count else None,
+             "cpu_s_per_sample": seconds(cpu) / count if count else None}
+            for name, (wall, cpu) in zip(names, breakdown.rows)]
 
 
 def device(loader: Loader) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _loader(loader: Loader) -> dict[str, Any]:
                           "next": load - seconds(loader.table.iter_ns + loader.ended_ns)},
             "blame": blame(breakdown), "blame_what": blame_what(breakdown),
             "blame_table": table(breakdown.waits), "work": table(breakdown.work),
-            **device(loader), "transforms": transforms(breakdown), "counterpart": loader.counterpart,
+            **device(loader), "transforms": transforms(loader.transforms, breakdown), "counterpart": loader.counterpart,
             "batches": {"recorded": breakdown.batches - breakdown.missing, "missing": breakdown.missing,
                         "overruns": breakdown.overruns, "sampled": breakdown.sampled_batches}}
 

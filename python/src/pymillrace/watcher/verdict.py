@@ -104,9 +104,9 @@ def advice(loader: Loader, verdict: Verdict, cores: int, change: dict[str, Any] 
 
 
 def _slowest(loader: Loader, verdict: Verdict) -> str:
-    rows = loader.breakdown.rows
-    if verdict.bound != "transform" or not rows or not any(row.wall for row in rows):
+    walls = [wall for wall, _ in loader.breakdown.rows]
+    if verdict.bound != "transform" or not any(walls):
         return ""
-    slowest = max(range(len(rows)), key=lambda one: rows[one].wall)
-    part = rows[slowest].wall / sum(row.wall for row in rows)
-    return f" ({loader.breakdown.names[slowest]} takes {100 * part:.0f}% of the transforms' time)"
+    slowest = max(range(len(walls)), key=walls.__getitem__)
+    part = walls[slowest] / sum(walls)
+    return f" ({loader.transforms[slowest]} takes {100 * part:.0f}% of the transforms' time)"

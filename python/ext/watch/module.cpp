@@ -1,0 +1,338 @@
+// The module pymillrace._watch: the part of watching that runs once per step and per batch.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "python/ext/watch/breakdown.h"
+#include "python/ext/watch/clock.h"
+#include "python/ext/watch/probes.h"
+#include "python/ext/watch/records.h"
+#include "python/ext/watch/steps.h"
+#include "python/ext/watch/timeline.h"
+
+namespace nb = nanobind;
+
+namespace millrace::watch {
+namespace {
+
+constexpr auto kSchedstat = "/proc/thread-self/schedstat";
+
+using Times = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+
+Times times_of(const Reading& reading) { return {reading.wall, reading.cpu, reading.delay}; }
+
+/// Returns the fields of a Record, from a tuple of them and of the transforms' times.
+Record record_of(const nb::tuple& fields) {
+  std::array<std::int64_t, kRecordFields> numbers{};
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = nb::cast<std::int64_t>(nb::handle(fields[i]));
+  Record record;
+  std::memcpy(&record, numbers.data(), sizeof(record));
+  return record;
+}
+
+Wait wait_of(const nb::tuple& fields) {
+  const auto field = [&](std::size_t i) { return nb::cast<std::int64_t>(nb::handle(fields[i])); };
+  return {field(0), field(1), field(2), field(3), field(4), field(5), field(6), field(7), field(8)};
+}
+
+/// Returns the first value of a dictionary or the first element of a list or tuple; null if there
+/// is none.
+nb::object first_of(nb::handle data) {
+  if (PyDict_Check(data.ptr())) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t at = 0;
+    if (PyDict_Next(data.ptr(), &at, &key, &value) == 0) return {};
+    return nb::borrow(value);
+  }
+  if (PyObject_Size(data.ptr()) <= 0) return {};
+  return nb::steal(PySequence_GetItem(data.ptr(), 0));
+}
+
+/// Returns the number of samples of a batch: the length of its first array; 0 if there is none.
+std::int64_t samples_in(nb::handle batch) {
+  nb::object data = nb::borrow(batch);
+  for (int depth = 0; depth < 8; ++depth) {
+    if (!PyDict_Check(data.ptr()) && !PyList_Check(data.ptr()) && !PyTuple_Check(data.ptr())) {
+      const nb::object shape = nb::getattr(data, "shape", nb::none());
+      if (!shape.is_none()) {
+        const Py_ssize_t axes = PyObject_Size(shape.ptr());
+        if (axes < 0) PyErr_Clear();
+        return axes > 0 ? nb::cast<std::int64_t>(nb::object(shape[0])) : 0;
+      }
+      const nb::object mapping = nb::module_::import_("collections.abc").attr("Mapping");
+      if (!nb::isinstance(data, mapping)) return 0;
+      const nb::object values =
+          nb::steal(PyObject_GetIter(nb::object(data.attr("values")()).ptr()));
+      data = nb::steal(values.is_valid() ? PyIter_Next(values.ptr()) : nullptr);
+      if (!data.is_valid()) {
+        PyErr_Clear();
+        return 0;
+      }
+      continue;
+    }
+    nb::object inner = first_of(data);
+    if (!inner.is_valid()) {
+      PyErr_Clear();
+      return 0;
+    }
+    data = std::move(inner);
+  }
+  return 0;
+}
+
+/// Returns 0 also for a batch that does not tell, such as a nested tensor: the watched loop goes
+/// on.
+std::int64_t samples_or_none(nb::handle batch) {
+  try {
+    return samples_in(batch);
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+/// Hooks of torch and of iterators, for one thread of a session. They do nothing elsewhere.
+class Session {
+ public:
+  explicit Session(std::int64_t now) : timeline(std::make_shared<Timeline>(now)) {}
+
+  bool takes_part() const { return open && PyThread_get_thread_ident() == thread; }
+
+  /// Hook of modules. It removes itself: a global hook slows every module's call down.
+  void before_forward(const nb::args&) {
+    if (!takes_part()) return;
+    if (!forward_hooks.is_none() && PyObject_DelItem(forward_hooks.ptr(), hook_id.ptr()) != 0)
+      PyErr_Clear();
+    timeline->forward(wall_ns());
+  }
+  void before_step(const nb::args&) {
+    if (takes_part()) timeline->step_begins(wall_ns());
+  }
+  void after_step(const nb::args&) {
+    if (!takes_part()) return;
+    timeline->step_ended(wall_ns());
+    if (!on_step.is_none()) on_step();
+  }
+  /// Waits for the next forward.
+  void arm() const {
+    if (!forward_hooks.is_none() &&
+        PyObject_SetItem(forward_hooks.ptr(), hook_id.ptr(), hook.ptr()) != 0)
+      throw nb::python_error();
+  }
+
+  std::shared_ptr<Timeline> timeline;
+  unsigned long thread = 0;
+  bool open = false;
+  nb::object forward_hooks = nb::none();  ///< torch's dictionary
+  nb::object hook_id = nb::none();
+  nb::object hook = nb::none();
+  nb::object on_step = nb::none();  ///< called after a step of an optimizer
+};
+
+/// Steps of a loader in a session.
+class LoaderSteps : public Steps {
+ public:
+  LoaderSteps(std::shared_ptr<Session> session, std::shared_ptr<Table> table,
+              std::shared_ptr<Breakdown> breakdown)
+      : Steps(session->timeline, std::move(table), std::move(breakdown)),
+        session_(std::move(session)) {}
+
+  /// Begins a call of next(). Returns whether it is recorded.
+  bool begin(std::int64_t of, Receipts* receipts) {
+    if (of != generation || !session_->takes_part()) return false;
+    next_begins(wall_ns(), receipts);
+    return true;
+  }
+  /// Ends a call of next(). Returns what is due.
+  int end(std::int64_t batch, nb::handle data, const Receipts* receipts) {
+    const std::int64_t now = wall_ns();
+    next_ended(now, batch, samples_or_none(data), receipts);
+    session_->arm();
+    return static_cast<int>(due(now));
+  }
+
+ private:
+  std::shared_ptr<Session> session_;
+};
+
+void bind_records(nb::module_& module) {
+  nb::class_<ThreadClock>(module, "ThreadClock")
+      .def(nb::init<const std::string&>(), nb::arg("schedstat") = kSchedstat)
+      .def("read", [](ThreadClock& clock) { return times_of(clock.read()); });
+  nb::class_<RecordFile>(module, "RecordFile")
+      .def(nb::init<const std::string&, std::int64_t, std::int64_t, bool>(), nb::arg("path"),
+           nb::arg("slots"), nb::arg("parts"), nb::arg("create"))
+      .def_prop_ro("slots", &RecordFile::slots);
+  nb::class_<FetchProbe>(module, "FetchProbe")
+      .def(nb::init<std::int64_t, std::int64_t, const std::string&, std::shared_ptr<RecordFile>>(),
+           nb::arg("worker"), nb::arg("generation"), nb::arg("schedstat"), nb::arg("file").none())
+      .def_rw("generation", &FetchProbe::generation)
+      .def_rw("next_batch", &FetchProbe::next_batch)
+      .def("begin", &FetchProbe::begin)
+      .def("collate", &FetchProbe::collate)
+      .def("end", &FetchProbe::end)
+      .def("keep", &FetchProbe::keep, nb::arg("samples"), nb::arg("transform") = kUnknown,
+           nb::arg("transform_cpu") = kUnknown, nb::arg("parts") = Parts{});
+  nb::class_<SendProbe>(module, "SendProbe")
+      .def(nb::init<std::string, std::shared_ptr<RecordFile>>(), nb::arg("schedstat"),
+           nb::arg("file"))
+      .def("begin", &SendProbe::begin)
+      .def("pickled", &SendProbe::pickled)
+      .def("sent", &SendProbe::sent);
+}
+
+void bind_timeline(nb::module_& module) {
+  nb::class_<Table>(module, "Table")
+      .def(nb::init<>())
+      .def_ro("epoch", &Table::epoch)
+      .def_ro("steps", &Table::steps)
+      .def_ro("images", &Table::images)
+      .def_ro("iter_ns", &Table::iter_ns)
+      .def_ro("total", &Table::total)
+      .def_prop_ro("row", [](const Table& table) { return table.row.ns; })
+      .def_prop_ro("spans", [](const Table& table) {
+        Spans all = table.total;
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] += table.row.ns[i];
+        return all;
+      });
+  nb::class_<Timeline>(module, "Timeline")
+      .def(nb::init<std::int64_t>())
+      .def("forward", &Timeline::forward)
+      .def("step_begins", &Timeline::step_begins)
+      .def("step_ended", &Timeline::step_ended)
+      .def_prop_ro("stepped", &Timeline::stepped)
+      .def_prop_ro(
+          "marks",
+          [](const Timeline& one) { return std::pair(one.forward_mark(), one.step_mark()); })
+      .def("iter_begins", &Timeline::iter_begins)
+      .def("iter_ended", &Timeline::iter_ended)
+      .def("next_begins", &Timeline::next_begins)
+      .def("next_ended", &Timeline::next_ended)
+      .def("exhausted", &Timeline::exhausted)
+      .def("logged_after_next", &Timeline::logged_after_next)
+      .def("close", &Timeline::close)
+      .def("holds", &Timeline::holds)
+      .def_prop_ro("front", &Timeline::front);
+}
+
+void bind_breakdown(nb::module_& module) {
+  nb::class_<Breakdown>(module, "Breakdown")
+      .def(nb::init<std::size_t>(), nb::arg("transforms") = 0)
+      .def(
+          "add",
+          [](Breakdown& self, const nb::object& wait, const nb::object& record,
+             std::int64_t started, bool in_order) {
+            Record of{};
+            Parts parts;
+            if (!record.is_none()) {
+              const auto fields = nb::cast<nb::tuple>(record);
+              of = record_of(fields);
+              parts = nb::cast<Parts>(nb::handle(fields[kRecordFields]));
+            }
+            self.add(wait_of(nb::cast<nb::tuple>(wait)), record.is_none() ? nullptr : &of, parts,
+                     started, in_order);
+          },
+          nb::arg("wait"), nb::arg("record").none(), nb::arg("started"), nb::arg("in_order"))
+      .def("add_wait", [](Breakdown& self, int place,
+                          double ns) { self.add_wait(static_cast<Place>(place), ns); })
+      .def("add_outside",
+           [](Breakdown& self, int place, std::array<std::int64_t, 3> reading, double ns) {
+             self.add_wait(static_cast<Place>(place), ns,
+                           kinds_of(reading[0], reading[1], reading[2]));
+           })
+      .def("set_transforms", &Breakdown::set_transforms)
+      .def_ro("waits", &Breakdown::waits)
+      .def_ro("work", &Breakdown::work)
+      .def_ro("steady", &Breakdown::steady)
+      .def_ro("rows", &Breakdown::rows)
+      .def_ro("batches", &Breakdown::batches)
+      .def_ro("missing", &Breakdown::missing)
+      .def_ro("overruns", &Breakdown::overruns)
+      .def_ro("sampled_batches", &Breakdown::sampled_batches)
+      .def_ro("sampled_samples", &Breakdown::sampled_samples)
+      .def_prop_ro("demands",
+                   [](const Breakdown& self) {
+                     return std::vector<Breakdown::Demand>(self.demands.begin(),
+                                                           self.demands.end());
+                   })
+      .def_ro("rebuilt", &Breakdown::rebuilt)
+      .def_ro("handed", &Breakdown::handed)
+      .def_ro("rebuilds", &Breakdown::rebuilds)
+      .def_ro("hands", &Breakdown::hands);
+}
+
+void bind_session(nb::module_& module) {
+  nb::class_<Session>(module, "Session")
+      .def(nb::init<std::int64_t>(), nb::arg("now"))
+      .def_ro("timeline", &Session::timeline)
+      .def_rw("thread", &Session::thread)
+      .def_rw("open", &Session::open)
+      .def_rw("forward_hooks", &Session::forward_hooks, nb::arg().none())
+      .def_rw("hook_id", &Session::hook_id, nb::arg().none())
+      .def_rw("hook", &Session::hook, nb::arg().none())
+      .def_rw("on_step", &Session::on_step, nb::arg().none())
+      .def("arm", &Session::arm)
+      .def("before_forward", &Session::before_forward)
+      .def("before_step", &Session::before_step)
+      .def("after_step", &Session::after_step);
+  nb::class_<Receipts>(module, "Receipts")
+      .def(nb::init<std::shared_ptr<ThreadClock>, bool>(), nb::arg("clock"), nb::arg("pinned"))
+      .def_ro("pinned", &Receipts::pinned)
+      .def_ro("batch", &Receipts::batch)
+      .def("reads", &Receipts::reads)
+      .def("received", &Receipts::received)
+      .def("rebuilt", &Receipts::rebuilt);
+  nb::class_<LoaderSteps>(module, "Steps")
+      .def(nb::init<std::shared_ptr<Session>, std::shared_ptr<Table>, std::shared_ptr<Breakdown>>(),
+           nb::arg("session"), nb::arg("table"), nb::arg("breakdown"))
+      .def("begin", &LoaderSteps::begin, nb::arg("generation"), nb::arg("receipts").none())
+      .def("end", &LoaderSteps::end, nb::arg("batch"), nb::arg("data").none(),
+           nb::arg("receipts").none())
+      .def("flush", &LoaderSteps::flush)
+      .def("used_in_next", &LoaderSteps::used_in_next)
+      .def_prop_ro("waits", &LoaderSteps::waits)
+      .def_rw("generation", &LoaderSteps::generation)
+      .def_rw("started", &LoaderSteps::started)
+      .def_rw("in_order", &LoaderSteps::in_order)
+      .def_rw("measures", &LoaderSteps::measures)
+      .def_ro("first", &LoaderSteps::first)
+      .def_rw("probe", &LoaderSteps::probe, nb::arg().none())
+      .def_rw("records", &LoaderSteps::records, nb::arg().none());
+}
+
+}  // namespace
+}  // namespace millrace::watch
+
+NB_MODULE(_watch, module) {
+  using namespace millrace::watch;
+  nb::set_leak_warnings(false);  // a hook that a script keeps until exit is no defect
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::system_error& e) {
+      PyErr_SetObject(PyExc_OSError, nb::make_tuple(e.code().value(), nb::str(e.what())).ptr());
+    }
+  });
+  bind_records(module);
+  bind_timeline(module);
+  bind_breakdown(module);
+  bind_session(module);
+  module.attr("MEASURE") = static_cast<int>(Due::measure);
+  module.attr("FLUSH") = static_cast<int>(Due::flush);
+  module.attr("UNKNOWN") = kUnknown;
+  module.attr("SCHEDSTAT") = kSchedstat;
+}

@@ -1,0 +1,71 @@
+// Probes of a worker: measure each batch where it is made, and where it is sent.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "python/ext/watch/clock.h"
+#include "python/ext/watch/records.h"
+
+namespace millrace::watch {
+
+/// Measures the fetch of each batch, in the thread that constructs the probe. Without a file it
+/// keeps the latest record.
+class FetchProbe {
+ public:
+  FetchProbe(std::int64_t worker, std::int64_t served, const std::string& schedstat,
+             std::shared_ptr<RecordFile> file)
+      : generation(served), clock_(schedstat), file_(std::move(file)) {
+    record_.worker = worker;
+  }
+
+  /// Begins the batch `next_batch`.
+  void begin();
+  void collate() { collate_ = clock_.read(); }
+  /// Ends a batch of so many samples. Returns the ns since its begin.
+  std::int64_t end();
+  /// Writes the record of the batch that has ended. `transform` and `transform_cpu` are kUnknown
+  /// where the batch was not sampled.
+  void keep(std::int64_t samples, std::int64_t transform, std::int64_t transform_cpu, Parts parts);
+
+  /// Returns the latest record, or null.
+  const Record* latest() const { return any_ ? &record_ : nullptr; }
+  const Parts& parts() const { return parts_; }
+
+  std::int64_t generation;  ///< of the fetcher in use
+  std::int64_t next_batch = kUnknown;
+
+ private:
+  ThreadClock clock_;
+  std::shared_ptr<RecordFile> file_;
+  std::optional<Reading> start_;  ///< before the first batch
+  std::optional<Reading> collate_;
+  Reading begin_, end_;
+  std::int64_t batch_ = kUnknown;
+  bool any_ = false;
+  Record record_{};
+  Parts parts_;
+};
+
+/// Measures pickling and sending of each batch, in the queue's feeder thread.
+class SendProbe {
+ public:
+  SendProbe(std::string schedstat, std::shared_ptr<RecordFile> file)
+      : schedstat_(std::move(schedstat)), file_(std::move(file)) {}
+
+  /// Begins to pickle a batch; kUnknown: something else.
+  void begin(std::int64_t batch);
+  void pickled();
+  void sent();
+
+ private:
+  std::string schedstat_;
+  std::shared_ptr<RecordFile> file_;
+  std::optional<ThreadClock> clock_;  ///< of the feeder thread, which begins with the first batch
+  std::int64_t batch_ = kUnknown;
+  Reading begin_, pickled_;
+};
+
+}  // namespace millrace::watch

@@ -1,0 +1,81 @@
+// Mapped file of batch records: workers write one record per batch, the trainer's process reads
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "python/ext/watch/clock.h"
+
+namespace millrace::watch {
+
+/// History of one batch inside a worker. Times are ns of CLOCK_MONOTONIC, durations ns; -1 is
+/// unknown.
+struct Record {
+  std::int64_t generation;  ///< from 1: iteration that this worker serves; 0 is an empty slot
+  std::int64_t batch;
+  std::int64_t worker;
+  std::int64_t begin;    ///< fetch begins
+  std::int64_t collate;  ///< the collate function begins
+  std::int64_t end;      ///< fetch ends
+  std::int64_t dataset_cpu;
+  std::int64_t dataset_delay;
+  std::int64_t collate_cpu;
+  std::int64_t collate_delay;
+  std::int64_t samples;
+  std::int64_t transform;  ///< in the transforms; -1 on batches that were not sampled
+  std::int64_t transform_cpu;
+  std::int64_t start_cpu;  ///< of the worker's thread before its first batch
+  std::int64_t start_delay;
+  // Of the feeder thread, written after the batch was sent.
+  std::int64_t send_key;    ///< batch number + 1, written last
+  std::int64_t send_begin;  ///< the feeder thread begins to pickle
+  std::int64_t send_end;    ///< the bytes are in the pipe
+  std::int64_t send_cpu;
+  std::int64_t send_delay;
+  std::int64_t send_waited;  ///< of send_end - send_begin: blocked until the pipe had room
+
+  bool sent() const { return send_key == batch + 1; }
+};
+
+/// Numbers of a record, and those that the worker's main thread writes.
+inline constexpr std::size_t kRecordFields = sizeof(Record) / sizeof(std::int64_t);
+inline constexpr std::size_t kFetchFields = 15;
+
+/// Wall and CPU time of each transform, in turn.
+using Parts = std::vector<std::int64_t>;
+
+/// Ring of records, shared by processes through its path. A record lies at its batch number modulo
+/// the number of slots, whichever worker makes the batch. One that was overwritten before it was
+/// read is an overrun.
+class RecordFile {
+ public:
+  /// `parts` is the number of transforms. Throws std::system_error if the file cannot be mapped.
+  RecordFile(const std::string& path, std::int64_t slots, std::int64_t parts, bool create);
+  ~RecordFile();
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  /// Writes the fields of the worker's main thread, and clears those of its feeder.
+  void write(const Record& record, const Parts& parts);
+  void write_sending(std::int64_t batch, const Reading& begin, const Reading& end,
+                     std::int64_t waited);
+  /// Reads the record of a batch. Returns false if its slot holds another.
+  bool read(std::int64_t generation, std::int64_t batch, Record& record, Parts& parts) const;
+  /// Returns whether the slot of a batch was overwritten by a later one.
+  bool holds_later(std::int64_t generation, std::int64_t batch) const;
+
+  std::int64_t slots() const { return slots_; }
+
+ private:
+  std::byte* slot(std::int64_t batch) const;
+
+  std::int64_t slots_;
+  std::size_t parts_;
+  std::size_t size_;  ///< bytes per slot
+  std::byte* map_;
+};
+
+}  // namespace millrace::watch

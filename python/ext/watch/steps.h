@@ -1,0 +1,103 @@
+// Steps of a watched loader in the trainer's thread: what happens at each next(), in a few µs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/ext/watch/breakdown.h"
+#include "python/ext/watch/clock.h"
+#include "python/ext/watch/probes.h"
+#include "python/ext/watch/records.h"
+#include "python/ext/watch/timeline.h"
+
+namespace millrace::watch {
+
+/// When the trainer's thread received each batch from the workers' queue, for one iterator. CPU
+/// time is measured as often as that takes at most 0.1% of the time; the batches between are
+/// divided as the latest measured one was.
+class Receipts {
+ public:
+  Receipts(std::shared_ptr<ThreadClock> clock, bool by_another_thread)
+      : pinned(by_another_thread), clock_(std::move(clock)) {}
+
+  /// Begins a call of next().
+  void begin();
+  /// Begins to read a batch's bytes from the pipe.
+  void reads();
+  void received();
+  /// Ends a batch: its tensors have been rebuilt.
+  void rebuilt(std::int64_t number);
+
+  /// Fills in what a wait for a batch knows of its receipt.
+  void tell(Wait& wait) const;
+
+  const bool pinned;  ///< another thread receives the batches
+  std::int64_t batch = kUnknown;
+
+ private:
+  std::shared_ptr<ThreadClock> clock_;
+  Reading begin_;
+  std::int64_t received_ = 0, rebuilt_ = 0, cpu_ = 0, delay_ = kUnknown, read_cpu_ = 0;
+  std::int64_t measured_at_ = 0;  ///< when a batch was measured last
+  bool measures_ = false;
+  double of_cpu_ = 0, of_delay_ = 0;  ///< parts of the wall time of the batch measured last
+  bool any_delay_ = false;
+};
+
+/// What is to be done after a step: nothing, begin to measure the loop's body, flush.
+enum class Due { nothing, measure, flush };
+
+/// Waits and rows of one loader. Rows and breakdown are made when flush() is called.
+class Steps {
+ public:
+  /// CPU time and run-queue time.
+  using Usage = std::pair<std::int64_t, std::int64_t>;
+
+  Steps(std::shared_ptr<Timeline> timeline, std::shared_ptr<Table> table,
+        std::shared_ptr<Breakdown> breakdown)
+      : timeline_(std::move(timeline)),
+        table_(std::move(table)),
+        breakdown_(std::move(breakdown)) {}
+
+  void next_begins(std::int64_t now, Receipts* receipts);
+  /// Ends a call of next() that returned a batch: `batch` of the iterator if it tells.
+  void next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
+                  const Receipts* receipts);
+  /// Returns what is due after a step: flush() after a second, a chunk of steps, or the first step.
+  Due due(std::int64_t now) const;
+  /// Splits the waits since the last call. Returns the lines of steps.csv of the rows that have
+  /// ended.
+  std::string flush();
+
+  std::int64_t waits() const { return static_cast<std::int64_t>(waits_.size()); }
+  /// Returns what next() itself used in the waits from one on.
+  Usage used_in_next(std::int64_t since) const;
+
+  std::int64_t generation = 0;  ///< of the iterator in use
+  std::int64_t started = 0;     ///< when the workers' processes were started; 0 without workers
+  bool in_order = true;
+  bool first = true;                  ///< no wait was split yet
+  bool measures = false;              ///< a measurement of the loop's body is under way
+  std::shared_ptr<FetchProbe> probe;  ///< without workers
+  std::shared_ptr<RecordFile> records;
+
+ private:
+  struct Entry {
+    Wait wait;
+    bool inlined = false;  ///< made in this thread: `record` is its record
+    Record record;
+    Parts parts;
+  };
+
+  std::shared_ptr<Timeline> timeline_;
+  std::shared_ptr<Table> table_;
+  std::shared_ptr<Breakdown> breakdown_;
+  std::vector<Entry> waits_;
+  std::int64_t asked_ = 0;
+  std::int64_t flushed_ = 0;
+};
+
+}  // namespace millrace::watch

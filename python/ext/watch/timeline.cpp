@@ -1,0 +1,183 @@
+#include "python/ext/watch/timeline.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+namespace millrace::watch {
+namespace {
+
+void append(std::string& text, std::int64_t number) {
+  std::array<char, 24> digits{};
+  const auto end = std::to_chars(digits.begin(), digits.end(), number).ptr;
+  text.append(digits.data(), end);
+}
+
+/// Appends a comma and a time as seconds, whatever the locale.
+void append_seconds(std::string& text, std::int64_t ns) {
+  text += ',';
+  if (ns == 0) {
+    text += '0';
+    return;
+  }
+  if (ns < 0) text += '-';
+  const std::int64_t size = ns < 0 ? -ns : ns;
+  append(text, size / 1'000'000'000);
+  std::array<char, 10> digits{};
+  std::int64_t rest = size % 1'000'000'000;
+  for (int i = 8; i >= 0; --i, rest /= 10)
+    digits[static_cast<std::size_t>(i)] = static_cast<char>('0' + rest % 10);
+  text += '.';
+  text.append(digits.data(), 9);
+}
+
+void append_row(std::string& text, const Row& row) {
+  const Spans& ns = row.ns;
+  const std::int64_t load = ns[kFirstBatch] + ns[kLoad];
+  const std::int64_t update = ns[kUpdate] + ns[kLoop];
+  append(text, row.epoch);
+  text += ',';
+  append(text, row.step);
+  append_seconds(text, load);
+  append_seconds(text, update);
+  append_seconds(text, ns[kSetup] + ns[kEvaluate] + ns[kLog] + ns[kBetween]);
+  text += ',';
+  append(text, row.images);
+  text += ',';  // no loss
+  for (const std::int64_t one : ns) append_seconds(text, one);
+  append_seconds(text, row.iter_ns);
+  text += '\n';
+}
+
+}  // namespace
+
+void Table::close_row() {
+  iter_ns += row.iter_ns;
+  for (std::size_t i = 0; i < row.ns.size(); ++i) total[i] += row.ns[i];
+  rows.push_back(row);
+  row = Row{};
+}
+
+std::string Table::take_rows() {
+  std::string text;
+  text.reserve(96 * rows.size());
+  for (const Row& one : rows) append_row(text, one);
+  rows.clear();
+  return text;
+}
+
+/// Ends a stretch in the body of the foreground's loop, or between loaders.
+void Timeline::leave(std::int64_t now) {
+  const std::int64_t whole = now - since_;
+  if (stack_.empty()) {
+    idle_ += whole;
+  } else {
+    Spans& ns = stack_.back()->row.ns;
+    std::int64_t begin = forward_ != 0 ? forward_ : step_begin_;
+    // A step for the batch before may come ahead of the forward.
+    if (0 < step_begin_ && step_begin_ < begin) begin = step_begin_;
+    const std::int64_t update = step_end_ != 0 && begin != 0 ? step_end_ - begin : 0;
+    ns[kLoop] += whole - update;
+    ns[kUpdate] += update;
+    busy_ += whole;
+  }
+  since_ = now;
+  forward_ = step_begin_ = step_end_ = 0;
+}
+
+void Timeline::add(Table& table, Span span, std::int64_t now) {
+  table.row.ns[span] += now - since_;
+  busy_ += now - since_;
+  since_ = now;
+}
+
+void Timeline::away(Table& table) const {
+  table.idle_mark = idle_;
+  table.busy_mark = busy_;
+}
+
+/// Accounts for the time since a loader lost the foreground.
+void Timeline::back(Table& table) const {
+  table.row.ns[table.steps == 0 && table.epoch == 0 ? kSetup : kBetween] += idle_ - table.idle_mark;
+  table.row.ns[kEvaluate] += busy_ - table.busy_mark;
+}
+
+bool Timeline::holds(const Table& table) const {
+  return std::any_of(stack_.begin(), stack_.end(),
+                     [&](const auto& one) { return one.get() == &table; });
+}
+
+/// Brings a loader to the foreground. Those above it in the stack were abandoned by their loops.
+void Timeline::bring_to_front(const std::shared_ptr<Table>& table) {
+  if (!stack_.empty() && stack_.back() == table) return;
+  if (holds(*table)) {
+    while (stack_.back() != table) {
+      away(*stack_.back());
+      stack_.pop_back();
+    }
+  } else {
+    if (!stack_.empty()) away(*stack_.back());
+    stack_.push_back(table);
+  }
+  back(*table);
+}
+
+void Timeline::iter_begins(const std::shared_ptr<Table>& table, std::int64_t now) {
+  leave(now);
+  bring_to_front(table);
+  if (table->row.step != 0) table->close_row();
+  ++table->epoch;
+}
+
+std::int64_t Timeline::iter_ended(Table& table, std::int64_t now) {
+  const std::int64_t took = now - since_;
+  add(table, table.steps != 0 ? kLoad : kFirstBatch, now);
+  table.row.iter_ns += took;
+  return took;
+}
+
+void Timeline::next_begins(const std::shared_ptr<Table>& table, std::int64_t now) {
+  leave(now);
+  bring_to_front(table);
+}
+
+void Timeline::next_ended(Table& table, std::int64_t now, std::int64_t images) {
+  const std::int64_t waited = now - since_;
+  since_ = now;
+  busy_ += waited;
+  if (table.row.step != 0) table.close_row();
+  Row& row = table.row;
+  row.ns[table.steps != 0 ? kLoad : kFirstBatch] += waited;
+  ++table.steps;
+  table.images += images;
+  row.epoch = table.epoch;
+  row.step = table.steps;
+  row.images = images;
+}
+
+std::int64_t Timeline::exhausted(Table& table, std::int64_t now) {
+  const std::int64_t took = now - since_;
+  add(table, table.steps != 0 ? kLoad : kFirstBatch, now);
+  away(table);
+  stack_.erase(std::find_if(stack_.begin(), stack_.end(),
+                            [&](const auto& one) { return one.get() == &table; }));
+  if (!stack_.empty()) back(*stack_.back());
+  return took;
+}
+
+void Timeline::close(const std::vector<std::shared_ptr<Table>>& tables, std::int64_t now) {
+  leave(now);
+  while (!stack_.empty()) {
+    away(*stack_.back());
+    stack_.pop_back();
+    if (!stack_.empty()) back(*stack_.back());
+  }
+  for (const auto& table : tables) {
+    back(*table);
+    away(*table);
+    table->close_row();
+  }
+}
+
+}  // namespace millrace::watch

@@ -1,0 +1,100 @@
+// Time of the trainer's thread: at any moment it is in exactly one span of one loader, or between
+// loaders.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace millrace::watch {
+
+/// Spans of a row, in the order of the columns of steps.csv. first_batch and load count as load,
+/// update and loop as update, the others as other.
+enum Span { kSetup, kFirstBatch, kLoad, kUpdate, kLoop, kEvaluate, kLog, kBetween, kSpans };
+
+/// Time per span, in ns.
+using Spans = std::array<std::int64_t, kSpans>;
+
+/// One step of a loader: from its start to the start of the next.
+struct Row {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+  std::int64_t images = 0;
+  std::int64_t iter_ns = 0;
+  Spans ns{};
+};
+
+/// Steps of one loader. Its rows add up to the time since the recording began.
+struct Table {
+  std::vector<Row> rows;  ///< finished, not yet written
+  Row row;                ///< under way
+  std::int64_t epoch = 0;
+  std::int64_t steps = 0;
+  std::int64_t images = 0;
+  std::int64_t iter_ns = 0;
+  Spans total{};  ///< of all finished rows
+  // The timeline's counters when this loader lost the foreground.
+  std::int64_t idle_mark = 0;
+  std::int64_t busy_mark = 0;
+
+  void close_row();
+  /// Returns the lines of steps.csv of the finished rows and forgets them.
+  std::string take_rows();
+};
+
+/// Hands each stretch of time to the loader in the foreground, in turn. Times are those of
+/// wall_ns().
+class Timeline {
+ public:
+  explicit Timeline(std::int64_t now) : since_(now) {}
+
+  // Marks in the body of the loop.
+  void forward(std::int64_t now) {
+    if (forward_ == 0) forward_ = now;
+  }
+  void step_begins(std::int64_t now) {
+    if (step_begin_ == 0) step_begin_ = now;
+  }
+  void step_ended(std::int64_t now) { step_end_ = now; }
+  /// Returns whether an optimizer has stepped since the body of the loop began.
+  bool stepped() const { return step_end_ != 0; }
+  std::int64_t forward_mark() const { return forward_; }
+  std::int64_t step_mark() const { return step_begin_; }
+
+  // Transitions. Each ends the stretch that began with the one before.
+  void iter_begins(const std::shared_ptr<Table>& table, std::int64_t now);
+  /// Returns the time that iter() took.
+  std::int64_t iter_ended(Table& table, std::int64_t now);
+  void next_begins(const std::shared_ptr<Table>& table, std::int64_t now);
+  /// Begins the body of the loop with a new batch.
+  void next_ended(Table& table, std::int64_t now, std::int64_t images);
+  /// Ends an iteration: next() raised StopIteration or an error. Returns the time of this call.
+  std::int64_t exhausted(Table& table, std::int64_t now);
+  /// Ends a stretch in which the recorder itself worked, right after next().
+  void logged_after_next(Table& table, std::int64_t now) { add(table, kLog, now); }
+  /// Ends the recording: every row is closed.
+  void close(const std::vector<std::shared_ptr<Table>>& tables, std::int64_t now);
+
+  bool holds(const Table& table) const;
+  /// Returns the loader in the foreground, or null.
+  std::shared_ptr<Table> front() const { return stack_.empty() ? nullptr : stack_.back(); }
+
+ private:
+  void leave(std::int64_t now);
+  void add(Table& table, Span span, std::int64_t now);
+  void away(Table& table) const;
+  void back(Table& table) const;
+  void bring_to_front(const std::shared_ptr<Table>& table);
+
+  std::int64_t since_;
+  std::int64_t idle_ = 0;
+  std::int64_t busy_ = 0;
+  std::int64_t forward_ = 0;
+  std::int64_t step_begin_ = 0;
+  std::int64_t step_end_ = 0;
+  std::vector<std::shared_ptr<Table>> stack_;
+};
+
+}  // namespace millrace::watch
