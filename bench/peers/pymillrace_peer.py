@@ -1,4 +1,4 @@
-"""Not a peer but millrace from Python: the same recipe and worker thread as the program, batches as arrays."""
+"""Not a peer but millrace from Python: the same recipe and worker thread as the program, batches as arrays or tensors."""
 import pymillrace as mr
 
 from workloads import OURS
@@ -6,6 +6,7 @@ from workloads import OURS
 
 def loader(task):
     ours = next(run for run in OURS if run.name == "millrace" and task.work.name in run.works)
-    batches = mr.Loader(ours.recipe, *(key.format(data=task.data) for key in ours.keys), numpy=True)
+    batches = mr.Loader(ours.recipe, *(key.format(data=task.data) for key in ours.keys),
+                        numpy=task.options.get("numpy", True))
     while True:
         yield from batches

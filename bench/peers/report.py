@@ -123,6 +123,8 @@ def goal_rows(results, scaling):
         if goal.work not in results:
             continue
         found = {entry.name: entry for entry in results[goal.work]}
+        if goal.ours not in found or goal.of not in (None, *found):
+            continue  # left out by --rows
         ours = found[goal.ours].rates
         if goal.of is None:
             yield goal.work, f"{goal.ours}, images per CPU-second", f"{goal.least:,}", ours, goal.least, number

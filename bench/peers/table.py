@@ -110,7 +110,7 @@ class Table:
         for peer in PEERS:
             if work.name in peer.works and (arguments.peers is None or peer.family in arguments.peers):
                 rows.append(self.peer_entry(peer, work))
-        return rows
+        return [row for row in rows if arguments.rows is None or row.name in ("millrace", *arguments.rows)]
 
     def peer_entry(self, peer, work):
         start = [self.python(peer.environment), os.path.join(HERE, "feed.py"), peer.name, work.name, self.arguments.data]
@@ -284,6 +284,7 @@ def parse_arguments():
     parser.add_argument("--workloads", type=names(WORKS), default=list(WORKS), help=",".join(WORKS))
     parser.add_argument("--peers", type=lambda t: [] if t == "none" else names(families)(t),
                         help=f"{','.join(families)}, or none; all of them by default")
+    parser.add_argument("--rows", nargs="+", metavar="NAME", help="only millrace and these rows of the table")
     parser.add_argument("--quick", action="store_true", help="short windows and two rounds: to see that it works")
     parser.add_argument("--rounds", type=int, help="5, or 2 with --quick")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)), help="the core that all runs share")
@@ -312,7 +313,7 @@ def main():
     state = report.Machine(ROOT)
     begin = time.monotonic()
     results = {name: table.measure(WORKS[name]) for name in arguments.workloads}
-    scaling = table.scaling() if "w4" in arguments.workloads else None
+    scaling = table.scaling() if "w4" in arguments.workloads and arguments.rows is None else None
     text = report.markdown(table, results, scaling, state.end(time.monotonic() - begin))
     if arguments.json:
         with open(arguments.json, "w") as file:

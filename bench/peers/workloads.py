@@ -76,6 +76,8 @@ class Peer:
 _FFCV = {"w3": "fast DCT, own file", "w4": "fast DCT, INTER_AREA, own file"}
 PEERS = (
     Peer("pymillrace.Loader", "pymillrace", "loader", ("w1", "w2", "w3", "w4", "w6")),
+    Peer("pymillrace.Loader, tensors", "pymillrace", "loader", ("w1", "w2", "w3", "w4", "w6"),
+         options={"numpy": False}),
     Peer("torchvision", "torchvision", "pil", ("w1", "w2", "w3", "w4")),
     Peer("torchvision on Pillow-SIMD", "pillow-simd", "pil", ("w4",), environment="simd"),
     Peer("torchvision v2 on tensors", "torchvision", "tensors", ("w2", "w3", "w4")),
