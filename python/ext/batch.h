@@ -23,12 +23,17 @@ struct Source {
 
 /// A detached batch. Arrays are views that keep it alive.
 struct OwnBatch {
-  OwnBatch(Batch own, std::shared_ptr<const Source> of)
-      : batch(std::move(own)), source(std::move(of)) {}
+  OwnBatch(Batch own, std::shared_ptr<const Source> of, bool arrays)
+      : batch(std::move(own)), source(std::move(of)), numpy(arrays) {}
   Batch batch;
   std::shared_ptr<const Source> source;
+  bool numpy = false;          ///< hands out numpy.ndarray in place of torch.Tensor
   std::vector<float> warps{};  ///< nine per sample, if they were asked for
 };
+
+/// Returns an instance of pymillrace.Batch, which `type` is: the tuple (images, labels), with `own`
+/// as its attribute _raw.
+nanobind::object make_batch(nanobind::handle type, OwnBatch own);
 
 /// Adds the class Batch to the module.
 void bind_batch(nanobind::module_& module);

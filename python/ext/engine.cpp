@@ -223,17 +223,17 @@ Batch Engine::take() {
   return batch;
 }
 
-std::unique_ptr<OwnBatch> Engine::next() {
+OwnBatch Engine::next(bool numpy) {
   require_own_process();
   const Use use(busy_);
   if (loader_ == nullptr) throw RunError("this loader is closed", "iterate over it again");
   Batch batch = take();
   batch.detach();
-  auto own = std::make_unique<OwnBatch>(std::move(batch), source_);
+  OwnBatch own(std::move(batch), source_, numpy);
   if (warps_ != nullptr) {
-    const auto count = static_cast<std::size_t>(own->batch.count());
-    own->warps.resize(9 * count);
-    warps_->take(own->batch.epoch(), own->batch.samples(), count, own->warps.data());
+    const auto count = static_cast<std::size_t>(own.batch.count());
+    own.warps.resize(9 * count);
+    warps_->take(own.batch.epoch(), own.batch.samples(), count, own.warps.data());
   }
   return own;
 }

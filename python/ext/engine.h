@@ -33,10 +33,10 @@ class Engine {
 
   /// Makes the next call of next() return this batch. Batches made ahead are kept if they fit.
   void seek(std::uint64_t epoch, std::uint64_t batch);
-  /// Returns the next batch, detached. Call it with the GIL: it is released while next() waits, and
-  /// taken every 100 ms for signals. Where this thread reads a remote set itself, another one does
-  /// so for it.
-  std::unique_ptr<OwnBatch> next();
+  /// Returns the next batch, detached, for NumPy or PyTorch. Call it with the GIL: it is released
+  /// while next() waits, and taken every 100 ms for signals. Where this thread reads a remote set
+  /// itself, another one does so for it.
+  OwnBatch next(bool numpy);
   /// Ends the workers. A later seek() starts new ones. Call it with the GIL, which it releases.
   void close();
 
@@ -57,6 +57,7 @@ class Engine {
   std::string toml() const { return recipe_.to_toml(); }
   std::string recipe_name() const { return recipe_.name(); }
   LoaderStats stats() const;
+  bool has_failures() const { return !failures_.empty(); }
   std::vector<Failure> take_failures();
 
  private:

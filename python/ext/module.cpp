@@ -3,7 +3,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <exception>
@@ -81,7 +80,12 @@ void bind_engine(nb::module_& module) {
            nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
            nb::call_guard<nb::gil_scoped_release>())
       .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
-      .def("next", &Engine::next)
+      .def(
+          "next",
+          [](Engine& engine, nb::handle type, bool numpy) {
+            return make_batch(type, engine.next(numpy));
+          },
+          nb::arg("type"), nb::arg("numpy"))
       .def("close", &Engine::close)
       .def("sample_name", &Engine::sample_name, nb::arg("index"))
       .def("profile", &profile, nb::arg("samples"))
@@ -100,7 +104,7 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("split", [](const Engine& e) { return e.dataset().split; })
       .def_prop_ro("classes", [](const Engine& e) { return e.dataset().classes; })
       .def_prop_ro("fingerprint", [](const Engine& e) { return e.dataset().fingerprint; })
-      .def_prop_ro("failed", [](const Engine& e) { return e.stats().failed; })
+      .def_prop_ro("has_failures", &Engine::has_failures)
       .def_prop_ro("extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; });
 }
 

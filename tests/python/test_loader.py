@@ -172,6 +172,8 @@ def test_an_array_outlives_the_loader():
     del loader
     gc.collect()
     np.testing.assert_array_equal(images, copy)
+    images[:] = 0  # arrays are their owner's to write
+    assert not images.any() and images.ctypes.data % 64 == 0
 
 
 @needs_torch

@@ -62,16 +62,7 @@ class Batch(tuple[Any, ...]):
             cutmix).
     """
 
-    _raw: _core.Batch
-    _numpy: bool
-
-    @classmethod
-    def _of(cls, raw: _core.Batch, numpy: bool) -> Batch:
-        labels = raw.probabilities(numpy)
-        batch = cls((raw.images(numpy), raw.class_ids(numpy) if labels is None else labels))
-        batch._raw = raw
-        batch._numpy = numpy
-        return batch
+    _raw: _core.Batch  # set by Engine.next()
 
     @property
     def images(self) -> Any:
@@ -86,12 +77,12 @@ class Batch(tuple[Any, ...]):
     @property
     def class_ids(self) -> Any:
         """The class ids as stored, int64, count; also where labels are mixed."""
-        return self._raw.class_ids(self._numpy)
+        return self._raw.class_ids()
 
     @property
     def samples(self) -> Any:
         """The index of each sample in the data set, int64, count."""
-        return self._raw.samples(self._numpy)
+        return self._raw.samples()
 
     @property
     def warps(self) -> Any:
@@ -104,7 +95,7 @@ class Batch(tuple[Any, ...]):
         Raises:
             UsageError: the loader was made without warps=True.
         """
-        warps = self._raw.warps(self._numpy)
+        warps = self._raw.warps()
         if warps is None:
             raise UsageError("this loader does not record warps", "make it with warps=True")
         return warps
@@ -119,7 +110,7 @@ class Batch(tuple[Any, ...]):
         Raises:
             UsageError: the data set has no targets.
         """
-        found = self._raw.targets(self._numpy)
+        found = self._raw.targets()
         if found is None:
             raise UsageError("this data set has no targets", "read a manifest that has the column or key target")
         return [json.loads(text) for text in found] if isinstance(found, list) else found
@@ -257,27 +248,24 @@ class Loader:
         return self._batches(token)
 
     def _batches(self, token: object) -> Iterator[Any]:
-        engine, numpy, keys = self._engine, self._numpy, self._keys
+        engine, numpy, keys, function = self._engine, self._numpy, self._keys, self._function
         if self._current is token:
             engine.seek(self._epoch, self._batch)
+        batches = engine.batches
         while self._current is token:
-            if self._batch == engine.batches:
+            if self._batch == batches:
                 self._ended = True
                 break
-            raw = engine.next()
+            batch = engine.next(Batch, numpy)
             self._batch += 1
-            if raw.index + 1 == engine.batches or engine.failed:
+            if self._batch == batches or engine.has_failures:
                 self._collect()
-            batch = Batch._of(raw, numpy)
-            del raw  # the loop's variables alone keep the memory
-            out: Any = batch
             if keys is not None:
-                out = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
-            del batch
-            if self._function is not None:
-                out = self._apply(self._function, out)
-            yield out
-            del out
+                batch = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
+            if function is not None:
+                batch = self._apply(function, batch)
+            yield batch
+            del batch  # the loop's variables alone keep the memory
 
     def _apply(self, function: Callable[[Any], Any], batch: Any) -> Any:
         begin = time.perf_counter()
