@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -35,13 +36,12 @@ class TarReader final : public Reader {
     info_.split = options.split;
     info_.encoded = true;
     if (!open_unlisted(options, found, max_listed)) open_listed(options, found);
-    raw_ = begins_raw();
   }
   Sample read(std::uint64_t index, Buffer& scratch) const override {
     const Entry sample = entry(index);
     const Shard& shard = shards_[sample.shard];
     if (shard.file && sample.size != base::kTooLong) {
-      if (raw_ && sample.size >= kMappedFrom)
+      if (sample.size >= kMappedFrom && holds_raw(shard, sample))
         if (const std::uint8_t* pixels = map_raw(shard, sample, scratch))
           return {{pixels, sample.size}, sample.label};
       std::uint8_t* bytes = scratch.reserve(sample.size);
@@ -88,6 +88,8 @@ class TarReader final : public Reader {
     std::int32_t label;
     std::uint32_t shard;
   };
+
+  enum class Content : std::uint8_t { unknown, raw, other };
 
   /// Opens a set of more than `max_listed` samples by its set index, and keeps no list of them.
   /// Returns false where that is not possible: then the set is listed, which also reports what is
@@ -177,19 +179,16 @@ class TarReader final : public Reader {
     info_.archives.push_back({std::filesystem::path(file).filename(), fingerprint, sha256, file});
   }
 
-  /// Returns whether the first sample is a raw image; its set is then taken as one of raw images.
-  bool begins_raw() const {
-    try {
-      const Entry first = entry(0);
-      const Shard& shard = shards_[first.shard];
-      std::array<std::uint8_t, RawImage::kHeaderBytes> head{};
-      return shard.file && first.size >= head.size() &&
-             base::read_at(shard.file.get(), head.data(), head.size(), first.data,
-                           shard.path.c_str()) == head.size() &&
-             is_raw(head);
-    } catch (const Error&) {  // reported by the one who reads the sample
-      return false;
-    }
+  /// Returns whether the set is one of raw images. The first large sample that is read decides.
+  bool holds_raw(const Shard& shard, const Entry& sample) const {
+    const Content known = content_.load(std::memory_order_relaxed);
+    if (known != Content::unknown) return known == Content::raw;
+    std::array<std::uint8_t, RawImage::kHeaderBytes> head{};
+    const bool raw = base::read_at(shard.file.get(), head.data(), head.size(), sample.data,
+                                   shard.path.c_str()) == head.size() &&
+                     is_raw(head);
+    content_.store(raw ? Content::raw : Content::other, std::memory_order_relaxed);
+    return raw;
   }
 
   /// Maps a raw image, so that only those of its rows are brought in that the augmentations read.
@@ -381,7 +380,7 @@ class TarReader final : public Reader {
   /// Smallest raw image that is mapped: copying a smaller one takes less than two system calls.
   static constexpr std::uint32_t kMappedFrom = 64 << 10;
 
-  bool raw_ = false;
+  mutable std::atomic<Content> content_{Content::unknown};
   mutable MappedParts mapped_;
   KeptOpen kept_;
   std::vector<Shard> shards_;

@@ -2,6 +2,7 @@
 // does not fit is listed instead or noticed at the first read.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -164,6 +165,61 @@ TEST(SetOpening, ListsWhatDoesNotFit) {
   folder.write(kSetIndexFile, set);
   folder.write("train-1.tar.index", test::cut(index, 100));
   expect_listed("a truncated index", "1 other archive");
+}
+
+std::uint64_t resident_memory() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Writes an archive without content, whose index lists `samples` in it. Returns its entry in a
+/// set.
+SetIndex::Shard write_holes(const std::string& file, std::uint64_t samples) {
+  std::ofstream(file, std::ios::binary).put('\0');
+  test::fs::resize_file(file, 1024 * samples);
+  ShardIndex index;
+  index.shard = test::fs::path(file).filename();
+  index.tar.folders = {""};
+  for (std::uint64_t i = 0; i < samples; ++i) {
+    index.tar.samples.push_back({1024 * i + 512, 512, 512, static_cast<std::int32_t>(i % 1000), 0});
+    index.tar.name_at.push_back(0);
+  }
+  index.tar.names = std::string("x\0", 2);
+  const base::OpenFile open = base::open_regular(file);
+  index.stamp = stamp_of(open.descriptor.get(), file);
+  const std::vector<std::byte> bytes = to_bytes(index);
+  base::AtomicFile out(index_path(file));
+  out.write(bytes);
+  out.replace();
+  SetIndex::Shard shard;
+  shard.name = index.shard;
+  shard.size = 1024 * samples;
+  shard.index_size = bytes.size();
+  shard.samples = samples;
+  shard.image_bytes = 512 * samples;
+  shard.largest_label = 999;
+  shard.folders = {""};
+  return shard;
+}
+
+TEST(SetOpening, TakesNoMemoryPerSample) {
+  constexpr std::uint64_t kSamples = 1'000'000;
+  const TempFolder folder;
+  SetIndex set;
+  set.shards.push_back(write_holes(folder.path("train-0.tar"), kSamples / 2));
+  set.shards.push_back(write_holes(folder.path("train-1.tar"), kSamples / 2));
+  base::AtomicFile out(folder.path(kSetIndexFile));
+  out.write(to_bytes(set));
+  out.replace();
+  const std::uint64_t before = resident_memory();  // a list would take 24 MB
+  const auto unlisted = opened(folder.path(), kNone, IndexUse::require);
+  EXPECT_EQ(unlisted->info().count, kSamples);
+  EXPECT_LT(resident_memory(), before + (4u << 20));
+  Buffer scratch;
+  EXPECT_EQ(unlisted->read(kSamples - 1, scratch).label, 999);
+  EXPECT_LT(resident_memory(), before + (4u << 20)) << "nor does reading";
 }
 
 TEST(SetOpening, ServesManyThreads) {
