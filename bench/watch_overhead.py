@@ -10,7 +10,7 @@ Prints the median over the pairs of the CPU time that watching adds per step, wi
 A row compares two runs without watching in the same way: unless its interval holds 0, the method is biased. Run it on
 an idle machine: programs that share caches and cores make code that runs once per step slower.
 
---recorder times the recorder's own code alone, in a loop without work between the steps, as it runs with num_workers=0.
+--recorder times the recorder's own code alone, in loops without work between the steps.
 The fastest of many blocks hardly depends on other programs, but its caches are warmer than those of a training loop.
 """
 import argparse
@@ -154,6 +154,56 @@ def recorder(blocks, steps=256):
     return found
 
 
+def recorder_with_worker(blocks, steps=256):
+    """Returns the µs of CPU time per step, for each of some blocks: of the trainer's thread, and of the worker.
+
+    Both take turns in this thread.
+    """
+    from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, ThreadClock
+    from pymillrace.watcher.clocks import SCHEDSTAT
+    from pymillrace.watcher.session import Session
+
+    batch, trainer, worker = [torch.zeros(16, 12), torch.zeros(16)], [], []
+    with tempfile.TemporaryDirectory() as run:
+        file = RecordFile(f"{run}/records", 4096, 0, True)
+        session = Session(Path(run) / "run")
+        session.open()
+        loader = session.loader("bench", "DataLoader", [], given=False)
+        generation = loader.iter_begins(None)
+        recorder = loader.recorder
+        recorder.records, recorder.started = file, 1
+        loader.iter_ended()
+        receipts, marks = Receipts(ThreadClock(), False), session.marks
+        probe, sender = FetchProbe(0, generation, SCHEDSTAT, file), SendProbe(SCHEDSTAT, file)
+        for block in range(blocks):
+            begin = thread_time_ns()
+            for number in range(block * steps, (block + 1) * steps):
+                probe.next_batch = number
+                probe.begin()
+                probe.collate()
+                probe.end()
+                probe.keep(16)
+                sender.begin(number)
+                sender.pickled()
+                sender.sent()
+            middle = thread_time_ns()
+            for number in range(block * steps, (block + 1) * steps):
+                recorder.begin(generation, receipts)
+                receipts.reads()
+                receipts.received()
+                receipts.rebuilt(number)
+                due = recorder.end(number, batch, receipts)
+                if due:
+                    loader.after_next(batch, due)
+                marks.before_forward()
+                marks.before_step()
+                marks.after_step()
+            trainer.append(1e-3 * (thread_time_ns() - middle) / steps)
+            worker.append(1e-3 * (middle - begin) / steps)
+        session.close()
+    return trainer, worker
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=20)
@@ -163,8 +213,11 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.recorder:
-        found = recorder(60)
-        print(f"recorder: fastest block {min(found):.1f}, median {statistics.median(found):.1f} µs of CPU per step")
+        rows = zip(("trainer, num_workers=0", "trainer, num_workers=1", "worker, num_workers=1"),
+                   (recorder(60), *recorder_with_worker(60)))
+        for name, found in rows:
+            print(f"recorder, {name}: fastest block {min(found):.1f}, median {statistics.median(found):.1f} µs of CPU per "
+                  "step")
         return
     for workers in (0, 1):
         trainer, worker, control = [], [], []
