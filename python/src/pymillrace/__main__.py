@@ -1,9 +1,8 @@
-"""Runs `pymillrace COMMAND`: watch and what-if here, all other commands in the program that lies beside this file."""
+"""Runs `pymillrace COMMAND`: watch and what-if here, all other commands in the package's program."""
 import os
 import sys
-from pathlib import Path
 
-PROGRAM = Path(__file__).with_name("pymillrace")
+from .installed import installed
 
 
 def main() -> int:
@@ -13,10 +12,11 @@ def main() -> int:
         from .watcher.command import main as command
 
         return command(words)
+    program = installed("pymillrace")
     try:
-        os.execv(PROGRAM, [str(PROGRAM), *words])  # it looks for decoders beside its name
+        os.execv(program, [str(program), *words])  # it looks for decoders beside its name
     except OSError as error:
-        print(f"pymillrace: {PROGRAM} cannot be run: {error.strerror}; install the package again", file=sys.stderr)
+        print(f"pymillrace: {program} cannot be run: {error.strerror}; install the package again", file=sys.stderr)
     return 1
 
 

@@ -6,7 +6,6 @@ import difflib
 import importlib.util
 import json
 import os
-import pathlib
 import sys
 import time
 import warnings
@@ -16,8 +15,9 @@ from typing import Any, NamedTuple
 
 from . import _core, recipes
 from .errors import UsageError
+from .installed import installed
 
-_RECIPES = pathlib.Path(__file__).parent / "recipes"
+_RECIPES = installed("recipes")
 _STATE_VERSION = 1
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
 
