@@ -196,10 +196,12 @@ nb::object targets(nb::handle self) {
 }
 
 std::vector<std::string> names(const OwnBatch& own) {
-  std::vector<std::string> all;
-  for (std::int64_t i = 0; i < own.batch.count(); ++i)
-    all.push_back(own.source->reader->name(own.batch.samples()[i]));
-  return all;
+  return own.source->run([&] {
+    std::vector<std::string> all;
+    for (std::int64_t i = 0; i < own.batch.count(); ++i)
+      all.push_back(own.source->reader->name(own.batch.samples()[i]));
+    return all;
+  });
 }
 
 }  // namespace
@@ -218,7 +220,7 @@ void bind_batch(nb::module_& module) {
       .def("samples", &samples)
       .def("warps", &warps)
       .def("targets", &targets)
-      .def("names", &names)
+      .def("names", &names, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("count", [](const OwnBatch& own) { return own.batch.count(); })
       .def_prop_ro("epoch", [](const OwnBatch& own) { return own.batch.epoch(); })
       .def_prop_ro("index", [](const OwnBatch& own) { return own.batch.index(); });

@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "millrace/loader.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
+#include "python/ext/interrupt.h"
 
 namespace millrace::python {
 
@@ -19,6 +22,17 @@ struct Source {
   std::shared_ptr<const Reader> reader;
   SampleSpec output;
   bool mixes = false;  ///< an op mixes samples, so that targets of one would be wrong
+  std::shared_ptr<std::atomic<bool>> stop;  ///< ends waits for a server; null if there is none
+
+  /// Runs work that may wait for a server, which Ctrl-C ends. Call it without the GIL.
+  template <class Work>
+  auto run(const Work& work) const {
+    return stop != nullptr ? run_interruptibly(*stop, work) : work();
+  }
+  /// Returns the name of a sample. Call it without the GIL.
+  std::string name(std::uint64_t sample) const {
+    return run([&] { return reader->name(sample); });
+  }
 };
 
 /// A detached batch. Arrays are views that keep it alive.

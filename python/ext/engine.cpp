@@ -6,8 +6,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <chrono>
-#include <future>
 #include <limits>
 #include <mutex>
 #include <string_view>
@@ -17,6 +15,7 @@
 #include "pipeline/loader/sampler.h"
 #include "pipeline/remote/url.h"
 #include "python/ext/augmentation.h"
+#include "python/ext/interrupt.h"
 #include "tools/training/setup.h"
 
 namespace nb = nanobind;
@@ -60,29 +59,6 @@ class Use {
   std::atomic<bool>& busy_;
 };
 
-/// Runs Python's handlers of signals that have arrived. Returns whether one raised an exception.
-bool has_signal() {
-  const nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
-}
-
-/// Runs `work` on another thread and Python's signal handlers on this one. When a handler raises an
-/// exception, sets `stop`, waits for `work` to end and throws the exception. Call it without the
-/// GIL.
-template <class Work>
-auto run_interruptibly(std::atomic<bool>& stop, const Work& work) {
-  auto result = std::async(std::launch::async, work);
-  while (result.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    if (!has_signal()) continue;
-    stop = true;
-    result.wait();
-    stop = false;
-    const nb::gil_scoped_acquire gil;
-    throw nb::python_error();
-  }
-  return result.get();
-}
-
 /// A reader and the flag that ends its waits, which lives as long as the reader.
 struct StoppableReader {
   std::shared_ptr<std::atomic<bool>> stop;
@@ -105,8 +81,8 @@ void Engine::open(int world) {
   std::shared_ptr<const Reader> reader(opened, opened->reader.get());
   plan_ = tools::make_plan(recipe_, recipe_.augment(), *reader);
   tools::require_divisible(recipe_, world);
-  source_ =
-      std::make_shared<Source>(Source{std::move(reader), plan_->output(), plan_->group() != 1});
+  source_ = std::make_shared<Source>(
+      Source{std::move(reader), plan_->output(), plan_->group() != 1, remote_ ? stop_ : nullptr});
 }
 
 Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps)
@@ -261,13 +237,15 @@ std::string Engine::sample_name(std::uint64_t index) const {
   if (index >= dataset().count)
     throw UsageError(fmt::format("there is no sample {}", index),
                      fmt::format("the data set has {}", dataset().count));
-  return source_->reader->name(index);
+  return source_->name(index);
 }
 
 std::vector<StepCost> Engine::profile(std::uint64_t samples) {
   require_own_process();
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
-  return python::profile(*source_->reader, *plan_, options_.max_pixels, seed, samples);
+  return source_->run([&] {
+    return python::profile(*source_->reader, *plan_, options_.max_pixels, seed, samples);
+  });
 }
 
 std::string Engine::identity() const {

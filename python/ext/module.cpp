@@ -5,7 +5,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <tuple>
 
 #include "millrace/error.h"
@@ -20,6 +25,10 @@ namespace nb = nanobind;
 namespace millrace::python {
 namespace {
 
+/// Commands of the program that the package has too, with the space that follows them.
+constexpr std::string_view kCommands[] = {"bench ",   "inspect ", "data ",
+                                          "plugins ", "report ",  "sweep "};
+
 const char* class_of(Exit exit) {
   switch (exit) {
     case Exit::usage:
@@ -33,13 +42,30 @@ const char* class_of(Exit exit) {
   }
 }
 
+/// Returns a hint whose commands are those of this package: `millrace data index` becomes
+/// `pymillrace data index`. Training has no command here.
+std::string with_own_commands(std::string hint) {
+  constexpr std::string_view kProgram = "millrace ";
+  for (std::size_t at = hint.find(kProgram); at != std::string::npos;
+       at = hint.find(kProgram, at + kProgram.size())) {
+    const bool whole = at == 0 || hint[at - 1] == ' ' || hint[at - 1] == '`';
+    const std::string_view rest = std::string_view(hint).substr(at + kProgram.size());
+    const bool ours = std::any_of(std::begin(kCommands), std::end(kCommands),
+                                  [&](std::string_view one) { return rest.starts_with(one); });
+    if (!whole || !ours) continue;
+    hint.insert(at, "py");
+    at += 2;
+  }
+  return hint;
+}
+
 /// Raises an Error as the class of pymillrace.errors for its kind.
 void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
     const nb::object type = nb::module_::import_("pymillrace.errors").attr(class_of(e.exit()));
-    const nb::object value = type(nb::str(e.what()), nb::str(e.hint().c_str()));
+    const nb::object value = type(nb::str(e.what()), nb::str(with_own_commands(e.hint()).c_str()));
     PyErr_SetObject(type.ptr(), value.ptr());
   }
 }
@@ -87,7 +113,8 @@ void bind_engine(nb::module_& module) {
           },
           nb::arg("type"), nb::arg("numpy"))
       .def("close", &Engine::close)
-      .def("sample_name", &Engine::sample_name, nb::arg("index"))
+      .def("sample_name", &Engine::sample_name, nb::arg("index"),
+           nb::call_guard<nb::gil_scoped_release>())
       .def("profile", &profile, nb::arg("samples"))
       .def("identity", &Engine::identity)
       .def("toml", &Engine::toml)

@@ -2,6 +2,8 @@
 import base64
 import json
 import os
+import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -147,3 +149,40 @@ def test_a_missing_program_is_one_line(tmp_path):
     result = run(PYMILLRACE, "bench", env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1 and "install the package again" in result.stderr
+
+
+EDITABLE = """
+import importlib.machinery, importlib.util, runpy, sys
+
+class Redirect:
+    # As scikit-build-core's editable installs do: compiled modules lie elsewhere.
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in ("pymillrace._core", "pymillrace._watch"):
+            file = sys.argv[1] + "/" + name.split(".")[1] + ".abi3.so"
+            loader = importlib.machinery.ExtensionFileLoader(name, file)
+            return importlib.util.spec_from_file_location(name, file, loader=loader)
+
+sys.meta_path.insert(0, Redirect)
+import pymillrace as mr
+assert mr.__file__.startswith(sys.argv[2])
+print(mr.Loader("mnist-lenet", "data.reader=synthetic", numpy=True).num_workers, flush=True)
+sys.argv[1:] = ["keys"]
+runpy.run_module("pymillrace", run_name="__main__")
+"""
+
+
+def test_an_editable_install_finds_its_program_and_its_recipes(tmp_path):
+    built = pathlib.Path(mr.__file__).parent
+    shutil.copytree(built, tmp_path / "pymillrace", ignore=lambda folder, names: [
+        name for name in names if not name.endswith(".py") and name != "watcher" and name != "start"])
+    done = run([sys.executable], "-c", EDITABLE, built, tmp_path, env={
+        **os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
+    assert done.returncode == 0, done.stderr
+    assert "loader.workers" in done.stdout
+
+
+def test_hints_name_the_commands_of_this_package(tmp_path):
+    with pytest.raises(mr.Error) as error:
+        mr.Loader("mnist-lenet", f"data.path={tmp_path / 'missing'}", numpy=True)
+    assert "pymillrace data make" in error.value.hint and " millrace data" not in error.value.hint

@@ -131,6 +131,72 @@ def test_ctrl_c_ends_the_wait_while_the_set_is_opened(server, tmp_path):
     assert len(mr.Loader(*words(server, tmp_path / "cache", 2), numpy=True)) > 0
 
 
+@pytest.mark.parametrize("call", (lambda loader: loader.profile(64),
+                                  lambda loader: [loader.dataset.name(i) for i in range(len(loader.dataset))]))
+def test_ctrl_c_ends_other_calls_that_wait_for_the_server(server, tmp_path, call):
+    loader = mr.Loader(*words(server, tmp_path / "cache", 0), numpy=True)
+    server.stalls = True
+    interrupt_when_asked(server)
+    with pytest.raises(KeyboardInterrupt):
+        call(loader)
+    assert server.dropped.wait(15)
+    server.stalls = False
+    server.released.set()
+    assert sum(len(batch.labels) for batch in loader) == len(loader.dataset)
+
+
+@mr.augmentation
+def endless_for_remote(image):
+    """Never returns."""
+    began.set()
+    while True:
+        pass
+
+
+began = threading.Event()
+
+
+def test_ctrl_c_ends_a_python_function_that_never_returns(server, tmp_path):
+    loader = mr.Loader(*words(server, tmp_path / "cache", 0), "augment+=endless_for_remote", numpy=True)
+
+    def interrupt():
+        if began.wait(60):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(loader))
+
+
+def test_a_script_that_leaves_its_loop_ends_while_workers_wait_for_the_server(server, tmp_path):
+    code = textwrap.dedent("""
+        import json, sys
+        import pymillrace as mr
+
+        loader = mr.Loader(*json.loads(sys.argv[1]), numpy=True)
+        print("opened", flush=True)
+        sys.stdin.readline()
+        batches = iter(loader)
+        next(batches)
+        print("stepped", flush=True)
+        sys.stdin.readline()
+    """)
+    script = subprocess.Popen([sys.executable, "-c", code, json.dumps(words(server, tmp_path / "cache", 2))],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert script.stdout.readline() == "opened\n"
+        server.stalls = True
+        script.stdin.write("go\n")
+        script.stdin.flush()
+        assert script.stdout.readline() == "stepped\n"
+        assert server.asked.wait(60)
+        script.communicate("end\n", timeout=60)
+    finally:
+        script.kill()
+        script.wait()
+    assert script.returncode == 0 and server.dropped.wait(15)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_script_ends_at_once(server, tmp_path, workers):
     """Its deadline is 600 s, so a script that ends does so because of the signal."""
