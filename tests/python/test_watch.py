@@ -3,6 +3,7 @@ import csv
 import hashlib
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -236,6 +237,19 @@ def test_a_failure_passes_through_and_the_record_is_kept(tmp_path, kind, errors,
     names = [one.__name__ for one in (errors if isinstance(errors, tuple) else (errors,))]
     assert summary["error"].split(":")[0] in names and summary["steps"] <= 3
     assert len(rows_of(tmp_path / "run")) >= 1
+
+
+def test_objects_that_cannot_be_pickled_fail_as_without_watching(tmp_path):
+    loader = DataLoader(plants_of.Samples(8), batch_size=2, num_workers=1, multiprocessing_context="spawn",
+                        collate_fn=lambda samples: samples)
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda") as plain:
+        iter(loader)
+    with pytest.raises(plain.type, match="lambda"), mr.watching(run=tmp_path / "run"):
+        for _ in loader:
+            pass
+    summary = summary_of(tmp_path / "run")
+    assert summary["error"].startswith(plain.type.__name__) and summary["steps"] == 0
+    assert loader.worker_init_fn is None
 
 
 def test_an_interrupt_in_a_step_keeps_the_record(tmp_path):
