@@ -16,6 +16,7 @@ A tool that is not installed is reported as such. Needs torch; pip names: tracem
 """
 import argparse
 import collections
+import inspect
 import importlib.util
 import json
 import os
@@ -23,69 +24,39 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/python"))
+import watch_plants as plants_of
 
 TOOLS = ("watch", "torch", "lightning", "traceml", "py-spy")
 PLACES = ("dataset", "transform", "collate", "update")
 STEPS, BATCH, PLANTED_S = 60, 4, 0.02
-# Function that holds the plant, for tools that show functions.
-FUNCTIONS = {"dataset": "planted_read", "transform": "PlantedTransform", "collate": "planted_collate",
-             "update": "planted_update"}
+# Function that holds the plant, for tools that show functions. They show methods by file and line.
+FUNCTIONS = {"dataset": "planted_read", "collate": "planted_collate", "update": "planted_update"}
+
+
+def names_plant(place, frame):
+    """Returns whether a frame, as FILE.py(LINE): NAME or NAME (FILE.py:LINE), is the function that holds the plant."""
+    if place != "transform":
+        return FUNCTIONS[place] in frame
+    lines, first = inspect.getsourcelines(plants_of.PlantedTransform.__call__)
+    line = re.search(r"watch_plants\.py[:(](\d+)", frame)
+    return line is not None and first <= int(line[1]) < first + len(lines)
 
 
 # --- the loop
 
-class Plant:
-    """Takes `seconds`, on the CPU or asleep, if this is the planted place."""
-
-    def __init__(self, here, kind, seconds):
-        self.here, self.kind, self.seconds = here, kind, seconds
-
-    def __call__(self):
-        if not self.here:
-            return
-        if self.kind == "blocked":
-            time.sleep(self.seconds)
-            return
-        end = time.thread_time() + self.seconds
-        while time.thread_time() < end:
-            pass
-
-
-class Nothing:
-    def __call__(self, value):
-        return value
-
-
-class PlantedTransform:
-    def __init__(self, plant):
-        self.plant = plant
-
-    def __call__(self, value):
-        self.plant()
-        return value
-
-
-class Compose:
-    def __init__(self, transforms):
-        self.transforms = transforms
-
-    def __call__(self, value):
-        for transform in self.transforms:
-            value = transform(value)
-        return value
-
-
-def make_loop(place, kind, workers, steps):
-    """Returns a loader, and a function that updates a model by one batch."""
+def make_loop(place, kind, workers, steps, log):
+    """Returns a loader, and a function that updates a model by one batch. The plant measures itself."""
     import torch
 
     def plant(where, seconds):
-        return Plant(place == where, kind, seconds)
+        return plants_of.Plant(log, where, kind, 1e3 * seconds) if place == where else plants_of.NoPlant()
 
     read = plant("dataset", PLANTED_S / BATCH)
-    chain = Compose([Nothing(), PlantedTransform(plant("transform", PLANTED_S / BATCH)), Nothing()])
+    planted = plants_of.PlantedTransform(plant("transform", PLANTED_S / BATCH))
+    chain = plants_of.Compose([plants_of.Nothing(), planted, plants_of.Nothing()])
     collate, update = plant("collate", PLANTED_S), plant("update", PLANTED_S)
 
     def planted_read():
@@ -93,11 +64,14 @@ def make_loop(place, kind, workers, steps):
         return torch.zeros(16)
 
     class Samples(torch.utils.data.Dataset):
+        def __init__(self):
+            self.transform = chain
+
         def __len__(self):
             return steps * BATCH
 
         def __getitem__(self, index):
-            return chain(planted_read()), index % 2
+            return self.transform(planted_read()), index % 2
 
     def planted_collate(samples):
         collate()
@@ -163,7 +137,7 @@ def run_traceml(loader, update, model):
 
 def grade(place, shares, planted_s):
     """Grades {function: seconds}: which holds the plant?"""
-    held = sum(seconds for name, seconds in shares.items() if FUNCTIONS[place] in name)
+    held = sum(seconds for name, seconds in shares.items() if names_plant(place, name))
     return "place" if held >= planted_s / 2 else "-"
 
 
@@ -172,10 +146,10 @@ def answer_watch(place, kind, folder):
     if place == "update":
         named = summary["update_s"] > summary["load_s"]
         return f"update {summary['update_s']:.2f} s of {summary['wall_s']:.2f} s", "place" if named else "-"
-    parts, kinds = ({name: value for name, value in summary[key].items() if name != "load_s"}
-                    for key in ("blame", "blame_what"))
+    parts = {name: value for name, value in summary["blame"].items() if name != "load_s"}
     part, seconds = max(parts.items(), key=lambda item: item[1])
     # Time without a core is other programs' doing.
+    kinds = summary["loaders"][0]["blame_table"][part]
     what = max((kind for kind in kinds if kind != "cores"), key=kinds.get)
     return f"{part} {seconds:.2f} s, {what}", "place" if part == place and what == kind else "phase"
 
@@ -189,7 +163,7 @@ def answer_torch(place, trace, planted_s):
     waits = sum(s for name, s in shares.items() if name.startswith("enumerate(DataLoader)"))
     if graded == "-" and place != "update" and waits >= planted_s / 2:
         return f"enumerate(DataLoader) {waits:.2f} s", "phase"
-    held = {name: s for name, s in shares.items() if FUNCTIONS[place] in name}
+    held = {name: s for name, s in shares.items() if names_plant(place, name)}
     return (f"{max(held, key=held.get)} {max(held.values()):.2f} s" if held else "nothing of it"), graded
 
 
@@ -214,13 +188,11 @@ def answer_py_spy(place, raw, planted_s, rate):
     shares = collections.Counter()
     for line in Path(raw).read_text().splitlines():
         stack, count = line.rsplit(" ", 1)
-        for frame in {re.sub(r" \(.*", "", part) for part in stack.split(";")}:
+        for frame in set(stack.split(";")):
             shares[frame] += int(count) / rate
-        if "__call__ (watch_peers.py:" in stack and ";__call__" in stack.split("__call__", 1)[1]:
-            shares["PlantedTransform.__call__"] += int(count) / rate
     graded = grade(place, shares, planted_s)
-    held = [(s, name) for name, s in shares.items() if FUNCTIONS[place] in name]
-    return (f"{max(held)[1]} {max(held)[0]:.2f} s" if held else "nothing of it"), graded
+    held = {name: s for name, s in shares.items() if names_plant(place, name)}
+    return (f"{max(held, key=held.get)} {sum(held.values()):.2f} s" if held else "nothing of it"), graded
 
 
 # --- running
@@ -230,7 +202,7 @@ def ask(tool, place, kind, workers, steps):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         loop = [__file__, "--loop", tool, "--places", place, "--kinds", kind, "--workers", str(workers),
-                "--steps", str(steps), "--out", str(folder / "out")]
+                "--steps", str(steps), "--out", str(folder / "out"), "--log", str(folder / "plants")]
         prefix, rate = [sys.executable], 100
         if tool == "watch":
             prefix = [sys.executable, "-m", "pymillrace", "watch", "--run", str(folder), "--", sys.executable]
@@ -241,8 +213,8 @@ def ask(tool, place, kind, workers, steps):
             prefix = ["py-spy", "record", "--subprocesses", "--idle", "--format", "raw", "--rate", str(rate),
                       "--output", str(folder / "out"), "--", sys.executable]
         done = subprocess.run([*prefix, *loop], capture_output=True, text=True, cwd=folder, timeout=600)
-        planted_s = PLANTED_S * steps
         try:
+            planted_s = plants_of.measured(folder / "plants")[place].wall
             if tool == "watch":
                 return answer_watch(place, kind, folder)
             if tool == "torch":
@@ -277,9 +249,10 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--loop", choices=TOOLS, help=argparse.SUPPRESS)
     parser.add_argument("--out", help=argparse.SUPPRESS)
+    parser.add_argument("--log", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.loop:
-        made = make_loop(arguments.places[0], arguments.kinds[0], int(arguments.workers[0]), arguments.steps)
+        made = make_loop(arguments.places[0], arguments.kinds[0], int(arguments.workers[0]), arguments.steps, arguments.log)
         run = {"torch": run_torch, "lightning": run_lightning}.get(arguments.loop)
         if run is not None:
             run(*made, arguments.out)
