@@ -3,8 +3,8 @@
 
     python_loader.py PROGRAM [--pairs N] [--seconds S] [--photos DIR] [--digits DIR] [--only NAME,...] [--tensors]
 
-Both take turns in processes of their own, in an order that alternates. CPU seconds are those of the process with all its
-threads, without the first batches, so that start-up does not count; the hashes of the batches are compared before.
+Both take turns in processes of their own, in an order that alternates. CPU seconds are those of the process with all
+its threads, without the first batches, so that start-up does not count; the hashes of the batches are compared before.
 Batches are NumPy arrays, with --tensors PyTorch's tensors. Prints, per workload, the medians over the pairs, with their
 range, of images per CPU-second of the loader over the program's, and of the microseconds of CPU time that Python adds
 per batch.
@@ -54,8 +54,8 @@ def answer_of(command):
 
 def program_run(arguments, words, batches):
     """Returns images and CPU seconds of `batches` batches after the warm-up; so does python_run()."""
-    answer = answer_of([arguments.program, "bench", *words, f"bench.batches={WARMUP + batches}", f"bench.warmup={WARMUP}",
-                        "--json", "-q"])
+    limits = (f"bench.batches={WARMUP + batches}", f"bench.warmup={WARMUP}")
+    answer = answer_of([arguments.program, "bench", *words, *limits, "--json", "-q"])
     return answer["measured"]["images"], answer["measured"]["cpu_s"]
 
 

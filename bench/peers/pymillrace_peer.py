@@ -1,4 +1,4 @@
-"""Not a peer but millrace from Python: the same recipe and worker thread as the program, batches as arrays or tensors."""
+"""Not a peer but millrace from Python: recipe and worker thread of the program, batches as arrays or tensors."""
 import pymillrace as mr
 
 from workloads import OURS

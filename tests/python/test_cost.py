@@ -8,15 +8,16 @@ import pymillrace as mr
 import pytest
 from conftest import needs_torch, timing
 
-WORDS = ("overhead", "data.reader=synthetic", "data.synthetic.channels=1", "data.synthetic.count=6400", "loader.workers=0")
+WORDS = ("overhead", "data.reader=synthetic", "data.synthetic.channels=1", "data.synthetic.count=6400",
+         "loader.workers=0")
 BATCHES, WARMUP = 2000, 100
 
 
 @timing
 @pytest.mark.parametrize("numpy", [True, pytest.param(False, marks=needs_torch)], ids=["numpy", "torch"])
 def test_python_adds_at_most_20_microseconds_per_batch(program, numpy):
-    done = subprocess.run([program, "bench", *WORDS, f"bench.batches={WARMUP + BATCHES}", f"bench.warmup={WARMUP}", "--json"],
-                          capture_output=True, text=True, check=True)
+    limits = (f"bench.batches={WARMUP + BATCHES}", f"bench.warmup={WARMUP}")
+    done = subprocess.run([program, "bench", *WORDS, *limits, "--json"], capture_output=True, text=True, check=True)
     ours = json.loads(done.stdout)["measured"]
     assert ours["batches"] == BATCHES
     batches = itertools.chain.from_iterable(itertools.repeat(mr.Loader(*WORDS, numpy=numpy)))

@@ -69,8 +69,10 @@ def main():
         command("inspect", *words, "--out", f"{folder}/sheet.png")
         command("data", "make", "photos", f"{folder}/photos", "--count", "16")
         command("plugins", "list")
-        command("sweep", "--command", f"{sys.executable} -c 'print({{x}})'", "x=1,2", "--repeats", "1", "--metric", "(\\d+)",
-                "--run", f"{folder}/sweep")
+        with open(f"{folder}/echo.py", "w") as script:
+            script.write("import sys\nprint(sys.argv[1])\n")
+        command("sweep", "--command", f"{sys.executable} {folder}/echo.py {{x}}", "--shell", "none", "x=1,2",
+                "--repeats", "1", "--metric", "(\\d+)", "--run", f"{folder}/sweep")  # a bare root has no shell
         command("report", f"{folder}/sweep", "--html", f"{folder}/report.html")
         command("bench", "mnist-lenet", "loader.worker=1", code=2)
         command("watch", code=2)
