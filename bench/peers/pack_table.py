@@ -137,6 +137,7 @@ def write_ffcv(way, folder, target):
 def read_ffcv(path, epochs):
     import numpy as np
     import torch
+    from ffcv.fields import RGBImageField
     from ffcv.fields.decoders import IntDecoder
     from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -146,7 +147,8 @@ def read_ffcv(path, epochs):
              NormalizeImage(255 * np.array(MEAN), 255 * np.array(STD), np.float32), ToTensor(),
              ToTorchImage(channels_last=False)]
     loader = Loader(path, batch_size=BATCH, num_workers=1, os_cache=True, order=OrderOption.RANDOM, seed=1,
-                    drop_last=False, pipelines={"image": image, "label": [IntDecoder(), ToTensor(), Squeeze()]})
+                    drop_last=False, custom_fields={"image": RGBImageField},
+                    pipelines={"image": image, "label": [IntDecoder(), ToTensor(), Squeeze()]})
     for _ in loader:
         pass
     before, images = sum(os.times()[:4]), 0
