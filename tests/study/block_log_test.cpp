@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,14 +39,15 @@ class Blocks : public testing::Test {
     EXPECT_EQ(pipe(ready), 0);
     const pid_t pid = fork();
     if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       work();
       static_cast<void>(!write(ready[1], "x", 1));
       for (;;) pause();
     }
+    close(ready[1]);
     char byte = 0;
     EXPECT_EQ(read(ready[0], &byte, 1), 1);
     close(ready[0]);
-    close(ready[1]);
     return pid;
   }
   fs::path folder_;
