@@ -241,8 +241,9 @@ std::optional<BlockClaim> BlockClaim::take(const BlockLog& log, int number, Json
   // rival's, who may have been faster.
   const fs::path heartbeat = claim.folder() / "heartbeat";
   if (!fs::exists(heartbeat) && !claim.write_heartbeat(counter_text(claim.beats_)))
-    throw RunError(fmt::format("{} cannot be written: {}", heartbeat.string(), std::strerror(errno)),
-                   "look at the file system, and try again");
+    throw RunError(
+        fmt::format("{} cannot be written: {}", heartbeat.string(), std::strerror(errno)),
+        "look at the file system, and try again");
   claim.beaten_ = Clock::now();
   if (!log.add(number, entry)) return {};
   return claim;

@@ -124,8 +124,8 @@ BlockState logged_state(std::uint64_t block, const std::vector<study::BlockEntry
   } else {
     state.state = "failed";
     state.detail = last.owner.text() +
-                   (pulse == Pulse::left   ? " could not publish its complete runs: run it again to "
-                                             "publish them"
+                   (pulse == Pulse::left ? " could not publish its complete runs: run it again to "
+                                           "publish them"
                     : pulse == Pulse::gone ? " has ended without a result"
                                            : fmt::format(": no heartbeat for {:g} s", patience_s));
   }

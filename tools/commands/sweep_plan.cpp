@@ -96,8 +96,7 @@ void adopt(const SweepPlan& plan, std::uint64_t block, const study::BlockEntry& 
     throw RunError(fmt::format("{} cannot be moved to {}: {}", from.string(),
                                claim.folder().string(), error.message()),
                    "check the folders and who may write there");
-  say(fmt::format("block {}: publishing the runs that {} has completed", block,
-                  last.owner.text()));
+  say(fmt::format("block {}: publishing the runs that {} has completed", block, last.owner.text()));
 }
 
 /// Publishes a block whose runs are complete. Throws RunError if it was taken over, or if the
@@ -109,10 +108,11 @@ void publish(const SweepPlan& plan, std::uint64_t block, const Json& result,
   } catch (const std::exception& error) {
     if (claim.is_overtaken()) throw overtaken(plan, block, claim);
     const bool left = claim.leave();
-    throw RunError(fmt::format("block {} is complete, but not published: {}", block, error.what()),
-                   fmt::format("mend that (free some space?), then {}: millrace sweep {} --block {}",
-                               left ? "publish its runs without repeating them" : "run it again",
-                               shell_word(plan.path.string()), block));
+    throw RunError(
+        fmt::format("block {} is complete, but not published: {}", block, error.what()),
+        fmt::format("mend that (free some space?), then {}: millrace sweep {} --block {}",
+                    left ? "publish its runs without repeating them" : "run it again",
+                    shell_word(plan.path.string()), block));
   }
   throw overtaken(plan, block, claim);
 }
