@@ -11,11 +11,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVerifications = 3;  ///< of which the first that is not void counts
+constexpr int kRemoteVerifications = 3;  ///< of which the first that is not void counts
 
 /// Changes, and ratios that follow by arithmetic from an answer within 20 ms: 4 connections read
 /// 200 images/s, and the device takes 800.
-const std::pair<const char*, double> kRatios[] = {
+const std::pair<const char*, double> kRemoteRatios[] = {
     {"loader.io_threads=8", 2}, {"loader.io_threads=2", 0.5}, {"data.remote.fetch=shards", 4}};
 
 TEST_F(Profile, PredictionsOfARemoteSetComeTrue) {
@@ -47,8 +47,9 @@ TEST_F(Profile, PredictionsOfARemoteSetComeTrue) {
                       "0.4",
                       "--json",
                       "-q"};
-  for (const auto& [change, ratio] : kRatios) arguments = arguments + Arguments{"--change", change};
-  for (int i = 0; i < kVerifications; ++i) {
+  for (const auto& [change, ratio] : kRemoteRatios)
+    arguments = arguments + Arguments{"--change", change};
+  for (int i = 0; i < kRemoteVerifications; ++i) {
     fs::remove_all(in("profile"));
     fs::remove_all(in("cache"));
     const Result result = run(arguments, patient(200));
@@ -56,17 +57,17 @@ TEST_F(Profile, PredictionsOfARemoteSetComeTrue) {
     const Json profile = parse_json(result.out);
     EXPECT_EQ(profile["bound"], "storage") << profile["verdict"];
     EXPECT_NEAR(profile["ceilings"]["storage"].get<double>(), 200, 20);
-    for (const auto& [change, ratio] : kRatios)
+    for (const auto& [change, ratio] : kRemoteRatios)
       EXPECT_NEAR(change_of(profile, change)["predicted_ratio"].get<double>(), ratio, 0.15 * ratio)
           << change;
     if (profile["verification"]["void"] != false) continue;
-    for (const auto& [change, ratio] : kRatios)
+    for (const auto& [change, ratio] : kRemoteRatios)
       EXPECT_NEAR(change_of(profile, change)["error"].get<double>(), 0, 0.25) << change;
     return;
   }
   GTEST_SKIP() << "NOTHING WAS VERIFIED: other programs used more than 10% of the machine in each "
                   "of "
-               << kVerifications << " verifications. Repeat the test on a quiet machine.";
+               << kRemoteVerifications << " verifications. Repeat the test on a quiet machine.";
 }
 
 }  // namespace
