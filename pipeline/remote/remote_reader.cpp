@@ -252,7 +252,9 @@ class RemoteReader final : public Reader {
     if (ranges_) {
       std::vector<std::uint8_t> headers(sample.back);
       fetch_range(part, sample.data - sample.back, sample.back, headers.data());
-      return tar_name(shown, headers, sample.size);
+      // Padding follows the sample in the archive.
+      return tar_name(shown, headers,
+                      part.shard.listed.size - std::min(part.shard.listed.size, sample.data));
     }
     const MappedFile mapped = MappedFile::map(set_.path_of(part.shard));
     return tar_name(shown, mapped.bytes(), {sample.data, 0, sample.back, 0, 0});
