@@ -148,7 +148,7 @@ class RemoteReader final : public Reader {
       const Pin pin(*this, part);
       const Entry& sample = part.entries[index - part.first];
       return fmt::format("{} member {}", shown, base::printable(member_name(part, sample)));
-    } catch (const Error&) {  // a name for a message must not fail
+    } catch (const std::exception&) {  // a name for a message must not fail
       return fmt::format("{} sample {}", shown, index - part.first);
     }
   }
@@ -242,9 +242,14 @@ class RemoteReader final : public Reader {
     const FetchTimes before = fetch_times_of_thread();
     const HttpHeader header = set_.fetch_part(part.shard, wanted, out);
     count_read(fetch_times_of_thread() - before);
-    if (!wanted.etag.empty() || !header.has_strong_etag()) return;
     const std::lock_guard lock(part.identity);
-    if (part.etag.empty()) part.etag = header.etag;
+    if (part.etag.empty() && header.has_strong_etag()) part.etag = header.etag;
+    if (part.etag.empty() || part.etag == header.etag) return;
+    // Another thread's first part came at the same time, from another version.
+    throw FetchError(
+        FetchError::Kind::wrong,
+        fmt::format("{}: the object changed while it was fetched", part.shard.url.text()),
+        "leave the set alone while it is used, and start again");
   }
 
   std::string member_name(Part& part, const Entry& sample) const {

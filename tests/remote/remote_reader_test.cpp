@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "millrace/error.h"
 #include "millrace/reader.h"
@@ -136,6 +138,49 @@ TEST(RemoteReader, ReadsSamplesByRanges) {
   Buffer scratch;
   EXPECT_THROW(remote->read(7, scratch), RunError);
   EXPECT_THROW(served.open("/set/train 0={0..2}.tar", 0, {}, RemoteFetch::ranges), UsageError);
+}
+
+TEST(RemoteReader, FirstRangesOfTwoVersionsAreNotMixed) {
+  bool met = false;  // no request knew the other's ETag
+  for (int attempt = 0; attempt < 5 && !met; ++attempt) {
+    Served served;
+    std::atomic<int> ranges{0}, conditional{0};
+    served.server.script([&](const std::string& request) -> std::string {
+      const std::size_t range = request.find("Range: bytes=");
+      if (range == std::string::npos) return {};
+      if (request.find("If-Match: ") != std::string::npos) {
+        ++conditional;
+        return "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n";
+      }
+      const std::string text = request.substr(range + 13);
+      const std::uint64_t first = std::stoull(text);
+      const std::uint64_t last = std::stoull(text.substr(text.find('-') + 1));
+      return "HTTP/1.1 206 Partial Content\r\nETag: \"" + std::to_string(++ranges) +
+             "\"\r\nContent-Range: bytes " + std::to_string(first) + "-" + std::to_string(last) +
+             "/" + std::to_string(served.set.shards[0].size) +
+             "\r\nContent-Length: " + std::to_string(last - first + 1) + "\r\n\r\n" +
+             std::string(last - first + 1, 'x');
+    });
+    const auto remote = served.open("/set/", 0, {}, RemoteFetch::ranges);
+    served.server.delay(std::chrono::milliseconds(200));
+    std::atomic<int> refused{0};
+    std::vector<std::thread> threads;
+    for (std::uint64_t i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        Buffer scratch;
+        try {
+          remote->read(i, scratch);
+        } catch (const RunError& error) {
+          EXPECT_NE(std::string(error.what()).find("changed while"), std::string::npos)
+              << error.what();
+          ++refused;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(refused, 1);
+    met = conditional == 0;
+  }
+  EXPECT_TRUE(met) << "the threads never asked at the same time";
 }
 
 /// Waits until the server has received so many requests.
