@@ -480,13 +480,16 @@ class Fetch {
   /// Waits before the next attempt, or gives up.
   void pause(const HttpHeader& header) {
     count(fetcher_.failures_, sums().failures);
-    if (got_ >= marked_ + kProgress) {
+    const bool moved = got_ >= marked_ + kProgress;
+    if (moved) {
       marked_ = got_;
       retry_.progressed();
     }
     const auto now = static_cast<std::int64_t>(std::time(nullptr));
     const auto asked = retry_after_s(header.retry_after, now);
-    const auto wait = wanted_.once ? std::nullopt : retry_.failed(asked);
+    // What came is kept, unless it would have to come again.
+    const bool leave = wanted_.once && !(moved && !etag_.empty() && asked.value_or(0) <= 1);
+    const auto wait = leave ? std::nullopt : retry_.failed(asked);
     if (!wait || !fetcher_.budget_.failed())
       throw FetchError(
           FetchError::Kind::unreachable,

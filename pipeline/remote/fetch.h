@@ -136,7 +136,7 @@ struct FetchWanted {
   std::optional<Sha256> sha256{};       ///< if it is known
   std::uint64_t most = UINT64_MAX;      ///< longest object that is accepted
   std::optional<FetchPart> part{};      ///< none: all of it
-  bool once = false;                    ///< nobody waits for it: ends with the first failure
+  bool once = false;                    ///< nobody waits: ends without progress
 };
 
 struct FetchOptions {

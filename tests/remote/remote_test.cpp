@@ -327,6 +327,32 @@ TEST(RemoteFetch, BytesThatComeAgainAreNoProgress) {
   EXPECT_LT(server.requests().size(), 64u);
 }
 
+TEST(RemoteFetch, AFetchThatNobodyWaitsForGoesOnOnlyWithProgress) {
+  FaultServer server;
+  const std::string content = content_of(3, 300'000);
+  server.put("/a", content);
+  FakeClock clock;
+  FetchWanted wanted{Url::parse(server.url() + "/a"), content.size()};
+  wanted.once = true;
+  {
+    server.fail("/a", {Fault::cut});
+    Fetcher fetcher(short_waits(), plain_access(), clock);
+    TextTarget target;
+    fetcher.fetch(wanted, target);
+    EXPECT_TRUE(target.text == content);
+    EXPECT_EQ(fetcher.totals().requests, 2u);
+    EXPECT_EQ(fetcher.totals().bytes, content.size()) << "no byte comes twice";
+  }
+  // Nothing came, or what came would have to come again.
+  for (const Fault fault : {Fault::reset, Fault::status_503, Fault::weak_etag, Fault::no_etag}) {
+    server.fail("/a", {fault});
+    Fetcher fetcher(short_waits(), plain_access(), clock);
+    TextTarget target;
+    EXPECT_THROW(fetcher.fetch(wanted, target), FetchError);
+    EXPECT_EQ(fetcher.totals().requests, 1u);
+  }
+}
+
 /// Calls a function when the first bytes come.
 class WatchedTarget final : public FetchTarget {
  public:
