@@ -85,6 +85,10 @@ class RamReader final : public Reader {
   bool locate(std::uint64_t index, Location& location) const override {
     return inner_->locate(index, location);
   }
+  std::uint64_t lookahead() const override { return inner_->lookahead(); }
+  void expect(std::uint64_t index) const override {
+    if (entries_[index].state.load(std::memory_order_relaxed) != State::held) inner_->expect(index);
+  }
   const Targets* targets() const override { return inner_->targets(); }
   ColdCounts cold() const override { return inner_->cold(); }
 

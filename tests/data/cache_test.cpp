@@ -14,6 +14,7 @@
 #include "pipeline/readers/storage.h"
 #include "tests/data/support.h"
 #include "tests/data/tar_builder.h"
+#include "tests/pipeline/numbered.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -36,6 +37,29 @@ std::unique_ptr<Reader> open(const std::string& reader, const std::string& path,
     if (warning != nullptr) *warning += text;
   };
   return open_reader(options);
+}
+
+/// Counts what is announced to it.
+class Announced final : public Numbered {
+ public:
+  explicit Announced(std::vector<std::uint64_t>& log) : Numbered(4), log_(log) {
+    info_.bytes = 4 * kBytes;
+  }
+  std::uint64_t lookahead() const override { return 3; }
+  void expect(std::uint64_t index) const override { log_.push_back(index); }
+
+ private:
+  std::vector<std::uint64_t>& log_;
+};
+
+TEST(CacheOfData, WhatIsNotInMemoryYetIsAnnounced) {
+  std::vector<std::uint64_t> log;
+  const auto reader = make_ram_reader(std::make_unique<Announced>(log));
+  EXPECT_EQ(reader->lookahead(), 3u);
+  Buffer scratch;
+  reader->read(1, scratch);
+  for (std::uint64_t i = 0; i < 4; ++i) reader->expect(i);
+  EXPECT_EQ(log, (std::vector<std::uint64_t>{0, 2, 3}));
 }
 
 /// Writes the same images as a folder, an archive and a manifest, with IDX and CIFAR files beside
