@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace millrace {
 
@@ -17,10 +18,20 @@ inline constexpr std::size_t kTailSlack = 64;
 /// thread safe.
 class Buffer {
  public:
+  /// What a reader keeps beside the block, such as a mapping whose bytes it hands out instead.
+  class Attachment {
+   public:
+    Attachment() = default;
+    virtual ~Attachment() = default;
+    Attachment(const Attachment&) = delete;
+    Attachment& operator=(const Attachment&) = delete;
+  };
+
   /// Returns a pointer to at least `size` bytes with undefined contents. Allocates only when it has
   /// to grow, which invalidates earlier pointers; throws std::bad_alloc.
   std::uint8_t* reserve(std::size_t size) {
     if (size > capacity_) {
+      if (size > SIZE_MAX / 2) throw std::bad_alloc();
       std::size_t capacity = size + size / 4;
       capacity = (capacity + kTailSlack + 63) / 64 * 64;
       data_.reset();
@@ -34,6 +45,10 @@ class Buffer {
   }
   std::uint8_t* data() const { return data_.get(); }
   std::size_t capacity() const { return capacity_; }
+  /// Returns what attach() was called with last, or null.
+  Attachment* attachment() const { return attachment_.get(); }
+  /// Keeps something as long as the buffer, in place of what was attached before.
+  void attach(std::unique_ptr<Attachment> attachment) { attachment_ = std::move(attachment); }
 
  private:
   struct Free {
@@ -41,6 +56,7 @@ class Buffer {
   };
   std::unique_ptr<std::uint8_t, Free> data_;
   std::size_t capacity_ = 0;
+  std::unique_ptr<Attachment> attachment_;
 };
 
 }  // namespace millrace

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -169,6 +170,14 @@ MappedFile MappedFile::inflate(const std::string& path, const Announced& announc
                     "fetch the file again");
   mprotect(plain.memory_, plain.reserved_, PROT_READ);
   return plain;
+}
+
+MappedPart& MappedPart::of(Buffer& scratch) {
+  if (auto* part = dynamic_cast<MappedPart*>(scratch.attachment())) return *part;
+  auto made = std::make_unique<MappedPart>();
+  MappedPart& part = *made;
+  scratch.attach(std::move(made));
+  return part;
 }
 
 const std::uint8_t* MappedPart::map(int descriptor, std::uint64_t offset, std::size_t size) {

@@ -6,10 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 
 #include "base/files.h"
 #include "base/private_api.h"
@@ -56,12 +54,16 @@ class MILLRACE_PRIVATE_API MappedFile {
 };
 
 /// A part of a file in memory, one after the other: the mapping is bounded by the longest part.
-class MappedPart {
+class MappedPart final : public Buffer::Attachment {
  public:
   MappedPart() = default;
-  ~MappedPart() { drop(); }
+  ~MappedPart() override { drop(); }
   MappedPart(const MappedPart&) = delete;
   MappedPart& operator=(const MappedPart&) = delete;
+
+  /// Returns the part that belongs to a scratch buffer: its bytes stay valid until the buffer is
+  /// used again, and the mapping ends with the buffer.
+  static MappedPart& of(Buffer& scratch);
 
   /// Maps a part of an open file in place of the one before, and touches none of it. Returns null
   /// if the system refuses. kTailSlack bytes behind the part are readable as well; they must lie in
@@ -77,20 +79,6 @@ class MappedPart {
   std::size_t size_ = 0;
   base::GuardedRange* guard_ = nullptr;
   bool damaged_ = false;
-};
-
-/// One mapped part for each scratch buffer that a reader is called with: bytes stay valid until the
-/// buffer is used again. May be used from many threads.
-class MappedParts {
- public:
-  MappedPart& of(const Buffer& scratch) {
-    const std::lock_guard lock(mutex_);
-    return parts_[&scratch];
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<const Buffer*, MappedPart> parts_;
 };
 
 }  // namespace millrace::pipeline

@@ -49,7 +49,7 @@ class TarReader final : public Reader {
           sample.size)
         return {{bytes, sample.size}, sample.label};
     }
-    return read_slowly(index, shard, scratch);
+    return read_slowly(sample, shard, scratch);
   }
   std::string name(std::uint64_t index) const override {
     try {
@@ -58,18 +58,13 @@ class TarReader final : public Reader {
       const std::string member = member_name(shard, sample.data, sample.back);
       return member.empty() ? fmt::format("{} at byte {}", shard.path, sample.data)
                             : fmt::format("{} member {}", shard.path, base::printable(member));
-    } catch (const Error&) {  // its record cannot be read; a name for a message must not fail
+    } catch (const std::exception&) {  // a name for a message must not fail
       const Shard& shard = shard_of(index);
       return fmt::format("{} sample {}", shard.path, index - shard.first);
     }
   }
   bool locate(std::uint64_t index, Location& location) const override {
-    const Entry sample = entry(index);
-    location.offset = sample.data;
-    location.size = sample.size;
-    location.whole_file = false;
-    location.label = sample.label;
-    return base::set_path(location, shards_[sample.shard].path);
+    return locate(entry(index), location);
   }
 
  private:
@@ -194,9 +189,8 @@ class TarReader final : public Reader {
   /// Maps a raw image, so that only those of its rows are brought in that the augmentations read.
   /// Returns null if it has to be copied: it is no raw image, or a mapped file was truncated
   /// before.
-  const std::uint8_t* map_raw(const Shard& shard, const Entry& sample,
-                              const Buffer& scratch) const {
-    MappedPart& part = mapped_.of(scratch);
+  const std::uint8_t* map_raw(const Shard& shard, const Entry& sample, Buffer& scratch) const {
+    MappedPart& part = MappedPart::of(scratch);
     if (part.damaged() || sample.data + sample.size + kTailSlack > shard.stamp.size) return nullptr;
     const std::uint8_t* bytes = part.map(shard.file.get(), sample.data, sample.size);
     return bytes != nullptr && is_raw({bytes, sample.size}) ? bytes : nullptr;
@@ -258,10 +252,18 @@ class TarReader final : public Reader {
     info_.count = samples_.size();
   }
 
+  bool locate(const Entry& sample, Location& location) const {
+    location.offset = sample.data;
+    location.size = sample.size;
+    location.whole_file = false;
+    location.label = sample.label;
+    return base::set_path(location, shards_[sample.shard].path);
+  }
+
   /// Reads a sample of an archive that is not kept open, or reports why one cannot be read.
-  Sample read_slowly(std::uint64_t index, const Shard& shard, Buffer& scratch) const {
+  Sample read_slowly(const Entry& sample, const Shard& shard, Buffer& scratch) const {
     Location location;
-    locate(index, location);
+    locate(sample, location);
     if (shard.file) return base::read_located(location, shard.file.get(), scratch);
     const base::OpenFile open = base::open_regular(shard.path);
     const FileStamp now = stamp_of(open.descriptor.get(), shard.path);
@@ -381,7 +383,6 @@ class TarReader final : public Reader {
   static constexpr std::uint32_t kMappedFrom = 64 << 10;
 
   mutable std::atomic<Content> content_{Content::unknown};
-  mutable MappedParts mapped_;
   KeptOpen kept_;
   std::vector<Shard> shards_;
   std::vector<Entry> samples_;                 ///< empty: looked up in `Shard::records`

@@ -176,6 +176,10 @@ TEST(RawPack, IsReadInPlaceFromABoundedMapping) {
   const Sample first = reader->read(0, one), last = reader->read(7, two);
   EXPECT_NO_THROW(check_raw_pixels(first.bytes));
   EXPECT_NO_THROW(check_raw_pixels(last.bytes));
+  const std::size_t before = mapped_bytes(file);
+  two = Buffer();
+  EXPECT_LT(mapped_bytes(file), before) << "a mapping ends with its buffer";
+  EXPECT_NO_THROW(check_raw_pixels(first.bytes));
 }
 
 TEST(RawPack, AnArchiveThatIsCutShortMeanwhileFailsItsSample) {

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include "base/rng.h"
+#include "millrace/buffer.h"
 #include "pipeline/loader/batch_memory.h"
 
 namespace millrace::pipeline {
@@ -14,6 +17,13 @@ namespace {
 
 void wait_for_waiters(const MemoryBudget& budget, std::size_t count) {
   while (budget.waiting() < count) std::this_thread::yield();
+}
+
+TEST(Buffer, ASizeThatNoMemoryHoldsIsRefused) {
+  Buffer buffer;
+  for (const std::size_t size : {SIZE_MAX, SIZE_MAX - 64, SIZE_MAX / 5 * 4 + 1, SIZE_MAX / 2 + 1})
+    EXPECT_THROW(buffer.reserve(size), std::bad_alloc) << size;
+  EXPECT_NE(buffer.reserve(1), nullptr);
 }
 
 TEST(MemoryBudget, EarlierSamplesComeFirst) {
