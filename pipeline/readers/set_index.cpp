@@ -195,8 +195,9 @@ class SetParser {
     std::memcpy(&record, bytes_.data() + sizeof header_ + i * sizeof record, sizeof record);
     // Each sample has a header of its own in the archive.
     if (record.samples == 0 || record.samples > record.size / TarWalk::kBlock ||
-        record.unlabelled > record.samples || record.unlabelled_beside > record.unlabelled)
-      damaged("an archive's numbers of samples contradict each other");
+        record.image_bytes > record.size || record.unlabelled > record.samples ||
+        record.unlabelled_beside > record.unlabelled)
+      damaged("an archive's numbers contradict each other");
     if (record.largest_label < -1 || record.largest_label >= kMaxClasses)
       damaged("a label is out of range");
     if (record.folders == 0) damaged("wrong number of folders");

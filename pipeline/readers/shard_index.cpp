@@ -201,6 +201,9 @@ IndexHeader parse_header(std::string_view file, std::span<const std::uint8_t> by
   return header;
 }
 
+/// Longest headers of one member: a few extended headers of up to 1 MiB. They are read for a name.
+constexpr std::uint32_t kMostHeaders = 16 << 20;
+
 void check_layout(std::string_view file, const IndexHeader& header) {
   const std::uint64_t room = header.bytes - sizeof header;
   if (header.header_bytes != sizeof header || header.record_bytes != sizeof(IndexRecord))
@@ -219,6 +222,7 @@ void check_record(std::string_view file, const IndexRecord& one, std::uint64_t s
       one.data <= shard_size && (one.size == base::kTooLong || one.size <= shard_size - one.data);
   if (!inside || one.back > one.data || one.back < TarWalk::kBlock)
     index_damaged(file, "a sample lies outside the archive");
+  if (one.back > kMostHeaders) index_damaged(file, "the headers of a sample are too long");
   if (one.label < -1 || one.label >= kMaxClasses) index_damaged(file, "a label is out of range");
   if (one.folder >= folders) index_damaged(file, "a sample's folder is missing");
 }
@@ -297,40 +301,39 @@ class IndexParser {
 std::unique_ptr<ShardRecords> ShardRecords::open(const std::string& shard, const FileStamp& now,
                                                  const Expected& expected, bool keep) {
   const std::string path = shard + std::string(kShardIndexEnding);
-  if (!base::exists(path)) return nullptr;
-  base::OpenFile file = base::open_regular(path);
-  const auto read = [&](std::uint64_t at, std::span<std::uint8_t> out) {
-    return base::read_at(file.descriptor.get(), out.data(), out.size(), at, path.c_str());
-  };
-  std::array<std::uint8_t, sizeof(IndexHeader)> head{};
-  IndexHeader header;
   try {
+    if (!base::exists(path)) return nullptr;
+    base::OpenFile file = base::open_regular(path);
+    const auto read = [&](std::uint64_t at, std::span<std::uint8_t> out) {
+      return base::read_at(file.descriptor.get(), out.data(), out.size(), at, path.c_str());
+    };
+    std::array<std::uint8_t, sizeof(IndexHeader)> head{};
     const std::size_t size = read(0, head);
-    header = parse_header(path, std::span(head).first(size), file.size);
+    const IndexHeader header = parse_header(path, std::span(head).first(size), file.size);
     check_layout(path, header);
+    const FileStamp listed{header.shard_size, header.mtime_ns, header.ctime_ns, header.inode,
+                           header.device};
+    if (difference(listed, now) != nullptr || header.formats != image_formats() ||
+        header.samples != expected.samples || header.fingerprint != expected.fingerprint ||
+        header.sha256 != expected.sha256 || header.folders != expected.folders)
+      return nullptr;
+    const std::string wanted = shard.substr(shard.rfind('/') + 1);
+    std::vector<std::uint8_t> name(wanted.size() + 1);
+    if (read(header.names_at, name) != name.size() ||
+        std::memcmp(name.data(), wanted.c_str(), name.size()) != 0)
+      return nullptr;
+    std::unique_ptr<ShardRecords> records(new ShardRecords);
+    records->path_ = path;
+    records->stamp_ = stamp_of(file.descriptor.get(), path);
+    records->shard_size_ = header.shard_size;
+    records->samples_ = header.samples;
+    records->body_sum_ = header.body_sum;
+    records->folders_ = header.folders;
+    if (keep) records->file_ = std::move(file.descriptor);
+    return records;
   } catch (const DataError&) {  // reported by those who parse all of it
     return nullptr;
   }
-  const FileStamp listed{header.shard_size, header.mtime_ns, header.ctime_ns, header.inode,
-                         header.device};
-  if (difference(listed, now) != nullptr || header.formats != image_formats() ||
-      header.samples != expected.samples || header.fingerprint != expected.fingerprint ||
-      header.sha256 != expected.sha256 || header.folders != expected.folders)
-    return nullptr;
-  const std::string wanted = shard.substr(shard.rfind('/') + 1);
-  std::vector<std::uint8_t> name(wanted.size() + 1);
-  if (read(header.names_at, name) != name.size() ||
-      std::memcmp(name.data(), wanted.c_str(), name.size()) != 0)
-    return nullptr;
-  std::unique_ptr<ShardRecords> records(new ShardRecords);
-  records->path_ = path;
-  records->stamp_ = stamp_of(file.descriptor.get(), path);
-  records->shard_size_ = header.shard_size;
-  records->samples_ = header.samples;
-  records->body_sum_ = header.body_sum;
-  records->folders_ = header.folders;
-  if (keep) records->file_ = std::move(file.descriptor);
-  return records;
 }
 
 void ShardRecords::check_body() const {

@@ -78,7 +78,7 @@ class MILLRACE_PRIVATE_API ShardRecords {
   };
 
   /// Opens the index of `shard`, whose stamp is `now`, and reads its header. Returns null if it
-  /// does not fit or is not the expected one. The file stays open only if `keep`.
+  /// cannot be read, does not fit or is not the expected one. The file stays open only if `keep`.
   static std::unique_ptr<ShardRecords> open(const std::string& shard, const FileStamp& now,
                                             const Expected& expected, bool keep);
 

@@ -165,6 +165,9 @@ TEST(SetOpening, ListsWhatDoesNotFit) {
   folder.write(kSetIndexFile, set);
   folder.write("train-1.tar.index", test::cut(index, 100));
   expect_listed("a truncated index", "1 other archive");
+  test::fs::remove(index_path(file));
+  test::fs::create_directory(index_path(file));
+  expect_listed("an index that cannot be read", "train-0.tar.index");
 }
 
 std::uint64_t resident_memory() {

@@ -255,6 +255,22 @@ TEST(ShardIndex, RecordsThatContradictTheArchiveAreRefused) {
   expect_refused(120, 2, "number of folders");
   expect_refused(80, 1, "without a label");
   expect_refused(124, 33, "another width");
+
+  ShardIndex far;  // a name would be looked for in so many bytes
+  far.shard = "x.tar";
+  far.stamp.size = std::uint64_t{1} << 30;
+  far.tar.folders = {""};
+  far.tar.names = std::string("n\0", 2);
+  far.tar.name_at = {0};
+  far.tar.samples = {{std::uint64_t{1} << 29, 512, 16 << 20, 0, 0}};
+  const auto parse = [&] {
+    const auto bytes = to_bytes(far);
+    return parse_shard_index("x",
+                             {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  };
+  EXPECT_EQ(parse().tar.samples[0].back, 16u << 20);
+  far.tar.samples[0].back += 512;
+  expect_data_error({"x: ", "headers of a sample are too long"}, parse);
 }
 
 TEST(SetIndex, ListsTheArchivesInOrder) {
@@ -284,6 +300,12 @@ TEST(SetIndex, ListsTheArchivesInOrder) {
     wrong[at] ^= 0x10;
     expect_data_error({"s: "}, [&] { parse_set_index("s", wrong); });
   }
+  SetIndex large = set;
+  large.shards[1].image_bytes = large.shards[1].size + 1;
+  expect_data_error({"s: ", "contradict"}, [&] {
+    const auto written = to_bytes(large);
+    parse_set_index("s", {reinterpret_cast<const std::uint8_t*>(written.data()), written.size()});
+  });
   SetIndex outside = set;
   for (const char* name : {"../0.tar", "/etc/0.tar", "a//b.tar", "a\nb.tar", "./a.tar"}) {
     outside.shards[0].name = name;
