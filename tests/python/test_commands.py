@@ -154,12 +154,14 @@ def test_a_missing_program_is_one_line(tmp_path):
 EDITABLE = """
 import importlib.machinery, importlib.util, runpy, sys
 
+built = sys.argv[1]
+
 class Redirect:
     # As scikit-build-core's editable installs do: compiled modules lie elsewhere.
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name in ("pymillrace._core", "pymillrace._watch"):
-            file = sys.argv[1] + "/" + name.split(".")[1] + ".abi3.so"
+            file = built + "/" + name.split(".")[1] + ".abi3.so"
             loader = importlib.machinery.ExtensionFileLoader(name, file)
             return importlib.util.spec_from_file_location(name, file, loader=loader)
 
