@@ -25,6 +25,7 @@ if sys.version_info >= (3, 10): print(sys.version_info.minor, sys.executable)' 2
 if (($#)); then pythons=("$@"); else
   mapfile -t pythons < <(pythons_here | sed -n '1p; $p' | uniq)
 fi
+((${#pythons[@]} > 0)) || { echo "there is no Python from 3.10 on: the wheel is not checked" >&2; exit 1; }
 ((${#pythons[@]} > 1)) || echo "NOT TESTED under a second version of Python: there is none"
 trap 'rm -rf "$folder"' EXIT
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
