@@ -1,9 +1,11 @@
 """Parts of the recording by themselves: spans, hooks, the demand of the loop's body, recordings and ranks."""
 import gc
 import json
+import os
 import threading
 import weakref
 from collections import UserDict
+from pathlib import Path
 from time import sleep, thread_time_ns
 from typing import NamedTuple
 
@@ -218,22 +220,29 @@ def test_a_clock_tells_computing_from_sleeping():
 
 
 def test_the_run_queue_time_is_that_of_the_kernel_after_every_wait():
+    assert ThreadClock("/nonexistent").read()[2] == UNKNOWN
+    if not os.path.exists(SCHEDSTAT):
+        pytest.skip(f"NOT TESTED with the kernel's run queue time: there is no {SCHEDSTAT}")
+
+    def of_kernel():
+        return int(Path(SCHEDSTAT).read_text().split()[1])
+
     clock = ThreadClock()
     for _ in range(20):
         sleep(0.001)
-        before = int(open(SCHEDSTAT).read().split()[1])
+        before = of_kernel()
         found = clock.read()[2]
-        assert before <= found <= int(open(SCHEDSTAT).read().split()[1])
-    assert ThreadClock("/nonexistent").read()[2] == UNKNOWN
+        assert before <= found <= of_kernel()
 
 
 def blame_of(tmp_path, slots):
     """Returns the breakdown of three waits for batches of a worker, whose records lie in a file of so many slots."""
-    file = RecordFile(str(tmp_path / "records"), slots, 0, True)
+    path = os.fsencode(tmp_path) + b"/records \xff"  # no UTF-8
+    file = RecordFile(path, slots, 0, True)
     session, table, breakdown = Session(0), Table(), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps = Steps(session, table, breakdown)
-    steps.generation, steps.records, steps.started = 1, RecordFile(str(tmp_path / "records"), slots, 0, False), 1
+    steps.generation, steps.records, steps.started = 1, RecordFile(path, slots, 0, False), 1
     probe, sender = FetchProbe(0, 1, SCHEDSTAT, file), SendProbe(SCHEDSTAT, file)
     for batch in range(3):
         assert steps.begin(1, None)
@@ -267,6 +276,96 @@ def test_a_record_that_was_overwritten_is_an_overrun(tmp_path):
     steps, breakdown, _ = blame_of(tmp_path, 2)
     steps.flush()
     assert breakdown.batches == 3 and breakdown.missing == breakdown.overruns == 1
+
+
+def test_a_batch_with_a_negative_number_leaves_no_record(tmp_path):
+    path = tmp_path / "records"
+    probe = FetchProbe(0, 1, SCHEDSTAT, RecordFile(os.fsencode(path), 8, 0, True))
+    before = path.read_bytes()
+    assert before.strip(b"\0") == b"" and len(before) == 8 * 21 * 8
+    probe.next_batch = -5
+    probe.begin()
+    probe.end()
+    probe.keep(1)
+    assert path.read_bytes() == before
+    probe.next_batch = 5
+    probe.begin()
+    probe.end()
+    probe.keep(1)
+    assert path.read_bytes() != before
+
+
+def test_a_file_that_is_shorter_than_its_records_is_refused(tmp_path):
+    path = os.fsencode(tmp_path / "records")
+    RecordFile(path, 8, 0, True)
+    RecordFile(path, 8, 0, False)
+    for slots, parts in ((9, 0), (8, 1)):
+        with pytest.raises(OSError, match="records: the file is shorter"):
+            RecordFile(path, slots, parts, False)
+
+
+def test_record_files_keep_their_names_when_another_loader_becomes_the_main_one(tmp_path):
+    plants = {"update": plants_of.Plant(tmp_path / "plants", "update", "cpu", 1)}
+    check, train = plants_of.loader_of({}, 1, batches=2), plants_of.loader_of(plants, 1, batches=2)
+    paths = []
+
+    def look():
+        for _ in check:
+            pass
+
+    with mr.watching(run=tmp_path / "run"):
+        session = watcher._every[-1]
+        look()
+        plants_of.train(train, plants)
+        first, second = session.loaders
+        assert (first.number, second.number) == (2, 1)
+        for one, loader in ((first, check), (second, train)):
+            paths.append(one.records_path)
+            one.records = None  # as where the data set has other transforms
+            one.recorder.generation = 7
+            if loader is check:
+                look()
+            else:
+                plants_of.train(loader, plants)
+            paths.append(one.records_path)
+    assert len(set(paths)) == 4
+
+
+def test_the_end_of_an_iteration_that_is_not_under_way_takes_no_time():
+    timeline, table = Timeline(0), Table()
+    assert timeline.exhausted(table, 10) == 0
+    timeline.iter_begins(table, 10)
+    timeline.next_begins(table, 20)
+    assert timeline.exhausted(table, 50) == 30 and timeline.exhausted(table, 60) == 0
+
+
+class Raising:
+    """A batch whose shape raises."""
+
+    def __init__(self, error):
+        self.error = error
+
+    @property
+    def shape(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("error, passes", (
+    (AttributeError("none"), False), (TypeError("none"), False), (RuntimeError("nested"), False),
+    (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), True), (KeyboardInterrupt(), True),
+    (SystemExit(3), True), (TimeoutError("of a signal's handler"), True)))
+def test_only_errors_of_the_batch_itself_are_ignored(error, passes):
+    session, table = Session(0), Table()
+    session.thread, session.open = threading.get_ident(), True
+    steps = Steps(session, table, Breakdown())
+    assert steps.begin(0, None)
+    if passes:
+        with pytest.raises(type(error)) as raised:
+            steps.end(UNKNOWN, [Raising(error)], None)
+        assert raised.value is error
+    else:
+        steps.end(UNKNOWN, [Raising(error)], None)
+    assert (table.steps, table.images) == (1, 0)
 
 
 @pytest.mark.parametrize("batch, images", (

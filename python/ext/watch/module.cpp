@@ -11,7 +11,9 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -50,8 +52,41 @@ Wait wait_of(const nb::tuple& fields) {
   return {field(0), field(1), field(2), field(3), field(4), field(5), field(6), field(7), field(8)};
 }
 
-/// Returns the first value of a dictionary or the first element of a list or tuple; null if there
-/// is none.
+/// Returns what a call of Python's C interface has returned. Throws if that is null for an error.
+nb::object checked(PyObject* returned) {
+  if (returned == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return nb::steal(returned);
+}
+
+Py_ssize_t size_of(nb::handle data) {
+  const Py_ssize_t size = PyObject_Size(data.ptr());
+  if (size < 0) throw nb::python_error();
+  return size;
+}
+
+/// Returns the attribute "shape", or null.
+nb::object shape_of(nb::handle data) {
+  PyObject* const shape = PyObject_GetAttrString(data.ptr(), "shape");
+  if (shape == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError) != 0) PyErr_Clear();
+  return checked(shape);
+}
+
+/// Returns collections.abc.Mapping, looked up once and kept for good.
+const nb::object& mapping() {
+  static const nb::object* found = nullptr;  // a local static's own lock could wait for the GIL
+  if (found == nullptr)
+    found = new nb::object(nb::module_::import_("collections.abc").attr("Mapping"));
+  return *found;
+}
+
+bool is_scalar(nb::handle data) {
+  PyObject* const one = data.ptr();
+  return one == Py_None || PyUnicode_Check(one) || PyBytes_Check(one) || PyLong_Check(one) ||
+         PyFloat_Check(one);
+}
+
+/// Returns the first value of a mapping or the first element of a list or tuple; null if there is
+/// none.
 nb::object first_of(nb::handle data) {
   if (PyDict_Check(data.ptr())) {
     PyObject *key = nullptr, *value = nullptr;
@@ -59,40 +94,38 @@ nb::object first_of(nb::handle data) {
     if (PyDict_Next(data.ptr(), &at, &key, &value) == 0) return {};
     return nb::borrow(value);
   }
-  if (PyObject_Size(data.ptr()) <= 0) return {};
-  return nb::steal(PySequence_GetItem(data.ptr(), 0));
+  if (!PyList_Check(data.ptr()) && !PyTuple_Check(data.ptr())) {
+    if (!nb::isinstance(data, mapping())) return {};
+    const nb::object values = checked(PyObject_GetIter(nb::object(data.attr("values")()).ptr()));
+    return checked(PyIter_Next(values.ptr()));
+  }
+  if (size_of(data) <= 0) return {};
+  return checked(PySequence_GetItem(data.ptr(), 0));
 }
 
 /// Returns the number of samples of a batch: the length of its first array; 0 if there is none.
 std::int64_t samples_in(nb::handle batch) {
   nb::object data = nb::borrow(batch);
   for (int depth = 0; depth < 8; ++depth) {
+    if (is_scalar(data)) return 0;
     if (!PyDict_Check(data.ptr()) && !PyList_Check(data.ptr()) && !PyTuple_Check(data.ptr())) {
-      const nb::object shape = nb::getattr(data, "shape", nb::none());
-      if (!shape.is_none()) {
-        const Py_ssize_t axes = PyObject_Size(shape.ptr());
-        if (axes < 0) PyErr_Clear();
-        return axes > 0 ? nb::cast<std::int64_t>(nb::object(shape[0])) : 0;
-      }
-      const nb::object mapping = nb::module_::import_("collections.abc").attr("Mapping");
-      if (!nb::isinstance(data, mapping)) return 0;
-      const nb::object values =
-          nb::steal(PyObject_GetIter(nb::object(data.attr("values")()).ptr()));
-      data = nb::steal(values.is_valid() ? PyIter_Next(values.ptr()) : nullptr);
-      if (!data.is_valid()) {
-        PyErr_Clear();
-        return 0;
-      }
-      continue;
+      const nb::object shape = shape_of(data);
+      if (shape.is_valid() && !shape.is_none())
+        return size_of(shape) > 0 ? nb::cast<std::int64_t>(nb::object(shape[0])) : 0;
     }
-    nb::object inner = first_of(data);
-    if (!inner.is_valid()) {
-      PyErr_Clear();
-      return 0;
-    }
-    data = std::move(inner);
+    data = first_of(data);
+    if (!data.is_valid()) return 0;
   }
   return 0;
+}
+
+/// Returns whether an exception comes from the batch, and not from a handler of a signal that
+/// happened to run here, such as Ctrl-C or the death of a worker. A nested tensor, which has no
+/// shape, raises a RuntimeError; so does torch's handler of SIGCHLD.
+bool is_of_batch(const nb::python_error& error) {
+  if (error.matches(PyExc_AttributeError) || error.matches(PyExc_TypeError)) return true;
+  if (!error.matches(PyExc_RuntimeError)) return false;
+  return !std::string_view(nb::str(error.value()).c_str()).starts_with("DataLoader worker (pid");
 }
 
 /// Returns 0 also for a batch that does not tell, such as a nested tensor: the watched loop goes
@@ -100,7 +133,10 @@ std::int64_t samples_in(nb::handle batch) {
 std::int64_t samples_or_none(nb::handle batch) {
   try {
     return samples_in(batch);
-  } catch (const std::exception&) {
+  } catch (const nb::python_error& error) {
+    if (!is_of_batch(error)) throw;
+    return 0;
+  } catch (const nb::cast_error&) {
     return 0;
   }
 }
@@ -115,9 +151,11 @@ class Session {
   /// Hook of modules. It removes itself: a global hook slows every module's call down.
   void before_forward(const nb::args&) {
     if (!takes_part()) return;
-    if (!forward_hooks.is_none() && PyObject_DelItem(forward_hooks.ptr(), hook_id.ptr()) != 0)
-      PyErr_Clear();
     timeline->forward(wall_ns());
+    if (forward_hooks.is_none() || PyObject_DelItem(forward_hooks.ptr(), hook_id.ptr()) == 0)
+      return;
+    if (PyErr_ExceptionMatches(PyExc_KeyError) == 0) throw nb::python_error();
+    PyErr_Clear();  // somebody else has removed it
   }
   void before_step(const nb::args&) {
     if (takes_part()) timeline->step_begins(wall_ns());
@@ -160,7 +198,14 @@ class LoaderSteps : public Steps {
   /// Ends a call of next(). Returns what is due.
   int end(std::int64_t batch, nb::handle data, const Receipts* receipts) {
     const std::int64_t now = wall_ns();
-    next_ended(now, batch, samples_or_none(data), receipts);
+    std::int64_t samples = 0;
+    try {
+      samples = samples_or_none(data);
+    } catch (const nb::python_error&) {  // from a signal's handler: next() ends with it
+      next_ended(now, batch, 0, receipts);
+      throw;
+    }
+    next_ended(now, batch, samples, receipts);
     session_->arm();
     return static_cast<int>(due(now));
   }
@@ -174,8 +219,13 @@ void bind_records(nb::module_& module) {
       .def(nb::init<const std::string&>(), nb::arg("schedstat") = kSchedstat)
       .def("read", [](ThreadClock& clock) { return times_of(clock.read()); });
   nb::class_<RecordFile>(module, "RecordFile")
-      .def(nb::init<const std::string&, std::int64_t, std::int64_t, bool>(), nb::arg("path"),
-           nb::arg("slots"), nb::arg("parts"), nb::arg("create"))
+      .def(
+          "__init__",
+          [](RecordFile* self, const nb::bytes& path, std::int64_t slots, std::int64_t parts,
+             bool create) {
+            new (self) RecordFile(std::string(path.c_str(), path.size()), slots, parts, create);
+          },
+          nb::arg("path"), nb::arg("slots"), nb::arg("parts"), nb::arg("create"))
       .def_prop_ro("slots", &RecordFile::slots);
   nb::class_<FetchProbe>(module, "FetchProbe")
       .def(nb::init<std::int64_t, std::int64_t, const std::string&, std::shared_ptr<RecordFile>>(),
@@ -324,7 +374,8 @@ NB_MODULE(_watch, module) {
     try {
       std::rethrow_exception(error);
     } catch (const std::system_error& e) {
-      PyErr_SetObject(PyExc_OSError, nb::make_tuple(e.code().value(), nb::str(e.what())).ptr());
+      const nb::object text = nb::steal(PyUnicode_DecodeFSDefault(e.what()));  // it names a path
+      PyErr_SetObject(PyExc_OSError, nb::make_tuple(e.code().value(), text).ptr());
     }
   });
   bind_records(module);

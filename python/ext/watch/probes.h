@@ -26,8 +26,8 @@ class FetchProbe {
   void collate() { collate_ = clock_.read(); }
   /// Ends a batch of so many samples. Returns the ns since its begin.
   std::int64_t end();
-  /// Writes the record of the batch that has ended. `transform` and `transform_cpu` are kUnknown
-  /// where the batch was not sampled.
+  /// Writes the record of the batch that has ended, unless its number is negative. `transform` and
+  /// `transform_cpu` are kUnknown where the batch was not sampled.
   void keep(std::int64_t samples, std::int64_t transform, std::int64_t transform_cpu, Parts parts);
 
   /// Returns the latest record, or null.

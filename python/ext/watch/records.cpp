@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -18,6 +21,19 @@ namespace {
   throw std::system_error(error, std::generic_category(), path);
 }
 
+/// Reserves the space of a new file, so that a full disk is an error here and no SIGBUS later. Returns
+/// an error number.
+int reserve(int file, off_t bytes) {
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(file, 0, bytes);
+  return error;
+}
+
+/// The field of a slot that is written last, and read first.
+std::atomic_ref<std::int64_t> send_key_of(std::byte* slot) {
+  return std::atomic_ref(*reinterpret_cast<std::int64_t*>(slot + offsetof(Record, send_key)));
+}
+
 }  // namespace
 
 RecordFile::RecordFile(const std::string& path, std::int64_t slots, std::int64_t parts, bool create)
@@ -27,7 +43,16 @@ RecordFile::RecordFile(const std::string& path, std::int64_t slots, std::int64_t
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
   if (file < 0) fail(errno, path);
   const std::size_t bytes = static_cast<std::size_t>(slots_) * size_;
-  int error = create && ftruncate(file, static_cast<off_t>(bytes)) != 0 ? errno : 0;
+  int error = 0;
+  struct stat status {};
+  if (create) {
+    error = reserve(file, static_cast<off_t>(bytes));
+  } else if (fstat(file, &status) != 0) {
+    error = errno;
+  } else if (static_cast<std::size_t>(status.st_size) < bytes) {
+    close(file);
+    fail(EINVAL, path + ": the file is shorter than its records");
+  }
   void* const map =
       error == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   if (error == 0 && map == MAP_FAILED) error = errno;
@@ -39,11 +64,12 @@ RecordFile::RecordFile(const std::string& path, std::int64_t slots, std::int64_t
 RecordFile::~RecordFile() { munmap(map_, static_cast<std::size_t>(slots_) * size_); }
 
 std::byte* RecordFile::slot(std::int64_t batch) const {
-  return map_ + static_cast<std::size_t>(batch % slots_) * size_;
+  return map_ + static_cast<std::uint64_t>(batch) % static_cast<std::uint64_t>(slots_) * size_;
 }
 
 void RecordFile::write(const Record& record, const Parts& parts) {
   std::byte* const at = slot(record.batch);
+  send_key_of(at).store(0, std::memory_order_release);
   const std::size_t count = std::min(parts.size(), parts_);
   if (count > 0) std::memcpy(at + sizeof(Record), parts.data(), count * sizeof(std::int64_t));
   Record whole = record;
@@ -55,15 +81,19 @@ void RecordFile::write(const Record& record, const Parts& parts) {
 void RecordFile::write_sending(std::int64_t batch, const Reading& begin, const Reading& end,
                                std::int64_t waited) {
   const std::int64_t delay = begin.delay == kUnknown ? kUnknown : end.delay - begin.delay;
-  const std::array<std::int64_t, kRecordFields - kFetchFields> fields = {
-      batch + 1, begin.wall, end.wall, end.cpu - begin.cpu, delay, waited};
-  std::memcpy(slot(batch) + kFetchFields * sizeof(std::int64_t), fields.data(), sizeof(fields));
+  const std::array<std::int64_t, kRecordFields - kFetchFields - 1> fields = {
+      begin.wall, end.wall, end.cpu - begin.cpu, delay, waited};
+  std::byte* const at = slot(batch);
+  std::memcpy(at + offsetof(Record, send_begin), fields.data(), sizeof(fields));
+  send_key_of(at).store(batch + 1, std::memory_order_release);
 }
 
 bool RecordFile::read(std::int64_t generation, std::int64_t batch, Record& record,
                       Parts& parts) const {
-  const std::byte* const at = slot(batch);
+  std::byte* const at = slot(batch);
+  const std::int64_t key = send_key_of(at).load(std::memory_order_acquire);
   std::memcpy(&record, at, sizeof(record));
+  record.send_key = key;  // what followed it may be newer, and is then not yet whole
   if (record.generation != generation || record.batch != batch) return false;
   parts.clear();
   if (record.transform == kUnknown) return true;

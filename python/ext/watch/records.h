@@ -30,7 +30,7 @@ struct Record {
   std::int64_t start_cpu;  ///< of the worker's thread before its first batch
   std::int64_t start_delay;
   // Of the feeder thread, written after the batch was sent.
-  std::int64_t send_key;    ///< batch number + 1, written last
+  std::int64_t send_key;    ///< batch number + 1, written last, read first
   std::int64_t send_begin;  ///< the feeder thread begins to pickle
   std::int64_t send_end;    ///< the bytes are in the pipe
   std::int64_t send_cpu;
@@ -52,7 +52,8 @@ using Parts = std::vector<std::int64_t>;
 /// read is an overrun.
 class RecordFile {
  public:
-  /// `parts` is the number of transforms. Throws std::system_error if the file cannot be mapped.
+  /// `parts` is the number of transforms. Throws std::system_error if the file cannot be mapped, or
+  /// is there and too short.
   RecordFile(const std::string& path, std::int64_t slots, std::int64_t parts, bool create);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;

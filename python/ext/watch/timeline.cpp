@@ -157,11 +157,13 @@ void Timeline::next_ended(Table& table, std::int64_t now, std::int64_t images) {
 }
 
 std::int64_t Timeline::exhausted(Table& table, std::int64_t now) {
+  const auto found = std::find_if(stack_.begin(), stack_.end(),
+                                  [&](const auto& one) { return one.get() == &table; });
+  if (found == stack_.end()) return 0;
   const std::int64_t took = now - since_;
   add(table, table.steps != 0 ? kLoad : kFirstBatch, now);
   away(table);
-  stack_.erase(std::find_if(stack_.begin(), stack_.end(),
-                            [&](const auto& one) { return one.get() == &table; }));
+  stack_.erase(found);
   if (!stack_.empty()) back(*stack_.back());
   return took;
 }

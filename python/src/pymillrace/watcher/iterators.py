@@ -59,7 +59,7 @@ def _timed_class(base: type) -> type:
         if receipts is None:
             batch = self._num_yielded - 1
         else:
-            batch = self._rcvd_idx - 1 if self._in_order else receipts.batch
+            batch = self._rcvd_idx - 1 if watched.in_order else receipts.batch
         due = recorder.end(batch, data, receipts)
         if due or watched.extras:
             watched.after_next(data, due)

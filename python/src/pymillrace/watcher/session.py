@@ -94,11 +94,13 @@ class Loader:
 
     def __init__(self, session: Session, name: str, number: int, kind: str) -> None:
         self.name, self.number, self.kind = name, number, kind
+        self.identity = number  # names the files of records; `number` is swapped when another loader becomes the main one
         self.line = ("", "")
         self.table = Table()
         self.breakdown = Breakdown()
         self.recorder = Steps(session.marks, self.table, self.breakdown)
         self.workers = self.prefetch = self.batch = 0
+        self.in_order = True
         self.samples: int | None = None
         self.dataset, self.start_method, self.persistent = "", "", False
         self.transforms: list[str] = []
@@ -145,7 +147,7 @@ class Loader:
         self.prefetch = loader.prefetch_factor or 0
         self.batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", 0) or 0
         self.persistent = bool(loader.persistent_workers)
-        self.recorder.in_order = bool(getattr(loader, "in_order", True))
+        self.in_order = self.recorder.in_order = bool(getattr(loader, "in_order", True))  # from torch 2.6 on
         context = loader.multiprocessing_context
         if self.workers:
             import torch.multiprocessing
@@ -166,9 +168,9 @@ class Loader:
         slots = max(SLOTS, 4 * self.workers * self.prefetch)
         if self.workers and (self.records is None or self.records.slots < slots):
             self.flush()
-            name = self.session.file_name(f"workers{self.recorder.generation}", "records", self.number)
+            name = self.session.file_name(f"workers{self.recorder.generation}", "records", self.identity)
             self.records_path = str(self.session.directory.path.absolute() / name)
-            self.records = RecordFile(self.records_path, slots, self.parts, create=True)
+            self.records = RecordFile(os.fsencode(self.records_path), slots, self.parts, create=True)
         self.recorder.records = self.records
         if not (self.persistent and self.recorder.started != 0):
             self.recorder.started = perf_counter_ns() if self.workers else 0

@@ -5,6 +5,7 @@ fetcher, the collate function and the queue that carries batches away.
 """
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -91,7 +92,7 @@ class WorkerInit:
     def _install(self, worker: int) -> None:
         from torch.utils.data import _DatasetKind, get_worker_info
 
-        file = RecordFile(self._path, self._slots, self._parts, create=False)
+        file = RecordFile(os.fsencode(self._path), self._slots, self._parts, create=False)
         info = get_worker_info()
         timer = FetchTimer(worker, None if info is None else info.dataset, self._generation, file)
         if len(timer.transforms.names) != self._parts:
@@ -132,7 +133,7 @@ def _wrap_data_queue(queue: Any, file: RecordFile) -> None:
     class Pickler(base):  # type: ignore[misc, valid-type]
         @classmethod
         def dumps(cls, obj: Any, protocol: Any = None) -> Any:
-            is_batch = isinstance(obj, tuple) and len(obj) == 2 and type(obj[0]) is int
+            is_batch = isinstance(obj, tuple) and len(obj) == 2 and type(obj[0]) is int and 0 <= obj[0] < 1 << 62
             probe.begin(obj[0] if is_batch else UNKNOWN)
             data = super().dumps(obj, protocol)
             probe.pickled()
