@@ -25,6 +25,7 @@
 #include "millrace/millrace.h"
 #include "millrace/recipe.h"
 #include "plugins/host/registry.h"
+#include "python/ext/interrupt.h"
 
 namespace nb = nanobind;
 
@@ -143,7 +144,7 @@ millrace_status apply_locked(const Instance& self, std::uint8_t* pixels,
 /// belong to the loader and must not be unwound.
 millrace_status apply(const void* instance, const millrace_image* image, millrace_call* call) {
   const auto& self = *static_cast<const Instance*>(instance);
-  if (t_interrupt.type != nullptr) {  // the batch is given up
+  if (t_interrupt.type != nullptr || (t_stop != nullptr && *t_stop)) {  // the batch is given up
     write_error(*call, fmt::format("{}: interrupted", self.function->name).c_str());
     return MILLRACE_BAD_DATA;
   }

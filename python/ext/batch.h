@@ -3,7 +3,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,12 +21,12 @@ struct Source {
   std::shared_ptr<const Reader> reader;
   SampleSpec output;
   bool mixes = false;  ///< an op mixes samples, so that targets of one would be wrong
-  std::shared_ptr<std::atomic<bool>> stop;  ///< ends waits for a server; null if there is none
+  std::shared_ptr<Interrupts> interrupts;  ///< end waits for a server; null if there is none
 
   /// Runs work that may wait for a server, which Ctrl-C ends. Call it without the GIL.
   template <class Work>
   auto run(const Work& work) const {
-    return stop != nullptr ? run_interruptibly(*stop, work) : work();
+    return interrupts != nullptr ? run_interruptibly(*interrupts, work) : work();
   }
   /// Returns the name of a sample. Call it without the GIL.
   std::string name(std::uint64_t sample) const {

@@ -6,9 +6,11 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "millrace/error.h"
@@ -59,9 +61,9 @@ class Use {
   std::atomic<bool>& busy_;
 };
 
-/// A reader and the flag that ends its waits, which lives as long as the reader.
+/// A reader and what ends its waits, which lives as long as the reader.
 struct StoppableReader {
-  std::shared_ptr<std::atomic<bool>> stop;
+  std::shared_ptr<Interrupts> interrupts;
   std::shared_ptr<const Reader> reader;
 };
 
@@ -77,25 +79,25 @@ Recipe load_locked(const std::vector<std::string>& arguments) {
 void Engine::open(int world) {
   const std::lock_guard lock(registry_lock());
   const auto opened = std::make_shared<StoppableReader>(StoppableReader{
-      stop_, tools::open_data(recipe_, recipe_.text("data.split"), 0, stop_.get())});
+      interrupts_, tools::open_data(recipe_, recipe_.text("data.split"), 0, &interrupts_->stop)});
   std::shared_ptr<const Reader> reader(opened, opened->reader.get());
   plan_ = tools::make_plan(recipe_, recipe_.augment(), *reader);
   tools::require_divisible(recipe_, world);
-  source_ = std::make_shared<Source>(
-      Source{std::move(reader), plan_->output(), plan_->group() != 1, remote_ ? stop_ : nullptr});
+  source_ = std::make_shared<Source>(Source{std::move(reader), plan_->output(), plan_->group() != 1,
+                                            remote_ ? interrupts_ : nullptr});
 }
 
 Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps)
     : process_(getpid()), recipe_(load_locked(arguments)) {
   remote_ = pipeline::is_remote(recipe_.text("data.path"));
   if (remote_) {
-    run_interruptibly(*stop_, [&] { open(world); });
+    run_interruptibly(*interrupts_, [&] { open(world); });
   } else {
     open(world);
   }
   if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
   options_ = tools::loader_options(recipe_, tools::emulated_storage(recipe_), rank, world);
-  options_.stop = stop_.get();
+  options_.stop = &interrupts_->stop;
   options_.held = 0;  // every batch is detached
   options_.record = false;
   options_.epochs = std::numeric_limits<std::uint32_t>::max();  // the workers go on over their ends
@@ -146,19 +148,31 @@ void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
   if (epoch >= options_.epochs || batch > batches_)
     throw UsageError(fmt::format("there is no batch {} of epoch {}", batch, epoch),
                      fmt::format("an epoch has {} batches", batches_));
+  resume_if_interrupted();
   // A last batch that is too short for the ranks is left out.
   if (loader_ != nullptr && at_ + 1 == ordinal && batches_ < all_batches_ &&
       at_ % all_batches_ == batches_)
     take();
   if (loader_ != nullptr && at_ == ordinal) return;
+  start(ordinal);
+}
+
+/// Ends the loader and starts one at a position. Call it with the GIL, which it releases.
+void Engine::start(std::uint64_t ordinal) {
   const nb::gil_scoped_release released;
   stop();
   LoaderOptions options = options_;
   options.first_batch = ordinal;
+  seen_interrupts_ = interrupts_->count;
   std::shared_ptr<const Transform> transform = plan_;
   if (warps_ != nullptr) transform = warps_;
   loader_ = std::make_unique<Loader>(source_->reader, std::move(transform), options);
   at_ = ordinal;
+}
+
+/// Starts another loader where Ctrl-C in a call on the data set has ended the reads of this one.
+void Engine::resume_if_interrupted() {
+  if (loader_ != nullptr && interrupts_->count != seen_interrupts_) start(at_);
 }
 
 /// Returns the next batch. Call it with the GIL.
@@ -170,16 +184,22 @@ Batch Engine::take() {
     batch.release();
     stop();
   };
+  // Samples of a batch that was interrupted did not fail.
+  const auto forget = [&] { failures_.erase(failures_.begin() + failures, failures_.end()); };
   try {
     const nb::gil_scoped_release released;
     const auto next = [this] { return loader_->next(); };
-    batch = remote_ && options_.workers == 0 ? run_interruptibly(*stop_, next) : next();
+    batch = remote_ && options_.workers == 0 ? run_interruptibly(*interrupts_, next) : next();
+  } catch (const nb::python_error&) {  // a signal, while another thread made the batch
+    end();
+    forget();
+    throw;
   } catch (...) {  // the loader has ended; seek() starts another
     end();
     try {
       raise_interrupt();
-    } catch (...) {  // the sample did not fail
-      failures_.erase(failures_.begin() + failures, failures_.end());
+    } catch (...) {
+      forget();
       throw;
     }
     throw;
@@ -188,7 +208,7 @@ Batch Engine::take() {
     raise_interrupt();
   } catch (...) {  // a Python function was interrupted, and the batch lacks its sample
     end();
-    failures_.erase(failures_.begin() + failures, failures_.end());
+    forget();
     throw;
   }
   if (!batch) {
@@ -203,6 +223,7 @@ OwnBatch Engine::next(bool numpy) {
   require_own_process();
   const Use use(busy_);
   if (loader_ == nullptr) throw RunError("this loader is closed", "iterate over it again");
+  resume_if_interrupted();
   Batch batch = take();
   batch.detach();
   OwnBatch own(std::move(batch), source_, numpy);
@@ -219,17 +240,19 @@ void Engine::close() {
   require_own_process();
   const Use use(busy_);
   const nb::gil_scoped_release released;
-  stop();
+  stop(true);
 }
 
-/// Ends the loader and keeps its counters.
-void Engine::stop() {
+/// Ends the loader and keeps its counters. With `all`, threads that read ahead end their reads too.
+void Engine::stop(bool all) {
   if (loader_ == nullptr) return;
   extra_blocks_ += loader_->stats().extra_blocks;
   failed_ += loader_->stats().failed;
-  *stop_ = true;  // ends reads that wait for a server
+  const auto begin = std::chrono::steady_clock::now();
+  interrupts_->stop = true;  // ends reads that wait for a server
   loader_.reset();
-  *stop_ = false;
+  if (all && remote_) std::this_thread::sleep_until(begin + kHold);
+  interrupts_->stop = false;
   if (warps_ != nullptr) warps_->clear();
 }
 

@@ -15,6 +15,7 @@
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
 #include "python/ext/batch.h"
+#include "python/ext/interrupt.h"
 #include "python/ext/profile.h"
 #include "python/ext/warp_recorder.h"
 
@@ -34,10 +35,12 @@ class Engine {
   /// Makes the next call of next() return this batch. Batches made ahead are kept if they fit.
   void seek(std::uint64_t epoch, std::uint64_t batch);
   /// Returns the next batch, detached, for NumPy or PyTorch. Call it with the GIL: it is released
-  /// while next() waits, and taken every 100 ms for signals. Where this thread reads a remote set
-  /// itself, another one does so for it.
+  /// while next() waits, and taken for signals: every 100 ms, or every 50 ms where this thread
+  /// would read a remote set itself, which another one then does for it. Goes on at its position
+  /// where Ctrl-C in another call has ended the workers' reads.
   OwnBatch next(bool numpy);
-  /// Ends the workers. A later seek() starts new ones. Call it with the GIL, which it releases.
+  /// Ends the workers and, within 0.2 s, the reads of a remote set. A later seek() starts new ones.
+  /// Call it with the GIL, which it releases.
   void close();
 
   /// Returns the batches of an epoch that have at least one sample for every rank.
@@ -64,12 +67,15 @@ class Engine {
   void require_own_process() const;
   void open(int world);
   Batch take();
-  void stop();
+  void start(std::uint64_t ordinal);
+  void resume_if_interrupted();
+  void stop(bool all = false);
 
   const pid_t process_;
   Recipe recipe_;
   bool remote_ = false;  ///< reads may wait for a server
-  std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Interrupts> interrupts_ = std::make_shared<Interrupts>();
+  std::uint64_t seen_interrupts_ = 0;  ///< when loader_ began; a later one has ended its reads
   std::shared_ptr<const Source> source_;
   std::shared_ptr<const augment::Plan> plan_;
   std::shared_ptr<WarpRecorder> warps_;  ///< null unless asked for

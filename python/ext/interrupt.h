@@ -5,9 +5,23 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <future>
+#include <thread>
 
 namespace millrace::python {
+
+/// Time for which `stop` is set at least: threads that read ahead look every 50 ms.
+inline constexpr std::chrono::milliseconds kHold{200};
+
+/// Ends work that runs for Python.
+struct Interrupts {
+  std::atomic<bool> stop{false};  ///< ends waits for a server, and the loaders that look at it
+  std::atomic<std::uint64_t> count{0};  ///< of times that Ctrl-C has set `stop`
+};
+
+/// Flag that ends the work of run_interruptibly() on this thread; null elsewhere.
+inline thread_local const std::atomic<bool>* t_stop = nullptr;
 
 /// Runs Python's handlers of signals that have arrived. Returns whether one raised an exception.
 inline bool has_signal() {
@@ -15,26 +29,36 @@ inline bool has_signal() {
   return PyErr_CheckSignals() != 0;
 }
 
-/// Runs `work` on another thread and Python's signal handlers on this one. When a handler raises an
-/// exception, sets `stop`, which ends waits for a server, raises KeyboardInterrupt in a Python
-/// function that `work` has called, waits for `work` to end and throws the handler's exception. A
-/// function that waits in C, as in time.sleep(), ends first. Call it without the GIL.
+/// Runs `work` on another thread and, every 50 ms, Python's signal handlers on this one. When a
+/// handler raises an exception, sets `stop`, raises KeyboardInterrupt in a Python function that
+/// `work` has called, at once and then once per second in case the function has caught it, waits
+/// for `work` to end and throws the handler's exception. A function that waits in C, as in
+/// time.sleep(), ends first. Call it without the GIL.
 template <class Work>
-auto run_interruptibly(std::atomic<bool>& stop, const Work& work) {
+auto run_interruptibly(Interrupts& interrupts, const Work& work) {
+  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kPeriod{50};
+  constexpr std::chrono::seconds kAgain{1};
   std::atomic<unsigned long> thread{0};
   auto result = std::async(std::launch::async, [&] {
     thread = PyThread_get_thread_ident();
+    t_stop = &interrupts.stop;
     return work();
   });
   while (result.wait_for(kPeriod) != std::future_status::ready) {
     if (!has_signal()) continue;
-    stop = true;
-    while (result.wait_for(kPeriod) != std::future_status::ready) {
+    ++interrupts.count;
+    interrupts.stop = true;
+    const Clock::time_point begin = Clock::now();
+    Clock::time_point due = begin;
+    do {
+      if (Clock::now() < due) continue;
       const nanobind::gil_scoped_acquire gil;  // a thread without Python state is left alone
-      PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt);
-    }
-    stop = false;
+      if (PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt) > 0)
+        due = Clock::now() + kAgain;
+    } while (result.wait_for(kPeriod) != std::future_status::ready);
+    std::this_thread::sleep_until(begin + kHold);
+    interrupts.stop = false;
     const nanobind::gil_scoped_acquire gil;
     throw nanobind::python_error();
   }

@@ -1,4 +1,5 @@
 """Ctrl-C while a loader waits for a server that does not answer."""
+import faulthandler
 import http.server
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pymillrace as mr
 import pytest
@@ -72,11 +74,32 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 @pytest.fixture(scope="module")
-def archive(program, data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("archive")
-    subprocess.run([program, "data", "pack", str(data / "photos"), str(folder), "--shards", "3"], check=True,
+def own_stderr(request):
+    """A file that pytest does not capture."""
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        file = os.fdopen(os.dup(2), "w")
+    yield file
+    file.close()
+
+
+@pytest.fixture(autouse=True)
+def time_limit(own_stderr):
+    """Ends this process, with all stacks, where a defect would make it wait for good."""
+    faulthandler.dump_traceback_later(120, exit=True, file=own_stderr)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def packed(program, source, folder):
+    folder.mkdir(exist_ok=True)
+    subprocess.run([program, "data", "pack", str(source), str(folder), "--shards", "3"], check=True,
                    capture_output=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def archive(program, data, tmp_path_factory):
+    return packed(program, data / "photos", tmp_path_factory.mktemp("archive"))
 
 
 @pytest.fixture
@@ -90,12 +113,14 @@ def server(archive):
 
 def words(server, cache, workers):
     return ["data.reader=tar", f"data.path={server.address}", f"data.remote.cache={cache}", "data.remote.deadline=600",
-            "augment+=random_resized_crop{size=16}", "loader.batch=8", f"loader.workers={workers}", "loader.shuffle=none"]
+            "augment+=random_resized_crop{size=16}", "loader.batch=8",
+            f"loader.workers={workers}", "loader.shuffle=none"]
 
 
-def interrupt_when_asked(server):
+def interrupt_when_asked(server, delay=0):
     def wait():
         if server.asked.wait(60) and not server.released.is_set():
+            time.sleep(delay)
             os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -145,6 +170,24 @@ def test_ctrl_c_ends_other_calls_that_wait_for_the_server(server, tmp_path, call
     assert sum(len(batch.labels) for batch in loader) == len(loader.dataset)
 
 
+@pytest.mark.parametrize("call", (lambda loader: loader.profile(64),
+                                  lambda loader: [loader.dataset.name(i) for i in range(len(loader.dataset))]))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_ctrl_c_in_another_call_the_iteration_goes_on(server, tmp_path, workers, call):
+    loader = mr.Loader(*words(server, tmp_path / "cache", workers), numpy=True)
+    server.stalls = True
+    batches = iter(loader)
+    names = next(batches).names  # of the first archive, which is there
+    with pytest.raises(KeyboardInterrupt):
+        interrupt_when_asked(server, 0.3)  # workers may have asked before the call
+        call(loader)
+    server.stalls = False
+    server.released.set()
+    for batch in batches:
+        names += batch.names
+    assert names == [loader.dataset.name(i) for i in range(len(loader.dataset))] and loader.failures == []
+
+
 @mr.augmentation
 def endless_for_remote(image):
     """Never returns."""
@@ -166,6 +209,33 @@ def test_ctrl_c_ends_a_python_function_that_never_returns(server, tmp_path):
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         next(iter(loader))
+
+
+def test_ctrl_c_gives_up_the_rest_of_the_batch_at_once(program, tmp_path):
+    subprocess.run([program, "data", "make", "photos", str(tmp_path / "photos"), "--count", "400"], check=True,
+                   capture_output=True)
+    server = Server(packed(program, tmp_path / "photos", tmp_path / "archive"))
+    began.clear()
+    try:
+        loader = mr.Loader(*words(server, tmp_path / "cache", 0), "augment+=endless_for_remote", "loader.batch=256",
+                           "loader.on_error=replace", numpy=True)
+        sent = []
+
+        def interrupt():
+            if began.wait(60):
+                sent.append(time.monotonic())
+                os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+        assert time.monotonic() - sent[0] < 5  # 50 ms per sample would be 13 s
+        loader._collect()
+        assert loader.failures == []
+    finally:
+        server.released.set()
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_script_that_leaves_its_loop_ends_while_workers_wait_for_the_server(server, tmp_path):

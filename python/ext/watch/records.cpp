@@ -21,8 +21,8 @@ namespace {
   throw std::system_error(error, std::generic_category(), path);
 }
 
-/// Reserves the space of a new file, so that a full disk is an error here and no SIGBUS later. Returns
-/// an error number.
+/// Reserves the space of a new file, so that a full disk is an error here and no SIGBUS later.
+/// Returns an error number.
 int reserve(int file, off_t bytes) {
   int error = EINTR;
   while (error == EINTR) error = posix_fallocate(file, 0, bytes);
