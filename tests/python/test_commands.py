@@ -60,7 +60,8 @@ WEBP = base64.b64decode("UklGRjYAAABXRUJQVlA4TCkAAAAvAkAAAC8gFkyGlf8VokAgyZ9hoLF
 
 
 def test_png_webp_and_tiff_decode_as_in_the_program(program, tmp_path):
-    for name, file in {"a/1.png": png(40, 30), "a/2.tiff": tiff(32, 24), "b/3.webp": WEBP, "b/4.png": png(9, 50)}.items():
+    files = {"a/1.png": png(40, 30), "a/2.tiff": tiff(32, 24), "b/3.webp": WEBP, "b/4.png": png(9, 50)}
+    for name, file in files.items():
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / name).write_bytes(file)
     words = ("imagenet-rrc", f"data.path={tmp_path}/images", "loader.batch=2", "loader.on_error=fail")
@@ -105,15 +106,16 @@ def test_errors_are_the_programs(program, tmp_path, words, code):
 
 
 def test_the_commands_work_without_the_program(tmp_path):
-    assert run(PYMILLRACE, "data", "make", "digits", tmp_path / "digits", "--train", "64", "--test", "8").returncode == 0
+    made = run(PYMILLRACE, "data", "make", "digits", tmp_path / "digits", "--train", "64", "--test", "8")
+    assert made.returncode == 0
     sheet = tmp_path / "sheet.png"
     done = run(PYMILLRACE, "inspect", "mnist-lenet", f"data.path={tmp_path}/digits", "--out", sheet)
     assert done.returncode == 0, done.stderr
     assert sheet.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     units = run(PYMILLRACE, "plugins", "list").stdout
     assert all(name in units for name in ("png", "webp", "tiff", "random_affine"))
-    sweep = run(PYMILLRACE, "sweep", "--command", f"{sys.executable} -c 'print(\"score\", {{x}})'", "x=1,2", "--repeats", "2",
-                "--metric", r"score (\d+)", "--run", tmp_path / "sweep")
+    sweep = run(PYMILLRACE, "sweep", "--command", f"{sys.executable} -c 'print(\"score\", {{x}})'", "x=1,2",
+                "--repeats", "2", "--metric", r"score (\d+)", "--run", tmp_path / "sweep")
     assert sweep.returncode == 0, sweep.stderr
     report = run(PYMILLRACE, "report", tmp_path / "sweep", "--html", tmp_path / "report.html")
     assert report.returncode == 0, report.stderr

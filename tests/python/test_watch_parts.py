@@ -265,7 +265,8 @@ def test_waits_are_split_along_the_records_in_the_file(tmp_path):
     steps, breakdown, table = blame_of(tmp_path, 8)
     lines = steps.flush().splitlines()
     assert breakdown.batches == 3 and breakdown.missing == breakdown.overruns == 0
-    assert table.steps == 3 and table.images == 12 and [line.split(",")[:2] for line in lines] == [["0", "1"], ["0", "2"]]
+    assert table.steps == 3 and table.images == 12
+    assert [line.split(",")[:2] for line in lines] == [["0", "1"], ["0", "2"]]
     work = breakdown.work
     assert work[0][1] >= 25e6 and work[2][0] >= 14.9e6  # slept in the data set, computed in collate
     spans = table.spans

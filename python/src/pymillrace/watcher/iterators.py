@@ -117,7 +117,8 @@ def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None
         iterator._worker_init_fn = init.own
     if known:
         return  # persistent workers
-    iterator._millrace_receipts = receipts_of(iterator, watched.session.clock) if hasattr(iterator, "_get_data") else None
+    receives = hasattr(iterator, "_get_data")
+    iterator._millrace_receipts = receipts_of(iterator, watched.session.clock) if receives else None
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:
         probe = FetchTimer(0, loader.dataset, 0)

@@ -94,7 +94,7 @@ class Loader:
 
     def __init__(self, session: Session, name: str, number: int, kind: str) -> None:
         self.name, self.number, self.kind = name, number, kind
-        self.identity = number  # names the files of records; `number` is swapped when another loader becomes the main one
+        self.identity = number  # names the files of records; `number` is swapped when the main loader changes
         self.line = ("", "")
         self.table = Table()
         self.breakdown = Breakdown()
