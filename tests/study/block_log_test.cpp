@@ -198,8 +198,8 @@ TEST_F(Blocks, CompleteRunsThatCouldNotBePublishedAreLeftToOthers) {
   EXPECT_EQ(log().watch(entry, 10min), Pulse::left);
   auto second = BlockClaim::take(log(), 2, {});
   ASSERT_TRUE(second);
-  EXPECT_FALSE(first->publish(Json::object()));
-  EXPECT_TRUE(second->publish(Json::object()));
+  EXPECT_FALSE(first->publish({{"runs", 1}}));
+  EXPECT_TRUE(second->publish({{"runs", 1}}));
 }
 
 TEST_F(Blocks, ADamagedEntryIsNamed) {
