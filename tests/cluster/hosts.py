@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-PROGRAMS = ("ip", "tc", "nsenter")
+PROGRAMS = ("ip", "tc", "nsenter", "setpriv")
 PACKAGES = "iproute2 and util-linux"
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 HOSTS = {"host-a": "192.0.2.1", "host-b": "192.0.2.2"}  # addresses for documentation (RFC 5737)
@@ -47,17 +47,29 @@ def missing():
         return f"{', '.join(absent)} not installed (Debian: {PACKAGES})"
     if os.geteuid() != 0:
         return "only root makes network namespaces"
-    child = os.fork()  # this process stays where it is
-    if child == 0:
-        try:
-            unshare(CLONE_NEWNET | CLONE_NEWUTS)
-            os._exit(0)
-        except OSError as error:
-            os._exit(error.errno)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status != 0:
-        return f"no network namespace can be made: {os.strerror(status)} (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+    done = subprocess.run([sys.executable, "-B", __file__, "probe"], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=60)
+    return done.stdout.strip() if done.returncode == 0 else f"the probe has failed: {done.stderr.strip()}"
+
+
+def probe():
+    """Says why a link between namespaces cannot be made or limited. Run it in a process that then ends."""
+    try:
+        unshare(CLONE_NEWNET | CLONE_NEWUTS)
+    except OSError as error:
+        return f"no network namespace can be made: {error.strerror} (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+    for words in (["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1"], limit_of("eth0", "20mbit")):
+        done = subprocess.run(words, env={**os.environ, "PATH": PATH}, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=60)
+        if done.returncode != 0:
+            return f"{' '.join(words)}: {(done.stderr or done.stdout).strip()}"
     return ""
+
+
+def limit_of(interface, rate):
+    """Returns the words that limit what an interface sends."""
+    return ["tc", "qdisc", "replace", "dev", interface, "root", "tbf", "rate", rate, "burst", "16kb",
+            "latency", "500ms"]
 
 
 class Hosts:
@@ -127,8 +139,7 @@ class Hosts:
     def limit(self, name, rate):
         """Limits what a host sends, as in "10mbit"; None lifts the limit."""
         if rate:
-            self.command(name, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb",
-                         "latency", "500ms")
+            self.command(name, *limit_of("eth0", rate))
         else:
             self.command(name, "tc", "qdisc", "delete", "dev", "eth0", "root")
 
@@ -212,6 +223,8 @@ class Relay:
 def main():
     if sys.argv[1] == "plain":
         return set_plain(sys.argv[2])
+    if sys.argv[1] == "probe":
+        return print(probe())
     if sys.argv[1] == "relay":
         unshare(CLONE_NEWNET | CLONE_NEWUTS)
         print("ok", flush=True)
