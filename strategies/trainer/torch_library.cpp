@@ -22,7 +22,7 @@ void* library() {
       setenv("GOMP_SPINCOUNT", "1000", 1);
     }
     // Silences c10d's messages on the way to an error, which we report in a line of our own.
-    setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
+    setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);
     void* opened = dlopen("libmillrace_torch.so", RTLD_NOW | RTLD_GLOBAL);
     if (opened == nullptr) {
       const char* reason = dlerror();
