@@ -146,6 +146,10 @@ BlockEntry entry_of(const fs::path& file, int number) {
 
 std::string counter_text(std::uint64_t beats) { return fmt::format("{:020}\n", beats); }
 
+bool overwrite(const base::Descriptor& file, const std::string& text) {
+  return pwrite(file.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+}
+
 }  // namespace
 
 std::string BlockOwner::text() const {
@@ -199,8 +203,8 @@ bool BlockLog::has_left(const BlockEntry& claim) const {
   return text_of(attempt(claim.attempt) / "heartbeat") == kLeft;
 }
 
-Pulse BlockLog::watch(const BlockEntry& claim, milliseconds patience,
-                      const std::function<bool()>& pause) const {
+Observation BlockLog::watch(const BlockEntry& claim, milliseconds patience,
+                            const std::function<bool()>& pause) const {
   const std::string space = pid_space();
   const bool here = !space.empty() && claim.owner.space == space;
   const fs::path folder = attempt(claim.attempt);
@@ -212,21 +216,28 @@ Pulse BlockLog::watch(const BlockEntry& claim, milliseconds patience,
       one.increment(error);
     return text_of(folder / "heartbeat");
   };
-  const std::string first = counter();
-  if (first.empty()) patience = std::max<milliseconds>(patience, kUnseenPatience);
+  std::string first = counter();
+  const auto unseen_patience = std::max<milliseconds>(patience, kUnseenPatience);
   milliseconds waited{0};
   for (auto before = Clock::now();;) {
-    if (has_left(claim)) return Pulse::left;
-    if (here && has_ended(claim.owner.pid, claim.owner.started)) return Pulse::gone;
-    std::this_thread::sleep_for(std::min(kLook, patience - waited));
-    if (pause && !pause()) return Pulse::beating;
+    if (has_left(claim)) return {Pulse::left};
+    if (here && has_ended(claim.owner.pid, claim.owner.started)) return {Pulse::gone};
+    const milliseconds limit = first.empty() ? unseen_patience : patience;
+    std::this_thread::sleep_for(std::min(kLook, limit - waited));
+    if (pause && !pause()) return {Pulse::beating};
     const auto now = Clock::now();
     // A longer step means that this process did not run; nor may the claimant have done so.
     waited += std::clamp(std::chrono::duration_cast<milliseconds>(now - before), milliseconds(1),
                          2 * kLook);
     before = now;
-    if (const std::string text = counter(); text != first && text != kLeft) return Pulse::beating;
-    if (waited >= patience) return Pulse::silent;
+    const std::string text = counter();
+    if (!text.empty() && text != kLeft && text != first) {
+      if (!first.empty()) return {Pulse::beating};
+      first = text;
+      waited = milliseconds(0);
+    } else if (waited >= limit) {
+      return {Pulse::silent, limit};
+    }
   }
 }
 
@@ -237,32 +248,38 @@ std::optional<BlockClaim> BlockClaim::take(const BlockLog& log, int number, Json
   // The folder precedes the claim, so that no claim stands where there is no room for its runs.
   BlockClaim claim(log, number, std::move(about));
   fs::create_directories(claim.folder() / "runs");
-  // The heartbeat does too: whoever sees the claim sees a heartbeat. One that is there already is a
-  // rival's, who may have been faster.
-  const fs::path heartbeat = claim.folder() / "heartbeat";
-  if (!fs::exists(heartbeat) && !claim.write_heartbeat(counter_text(claim.beats_)))
-    throw RunError(
-        fmt::format("{} cannot be written: {}", heartbeat.string(), std::strerror(errno)),
-        "look at the file system, and try again");
+  // The heartbeat does too: whoever sees the claim sees a heartbeat.
+  claim.create_heartbeat();
   claim.beaten_ = Clock::now();
   if (!log.add(number, entry)) return {};
   return claim;
 }
 
-bool BlockClaim::write_heartbeat(const std::string& text) const {
-  // Closed at each beat, because file servers show others a file's content when it is closed.
+void BlockClaim::create_heartbeat() const {
   const fs::path file = folder() / "heartbeat";
-  const base::Descriptor counter(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  return counter &&
-         pwrite(counter.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  const base::Descriptor counter(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!counter && errno == EEXIST) return;  // a rival's, who may have been faster
+  errno = counter ? ENOSPC : errno;         // a short write sets none
+  if (counter && overwrite(counter, counter_text(beats_)) && fsync(counter.get()) == 0) return;
+  const int reason = errno;
+  if (counter) unlink(file.c_str());
+  throw RunError(fmt::format("{} cannot be written: {}", file.string(), std::strerror(reason)),
+                 "look at the file system, and try again");
+}
+
+base::Descriptor BlockClaim::write_heartbeat(const std::string& text) const {
+  const fs::path file = folder() / "heartbeat";
+  base::Descriptor counter(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  return counter && overwrite(counter, text) ? std::move(counter) : base::Descriptor();
 }
 
 bool BlockClaim::beat() {
   const auto now = Clock::now();
   if (now - beaten_ < kBeat) return false;
   beaten_ = now;
-  // A beat that cannot be written is lost; what counts is decided by the log.
-  write_heartbeat(counter_text(++beats_));
+  // A beat that cannot be written is lost; what counts is decided by the log. The file is closed at
+  // each beat, because file servers then show its content to others.
+  static_cast<void>(write_heartbeat(counter_text(++beats_)));
   return true;
 }
 
@@ -282,6 +299,9 @@ bool BlockClaim::end(const char* kind, const Json& more) {
 
 void BlockClaim::give_up(const std::string& reason) { end("failure", {{"reason", reason}}); }
 
-bool BlockClaim::leave() { return write_heartbeat(kLeft); }
+bool BlockClaim::leave() {
+  const base::Descriptor heartbeat = write_heartbeat(kLeft);
+  return heartbeat && fsync(heartbeat.get()) == 0;
+}
 
 }  // namespace millrace::study

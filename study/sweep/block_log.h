@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
+
 namespace millrace::study {
 
 /// A process, as claims name it.
@@ -52,6 +54,12 @@ enum class Pulse {
   left,     ///< it has ended with complete runs that it could not publish
 };
 
+/// What an observer has seen of a claimant.
+struct Observation {
+  Pulse pulse = Pulse::beating;
+  std::chrono::milliseconds patience{0};  ///< how long a silent one was given
+};
+
 class BlockLog {
  public:
   static constexpr std::chrono::seconds kUnseenPatience{120};
@@ -73,10 +81,11 @@ class BlockLog {
   /// Watches the claimant until it shows whether it lives. Time is measured by this process's
   /// monotonic clock and only while this process runs, so that neither the clocks of other hosts
   /// nor a suspension count. A claimant without any heartbeat is given kUnseenPatience at least:
-  /// the cache of a network file system may hide a new file for a minute. `pause` is called at each
-  /// look and returns false to end the watch: the claimant then counts as beating.
-  Pulse watch(const BlockEntry& claim, std::chrono::milliseconds patience,
-              const std::function<bool()>& pause = {}) const;
+  /// the cache of a network file system may hide a new file for a minute. The observation begins
+  /// with the first heartbeat that can be read; one that cannot be read is no beat. `pause` is
+  /// called at each look and returns false to end the watch: the claimant then counts as beating.
+  Observation watch(const BlockEntry& claim, std::chrono::milliseconds patience,
+                    const std::function<bool()>& pause = {}) const;
 
  private:
   std::filesystem::path folder_;
@@ -100,15 +109,18 @@ class BlockClaim {
   /// Says why this attempt has no result, so that the block is free at once.
   void give_up(const std::string& reason);
   /// Says that the runs are complete although they cannot be published, so that the next claimant
-  /// may take them over. Needs no space on the disk. Returns whether others can know.
+  /// may take them over. Needs no space on the disk. Returns whether others can know, even if this
+  /// host fails.
   bool leave();
 
  private:
   BlockClaim(BlockLog log, int number, nlohmann::ordered_json about)
       : log_(std::move(log)), number_(number), about_(std::move(about)) {}
   bool end(const char* kind, const nlohmann::ordered_json& more);
-  /// Overwrites the heartbeat in place. Returns whether that succeeded.
-  bool write_heartbeat(const std::string& text) const;
+  /// Creates the heartbeat, unless it is there. Throws RunError.
+  void create_heartbeat() const;
+  /// Opens the heartbeat and overwrites it in place. Returns its descriptor; empty if that failed.
+  base::Descriptor write_heartbeat(const std::string& text) const;
 
   BlockLog log_;
   int number_;

@@ -233,6 +233,26 @@ TEST_F(SweepBlocks, RunsThatCouldNotBePublishedAreNotRepeated) {
   EXPECT_EQ(record("plan")["blocks"]["collected"][0]["host"], "elsewhere") << "where it was run";
 }
 
+TEST_F(SweepBlocks, APublicationThatIsInterruptedKeepsTheRuns) {
+  plan_gated();
+  Child first(block("1"));
+  ASSERT_TRUE(first.says("attempt 1"));
+  first.send(SIGKILL);
+  first.wait();
+  const fs::path folder = in("plan/blocks/0001");
+  write_file(folder / "attempt-1/heartbeat", "complete, unpublished");
+  write_file(folder / "attempt-1/runs/kept.txt", "");
+  Child second(block("1"));  // executes the run that is in fact missing
+  ASSERT_TRUE(second.says("publishing the runs that"));
+  second.send(SIGTERM);
+  EXPECT_EQ(second.wait().exit_code, 130);
+  EXPECT_NE(status()[0]["detail"].get<std::string>().find("could not publish"), std::string::npos);
+  open_gate();
+  ASSERT_TRUE(succeeded(run(block("1"))));
+  EXPECT_EQ(entry("0001/4.json")["attempt"], 3);
+  EXPECT_TRUE(fs::exists(folder / "attempt-3/runs/kept.txt"));
+}
+
 TEST_F(SweepBlocks, ABlockNeedsNoLock) {
   plan_gated();
   open_gate();

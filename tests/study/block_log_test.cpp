@@ -127,7 +127,7 @@ TEST_F(Blocks, AClaimantThatBeatsLives) {
       std::this_thread::sleep_for(10ms);
     }
   });
-  EXPECT_EQ(log().watch(entry, 10min), Pulse::beating);
+  EXPECT_EQ(log().watch(entry, 10min).pulse, Pulse::beating);
   stop = true;
   claimant.join();
 }
@@ -136,13 +136,13 @@ TEST_F(Blocks, AnEndedProcessOfThisMachineIsGoneAtOnce) {
   const pid_t pid = in_child([&] { BlockClaim::take(log(), 1, {}); });
   const BlockEntry entry = *log().last();
   EXPECT_EQ(entry.owner.pid, pid);
-  EXPECT_EQ(log().watch(entry, 300ms), Pulse::silent) << "it lives and does not beat";
+  EXPECT_EQ(log().watch(entry, 300ms).pulse, Pulse::silent) << "it lives and does not beat";
   kill(pid, SIGKILL);
   siginfo_t ended{};
   waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT);
-  EXPECT_EQ(log().watch(entry, 10min), Pulse::gone) << "a zombie";
+  EXPECT_EQ(log().watch(entry, 10min).pulse, Pulse::gone) << "a zombie";
   waitpid(pid, nullptr, 0);
-  EXPECT_EQ(log().watch(entry, 10min), Pulse::gone);
+  EXPECT_EQ(log().watch(entry, 10min).pulse, Pulse::gone);
 }
 
 TEST_F(Blocks, AnotherMachinesProcessIsJudgedByItsHeartbeatAlone) {
@@ -151,19 +151,18 @@ TEST_F(Blocks, AnotherMachinesProcessIsJudgedByItsHeartbeatAlone) {
   entry.owner.space = "another machine";
   entry.owner.pid = 1;
   entry.owner.started = 1;
-  EXPECT_EQ(log().watch(entry, 300ms), Pulse::silent);
+  EXPECT_EQ(log().watch(entry, 300ms).pulse, Pulse::silent);
   int looks = 0;
-  EXPECT_EQ(log().watch(entry, 10min,
-                        [&] {
-                          std::this_thread::sleep_for(300ms);
-                          claim->beat();
-                          return ++looks < 1000;
-                        }),
-            Pulse::beating);
+  const auto beat = [&] {
+    std::this_thread::sleep_for(300ms);
+    claim->beat();
+    return ++looks < 1000;
+  };
+  EXPECT_EQ(log().watch(entry, 10min, beat).pulse, Pulse::beating);
   EXPECT_LT(looks, 1000);
 }
 
-TEST_F(Blocks, AHeartbeatThatIsNotSeenYetIsNoSilence) {
+TEST_F(Blocks, AHeartbeatThatIsSeenLateOnlyStartsTheObservation) {
   auto claim = BlockClaim::take(log(), 1, {});
   BlockEntry entry = *log().last();
   entry.owner.space = "another machine";
@@ -172,13 +171,39 @@ TEST_F(Blocks, AHeartbeatThatIsNotSeenYetIsNoSilence) {
   fs::rename(heartbeat, hidden);
   const auto begin = std::chrono::steady_clock::now();
   const auto since = [&] { return std::chrono::steady_clock::now() - begin; };
-  EXPECT_EQ(log().watch(entry, 100ms,
-                        [&] {
-                          if (since() > 600ms && fs::exists(hidden)) fs::rename(hidden, heartbeat);
-                          return true;
-                        }),
-            Pulse::beating);
+  const auto show = [&] {
+    if (since() > 600ms && fs::exists(hidden)) fs::rename(hidden, heartbeat);
+    return true;
+  };
+  const Observation silent = log().watch(entry, 100ms, show);
+  EXPECT_EQ(silent.pulse, Pulse::silent) << "a heartbeat that does not grow";
+  EXPECT_EQ(silent.patience, 100ms);
   EXPECT_GT(since(), 600ms) << "six times the patience";
+
+  fs::rename(heartbeat, hidden);
+  int looks = 0;
+  const auto show_and_beat = [&] {
+    if (++looks == 2) fs::rename(hidden, heartbeat);
+    if (looks > 3) {
+      std::this_thread::sleep_for(300ms);
+      claim->beat();
+    }
+    return looks < 1000;
+  };
+  EXPECT_EQ(log().watch(entry, 10min, show_and_beat).pulse, Pulse::beating);
+  EXPECT_GT(looks, 3) << "it has appeared, and not yet grown";
+  EXPECT_LT(looks, 1000);
+}
+
+TEST_F(Blocks, AHeartbeatThatCannotBeReadIsNoBeat) {
+  auto claim = BlockClaim::take(log(), 1, {});
+  BlockEntry entry = *log().last();
+  entry.owner.space = "another machine";
+  const auto empty = [&] {
+    std::ofstream(claim->folder() / "heartbeat").close();
+    return true;
+  };
+  EXPECT_EQ(log().watch(entry, 300ms, empty).pulse, Pulse::silent);
 }
 
 TEST_F(Blocks, TheHeartbeatPrecedesTheClaim) {
@@ -195,7 +220,7 @@ TEST_F(Blocks, CompleteRunsThatCouldNotBePublishedAreLeftToOthers) {
   EXPECT_FALSE(log().has_left(entry));
   EXPECT_TRUE(first->leave());
   EXPECT_TRUE(log().has_left(entry));
-  EXPECT_EQ(log().watch(entry, 10min), Pulse::left);
+  EXPECT_EQ(log().watch(entry, 10min).pulse, Pulse::left);
   auto second = BlockClaim::take(log(), 2, {});
   ASSERT_TRUE(second);
   EXPECT_FALSE(first->publish({{"runs", 1}}));

@@ -103,9 +103,9 @@ Queue queue_of(const SweepPlan& plan, std::string& note) {
   return queue;
 }
 
-/// Returns the state that the block's log shows; `claim` is the pulse of an open claim.
+/// Returns the state that the block's log shows; `seen` is what was seen of an open claim.
 BlockState logged_state(std::uint64_t block, const std::vector<study::BlockEntry>& entries,
-                        Pulse pulse, double patience_s) {
+                        const study::Observation& seen) {
   BlockState state{.block = block, .state = "open", .host = {}, .attempts = 0, .detail = {}};
   if (entries.empty()) return state;
   const study::BlockEntry& last = entries.back();
@@ -118,16 +118,18 @@ BlockState logged_state(std::uint64_t block, const std::vector<study::BlockEntry
   } else if (last.kind == EntryKind::failure) {
     state.state = "failed";
     state.detail = study::text_at(last.all, {"reason"});
-  } else if (pulse == Pulse::beating) {
+  } else if (seen.pulse == Pulse::beating) {
     state.state = "running";
     state.detail = last.owner.text();
   } else {
     state.state = "failed";
     state.detail = last.owner.text() +
-                   (pulse == Pulse::left ? " could not publish its complete runs: run it again to "
-                                           "publish them"
-                    : pulse == Pulse::gone ? " has ended without a result"
-                                           : fmt::format(": no heartbeat for {:g} s", patience_s));
+                   (seen.pulse == Pulse::left
+                        ? " could not publish its complete runs: run it again to publish them"
+                    : seen.pulse == Pulse::gone
+                        ? " has ended without a result"
+                        : fmt::format(": no heartbeat for {:g} s",
+                                      std::chrono::duration<double>(seen.patience).count()));
   }
   return state;
 }
@@ -150,7 +152,7 @@ SweepStates block_states(const SweepPlan& plan, std::chrono::milliseconds patien
   SweepStates states;
   const Queue queue = queue_of(plan, states.note);
   std::vector<std::vector<study::BlockEntry>> logs;
-  std::vector<std::future<Pulse>> pulses(plan.size());
+  std::vector<std::future<study::Observation>> pulses(plan.size());
   for (std::uint64_t block = 1; block <= plan.size(); ++block) {
     logs.push_back(plan.log(block).entries());
     if (!logs.back().empty() && logs.back().back().kind == EntryKind::claim)
@@ -159,19 +161,18 @@ SweepStates block_states(const SweepPlan& plan, std::chrono::milliseconds patien
             return log.watch(claim, patience, [] { return !interrupted(); });
           });
   }
-  const double patience_s = std::chrono::duration<double>(patience).count();
   for (std::uint64_t block = 1; block <= plan.size(); ++block) {
     auto& pulse = pulses[block - 1];
     auto& entries = logs[block - 1];
     const bool watched = pulse.valid();
-    Pulse seen = watched ? pulse.get() : Pulse::gone;
+    study::Observation seen = watched ? pulse.get() : study::Observation{Pulse::gone};
     // A claimant that is no longer there may have published meanwhile.
-    if (watched && seen != Pulse::beating)
+    if (watched && seen.pulse != Pulse::beating)
       if (auto now = plan.log(block).entries(); now.size() > entries.size()) {
         entries = std::move(now);
-        seen = Pulse::beating;  // of whoever has claimed the block since
+        seen.pulse = Pulse::beating;  // of whoever has claimed the block since
       }
-    BlockState state = logged_state(block, entries, seen, patience_s);
+    BlockState state = logged_state(block, entries, seen);
     const auto task = queue.find(block);
     const bool is_its_own = task != queue.end() && !entries.empty() &&
                             entries.back().owner.job == task->second.first &&

@@ -31,7 +31,7 @@ std::string short_hash(const std::string& binary) { return binary.substr(0, 8); 
 int free_entry(const SweepPlan& plan, std::uint64_t block, const study::BlockEntry& last,
                std::chrono::milliseconds patience) {
   if (last.kind != EntryKind::claim) return last.number + 1;
-  const Pulse pulse = plan.log(block).watch(last, patience, [] { return !interrupted(); });
+  const auto [pulse, waited] = plan.log(block).watch(last, patience, [] { return !interrupted(); });
   if (interrupted())
     throw Error(Exit::interrupted, fmt::format("interrupted before block {} was claimed", block));
   if (pulse == Pulse::beating)
@@ -44,7 +44,7 @@ int free_entry(const SweepPlan& plan, std::uint64_t block, const study::BlockEnt
                   pulse == Pulse::gone
                       ? "has ended without a result"
                       : fmt::format("has shown no heartbeat for {:g} s",
-                                    std::chrono::duration<double>(patience).count())));
+                                    std::chrono::duration<double>(waited).count())));
   return last.number + 1;
 }
 
@@ -99,6 +99,17 @@ void adopt(const SweepPlan& plan, std::uint64_t block, const study::BlockEntry& 
   say(fmt::format("block {}: publishing the runs that {} has completed", block, last.owner.text()));
 }
 
+/// Leaves complete runs that cannot be published to the next claimant. Returns the error to report.
+RunError unpublished(const SweepPlan& plan, std::uint64_t block, study::BlockClaim& claim,
+                     const std::string& reason) {
+  const bool left = claim.leave();
+  if (!left) give_up(claim, reason);
+  return RunError(fmt::format("block {} is complete, but not published: {}", block, reason),
+                  fmt::format("mend that (free some space?), then {}: millrace sweep {} --block {}",
+                              left ? "publish its runs without repeating them" : "run it again",
+                              shell_word(plan.path.string()), block));
+}
+
 /// Publishes a block whose runs are complete. Throws RunError if it was taken over, or if the
 /// result cannot be written; the next claimant then publishes the runs.
 void publish(const SweepPlan& plan, std::uint64_t block, const Json& result,
@@ -107,12 +118,7 @@ void publish(const SweepPlan& plan, std::uint64_t block, const Json& result,
     if (claim.publish(result)) return;
   } catch (const std::exception& error) {
     if (claim.is_overtaken()) throw overtaken(plan, block, claim);
-    const bool left = claim.leave();
-    throw RunError(
-        fmt::format("block {} is complete, but not published: {}", block, error.what()),
-        fmt::format("mend that (free some space?), then {}: millrace sweep {} --block {}",
-                    left ? "publish its runs without repeating them" : "run it again",
-                    shell_word(plan.path.string()), block));
+    throw unpublished(plan, block, claim, error.what());
   }
   throw overtaken(plan, block, claim);
 }
@@ -264,15 +270,20 @@ void run_block(const SweepPlan& plan, const Question& question, SweepIdentities&
     if (claim->beat() && claim->is_overtaken()) interrupted() = true;  // ends the current run
   };
   Json result;
+  bool is_complete = false;
   try {
     if (adopts) adopt(plan, block, *last, *claim);
+    is_complete = adopts;
     SweepRunner runner(claim->folder(), question, identities,
                        BlockAttempt{(block - 1) * question.recipes.size() + 1, heartbeat});
     runner.run(block, block - 1);
+    is_complete = true;
     result = result_of(runner, block);
   } catch (const std::exception& error) {
     if (claim->is_overtaken()) throw overtaken(plan, block, *claim);
-    give_up(*claim, interrupted() ? "interrupted" : error.what());
+    if (is_complete && !interrupted()) throw unpublished(plan, block, *claim, error.what());
+    if (!is_complete || !claim->leave())
+      give_up(*claim, interrupted() ? "interrupted" : error.what());
     if (interrupted())
       throw Error(Exit::interrupted, fmt::format("interrupted in block {}", block),
                   fmt::format("run it again: millrace sweep {} --block {}",
