@@ -99,10 +99,6 @@ void check_at_most(const char* lower, int value, const char* upper, int bound) {
                    "a host cannot hold more ranks than there are: were they set by two launchers?");
 }
 
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
-}
-
 RankInfo from_torchrun(const Environment& env) {
   RankInfo info;
   info.rank = env.rank("RANK");
@@ -250,6 +246,10 @@ RankInfo from_slurm(const Environment& env) {
 }
 
 }  // namespace
+
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
 
 bool RankInfo::on_loopback() const { return local_world == world && is_loopback(master_addr); }
 

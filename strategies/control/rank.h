@@ -26,6 +26,9 @@ struct RankInfo {
   MILLRACE_PRIVATE_API bool on_loopback() const;
 };
 
+/// Returns whether that is a loopback address, or the name of one.
+MILLRACE_PRIVATE_API bool is_loopback(const std::string& address);
+
 /// Looks up a variable as getenv() does: its value or null.
 using EnvironmentLookup = std::function<const char*(const char* name)>;
 

@@ -2,8 +2,6 @@
 #include "strategies/control/socket.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -85,23 +84,6 @@ base::Descriptor try_connect(const addrinfo& address, Time deadline, std::string
   return {};
 }
 
-using Interfaces = std::unique_ptr<ifaddrs, decltype(&freeifaddrs)>;
-
-Interfaces all_interfaces() {
-  ifaddrs* all = nullptr;
-  return {getifaddrs(&all) == 0 ? all : nullptr, &freeifaddrs};
-}
-
-bool same_address(const sockaddr& a, const sockaddr_storage& b) {
-  if (a.sa_family != b.ss_family) return false;
-  if (a.sa_family == AF_INET)
-    return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
-  return a.sa_family == AF_INET6 &&
-         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
 }  // namespace
 
 base::Descriptor listen_on(const std::string& address, int port) {
@@ -161,29 +143,22 @@ base::Descriptor connect_to(const std::string& host, int port, Time deadline) {
   }
 }
 
-std::string interface_to(const std::string& host) {
+std::string own_address_to(const std::string& host) {
   constexpr int kAnyPort = 9;  // a datagram socket sends nothing when it is connected
   std::string why;
   const Addresses all = addresses_of(host, kAnyPort, why);
-  const Interfaces interfaces = all_interfaces();
   for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
     const base::Descriptor fd(socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage own{};
     socklen_t size = sizeof own;
-    if (!fd || connect(fd.get(), one->ai_addr, one->ai_addrlen) != 0 ||
-        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
-      continue;
-    for (const ifaddrs* each = interfaces.get(); each != nullptr; each = each->ifa_next)
-      if (each->ifa_addr != nullptr && same_address(*each->ifa_addr, own)) return each->ifa_name;
+    std::array<char, NI_MAXHOST> text{};
+    if (fd && connect(fd.get(), one->ai_addr, one->ai_addrlen) == 0 &&
+        getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+        getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, text.data(), text.size(),
+                    nullptr, 0, NI_NUMERICHOST) == 0)
+      return text.data();
   }
   return {};
-}
-
-bool is_loopback_interface(const std::string& name) {
-  const Interfaces interfaces = all_interfaces();
-  for (const ifaddrs* each = interfaces.get(); each != nullptr; each = each->ifa_next)
-    if (name == each->ifa_name) return (each->ifa_flags & IFF_LOOPBACK) != 0;
-  return false;
 }
 
 bool wait_readable(const base::Descriptor& socket, Time deadline) {

@@ -22,11 +22,9 @@ base::Descriptor accept_from(const base::Descriptor& listener);
 base::Descriptor connect_to(const std::string& host, int port,
                             std::chrono::steady_clock::time_point deadline);
 
-/// Returns the name of the network interface whose address this host uses towards `host`; empty if
-/// it is not known. Sends nothing.
-MILLRACE_PRIVATE_API std::string interface_to(const std::string& host);
-/// Returns whether that is a loopback interface.
-MILLRACE_PRIVATE_API bool is_loopback_interface(const std::string& name);
+/// Returns the address of this host, in numbers, that it uses towards `host`; empty if there is no
+/// route. Sends nothing.
+MILLRACE_PRIVATE_API std::string own_address_to(const std::string& host);
 
 /// Waits until the socket is readable. Returns false at `deadline`.
 bool wait_readable(const base::Descriptor& socket, std::chrono::steady_clock::time_point deadline);

@@ -91,20 +91,25 @@ c10::intrusive_ptr<c10d::Store> open_store(const RankInfo& info, std::chrono::se
   }
 }
 
-/// Has Gloo listen at the interface through which rank 0 is reached, unless the user has chosen
-/// one. Its own choice, the address of the host's name, is 127.0.1.1 on many hosts.
-void choose_interface(const RankInfo& info) {
-  if (std::getenv("GLOO_SOCKET_IFNAME") != nullptr || info.on_loopback()) return;
-  const std::string name = interface_to(info.master_addr);
-  if (name.empty() || (is_loopback_interface(name) && info.local_world < info.world)) return;
-  setenv("GLOO_SOCKET_IFNAME", name.c_str(), /*overwrite=*/0);
+/// Returns Gloo's options. It listens at the address from which rank 0 is reached, unless the user
+/// has chosen an interface. Its own choice, the address of the host's name, is 127.0.1.1 on many
+/// hosts.
+c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> gloo_options(
+    const RankInfo& info, std::chrono::milliseconds timeout) {
+  using Gloo = c10d::ProcessGroupGloo;
+  const bool is_chosen = std::getenv("GLOO_SOCKET_IFNAME") != nullptr;
+  const std::string own = is_chosen ? std::string() : own_address_to(info.master_addr);
+  if (own.empty() || (is_loopback(own) && info.local_world < info.world))
+    return Gloo::Options::create_default(timeout);
+  auto options = Gloo::Options::create(timeout);
+  options->devices.push_back(Gloo::createDeviceForHostname(own));
+  return options;
 }
 
 }  // namespace
 
 Peers::Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds timeout)
     : info_(rank), timeout_(timeout) {
-  choose_interface(info_);
   static std::once_flag once;
   std::call_once(once, c10::initLogging);  // honours TORCH_CPP_LOG_LEVEL
   // A launcher that restarts a run serves the same store, so each attempt uses its own names.
@@ -118,7 +123,7 @@ Peers::Peers(const RankInfo& rank, const CudaLibrary* cuda, std::chrono::seconds
     const auto patience = std::chrono::duration_cast<std::chrono::milliseconds>(2 * timeout_);
     const auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", store_), info_.rank, info_.world,
-        c10d::ProcessGroupGloo::Options::create_default(patience));
+        gloo_options(info_, patience));
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
                       c10::intrusive_ptr<c10d::Backend>(gloo));
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);

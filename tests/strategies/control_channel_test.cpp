@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "millrace/error.h"
+#include "strategies/control/socket.h"
 
 namespace millrace::train {
 namespace {
@@ -76,6 +77,8 @@ void expect_named(Rank& by, int rank, FailureKind kind) {
   EXPECT_EQ(report->pid, static_cast<std::uint64_t>(getpid()));
   EXPECT_FALSE(report->host.empty());
 }
+
+TEST(OwnAddress, IsThatOfTheRoute) { EXPECT_EQ(own_address_to("127.0.0.1"), "127.0.0.1"); }
 
 TEST(Control, RanksMeetAndPart) {
   auto ranks = meet(4);
