@@ -1,6 +1,7 @@
 // Tells the other ranks that rank 0 is at work, and how the work ended.
 #include "strategies/trainer/first_rank.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <future>
@@ -11,7 +12,7 @@
 namespace millrace::train {
 namespace {
 
-constexpr std::chrono::milliseconds kInterval{250};
+constexpr std::chrono::milliseconds kShortestInterval{250};
 constexpr const char* kWorking = "working";
 
 /// Returns the end of the work as rank 0 tells it: exit code, message and hint.
@@ -38,11 +39,14 @@ void throw_unless_done(const std::string& outcome) {
 
 }  // namespace
 
-void do_on_first_rank(bool is_first, const Gather& gather, const std::function<void()>& work) {
+void do_on_first_rank(bool is_first, std::chrono::milliseconds timeout, const Gather& gather,
+                      const std::function<void()>& work) {
   std::string outcome;
   if (is_first) {
     std::future<void> done = std::async(std::launch::async, work);
-    while (done.wait_for(kInterval) != std::future_status::ready) gather(kWorking);
+    // Each sign of life costs every rank a request per rank.
+    const auto interval = std::max(kShortestInterval, timeout / 4);
+    while (done.wait_for(interval) != std::future_status::ready) gather(kWorking);
     outcome = outcome_of(done);
     gather(outcome);
   } else {

@@ -3,9 +3,11 @@
 #include <sched.h>
 
 #include <csignal>
+#include <memory>
 #include <utility>
 
 #include "tests/program/datasets.h"
+#include "tests/program/nginx.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -386,6 +388,26 @@ TEST_F(Distributed, AnInterruptOfOneRankIsAgreedOnAndResumed) {
   EXPECT_EQ(summary("run")["resumed_from_step"], at);
   EXPECT_EQ(summary("run")["parameters_hash"], summary("whole")["parameters_hash"]);
   EXPECT_EQ(losses_of(in("run")), losses_of(in("whole")));
+}
+
+TEST_F(Distributed, RanksThatDisagreeAboutWhatIsResumedEndTogether) {
+  ASSERT_TRUE(succeeded(run(launched(2, "run", {"train.epochs=1"}))));
+  const std::string port = std::to_string(free_port());
+  const auto rank = [&](const std::string& number, const std::string& directory) {
+    RunOptions options;
+    options.env = {{"RANK", number},          {"WORLD_SIZE", "2"},   {"LOCAL_RANK", number},
+                   {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_PORT", port}, {"MASTER_ADDR", "127.0.0.1"}};
+    const Arguments more{"train.strategy=ddp", "train.timeout=20", "train.epochs=2", "--resume"};
+    return std::make_unique<Child>(training(directory, more), options);
+  };
+  const auto first = rank("0", "run");
+  const auto second = rank("1", "on another disk");
+  const std::string steps = std::to_string(summary("run")["steps"].get<int>());
+  for (Child* const one : {first.get(), second.get()})
+    EXPECT_TRUE(refused(one->wait(), 2,
+                        {"rank 1 starts from a new run, rank 0 from step " + steps, "same path"},
+                        /*alone=*/false));
+  EXPECT_FALSE(fs::exists(in("on another disk")));
 }
 
 TEST_F(Distributed, ARankThatIsKilledCostsNoMoreThanItsLastSteps) {

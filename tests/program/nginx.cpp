@@ -38,14 +38,6 @@ struct LocalSocket {
   socklen_t size = sizeof address;
 };
 
-/// Returns a port that the kernel chooses, or 0.
-int free_port() {
-  LocalSocket local(0);
-  const bool done = bind(local.file, local.where(), local.size) == 0 &&
-                    getsockname(local.file, local.where(), &local.size) == 0;
-  return done ? ntohs(local.address.sin_port) : 0;
-}
-
 /// Returns the whole answer to a request for `path` at a port; empty if nobody answers.
 std::string answer_at(int port, const std::string& path) {
   LocalSocket local(port);
@@ -68,6 +60,13 @@ std::string answer_at(int port, const std::string& path) {
 }
 
 }  // namespace
+
+int free_port() {
+  LocalSocket local(0);
+  const bool done = bind(local.file, local.where(), local.size) == 0 &&
+                    getsockname(local.file, local.where(), &local.size) == 0;
+  return done ? ntohs(local.address.sin_port) : 0;
+}
 
 bool Nginx::is_installed() { return access(kNginx, X_OK) == 0; }
 

@@ -9,6 +9,9 @@
 
 namespace millrace::program_test {
 
+/// Returns a port of 127.0.0.1 that the kernel chooses, or 0.
+int free_port();
+
 /// An nginx that serves a folder at ports that the kernel has chosen, and ends with this process.
 class Nginx {
  public:

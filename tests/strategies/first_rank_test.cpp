@@ -35,6 +35,7 @@ class Store {
       return all;
     };
   }
+  std::chrono::milliseconds patience() const { return patience_; }
   int rounds() const { return static_cast<int>(texts_.size()) / 2; }
 
  private:
@@ -49,7 +50,7 @@ std::vector<std::string> errors_of(Store& store, const std::function<void()>& wo
   std::vector<std::string> errors(2);
   const auto rank = [&](int number) {
     try {
-      do_on_first_rank(number == 0, store.of(number), work);
+      do_on_first_rank(number == 0, store.patience(), store.of(number), work);
     } catch (const Error& error) {
       errors[static_cast<std::size_t>(number)] =
           std::to_string(static_cast<int>(error.exit())) + " " + error.what() + " " + error.hint();
@@ -72,6 +73,7 @@ TEST(FirstRank, TheOthersWaitLongerThanTheirTimeOut) {
             (std::vector<std::string>{"", ""}));
   EXPECT_EQ(done, 1) << "rank 0 alone does it";
   EXPECT_GT(store.rounds(), 3);
+  EXPECT_LT(store.rounds(), 10) << "signs of life, every 3/4 s";
 }
 
 TEST(FirstRank, ItsErrorIsThatOfAllRanks) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -116,6 +118,7 @@ class TrainCommand {
     check_settings();
     open_evaluation_set();
     make_strategy();
+    require_same_start();
     compare_archives();
     beginning_.end();  // from here on there are records to complete
     open_records();
@@ -209,13 +212,30 @@ class TrainCommand {
     if (resume_ && resume_->checkpoint()) strategy_->restore(*resume_->checkpoint());
   }
 
+  /// Throws UsageError on every rank unless all of them continue from the same step: a host may
+  /// lack the run's directory.
+  void require_same_start() {
+    if (!is_ddp(recipe_)) return;
+    const auto all = strategy_->gather(resume_ ? fmt::format("step {}", training_.from.steps)
+                                               : std::string("a new run"));
+    const auto other = std::find_if(all.begin(), all.end(),
+                                    [&](const std::string& start) { return start != all[0]; });
+    if (other == all.end()) return;
+    strategy_->end({});  // of all ranks: none of them has died
+    throw UsageError(
+        fmt::format("rank {} starts from {}, rank 0 from {}", other - all.begin(), *other, all[0]),
+        "every host needs the run's directory under the same path");
+  }
+
   /// Compares the contents of archives with what the run has read. Of several ranks, only rank 0
   /// reads them, which takes minutes for a large set: the others wait, and are not late.
   void compare_archives() {
     if (!resume_ || !is_ddp(recipe_)) return;
     try {
       train::do_on_first_rank(
-          rank_.rank == 0, [this](const std::string& mine) { return strategy_->gather(mine); },
+          rank_.rank == 0,
+          std::chrono::milliseconds(std::llround(1e3 * recipe_.number("train.timeout"))),
+          [this](const std::string& mine) { return strategy_->gather(mine); },
           [this] {
             for (const auto& reader : {reader_, eval_reader_})
               check_archives(arguments_.run, reader->info(), true);
