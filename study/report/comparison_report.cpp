@@ -102,14 +102,18 @@ std::string largest_in(const Json& object, const char* key) {
   return name;
 }
 
+constexpr double kNoWait = 0.01;  ///< part of a run up to which waits for the network are normal
+
 /// Names the rank that the others have waited for, and why, or the network.
 void add_straggler(const Json& summary, Report& report) {
   const std::string late = text_at(summary, {"straggler_rank"});
   if (late.empty()) return;
   const std::string on = text_at(summary, {"straggler_on"});
   const double network = number_at(summary, {"network_wait_s"});
+  const double wall = number_at(summary, {"wall_s"});
   const std::string rank = "rank " + late + (on.empty() || on == "network" ? "" : " (" + on + ")");
-  report.facts.emplace_back("straggler", on == "network" ? "the network, no rank" : rank);
+  const std::string link = network <= kNoWait * wall ? "none" : "the network, no rank";
+  report.facts.emplace_back("straggler", on == "network" ? link : rank);
   if (std::isfinite(network))
     report.facts.emplace_back("waits for the network", fmt::format("{:.3f} s per rank", network));
 }

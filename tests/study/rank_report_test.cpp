@@ -59,6 +59,13 @@ TEST(RankReport, ASlowNetworkIsNoRanksFault) {
   run.write("summary.json", R"({"world_size":2,"straggler_rank":1,"straggler_on":"network",)"
                             R"("network_wait_s":2,"ranks":[{"rank":0},{"rank":1}]})");
   EXPECT_TRUE(states(study::run_report(run.path()), "straggler", "the network, no rank"));
+  for (const auto& [wall, shown] :
+       {std::pair("100", "the network, no rank"), std::pair("300", "none")}) {
+    run.write("summary.json", std::string(R"({"world_size":2,"straggler_rank":1,"wall_s":)") +
+                                  wall + R"(,"straggler_on":"network","network_wait_s":2,)" +
+                                  R"("ranks":[{"rank":0},{"rank":1}]})");
+    EXPECT_TRUE(states(study::run_report(run.path()), "straggler", shown)) << wall;
+  }
 }
 
 TEST(RankReport, ReplicasHaveATable) {
