@@ -43,8 +43,9 @@ bool only_speed(std::string_view key) {
 bool can_be_given(const Change& change) {
   if (change.packed) return true;
   if (change.packing) return false;
-  return change.runnable() && std::all_of(change.overrides.begin(), change.overrides.end(),
-                                          [](const auto& one) { return only_speed(key_of(one)); });
+  const bool possible = change.runnable() || change.cached;
+  return possible && std::all_of(change.overrides.begin(), change.overrides.end(),
+                                 [](const auto& one) { return only_speed(key_of(one)); });
 }
 
 const Outcome* best_of(std::span<const Outcome> outcomes, const auto& considered) {
@@ -114,8 +115,11 @@ std::vector<Packing> list_packings(int output_side) {
   return {{.short_side = side}, {.raw = true}, {.short_side = side, .raw = true}};
 }
 
-Change cached_set() {
-  return {.overrides = {"data.remote.fetch=shards"}, .cached = true, .assumed = {"cache=warm"}};
+Change cached_set(bool fetched) {
+  return {.overrides = {"data.remote.fetch=shards"},
+          .cached = true,
+          .fetched = fetched,
+          .assumed = {"cache=warm"}};
 }
 
 std::string Change::text() const {

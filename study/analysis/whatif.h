@@ -47,14 +47,15 @@ struct Change {
   bool packed = false;                 ///< samples come from archives (millrace data pack)
   double first_byte = 1;               ///< time to a server's first byte, relative to now
   bool cached = false;                 ///< a remote set lies in data.remote.cache
+  bool fetched = false;                ///< `cached`, and a verification fetches all of it
   std::optional<Packing> packing{};    ///< samples come from archives that hold them converted
   std::vector<std::string> assumed{};  ///< the members above as text: "cores=8"
 
   /// Returns text such as "loader.workers=1 loader.prefetch=2", assumptions included.
   std::string text() const;
   /// Returns whether it can be run: a packing can, once a sample of the set is packed, and a cached
-  /// set, once it was fetched.
-  bool runnable() const { return assumed.empty() || packing || cached; }
+  /// set, if it may be fetched.
+  bool runnable() const { return assumed.empty() || packing || fetched; }
 };
 
 /// Facts that the list of changes depends on.
@@ -78,8 +79,9 @@ struct ChangeFacts {
 /// cores.
 std::vector<Change> list_changes(const ChangeFacts& facts);
 
-/// Returns the change to a remote set that lies in data.remote.cache.
-Change cached_set();
+/// Returns the change to a remote set that lies in data.remote.cache. It is only predicted unless
+/// it was asked for (`fetched`): a verification fetches the whole set.
+Change cached_set(bool fetched = false);
 
 /// A change and its results, as ratios of images/s to the baseline.
 struct Outcome {

@@ -119,6 +119,20 @@ TEST(Changes, AreThoseThatTheRunCanBeGiven) {
     EXPECT_TRUE(one.device_speed == 1 || !one.runnable()) << "a real device is not made faster";
 }
 
+TEST(Changes, ARemoteSetIsFetchedOnlyIfThatWasAskedFor) {
+  const auto list = list_changes(
+      {.cores = 2, .workers = 1, .io_threads = 4, .requested = true, .without_op = {}});
+  const auto found =
+      std::find_if(list.begin(), list.end(), [](const Change& one) { return one.cached; });
+  ASSERT_NE(found, list.end());
+  EXPECT_EQ(found->text(), "data.remote.fetch=shards cache=warm");
+  EXPECT_FALSE(found->runnable());
+  EXPECT_TRUE(cached_set(true).runnable());
+  EXPECT_EQ(cached_set(true).text(), found->text());
+  const Outcome outcomes[] = {{*found, 3.0, {}}};
+  EXPECT_EQ(most_helpful(outcomes), outcomes) << "a run can be given it all the same";
+}
+
 TEST(Score, CountsWhatHadAnEffect) {
   const auto outcome = [](double predicted, std::optional<double> measured) {
     return Outcome{{}, predicted, measured};

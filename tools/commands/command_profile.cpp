@@ -174,10 +174,12 @@ class Profile {
   }
 
   /// Returns whether a recipe's set can be opened: a cache may be too small for whole archives.
-  static bool opens(const Recipe& recipe) {
+  /// Throws why not if the user asked for it.
+  static bool opens(const Recipe& recipe, bool asked_for) {
     try {
       open_data(recipe, recipe.text("data.split"));
     } catch (const UsageError&) {
+      if (asked_for) throw;
       return false;
     }
     return true;
@@ -192,12 +194,12 @@ class Profile {
       else
         changes.push_back(reader_->info().requested &&
                                   words_of(text) == study::cached_set().overrides
-                              ? study::cached_set()
+                              ? study::cached_set(/*fetched=*/true)
                               : study::Change{.overrides = words_of(text)});
     }
     for (study::Change& change : changes) {
       Recipe recipe = recipe_with(change.overrides);
-      if (change.cached && !opens(recipe)) continue;
+      if (change.cached && !opens(recipe, change.fetched)) continue;
       model_->add(recipe);
       candidates_.push_back({std::move(change), std::move(recipe)});
     }
@@ -392,7 +394,7 @@ class Profile {
   /// Fetches a remote set into the cache for the change that reads it from there.
   void fill_cache() const {
     for (const Candidate& one : candidates_) {
-      if (!one.change.cached) continue;
+      if (!one.change.fetched) continue;
       say("fetching the set into data.remote.cache");
       const auto set = open_data(one.recipe, one.recipe.text("data.split"));
       Buffer buffer;
