@@ -179,7 +179,7 @@ class Loader:
         if self._iter_reading is None:
             return
         ns = self._timeline.iter_ended(self.table, perf_counter_ns())
-        self.breakdown.add_outside(STARTUP, between(self._iter_reading, self.session.clock.read()), ns)
+        self.breakdown.add_outside(STARTUP, list(between(self._iter_reading, self.session.clock.read())), ns)
         self._iter_reading = None
 
     # next()
