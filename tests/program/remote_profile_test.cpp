@@ -56,11 +56,13 @@ TEST_F(Profile, PredictionsOfARemoteSetComeTrue) {
     ASSERT_TRUE(succeeded(result));
     const Json profile = parse_json(result.out);
     EXPECT_EQ(profile["bound"], "storage") << profile["verdict"];
-    EXPECT_NEAR(profile["ceilings"]["storage"].get<double>(), 200, 20);
+    if (profile["verification"]["void"] != false) continue;
+    // A sleep of 20 ms may last longer, and the request itself takes time.
+    EXPECT_GE(profile["ceilings"]["storage"].get<double>(), 150);
+    EXPECT_LE(profile["ceilings"]["storage"].get<double>(), 205);
     for (const auto& [change, ratio] : kRemoteRatios)
       EXPECT_NEAR(change_of(profile, change)["predicted_ratio"].get<double>(), ratio, 0.15 * ratio)
           << change;
-    if (profile["verification"]["void"] != false) continue;
     for (const auto& [change, ratio] : kRemoteRatios)
       EXPECT_NEAR(change_of(profile, change)["error"].get<double>(), 0, 0.25) << change;
     return;
