@@ -132,13 +132,13 @@ TEST_F(RemoteProgram, BadInputsEndInOneClearLine) {
   EXPECT_TRUE(
       refused(run(bench_of(url() + "train-{000000..000002}.tar", {"data.remote.fetch=ranges"})), 2,
               {"data.remote.fetch=ranges", "indexes"}));
-  EXPECT_TRUE(refused(run({"profile", "imagenet-rrc", "data.reader=tar", "data.path=" + url(),
-                           "data.remote.cache=" + in("cache").string(), "loader.batch=9",
-                           "data.remote.cache_bytes=1000", "data.remote.fetch=ranges",
-                           "train.device=simulated", "simulated.update_ms=1", "--run",
-                           in("profile").string(), "--given", "--change",
-                           "data.remote.fetch=shards"}),
-                      2, {"data.remote.cache_bytes=1000", "loader.shuffle"}, false));
+  EXPECT_TRUE(
+      refused(run({"profile", "imagenet-rrc", "data.reader=tar", "data.path=" + url(),
+                   "data.remote.cache=" + in("cache").string(), "loader.batch=9",
+                   "data.remote.cache_bytes=1000", "data.remote.fetch=ranges",
+                   "train.device=simulated", "simulated.update_ms=1", "--run",
+                   in("profile").string(), "--given", "--change", "data.remote.fetch=shards"}),
+              2, {"data.remote.cache_bytes=1000", "loader.shuffle"}, false));
   write_file(in("file"), "x");
   EXPECT_TRUE(refused(run(bench_of(url(), {"data.remote.cache=" + in("file").string()})), 1,
                       {"not a folder"}));
