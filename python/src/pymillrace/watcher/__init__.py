@@ -118,7 +118,9 @@ def _patch(dataloader: Any = None) -> None:
     if _original is not None:
         return
     if dataloader is None:
-        from torch.utils.data import DataLoader as dataloader
+        from torch.utils.data import DataLoader
+
+        dataloader = DataLoader
 
     original = _original = dataloader.__iter__
 
