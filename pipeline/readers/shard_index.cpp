@@ -344,7 +344,14 @@ void ShardRecords::check_body() const {
 }
 
 TarIndex::Entry ShardRecords::at(std::uint64_t i) const {
-  std::call_once(checked_, [this] { check_body(); });
+  // Not std::call_once, which hangs under ThreadSanitizer once its function has thrown.
+  if (!checked_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(checking_);
+    if (!checked_.load(std::memory_order_relaxed)) {
+      check_body();
+      checked_.store(true, std::memory_order_release);
+    }
+  }
   base::OpenFile opened;
   if (!file_) {
     opened = base::open_regular(path_);

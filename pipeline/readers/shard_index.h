@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -97,7 +98,8 @@ class MILLRACE_PRIVATE_API ShardRecords {
   std::uint64_t samples_ = 0;
   std::uint64_t body_sum_ = 0;
   std::uint32_t folders_ = 0;
-  mutable std::once_flag checked_;
+  mutable std::mutex checking_;
+  mutable std::atomic<bool> checked_{false};  ///< the checksum of the records was right
 };
 
 /// Writes the checksums into a header that was changed; for tests.
