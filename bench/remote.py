@@ -20,7 +20,6 @@ import collections
 import contextlib
 import fcntl
 import json
-import math
 import multiprocessing
 import os
 import pathlib
@@ -37,6 +36,7 @@ import time
 import urllib.request
 
 from make_shards import member
+from median_interval import median_interval
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -202,19 +202,6 @@ def empty_cache(work):
         yield f"data.remote.cache={folder}"
     finally:
         shutil.rmtree(folder)
-
-
-def median_interval(values, level=0.95):
-    """Returns the median and the interval that holds the distribution's median with this probability."""
-    values, count, below, tail = sorted(values), len(values), 0, 0.0
-    while True:  # the largest number of values that may be left out on each side
-        tail += math.comb(count, below) * 0.5**count
-        if tail > (1 - level) / 2:
-            break
-        below += 1
-    if below == 0:
-        raise SystemExit(f"{count} pairs are too few for an interval; give at least 6")
-    return statistics.median(values), values[below - 1], values[count - below]
 
 
 def load():

@@ -15,7 +15,6 @@ The fastest of many blocks hardly depends on other programs, but its caches are 
 """
 import argparse
 import contextlib
-import math
 import os
 import statistics
 import tempfile
@@ -27,6 +26,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import pymillrace as mr
+
+from median_interval import median_interval
 
 
 def compute(ns):
@@ -90,19 +91,6 @@ def cpu_ns(arguments, workers, watched):
     with tempfile.TemporaryDirectory() as run, open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
         with mr.watching(run=f"{run}/run"):
             return epoch(loader, ns)
-
-
-def median_interval(values, level=0.95):
-    """Returns the median and the interval that holds the distribution's median with this probability."""
-    values, count, below, tail = sorted(values), len(values), 0, 0.0
-    while True:  # the largest number of values that may be left out on each side
-        tail += math.comb(count, below) * 0.5**count
-        if tail > (1 - level) / 2:
-            break
-        below += 1
-    if below == 0:
-        raise SystemExit(f"{count} pairs are too few for an interval; give at least 6")
-    return statistics.median(values), values[below - 1], values[count - below]
 
 
 def show(name, differences, step):

@@ -18,7 +18,7 @@ inline constexpr std::size_t kTailSlack = 64;
 /// thread safe.
 class Buffer {
  public:
-  /// What a reader keeps beside the block, such as a mapping whose bytes it hands out instead.
+  /// Resource that a reader keeps beside the block, such as a mapping whose bytes it hands out.
   class Attachment {
    public:
     Attachment() = default;

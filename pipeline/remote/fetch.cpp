@@ -487,7 +487,7 @@ class Fetch {
     }
     const auto now = static_cast<std::int64_t>(std::time(nullptr));
     const auto asked = retry_after_s(header.retry_after, now);
-    // What came is kept, unless it would have to come again.
+    // Gives up only if the bytes received so far could not be continued.
     const bool leave = wanted_.once && !(moved && !etag_.empty() && asked.value_or(0) <= 1);
     const auto wait = leave ? std::nullopt : retry_.failed(asked);
     if (!wait || !fetcher_.budget_.failed())

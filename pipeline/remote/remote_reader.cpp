@@ -51,7 +51,7 @@ struct Part {
   std::vector<Entry> entries;  ///< filled when the archive is first opened
   double open_s = 0;           ///< duration of the last opening, and what it was spent on
   FetchTimes spent{};
-  // Of ranges.
+  // Used when samples are read by ranges.
   std::mutex identity;
   std::string etag;  ///< guarded by identity; strong one of the first range, or empty
 };

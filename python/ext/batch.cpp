@@ -38,7 +38,7 @@ nb::dlpack::dtype type_of(DType dtype) {
   return {static_cast<std::uint8_t>(dtype_code::Bfloat), 16, 1};
 }
 
-/// What batches need of NumPy. Looked up once and kept for good; call it with the GIL.
+/// NumPy's objects that batches need, looked up once and never released. Call it with the GIL.
 struct NumPy {
   nb::object ndarray, f32, f16, u8, i64;
 

@@ -82,7 +82,7 @@ std::vector<FailureRow> take_failures(Engine& engine) {
   return rows;
 }
 
-/// What, ops, seconds per sample.
+/// A stage, its ops, and its seconds per sample.
 using CostRow = std::tuple<std::string, std::vector<std::string>, double>;
 
 std::vector<CostRow> profile(Engine& engine, std::uint64_t samples) {

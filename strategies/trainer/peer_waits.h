@@ -34,7 +34,7 @@ class MILLRACE_PRIVATE_API PeerWaits {
 
   /// Adds one collective. `work` is that of every rank before it; rank `mine`, this process, then
   /// waited in it for `waited_s`. The rank that entered last is the one that the others waited for.
-  /// What this process has waited beyond that is the network's.
+  /// Attributes the rest of this process's wait to the network.
   void add(std::span<const RankWork> work, std::size_t mine, double waited_s);
 
   /// Returns what the other ranks have waited for each, by rank.

@@ -54,7 +54,7 @@ enum class Pulse {
   left,     ///< it has ended with complete runs that it could not publish
 };
 
-/// What an observer has seen of a claimant.
+/// Result of observing a claimant.
 struct Observation {
   Pulse pulse = Pulse::beating;
   std::chrono::milliseconds patience{0};  ///< how long a silent one was given

@@ -154,7 +154,8 @@ class HostsTest(unittest.TestCase):
             self.assertGreater(blamed["load"], 0.5 * 30 * 0.060, blamed)
 
     def test_a_rank_that_computes_slowly_is_blamed_for_it(self):
-        # The same batches, by kernels without SIMD: slow in forward and backward, where ranks meet to sum gradients.
+        # Rank 1 computes the same batches with kernels without SIMD: slow in forward and backward, where ranks meet to
+        # sum gradients.
         # Batches are so large that this takes far longer than the exchange of the gradients.
         self.run_here("data", "make", "digits", self.folder / "many", "--train", "12000", "--test", "40")
         native = self.training("update", f"data.path={self.folder / 'many'}", "model.ops=native",

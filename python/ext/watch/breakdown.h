@@ -35,7 +35,7 @@ struct Wait {
 /// Time per place and kind, in ns.
 using PlaceTable = std::array<Kinds, kPlaces>;
 
-/// What a thread of a worker did in a place.
+/// Time that a worker's thread spent in a place, by kind.
 struct Share {
   Place place = kNowhere;
   Kinds ns{};

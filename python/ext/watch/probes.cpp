@@ -44,7 +44,7 @@ void FetchProbe::keep(std::int64_t samples, std::int64_t transform, std::int64_t
   record_.transform_cpu = transform_cpu;
   record_.start_cpu = start_->cpu;
   record_.start_delay = start_->delay;
-  // What is made in the trainer's own thread is not sent.
+  // A batch made in the trainer's own thread is not sent.
   record_.send_key = batch_ + 1;
   record_.send_begin = record_.send_end = record_.end;
   record_.send_cpu = record_.send_delay = record_.send_waited = 0;

@@ -29,7 +29,7 @@ struct Record {
   std::int64_t transform_cpu;
   std::int64_t start_cpu;  ///< of the worker's thread before its first batch
   std::int64_t start_delay;
-  // Of the feeder thread, written after the batch was sent.
+  // Written by the feeder thread after the batch was sent.
   std::int64_t send_key;    ///< batch number + 1, written last, read first
   std::int64_t send_begin;  ///< the feeder thread begins to pickle
   std::int64_t send_end;    ///< the bytes are in the pipe

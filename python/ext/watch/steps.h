@@ -47,7 +47,7 @@ class Receipts {
   bool any_delay_ = false;
 };
 
-/// What is to be done after a step: nothing, begin to measure the loop's body, flush.
+/// Work that is due after a step: none, begin to measure the loop's body, flush.
 enum class Due { nothing, measure, flush };
 
 /// Waits and rows of one loader. Rows and breakdown are made when flush() is called.
