@@ -11,6 +11,7 @@ import watch_plants as plants_of
 from conftest import timing
 from pymillrace import watcher
 from pymillrace.watcher import predict
+from pymillrace.watcher.paging import Paging, measure
 from pymillrace.watcher.replay import Demand, Setup
 
 DATASET_MS, UPDATE_MS = 50, 30  # per sample, per step
@@ -120,3 +121,27 @@ def test_usage_tells_cores_from_sleep():
     usage.cpu, usage.delay = 200_000_000, 0
     demand = usage.demand()
     assert (demand.cpu, demand.threads) == (0.020, 1) and demand.blocked == pytest.approx(0.080)
+
+
+def test_only_batches_of_workers_pay_for_shared_memory():
+    paging = Paging(make=0.005, take=0.003)
+    inline = replace(SETUP, workers=0, fetch=(Demand(cpu=0.040), Demand(cpu=0.050)), update=Demand(cpu=0.010))
+    shared = predict.with_workers(inline, 2, paging)
+    assert (shared.workers, shared.update.cpu) == (2, pytest.approx(0.013))
+    assert [one.cpu for one in shared.fetch] == pytest.approx([0.045, 0.055])
+    assert predict.with_workers(shared, 1, paging) == replace(shared, workers=1)
+    assert predict.with_workers(shared, 0, paging).fetch[1].cpu == pytest.approx(0.050)
+    rows = {row["change"]: row["ratio"] for row in predict.predictions(shared, 100.0, 0.0, paging)["rows"]}
+    assert rows["num_workers=0"] > {row["change"]: row["ratio"] for row in
+                                    predict.predictions(shared, 100.0, 0.0)["rows"]}["num_workers=0"]
+
+
+def test_shared_memory_costs_more_for_larger_batches():
+    small, large = measure(1 << 20), measure(1 << 26)
+    assert large.make > small.make > 0 and large.take > small.take > 0
+    assert measure(0) == Paging()
+
+
+def test_no_more_is_saved_than_was_measured(tmp_path):
+    what_if = summary_of(tmp_path, 1)["what_if"]  # tiny batches: collation takes less than a page
+    assert 0 <= what_if["shared_memory"]["make"] < 1e-3 and 0 <= what_if["shared_memory"]["take"] < 1e-3

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .breakdown import DATASET, STARTUP, TRANSFER
+from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER
+from .paging import Paging, measure
 from .replay import Demand, Setup, replay
 from .spans import LOOP, UPDATE
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from .session import Loader
 
 PREFETCH = 2  # torch's default
-# Cost of moving a batch between processes, assumed where no worker ran: seconds per batch, bytes per second.
-TRANSFER_S, TRANSFER_BYTES_PER_S = 0.0003, 4e9
+# CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
+TRANSFER_S = 0.0006
+MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 MIN_GAIN = 1.1  # a change below this gain is no advice
 STORAGE_THAT_COUNTS = 0.05  # share of a batch's time blocked in the data set
 
@@ -74,8 +76,7 @@ def setup_of(loader: Loader, cores: int) -> Setup | None:
     batches = breakdown.batches
     send, receive = _per(breakdown.work[TRANSFER], batches), _per(breakdown.rebuilt, breakdown.rebuilds)
     if not loader.workers:
-        half = 0.5 * (TRANSFER_S + loader.batch_bytes / TRANSFER_BYTES_PER_S)
-        send = receive = Demand(cpu=half)
+        send = receive = Demand(cpu=TRANSFER_S)
     hand = Demand(cpu=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
     return Setup(loader.workers, loader.prefetch or PREFETCH, max(1, round(table.images / table.steps)), cores,
                  _fetches(breakdown, loader.workers), send, receive, hand, update)
@@ -96,12 +97,31 @@ def _scaled(demand: Demand, cpu: float, blocked: float) -> Demand:
     return replace(demand, cpu=cpu * demand.cpu, blocked=blocked * demand.blocked)
 
 
-def changes(setup: Setup, blocked_in_dataset: float) -> Iterable[Change]:
+def paging_of(loader: Loader, setup: Setup) -> Paging:
+    """Returns what shared memory costs the loader's batches with workers, as far as its records can hold that cost."""
+    paging = measure(loader.batch_bytes)
+    if not setup.workers:
+        return paging
+    collate = _per(loader.breakdown.work[COLLATE], loader.breakdown.batches)
+    # What collates into private memory is moved to shared memory when it is sent, which no loop without workers does.
+    make = 0.0 if setup.send.cpu >= paging.make else min(paging.make, MAX_SAVED * collate.cpu)
+    return Paging(make, min(paging.take, MAX_SAVED * setup.update.cpu))
+
+
+def with_workers(setup: Setup, workers: int, paging: Paging) -> Setup:
+    """Returns the setup with another number of workers. Only batches of workers lie in shared memory."""
+    added = (workers > 0) - (setup.workers > 0)
+    fetch = tuple(replace(one, cpu=max(0.0, one.cpu + added * paging.make)) for one in setup.fetch)
+    update = replace(setup.update, cpu=max(0.0, setup.update.cpu + added * paging.take))
+    return replace(setup, workers=workers, fetch=fetch, update=update)
+
+
+def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable[Change]:
     """Yields the changes that are tried. `blocked_in_dataset`: its share of the time that fetching is blocked."""
     workers = {0, 1, 2, setup.workers + 1, 2 * setup.workers, setup.cores} - {setup.workers}
     for one in sorted(workers):
         if one <= max(2 * setup.cores, 2 * setup.workers):
-            yield Change(f"num_workers={one}", {"num_workers": one}, replace(setup, workers=one))
+            yield Change(f"num_workers={one}", {"num_workers": one}, with_workers(setup, one, paging))
     if setup.workers:
         for one in sorted({1, 2, 4, 8} - {setup.prefetch}):
             yield Change(f"prefetch_factor={one}", {"prefetch_factor": one}, replace(setup, prefetch=one))
@@ -127,7 +147,8 @@ def what_if(loader: Loader, cores: int) -> dict[str, Any] | None:
     if setup is None or rate is None:
         return None
     blocked = sum(row[1] for row in loader.breakdown.work[:3])
-    record = predictions(setup, rate, loader.breakdown.work[DATASET][1] / blocked if blocked > 0 else 0.0)
+    record = predictions(setup, rate, loader.breakdown.work[DATASET][1] / blocked if blocked > 0 else 0.0,
+                         paging_of(loader, setup))
     if record is not None and loader.workers and not loader.persistent:
         record["rows"] += persistent_rows(loader.epochs, record["loader_images_per_s"])
     return record
@@ -150,14 +171,15 @@ def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str
              "saved_s_per_epoch": saved / len(later)}]
 
 
-def predictions(setup: Setup, measured: float, blocked_in_dataset: float) -> dict[str, Any] | None:
+def predictions(setup: Setup, measured: float, blocked_in_dataset: float,
+                paging: Paging = Paging()) -> dict[str, Any] | None:
     """Returns images/s of each change: the measured rate times the ratio of the two replays."""
     try:
         base, loading = replay(setup), replay(replace(setup, update=Demand()))
     except ValueError:
         return None
     rows: list[dict[str, Any]] = []
-    for change in changes(setup, blocked_in_dataset):
+    for change in changes(setup, blocked_in_dataset, paging):
         rates = replay(change.setup)
         ratio = rates.images_per_s / (loading if change.loading_only else base).images_per_s
         alone = rates if change.loading_only else replay(replace(change.setup, update=Demand()))
@@ -167,7 +189,7 @@ def predictions(setup: Setup, measured: float, blocked_in_dataset: float) -> dic
                      "loader_images_per_s": alone.images_per_s})
     return {"images_per_s": measured, "loader_images_per_s": loading.images_per_s,
             "replay_images_per_s": base.images_per_s, "settings": _settings(setup),
-            "transfer_assumed": setup.workers == 0, "rows": rows}
+            "transfer_assumed": setup.workers == 0, "shared_memory": asdict(paging), "rows": rows}
 
 
 def _settings(setup: Setup) -> dict[str, Any]:
