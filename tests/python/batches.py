@@ -1,8 +1,24 @@
-"""A small data set, and the hash of batches."""
+"""A small data set, loaders and scripts that read it, and the hash of batches."""
+import subprocess
+import sys
+import textwrap
+
+import pymillrace as mr
 import xxhash
 
 # A small data set without files. Images are random but the same in every run.
 SYNTHETIC = ("mnist-lenet", "data.reader=synthetic", "data.synthetic.channels=1", "data.synthetic.count=1000")
+
+
+def make(*overrides, numpy=True, **options):
+    return mr.Loader(*SYNTHETIC, *overrides, numpy=numpy, **options)
+
+
+def run_python(code, *arguments, **options):
+    """Runs a script with pymillrace; returns the finished process."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)], capture_output=True, text=True, timeout=60,
+        **options)
 
 
 class Hash:
