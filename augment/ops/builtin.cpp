@@ -51,7 +51,7 @@ constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
                                        sizeof(millrace_plugin_table),
                                        "augmentations",
                                        "2.0",
-                                       "MIT",
+                                       "Apache-2.0",
                                        kUnits,
                                        std::size(kUnits)};
 

@@ -365,7 +365,7 @@ constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
                                        sizeof(millrace_plugin_table),
                                        "decoders",
                                        "1.0",
-                                       "MIT",
+                                       "Apache-2.0",
                                        kUnits,
                                        std::size(kUnits)};
 

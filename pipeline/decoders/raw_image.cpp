@@ -215,7 +215,7 @@ constexpr millrace_plugin_table kRawTable{MILLRACE_MAGIC,
                                           sizeof(millrace_plugin_table),
                                           "pixels",
                                           "1.0",
-                                          "MIT",
+                                          "Apache-2.0",
                                           kRawUnits,
                                           std::size(kRawUnits)};
 

@@ -62,6 +62,13 @@ TEST_F(Plugins, ListShowsBuiltInsAndPluginsAlike) {
     EXPECT_EQ((*unit)["plugin"], plugin);
     EXPECT_TRUE((*unit)["help"].is_string());
   }
+  std::size_t built_in = 0;
+  for (const Json& plugin : list["plugins"]) {
+    if (!plugin["file"].is_null()) continue;
+    EXPECT_EQ(plugin["licence"], "Apache-2.0") << plugin["id"];
+    ++built_in;
+  }
+  EXPECT_GE(built_in, 2u) << "augmentations and decoders";
   const Result plain = run({"plugins", "list"}, with_path(example_plugin("qoi")));
   ASSERT_TRUE(succeeded(plain));
   EXPECT_NE(plain.out.find("Quite OK Image"), std::string::npos) << plain.out;
