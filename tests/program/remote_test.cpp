@@ -5,43 +5,20 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "tests/program/datasets.h"
 #include "tests/program/nginx.h"
-#include "tests/program/program.h"
+#include "tests/program/remote_set.h"
 
 namespace millrace::program_test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class RemoteProgram : public ProgramTest {
+class RemoteProgram : public RemoteSetTest {
  protected:
   void SetUp() override {
     if (!Nginx::is_installed()) GTEST_SKIP() << "nginx is not installed (Debian: nginx-light)";
-    write_photos(in("photos"), 9);
-    const std::string shards = in("root/set").string();
-    fs::create_directories(in("root"));
-    ASSERT_TRUE(succeeded(
-        run({"data", "pack", in("photos").string(), shards, "--shards", "3", "--quiet"})));
+    ASSERT_NO_FATAL_FAILURE(pack_photos(in("root/set")));
     server_ = std::make_unique<Nginx>(in("root"));
-  }
-  Arguments bench_of(const std::string& path, const Arguments& more = {}) {
-    return Arguments{"bench",
-                     "imagenet-rrc",
-                     "data.reader=tar",
-                     "data.path=" + path,
-                     "augment.random_resized_crop.size=24",
-                     "loader.batch=4",
-                     "data.remote.cache=" + in("cache").string(),
-                     "--hash",
-                     "--json"} +
-           more;
-  }
-  std::string hash(const std::string& path, const Arguments& more = {}) {
-    const Result result = run(bench_of(path, more));
-    EXPECT_TRUE(succeeded(result));
-    const Json json = parse_json(result.out);
-    return json.is_object() ? json["batch_hash"].get<std::string>() : "";
   }
   std::string url() const { return server_->url() + "set/"; }
   fs::path shard(int number) const { return in(fmt::format("root/set/train-{:06}.tar", number)); }

@@ -9,8 +9,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "tests/program/datasets.h"
-#include "tests/program/program.h"
+#include "tests/program/remote_set.h"
 
 namespace millrace::program_test {
 namespace {
@@ -103,17 +102,13 @@ class S3Server {
 /// Folder of the set in the bucket, with what an address must not hold as it is.
 constexpr const char* kFolder = "my set/t=1+\xc3\xa9";
 
-class S3Program : public ProgramTest, public testing::WithParamInterface<const char*> {
+class S3Program : public RemoteSetTest, public testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     if (!fs::exists(kPackages / "bin/rclone") || !fs::exists(kPackages / "moto"))
       GTEST_SKIP() << "S3 SERVERS ARE NOT TESTED: tools/test installs moto and rclone in "
                    << kPackages;
-    write_photos(in("photos"), 9);
-    const fs::path set = in("root/bucket") / kFolder;
-    fs::create_directories(set.parent_path());
-    ASSERT_TRUE(succeeded(
-        run({"data", "pack", in("photos").string(), set.string(), "--shards", "3", "--quiet"})));
+    ASSERT_NO_FATAL_FAILURE(pack_photos(in("root/bucket") / kFolder));
     copy("holed", {"train-000000.tar", "train-000002.tar", "set.index"});
     copy("bare", {"train-000000.tar", "train-000001.tar", "train-000002.tar"});
     server_ = std::make_unique<S3Server>(GetParam(), in("root"));
@@ -143,28 +138,9 @@ class S3Program : public ProgramTest, public testing::WithParamInterface<const c
                    {"CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", server_->url()}};
     return options;
   }
-  Arguments bench_of(const std::string& path, const Arguments& more = {}) const {
-    return Arguments{"bench",
-                     "imagenet-rrc",
-                     "data.reader=tar",
-                     "data.path=" + path,
-                     "augment.random_resized_crop.size=24",
-                     "loader.batch=4",
-                     "data.remote.cache=" + in("cache").string(),
-                     "--hash",
-                     "--json"} +
-           more;
-  }
-  std::string hash(const std::string& path, const Arguments& more = {}) const {
-    const Result result = run(bench_of(path, more), options_);
-    EXPECT_TRUE(succeeded(result));
-    const Json json = parse_json(result.out);
-    return json.is_object() ? json["batch_hash"].get<std::string>() : "";
-  }
 
   const std::string url_ = std::string("s3://bucket/") + kFolder + "/";
   std::unique_ptr<S3Server> server_;
-  RunOptions options_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Servers, S3Program, testing::Values("moto", "rclone"),
