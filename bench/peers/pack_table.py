@@ -95,19 +95,9 @@ class Ffcv:
 def write_ffcv(way, folder, target):
     import numpy as np
     from ffcv.fields import IntField, RGBImageField
-    from ffcv.fields.rgb_image import IMAGE_MODES
     from ffcv.writer import DatasetWriter
+    from ffcv_fields import StoredJpeg
     from PIL import Image
-
-    class StoredJpeg(RGBImageField):
-        """Keeps a file's bytes."""
-
-        def encode(self, destination, jpeg, malloc):
-            with Image.open(io.BytesIO(jpeg)) as image:
-                destination["width"], destination["height"] = image.size
-            destination["mode"] = IMAGE_MODES["jpg"]
-            destination["data_ptr"], storage = malloc(len(jpeg))
-            storage[:] = np.frombuffer(jpeg, np.uint8)
 
     class Samples:
         def __init__(self):

@@ -2,29 +2,16 @@
 
     prepare_ffcv.py DATA
 """
-import io
 import os
 import sys
 
 import numpy as np
 from ffcv.fields import IntField, NDArrayField, RGBImageField
-from ffcv.fields.rgb_image import IMAGE_MODES
 from ffcv.writer import DatasetWriter
-from PIL import Image
 
 from data_sets import REPEATS, cifar, cifar_files, imagenet_files, mnist
 from feed import Task
-
-
-class StoredJpeg(RGBImageField):
-    """Keeps the file's bytes; FFCV's own field would decode and compress again at another quality."""
-
-    def encode(self, destination, jpeg, malloc):
-        with Image.open(io.BytesIO(jpeg)) as image:
-            destination["width"], destination["height"] = image.size
-        destination["mode"] = IMAGE_MODES["jpg"]
-        destination["data_ptr"], storage = malloc(len(jpeg))
-        storage[:] = np.frombuffer(jpeg, np.uint8)
+from ffcv_fields import StoredJpeg
 
 
 class Samples:
