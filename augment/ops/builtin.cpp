@@ -45,14 +45,10 @@ constexpr const millrace_unit* kUnits[] = {&kAffine,
                                            &kVflip};
 
 // Raise the version when a batch's bytes change for the same recipe.
-constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
-                                       MILLRACE_ABI_MAJOR,
-                                       MILLRACE_ABI_MINOR,
-                                       sizeof(millrace_plugin_table),
-                                       "augmentations",
-                                       "2.0",
-                                       "Apache-2.0",
-                                       kUnits,
+constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,     MILLRACE_ABI_MAJOR,
+                                       MILLRACE_ABI_MINOR, sizeof(millrace_plugin_table),
+                                       "augmentations",    "2.0",
+                                       "Apache-2.0",       kUnits,
                                        std::size(kUnits)};
 
 const plugins::BuiltIn kRegistered{kTable};

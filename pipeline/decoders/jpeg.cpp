@@ -359,14 +359,10 @@ constexpr millrace_unit unit() {
 constexpr millrace_unit kJpeg = unit();
 constexpr const millrace_unit* kUnits[] = {&kJpeg};
 
-constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,
-                                       MILLRACE_ABI_MAJOR,
-                                       MILLRACE_ABI_MINOR,
-                                       sizeof(millrace_plugin_table),
-                                       "decoders",
-                                       "1.0",
-                                       "Apache-2.0",
-                                       kUnits,
+constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,     MILLRACE_ABI_MAJOR,
+                                       MILLRACE_ABI_MINOR, sizeof(millrace_plugin_table),
+                                       "decoders",         "1.0",
+                                       "Apache-2.0",       kUnits,
                                        std::size(kUnits)};
 
 const plugins::BuiltIn kRegistered{kTable};

@@ -209,15 +209,9 @@ constexpr millrace_unit raw_unit() {
 constexpr millrace_unit kRaw = raw_unit();
 constexpr const millrace_unit* kRawUnits[] = {&kRaw};
 
-constexpr millrace_plugin_table kRawTable{MILLRACE_MAGIC,
-                                          MILLRACE_ABI_MAJOR,
-                                          MILLRACE_ABI_MINOR,
-                                          sizeof(millrace_plugin_table),
-                                          "pixels",
-                                          "1.0",
-                                          "Apache-2.0",
-                                          kRawUnits,
-                                          std::size(kRawUnits)};
+constexpr millrace_plugin_table kRawTable{
+    MILLRACE_MAGIC, MILLRACE_ABI_MAJOR, MILLRACE_ABI_MINOR, sizeof(millrace_plugin_table), "pixels",
+    "1.0",          "Apache-2.0",       kRawUnits,          std::size(kRawUnits)};
 
 const plugins::BuiltIn kRawRegistered{kRawTable};
 
