@@ -73,14 +73,18 @@ INSTANTIATE_TEST_SUITE_P(All, Recipes, testing::ValuesIn(kShipped), [](const aut
   return text;
 });
 
+std::set<std::string> shipped_files() {
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(MILLRACE_RECIPES))
+    if (entry.is_regular_file()) files.insert(entry.path().stem().string());
+  return files;
+}
+
 TEST_F(Recipes, EveryShippedOneIsTriedHere) {
   std::set<std::string> names{"cifar10-crop-flip", "overhead"};  // loader only
   names.insert("imagenet-rrc");                                  // PhotosTrainAModelForTheirSize
   for (const Shipped& shipped : kShipped) names.insert(shipped.recipe);
-  std::set<std::string> files;
-  for (const auto& entry : fs::directory_iterator(MILLRACE_RECIPES))
-    if (entry.is_regular_file()) files.insert(entry.path().stem().string());
-  EXPECT_EQ(files, names);
+  EXPECT_EQ(shipped_files(), names);
 }
 
 TEST_F(Recipes, TheirDefaultPathIsWhereDataMakeIsShownToWrite) {
@@ -129,6 +133,47 @@ TEST_F(Recipes, Ddp) {
     expect_two_steps(mnist ? 61'706 : 135'062);
     EXPECT_EQ(summary("run")["world_size"], 2);
   }
+}
+
+class RecipeBytes : public ProgramTest {};
+
+/// Hashes of two epochs of 48 synthetic images in batches of 20. A change of one is a change of the
+/// bytes that a recipe has always given: raise the version in augment/ops/builtin.cpp, and say so
+/// in CHANGELOG.md.
+TEST_F(RecipeBytes, AreWhatTheyHaveAlwaysBeen) {
+  struct Golden {
+    const char* recipe;
+    const char* width;
+    const char* height;
+    const char* channels;
+    const char* hash;
+  };
+  constexpr Golden kGolden[] = {
+      {"cifar10-crop-flip", "32", "32", "3", "d7e0eb18add7dfe9"},
+      {"cifar10-lenet", "32", "32", "3", "ed1beede82dde7e6"},
+      {"cifar10-resnet50", "32", "32", "3", "24b37646dc414cc1"},
+      {"cifar10-vgg", "32", "32", "3", "ed1beede82dde7e6"},
+      {"cifar10-vgg19", "32", "32", "3", "d7e0eb18add7dfe9"},
+      {"imagenet-rrc", "300", "260", "3", "2e440cb8023d4347"},
+      {"mnist-lenet", "28", "28", "1", "f2c99c33d911a3a9"},
+      {"mnist-lenet-plain", "28", "28", "1", "160984fa223bd624"},
+      {"mnist-mlp", "28", "28", "1", "81cf1d41264de5a4"},
+      {"mnist-simple-conv", "28", "28", "1", "81cf1d41264de5a4"},
+      {"overhead", "28", "28", "1", "a4cb9f9cf16f8ac3"},
+  };
+  std::set<std::string> names;
+  for (const Golden& golden : kGolden) {
+    names.insert(golden.recipe);
+    const Result result =
+        run({"bench", golden.recipe, "data.reader=synthetic", "data.synthetic.count=48",
+             std::string("data.synthetic.width=") + golden.width,
+             std::string("data.synthetic.height=") + golden.height,
+             std::string("data.synthetic.channels=") + golden.channels, "loader.batch=20",
+             "loader.workers=1", "seed=7", "bench.epochs=2", "--hash", "--json"});
+    ASSERT_TRUE(succeeded(result)) << golden.recipe;
+    EXPECT_EQ(parse_json(result.out)["batch_hash"], golden.hash) << golden.recipe;
+  }
+  EXPECT_EQ(names, shipped_files());
 }
 
 }  // namespace
