@@ -1,4 +1,4 @@
-"""Runs a small suite with planted failures through tools/ctest_log.py.
+"""Runs small suites with planted failures through tools/ctest_log.py.
 
   ctest_log_test.py CTEST
 """
@@ -15,6 +15,21 @@ print("100% tests passed, 0 tests failed out of 1")
 for number in range(300):
     print("line", number, "x" * 300)
 raise SystemExit(1)
+"""
+# What GoogleTest prints of a suite: one case passes, one is skipped, one fails, one ends the process before
+# the last begins.
+SUITE = """\
+print("[==========] Running 5 tests from 1 test suite.")
+print("[ RUN      ] Of/Suite.Passes/0", "[       OK ] Of/Suite.Passes/0 (1 ms)", sep="\\n")
+print("[ RUN      ] Of/Suite.Skips/0", "[  SKIPPED ] Of/Suite.Skips/0 (0 ms)", sep="\\n")
+print("[ RUN      ] Of/Suite.Fails/0", "expected 1", "[  FAILED  ] Of/Suite.Fails/0, where GetParam() = 7 (3 ms)",
+      sep="\\n")
+print("[ RUN      ] Of/Suite.Crashes/0", *map("address {}".format, range(100)), sep="\\n")
+raise SystemExit(1)
+"""
+CASE = """\
+print("[==========] Running 1 test from 1 test suite.")
+print("[ RUN      ] Single.Passes", "[       OK ] Single.Passes (1 ms)", sep="\\n")
 """
 
 
@@ -68,12 +83,33 @@ def check_passing_run(ctest, folder):
     check(tool("failed", folder / "Testing" / "Temporary") == (0, ""), "a section without failures", log)
 
 
+def check_cases(ctest, folder):
+    (folder / "suite.py").write_text(SUITE)
+    (folder / "case.py").write_text(CASE)
+    (folder / "CTestTestfile.cmake").write_text("".join(
+        f"add_test([==[{name}]==] [==[{sys.executable}]==] [==[{folder / script}]==] --gtest_filter=any)\n"
+        for name, script in (("tsan.Of/Suite.*", "suite.py"), ("Single.Passes", "case.py"))))
+    tool("run", "--closing", folder / "closing.txt", ctest, "--test-dir", folder)
+    records = folder / "Testing" / "Temporary"
+    status, text = tool("cases", records)
+    check(status == 0 and text.splitlines() == [
+        "== cases of GoogleTest: 2 passed, 1 skipped, 2 failed; 2 processes",
+        "Skipped in suites:", "\ttsan.Of/Suite.Skips/0",
+        "The following cases FAILED:", "\ttsan.Of/Suite.Fails/0 (failed)", "\ttsan.Of/Suite.Crashes/0 (did not end)",
+        "\ttsan.Of/Suite.*: 1 of 5 cases did not run"], "cases", text)
+    lines = tool("failed", records)[1].splitlines()
+    check(lines[:4] == ["== 1 failed, the last 40 lines of each", "---- tsan.Of/Suite.Fails/0", "   expected 1",
+                        "   [  FAILED  ] Of/Suite.Fails/0, where GetParam() = 7 (3 ms)"], "the failed case", text)
+    check(lines[4:6] == ["---- tsan.Of/Suite.Crashes/0", "   address 60"] and len(lines) == 45, "the crash", text)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_suite(folder)
         check_failing_run(sys.argv[1], folder)
         check_passing_run(sys.argv[1], folder)
+        check_cases(sys.argv[1], folder)
 
 
 main()
