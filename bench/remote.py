@@ -7,7 +7,9 @@ bench/remote.py hosts IMAGES.tar [--work DIR]
 throughput: one worker runs an epoch of W4 (imagenet-rrc) over archives on this disk, and over the same archives from
 nginx with an empty cache, in pairs whose order alternates: directly, and through a relay that delays each byte by MS in
 each direction. All runs must have the same batch hash, and nginx must have sent each archive once. Prints all pairs,
-the median ratio of images/s from the start of the loader to the epoch's end, and its 95% interval by order statistics.
+the median ratio of images/s from the start of the loader to the epoch's end, and its 95% interval by order statistics;
+and what the runs cost: median CPU seconds of the program, nginx, the relay and the rest of the machine, and those of
+the program's kinds of threads in one more run of each side, which is watched and does not count.
 
 hosts: 1, 2 and 8 hosts run an epoch, each with a cache of its own, by whole archives and by ranges. Prints the bytes
 that nginx has sent to each.
@@ -35,6 +37,7 @@ import threading
 import time
 import urllib.request
 
+import cpu_seconds
 from make_shards import member
 from median_interval import median_interval
 
@@ -171,28 +174,35 @@ def relay(listener, port, delay):
 
 @contextlib.contextmanager
 def delayed(port, delay):
-    """Yields a port that leads to `port` with a delay in each direction."""
+    """Yields a port that leads to `port` with a delay in each direction, and the process that does it."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(64)
     process = multiprocessing.get_context("fork").Process(target=relay, args=(listener, port, delay), daemon=True)
     process.start()
     try:
-        yield listener.getsockname()[1]
+        yield listener.getsockname()[1], process.pid
     finally:
         process.kill()
         process.join()
 
 
-def bench(options, path, keys=(), environment=None, shuffle=None):
-    """Runs an epoch with one worker. Returns the record of `millrace bench`."""
+def bench(options, path, keys=(), environment=None, shuffle=None, watched=False):
+    """Runs an epoch with one worker. Returns the record of `millrace bench`; if watched, with "threads"."""
     keep = {name: value for name, value in os.environ.items()
             if not name.startswith("MILLRACE_REMOTE") and not name.lower().endswith("_proxy")}
     arguments = [options.millrace, "bench", "imagenet-rrc", "data.reader=tar", f"data.path={path}", "loader.workers=1",
                  f"loader.shuffle={shuffle or options.shuffle}", f"loader.prefetch={options.prefetch}", *keys, "--hash",
                  "--json", "--quiet"]
-    result = subprocess.run(arguments, env=keep | (environment or {}), stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(result.stdout)
+    process = subprocess.Popen(arguments, env=keep | (environment or {}), stdout=subprocess.PIPE, text=True)
+    watch = cpu_seconds.ThreadWatch(process.pid) if watched else None
+    text = process.communicate()[0]
+    if process.returncode != 0:
+        raise SystemExit(f"millrace ended with exit code {process.returncode}")
+    record = json.loads(text)
+    if watched:
+        record["threads"] = watch.stop()
+    return record
 
 
 @contextlib.contextmanager
@@ -212,18 +222,53 @@ def rate(record):
     return record["images"] / record["wall_s"]
 
 
+class Costs:
+    """CPU seconds of runs: of the program, of servers, and of the rest of the machine."""
+
+    def __init__(self, servers):
+        self.servers, self.all = servers, collections.defaultdict(list)
+
+    def now(self):
+        seconds = {name: cpu_seconds.of_process(pid) for name, pid in self.servers.items()}
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds["millrace"] = ended.ru_utime + ended.ru_stime
+        own = os.times()
+        seconds["rest"] = cpu_seconds.of_machine() - sum(seconds.values()) - own.user - own.system
+        return seconds
+
+    @contextlib.contextmanager
+    def counted(self, side):
+        before = self.now()
+        yield
+        for name, seconds in self.now().items():
+            self.all[side, name].append(seconds - before[name])
+
+    def table(self, gigabytes, threads):
+        """Returns a table with a row for each process and kind of thread."""
+        names = ["millrace", *self.servers, "rest"]
+        rows = [(name, *(statistics.median(self.all[side, name]) for side in ("local", "remote"))) for name in names]
+        for kind in cpu_seconds.KINDS:
+            if threads["local"][kind] or threads["remote"][kind]:
+                rows.append((f"millrace, {kind} (watched)", threads["local"][kind], threads["remote"][kind]))
+        return "\n".join(
+            ["| CPU s of | local | remote | remote - local | per GB |", "| --- | --- | --- | --- | --- |"] +
+            [f"| {name} | {local:.2f} | {remote:.2f} | {remote - local:+.2f} | {(remote - local) / gigabytes:+.2f} |"
+             for name, local, remote in rows])
+
+
 def throughput(options, folder, nginx):
     archives = sorted(folder.glob("*.tar"))
     size = sum(one.stat().st_size for one in archives)
     print(f"{len(archives)} archives, {size / 1e6:.0f} MB; loader.shuffle={options.shuffle} "
           f"loader.prefetch={options.prefetch}; load {load()}\n")
 
-    def local():
-        return bench(options, folder)
+    def local(watched=False):
+        return bench(options, folder, watched=watched)
 
-    def remote(port, connections):
+    def remote(port, connections, watched=False):
         with empty_cache(options.work) as cache:
-            record = bench(options, f"http://127.0.0.1:{port}/", (cache, f"loader.io_threads={connections}"))
+            record = bench(options, f"http://127.0.0.1:{port}/", (cache, f"loader.io_threads={connections}"),
+                           watched=watched)
         fetched = collections.Counter(path for _, path, _ in nginx.sent() if path.endswith(".tar"))
         if fetched != collections.Counter("/" + one.name for one in archives):
             raise SystemExit(f"nginx has not sent each archive once: {fetched}")
@@ -234,22 +279,29 @@ def throughput(options, folder, nginx):
     for title, delay, connections in (("direct", 0, 4), (f"{options.delay:g} ms", options.delay * 1e-3,
                                                          options.connections)):
         print(f"| {title}, {connections} connections: pair | local, images/s | remote, images/s | ratio | "
-              "waits: first byte, transfer s | load |\n| --- | --- | --- | --- | --- | --- |")
+              "waits: first byte, transfer s | worker without a core: local, remote s | load |\n"
+              "| --- | --- | --- | --- | --- | --- | --- |")
         ratios = []
-        with delayed(nginx.port, delay) if delay else contextlib.nullcontext(nginx.port) as port:
+        with delayed(nginx.port, delay) if delay else contextlib.nullcontext((nginx.port, None)) as (port, relay_pid):
+            costs = Costs({"nginx": nginx.process.pid} | ({"relay": relay_pid} if delay else {}))
+            sides = {"local": local, "remote": lambda watched=False: remote(port, connections, watched)}
             for pair in range(options.pairs):
-                sides = {"local": local, "remote": lambda: remote(port, connections)}
-                order = sorted(sides, reverse=pair % 2 == 1)
-                records = {name: sides[name]() for name in order}
+                records = {}
+                for name in sorted(sides, reverse=pair % 2 == 1):
+                    with costs.counted(name):
+                        records[name] = sides[name]()
                 for name, record in records.items():
                     if record["batch_hash"] != wanted:
                         raise SystemExit(f"the batch hash of the {name} set is {record['batch_hash']}, not {wanted}")
                 ratios.append(rate(records["remote"]) / rate(records["local"]))
                 waits = records["remote"]["remote"]["storage"]
                 print(f"| {pair + 1} | {rate(records['local']):.0f} | {rate(records['remote']):.0f} | "
-                      f"{ratios[-1]:.3f} | {waits['first_byte']:.2f}, {waits['transfer']:.2f} | {load()} |", flush=True)
+                      f"{ratios[-1]:.3f} | {waits['first_byte']:.2f}, {waits['transfer']:.2f} | "
+                      f"{records['local']['core_wait_s']:.2f}, {records['remote']['core_wait_s']:.2f} | {load()} |",
+                      flush=True)
+            threads = {name: run(watched=True)["threads"] for name, run in sides.items()}
         middle, low, high = median_interval(ratios)
-        print()
+        print("\n" + costs.table(size * 1e-9, threads) + "\n")
         results.append(f"| {title} | {connections} | **{middle:.3f}** [{low:.3f} .. {high:.3f}] | at least 0.9 | "
                        f"{'reached' if low >= 0.9 else 'missed'} |")
     print("| delay | connections | remote / local, median [95% interval] | goal of the lower bound | |\n"

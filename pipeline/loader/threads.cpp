@@ -80,6 +80,7 @@ void IoPool::finished(Job& job) {
 }
 
 void IoPool::work(Thread& self) {
+  pthread_setname_np(pthread_self(), "read");  // for top and perf
   std::int64_t place = 0;
   while (Job* job = claim(place)) {
     stages_.fetch(slots_[job->run.slot], place, self.reading, stop_);

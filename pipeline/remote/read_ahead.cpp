@@ -1,6 +1,8 @@
 // Runs tasks on threads.
 #include "pipeline/remote/read_ahead.h"
 
+#include <pthread.h>
+
 #include <system_error>
 
 namespace millrace::pipeline {
@@ -26,6 +28,7 @@ void ReadAhead::add(std::size_t number) {
 }
 
 void ReadAhead::run() {
+  pthread_setname_np(pthread_self(), "fetch");  // for top, perf and bench/remote.py
   while (true) {
     std::unique_lock lock(mutex_);
     added_.wait(lock, [this] { return ends_ || !waiting_.empty(); });
