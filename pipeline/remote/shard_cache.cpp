@@ -318,8 +318,16 @@ bool ShardCache::try_room(const std::string& part, int file, std::uint64_t size,
     used -= one.bytes;
   }
   if (options_.limit != 0 && used + size > options_.limit) return false;
-  if (ftruncate(file, 0) != 0 || ftruncate(file, static_cast<off_t>(size)) != 0)
+  const auto length = static_cast<off_t>(size);
+  if (ftruncate(file, 0) != 0) fail(part, "written");
+  // Space that is reserved at once takes less time to write to, and a full disk is noticed before
+  // anything is fetched. Some file systems cannot do it.
+  while (size > 0 && fallocate(file, 0, 0, length) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EOPNOTSUPP || errno == ENOSYS) break;
     fail(part, "written");
+  }
+  if (ftruncate(file, length) != 0) fail(part, "written");
   return true;
 }
 
