@@ -151,7 +151,11 @@ bool ShardCache::lock(int file, int kind, const std::string& path) {
   while (flock(file, kind | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
     if (errno == EINTR) continue;
-    if (errno != ENOSYS && errno != EOPNOTSUPP) fail(path, "locked");
+    // ENOLCK comes from a network file system without a lock daemon; once a lock was held, it is a
+    // shortage that passes.
+    const bool none = errno == ENOSYS || errno == EOPNOTSUPP ||
+                      (errno == ENOLCK && !has_locked_.load(std::memory_order_relaxed));
+    if (!none) fail(path, "locked");
     if (locks_.exchange(false) && options_.warn)
       options_.warn(
           fmt::format("{}: the file system has no locks ({}): processes do not share "
@@ -159,6 +163,7 @@ bool ShardCache::lock(int file, int kind, const std::string& path) {
                       path, std::strerror(errno)));
     return true;
   }
+  has_locked_.store(true, std::memory_order_relaxed);
   return true;
 }
 

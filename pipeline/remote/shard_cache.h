@@ -76,7 +76,8 @@ class MILLRACE_PRIVATE_API ShardCache {
 
   const ShardCacheOptions options_;
   RetryClock& clock_;
-  std::atomic<bool> locks_{true};  ///< the file system has locks
+  std::atomic<bool> locks_{true};        ///< the file system has locks
+  std::atomic<bool> has_locked_{false};  ///< a lock was held
   std::atomic<std::uint64_t> found_{0}, filled_{0};
   std::atomic<std::uint64_t> unshared_{0};  ///< archives begun without locks
 };
