@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tests/program/program.h"
+#include "tests/program/small_disk.h"
 
 namespace millrace::program_test {
 namespace {
@@ -231,6 +232,52 @@ TEST_F(SweepBlocks, RunsThatCouldNotBePublishedAreNotRepeated) {
   ASSERT_TRUE(succeeded(run(block("2"))));
   ASSERT_TRUE(succeeded(collect()));
   EXPECT_EQ(record("plan")["blocks"]["collected"][0]["host"], "elsewhere") << "where it was run";
+}
+
+TEST_F(SweepBlocks, RunsThatCannotBeTakenOverStayForALaterAttempt) {
+  plan_gated();
+  Child first(block("1"));
+  ASSERT_TRUE(first.says("attempt 1"));
+  first.send(SIGKILL);
+  first.wait();
+  const fs::path folder = in("plan/blocks/0001");
+  write_file(folder / "attempt-1/heartbeat", "complete, unpublished");
+  write_file(folder / "attempt-1/runs/kept.txt", "");
+  open_gate();  // the run is in fact missing
+  RunOptions as_user;
+  as_user.obey_permissions = true;
+  fs::permissions(folder / "attempt-1", fs::perms::owner_write, fs::perm_options::remove);
+  EXPECT_TRUE(refused(run(block("1"), as_user), 1, {"attempt-1/runs cannot be moved"}, false));
+  EXPECT_EQ(entry("0001/3.json")["kind"], "failure");
+  fs::permissions(folder / "attempt-1", fs::perms::owner_write, fs::perm_options::add);
+  const Result last = run(block("1"), as_user);
+  ASSERT_TRUE(succeeded(last));
+  EXPECT_NE(last.err.find("publishing the runs that"), std::string::npos) << last.err;
+  EXPECT_EQ(entry("0001/5.json")["attempt"], 4);
+  EXPECT_TRUE(fs::exists(folder / "attempt-4/runs/kept.txt"));
+  EXPECT_FALSE(fs::exists(folder / "attempt-1/runs"));
+}
+
+TEST_F(SweepBlocks, OnAFullDiskABlockIsKeptAndPublishedLater) {
+  MILLRACE_NEEDS_SMALL_DISK();
+  SmallDisk disk(in("plan"), "size=10m,nr_inodes=200");
+  // The command leaves one inode: enough for a record, but not for an entry and its link.
+  const std::string command =
+      "echo run >> " + in("log").string() +
+      "; i=0; while true > {run}/$i; do i=$((i+1)); done 2> {run}/0; rm {run}/1; echo {a}";
+  ASSERT_TRUE(succeeded(run({"sweep", "--command", command, "--cell", "a=1", "--repeats", "2",
+                             "--plan", "--run", in("plan").string()})));
+  EXPECT_TRUE(refused(run(block("1")), 1,
+                      {"block 1 is complete, but not published", "No space left"}, false));
+  EXPECT_EQ(status()[0]["state"], "failed");
+  disk.change("size=10m,nr_inodes=500");
+  const Result second = run(block("1"));
+  ASSERT_TRUE(succeeded(second));
+  EXPECT_NE(second.err.find("publishing the runs that"), std::string::npos) << second.err;
+  EXPECT_EQ(read_file(in("log")), "run\n") << "it was run again";
+  disk.change("size=10m,nr_inodes=2000");
+  EXPECT_TRUE(succeeded(collect()));
+  EXPECT_EQ(record("plan")["repeats"], 1);
 }
 
 TEST_F(SweepBlocks, APublicationThatIsInterruptedKeepsTheRuns) {

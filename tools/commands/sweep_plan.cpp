@@ -86,17 +86,31 @@ std::string host_of(const study::BlockEntry& entry) {
   return other.empty() ? entry.owner.host : other;
 }
 
+/// Returns the latest attempt whose complete runs were neither published nor taken over. Later
+/// attempts may have failed to take them.
+std::optional<study::BlockEntry> complete_attempt(const study::BlockLog& log) {
+  auto entries = log.entries();
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    std::error_code error;
+    if (entry->kind == EntryKind::claim && log.has_left(*entry) &&
+        fs::is_directory(log.attempt(entry->attempt) / "runs", error))
+      return std::move(*entry);
+  }
+  return {};
+}
+
 /// Takes the complete runs of an attempt that could not be published.
-void adopt(const SweepPlan& plan, std::uint64_t block, const study::BlockEntry& last,
+void adopt(const SweepPlan& plan, std::uint64_t block, const study::BlockEntry& complete,
            const study::BlockClaim& claim) {
-  const fs::path from = plan.log(block).attempt(last.attempt) / "runs";
+  const fs::path from = plan.log(block).attempt(complete.attempt) / "runs";
   std::error_code error;
   fs::rename(from, claim.folder() / "runs", error);  // which is empty
   if (error)
     throw RunError(fmt::format("{} cannot be moved to {}: {}", from.string(),
                                claim.folder().string(), error.message()),
-                   "check the folders and who may write there");
-  say(fmt::format("block {}: publishing the runs that {} has completed", block, last.owner.text()));
+                   "check the folders and who may write there; then --block publishes the runs");
+  say(fmt::format("block {}: publishing the runs that {} has completed", block,
+                  complete.owner.text()));
 }
 
 /// Leaves complete runs that cannot be published to the next claimant. Returns the error to report.
@@ -255,8 +269,8 @@ void run_block(const SweepPlan& plan, const Question& question, SweepIdentities&
   if (is_done(last)) return;
   const int entry = last ? free_entry(plan, block, *last, patience) : 1;
   Json about{{"block", block}, {"version", plan.version}, {"binary", plan.binary}};
-  const bool adopts = last && last->kind == EntryKind::claim && log.has_left(*last);
-  if (adopts) about["host"] = host_of(*last);
+  const auto complete = complete_attempt(log);
+  if (complete) about["host"] = host_of(*complete);
   auto claim = study::BlockClaim::take(log, entry, std::move(about));
   if (!claim) {
     const auto now = log.last();
@@ -272,8 +286,8 @@ void run_block(const SweepPlan& plan, const Question& question, SweepIdentities&
   Json result;
   bool is_complete = false;
   try {
-    if (adopts) adopt(plan, block, *last, *claim);
-    is_complete = adopts;
+    if (complete) adopt(plan, block, *complete, *claim);
+    is_complete = complete.has_value();
     SweepRunner runner(claim->folder(), question, identities,
                        BlockAttempt{(block - 1) * question.recipes.size() + 1, heartbeat});
     runner.run(block, block - 1);
