@@ -224,13 +224,30 @@ TEST_P(S3Program, SecretsAppearNowhere) {
           options))));
   EXPECT_TRUE(succeeded(keep(run({"report", in("run").string()}, options))));
   EXPECT_TRUE(succeeded(keep(run(bench_of(url_, {"--verbose"}), options))));
+  // Processes that the program starts: what the kernel shows of their arguments and environment.
+  {
+    Child sweep(
+        {"sweep", "imagenet-rrc", "data.reader=tar", "data.path=" + url_,
+         "data.remote.cache=" + in("cache").string(), "loader.batch=9", "train.device=simulated",
+         "simulated.update_ms=20,40", "train.epochs=4", "--run", in("sweep").string()},
+        options);
+    std::string shown;
+    for (; sweep.running(); sleep_ms(1))
+      for (const pid_t child : children_of(sweep.pid()))
+        for (const char* part : {"cmdline", "environ"})
+          shown += read_file(fmt::format("/proc/{}/{}", child, part));
+    EXPECT_TRUE(succeeded(keep(sweep.wait())));
+    EXPECT_NE(shown.find("simulated.update_ms=40"), std::string::npos) << "no child was seen";
+    EXPECT_NE(shown.find("AWS_PROFILE=lab"), std::string::npos);
+    said += shown;
+  }
   options.env["AWS_PROFILE"] = "wrong";
   EXPECT_TRUE(refused(keep(run(bench_of(url_), options)), 3, {"s3://"}));
   options.env["AWS_PROFILE"] = "missing";
   EXPECT_TRUE(refused(keep(run(bench_of(url_), options)), 2, {"AWS_PROFILE=missing"}));
   for (const std::string& secret : {keys.secret, std::string("canary")}) {
     EXPECT_EQ(said.find(secret), std::string::npos);
-    for (const char* folder : {"run", "cache"})
+    for (const char* folder : {"run", "sweep", "cache"})
       for (const auto& entry : fs::recursive_directory_iterator(in(folder))) {
         if (!entry.is_regular_file()) continue;
         EXPECT_EQ(read_file(entry.path()).find(secret), std::string::npos) << entry.path();

@@ -92,6 +92,7 @@ void FaultServer::accept_all() {
     if (poll(&waiting, 1, 10) <= 0) continue;
     const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) continue;
+    connections_.fetch_add(1);
     // Otherwise a body waits up to 40 ms for the acknowledgement of its header.
     const int on = 1;
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -210,7 +211,15 @@ bool FaultServer::send_object(int client, const std::string& request, const std:
   const bool cuts = fault == Fault::cut || fault == Fault::stall || fault == Fault::no_etag ||
                     fault == Fault::weak_etag || fault == Fault::changed_etag;
   if (cuts) body.resize(body.size() / 2);
-  if (!send_all(client, header) || !send_all(client, body)) return false;
+  if (!send_all(client, header)) return false;
+  const std::size_t piece = piece_.load();
+  for (std::string_view rest = body; !rest.empty();) {
+    const std::string_view next = rest.substr(0, piece == 0 ? rest.size() : piece);
+    if (stop_.load() || !send_all(client, next)) return false;
+    rest.remove_prefix(next.size());
+    sent_.fetch_add(next.size());
+    if (piece > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   if (fault == Fault::stall) wait_for_end(client);
   return !cuts;
 }

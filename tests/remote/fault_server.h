@@ -53,6 +53,8 @@ class FaultServer {
   void remove(const std::string& path);
   /// Answers every request that much later.
   void delay(std::chrono::milliseconds time) { delay_.store(time); }
+  /// Sends bodies in pieces of that many bytes, one per millisecond.
+  void drip(std::size_t bytes) { piece_.store(bytes); }
   /// Answers requests for `path` with a redirection.
   void redirect(const std::string& path, const std::string& location);
   /// Lets a function answer: it receives each request's header and returns the whole answer, or
@@ -62,6 +64,10 @@ class FaultServer {
   void fail(const std::string& path, std::vector<Fault> faults, bool forever = false);
   /// Returns all headers that were received, in order.
   std::vector<std::string> requests() const;
+  /// Returns how many bytes of bodies were sent.
+  std::uint64_t sent() const { return sent_.load(); }
+  /// Returns how many connections were accepted.
+  int connections() const { return connections_.load(); }
 
  private:
   struct Object {
@@ -81,6 +87,9 @@ class FaultServer {
   int port_ = 0;
   std::atomic<bool> stop_{false};
   std::atomic<std::chrono::milliseconds> delay_{};
+  std::atomic<std::size_t> piece_{0};  ///< 0: bodies are sent at once
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<int> connections_{0};
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;
   std::function<std::string(const std::string&)> script_;

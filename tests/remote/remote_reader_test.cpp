@@ -38,10 +38,10 @@ test::Bytes archive(int shard) {
 
 std::string text_of(const test::Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// Three archives on a disk and on a server, with a set.index there.
+/// Archives on a disk and on a server, with a set.index there.
 struct Served {
-  Served() {
-    for (int i = 0; i < 3; ++i) {
+  explicit Served(int archives = 3) {
+    for (int i = 0; i < archives; ++i) {
       const std::string name = "train 0=" + std::to_string(i) + ".tar";
       const test::Bytes bytes = archive(i);
       local.write("set/" + name, bytes);
@@ -85,11 +85,13 @@ struct Served {
     options.remote.cache = cache.empty() ? local.path("cache") : cache;
     options.remote.cache_bytes = limit;
     options.remote.deadline_s = 120;
+    options.remote.connections = connections;
     return open_reader(options);
   }
   TempFolder local;
   FaultServer server;
   SetIndex set;
+  int connections = 4;  ///< of readers that are opened later
 };
 
 void expect_same(const Reader& one, const Reader& two) {
@@ -202,6 +204,53 @@ TEST(RemoteReader, FetchesWhatIsExpectedBeforeItIsRead) {
   expect_same(*local, *remote);
   EXPECT_EQ(served.server.requests().size(), 5u);
   EXPECT_EQ(served.open("/set/", 3 * served.set.shards[0].size - 1)->lookahead(), 0u);
+}
+
+TEST(RemoteReader, RequestsShareConnections) {
+  constexpr int kArchives = 12;
+  const std::vector<std::string> all = [] {
+    std::vector<std::string> names{"GET /set/set.index HTTP/1.1"};
+    for (int i = 0; i < kArchives; ++i)
+      names.push_back("GET /set/train%200%3D" + std::to_string(i) + ".tar HTTP/1.1");
+    std::sort(names.begin(), names.end());
+    return names;
+  }();
+  const auto asked = [](const FaultServer& server) {
+    std::vector<std::string> lines;
+    for (const std::string& request : server.requests())
+      lines.push_back(request.substr(0, request.find('\r')));
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  };
+  Buffer scratch;
+  {
+    Served served(kArchives);
+    const auto remote = served.open();
+    for (std::uint64_t i = 0; i < remote->info().count; ++i) remote->read(i, scratch);
+    EXPECT_EQ(asked(served.server), all);
+    EXPECT_EQ(served.server.connections(), 1);
+  }
+  {
+    Served served(kArchives);
+    served.connections = 3;
+    const auto remote = served.open();
+    for (std::uint64_t i = 0; i < remote->info().count; ++i) remote->expect(i);
+    wait_for_requests(served.server, all.size());
+    EXPECT_EQ(asked(served.server), all);
+    EXPECT_LE(served.server.connections(), 3);
+    EXPECT_GE(served.server.connections(), 1);
+  }
+  Served served(kArchives);
+  const auto remote = served.open("/set/", 0, {}, RemoteFetch::ranges);
+  std::vector<std::thread> threads;
+  for (std::uint64_t first = 0; first < 2; ++first)
+    threads.emplace_back([&, first] {
+      Buffer own;
+      for (std::uint64_t i = first; i < remote->info().count; i += 2) remote->read(i, own);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(served.server.requests().size(), 1u + kArchives + 5 * kArchives);
+  EXPECT_LE(served.server.connections(), 2);
 }
 
 TEST(RemoteReader, EndsWhileAnArchiveIsFetchedAhead) {
