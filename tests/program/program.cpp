@@ -61,12 +61,12 @@ std::vector<pid_t> strays() {
   return left;
 }
 
-/// Makes flock(2) fail with ENOLCK in this process and in the program that it becomes.
-void forbid_locks() {
+/// Makes a system call fail in this process and in the program that it becomes.
+void forbid(std::uint32_t call, std::uint32_t error) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOLCK),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog filter{sizeof program / sizeof program[0], program};
@@ -126,7 +126,8 @@ void Child::become(std::vector<char*> argv) {
   if (options_.obey_permissions) prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
   if (!options_.cwd.empty() && chdir(options_.cwd.c_str()) != 0) _exit(126);
   for (const auto& [name, value] : options_.env) setenv(name.c_str(), value.c_str(), 1);
-  if (options_.no_locks) forbid_locks();
+  if (options_.no_locks) forbid(SYS_flock, ENOLCK);
+  if (options_.no_fallocate) forbid(SYS_fallocate, EOPNOTSUPP);
   execv(argv[0], argv.data());
   _exit(127);
 }

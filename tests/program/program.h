@@ -31,6 +31,7 @@ struct RunOptions {
   std::string stdout_to;                   ///< file for stdout; empty: kept in Result::out
   std::string stderr_to;                   ///< file for stderr; empty: kept in Result::err
   bool no_locks = false;                   ///< flock(2) fails with ENOLCK, as on some file systems
+  bool no_fallocate = false;               ///< fallocate(2) fails with EOPNOTSUPP, as on others
 };
 
 struct Result {

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <regex>
 
 #include "tests/program/remote_set.h"
@@ -234,8 +236,10 @@ TEST_P(S3Program, SecretsAppearNowhere) {
     std::string shown;
     for (; sweep.running(); sleep_ms(1))
       for (const pid_t child : children_of(sweep.pid()))
-        for (const char* part : {"cmdline", "environ"})
-          shown += read_file(fmt::format("/proc/{}/{}", child, part));
+        for (const char* part : {"cmdline", "environ"}) {
+          std::ifstream in(fmt::format("/proc/{}/{}", child, part));  // empty once it has ended
+          shown.append(std::istreambuf_iterator<char>(in), {});
+        }
     EXPECT_TRUE(succeeded(keep(sweep.wait())));
     EXPECT_NE(shown.find("simulated.update_ms=40"), std::string::npos) << "no child was seen";
     EXPECT_NE(shown.find("AWS_PROFILE=lab"), std::string::npos);
