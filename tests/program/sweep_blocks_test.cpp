@@ -234,6 +234,30 @@ TEST_F(SweepBlocks, RunsThatCouldNotBePublishedAreNotRepeated) {
   EXPECT_EQ(record("plan")["blocks"]["collected"][0]["host"], "elsewhere") << "where it was run";
 }
 
+TEST_F(SweepBlocks, ACommandThatHadFailedIsTriedOnceMoreWhenItsBlockIsPublished) {
+  const std::string gate = in("gate").string(), log = in("log").string();
+  const std::string command = "until test -e " + gate + "; do sleep 0.05; done; echo {a} >> " +
+                              log + "; test {a} = 1 || test -e " + in("mended").string();
+  ASSERT_TRUE(succeeded(run({"sweep", "--command", command, "a=1,2", "--repeats", "1", "--plan",
+                             "--run", in("plan").string()})));
+  RunOptions as_user;
+  as_user.obey_permissions = true;
+  Child first(block("1"), as_user);
+  ASSERT_TRUE(first.says("attempt 1"));
+  const fs::path folder = in("plan/blocks/0001");
+  fs::permissions(folder, fs::perms::owner_write, fs::perm_options::remove);
+  open_gate();
+  EXPECT_TRUE(refused(first.wait(), 1, {"block 1 is complete, but not published"}, false));
+  fs::permissions(folder, fs::perms::owner_write, fs::perm_options::add);
+  write_file(in("mended"), "");
+  ASSERT_TRUE(succeeded(run(block("1"))));
+  ASSERT_TRUE(succeeded(collect()));
+  const std::string tried = read_file(log);
+  EXPECT_EQ(count_of(tried, "1\n"), 1u) << tried;
+  EXPECT_EQ(count_of(tried, "2\n"), 2u) << tried;
+  for (const Json& cell : record("plan")["cells"]) EXPECT_EQ(cell["runs"].size(), 1u) << cell;
+}
+
 TEST_F(SweepBlocks, RunsThatCannotBeTakenOverStayForALaterAttempt) {
   plan_gated();
   Child first(block("1"));
