@@ -165,52 +165,100 @@ void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
   slot.kept = static_cast<std::int64_t>(samples);
 }
 
-// Lends blocks to detached batches and takes them back.
+// Lends blocks to slots and detached batches, and takes them back.
 
 namespace {
 
-void copy_batch(const BatchContents& from, BatchContents& to) {
+/// Exchanges the memory of two batches of one shape.
+void swap_memory(BatchContents& a, BatchContents& b) {
+  std::swap(a.memory, b.memory);
+  std::swap(a.samples, b.samples);
+  std::swap(a.labels, b.labels);
+  std::swap(a.probabilities, b.probabilities);
+  a.indices.swap(b.indices);
+}
+
+void copy_memory(const BatchContents& from, BatchContents& to) {
   std::memcpy(to.memory.data(), from.memory.data(), to.memory.size());
   to.indices = from.indices;
-  to.id = from.id;
-  to.valid = from.valid;
 }
 
 }  // namespace
 
-std::shared_ptr<const BatchContents> BatchPool::exchange(BatchContents& contents, bool copy) {
-  std::unique_ptr<BatchContents> other = take();
-  // Allocates before the exchange, so that a failure leaves the slot as it is.
+BatchPool::BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::size_t count,
+                     std::size_t bytes, std::size_t row, std::size_t most)
+    : from_(std::move(from)),
+      samples_(count),
+      sample_bytes_(bytes),
+      classes_(row),
+      most_(most),
+      waiting_(slots) {
+  unused_.reserve(slots + most_);
+  empty_.reserve(slots);
+  for (std::size_t i = 0; i < slots; ++i) unused_.push_back(make());
+  if (slots > 0) block_bytes_ = unused_.front()->memory.size();
+}
+
+std::unique_ptr<BatchContents> BatchPool::make() const {
+  auto contents = std::make_unique<BatchContents>();
+  contents->reserve(from_, samples_, sample_bytes_, classes_);
+  return contents;
+}
+
+void BatchPool::lend(BatchContents& slot) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (slot.has_memory()) return;  // another worker was first
+  swap_memory(slot, *unused_.back());
+  --waiting_;
+  empty_.push_back(std::move(unused_.back()));
+  unused_.pop_back();
+}
+
+void BatchPool::take_back(BatchContents& slot) noexcept {
+  const std::lock_guard lock(mutex_);
+  swap_memory(slot, *empty_.back());
+  ++waiting_;
+  unused_.push_back(std::move(empty_.back()));
+  empty_.pop_back();
+}
+
+std::shared_ptr<const BatchContents> BatchPool::detach(BatchContents& slot, bool copy) {
+  std::unique_lock lock(mutex_);
+  if (unused_.size() <= waiting_) {  // all belong to slots
+    lock.unlock();
+    std::unique_ptr<BatchContents> more = make();
+    allocated_.fetch_add(1, std::memory_order_relaxed);
+    lock.lock();
+    unused_.insert(unused_.begin(), std::move(more));  // in no cache, so it is used last
+  }
+  auto& list = copy ? unused_ : empty_;
+  std::unique_ptr<BatchContents> own = std::move(list.back());
+  list.pop_back();
+  if (!copy) ++waiting_;
+  lock.unlock();
+  // If this throws, put() restores what was counted, and the slot is as it was.
   const std::shared_ptr<BatchContents> lent(
-      other.release(), [pool = shared_from_this()](BatchContents* back) noexcept {
+      own.release(), [pool = shared_from_this()](BatchContents* back) noexcept {
         pool->put(std::unique_ptr<BatchContents>(back));
       });
   if (copy) {
-    copy_batch(contents, *lent);
+    copy_memory(slot, *lent);
   } else {
-    std::swap(contents, *lent);
+    swap_memory(slot, *lent);
   }
+  lent->id = slot.id;
+  lent->valid = slot.valid;
   return lent;
-}
-
-std::unique_ptr<BatchContents> BatchPool::take() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!unused_.empty()) {
-      std::unique_ptr<BatchContents> contents = std::move(unused_.back());
-      unused_.pop_back();
-      return contents;
-    }
-  }
-  auto contents = std::make_unique<BatchContents>();
-  contents->reserve(from_, samples_, sample_bytes_, classes_);
-  allocated_.fetch_add(1, std::memory_order_relaxed);
-  return contents;
 }
 
 void BatchPool::put(std::unique_ptr<BatchContents> contents) noexcept {
   const std::lock_guard lock(mutex_);
-  if (unused_.size() < most_) unused_.push_back(std::move(contents));
+  if (!contents->has_memory()) {
+    --waiting_;
+    empty_.push_back(std::move(contents));
+  } else if (unused_.size() < waiting_ + most_) {
+    unused_.push_back(std::move(contents));
+  }
 }
 
 }  // namespace millrace::pipeline

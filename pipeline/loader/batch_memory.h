@@ -142,6 +142,7 @@ struct BatchContents {
   /// Allocates `count` samples of `bytes` each, labels, and rows of `row` probabilities.
   void reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count, std::size_t bytes,
                std::size_t row);
+  bool has_memory() const { return samples != nullptr; }
 
   /// Block of the next three, so that a device copies the whole batch the same way.
   SlotBlock memory;
@@ -149,13 +150,14 @@ struct BatchContents {
   std::span<std::int64_t> labels;
   std::span<float> probabilities;      ///< one row of classes per sample, if ops mix labels
   std::vector<std::uint64_t> indices;  ///< index of each sample in the data set
-  std::size_t sample_bytes = 0;
-  std::size_t classes = 0;  ///< length of a row of probabilities
+  std::size_t sample_bytes = 0;        ///< remains without memory, as does `classes`
+  std::size_t classes = 0;             ///< length of a row of probabilities
   BatchId id;
   std::int64_t valid = 0;  ///< samples present, once finished
 };
 
 struct Slot : BatchContents {
+  std::atomic<bool> backed{false};  ///< has memory: set by the worker that begins its first range
   std::int64_t grain = 1;           ///< samples per range in this batch
   std::vector<RangeHistory> units;  ///< history per range, written by the worker that has it
   /// Times of BatchHistory.
@@ -200,37 +202,44 @@ class ReadyEvent {
 void fill_with_noise(Slot& slot, std::uint64_t seed, std::size_t samples,
                      const Transform& transform, const DatasetInfo& dataset);
 
-// Memory for batches that leave the loader: a detached batch takes its block along, and its slot
-// gets another one from here.
+// Memory of slots and of batches that leave the loader. A slot has a block from its first sample on
+// until its batch is given back, and a detached batch takes the block along. The block that was
+// returned last is used first, because its lines are likely to be in a cache still: a loop that
+// keeps up with its workers has two or three blocks in use, whatever the number of slots.
 
-/// Recycles blocks of one shape. Thread-safe; locked once per detached batch and once per release,
-/// never by a worker. Lent blocks keep the pool alive.
+/// Recycles blocks of one shape. Thread-safe; locked when a batch is begun, detached and given
+/// back. Detached batches keep the pool alive.
 class BatchPool : public std::enable_shared_from_this<BatchPool> {
  public:
-  /// Allocates through `from`, as for `like`. Keeps at most `most` unused blocks.
-  BatchPool(std::shared_ptr<SlotMemory> from, const BatchContents& like, std::size_t most)
-      : from_(std::move(from)),
-        samples_(like.labels.size()),
-        sample_bytes_(like.sample_bytes),
-        classes_(like.classes),
-        most_(most) {
-    unused_.reserve(most_);
-  }
+  /// Allocates a block for each of `slots` slots through `from`, of the shape of
+  /// BatchContents::reserve(). Keeps at most `most` unused blocks beside those.
+  BatchPool(std::shared_ptr<SlotMemory> from, std::size_t slots, std::size_t count,
+            std::size_t bytes, std::size_t row, std::size_t most);
 
-  /// Returns what `contents` holds and leaves it with an unused block; with `copy`, copies it.
-  std::shared_ptr<const BatchContents> exchange(BatchContents& contents, bool copy);
-  /// Returns the number of blocks that were allocated so far.
+  /// Gives a slot the block that was returned last, unless it has one.
+  void lend(BatchContents& slot) noexcept;
+  /// Takes a slot's block back.
+  void take_back(BatchContents& slot) noexcept;
+  /// Returns what a slot holds and leaves it without memory; with `copy`, copies it. Allocates if
+  /// there would be fewer blocks than slots without one.
+  std::shared_ptr<const BatchContents> detach(BatchContents& slot, bool copy);
+  /// Returns the number of blocks that were allocated beside those of the slots.
   std::uint64_t allocated() const { return allocated_.load(std::memory_order_relaxed); }
+  std::size_t block_bytes() const { return block_bytes_; }
 
  private:
-  std::unique_ptr<BatchContents> take();
+  std::unique_ptr<BatchContents> make() const;
+  std::unique_ptr<BatchContents> take_empty();
   void put(std::unique_ptr<BatchContents> contents) noexcept;
 
   const std::shared_ptr<SlotMemory> from_;
   const std::size_t samples_, sample_bytes_, classes_, most_;
+  std::size_t block_bytes_ = 0;
   std::atomic<std::uint64_t> allocated_{0};
   std::mutex mutex_;
-  std::vector<std::unique_ptr<BatchContents>> unused_;
+  std::size_t waiting_;  ///< slots without a block; as many of `unused_` are theirs
+  std::vector<std::unique_ptr<BatchContents>> unused_;  ///< with memory, the last returned behind
+  std::vector<std::unique_ptr<BatchContents>> empty_;   ///< without memory
 };
 
 }  // namespace millrace::pipeline

@@ -56,9 +56,20 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
   issued_ = freed_ = announced_ = options_.first_batch;
   consumed_ = options_.first_batch;
   const auto most = static_cast<std::size_t>(max_);
+  const std::size_t sample = stages_.transform().output().bytes();
+  const auto classes = static_cast<std::size_t>(stages_.transform().soft_classes());
+  const bool recycles = options_.mode == LoaderMode::normal;
+  pool_ = std::make_shared<BatchPool>(options_.memory, recycles ? slots_.size() : 0, most, sample,
+                                      classes, slots_.size() + 1);
+  slot_bytes_ = slots_.size() * pool_->block_bytes();
   for (Slot& slot : slots_) {
-    slot.reserve(options_.memory, most, stages_.transform().output().bytes(),
-                 static_cast<std::size_t>(stages_.transform().soft_classes()));
+    slot.sample_bytes = sample;
+    slot.classes = classes;
+    if (!recycles) {  // what it holds is handed out again
+      slot.reserve(options_.memory, most, sample, classes);
+      slot.backed = true;
+      slot_bytes_ += slot.memory.size();
+    }
     slot.units.reserve(most);
     if (options_.workers > 0 && options_.io_threads > 0) slot.fetched.resize(most);
     // Reserve enough for all but the rare large sample, so that few buffers have to grow.
@@ -66,7 +77,6 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
     for (Fetched& fetched : slot.fetched)
       if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
   }
-  pool_ = std::make_shared<BatchPool>(options_.memory, slots_.front(), slots_.size() + 1);
   for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
   if (options_.mode == LoaderMode::synthetic)
     for (std::size_t i = 0; i < slots_.size(); ++i)
@@ -149,6 +159,14 @@ void LoaderCore::open_slot(std::uint64_t ordinal) {
   slot.freed.store(0, std::memory_order_relaxed);
 }
 
+/// Makes sure that a slot has memory. The first worker of a batch lends it, as late as possible, so
+/// that the block that was returned last is at hand.
+void LoaderCore::back(Slot& slot) {
+  if (slot.backed.load(std::memory_order_acquire)) return;
+  pool_->lend(slot);
+  slot.backed.store(true, std::memory_order_release);
+}
+
 /// Tells the reader which samples it will be asked for once it is done with this batch.
 void LoaderCore::announce(std::uint64_t ordinal) {
   const Reader& reader = stages_.reader();
@@ -203,6 +221,7 @@ void LoaderCore::work(const SampleRange& run) {
     // Acquires the I/O threads' writes.
     static_cast<void>(slot.fetched_runs.load(std::memory_order_acquire));
     Worker& worker = acquire_worker();
+    back(slot);
     try {
       stages_.work(run, slot, worker, stop_);
     } catch (...) {  // next() throws it; the graph would lose it
@@ -281,6 +300,7 @@ bool LoaderCore::make_inline(std::uint64_t ordinal) {
   Slot& slot = slots_[index];
   open_slot(ordinal);
   announce(ordinal);
+  back(slot);
   const SampleRange run{index, 0, slot.id.count, 0};
   stages_.work(run, slot, workers_[0], stop_);
   record_range(slot, run, workers_[0]);
@@ -343,7 +363,12 @@ BatchHistory LoaderCore::history(std::size_t index) const {
 }
 
 void LoaderCore::free_slot(std::size_t index) {
-  slots_[index].freed.store(1, std::memory_order_release);
+  Slot& slot = slots_[index];
+  if (options_.mode == LoaderMode::normal) {
+    if (slot.has_memory()) pool_->take_back(slot);  // a detached batch has taken it along
+    slot.backed.store(false, std::memory_order_relaxed);
+  }
+  slot.freed.store(1, std::memory_order_release);
   // The limiter counts slots, but the next ordinal needs a certain one, so slots are reported in
   // order.
   const std::lock_guard lock(freeing_);
@@ -355,19 +380,13 @@ void LoaderCore::free_slot(std::size_t index) {
 }
 
 std::shared_ptr<const BatchContents> LoaderCore::detach(std::size_t index) {
-  return pool_->exchange(slots_[index], /*copy=*/options_.mode != LoaderMode::normal);
+  return pool_->detach(slots_[index], /*copy=*/options_.mode != LoaderMode::normal);
 }
 
 std::uint64_t LoaderCore::samples_per_epoch() const {
   const std::uint64_t count = stages_.reader().info().count;
   return options_.drop_last ? batches_per_epoch_ * static_cast<std::uint64_t>(options_.batch)
                             : count;
-}
-
-std::size_t LoaderCore::slot_bytes() const {
-  std::size_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory.size();
-  return bytes;
 }
 
 LoaderStats LoaderCore::stats() const {

@@ -52,7 +52,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   bool ended() const { return consumed_ >= end_ || stop_.load(std::memory_order_relaxed); }
   std::uint64_t samples_per_epoch() const;
   std::size_t slots() const { return slots_.size(); }
-  std::size_t slot_bytes() const;
+  std::size_t slot_bytes() const { return slot_bytes_; }
   LoaderStats stats() const;
 
  private:
@@ -62,6 +62,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   Slice slice_of(std::int64_t global) const;
   BatchId batch_id(std::uint64_t ordinal) const;
   void open_slot(std::uint64_t ordinal);
+  void back(Slot& slot);
   void announce(std::uint64_t ordinal);
   void reissue_slot(std::uint64_t ordinal);
   bool make_inline(std::uint64_t ordinal);
@@ -84,7 +85,8 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::atomic<std::uint64_t> consumed_;  ///< next ordinal to be handed out
   std::uint64_t freed_;                  ///< all ordinals before it were returned
   std::vector<Slot> slots_;
-  std::shared_ptr<BatchPool> pool_;  ///< memory for batches that are detached
+  std::shared_ptr<BatchPool> pool_;  ///< memory of slots and of batches that are detached
+  std::size_t slot_bytes_ = 0;
   std::vector<Worker> workers_;
   ReadyEvent ready_event_;
   /// Last reading of the caller's SchedulerWait: when, and its value below.
@@ -139,7 +141,8 @@ struct LoaderCore::Graph {
           core.open_slot(ordinal);
           core.announce(ordinal);
           const std::int64_t count = slot.id.count;
-          if (count == 0) {  // no worker will touch it
+          if (count == 0) {   // no worker will touch it
+            core.back(slot);  // its consumer may look where its samples would be
             slot.valid = 0;
             slot.made = slot.opened;
             core.ready_event_.set(slot.ready);
