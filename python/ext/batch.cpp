@@ -1,22 +1,17 @@
-// Exports a batch's memory as tensors and arrays, without copying.
+// Exports a batch's memory as tensors and arrays.
 #include "python/ext/batch.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
-#include <functional>
-#include <initializer_list>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "millrace/error.h"
+#include "python/ext/arrays.h"
 
 namespace nb = nanobind;
 
@@ -38,135 +33,61 @@ nb::dlpack::dtype type_of(DType dtype) {
   return {static_cast<std::uint8_t>(dtype_code::Bfloat), 16, 1};
 }
 
-/// NumPy's objects that batches need, looked up once and never released. Call it with the GIL.
-struct NumPy {
-  nb::object ndarray, f32, f16, u8, i64;
+const std::shared_ptr<OwnBatch>& self_of(nb::handle self) { return nb::cast<RawBatch&>(self).own; }
 
-  static const NumPy& get() {
-    static const NumPy* found = nullptr;  // a local static's own lock could wait for the GIL
-    if (found == nullptr) {
-      const nb::module_ numpy = nb::module_::import_("numpy");
-      const auto type = [&](const char* name) { return numpy.attr("dtype")(name); };
-      found = new NumPy{numpy.attr("ndarray"), type("float32"), type("float16"), type("uint8"),
-                        type("int64")};
-    }
-    return *found;
-  }
-  const nb::object& dtype(nb::dlpack::dtype of) const {
-    if (of.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int)) return i64;
-    return of.bits == 8 ? u8 : of.bits == 16 ? f16 : f32;
-  }
-};
-
-/// Shape of an array, of up to four dimensions.
-struct Shape {
-  std::array<std::size_t, 4> sizes{};
-  std::size_t dimensions = 0;
-
-  Shape(std::initializer_list<std::size_t> list) : dimensions(list.size()) {
-    std::copy(list.begin(), list.end(), sizes.begin());
-  }
-  std::size_t elements() const {
-    return std::accumulate(sizes.begin(), sizes.begin() + dimensions, std::size_t{1},
-                           std::multiplies<>());
-  }
-};
-
-/// Memory of a batch, of which arrays are made that keep `owner` alive. It belongs to the batch
+/// Returns an array of memory of the batch, which it keeps alive. The memory belongs to the batch
 /// alone, so Python may write to it.
-class Memory {
- public:
-  Memory(bool numpy, const void* data, std::size_t bytes, nb::handle owner)
-      : numpy_(numpy), data_(static_cast<std::byte*>(const_cast<void*>(data))), owner_(owner) {
-    if (numpy_)
-      buffer_ = nb::cast(nb::ndarray<nb::array_api>(
-          data_, 1, &bytes, owner, nullptr, nb::dtype<std::uint8_t>(), nb::device::cpu::value));
-  }
-
-  /// Returns a torch.Tensor or a numpy.ndarray of the elements from `begin` on.
-  nb::object array(const void* begin, const Shape& shape, nb::dlpack::dtype type) const {
-    const std::ptrdiff_t offset = static_cast<const std::byte*>(begin) - data_;
-    if (!numpy_) {  // a capsule of DLPack, which takes PyTorch fewer steps than an object with one
-      static const nb::object* from_dlpack = nullptr;  // see NumPy::get()
-      if (from_dlpack == nullptr)
-        from_dlpack =
-            new nb::object(nb::module_::import_("torch.utils.dlpack").attr("from_dlpack"));
-      return (*from_dlpack)(
-          nb::cast(nb::ndarray<>(data_ + offset, shape.dimensions, shape.sizes.data(), owner_,
-                                 nullptr, type, nb::device::cpu::value)));
-    }
-    const NumPy& numpy = NumPy::get();
-    const nb::object sizes = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.dimensions)));
-    for (std::size_t i = 0; i < shape.dimensions; ++i)
-      PyTuple_SetItem(sizes.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromSize_t(shape.sizes[i]));
-    return numpy.ndarray(sizes, numpy.dtype(type), buffer_, offset);
-  }
-
- private:
-  bool numpy_;
-  std::byte* data_;
-  nb::handle owner_;
-  nb::object buffer_;  ///< all of it as bytes, for NumPy
-};
-
-OwnBatch& self_of(nb::handle self) { return nb::cast<OwnBatch&>(self); }
-
-/// Returns an array of memory that lies apart from the batch's other arrays.
-nb::object array(bool numpy, const void* data, const Shape& shape, nb::dlpack::dtype type,
-                 nb::handle owner) {
-  const Memory memory(numpy, data, shape.elements() * type.bits / 8, owner);
-  return memory.array(data, shape, type);
+nb::object array(nb::handle self, const std::shared_ptr<OwnBatch>& own, const void* data,
+                 const Shape& shape, nb::dlpack::dtype type) {
+  return own->numpy ? numpy_array(data, shape, type, nb::borrow(self))
+                    : tensor(data, shape, type, own);
 }
 
-Shape shape_of(const SampleSpec& spec, std::size_t count) {
-  const auto height = static_cast<std::size_t>(spec.size.height);
-  const auto width = static_cast<std::size_t>(spec.size.width);
-  const auto channels = static_cast<std::size_t>(spec.channels);
+Shape shape_of(const SampleSpec& spec, std::int64_t count) {
+  const std::int64_t height = spec.size.height, width = spec.size.width, channels = spec.channels;
   if (spec.layout == Layout::hwc) return {count, height, width, channels};
   return {count, channels, height, width};
 }
 
-/// Returns the tuple (images, labels). Both are views of one block (BatchContents).
-nb::object images_and_labels(const OwnBatch& own, nb::handle self) {
-  const Batch& batch = own.batch;
-  const SampleSpec& spec = own.source->output;
-  const auto count = static_cast<std::size_t>(batch.count());
-  const auto classes = static_cast<std::size_t>(batch.classes());
-  const void* end = batch.labels() + count;
-  if (classes > 0) end = batch.probabilities() + count * classes;
-  const auto bytes = static_cast<std::size_t>(static_cast<const std::byte*>(end) - batch.data());
-  const Memory memory(own.numpy, batch.data(), bytes, self);
-  const nb::object images = memory.array(batch.data(), shape_of(spec, count), type_of(spec.dtype));
-  if (classes > 0)
-    return nb::make_tuple(
-        images, memory.array(batch.probabilities(), {count, classes}, nb::dtype<float>()));
-  return nb::make_tuple(images, memory.array(batch.labels(), {count}, nb::dtype<std::int64_t>()));
+/// Returns the tuple (images, labels).
+nb::object images_and_labels(nb::handle self) {
+  const std::shared_ptr<OwnBatch>& own = self_of(self);
+  const Batch& batch = own->batch;
+  const SampleSpec& spec = own->source->output;
+  const std::int64_t count = batch.count();
+  nb::object images = array(self, own, batch.data(), shape_of(spec, count), type_of(spec.dtype));
+  nb::object labels =
+      batch.classes() > 0
+          ? array(self, own, batch.probabilities(), {count, batch.classes()}, nb::dtype<float>())
+          : array(self, own, batch.labels(), {count}, nb::dtype<std::int64_t>());
+  PyObject* both = PyTuple_New(2);
+  if (both == nullptr) throw nb::python_error();
+  PyTuple_SetItem(both, 0, images.release().ptr());
+  PyTuple_SetItem(both, 1, labels.release().ptr());
+  return nb::steal(both);
 }
 
 nb::object class_ids(nb::handle self) {
-  const OwnBatch& own = self_of(self);
-  return array(own.numpy, own.batch.labels(), {static_cast<std::size_t>(own.batch.count())},
-               nb::dtype<std::int64_t>(), self);
+  const std::shared_ptr<OwnBatch>& own = self_of(self);
+  return array(self, own, own->batch.labels(), {own->batch.count()}, nb::dtype<std::int64_t>());
 }
 
 nb::object samples(nb::handle self) {
   static_assert(sizeof(std::uint64_t) == sizeof(std::int64_t));  // indices lie far below 2^63
-  const OwnBatch& own = self_of(self);
-  return array(own.numpy, own.batch.samples(), {static_cast<std::size_t>(own.batch.count())},
-               nb::dtype<std::int64_t>(), self);
+  const std::shared_ptr<OwnBatch>& own = self_of(self);
+  return array(self, own, own->batch.samples(), {own->batch.count()}, nb::dtype<std::int64_t>());
 }
 
 nb::object warps(nb::handle self) {
-  const OwnBatch& own = self_of(self);
-  if (own.warps.empty() && own.batch.count() > 0) return nb::none();
-  return array(own.numpy, own.warps.data(), {static_cast<std::size_t>(own.batch.count()), 3, 3},
-               nb::dtype<float>(), self);
+  const std::shared_ptr<OwnBatch>& own = self_of(self);
+  if (own->warps.empty() && own->batch.count() > 0) return nb::none();
+  return array(self, own, own->warps.data(), {own->batch.count(), 3, 3}, nb::dtype<float>());
 }
 
 /// Returns the numbers of numeric targets as an array of count x width, or count for plain numbers;
 /// JSON texts as a list; None if the data set has no targets.
 nb::object targets(nb::handle self) {
-  const OwnBatch& own = self_of(self);
+  const OwnBatch& own = *self_of(self);
   const Targets* all = own.source->reader->targets();
   if (all == nullptr) return nb::none();
   if (own.source->mixes)
@@ -182,48 +103,56 @@ nb::object targets(nb::handle self) {
     }
     return texts;
   }
-  auto numbers = std::make_unique<std::vector<float>>();
+  const auto numbers = std::make_shared<std::vector<float>>();
   for (std::size_t i = 0; i < count; ++i) {
     const std::span<const float> one = all->numbers_of(samples[i]);
     numbers->insert(numbers->end(), one.begin(), one.end());
   }
-  const Shape shape = all->width > 0 ? Shape{count, all->width} : Shape{count};
-  const float* data = numbers->data();
-  const nb::capsule owner(numbers.release(), [](void* memory) noexcept {
-    delete static_cast<std::vector<float>*>(memory);
-  });
-  return array(own.numpy, data, shape, nb::dtype<float>(), owner);
+  const Shape shape = all->width > 0
+                          ? Shape{own.batch.count(), static_cast<std::int64_t>(all->width)}
+                          : Shape{own.batch.count()};
+  if (!own.numpy) return tensor(numbers->data(), shape, nb::dtype<float>(), numbers);
+  using Owner = std::shared_ptr<std::vector<float>>;
+  const nb::capsule owner(new Owner(numbers),
+                          [](void* memory) noexcept { delete static_cast<Owner*>(memory); });
+  return numpy_array(numbers->data(), shape, nb::dtype<float>(), owner);
 }
 
-std::vector<std::string> names(const OwnBatch& own) {
-  return own.source->run([&] {
-    std::vector<std::string> all;
-    for (std::int64_t i = 0; i < own.batch.count(); ++i)
-      all.push_back(own.source->reader->name(own.batch.samples()[i]));
-    return all;
-  });
+std::vector<std::string> names(const RawBatch& raw) {
+  const Batch& batch = raw.own->batch;
+  return Names{raw.own->source}.of({batch.samples(), batch.samples() + batch.count()});
 }
 
 }  // namespace
 
-nb::object make_batch(nb::handle type, OwnBatch own) {
+std::vector<std::string> Names::of(const std::vector<std::uint64_t>& samples) const {
+  return source->run([&] {
+    std::vector<std::string> all;
+    for (const std::uint64_t sample : samples) all.push_back(source->reader->name(sample));
+    return all;
+  });
+}
+
+nb::object make_batch(nb::handle type, std::shared_ptr<OwnBatch> own) {
   static PyObject* const raw = PyUnicode_InternFromString("_raw");
-  const nb::object self = nb::cast(std::move(own));
-  nb::object batch = type(images_and_labels(self_of(self), self));
+  const nb::object self = nb::cast(RawBatch{std::move(own)});
+  nb::object batch = type(images_and_labels(self));
   nb::setattr(batch, raw, self);
   return batch;
 }
 
 void bind_batch(nb::module_& module) {
-  nb::class_<OwnBatch>(module, "Batch")
+  nb::class_<Names>(module, "Names")
+      .def("of", &Names::of, nb::arg("samples"), nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<RawBatch>(module, "Batch")
       .def("class_ids", &class_ids)
       .def("samples", &samples)
       .def("warps", &warps)
       .def("targets", &targets)
       .def("names", &names, nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro("count", [](const OwnBatch& own) { return own.batch.count(); })
-      .def_prop_ro("epoch", [](const OwnBatch& own) { return own.batch.epoch(); })
-      .def_prop_ro("index", [](const OwnBatch& own) { return own.batch.index(); });
+      .def_prop_ro("count", [](const RawBatch& raw) { return raw.own->batch.count(); })
+      .def_prop_ro("epoch", [](const RawBatch& raw) { return raw.own->batch.epoch(); })
+      .def_prop_ro("index", [](const RawBatch& raw) { return raw.own->batch.index(); });
 }
 
 }  // namespace millrace::python

@@ -34,7 +34,14 @@ struct Source {
   }
 };
 
-/// A detached batch. Arrays are views that keep it alive.
+/// What Python has as pymillrace._core.Names.
+struct Names {
+  std::shared_ptr<const Source> source;
+  /// Returns the names of samples. Call it without the GIL.
+  std::vector<std::string> of(const std::vector<std::uint64_t>& samples) const;
+};
+
+/// A detached batch. Arrays share it.
 struct OwnBatch {
   OwnBatch(Batch own, std::shared_ptr<const Source> of, bool arrays)
       : batch(std::move(own)), source(std::move(of)), numpy(arrays) {}
@@ -44,11 +51,16 @@ struct OwnBatch {
   std::vector<float> warps{};  ///< nine per sample, if they were asked for
 };
 
-/// Returns an instance of pymillrace.Batch, which `type` is: the tuple (images, labels), with `own`
-/// as its attribute _raw.
-nanobind::object make_batch(nanobind::handle type, OwnBatch own);
+/// What Python has as pymillrace._core.Batch.
+struct RawBatch {
+  std::shared_ptr<OwnBatch> own;
+};
 
-/// Adds the class Batch to the module.
+/// Returns an instance of pymillrace.Batch, which `type` is: the tuple (images, labels), with the
+/// RawBatch of `own` as its attribute _raw.
+nanobind::object make_batch(nanobind::handle type, std::shared_ptr<OwnBatch> own);
+
+/// Adds the classes Batch and Names to the module.
 void bind_batch(nanobind::module_& module);
 
 }  // namespace millrace::python

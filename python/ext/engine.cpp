@@ -2,6 +2,7 @@
 #include "python/ext/engine.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -43,6 +44,14 @@ bool matters(std::string_view key) {
       "loader.shuffle", "loader.drop_last", "loader.on_error", "data.max_pixels", "model.classes"};
   return key.starts_with("output.") ||
          std::find(std::begin(kAll), std::end(kAll), key) != std::end(kAll);
+}
+
+/// Counts the forks behind this process. It is read for every batch, and getpid() is a system call.
+std::atomic<unsigned> g_forks{0};
+
+void count_forks() {
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
 }
 
 /// Marks the engine as used by this thread.
@@ -87,8 +96,11 @@ void Engine::open(int world) {
                                             remote_ ? interrupts_ : nullptr});
 }
 
-Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps)
+Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
+               std::shared_ptr<pipeline::SlotMemory> memory)
     : process_(getpid()), recipe_(load_locked(arguments)) {
+  count_forks();
+  forks_ = g_forks;
   remote_ = pipeline::is_remote(recipe_.text("data.path"));
   if (remote_) {
     run_interruptibly(*interrupts_, [&] { open(world); });
@@ -97,6 +109,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   }
   if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
   options_ = tools::loader_options(recipe_, tools::emulated_storage(recipe_), rank, world);
+  options_.memory = std::move(memory);
   options_.stop = &interrupts_->stop;
   options_.held = 0;  // every batch is detached
   options_.record = false;
@@ -119,7 +132,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
 
 Engine::~Engine() {
   // The threads of a loader do not exist in a forked child, so nothing there can be joined.
-  if (getpid() != process_) {
+  if (g_forks != forks_) {
     static_cast<void>(loader_.release());
     return;
   }
@@ -128,7 +141,7 @@ Engine::~Engine() {
 }
 
 void Engine::require_own_process() const {
-  if (getpid() == process_) return;
+  if (g_forks.load(std::memory_order_relaxed) == forks_) return;
   throw RunError(
       fmt::format("this loader belongs to process {}: a forked child has none of its threads",
                   process_),
@@ -157,13 +170,14 @@ void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
   start(ordinal);
 }
 
-/// Ends the loader and starts one at a position. Call it with the GIL, which it releases.
+/// Ends the loader and starts one at a position, once no Ctrl-C ends reads. Call it with the GIL,
+/// which it releases.
 void Engine::start(std::uint64_t ordinal) {
   const nb::gil_scoped_release released;
   stop();
+  seen_interrupts_ = interrupts_->wait_for_release();
   LoaderOptions options = options_;
   options.first_batch = ordinal;
-  seen_interrupts_ = interrupts_->count;
   std::shared_ptr<const Transform> transform = plan_;
   if (warps_ != nullptr) transform = warps_;
   loader_ = std::make_unique<Loader>(source_->reader, std::move(transform), options);
@@ -175,9 +189,11 @@ void Engine::resume_if_interrupted() {
   if (loader_ != nullptr && interrupts_->count != seen_interrupts_) start(at_);
 }
 
-/// Returns the next batch. Call it with the GIL.
+/// Returns the next batch, or an empty one where Ctrl-C in a call of another thread has ended the
+/// reads: start() then goes on. Call it with the GIL.
 Batch Engine::take() {
   Batch batch;
+  const auto elsewhere = [this] { return interrupts_->count != seen_interrupts_; };
   const auto failures = static_cast<std::ptrdiff_t>(failures_.size());
   const auto end = [&] {
     const nb::gil_scoped_release released;
@@ -202,7 +218,9 @@ Batch Engine::take() {
       forget();
       throw;
     }
-    throw;
+    if (!elsewhere()) throw;
+    forget();
+    return {};
   }
   try {
     raise_interrupt();
@@ -213,24 +231,27 @@ Batch Engine::take() {
   }
   if (!batch) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();  // from has_signal()
-    throw RunError("the loader was stopped");
+    if (!elsewhere()) throw RunError("the loader was stopped");
+    forget();
+    return batch;
   }
   ++at_;
   return batch;
 }
 
-OwnBatch Engine::next(bool numpy) {
+std::shared_ptr<OwnBatch> Engine::next(bool numpy) {
   require_own_process();
   const Use use(busy_);
   if (loader_ == nullptr) throw RunError("this loader is closed", "iterate over it again");
   resume_if_interrupted();
-  Batch batch = take();
+  Batch batch;
+  while (!(batch = take())) start(at_);
   batch.detach();
-  OwnBatch own(std::move(batch), source_, numpy);
+  auto own = std::make_shared<OwnBatch>(std::move(batch), source_, numpy);
   if (warps_ != nullptr) {
-    const auto count = static_cast<std::size_t>(own.batch.count());
-    own.warps.resize(9 * count);
-    warps_->take(own.batch.epoch(), own.batch.samples(), count, own.warps.data());
+    const auto count = static_cast<std::size_t>(own->batch.count());
+    own->warps.resize(9 * count);
+    warps_->take(own->batch.epoch(), own->batch.samples(), count, own->warps.data());
   }
   return own;
 }
@@ -249,10 +270,11 @@ void Engine::stop(bool all) {
   extra_blocks_ += loader_->stats().extra_blocks;
   failed_ += loader_->stats().failed;
   const auto begin = std::chrono::steady_clock::now();
-  interrupts_->stop = true;  // ends reads that wait for a server
-  loader_.reset();
-  if (all && remote_) std::this_thread::sleep_until(begin + kHold);
-  interrupts_->stop = false;
+  {
+    const Interrupts::Hold hold(*interrupts_);  // ends reads that wait for a server
+    loader_.reset();
+    if (all && remote_) std::this_thread::sleep_until(begin + kHold);
+  }
   if (warps_ != nullptr) warps_->clear();
 }
 

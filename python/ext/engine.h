@@ -26,8 +26,10 @@ namespace millrace::python {
 class Engine {
  public:
   /// Opens the data set of `arguments` ("[RECIPE] [key=value ...]") for one of `world` ranks. With
-  /// `warps`, batches have them. Call it without the GIL.
-  Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps);
+  /// `warps`, batches have them. Their memory comes from `memory` unless it is null. Call it
+  /// without the GIL.
+  Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
+         std::shared_ptr<pipeline::SlotMemory> memory);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -38,7 +40,7 @@ class Engine {
   /// while next() waits, and taken for signals: every 100 ms, or every 50 ms where this thread
   /// would read a remote set itself, which another one then does for it. Goes on at its position
   /// where Ctrl-C in another call has ended the workers' reads.
-  OwnBatch next(bool numpy);
+  std::shared_ptr<OwnBatch> next(bool numpy);
   /// Ends the workers and, within 0.2 s, the reads of a remote set. A later seek() starts new ones.
   /// Call it with the GIL, which it releases.
   void close();
@@ -50,6 +52,7 @@ class Engine {
   /// Returns the samples per batch of this rank at most.
   std::int64_t batch_size() const;
   const LoaderOptions& options() const { return options_; }
+  const std::shared_ptr<const Source>& source() const { return source_; }
   const DatasetInfo& dataset() const { return source_->reader->info(); }
   const SampleSpec& output() const { return plan_->output(); }
   std::string sample_name(std::uint64_t index) const;
@@ -61,6 +64,8 @@ class Engine {
   std::string recipe_name() const { return recipe_.name(); }
   LoaderStats stats() const;
   bool has_failures() const { return !failures_.empty(); }
+  /// Returns whether Batch.targets has something to give.
+  bool has_targets() const { return source_->reader->targets() != nullptr && !source_->mixes; }
   std::vector<Failure> take_failures();
 
  private:
@@ -72,6 +77,7 @@ class Engine {
   void stop(bool all = false);
 
   const pid_t process_;
+  unsigned forks_ = 0;  ///< forks between the program's start and this engine's making
   Recipe recipe_;
   bool remote_ = false;  ///< reads may wait for a server
   std::shared_ptr<Interrupts> interrupts_ = std::make_shared<Interrupts>();

@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <future>
+#include <mutex>
 #include <thread>
 
 namespace millrace::python {
@@ -15,9 +17,44 @@ namespace millrace::python {
 inline constexpr std::chrono::milliseconds kHold{200};
 
 /// Ends work that runs for Python.
-struct Interrupts {
+class Interrupts {
+ public:
   std::atomic<bool> stop{false};  ///< ends waits for a server, and the loaders that look at it
-  std::atomic<std::uint64_t> count{0};  ///< of times that Ctrl-C has set `stop`
+  std::atomic<std::uint64_t> count{0};  ///< of times that Ctrl-C has set `stop`; grows before it
+
+  /// Keeps `stop` set as long as it lives. Several threads may have one.
+  class Hold {
+   public:
+    explicit Hold(Interrupts& interrupts, bool ctrl_c = false) : interrupts_(interrupts) {
+      interrupts_.hold(1, ctrl_c);
+    }
+    ~Hold() { interrupts_.hold(-1, false); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Interrupts& interrupts_;
+  };
+
+  /// Waits until nobody keeps `stop` set and returns `count`. Call it without the GIL.
+  std::uint64_t wait_for_release() {
+    std::unique_lock lock(mutex_);
+    released_.wait(lock, [&] { return holds_ == 0; });
+    return count;
+  }
+
+ private:
+  void hold(int change, bool ctrl_c) {
+    const std::lock_guard lock(mutex_);
+    holds_ += change;
+    if (ctrl_c) ++count;
+    stop = holds_ > 0;
+    released_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable released_;
+  int holds_ = 0;
 };
 
 /// Flag that ends the work of run_interruptibly() on this thread; null elsewhere.
@@ -47,18 +84,18 @@ auto run_interruptibly(Interrupts& interrupts, const Work& work) {
   });
   while (result.wait_for(kPeriod) != std::future_status::ready) {
     if (!has_signal()) continue;
-    ++interrupts.count;
-    interrupts.stop = true;
     const Clock::time_point begin = Clock::now();
-    Clock::time_point due = begin;
-    do {
-      if (Clock::now() < due) continue;
-      const nanobind::gil_scoped_acquire gil;  // a thread without Python state is left alone
-      if (PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt) > 0)
-        due = Clock::now() + kAgain;
-    } while (result.wait_for(kPeriod) != std::future_status::ready);
-    std::this_thread::sleep_until(begin + kHold);
-    interrupts.stop = false;
+    {
+      const Interrupts::Hold hold(interrupts, /*ctrl_c=*/true);
+      Clock::time_point due = begin;
+      do {
+        if (Clock::now() < due) continue;
+        const nanobind::gil_scoped_acquire gil;  // a thread without Python state is left alone
+        if (PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt) > 0)
+          due = Clock::now() + kAgain;
+      } while (result.wait_for(kPeriod) != std::future_status::ready);
+      std::this_thread::sleep_until(begin + kHold);
+    }
     const nanobind::gil_scoped_acquire gil;
     throw nanobind::python_error();
   }

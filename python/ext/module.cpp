@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -19,6 +21,7 @@
 #include "python/ext/batch.h"
 #include "python/ext/engine.h"
 #include "python/ext/host.h"
+#include "python/ext/page_locked.h"
 
 namespace nb = nanobind;
 
@@ -102,9 +105,16 @@ std::vector<CostRow> profile(Engine& engine, std::uint64_t samples) {
 
 void bind_engine(nb::module_& module) {
   nb::class_<Engine>(module, "Engine")
-      .def(nb::init<const std::vector<std::string>&, int, int, bool>(), nb::arg("arguments"),
-           nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
-           nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "__init__",
+          [](Engine* self, const std::vector<std::string>& arguments, int rank, int world,
+             bool warps, std::uintptr_t lock, std::uintptr_t unlock) {
+            std::shared_ptr<pipeline::SlotMemory> memory;
+            if (lock != 0) memory = page_locked_memory({lock, unlock});
+            new (self) Engine(arguments, rank, world, warps, std::move(memory));
+          },
+          nb::arg("arguments"), nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
+          nb::arg("lock") = 0, nb::arg("unlock") = 0, nb::call_guard<nb::gil_scoped_release>())
       .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
       .def(
           "next",
@@ -132,6 +142,8 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("classes", [](const Engine& e) { return e.dataset().classes; })
       .def_prop_ro("fingerprint", [](const Engine& e) { return e.dataset().fingerprint; })
       .def_prop_ro("has_failures", &Engine::has_failures)
+      .def_prop_ro("has_targets", &Engine::has_targets)
+      .def_prop_ro("names", [](const Engine& e) { return Names{e.source()}; })
       .def_prop_ro("extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; });
 }
 

@@ -188,6 +188,33 @@ def test_after_ctrl_c_in_another_call_the_iteration_goes_on(server, tmp_path, wo
     assert names == [loader.dataset.name(i) for i in range(len(loader.dataset))] and loader.failures == []
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_in_another_call_leaves_a_thread_in_next_waiting(server, tmp_path, workers):
+    loader = mr.Loader(*words(server, tmp_path / "cache", workers), numpy=True)
+    server.stalls = True
+    names, errors = [], []
+
+    def iterate():
+        try:
+            for batch in loader:
+                names.extend(batch.names)
+        except BaseException as error:
+            errors.append(error)
+
+    other = threading.Thread(target=iterate, daemon=True)
+    other.start()
+    assert server.asked.wait(60)  # by next(), which needs the second archive
+    with pytest.raises(KeyboardInterrupt):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        [loader.dataset.name(i) for i in range(len(loader.dataset))]
+    assert other.is_alive() and errors == []
+    server.stalls = False
+    server.released.set()
+    other.join(60)
+    assert not other.is_alive() and errors == [] and loader.failures == []
+    assert names == [loader.dataset.name(i) for i in range(len(loader.dataset))]
+
+
 @mr.augmentation
 def endless_for_remote(image):
     """Never returns."""

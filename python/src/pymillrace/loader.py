@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import difflib
 import importlib.util
 import json
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from . import _core, recipes
+from . import device as devices
+from .device import Copies, Copy
 from .errors import UsageError
 from .installed import installed
 
@@ -62,7 +65,7 @@ class Batch(tuple[Any, ...]):
             cutmix).
     """
 
-    _raw: _core.Batch  # set by Engine.next()
+    _raw: _core.Batch | devices.Rest  # the former is set by Engine.next()
 
     @property
     def images(self) -> Any:
@@ -185,6 +188,9 @@ class Loader:
         function: called with each batch (with keys, its dictionary) on the thread that iterates; what it returns is
             handed out instead. `function_s` is the time that it takes. What it raises ends the `for`; its batch counts
             as handed out.
+        device: "cuda" or "cuda:N": images and labels are tensors there, copied from page-locked memory while the loop
+            works on the batch before. That memory is used again once the copy has ended, and never handed out;
+            batch.samples, class_ids, warps and targets stay on the host. Tested with a stand-in for a device only.
 
     Raises:
         UsageError: a recipe or key is wrong, or the batch does not fit the data set or the ranks.
@@ -203,11 +209,22 @@ class Loader:
         keys: Sequence[str] | None = None,
         warps: bool = False,
         function: Callable[[Any], Any] | None = None,
+        device: str | None = None,
     ) -> None:
         rank, world_size = _place(rank, world_size)
         if keys is not None and (isinstance(keys, str) or len(keys) not in ((2, 3) if warps else (2,))):
             raise UsageError(f"keys={keys!r} does not name images and labels", 'give two: keys=("image", "label")')
-        self._engine = _core.Engine(_words(arguments, batch, normalize), rank, world_size, warps)
+        words = _words(arguments, batch, normalize)
+        self._copies: Copies | None = None
+        if device is None:
+            self._engine = _core.Engine(words, rank, world_size, warps)
+        else:
+            if numpy:
+                raise UsageError("numpy=True with device=: arrays on a device are PyTorch's", "leave one of them out")
+            _require("torch")
+            self._copies = Copies(devices.open_device(device))
+            with self._copies.device.current():
+                self._engine = _core.Engine(words, rank, world_size, warps, *self._copies.device.locks)
         _warn()
         self._keys = None if keys is None else tuple(keys)
         self._numpy = numpy
@@ -248,6 +265,11 @@ class Loader:
         return self._batches(token)
 
     def _batches(self, token: object) -> Iterator[Any]:
+        if self._copies is not None:
+            return self._device_batches(token, self._copies)
+        return self._host_batches(token)
+
+    def _host_batches(self, token: object) -> Iterator[Any]:
         engine, numpy, keys, function = self._engine, self._numpy, self._keys, self._function
         if self._current is token:
             engine.seek(self._epoch, self._batch)
@@ -266,6 +288,37 @@ class Loader:
                 batch = self._apply(function, batch)
             yield batch
             del batch  # the loop's variables alone keep the memory
+
+    def _device_batches(self, token: object, copies: Copies) -> Iterator[Any]:
+        engine, keys, function = self._engine, self._keys, self._function
+        under_way: collections.deque[Copy] = collections.deque()
+        with copies.device.current():
+            if self._current is token:
+                engine.seek(self._epoch, self._batch)
+        fetched, batches = self._batch, engine.batches
+        while self._current is token:
+            while fetched < batches and len(under_way) <= devices.AHEAD:
+                with copies.device.current():
+                    source = engine.next(Batch, False)
+                    under_way.append(copies.start(tuple(source), devices.Rest(source._raw, engine)))
+                del source
+                fetched += 1
+            if not under_way:
+                self._ended = True
+                break
+            copy = under_way.popleft()
+            batch: Any = Batch(copies.hand_out(copy))
+            batch._raw = copy.rest
+            self._batch += 1
+            if self._batch == batches or engine.has_failures:
+                self._collect()
+            if keys is not None:
+                batch = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
+            if function is not None:
+                batch = self._apply(function, batch)
+            del copy
+            yield batch
+            del batch
 
     def _apply(self, function: Callable[[Any], Any], batch: Any) -> Any:
         begin = time.perf_counter()
@@ -353,6 +406,8 @@ class Loader:
     def close(self) -> None:
         """Ends the worker threads and frees their memory; batches stay valid. A later `for` starts them again."""
         self._current = None
+        if self._copies is not None:
+            self._copies.close()
         self._engine.close()
 
     @property

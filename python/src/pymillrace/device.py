@@ -1,0 +1,180 @@
+"""Copies batches to a device ahead of the loop, for Loader(device=...).
+
+A copy goes on while the host does other things, so its source must stay as it is until the copy has ended. The source
+is memory that the device's driver has locked, of which PyTorch's own book-keeping knows nothing. Therefore Copies keeps
+every batch until the event behind its copy has completed, and nobody else gets a view of it.
+"""
+from __future__ import annotations
+
+import collections
+import ctypes
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from . import _core
+
+AHEAD = 1  # batches that are copied while the loop has the one before
+MOST = 4  # copies that may be under way; more wait for the first of them
+_abandoned: list[Any] = []  # batches that a device may still read, because it reported an error
+
+
+class Event(Protocol):
+    """Marks a place in the work that a device was given."""
+
+    def query(self) -> bool:
+        """Returns whether all work before the event has been done."""
+
+    def synchronize(self) -> None:
+        """Waits for that."""
+
+
+class Device(Protocol):
+    """What copying needs of a device."""
+
+    locks: tuple[int, int]
+    """Addresses of the functions that lock and unlock pages for the device."""
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Makes this device the thread's current one, for calls that allocate."""
+
+    def copy(self, arrays: Sequence[Any]) -> tuple[list[Any], Event]:
+        """Begins to copy arrays of locked memory. Returns the copies and the event behind them."""
+
+    def hand_out(self, arrays: Sequence[Any], event: Event) -> None:
+        """Makes what the caller gives the device from now on wait for the copies."""
+
+
+class CudaDevice:
+    """A CUDA device of PyTorch's, with a stream for the copies."""
+
+    def __init__(self, name: str) -> None:
+        import torch
+
+        self._torch = torch
+        try:
+            self._device = torch.device(name)
+        except RuntimeError as error:
+            raise UsageError(f"device={name!r} is no device: {str(error).splitlines()[0]}") from None
+        if self._device.type != "cuda":
+            raise UsageError(f"device={name!r}: batches are copied to CUDA devices only", "leave device= out for the CPU")
+        if not torch.cuda.is_available():
+            raise UsageError(f"device={name!r}: PyTorch finds no CUDA device here")
+        with torch.cuda.device(self._device):
+            self._stream = torch.cuda.Stream()
+        runtime = ctypes.CDLL(f"libcudart.so.{str(torch.version.cuda).partition('.')[0]}")  # PyTorch has loaded it
+        self.locks = (ctypes.cast(runtime.cudaHostRegister, ctypes.c_void_p).value or 0,
+                      ctypes.cast(runtime.cudaHostUnregister, ctypes.c_void_p).value or 0)
+
+    def current(self) -> AbstractContextManager[Any]:
+        return self._torch.cuda.device(self._device)
+
+    def copy(self, arrays: Sequence[Any]) -> tuple[list[Any], Event]:
+        with self._torch.cuda.stream(self._stream):
+            copies = [array.to(self._device, non_blocking=True) for array in arrays]
+            event = self._torch.cuda.Event()
+            event.record(self._stream)
+        return copies, event
+
+    def hand_out(self, arrays: Sequence[Any], event: Event) -> None:
+        stream = self._torch.cuda.current_stream(self._device)
+        stream.wait_event(event)
+        for array in arrays:
+            array.record_stream(stream)  # or their memory could be given away before that work
+
+
+def open_device(name: str) -> Device:
+    """Returns the device that a Loader copies its batches to."""
+    return CudaDevice(name)
+
+
+class Rest:
+    """What a batch says of itself besides its arrays, in memory of its own: the rest of pymillrace._core.Batch."""
+
+    def __init__(self, raw: _core.Batch, engine: _core.Engine) -> None:
+        self._names = engine.names
+        self._samples, self._class_ids = raw.samples().clone(), raw.class_ids().clone()
+        warps = raw.warps()
+        self._warps = None if warps is None else warps.clone()
+        self._targets = raw.targets() if engine.has_targets else None
+        self.epoch, self.index, self.count = raw.epoch, raw.index, raw.count
+
+    def class_ids(self) -> Any:
+        return self._class_ids
+
+    def samples(self) -> Any:
+        return self._samples
+
+    def warps(self) -> Any:
+        return self._warps
+
+    def targets(self) -> Any:
+        return self._targets
+
+    def names(self) -> list[str]:
+        return self._names.of(self._samples.tolist())
+
+
+class Copy:
+    """A batch on its way to the device, without its source."""
+
+    def __init__(self, arrays: list[Any], event: Event, rest: Rest) -> None:
+        self.arrays, self.event, self.rest = arrays, event, rest
+
+
+class Copies:
+    """Copies batches and keeps each of them until its copy has ended."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._running: collections.deque[tuple[Event, Any]] = collections.deque()
+        weakref.finalize(self, _wait, self._running)  # also when the process ends
+
+    def start(self, batch: Any, rest: Rest) -> Copy:
+        """Begins to copy the arrays of a batch and keeps it."""
+        self.collect()
+        if len(self._running) >= MOST:
+            self._running[0][0].synchronize()
+            self.collect()
+        arrays, event = self.device.copy(batch)
+        self._running.append((event, batch))
+        return Copy(arrays, event, rest)
+
+    def collect(self) -> None:
+        """Gives up the batches whose copies have ended."""
+        running = self._running
+        while running:
+            event, batch = running[0]
+            try:
+                if not event.query():
+                    return
+            except BaseException:
+                _abandoned.extend(running)
+                running.clear()
+                raise
+            running.popleft()
+            del event, batch
+
+    def hand_out(self, copy: Copy) -> list[Any]:
+        """Returns the arrays on the device, for use by what the caller queues from now on."""
+        self.device.hand_out(copy.arrays, copy.event)
+        return copy.arrays
+
+    def close(self) -> None:
+        """Waits for the copies."""
+        _wait(self._running)
+
+
+def _wait(running: collections.deque[tuple[Event, Any]]) -> None:
+    while running:
+        try:
+            running[0][0].synchronize()
+        except BaseException:
+            _abandoned.extend(running)
+            running.clear()
+            raise
+        running.popleft()
