@@ -29,6 +29,8 @@ readonly CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
 # Used by the Python package, which is neither built nor tested without them.
 readonly PYTHON_PACKAGES=(python3-dev)
 readonly PYTHON_FOLDER=.deps/python
+# Frameworks that its tests watch; these tests are skipped without them.
+readonly FRAMEWORKS_FOLDER=.deps/frameworks
 # Servers of object stores, used by tests that are skipped without them.
 readonly S3_FOLDER=.deps/s3
 
@@ -274,10 +276,11 @@ install_torch() {
   mv "$partial" "$TORCH_FOLDER"
 }
 
-# install_wheels FILE FOLDER WHAT: installs the Python packages that a file names into a folder, and
-# continues without them if that fails. WHAT is then not tested.
+# install_wheels FILE FOLDER WHAT [OPTION...]: installs the Python packages that a file names into a
+# folder, with options of pip, and continues without them if that fails. WHAT is then not tested.
 install_wheels() {
   local wanted=$1 folder=$2 what=$3
+  shift 3
   local stamp=$folder/.complete
   if cmp -s "$wanted" "$stamp"; then
     echo "   all are there"
@@ -289,7 +292,7 @@ install_wheels() {
   fi
   rm -rf "$folder"
   if PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet \
-    --progress-bar off --no-input --target "$folder" -r "$wanted" >"$log" 2>&1 </dev/null; then
+    --progress-bar off --no-input --target "$folder" "$@" -r "$wanted" >"$log" 2>&1 </dev/null; then
     cp "$wanted" "$stamp"
   else
     tail -n 5 "$log" >&2
@@ -301,6 +304,12 @@ install_wheels() {
 # install_python: what builds and tests the Python package.
 install_python() {
   install_wheels tests/python/requirements.txt "$PYTHON_FOLDER" "THE PYTHON PACKAGE IS"
+}
+
+# install_frameworks: training frameworks for the Python package's tests. PyTorch, which they ask for,
+# lies in a folder of its own.
+install_frameworks() {
+  install_wheels tests/python/requirements-frameworks.txt "$FRAMEWORKS_FOLDER" "TRAINING FRAMEWORKS ARE" --no-deps
 }
 
 # install_s3: servers for the tests of remote data.

@@ -18,6 +18,7 @@ def has_torch():
 
 # Compares clocks. Other programs may disturb one attempt; a defect fails all.
 timing = pytest.mark.flaky(reruns=4, reruns_delay=0.5)
+planted_errors = {}  # {test: {(place, kind, workers, start method): relative error}}, of test_watch_planted.py
 needs_torch = pytest.mark.skipif(not has_torch(), reason="NOT TESTED with PyTorch: it cannot be imported")
 
 
@@ -36,3 +37,17 @@ def data(program, tmp_path_factory):
     for kind, options in (("digits", ["--train", "640", "--test", "64"]), ("photos", ["--count", "96"])):
         subprocess.run([program, "data", "make", kind, str(folder / kind), *options], check=True, capture_output=True)
     return pathlib.Path(folder)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints the largest error of the planted delays of each kind, if tests with such delays ran."""
+    worst = {}
+    for errors in planted_errors.values():
+        for key, error in errors.items():
+            worst[key] = max(worst.get(key, 0), error, key=abs)
+    if not worst:
+        return
+    terminalreporter.section("measured beside planted time: largest error")
+    terminalreporter.write_line("place      kind     workers  start       error")
+    for (place, kind, workers, method), error in sorted(worst.items()):
+        terminalreporter.write_line(f"{place:<10} {kind:<8} {workers:<8} {method or '-':<10} {error:+7.2%}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _sessions: dict[str, Session] = {}  # by the directory that was asked for
 _given: weakref.WeakKeyDictionary[Any, Loader] = weakref.WeakKeyDictionary()
 _every: list[Session] = []  # sessions of watching(), innermost last
-_original: Callable[..., Any] | None = None
+_replaced: set[type] = set()  # classes whose __iter__ was replaced
 
 
 def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
@@ -113,16 +113,31 @@ def _opens(session: Session) -> bool:
 
 
 def _patch(dataloader: Any = None) -> None:
-    """Replaces DataLoader.__iter__, once per process."""
-    global _original
-    if _original is not None:
+    """Replaces DataLoader.__iter__, once per process, and that of torchdata's StatefulDataLoader, which is its own."""
+    if _replaced:
         return
     if dataloader is None:
         from torch.utils.data import DataLoader
 
         dataloader = DataLoader
+    _replace_iter(dataloader)
+    imported = sys.modules.get("torchdata.stateful_dataloader")
+    if imported is not None:
+        _replace_iter(imported.StatefulDataLoader)
+        return
 
-    original = _original = dataloader.__iter__
+    def __init_subclass__(cls: type, **options: Any) -> None:
+        super(dataloader, cls).__init_subclass__(**options)
+        if cls.__name__ == "StatefulDataLoader" and cls.__module__.startswith("torchdata."):
+            _replace_iter(cls)
+
+    dataloader.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _replace_iter(dataloader: Any) -> None:
+    """Replaces the __iter__ of a class of loaders."""
+    _replaced.add(dataloader)
+    original = dataloader.__iter__
 
     def __iter__(self: Any) -> Any:
         watched = _watched(self)

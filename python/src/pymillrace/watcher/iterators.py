@@ -1,8 +1,8 @@
 """Times iter() and next() of loaders, without changing what they return.
 
-A DataLoader keeps its class and its attributes. DataLoader.__iter__ is replaced once per process; for a watched loader
-it gives the iterator a subclass of its own class whose __next__ tells the session when it was called and when it
-returned.
+A DataLoader keeps its class and its attributes. DataLoader.__iter__ (and torchdata's StatefulDataLoader.__iter__) is
+replaced once per process; for a watched loader it gives the iterator a subclass of its own class whose __next__ tells
+the session when it was called and when it returned.
 """
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:
         probe = FetchTimer(0, loader.dataset, 0)
-        probe.recorder.next_batch = 0
+        probe.recorder.next_batch = iterator._num_yielded  # above 0 where a StatefulDataLoader resumes
         probe.install(fetcher)
         watched.recorder.probe = probe.recorder  # the recording keeps no data set alive
     of_iterator: Any = type(iterator)
