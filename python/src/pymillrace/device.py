@@ -53,8 +53,9 @@ class CudaDevice:
     """A CUDA device of PyTorch's, with a stream for the copies."""
 
     def __init__(self, name: str) -> None:
-        import torch
+        import torch as torch_module
 
+        torch: Any = torch_module  # parts of torch.cuda have no types
         self._torch = torch
         try:
             self._device = torch.device(name)
@@ -71,7 +72,8 @@ class CudaDevice:
                       ctypes.cast(runtime.cudaHostUnregister, ctypes.c_void_p).value or 0)
 
     def current(self) -> AbstractContextManager[Any]:
-        return self._torch.cuda.device(self._device)
+        context: AbstractContextManager[Any] = self._torch.cuda.device(self._device)
+        return context
 
     def copy(self, arrays: Sequence[Any]) -> tuple[list[Any], Event]:
         with self._torch.cuda.stream(self._stream):

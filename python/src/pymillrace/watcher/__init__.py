@@ -126,7 +126,7 @@ def _patch(dataloader: Any = None) -> None:
         _replace_iter(imported.StatefulDataLoader)
         return
 
-    def __init_subclass__(cls: type, **options: Any) -> None:
+    def __init_subclass__(cls: Any, /, **options: Any) -> None:
         super(dataloader, cls).__init_subclass__(**options)
         if cls.__name__ == "StatefulDataLoader" and cls.__module__.startswith("torchdata."):
             _replace_iter(cls)
