@@ -1,6 +1,7 @@
 // Page-locked memory of batches, from which a device copies while it computes.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,8 +18,8 @@ struct PageLocks {
 
   /// Takes them by their addresses.
   PageLocks(std::uintptr_t lock_at, std::uintptr_t unlock_at)
-      : lock(reinterpret_cast<decltype(lock)>(lock_at)),
-        unlock(reinterpret_cast<decltype(unlock)>(unlock_at)) {}
+      : lock(std::bit_cast<decltype(lock)>(lock_at)),
+        unlock(std::bit_cast<decltype(unlock)>(unlock_at)) {}
 };
 
 /// Returns memory whose pages the functions lock. It knows nothing of a device's copies: whoever
