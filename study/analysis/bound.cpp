@@ -234,7 +234,7 @@ bool binds_host(const DeviceFigures& device, double load_and_update_s) {
   const double dry = device.submissions > 0 ? static_cast<double>(device.starved) /
                                                   static_cast<double>(device.submissions)
                                             : 0;
-  return device.wait_s < kWaitThatBinds * host_s &&
+  return device.wait_s - device.setup_wait_s < kWaitThatBinds * host_s &&
          (device.gap_host_s >= kGapsThatBind * all || dry >= kRunsDry);
 }
 

@@ -56,14 +56,15 @@ enum class Bottleneck { device, storage, decode, augment, cores, overhead, host 
 std::string_view name_of(Bottleneck bound);
 
 /// The timeline of a device that works beside the host, in seconds, without evaluations,
-/// checkpoints, the first wait, and the steps that set something up.
+/// checkpoints, the first wait and, but for wait_s, the steps that set something up.
 struct DeviceFigures {
   bool asynchronous = false;      ///< train.clock=async: steps are queued
   double busy_s = 0;              ///< in steps; may contain waits for the host (an upper bound)
   double gap_load_s = 0;          ///< between steps, while the host waited for a batch
   double gap_host_s = 0;          ///< between steps, while the host copied, submitted or recorded
-  double wait_s = 0;              ///< the host waited for the device
+  double wait_s = 0;              ///< the host waited for the device, in all steps
   double setup_s = 0;             ///< part of the run's update in steps that set something up
+  double setup_wait_s = 0;        ///< part of wait_s in these steps
   std::uint64_t submissions = 0;  ///< steps submitted behind another
   std::uint64_t starved = 0;      ///< those before which the device had run dry
 };

@@ -130,6 +130,9 @@ TEST(Bound, AHostThatWaitsForTheDeviceIsNotWhatBinds) {
   EXPECT_EQ(judge(long_setup).bound, Bottleneck::host);
   long_setup.device->setup_s = 79;
   EXPECT_EQ(judge(long_setup).bound, Bottleneck::device);
+  // The host waited in the set-up only: in all other steps it was the one that was waited for.
+  long_setup.device->setup_wait_s = 1.15;
+  EXPECT_EQ(judge(long_setup).bound, Bottleneck::host);
   // By the sync clock every submission finds the device idle, and gaps are part of the step.
   BoundFigures sync = async({.busy_s = 2, .gap_host_s = 8});
   sync.load = {};

@@ -347,8 +347,9 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
   study::DeviceFigures figures{
       .asynchronous = clock_of(facts.recipe) == StepClock::async,
       .busy_s = base::Clock::seconds(time.busy - time.setup_busy),
-      .wait_s = seconds.each[wait] - set_up.device_wait_s,
+      .wait_s = seconds.each[wait],
       .setup_s = set_up.seconds,
+      .setup_wait_s = set_up.device_wait_s,
       .submissions = facts.submissions.steps,
       .starved = facts.submissions.starved,
   };
