@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <new>
 #include <utility>
 
 #include "base/rng.h"
@@ -72,6 +74,37 @@ void use_large_pages(std::uint8_t* memory, std::size_t size) {
 }
 
 }  // namespace
+
+KeptMemory::~KeptMemory() {
+  for (const Block& block : unused_) {
+    if (from_)
+      from_->release(block.memory, block.size);
+    else
+      std::free(block.memory);
+  }
+}
+
+void* KeptMemory::allocate(std::size_t size) {
+  const std::lock_guard lock(mutex_);
+  const auto fits = std::find_if(unused_.begin(), unused_.end(),
+                                 [size](const Block& block) { return block.size == size; });
+  if (fits != unused_.end()) {
+    void* const memory = fits->memory;
+    unused_.erase(fits);
+    return memory;
+  }
+  unused_.reserve(blocks_ + 1);  // release() must not fail
+  void* const memory = from_ ? from_->allocate(size) : std::aligned_alloc(64, size);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (from_ == nullptr) use_large_pages(static_cast<std::uint8_t*>(memory), size);
+  ++blocks_;
+  return memory;
+}
+
+void KeptMemory::release(void* memory, std::size_t size) noexcept {
+  const std::lock_guard lock(mutex_);
+  unused_.push_back({memory, size});
+}
 
 void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t count,
                             std::size_t bytes, std::size_t row) {

@@ -72,6 +72,30 @@ class SlotMemory {
   virtual void release(void* memory, std::size_t size) noexcept = 0;
 };
 
+/// Keeps released blocks for later loaders, so that loaders that follow each other, as those of
+/// evaluations do, allocate once. Frees them with itself.
+class MILLRACE_PRIVATE_API KeptMemory final : public SlotMemory {
+ public:
+  /// Allocates through `from`; null: ordinary host memory.
+  explicit KeptMemory(std::shared_ptr<SlotMemory> from) : from_(std::move(from)) {}
+  ~KeptMemory() override;
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+  void* allocate(std::size_t size) override;
+  void release(void* memory, std::size_t size) noexcept override;
+
+ private:
+  struct Block {
+    void* memory;
+    std::size_t size;
+  };
+
+  const std::shared_ptr<SlotMemory> from_;
+  std::mutex mutex_;
+  std::vector<Block> unused_;
+  std::size_t blocks_ = 0;  ///< allocated so far; unused_ has room for all of them
+};
+
 /// Owns a block from a SlotMemory or, without one, of ordinary host memory.
 class SlotBlock {
  public:

@@ -101,6 +101,35 @@ TEST_P(SlotMemoryTest, HoldsAllOfABatchUntilTheLastIsGivenBack) {
 
 INSTANTIATE_TEST_SUITE_P(Workers, SlotMemoryTest, ::testing::Values(0, 2));
 
+/// Loaders that follow each other take the same blocks; a larger one takes more.
+TEST_P(SlotMemoryTest, KeptMemoryIsAllocatedOnce) {
+  const auto lent = std::make_shared<Lent>();
+  const auto reader = std::make_shared<Numbered>(50);
+  const auto plan = plan_of(*reader);
+  {
+    const auto kept = std::make_shared<KeptMemory>(lent);
+    const auto ordinary = std::make_shared<KeptMemory>(nullptr);
+    int blocks = 0;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      Loader loader(reader, plan, options_with(kept, GetParam()));
+      Loader other(reader, plan, options_with(ordinary, GetParam()));
+      while (const Batch batch = loader.next()) {
+        const Batch same = other.next();
+        EXPECT_TRUE(lent->holds(batch.data(), batch.bytes()));
+        EXPECT_EQ(std::memcmp(batch.data(), same.data(), batch.bytes()), 0);
+      }
+      blocks = static_cast<int>(loader.slots());
+      EXPECT_EQ(lent->allocations, blocks);
+    }
+    LoaderOptions larger = options_with(kept, GetParam());
+    larger.batch = 16;
+    EXPECT_TRUE(Loader(reader, plan, larger).next());
+    EXPECT_EQ(lent->allocations, 2 * blocks);
+    EXPECT_EQ(static_cast<int>(lent->out.size()), 2 * blocks);
+  }
+  EXPECT_EQ(lent->out.size(), 0u);
+}
+
 TEST(SlotMemory, WhatIsThereGoesBackWhereItDoesNotSuffice) {
   const auto reader = std::make_shared<Numbered>(50);
   const auto plan = plan_of(*reader);
