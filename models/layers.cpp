@@ -231,7 +231,7 @@ Tensor BatchNormImpl::forward(const Tensor& input) {
   if (is_training() && reducer_ != nullptr) return forward_reduced(input);
   if (is_training()) {
     if (input.numel() == input.size(1)) refuse_single_value();
-    num_batches_tracked.add_(1);
+    if (counts_) num_batches_tracked.add_(1);
   }
   return torch::batch_norm(input, weight, bias, running_mean, running_var, is_training(), kMomentum,
                            kEps, at::globalContext().userEnabledCuDNN());
@@ -257,7 +257,7 @@ Tensor BatchNormImpl::forward_reduced(const Tensor& input) {
     running_mean.lerp_(mean.to(running_mean.scalar_type()), kMomentum);
     const Tensor unbiased = variance * (count / (count - 1));
     running_var.lerp_(unbiased.to(running_var.scalar_type()), kMomentum);
-    num_batches_tracked.add_(1);
+    if (counts_) num_batches_tracked.add_(1);
   }
   return NormaliseTogether::apply(input, weight, bias, mean, inverse, count, reducer_);
 }

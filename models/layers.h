@@ -100,6 +100,8 @@ class BatchNormImpl : public torch::nn::Module {
   /// there is only one value per channel. With a reducer it checks on the CPU only, because other
   /// devices would have to be waited for.
   torch::Tensor forward(const torch::Tensor& input);
+  /// Leaves num_batches_tracked to the caller.
+  void stop_counting() { counts_ = false; }
   /// nullptr: normalises by its own samples only.
   void set_reducer(std::shared_ptr<StatisticsReducer> reducer) { reducer_ = std::move(reducer); }
 
@@ -111,6 +113,7 @@ class BatchNormImpl : public torch::nn::Module {
   torch::Tensor forward_reduced(const torch::Tensor& input);
 
   std::shared_ptr<StatisticsReducer> reducer_;
+  bool counts_ = true;
 };
 TORCH_MODULE(BatchNorm);
 

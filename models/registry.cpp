@@ -126,4 +126,18 @@ std::shared_ptr<Classifier> make_model(const std::string& name, const ModelShape
   return model;
 }
 
+void Classifier::count_together() {
+  counters_.clear();
+  for (const auto& module : modules())
+    if (auto* norm = module->as<BatchNorm>()) {
+      norm->stop_counting();
+      counters_.push_back(norm->num_batches_tracked);
+    }
+}
+
+void Classifier::count_batch() {
+  const torch::NoGradGuard no_grad;
+  if (!counters_.empty()) at::_foreach_add_(counters_, 1);
+}
+
 }  // namespace millrace::train

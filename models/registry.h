@@ -27,6 +27,15 @@ class Classifier : public torch::nn::Module {
  public:
   /// Returns N x classes logits for N x channels x height x width images in f32.
   virtual torch::Tensor forward(const torch::Tensor& images) = 0;
+
+  /// Stops batch norms from counting batches (num_batches_tracked), which takes a device a launch
+  /// each. From then on call count_batch() after every forward() in training.
+  void count_together();
+  /// Counts a batch in all batch norms at once. Does nothing before count_together().
+  void count_batch();
+
+ private:
+  std::vector<torch::Tensor> counters_;
 };
 
 // Models by name. To add one, write a class like those in architectures.h, a line in registry.cpp,

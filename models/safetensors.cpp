@@ -139,6 +139,54 @@ void check_cover(const std::vector<Tensor>& tensors, std::span<const std::byte> 
            " bytes belong to no tensor");
 }
 
+bool is_row_major(const Tensor& tensor) {
+  std::int64_t expected = 1;
+  for (std::size_t i = tensor.strides.size(); i-- > 0;) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
+    expected *= tensor.shape[i];
+  }
+  return true;
+}
+
+/// Appends the elements below index 0 of all dimensions before `dimension`, row-major.
+template <std::size_t kSize>
+std::byte* gather(const Tensor& tensor, std::size_t dimension, const std::byte* from,
+                  std::byte* to) {
+  const std::ptrdiff_t step = tensor.strides[dimension] * static_cast<std::ptrdiff_t>(kSize);
+  const bool last = dimension + 1 == tensor.shape.size();
+  for (std::int64_t i = 0; i < tensor.shape[dimension]; ++i, from += step) {
+    if (last) {
+      std::memcpy(to, from, kSize);
+      to += kSize;
+    } else {
+      to = gather<kSize>(tensor, dimension + 1, from, to);
+    }
+  }
+  return to;
+}
+
+/// Returns the bytes of a tensor that is not row-major in the format's order.
+std::vector<std::byte> in_rows(const Tensor& tensor) {
+  std::vector<std::byte> rows(tensor.bytes.size());
+  const auto all = [&]<std::size_t kSize>() {
+    gather<kSize>(tensor, 0, tensor.bytes.data(), rows.data());
+  };
+  switch (dtype_size(tensor.dtype)) {
+    case 1:
+      all.operator()<1>();
+      break;
+    case 2:
+      all.operator()<2>();
+      break;
+    case 4:
+      all.operator()<4>();
+      break;
+    default:
+      all.operator()<8>();
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::size_t dtype_size(const std::string& dtype) {
@@ -216,7 +264,12 @@ void write(const std::filesystem::path& path, std::vector<Tensor> tensors,
   base::AtomicFile file(path);
   file.write(length);
   file.write(std::as_bytes(std::span(text)));
-  for (const Tensor& tensor : tensors) file.write(tensor.bytes);
+  for (const Tensor& tensor : tensors) {
+    if (is_row_major(tensor))
+      file.write(tensor.bytes);
+    else
+      file.write(in_rows(tensor));
+  }
   file.commit();
 }
 

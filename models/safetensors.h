@@ -13,12 +13,15 @@
 
 namespace millrace::train::safetensors {
 
-/// One tensor, row-major, little-endian. Does not own its bytes.
+/// One tensor, little-endian. Does not own its bytes.
 struct Tensor {
   std::string name;
   std::string dtype;  ///< element type by the format's names: "F32", "I64", "U8", ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
+  /// For write(): distance between neighbours in each dimension, in elements, where the bytes are
+  /// not row-major. They fill the memory without gaps. Empty: row-major.
+  std::vector<std::int64_t> strides = {};
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -46,8 +49,9 @@ class File {
   Metadata metadata_;
 };
 
-/// Writes a temporary file, syncs it, then renames it: `path` holds either the whole new file or
-/// its previous contents. Throws RunError with the file and the reason, such as a full disk.
+/// Writes tensors row-major into a temporary file, syncs it, then renames it: `path` holds either
+/// the whole new file or its previous contents. Throws RunError with the file and the reason, such
+/// as a full disk.
 void write(const std::filesystem::path& path, std::vector<Tensor> tensors,
            const Metadata& metadata = {});
 

@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -36,9 +37,15 @@ std::string type_name(torch::ScalarType type) {
   throw RunError(std::string("weights of type ") + torch::toString(type) + " cannot be saved");
 }
 
-/// Returns a row-major copy in host memory, whatever the tensor's device and memory format.
+/// Returns the values in host memory and row-major, whatever the tensor's device and memory format.
 torch::Tensor on_host(const torch::Tensor& tensor) {
   return tensor.detach().to(torch::kCPU).contiguous();
+}
+
+/// Returns whether `value` can hold a copy of `tensor` that has the same layout.
+bool has_form_of(const torch::Tensor& value, const torch::Tensor& tensor) {
+  return value.sizes() == tensor.sizes() && value.scalar_type() == tensor.scalar_type() &&
+         (value.strides() == tensor.strides() || !tensor.is_non_overlapping_and_dense());
 }
 
 std::span<const std::byte> bytes_of(const torch::Tensor& tensor) {
@@ -61,18 +68,36 @@ NamedTensors state_of(const torch::nn::Module& module) {
   return {all.begin(), all.end()};
 }
 
-void save_tensors(const NamedTensors& named, const std::filesystem::path& file) {
-  std::vector<torch::Tensor> kept;
-  std::vector<safetensors::Tensor> tensors;
-  for (const auto& [name, value] : named) {
-    kept.push_back(on_host(value));
-    const torch::Tensor& tensor = kept.back();
-    tensors.push_back({.name = name,
-                       .dtype = type_name(tensor.scalar_type()),
-                       .shape = tensor.sizes().vec(),
-                       .bytes = bytes_of(tensor)});
+void TensorValues::take(const NamedTensors& tensors) {
+  const torch::NoGradGuard no_grad;
+  const bool fits = std::equal(values_.begin(), values_.end(), tensors.begin(), tensors.end(),
+                               [](const auto& a, const auto& b) {
+                                 return a.first == b.first && has_form_of(a.second, b.second);
+                               });
+  if (!fits) {
+    values_.clear();
+    for (const auto& [name, tensor] : tensors)
+      values_.emplace_back(name, torch::empty_like(tensor, tensor.options().device(torch::kCPU),
+                                                   torch::MemoryFormat::Preserve));
   }
+  for (std::size_t i = 0; i < tensors.size(); ++i) values_[i].second.copy_(tensors[i].second);
+}
+
+void TensorValues::save(const std::filesystem::path& file) const {
+  std::vector<safetensors::Tensor> tensors;
+  for (const auto& [name, value] : values_)
+    tensors.push_back({.name = name,
+                       .dtype = type_name(value.scalar_type()),
+                       .shape = value.sizes().vec(),
+                       .bytes = bytes_of(value),
+                       .strides = value.strides().vec()});
   safetensors::write(file, std::move(tensors), {{"format", "pt"}});
+}
+
+void save_tensors(const NamedTensors& named, const std::filesystem::path& file) {
+  TensorValues values;
+  values.take(named);
+  values.save(file);
 }
 
 void load_tensors(const NamedTensors& named, const std::filesystem::path& file,

@@ -15,6 +15,19 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 /// Returns parameters and buffers in the order of their names. The tensors are the module's own.
 NamedTensors state_of(const torch::nn::Module& module);
 
+/// Values of tensors at one moment, in host memory.
+class TensorValues {
+ public:
+  /// Copies the values, into the memory of the last call where the tensors have the same form.
+  void take(const NamedTensors& tensors);
+  /// Writes them under their names, row-major. Any thread may call it: it runs no kernel of
+  /// LibTorch, which would take threads of its own. Throws RunError.
+  void save(const std::filesystem::path& file) const;
+
+ private:
+  NamedTensors values_;
+};
+
 /// Writes tensors under their names, row-major. Throws RunError.
 void save_tensors(const NamedTensors& tensors, const std::filesystem::path& file);
 /// Replaces the values of `tensors` by those with equal names in `file`. Throws DataError with all

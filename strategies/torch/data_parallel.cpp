@@ -148,7 +148,7 @@ void DataParallel::send_weights() {
     at::_foreach_copy_(other.model->parameters(), weights, /*non_blocking=*/true);
 }
 
-std::vector<TorchStrategy::Samples> DataParallel::scatter(Batch& batch) {
+std::vector<Samples> DataParallel::scatter(Batch& batch) {
   std::vector<Samples> parts;
   std::vector<std::unique_ptr<DeviceMark>> copied;
   for (int replica = 0; replica < threads_.count(); ++replica) {

@@ -24,7 +24,10 @@ pipeline::Slice whole(const Batch& batch) { return {0, batch.count()}; }
 
 // Torch has no view of constant memory; nothing writes through this one.
 
-torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options) {
+namespace {
+
+/// Returns the bytes of one sample. Throws UsageError if the batch has others.
+std::int64_t sample_bytes(const Batch& batch, const StrategyOptions& options) {
   const std::int64_t channels = options.channels;
   const std::int64_t height = options.input.height;
   const std::int64_t width = options.input.width;
@@ -38,14 +41,34 @@ torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const Strateg
                          std::to_string(batch.bytes()) + " bytes for " +
                          std::to_string(batch.count()) + " samples",
                      "training and evaluation must end in the same size");
-  auto* const pixels = const_cast<std::byte*>(batch.data() + slice.first * sample);
-  torch::Tensor planes =
-      torch::from_blob(pixels, {slice.count, channels, height, width},
-                       options.dtype == DType::u8 ? torch::kByte : torch::kFloat);
-  if (channels != 1 || options.channels_last == "off") return planes;
+  return sample;
+}
+
+torch::ScalarType element_of(const StrategyOptions& options) {
+  return options.dtype == DType::u8 ? torch::kByte : torch::kFloat;
+}
+
+/// Returns planes with the strides that suit the model.
+torch::Tensor with_strides(const torch::Tensor& planes, const StrategyOptions& options) {
+  if (options.channels != 1 || options.channels_last == "off") return planes;
   // A single plane is both planes and pixels. Strides that say so keep the first pooling fast; they
   // also make a convolution choose channels_last, whatever the weights' format.
-  return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
+  const std::int64_t width = options.input.width;
+  return planes.as_strided(planes.sizes(), {options.input.height * width, 1, width, 1});
+}
+
+const std::byte* bytes_of(const void* memory) { return static_cast<const std::byte*>(memory); }
+
+}  // namespace
+
+torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options) {
+  auto* const pixels =
+      const_cast<std::byte*>(batch.data() + slice.first * sample_bytes(batch, options));
+  return with_strides(
+      torch::from_blob(pixels,
+                       {slice.count, options.channels, options.input.height, options.input.width},
+                       element_of(options)),
+      options);
 }
 
 torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice) {
@@ -57,6 +80,29 @@ torch::Tensor targets_of(const Batch& batch, pipeline::Slice slice) {
   if (batch.classes() == 0) return labels_of(batch, slice);
   return torch::from_blob(const_cast<float*>(batch.probabilities() + slice.first * batch.classes()),
                           {slice.count, batch.classes()}, torch::kFloat);
+}
+
+torch::Tensor block_of(const Batch& batch) {
+  const std::byte* const end =
+      batch.classes() == 0 ? bytes_of(batch.labels() + batch.count())
+                           : bytes_of(batch.probabilities() + batch.count() * batch.classes());
+  return torch::from_blob(const_cast<std::byte*>(batch.data()), {end - batch.data()}, torch::kByte);
+}
+
+Samples samples_in(const torch::Tensor& block, const Batch& batch, const StrategyOptions& options) {
+  const std::int64_t count = batch.count();
+  const torch::Tensor pixels = block.narrow(0, 0, count * sample_bytes(batch, options));
+  const bool labelled = batch.classes() == 0;
+  const std::byte* const targets =
+      labelled ? bytes_of(batch.labels()) : bytes_of(batch.probabilities());
+  const std::int64_t begin = targets - batch.data();
+  const torch::Tensor rows =
+      block.narrow(0, begin, block.numel() - begin).view(labelled ? torch::kLong : torch::kFloat);
+  return {
+      with_strides(pixels.view(element_of(options))
+                       .view({count, options.channels, options.input.height, options.input.width}),
+                   options),
+      labelled ? rows : rows.view({count, batch.classes()})};
 }
 
 // Converts levels to normalised values on the device.
@@ -184,6 +230,14 @@ class C10Streams final : public DeviceStreams {
   }
   torch::Tensor host_number() override {
     return torch::empty({}, torch::TensorOptions().pinned_memory(true));
+  }
+  torch::Tensor to_host(const torch::Tensor& there) override {
+    const torch::Tensor here =
+        torch::empty(there.sizes(), there.options().device(torch::kCPU).pinned_memory(true));
+    return here.copy_(there, /*non_blocking=*/true);
+  }
+  std::unique_ptr<DeviceMark> fence() override {
+    return std::make_unique<EventMark>(work(), /*timed=*/false);
   }
 
  private:

@@ -35,6 +35,18 @@ torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice);
 /// them.
 torch::Tensor targets_of(const Batch& batch, pipeline::Slice slice);
 
+/// A model's input on its device: images, and labels or probabilities.
+struct Samples {
+  torch::Tensor images, targets;
+};
+
+/// Returns the bytes of the batch's slot from its first pixel to the end of its targets, so that
+/// one copy sends a batch.
+torch::Tensor block_of(const Batch& batch);
+/// Returns views of a copy of block_of(batch), on any device, as images_of() and targets_of()
+/// return them of the batch. Throws what images_of() does.
+Samples samples_in(const torch::Tensor& block, const Batch& batch, const StrategyOptions& options);
+
 // Normalisation on the device (output.normalize=device): converts levels 0..255 to the model's
 // values there, so that a quarter of the bytes is sent.
 
@@ -83,6 +95,11 @@ class DeviceStreams {
   virtual void on_side_stream(const std::function<void()>& work) = 0;
   /// Returns a number in host memory that the device can write asynchronously.
   virtual torch::Tensor host_number() = 0;
+  /// Starts to copy to host memory, after all work so far. The copy is complete once a later
+  /// fence() is reached.
+  virtual torch::Tensor to_host(const torch::Tensor& there) = 0;
+  /// Returns a mark as mark() does, whose time is not recorded.
+  virtual std::unique_ptr<DeviceMark> fence() = 0;
 };
 
 /// The marks of a step: where the device begins it, where its parts meet, and where it ends.

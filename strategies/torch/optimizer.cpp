@@ -142,13 +142,17 @@ void Ema::update() {
   const torch::NoGradGuard no_grad;
   const bool first = updates_.item<std::int64_t>() == 0;
   updates_.add_(1);
+  // One launch per some hundred tensors on CUDA. On the CPU the calls visit them one by one.
+  std::vector<torch::Tensor> moving, moved, copies, copied;
+  moving.reserve(values_.size());
+  moved.reserve(values_.size());
   for (std::size_t i = 0; i < values_.size(); ++i) {
-    const torch::Tensor value = values_[i].second.detach();
-    if (value.is_floating_point() && !first)
-      averages_[i].second.lerp_(value, 1 - decay_);
-    else
-      averages_[i].second.copy_(value);
+    const bool moves = values_[i].second.is_floating_point() && !first;
+    (moves ? moving : copies).push_back(averages_[i].second);
+    (moves ? moved : copied).push_back(values_[i].second);
   }
+  if (!moving.empty()) at::_foreach_lerp_(moving, moved, 1 - decay_);
+  if (!copies.empty()) at::_foreach_copy_(copies, copied);
 }
 
 NamedTensors Ema::count() const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -106,28 +107,27 @@ std::shared_ptr<Classifier> TorchStrategy::make_replica(torch::Device device) co
                           options_.model_options);
   model->to(device);
   if (wants_channels_last(options_, device)) prefer_channels_last(*model);
+  if (!device.is_cpu()) model->count_together();
   model->train();
   return model;
 }
 
-TorchStrategy::Samples TorchStrategy::take(Batch& batch) {
+Samples TorchStrategy::take(Batch& batch) {
   Samples samples = send(batch);
   samples.images = normalization_(samples.images);
   return samples;
 }
 
-TorchStrategy::Samples TorchStrategy::send(Batch& batch) {
-  const pipeline::Slice all = whole(batch);
-  torch::Tensor pixels = images_of(batch, all, options_);
-  torch::Tensor targets = targets_of(batch, all);
-  if (streams_) {
-    pixels = streams_->copy(pixels);
-    targets = streams_->copy(targets);
-    std::vector<std::unique_ptr<DeviceMark>> copied;
-    copied.push_back(streams_->join());
-    hold(std::move(batch), std::move(copied));
+Samples TorchStrategy::send(Batch& batch) {
+  if (!streams_) {
+    const pipeline::Slice all = whole(batch);
+    return {images_of(batch, all, options_), targets_of(batch, all)};
   }
-  return {pixels, targets};
+  const Samples samples = samples_in(streams_->copy(block_of(batch)), batch, options_);
+  std::vector<std::unique_ptr<DeviceMark>> copied;
+  copied.push_back(streams_->join());
+  hold(std::move(batch), std::move(copied));
+  return samples;
 }
 
 void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied) {
@@ -190,6 +190,7 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
   {
     const Autocast autocast(options_.amp, device_);
     const torch::Tensor logits = model.forward(images).to(torch::kFloat32);
+    model.count_batch();
     constexpr std::int64_t kIgnoreIndex = -100;
     loss = samples == 0 ? logits.sum()
                         : at::cross_entropy_loss(logits, targets, /*weight=*/{},
@@ -365,6 +366,44 @@ TrainCounts TorchStrategy::take_train_counts() {
           .correct = static_cast<std::uint64_t>(sum[1])};
 }
 
+torch::Tensor TorchStrategy::answers(const torch::Tensor& images) {
+  const Autocast autocast(options_.amp, device_);
+  return model_->forward(normalization_(images));
+}
+
+void TorchStrategy::evaluate_behind(Loader& loader, Evaluation& sum) {
+  struct Answers {
+    torch::Tensor logits, labels;  ///< in host memory
+    std::unique_ptr<DeviceMark> there;
+  };
+  constexpr std::size_t kBehind = 4;  // a host that adds up must not let the device run dry
+  std::deque<Answers> queued;
+  InFlightBatches held;
+  const auto add_oldest = [&] {
+    const Answers oldest = std::move(queued.front());
+    queued.pop_front();
+    oldest.there->wait();
+    add(sum, oldest.logits, oldest.labels, on_prediction_);
+  };
+  for (;;) {
+    held.keep_at_most(loader.slots() - 1);
+    Batch batch = loader.next();
+    if (!batch) break;
+    alive();
+    if (batch.count() == 0) continue;
+    const pipeline::Slice all = whole(batch);
+    const torch::Tensor pixels = streams_->copy(images_of(batch, all, options_));
+    std::vector<std::unique_ptr<DeviceMark>> copied;
+    copied.push_back(streams_->join());
+    torch::Tensor labels = labels_of(batch, all).clone();
+    held.hold(std::move(batch), std::move(copied));
+    torch::Tensor logits = streams_->to_host(answers(pixels));
+    queued.push_back({std::move(logits), std::move(labels), streams_->fence()});
+    if (queued.size() > kBehind) add_oldest();
+  }
+  while (!queued.empty()) add_oldest();
+}
+
 std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
   Evaluation sum = empty_evaluation(options_.classes);
   shorten_torch_errors("evaluation", [&] {
@@ -373,18 +412,15 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
     std::optional<EmaInPlace> averages;
     if (ema_) averages.emplace(ema_);
     model_->eval();
-    while (const Batch batch = loader.next()) {
-      alive();
-      if (batch.count() == 0) continue;
-      const pipeline::Slice all = whole(batch);
-      const Autocast autocast(options_.amp, device_);
-      torch::Tensor pixels = images_of(batch, all, options_);
-      if (streams_) {  // labels stay on the host; reading the results waits for all of the work
-        pixels = streams_->copy(pixels);
-        streams_->join();
+    if (streams_)
+      evaluate_behind(loader, sum);
+    else
+      while (const Batch batch = loader.next()) {
+        alive();
+        if (batch.count() == 0) continue;
+        const pipeline::Slice all = whole(batch);
+        add(sum, answers(images_of(batch, all, options_)), labels_of(batch, all), on_prediction_);
       }
-      add(sum, model_->forward(normalization_(pixels)), labels_of(batch, all), on_prediction_);
-    }
     model_->train();
     sum.failed = loader.stats().failed;
     torch::Tensor sums = to_tensor(sum);
@@ -402,15 +438,24 @@ NamedTensors TorchStrategy::training_state() {
   return all;
 }
 
-void TorchStrategy::save(const std::filesystem::path& folder) {
+Strategy::Snapshot TorchStrategy::snapshot() {
   share_buffers();
   // The checkpoint counts only after the other ranks have written their records up to here.
   torch::Tensor arrivals = torch::zeros({1});
   add_up(arrivals);
-  if (rank() != 0) return;
-  save_weights(*model_, folder / kWeights);
-  save_tensors(training_state(), folder / kState);
-  if (ema_) save_tensors(ema_.state(), folder / kAverages);
+  if (rank() != 0) return {};
+  shorten_torch_errors("copy of the state for a checkpoint", [this] {
+    if (copy_ == nullptr || copy_.use_count() > 1) copy_ = std::make_shared<State>();
+    copy_->weights.take(state_of(*model_));
+    copy_->training.take(training_state());
+    if (ema_) copy_->averages.take(ema_.state());
+  });
+  return [state = std::shared_ptr<const State>(copy_),
+          averaged = static_cast<bool>(ema_)](const std::filesystem::path& folder) {
+    state->weights.save(folder / kWeights);
+    state->training.save(folder / kState);
+    if (averaged) state->averages.save(folder / kAverages);
+  };
 }
 
 void TorchStrategy::restore(const std::filesystem::path& folder) {

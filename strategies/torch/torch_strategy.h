@@ -76,7 +76,7 @@ class TorchStrategy : public Strategy {
   void on_prediction(std::function<void(const Prediction&)> each) final {
     on_prediction_ = std::move(each);
   }
-  void save(const std::filesystem::path& folder) override;
+  Snapshot snapshot() final;
   void restore(const std::filesystem::path& folder) final;
   std::string parameters_hash() override;
   std::uint64_t parameter_count() const final;
@@ -143,13 +143,9 @@ class TorchStrategy : public Strategy {
   /// Returns a new model on the device in training mode, initialised from torch's current
   /// generator.
   std::shared_ptr<Classifier> make_replica(torch::Device device) const;
-  /// A model's input on its device: images in f32, and labels or probabilities.
-  struct Samples {
-    torch::Tensor images, targets;
-  };
-  /// Returns the whole batch. On the CPU these are views, and the batch must outlive them.
-  /// Otherwise the batch is given back once the device has copied it, and the device's work on the
-  /// step begins here.
+  /// Returns the whole batch, images in f32. On the CPU these are views, and the batch must outlive
+  /// them. Otherwise the batch is given back once the device has copied it, and the device's work
+  /// on the step begins here.
   Samples take(Batch& batch);
   /// Does the same without normalising: with output.normalize=device images are levels.
   Samples send(Batch& batch);
@@ -168,6 +164,11 @@ class TorchStrategy : public Strategy {
 
  private:
   void update(const StepContext& place);
+  /// Returns the model's logits, on its device.
+  torch::Tensor answers(const torch::Tensor& images);
+  /// Adds up the answers of a device, some batches behind it: neither waits for the other at each
+  /// batch.
+  void evaluate_behind(Loader& loader, Evaluation& sum);
   class DeviceStep;
   /// Returns advice for a step of `samples` samples that exceeded the device's memory.
   std::string memory_hint(std::int64_t samples);
@@ -176,6 +177,10 @@ class TorchStrategy : public Strategy {
   std::optional<double> read_loss(std::uint64_t step, const Totals& totals);
   /// Returns the state of a checkpoint except for the model's weights, by name.
   NamedTensors training_state();
+  /// A checkpoint's values, by file.
+  struct State {
+    TensorValues weights, averages, training;
+  };
 
   StrategyOptions options_;
   std::optional<CudaLibrary> cuda_;  ///< loaded before any member below uses torch
@@ -192,7 +197,8 @@ class TorchStrategy : public Strategy {
   pipeline::SetUp set_up_ = pipeline::SetUp::none;  ///< by the last step
   /// Kinds of steps so far: samples, classes, and whether the window opened and closed.
   std::set<std::tuple<std::int64_t, std::int64_t, bool, bool>> kinds_;
-  torch::Tensor train_loss_;  ///< f64: sums of losses and samples since take_train_loss()
+  torch::Tensor train_loss_;     ///< f64: sums of losses and samples since take_train_loss()
+  std::shared_ptr<State> copy_;  ///< of the last snapshot
   std::function<void(const Prediction&)> on_prediction_;
   std::deque<CorrectCounter> counters_;     ///< by replica, on its device
   std::int64_t counted_ = 0;                ///< samples that the counters have seen

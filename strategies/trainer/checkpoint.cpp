@@ -1,4 +1,4 @@
-// Writes checkpoints atomically, and finds them again.
+// Writes checkpoints atomically and beside the training, and finds them again.
 #include "strategies/trainer/checkpoint.h"
 
 #include <fcntl.h>
@@ -11,8 +11,11 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "millrace/error.h"
 
 namespace millrace::train {
@@ -119,6 +122,40 @@ fs::path write_checkpoint(const fs::path& run, std::uint64_t step, const Checkpo
   sync_folder(folder);
   remove_old(folder, options.keep);
   return final;
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointWriter::start(std::function<void()> write) {
+  ended_.store(false, std::memory_order_relaxed);
+  try {
+    thread_ = std::thread([this, write] { run(write); });
+  } catch (const std::system_error&) {  // the limit of threads
+    run(write);
+  }
+}
+
+void CheckpointWriter::run(const std::function<void()>& write) noexcept {
+  const std::int64_t begin = base::Clock::steady_ns();
+  try {
+    write();
+    ++writes_;
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  seconds_ += static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
+  ended_.store(true, std::memory_order_release);
+}
+
+void CheckpointWriter::wait() {
+  if (thread_.joinable()) thread_.join();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void CheckpointWriter::check() {
+  if (ended_.load(std::memory_order_acquire)) wait();
 }
 
 std::vector<fs::path> checkpoints_of(const fs::path& run) {

@@ -16,14 +16,22 @@ void InFlightBatches::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>>
   held_.push_back({std::move(batch), std::move(until)});
 }
 
-void InFlightBatches::keep_at_most(std::size_t most, pipeline::SpanClock& spans) {
+void InFlightBatches::give_back_read() {
   const auto read = [](const Held& held) {
     return std::all_of(held.until.begin(), held.until.end(),
                        [](const auto& mark) { return mark->reached(); });
   };
   while (!held_.empty() && read(held_.front())) held_.pop_front();
-  if (held_.size() <= most) return;
-  spans.enter(pipeline::Span::device_wait);
+}
+
+void InFlightBatches::keep_at_most(std::size_t most, pipeline::SpanClock& spans) {
+  give_back_read();
+  if (held_.size() > most) spans.enter(pipeline::Span::device_wait);
+  keep_at_most(most);
+}
+
+void InFlightBatches::keep_at_most(std::size_t most) {
+  give_back_read();
   while (held_.size() > most) {
     for (const auto& mark : held_.front().until) mark->wait();
     held_.pop_front();

@@ -39,6 +39,8 @@ class MILLRACE_PRIVATE_API InFlightBatches {
   /// Gives back batches that the device has read, in order. If more than `most` are left, waits for
   /// the oldest in device_wait.
   void keep_at_most(std::size_t most, pipeline::SpanClock& spans);
+  /// Does the same in the current span.
+  void keep_at_most(std::size_t most);
   std::size_t count() const { return held_.size(); }
 
  private:
@@ -46,6 +48,8 @@ class MILLRACE_PRIVATE_API InFlightBatches {
     Batch batch;
     std::vector<std::unique_ptr<DeviceMark>> until;
   };
+  void give_back_read();
+
   std::deque<Held> held_;  ///< oldest first
 };
 

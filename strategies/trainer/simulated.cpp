@@ -89,7 +89,7 @@ class Simulated final : public Strategy {
   std::int64_t last_samples() const override { return last_samples_; }
   Submissions submissions() const override { return queue_.submissions(); }
   bool knows_device_work() const override { return true; }
-  void save(const std::filesystem::path&) override {}
+  Snapshot snapshot() override { return {}; }
   void restore(const std::filesystem::path&) override {}
   std::string parameters_hash() override { return {}; }
   std::uint64_t parameter_count() const override { return 0; }

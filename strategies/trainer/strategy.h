@@ -149,11 +149,19 @@ class Strategy {
   virtual std::optional<Evaluation> evaluate(Loader& loader) = 0;
   /// Makes later evaluations call `each` for every sample of this process's loader, in its order.
   virtual void on_prediction(std::function<void(const Prediction&)> /*each*/) {}
-  /// Writes model.safetensors and everything else that the next step depends on into a checkpoint's
-  /// folder. Call it on every rank; the first one writes. Throws RunError if a file cannot be
+  /// Writes a copy of the state into a checkpoint's folder. Throws RunError if a file cannot be
   /// completed.
-  virtual void save(const std::filesystem::path& folder) = 0;
-  /// Restores what save() wrote: the next step has the same bits (contract Exact resumption).
+  using Snapshot = std::function<void(const std::filesystem::path& folder)>;
+  /// Copies the model and everything else that the next step depends on. Any thread may write the
+  /// copy, as model.safetensors and files beside it, while training goes on. Its memory is used
+  /// again for the next copy once the returned function is destroyed. Call it on every rank; only
+  /// the first one gets a function.
+  virtual Snapshot snapshot() = 0;
+  /// Writes the state before it returns. Call it on every rank.
+  void save(const std::filesystem::path& folder) {
+    if (const Snapshot write = snapshot()) write(folder);
+  }
+  /// Restores what a snapshot wrote: the next step has the same bits (contract Exact resumption).
   /// Throws DataError with the file if it is truncated or belongs to another model or optimiser.
   virtual void restore(const std::filesystem::path& folder) = 0;
   /// Returns the xxh3 of all parameters and buffers in the order of their names, as 16 hex digits.

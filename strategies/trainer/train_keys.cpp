@@ -145,6 +145,9 @@ std::vector<Param> debug_keys() {
           .in("ms"),
       Param::number("debug.evaluate_ms", 0, 0, 1e6, "artificial delay in every evaluation")
           .in("ms"),
+      Param::number("debug.checkpoint_ms", 0, 0, 1e6,
+                    "artificial delay in every write of a checkpoint")
+          .in("ms"),
       Param::number("debug.log_ms", 0, 0, 1e6, "artificial delay in every step's log span")
           .in("ms"),
   };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -71,6 +72,19 @@ std::uint64_t Trainer::updates(std::uint64_t steps) const {
 }
 
 void Trainer::run() {
+  try {
+    run_epochs();
+  } catch (...) {
+    try {
+      finish_checkpoint();
+    } catch (const std::exception&) {  // the first error is the one to report
+    }
+    throw;
+  }
+  finish_checkpoint();
+}
+
+void Trainer::run_epochs() {
   result_ = {};
   result_.steps = position_.steps;
   result_.images = position_.images;
@@ -140,6 +154,9 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
     // have stopped without its first end.
     if (complete && due) consider_stopping(epoch, *record.evaluation);
   }
+  // Where a checkpoint cannot be written, no later epoch is recorded. After a complete epoch the
+  // next checkpoint would wait for it anyway.
+  finish_checkpoint();
   spans_.enter(pipeline::Span::log);
   record.ticks = difference(spans_.ticks(), epoch_since_);
   epoch_since_ = spans_.ticks();
@@ -236,6 +253,11 @@ void Trainer::checkpoint(bool best) {
   pipeline::StepRecord open = open_;
   open.ticks = difference(spans_.ticks(), open_since_);
   observer_.checkpoint(position_, open, best);
+}
+
+void Trainer::finish_checkpoint() {
+  spans_.enter(pipeline::Span::checkpoint);
+  observer_.finish_checkpoint();
 }
 
 void Trainer::begin_step(std::uint32_t epoch, std::uint64_t step) {

@@ -68,9 +68,13 @@ class TrainObserver {
   virtual void progress(const TrainProgress&) {}
   virtual void step(const pipeline::StepRecord&) {}
   virtual void epoch(const EpochRecord&) {}
-  /// Writes a checkpoint of `position`, inside the checkpoint span. `open` is the last step's row
-  /// so far, which step() has not received yet. `best`: no evaluation was better.
+  /// Writes a checkpoint of `position`, inside the checkpoint span, or copies the state and goes on
+  /// writing it meanwhile. `open` is the last step's row so far, which step() has not received yet.
+  /// `best`: no evaluation was better.
   virtual void checkpoint(const Position&, const pipeline::StepRecord& /*open*/, bool /*best*/) {}
+  /// Waits until the last checkpoint is complete, inside the checkpoint span. Called before an
+  /// epoch is recorded and at the end of the run. Throws why it could not be written.
+  virtual void finish_checkpoint() {}
 };
 
 struct TrainOptions {
@@ -131,6 +135,7 @@ class MILLRACE_PRIVATE_API Trainer {
   void drain();
   void begin_step(std::uint32_t epoch, std::uint64_t step);
   void abandon_step();
+  void run_epochs();
   void run_epoch();
   bool train_step(std::uint32_t epoch);
   StepContext place_of(std::uint64_t step) const;
@@ -138,6 +143,7 @@ class MILLRACE_PRIVATE_API Trainer {
   std::uint64_t rounded_up(std::uint64_t steps) const;
   std::uint64_t updates(std::uint64_t steps) const;
   void checkpoint(bool best);
+  void finish_checkpoint();
   std::optional<Evaluation> evaluate();
   void end_epoch(std::uint32_t epoch, std::uint64_t steps);
   /// Ends the run if rank 0 finds that its evaluations no longer improve.

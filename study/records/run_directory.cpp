@@ -356,12 +356,15 @@ void RunDirectory::step(const pipeline::StepRecord& record) {
   write(steps_, steps_name_, row_of(record), flush);
 }
 
-void RunDirectory::open_step(const pipeline::StepRecord& record) {
+void RunDirectory::open_step(const pipeline::StepRecord& record) { begin_open_step(record)(); }
+
+std::function<void()> RunDirectory::begin_open_step(const pipeline::StepRecord& record) {
   open_steps();
-  errno = 0;
-  if (std::fflush(steps_.get()) != 0 || fdatasync(fileno(steps_.get())) != 0)
-    cannot_write(path_ / steps_name_, errno);
-  write_file(open_row(path_ / steps_name_), row_of(record));
+  write(steps_, steps_name_, "", /*flush=*/true);
+  return [file = fileno(steps_.get()), path = path_ / steps_name_, row = row_of(record)] {
+    if (fdatasync(file) != 0) cannot_write(path, errno);
+    write_file(open_row(path), row);
+  };
 }
 
 void RunDirectory::epoch(const nlohmann::ordered_json& line) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
@@ -79,6 +80,9 @@ class RunDirectory {
   /// Keeps the row of an unfinished step in steps.csv.open until step() receives the final one, and
   /// syncs the rows before it. resume() therefore finds a complete table at any moment.
   void open_step(const pipeline::StepRecord& record);
+  /// Does the same in two parts: flushes the rows, and returns the rest, which waits for the disk.
+  /// Any thread may run it, before close(), while step() adds further rows.
+  std::function<void()> begin_open_step(const pipeline::StepRecord& record);
   /// Appends a line to metrics.jsonl and flushes.
   void epoch(const nlohmann::ordered_json& line);
   /// Appends a line to quarantine.jsonl and flushes. Thread-safe.

@@ -79,6 +79,40 @@ TEST_F(Resume, KilledAtAnyMomentItGoesOnToTheSameEnd) {
   EXPECT_GT(furthest, 0u);
 }
 
+/// The writes take longer than the steps between them, so that most moments lie in one.
+TEST_F(Resume, KilledWhileACheckpointIsWritten) {
+  ASSERT_TRUE(succeeded(run(eventful("whole"))));
+  int torn = 0;
+  for (const int milliseconds : {170, 260, 350}) {
+    const std::string name = "killed" + std::to_string(milliseconds);
+    {
+      Child child(eventful(name, {"debug.log_ms=10", "debug.checkpoint_ms=50"}));
+      ASSERT_TRUE(child.says("records in"));
+      sleep_ms(milliseconds);
+      child.send(SIGKILL);
+      child.wait();
+    }
+    torn += no_temporaries(in(name)) ? 0 : 1;
+    ASSERT_TRUE(succeeded(run(resumed(name, {"debug.log_ms=0", "debug.checkpoint_ms=0"}))));
+    expect_same("whole", name);
+    EXPECT_TRUE(no_temporaries(in(name)));
+  }
+  EXPECT_GT(torn, 0) << "no kill has hit a write";
+}
+
+TEST_F(Resume, AnInterruptCompletesTheCheckpointUnderWay) {
+  Child child(eventful("run", {"debug.log_ms=20", "debug.checkpoint_ms=300"}));
+  ASSERT_TRUE(child.says("records in"));
+  sleep_ms(200);
+  child.send(SIGTERM);
+  EXPECT_EQ(child.wait().exit_code, 130);
+  EXPECT_TRUE(no_temporaries(in("run")));
+  const Json s = summary("run");
+  EXPECT_EQ(fs::read_symlink(in("run") / "checkpoints/last"), "step-" + s["steps"].dump());
+  EXPECT_GE(s["checkpoints"]["write_s"].get<double>(),
+            0.3 * s["checkpoints"]["written"].get<double>());
+}
+
 TEST_F(Resume, AnInterruptWritesACheckpointFirst) {
   ASSERT_TRUE(succeeded(run(eventful("whole"))));
   for (const int signal : {SIGINT, SIGTERM}) {

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "augment/plan/plan.h"
@@ -34,10 +36,22 @@ class Gray final : public Reader {
 };
 
 struct Recorded final : TrainObserver {
+  void progress(const TrainProgress& now) override {
+    if (on_progress) on_progress(now);
+  }
   void step(const pipeline::StepRecord& record) override { steps.push_back(record); }
   void epoch(const EpochRecord& record) override { epochs.push_back(record); }
+  void checkpoint(const Position& position, const pipeline::StepRecord&, bool) override {
+    if (on_checkpoint) on_checkpoint(position);
+  }
+  void finish_checkpoint() override {
+    if (on_finish) on_finish();
+  }
   std::vector<pipeline::StepRecord> steps;
   std::vector<EpochRecord> epochs;
+  std::function<void(const TrainProgress&)> on_progress;
+  std::function<void(const Position&)> on_checkpoint;
+  std::function<void()> on_finish;
 };
 
 struct Outcome {
@@ -60,9 +74,11 @@ struct Queue {
 };
 
 inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count = 40,
-                   const std::atomic<bool>* stop = nullptr, const Queue& queue = {}) {
+                   const std::atomic<bool>* stop = nullptr, const Queue& queue = {},
+                   Recorded observer = {}) {
   static const std::atomic<bool> never{false};
   Outcome outcome;
+  outcome.recorded = std::move(observer);
   const auto reader = std::make_shared<Gray>(count);
   const auto plan = std::make_shared<augment::Plan>(std::vector<OpSpec>{}, Source{{4, 4}, 1},
                                                     OutputOptions{}, Resample::once);

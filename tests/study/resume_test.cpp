@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
@@ -112,6 +113,26 @@ TEST_F(Resume, AFinalRowIsBetterThanTheOpenOne) {
   }
   resume(1).close();
   EXPECT_EQ(rows(steps_), "1:0.5 ");
+}
+
+TEST_F(Resume, RowsMayComeWhileAnOpenOneIsOnItsWayToTheDisk) {
+  {
+    RunDirectory directory(run_, "seed = 1\n");
+    directory.step(row(1));
+    directory.step(row(2));
+    const auto rest = directory.begin_open_step(row(3, 9));
+    EXPECT_EQ(rows(steps_), "1:0.5 2:0.5 ") << "a killed process has lost none of them";
+    directory.step(row(3));
+    directory.step(row(4));
+    std::thread(rest).join();
+    directory.begin_open_step(row(5, 8))();
+    directory.step(row(5));
+    const auto never = directory.begin_open_step(row(6, 7));
+  }
+  resume(5).close();
+  EXPECT_EQ(rows(steps_), "1:0.5 2:0.5 3:0.5 4:0.5 5:0.5 ");
+  resume(3).close();
+  EXPECT_EQ(rows(steps_), "1:0.5 2:0.5 3:0.5 ") << "the checkpoint before is good as well";
 }
 
 TEST_F(Resume, HalfARowIsNoRow) {

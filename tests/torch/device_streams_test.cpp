@@ -55,7 +55,12 @@ TEST(DeviceStreams, AQueueChangesNoNumber) {
     EXPECT_EQ(outcome.result.evaluation.value().confusion,
               expected.result.evaluation.value().confusion);
     EXPECT_EQ(calls.joins, 18 + 3 * 6) << "a step and a batch of an evaluation each";
-    EXPECT_EQ(calls.copies, 2 * 18 + 3 * 6) << "labels of an evaluation stay here";
+    EXPECT_EQ(calls.copies, 18 + 3 * 6)
+        << "pixels and labels together; those of an evaluation stay";
+    EXPECT_EQ(calls.answers, 3 * 6);
+    EXPECT_EQ(calls.fences, 3 * 6);
+    EXPECT_EQ(calls.unread_fences, 0);
+    EXPECT_GE(calls.max_unread_fences, 4) << "an evaluation waits for each batch";
     EXPECT_GT(calls.clocks, 3);
     // Later steps place the same marks again, and the stand-in fails where that is too early.
     EXPECT_EQ(calls.marks, 4 * (inflight + 2)) << "one per place in a step";
@@ -125,6 +130,36 @@ TEST(DeviceStreams, ASlotIsFreeOnceItIsCopied) {
   DeviceCalls calls;
   const Outcome outcome = train(run, &calls);
   EXPECT_EQ(outcome.losses.size(), 18u);
+}
+
+TEST(DeviceStreams, BatchNormsThatAreCountedTogetherHaveTheSameCounts) {
+  TrainingRun run = lenet_run(2);
+  run.strategy.model = "vgg_cifar";
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  run.strategy.momentum = 0;
+  run.training.epochs = 1;
+  run.training.batch = 2;
+  run.training.schedule = {};
+  run.samples = 4;
+  std::vector<Outcome> outcomes;
+  for (const bool together : {false, true}) {
+    DeviceCalls calls;
+    Single single(run.strategy, std::make_unique<FakeStreams>(calls));
+    test::fill_by_name(single.model());
+    if (together) single.model().count_together();
+    outcomes.push_back(test::train(single, run));
+    int counted = 0;
+    for (const auto& buffer : single.model().named_buffers()) {
+      if (!buffer.key().ends_with("num_batches_tracked")) continue;
+      ++counted;
+      EXPECT_EQ(buffer.value().item<std::int64_t>(), 2)
+          << buffer.key() << ": evaluations count none";
+    }
+    EXPECT_GT(counted, 2);
+  }
+  EXPECT_EQ(outcomes[0].hash, outcomes[1].hash);
+  EXPECT_EQ(outcomes[0].losses, outcomes[1].losses);
 }
 
 TEST(DeviceStreams, TheCpuHasNone) { EXPECT_EQ(make_device_streams(torch::kCPU), nullptr); }

@@ -20,6 +20,10 @@ namespace millrace::test {
 struct DeviceCalls {
   int copies = 0;
   int joins = 0;
+  int answers = 0;        ///< copies back
+  int fences = 0;         ///< made by fence()
+  int unread_fences = 0;  ///< fences that nobody has waited for
+  int max_unread_fences = 0;
   int open = 0;  ///< marks of work that nobody has waited for
   int max_open = 0;
   int marks = 0;  ///< made by mark()
@@ -30,7 +34,7 @@ struct DeviceCalls {
 };
 
 /// A mark that is reached when it is waited for, as is all that was placed before it.
-class FakeMark final : public train::DeviceMark {
+class FakeMark : public train::DeviceMark {
  public:
   FakeMark(DeviceCalls& calls, bool reached) : calls_(calls) { place(reached); }
   void place(bool reached) {
@@ -51,11 +55,25 @@ class FakeMark final : public train::DeviceMark {
   }
   bool was_read() const { return read_; }
 
- private:
+ protected:
   DeviceCalls& calls_;
+
+ private:
   bool reached_ = false;
   bool read_ = false;
   base::Clock::Ticks at_ = 0;
+};
+
+/// A mark of fence().
+class FakeFence final : public FakeMark {
+ public:
+  explicit FakeFence(DeviceCalls& calls) : FakeMark(calls, false) {
+    calls_.max_unread_fences = std::max(calls_.max_unread_fences, ++calls_.unread_fences);
+  }
+  void wait() override {
+    if (!reached()) --calls_.unread_fences;
+    FakeMark::wait();
+  }
 };
 
 /// Fails where a device's event would be recorded again although its time is still needed, and
@@ -99,6 +117,14 @@ class FakeStreams final : public train::DeviceStreams {
     work();
   }
   torch::Tensor host_number() override { return torch::empty({}); }
+  torch::Tensor to_host(const torch::Tensor& there) override {
+    ++calls_.answers;
+    return there.clone();
+  }
+  std::unique_ptr<train::DeviceMark> fence() override {
+    ++calls_.fences;
+    return std::make_unique<FakeFence>(calls_);
+  }
 
  private:
   DeviceCalls& calls_;

@@ -4,9 +4,12 @@
 
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
+#include <string>
 
 #include "millrace/error.h"
+#include "models/weights.h"
 #include "strategies/torch/data_parallel.h"
 #include "strategies/torch/single.h"
 #include "tests/torch/ranks.h"
@@ -153,6 +156,128 @@ TEST(Restore, Ranks) {
       test::train_ranks(run, 3, [&](TrainingRun&, Ddp& ddp) { ddp.restore(folder / "step"); });
   for (std::size_t rank = 0; rank < 3; ++rank)
     expect_same_end(resumed[rank], whole[rank], run.training.from);
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Writes, at the end of the run, the copy of step 3 and compares it with what was written at once.
+template <class Strategy>
+void expect_copy(const TrainingRun& given) {
+  const TempFolder folder;
+  for (const char* name : {"at-once", "later", "end"}) fs::create_directory(folder / name);
+  TrainingRun run = given;
+  Strategy strategy(run.strategy);
+  train::Strategy::Snapshot kept;
+  run.checkpoint = [&](const Position&) {
+    if (kept) return;
+    kept = strategy.snapshot();
+    strategy.save(folder / "at-once");
+  };
+  test::train(strategy, run);
+  kept(folder / "later");
+  strategy.save(folder / "end");
+  for (const char* name : {"model.safetensors", "training.safetensors", "ema.safetensors"}) {
+    if (!fs::exists(folder / "at-once" / name)) continue;
+    EXPECT_EQ(text_of(folder / "later" / name), text_of(folder / "at-once" / name)) << name;
+    EXPECT_NE(text_of(folder / "later" / name), text_of(folder / "end" / name)) << name;
+  }
+  EXPECT_EQ(fs::exists(folder / "later" / "ema.safetensors"), run.strategy.ema > 0);
+}
+
+TEST(Snapshot, IsNotChangedByLaterSteps) {
+  expect_copy<Single>(lenet_run());
+  expect_copy<Single>(adamw_run());
+  TrainingRun replicas = adamw_run();
+  replicas.strategy.replicas = 2;
+  expect_copy<DataParallel>(replicas);
+}
+
+TEST(Snapshot, OfBatchNormAndPixelsFirst) {
+  TrainingRun run = lenet_run();
+  run.strategy.model = "vgg_cifar";
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  run.strategy.channels_last = "on";
+  run.samples = 2 * 2;
+  run.training.epochs = 1;
+  run.training.batch = 2;
+  run.training.checkpoint_every = 1;
+  run.training.schedule = {};
+  expect_copy<Single>(run);
+}
+
+/// The calls for many tensors at a time have the bits of one call per tensor.
+TEST(Ema, HasTheBitsOfTensorsOneByOne) {
+  torch::manual_seed(3);
+  TrainingRun run = lenet_run();
+  run.strategy.model = "vgg_cifar";  // with batch norm, whose counters are integers
+  run.strategy.channels = 3;
+  run.strategy.input = {32, 32};
+  Single single(run.strategy);
+  constexpr double kDecay = 0.93;
+  Ema ema(single.model(), kDecay);
+  const NamedTensors values = state_of(single.model());
+  std::vector<torch::Tensor> expected;
+  for (int update = 0; update < 4; ++update) {
+    const torch::NoGradGuard no_grad;
+    for (const auto& [name, value] : values) {
+      torch::Tensor own = value.detach();
+      if (own.is_floating_point())
+        own.add_(torch::randn_like(own));
+      else
+        own.add_(1);
+    }
+    ema.update();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const torch::Tensor value = values[i].second.detach();
+      if (update == 0)
+        expected.push_back(value.clone());
+      else if (value.is_floating_point())
+        expected[i].lerp_(value, 1 - kDecay);
+      else
+        expected[i].copy_(value);
+    }
+    if (update == 2) {  // an evaluation
+      ema.swap();
+      ema.swap();
+    }
+  }
+  const NamedTensors averages = ema.state();
+  ASSERT_EQ(averages.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(torch::equal(averages[i].second, expected[i])) << averages[i].first;
+}
+
+TEST(Snapshot, TakesNoMoreMemoryOnceTheLastOneIsWritten) {
+  const TempFolder folder;
+  const fs::path file = folder / "model.safetensors";
+  TensorValues values;
+  const NamedTensors tensors{
+      {"w", torch::arange(24.f).view({2, 3, 2, 2}).contiguous(torch::MemoryFormat::ChannelsLast)},
+      {"n", torch::full({}, 7, torch::kLong)},
+      {"part", torch::arange(12.f).view({3, 4}).narrow(1, 1, 2)}};
+  values.take(tensors);
+  values.save(file);
+  const std::string before = text_of(file);
+  save_tensors({{"n", tensors[1].second},
+                {"part", tensors[2].second.contiguous()},
+                {"w", tensors[0].second.contiguous()}},
+               file);
+  EXPECT_EQ(text_of(file), before) << "row-major whatever the layout";
+  tensors[0].second.zero_();
+  values.save(file);
+  EXPECT_EQ(text_of(file), before);
+  values.take(tensors);
+  values.save(file);
+  EXPECT_NE(text_of(file), before);
+  values.take({tensors[1]});  // another form
+  values.save(file);
+  const torch::Tensor count = torch::zeros({}, torch::kLong);
+  load_tensors({{"n", count}}, file, "the test", "");
+  EXPECT_EQ(count.item<std::int64_t>(), 7);
 }
 
 class Refusal : public testing::Test {

@@ -54,6 +54,59 @@ std::vector<std::byte> contents(const std::filesystem::path& path) {
   return bytes_of({std::istreambuf_iterator<char>(in), {}});
 }
 
+/// Returns `shape`'s elements 0, 1, 2, ... in row-major order, laid out with `strides`.
+template <class Element>
+std::vector<Element> laid_out(const std::vector<std::int64_t>& shape,
+                              const std::vector<std::int64_t>& strides) {
+  std::int64_t count = 1;
+  for (const std::int64_t side : shape) count *= side;
+  std::vector<Element> memory(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t rest = i;
+    std::int64_t at = 0;
+    for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d])
+      at += rest % shape[d] * strides[d];
+    memory[static_cast<std::size_t>(at)] = static_cast<Element>(i);
+  }
+  return memory;
+}
+
+template <class Element>
+void expect_row_major(const char* dtype, const std::vector<std::int64_t>& shape,
+                      const std::vector<std::int64_t>& strides) {
+  const TempFolder folder;
+  const std::vector<Element> memory = laid_out<Element>(shape, strides);
+  const Tensor tensor{.name = "t",
+                      .dtype = dtype,
+                      .shape = shape,
+                      .bytes = std::as_bytes(std::span(memory)),
+                      .strides = strides};
+  write(folder / "w.safetensors", {tensor});
+  const File file = File::read(folder / "w.safetensors");
+  const std::span<const std::byte> bytes = file.tensors().at(0).bytes;
+  ASSERT_EQ(bytes.size(), memory.size() * sizeof(Element));
+  EXPECT_EQ(file.tensors()[0].shape, shape);
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    Element value;
+    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+    ASSERT_EQ(value, static_cast<Element>(i)) << dtype << " element " << i;
+  }
+}
+
+TEST(Safetensors, WritesAnyLayoutRowMajor) {
+  const std::vector<std::int64_t> shape{4, 3, 5, 2};
+  const std::vector<std::int64_t> pixels{30, 1, 6, 3};  // channels_last
+  expect_row_major<std::uint8_t>("U8", shape, pixels);
+  expect_row_major<std::uint16_t>("F16", shape, pixels);
+  expect_row_major<std::uint32_t>("I32", shape, pixels);
+  expect_row_major<std::uint64_t>("I64", shape, pixels);
+  expect_row_major<std::uint32_t>("I32", shape, {30, 10, 2, 1});
+  expect_row_major<std::uint32_t>("I32", {7, 9}, {1, 7});
+  expect_row_major<std::uint32_t>("I32", {7, 1, 3}, {3, 99, 1});  // a side of 1 has no stride
+  expect_row_major<std::uint32_t>("I32", {}, {});
+  expect_row_major<std::uint32_t>("I32", {2, 0, 3}, {0, 3, 1});
+}
+
 TEST(Safetensors, ReadsBackWhatWasWritten) {
   const TempFolder folder;
   write(folder / "w.safetensors", two_tensors(), {{"format", "pt"}});

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "pipeline/loader/batch_memory.h"
 #include "pipeline/readers/storage.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/first_rank.h"
@@ -301,6 +302,7 @@ class TrainCommand {
     }
     options_.held = strategy_->batches_held();
     options_.memory = strategy_->slot_memory();
+    eval_memory_ = std::make_shared<pipeline::KeptMemory>(options_.memory);
     loader_.emplace(reader_, plan_, options_);
     say(fmt::format("{}: {} {} samples, batch {}, {}, {} on {}; records in {}", recipe_.name(),
                     with_commas(static_cast<double>(reader_->info().count)), reader_->info().split,
@@ -331,7 +333,7 @@ class TrainCommand {
     options.workers = loader_->workers();
     options.stop = &interrupted();  // ranks agree afterwards that it was interrupted
     options.timeline = eval_tracks_;
-    options.memory = options_.memory;
+    options.memory = eval_memory_;
     options.quarantine = quarantine_of(eval_reader_->info().split);
     return std::make_unique<Loader>(eval_reader_, eval_plan_, options);
   }
@@ -398,6 +400,7 @@ class TrainCommand {
     if (const auto images = strategy_->replica_samples(); !images.empty())
       summary["replica_images"] = images;
     if (auto_workers_) summary["auto_workers"] = auto_workers_->record();
+    if (has_model() && keeps_records()) summary["checkpoints"] = recorder_->checkpoints();
     if (failure_) summary["error"] = reason_;
     if (is_ddp(recipe_) && !failure_) add_ranks(summary, rank_, *strategy_);
     if (!failure_) strategy_->end({});
@@ -437,6 +440,7 @@ class TrainCommand {
   std::shared_ptr<const Reader> reader_, eval_reader_;  ///< eval_reader_: null without a model
   std::shared_ptr<const augment::Plan> plan_, eval_plan_;
   LoaderOptions options_;
+  std::shared_ptr<pipeline::KeptMemory> eval_memory_;  ///< slots of all evaluations
   train::TrainOptions training_;
   std::unique_ptr<train::Strategy> strategy_;
   std::optional<study::RunDirectory> directory_;

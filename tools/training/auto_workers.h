@@ -38,6 +38,7 @@ class AutoWorkers final : public train::TrainObserver {
                   bool best) override {
     next_.checkpoint(position, open, best);
   }
+  void finish_checkpoint() override { next_.finish_checkpoint(); }
 
   /// Returns first, chosen, after_steps, why. `chosen` is null if the run ended before.
   nlohmann::ordered_json record() const;

@@ -5,10 +5,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 
 #include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
@@ -107,6 +109,7 @@ const study::WaitBreakdown& Recorder::blame(const pipeline::SpanTicks& spans) {
 }
 
 void Recorder::progress(const train::TrainProgress& now) {
+  writer_.check();
   steps_ = now.step;
   const auto every = static_cast<std::uint64_t>(recipe_.integer("train.log_every"));
   if (verbosity().verbose && is_logged(now.step_in_epoch, every)) {
@@ -178,16 +181,31 @@ void Recorder::close() {
 void Recorder::checkpoint(const train::Position& position, const pipeline::StepRecord& open,
                           bool best) {
   if (strategy_.parameter_count() == 0) return;
-  directory_.open_step(open);
-  if (!first_rank_) return strategy_.save({});
+  if (!first_rank_) {
+    directory_.open_step(open);
+    strategy_.snapshot();  // the ranks' part of rank 0's copy
+    return;
+  }
+  writer_.wait();  // its copy is the memory for the next one
   if (events_) events_->flush();
   const train::CheckpointOptions options{
       .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
-  train::write_checkpoint(directory_.path(), position.steps, options,
-                          [&](const std::filesystem::path& folder) {
-                            strategy_.save(folder);
-                            save_position(position, folder);
-                          });
+  // A checkpoint needs the rows of its steps: both parts of the job keep their order.
+  writer_.start([options, position, run = directory_.path(),
+                 rows = directory_.begin_open_step(open), write = strategy_.snapshot(),
+                 delay = std::chrono::duration<double, std::milli>(
+                     recipe_.number("debug.checkpoint_ms"))] {
+    rows();
+    train::write_checkpoint(run, position.steps, options, [&](const std::filesystem::path& folder) {
+      write(folder);
+      if (delay.count() > 0) std::this_thread::sleep_for(delay);
+      save_position(position, folder);
+    });
+  });
+}
+
+nlohmann::ordered_json Recorder::checkpoints() const {
+  return {{"written", writer_.writes()}, {"write_s", writer_.seconds()}};
 }
 
 }  // namespace millrace::tools

@@ -14,6 +14,7 @@
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
 #include "pipeline/loader/timeline.h"
+#include "strategies/trainer/checkpoint.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/trainer.h"
@@ -186,8 +187,9 @@ class Recorder final : public train::TrainObserver {
   void epoch(const train::EpochRecord& record) override;
   void checkpoint(const train::Position& position, const pipeline::StepRecord& open,
                   bool best) override;
+  void finish_checkpoint() override { writer_.wait(); }
 
-  /// Closes the tables after the last step.
+  /// Closes the tables after the last step. The last checkpoint must be finished.
   void close();
   /// Returns the hash of the batches so far; empty without `hash`.
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
@@ -197,6 +199,9 @@ class Recorder final : public train::TrainObserver {
   const study::UpdateTimes& updates() const { return updates_; }
   /// Returns the steps of the whole run so far.
   std::uint64_t steps() const { return steps_; }
+  /// Returns this process's checkpoints: their number, and the seconds that their writing took
+  /// beside the training. The last one must be finished.
+  nlohmann::ordered_json checkpoints() const;
 
  private:
   study::RunDirectory& directory_;
@@ -212,7 +217,8 @@ class Recorder final : public train::TrainObserver {
   base::Clock::Ticks epochs_load_ = 0;  ///< all epochs so far
   study::PartTicks blamed_before_{};    ///< sums at the start of this epoch
   std::uint64_t steps_;
-  bool first_rank_;  ///< rank 0, which alone writes more than its own rows
+  bool first_rank_;                 ///< rank 0, which alone writes more than its own rows
+  train::CheckpointWriter writer_;  ///< last member: its thread uses the others' files
 };
 
 }  // namespace millrace::tools
