@@ -13,7 +13,9 @@ def number(value, scale=1.0, digits=3):
     return "-" if value is None else f"{scale * value:,.{digits}f}"
 
 
-DEVICE_ONLY = {"gpu_utilization"}  # keys that a summary has only where a driver measures them
+DRIVER_ONLY = {"gpu_utilization"}  # keys that a summary has only where a driver measures them
+# Keys that have a figure only where a device does; a sample recorded without one may lack it.
+DEVICE_ONLY = DRIVER_ONLY | {"device_parts", "device_submissions", "device_starved"}
 
 
 class Source:
@@ -29,12 +31,18 @@ class Source:
         value = self.runs.get(name, {}).get(where, {})
         for part in key.split("."):
             value = value.get(part) if isinstance(value, dict) else None
-        if name not in self.runs:
-            self.missing.append(f"{name}: {key}")
+        self.count(name, key, value)
         return value
 
     def losses(self, name):
-        return self.runs.get(name, {}).get("losses", [])
+        losses = self.runs.get(name, {}).get("losses")
+        self.count(name, "losses", losses)
+        return losses or []
+
+    def count(self, name, key, value):
+        """Notes a figure that is not there although its run was not skipped."""
+        if value is None and key.split(".")[0] not in DEVICE_ONLY and "skipped" not in self.runs.get(name, {}):
+            self.missing.append(f"{name}: {key}")
 
 
 def ended(run):
@@ -134,7 +142,10 @@ def delays_table(source):
 
 def profile_table(source):
     changes = source.of("profile", "what_if", "json") or []
-    source.asked |= {("change", key) for key in ("change", "predicted", "measured", "error")}
+    for key in ("change", "predicted", "measured", "error"):
+        source.asked.add(("change", key))
+        for row in changes:
+            source.count("profile", " ".join(row.get("change") or ["a change"]) + " " + key, row.get(key))
     rows = [[" ".join(row.get("change", "-")), number(row.get("predicted"), digits=0),
              number(row.get("measured"), digits=0), number(row.get("error"), 100, 1)] for row in changes]
     return "## Predictions\n\n" + table(["change", "predicted, images/s", "measured", "error, %"], rows or [["-"] * 4])
@@ -170,6 +181,9 @@ def holes(sample, stages):
     """Returns the runs that a sample lacks, and the figures that its tables ask for and do not find."""
     lacking = [f"the sample has no {run.name}" for stage in stages for run in stage.runs
                if run.name not in sample["runs"]]
+    doctor = sample["runs"].get("doctor", {}).get("json", {})
+    lacking += [f"the sample has no doctor: {key}" for key in ("cpu", "cores", "version", "git", "cuda")
+                if not doctor.get(key)]
     return lacking + ["the sample has no " + one for one in rendered(sample).missing]
 
 
@@ -177,4 +191,4 @@ def renamed(sample, shapes):
     """Returns the keys that the tables ask for and that the program does not write. `shapes`: the keys that it wrote
     just now, by document."""
     return [f"the program writes no {key} into its {where}" for where, key in sorted(rendered(sample).asked)
-            if key not in shapes[where] and key not in DEVICE_ONLY]
+            if key not in shapes[where] and key not in DRIVER_ONLY]

@@ -38,8 +38,22 @@ class Folder(unittest.TestCase):
 class Pack(Folder):
     def test_runs_dry_by_itself(self):
         out = self.folder / "pack"
-        packed = script(args.source / "bench/gpu/pack", out, "--build", args.build, "--torch", args.torch)
+        mnist = self.folder / "mnist"
+        made = subprocess.run([args.build / "millrace", "data", "make", "digits", mnist, "--train", "200", "--test", "100",
+                               "--quiet"], check=False)
+        self.assertEqual(made.returncode, 0)
+        command = [args.source / "bench/gpu/pack", out, "--build", args.build, "--torch", args.torch, "--mnist"]
+        (self.folder / "empty").mkdir()
+        partial = script(*command, self.folder / "empty")
+        self.assertEqual(partial.returncode, 2)
+        self.assertIn("MNIST's four files are not all there", partial.stderr)
+        packed = script(*command, mnist)
         self.assertEqual(packed.returncode, 0, packed.stderr)
+        self.assertEqual(sorted(path.name for path in (out / "data/mnist").iterdir()),
+                         sorted(path.name for path in mnist.rglob("*ubyte*")))
+        with mock.patch.object(machine, "HERE", out / "bench/gpu"):
+            words = machine.Machine(args.torch, self.folder / "scratch").words(plan.train("one", plan.LENET).command)
+        self.assertIn(f"data.path={out}/data/mnist", words)
         self.assertLess(sum(path.stat().st_size for path in out.rglob("*") if path.is_file()), 55 << 20)
         dry = script(out / "bench/gpu/run", self.folder / "results", "--dry", "--torch", args.torch)
         self.assertEqual(dry.returncode, 0, dry.stdout + dry.stderr)
@@ -125,6 +139,21 @@ class Plan(unittest.TestCase):
         del sample["runs"]["whole"]
         self.assertTrue(any("whole" in hole for hole in render.holes(sample, plan.stages())))
 
+    def test_a_sample_without_a_figure_has_a_hole(self):
+        def hole(change):
+            sample = json.loads((args.source / "bench/gpu/sample.json").read_text())
+            change(sample["runs"])
+            return "; ".join(render.holes(sample, plan.stages()))
+
+        self.assertIn("s4-async-2: update_s_per_step", hole(lambda runs: runs["s4-async-2"]["summary"].pop(
+            "update_s_per_step")))
+        self.assertIn("delay-next: verdict", hole(lambda runs: runs["delay-next"]["summary"].update(verdict=None)))
+        self.assertIn("mode-cpu: losses", hole(lambda runs: runs["mode-cpu"].pop("losses")))
+        self.assertIn("whole: parameters_hash", hole(lambda runs: runs["whole"].pop("summary")))
+        self.assertIn("profile: what_if", hole(lambda runs: runs["profile"]["json"].pop("what_if")))
+        self.assertIn(" measured", hole(lambda runs: runs["profile"]["json"]["what_if"][0].update(measured=None)))
+        self.assertIn("doctor: cpu", hole(lambda runs: runs["doctor"]["json"].pop("cpu")))
+
     def test_a_key_that_the_program_does_not_write_is_named(self):
         sample = json.loads((args.source / "bench/gpu/sample.json").read_text())
         shapes = {"summary": set(sample["runs"]["steps20"]["summary"]), "json": {"what_if"},
@@ -138,9 +167,12 @@ class Plan(unittest.TestCase):
 
     def test_a_missing_library_is_expected_only_with_its_package(self):
         text = "libraries are missing: libcufile.so.0 (nvidia-cufile), libmillrace_torch.so and libtorch_cuda.so; bash"
-        self.assertEqual(runner["unexpected"](text), ["libmillrace_torch.so", "libtorch_cuda.so"])
+        self.assertEqual([one.split()[0] for one in runner["unexpected"](text)],
+                         ["libmillrace_torch.so", "libtorch_cuda.so"])
         self.assertEqual(runner["unexpected"]("a library is missing: libcufile.so.0 (nvidia-cufile); bash"), [])
-        self.assertEqual(runner["unexpected"]("no NVIDIA driver (libcuda.so.1)"), [])
+        self.assertEqual(runner["unexpected"]("train.device=cuda: no CUDA device: no CUDA-capable device"), [])
+        other = "train.device=cuda: libmillrace_cuda.so is of another version: it lacks millrace_cuda_use"
+        self.assertEqual(runner["unexpected"](other), ["the device is missing for another reason: " + other])
 
     def test_predictions_have_their_figures(self):
         change = {"change": ["loader.workers=0", "loader.batch=32"], "predicted": 1000.0, "measured": 900.0, "error": 0.1}
