@@ -16,10 +16,11 @@ import statistics
 import subprocess
 import tempfile
 
+RECIPES = pathlib.Path(__file__).resolve().parent.parent / "recipes"
 WARM_UP = 10  # steps that are not counted
 MODELS = {
-    "lenet5": ["mnist-lenet", "loader.batch=64"],
-    "resnet18": ["cifar10-resnet50", "model.name=resnet18", "loader.batch=16", "train.momentum=0.9"],
+    "lenet5": ["mnist-lenet.toml", "loader.batch=64"],
+    "resnet18": ["cifar10-resnet50.toml", "model.name=resnet18", "loader.batch=16", "train.momentum=0.9"],
 }
 
 
@@ -27,9 +28,9 @@ def train(program, model, data, every, steps, folder):
     run = folder / "run"
     shutil.rmtree(run, ignore_errors=True)
     kind = "digits" if MODELS[model][0].startswith("mnist") else "objects"
-    subprocess.run([program, "train", *MODELS[model], f"data.path={data / kind}", f"train.steps={steps}", "eval.every=0",
-                    "train.epochs=1000", f"train.checkpoint_every={every}", "--run", run, "--quiet"],
-                   check=True, stdin=subprocess.DEVNULL)
+    subprocess.run([program, "train", RECIPES / MODELS[model][0], *MODELS[model][1:], f"data.path={data / kind}",
+                    f"train.steps={steps}", "eval.every=0", "train.epochs=1000", f"train.checkpoint_every={every}",
+                    "--run", run, "--quiet"], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     with open(run / "steps.csv", newline="") as table:
         rows = list(csv.DictReader(table))[WARM_UP:-1]
     total = sum(float(row[key]) for row in rows for key in ("load_s", "update_s", "other_s"))
