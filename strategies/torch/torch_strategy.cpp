@@ -123,7 +123,7 @@ Samples TorchStrategy::send(Batch& batch) {
     const pipeline::Slice all = whole(batch);
     return {images_of(batch, all, options_), targets_of(batch, all)};
   }
-  const Samples samples = samples_in(streams_->copy(block_of(batch)), batch, options_);
+  Samples samples = samples_in(streams_->copy(block_of(batch)), batch, options_);
   std::vector<std::unique_ptr<DeviceMark>> copied;
   copied.push_back(streams_->join());
   hold(std::move(batch), std::move(copied));
@@ -136,7 +136,7 @@ void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> c
 }
 
 std::string TorchStrategy::memory_hint(std::int64_t samples) {
-  const std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
+  std::string smaller = "make loader.batch smaller; train.accumulate keeps its effect";
   if (options_.graph_samples > 0)  // eager steps would not account for the graph's own memory
     return "make loader.batch smaller, or set train.cuda_graphs=off, which needs less";
   if (options_.strategy != "single" || device_.is_cpu()) return smaller;
