@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <random>
 #include <unordered_set>
 #include <vector>
 
@@ -32,7 +33,8 @@ FetchOptions fetch_options(const DataOptions& options, const std::atomic<bool>* 
   FetchOptions fetch;
   fetch.closing = closing;
   fetch.retry.deadline_s = options.remote.deadline_s;
-  fetch.retry.seed = base::mix64(static_cast<std::uint64_t>(getpid()));
+  // Not the process's number, which containers of one image share: they would repeat together.
+  fetch.retry.seed = base::mix64(std::random_device()());
   // A stalled request must leave time for another one.
   fetch.stall = std::chrono::milliseconds(std::clamp<std::int64_t>(
       static_cast<std::int64_t>(options.remote.deadline_s * 250), 500, 30'000));

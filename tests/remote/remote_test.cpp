@@ -131,6 +131,25 @@ TEST(RemoteRetry, WaitsGrowAndEndAtTheDeadline) {
   EXPECT_EQ(retry.failed(6), std::nullopt);
 }
 
+TEST(RemoteRetry, AHostThatAnswersNothingIsLeftAlone) {
+  HostBudget budget;
+  for (int i = 0; i < HostBudget::kMost; ++i) ASSERT_TRUE(budget.failed()) << i;
+  EXPECT_FALSE(budget.failed());
+  budget.succeeded();
+  EXPECT_TRUE(budget.failed());
+}
+
+TEST(RemoteRetry, ProcessesWaitForDifferentTimes) {
+  FakeClock clock;
+  const auto first_wait = [&](std::uint64_t seed) {
+    RetryOptions options;
+    options.seed = seed;
+    return Retry(options, clock, 1).failed({});
+  };
+  EXPECT_EQ(first_wait(1), first_wait(1));
+  EXPECT_NE(first_wait(1), first_wait(2));
+}
+
 class TextTarget final : public FetchTarget {
  public:
   void restart() override { text.clear(); }
@@ -474,6 +493,19 @@ TEST(ShardCacheTest, RefusesLinksAndOpenFolders) {
   folder.write("elsewhere", {1, 2, 3});
   symlink(folder.path("elsewhere").c_str(), cache.path_of("one").c_str());
   EXPECT_THROW(cache.get("one", 3, kNever, {}), RunError);
+}
+
+TEST(ShardCacheTest, RefusesWhatBelongsToAnotherUser) {
+  if (geteuid() != 0)
+    GTEST_SKIP() << "OWNERS OF A CACHE ARE NOT TESTED: only root can give files away";
+  constexpr uid_t kNobody = 65534;
+  const TempFolder folder;
+  ShardCache cache({folder.path("cache")});
+  cache.get("one", 3, writes("abc"), {});
+  ASSERT_EQ(chown(cache.path_of("one").c_str(), kNobody, kNobody), 0);
+  EXPECT_THROW(cache.get("one", 3, kNever, {}), RunError);
+  ASSERT_EQ(chown(folder.path("cache").c_str(), kNobody, kNobody), 0);
+  EXPECT_THROW(ShardCache({folder.path("cache")}), RunError);
 }
 
 TEST(ShardCacheTest, AWaiterTakesOverFromAKilledFetcher) {
