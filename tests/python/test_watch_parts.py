@@ -22,7 +22,7 @@ from conftest import timing
 from pymillrace import watcher
 from pymillrace.watcher import ranks
 from pymillrace._watch import FetchProbe, RecordFile, SendProbe, Session, Steps
-from pymillrace.watcher.breakdown import HANDOVER, TRANSFER, Breakdown
+from pymillrace.watcher.breakdown import DATASET, HANDOVER, TRANSFER, Breakdown
 from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
 from pymillrace.watcher.hooks import TorchHooks
 from pymillrace.watcher.spans import LOAD, LOOP, UPDATE, Table, Timeline
@@ -179,6 +179,24 @@ def test_waiting_for_room_in_the_pipe_is_no_cost_of_sending():
     unknown = Breakdown()
     unknown.add(Wait(1, 0, 1250, 1400, 1500, 50, -1, 1500), RECORD._replace(send_delay=-1), 50, True)
     assert unknown.work[TRANSFER] == [100, 0, 0, 100] and unknown.work[HANDOVER] == [0, 0, 0, 800]
+
+
+def test_a_batch_waits_for_what_its_worker_computes_in_python():
+    """Threads that hand a batch over need the interpreter's lock, which the main thread holds while it computes."""
+    wait = Wait(1, 0, 250, 1400, 1500, 50, 0, 1500, 30)
+    following = RECORD._replace(batch=1, begin=300, collate=1600, end=1700, send_key=0)
+
+    def split(dataset_cpu):
+        breakdown = Breakdown()
+        breakdown.add(wait, RECORD, 50, True, following._replace(dataset_cpu=dataset_cpu))
+        assert sum(map(sum, breakdown.waits)) == pytest.approx(1500 - 250)
+        return breakdown.waits
+
+    assert split(0)[DATASET] == [0, 0, 0, 0] and split(0)[TRANSFER][1] == 900 + 50  # it sleeps, and holds no lock
+    computing = split(1300)
+    assert computing[DATASET] == pytest.approx([900 + 50, 0, 0, 0])  # while sending, and while rebuilding
+    assert computing[TRANSFER] == pytest.approx([100 + 50, 0, 0, 0])
+    assert split(650)[DATASET][0] == pytest.approx(500 + 50)  # it computed in half of that time
 
 
 def megabytes(samples):

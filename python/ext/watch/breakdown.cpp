@@ -79,7 +79,7 @@ void Breakdown::set_transforms(std::size_t count) {
 }
 
 void Breakdown::add(const Wait& wait, const Record* record, const Parts& parts,
-                    std::int64_t started, bool in_order) {
+                    std::int64_t started, bool in_order, const Record* next) {
   ++batches;
   if (record == nullptr) {
     ++missing;
@@ -118,6 +118,7 @@ void Breakdown::add(const Wait& wait, const Record* record, const Parts& parts,
   }
   const std::int64_t arrived =
       0 < wait.received && wait.received < wait.got ? wait.received : wait.got;
+  main_stretches(worker, *record, next, at);
   if (!record->sent()) {
     add_if(kTransfer, arrived - at);
   } else {
@@ -132,7 +133,9 @@ void Breakdown::add(const Wait& wait, const Record* record, const Parts& parts,
   if (wait.received > 0 && wait.rebuilt > at) {
     const Kinds rebuild =
         kinds_of(wait.rebuilt - wait.received, wait.rebuild_cpu, wait.rebuild_delay);
-    add_wait(kTransfer, static_cast<double>(wait.rebuilt - at), rebuild);
+    stretches_.assign(1, {wait.received, wait.rebuilt, {}});
+    stretches_[0].shares = transfer_shares(stretches_[0], rebuild, kTransfer);
+    walk(stretches_, at, wait.rebuilt, kTransfer);
     add_to(rebuilt, rebuild);
     rebuilt[0] += static_cast<double>(wait.read_cpu);
     handed += static_cast<double>(wait.got - wait.rebuilt);
@@ -189,14 +192,68 @@ void Breakdown::fetch_stretches(const Worker& worker, std::int64_t since) {
   }
 }
 
-/// Lists what a worker's feeder thread did after a moment.
+/// Lists what a worker's main thread did after a moment, the batch that it made next included.
+void Breakdown::main_stretches(const Worker& worker, const Record& record, const Record* next,
+                               std::int64_t since) {
+  fetch_stretches(worker, since);
+  main_.swap(stretches_);
+  if (next == nullptr || next->collate == kUnknown || next->begin < record.end) return;
+  Shares dataset, collate;
+  add_dataset(worker, *next, dataset);
+  collate.add(kCollate, collate_of(*next));
+  main_.push_back({next->begin, next->collate, dataset});
+  main_.push_back({next->collate, next->end, collate});
+}
+
+/// Lists what a worker's feeder thread did after a moment. Needs main_stretches().
 void Breakdown::feed_stretches(const Worker& worker, std::int64_t since) {
   stretches_.clear();
   for (auto at = first_after(worker.fed, since, &Record::send_end); at != worker.fed.end(); ++at) {
-    Shares shares;
-    shares.add(kTransfer, sending_of(*at));
-    stretches_.push_back({at->send_begin, at->send_end, shares});
+    const std::int64_t idle_since =
+        stretches_.empty() ? at->end : std::max(at->end, stretches_.back().end);
+    if (idle_since < at->send_begin) {
+      const Stretch waking{idle_since, at->send_begin, {}};
+      const auto ns = static_cast<double>(waking.end - waking.begin);
+      stretches_.push_back(
+          {waking.begin, waking.end, transfer_shares(waking, {0, 0, 0, ns}, kHandover)});
+    }
+    const Stretch sending{at->send_begin, at->send_end, {}};
+    stretches_.push_back(
+        {sending.begin, sending.end, transfer_shares(sending, sending_of(*at), kTransfer)});
   }
+}
+
+/// Splits a stretch of handing a batch over. The worker sends it, and gives the trainer its shared
+/// memory, in threads beside the one that makes the next batch. If that computes in Python, it
+/// holds the interpreter's lock, which they need in turns of 5 ms. So of the time without work, as
+/// much as the main thread computed meanwhile, or waited for a core to do so, counts for its
+/// places.
+Shares Breakdown::transfer_shares(const Stretch& stretch, const Kinds& kinds, Place place) const {
+  constexpr std::array kOwn{kDataset, kTransform, kCollate};
+  PlaceTable busy{};
+  double all = 0;
+  for (const Stretch& one : main_) {
+    const std::int64_t common = std::min(one.end, stretch.end) - std::max(one.begin, stretch.begin);
+    if (common <= 0) continue;
+    const double part = static_cast<double>(common) / static_cast<double>(one.end - one.begin);
+    for (const Share& share : one.shares) {
+      if (std::find(kOwn.begin(), kOwn.end(), share.place) == kOwn.end()) continue;
+      add_to(busy[share.place], {part * share.ns[0], 0, part * share.ns[2], 0});
+      all += part * (share.ns[0] + share.ns[2]);
+    }
+  }
+  const double idle = kinds[1] + kinds[3];
+  const double held = std::min(idle, all);
+  Shares shares;
+  if (held <= 0) {
+    shares.add(place, kinds);
+    return shares;
+  }
+  const double rest = 1 - held / idle, scale = held / all;
+  shares.add(place, {kinds[0], rest * kinds[1], kinds[2], rest * kinds[3]});
+  for (const Place own : kOwn)
+    if (sum(busy[own]) > 0) shares.add(own, {scale * busy[own][0], 0, scale * busy[own][2], 0});
+  return shares;
 }
 
 /// Adds a record to the work. Returns what the worker's main thread did for it.

@@ -64,9 +64,9 @@ class Breakdown {
   explicit Breakdown(std::size_t transforms) : rows(transforms) {}
 
   /// Splits a wait. `record` is null if there is none. `started`: when the workers' processes were
-  /// started; 0 without workers.
+  /// started; 0 without workers. `next`: the batch that the same worker made next, if it is known.
   void add(const Wait& wait, const Record* record, const Parts& parts, std::int64_t started,
-           bool in_order);
+           bool in_order, const Record* next = nullptr);
   /// Adds waiting time of one place whose kind is unknown.
   void add_wait(Place place, double ns);
   /// Adds waiting time of one place, with the proportions of `of`.
@@ -112,7 +112,10 @@ class Breakdown {
   std::int64_t walk(const std::vector<Stretch>& stretches, std::int64_t begin, std::int64_t end,
                     Place gap);
   void fetch_stretches(const Worker& worker, std::int64_t since);
+  void main_stretches(const Worker& worker, const Record& record, const Record* next,
+                      std::int64_t since);
   void feed_stretches(const Worker& worker, std::int64_t since);
+  Shares transfer_shares(const Stretch& stretch, const Kinds& kinds, Place place) const;
   Shares remember(const Record& record, const Parts& parts, std::int64_t started);
   void add_work(const Shares& shares);
   void add_dataset(const Worker& worker, const Record& record, Shares& shares) const;
@@ -121,6 +124,7 @@ class Breakdown {
   std::int64_t generation_ = 0;
   std::unordered_map<std::int64_t, Worker> workers_;
   std::vector<Stretch> stretches_;  ///< of the wait that is being split
+  std::vector<Stretch> main_;       ///< of the worker's main thread meanwhile
 };
 
 }  // namespace millrace::watch

@@ -285,18 +285,20 @@ void bind_breakdown(nb::module_& module) {
       .def(
           "add",
           [](Breakdown& self, const nb::object& wait, const nb::object& record,
-             std::int64_t started, bool in_order) {
-            Record of{};
+             std::int64_t started, bool in_order, const nb::object& next) {
+            Record of{}, behind{};
             Parts parts;
             if (!record.is_none()) {
               const auto fields = nb::cast<nb::tuple>(record);
               of = record_of(fields);
               parts = nb::cast<Parts>(nb::handle(fields[kRecordFields]));
             }
+            if (!next.is_none()) behind = record_of(nb::cast<nb::tuple>(next));
             self.add(wait_of(nb::cast<nb::tuple>(wait)), record.is_none() ? nullptr : &of, parts,
-                     started, in_order);
+                     started, in_order, next.is_none() ? nullptr : &behind);
           },
-          nb::arg("wait"), nb::arg("record").none(), nb::arg("started"), nb::arg("in_order"))
+          nb::arg("wait"), nb::arg("record").none(), nb::arg("started"), nb::arg("in_order"),
+          nb::arg("next").none() = nb::none())
       .def("add_wait", [](Breakdown& self, int place,
                           double ns) { self.add_wait(static_cast<Place>(place), ns); })
       .def("add_outside",

@@ -91,8 +91,18 @@ Due Steps::due(std::int64_t now) const {
   return measures ? Due::nothing : Due::measure;
 }
 
+/// Reads the batch that a batch's worker made next. Returns false if it is not there yet.
+bool Steps::read_next(const Record& record, Record& next) {
+  constexpr std::int64_t kMostWorkers = 64;  // beyond it, nobody is found
+  for (std::int64_t ahead = 1; ahead <= kMostWorkers; ++ahead)
+    if (records->read(record.generation, record.batch + ahead, next, next_parts_) &&
+        next.worker == record.worker)
+      return true;
+  return false;
+}
+
 std::string Steps::flush() {
-  Record read;
+  Record read, next;
   Parts parts;
   for (const Entry& entry : waits_) {
     const Wait& wait = entry.wait;
@@ -106,7 +116,8 @@ std::string Steps::flush() {
         ++breakdown_->overruns;
       }
     }
-    breakdown_->add(wait, record, *of, started, in_order);
+    const bool is_behind = record == &read && read_next(read, next);
+    breakdown_->add(wait, record, *of, started, in_order, is_behind ? &next : nullptr);
     if (first) {
       first = false;
       breakdown_->end_first_wait();

@@ -92,10 +92,13 @@ class Steps {
     Parts parts;
   };
 
+  bool read_next(const Record& record, Record& next);
+
   std::shared_ptr<Timeline> timeline_;
   std::shared_ptr<Table> table_;
   std::shared_ptr<Breakdown> breakdown_;
   std::vector<Entry> waits_;
+  Parts next_parts_;  ///< of read_next(), unused
   std::int64_t asked_ = 0;
   std::int64_t flushed_ = 0;
 };
