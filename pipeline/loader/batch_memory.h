@@ -253,7 +253,6 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
 
  private:
   std::unique_ptr<BatchContents> make() const;
-  std::unique_ptr<BatchContents> take_empty();
   void put(std::unique_ptr<BatchContents> contents) noexcept;
 
   const std::shared_ptr<SlotMemory> from_;

@@ -34,7 +34,7 @@ struct Source {
   }
 };
 
-/// What Python has as pymillrace._core.Names.
+/// Names of a data set's samples: pymillrace._core.Names in Python.
 struct Names {
   std::shared_ptr<const Source> source;
   /// Returns the names of samples. Call it without the GIL.
@@ -51,7 +51,7 @@ struct OwnBatch {
   std::vector<float> warps{};  ///< nine per sample, if they were asked for
 };
 
-/// What Python has as pymillrace._core.Batch.
+/// A batch as Python holds it: pymillrace._core.Batch.
 struct RawBatch {
   std::shared_ptr<OwnBatch> own;
 };

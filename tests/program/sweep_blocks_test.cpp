@@ -33,6 +33,17 @@ class SweepBlocks : public ProgramTest {
                                "--repeats", "2", "--plan", "--run", in("plan").string()})));
   }
   void open_gate() const { write_file(in("gate"), ""); }
+  /// Leaves block 1 in `folder` as an attempt does that could not publish its complete runs. The
+  /// run itself is missing.
+  void leave_unpublished(const fs::path& folder) {
+    plan_gated();
+    Child first(block("1"));
+    ASSERT_TRUE(first.says("attempt 1"));
+    first.send(SIGKILL);
+    first.wait();
+    write_file(folder / "attempt-1/heartbeat", "complete, unpublished");
+    write_file(folder / "attempt-1/runs/kept.txt", "");
+  }
   Arguments block(const std::string& number, const Arguments& more = {}) const {
     return Arguments{"sweep", in("plan").string(), "--block", number} + more;
   }
@@ -259,15 +270,9 @@ TEST_F(SweepBlocks, ACommandThatHadFailedIsTriedOnceMoreWhenItsBlockIsPublished)
 }
 
 TEST_F(SweepBlocks, RunsThatCannotBeTakenOverStayForALaterAttempt) {
-  plan_gated();
-  Child first(block("1"));
-  ASSERT_TRUE(first.says("attempt 1"));
-  first.send(SIGKILL);
-  first.wait();
   const fs::path folder = in("plan/blocks/0001");
-  write_file(folder / "attempt-1/heartbeat", "complete, unpublished");
-  write_file(folder / "attempt-1/runs/kept.txt", "");
-  open_gate();  // the run is in fact missing
+  ASSERT_NO_FATAL_FAILURE(leave_unpublished(folder));
+  open_gate();
   RunOptions as_user;
   as_user.obey_permissions = true;
   fs::permissions(folder / "attempt-1", fs::perms::owner_write, fs::perm_options::remove);
@@ -305,14 +310,8 @@ TEST_F(SweepBlocks, OnAFullDiskABlockIsKeptAndPublishedLater) {
 }
 
 TEST_F(SweepBlocks, APublicationThatIsInterruptedKeepsTheRuns) {
-  plan_gated();
-  Child first(block("1"));
-  ASSERT_TRUE(first.says("attempt 1"));
-  first.send(SIGKILL);
-  first.wait();
   const fs::path folder = in("plan/blocks/0001");
-  write_file(folder / "attempt-1/heartbeat", "complete, unpublished");
-  write_file(folder / "attempt-1/runs/kept.txt", "");
+  ASSERT_NO_FATAL_FAILURE(leave_unpublished(folder));
   Child second(block("1"));  // executes the run that is in fact missing
   ASSERT_TRUE(second.says("publishing the runs that"));
   second.send(SIGTERM);

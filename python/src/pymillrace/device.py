@@ -34,7 +34,7 @@ class Event(Protocol):
 
 
 class Device(Protocol):
-    """What copying needs of a device."""
+    """Operations of a device that copying needs."""
 
     locks: tuple[int, int]
     """Addresses of the functions that lock and unlock pages for the device."""
@@ -95,7 +95,7 @@ def open_device(name: str) -> Device:
 
 
 class Rest:
-    """What a batch says of itself besides its arrays, in memory of its own: the rest of pymillrace._core.Batch."""
+    """A batch without its arrays, in memory of its own: the other methods of pymillrace._core.Batch."""
 
     def __init__(self, raw: _core.Batch, engine: _core.Engine) -> None:
         self._names = engine.names

@@ -270,7 +270,8 @@ class Loader:
         return self._host_batches(token)
 
     def _host_batches(self, token: object) -> Iterator[Any]:
-        engine, numpy, keys, function = self._engine, self._numpy, self._keys, self._function
+        engine, numpy = self._engine, self._numpy
+        shaped = self._keys is not None or self._function is not None
         if self._current is token:
             engine.seek(self._epoch, self._batch)
         batches = engine.batches
@@ -282,15 +283,13 @@ class Loader:
             self._batch += 1
             if self._batch == batches or engine.has_failures:
                 self._collect()
-            if keys is not None:
-                batch = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
-            if function is not None:
-                batch = self._apply(function, batch)
+            if shaped:
+                batch = self._shape(batch)
             yield batch
             del batch  # the loop's variables alone keep the memory
 
     def _device_batches(self, token: object, copies: Copies) -> Iterator[Any]:
-        engine, keys, function = self._engine, self._keys, self._function
+        engine = self._engine
         under_way: collections.deque[Copy] = collections.deque()
         with copies.device.current():
             if self._current is token:
@@ -312,18 +311,21 @@ class Loader:
             self._batch += 1
             if self._batch == batches or engine.has_failures:
                 self._collect()
-            if keys is not None:
-                batch = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
-            if function is not None:
-                batch = self._apply(function, batch)
+            batch = self._shape(batch)
             del copy
             yield batch
             del batch
 
-    def _apply(self, function: Callable[[Any], Any], batch: Any) -> Any:
+    def _shape(self, batch: Any) -> Any:
+        """Returns what the loop gets for a batch: with keys= a dictionary, with function= its result."""
+        keys = self._keys
+        if keys is not None:
+            batch = dict(zip(keys, (*batch, batch.warps) if len(keys) == 3 else batch))
+        if self._function is None:
+            return batch
         begin = time.perf_counter()
         try:
-            return function(batch)
+            return self._function(batch)
         finally:
             self.function_s += time.perf_counter() - begin
 

@@ -1,4 +1,4 @@
-"""What it costs to hand a batch over in shared memory.
+"""Measures the cost of handing a batch over in shared memory.
 
 A worker collates each batch into new shared memory: the kernel provides and clears its pages at their first write. The
 trainer maps these pages, reads them for the first time, and gives them back. Without workers a batch lies in memory

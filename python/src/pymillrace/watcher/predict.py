@@ -103,7 +103,7 @@ def paging_of(loader: Loader, setup: Setup) -> Paging:
     if not setup.workers:
         return paging
     collate = _per(loader.breakdown.work[COLLATE], loader.breakdown.batches)
-    # What collates into private memory is moved to shared memory when it is sent, which no loop without workers does.
+    # A batch in private memory is moved to shared memory when it is sent, which no loop without workers does.
     make = 0.0 if setup.send.cpu >= paging.make else min(paging.make, MAX_SAVED * collate.cpu)
     return Paging(make, min(paging.take, MAX_SAVED * setup.update.cpu))
 
