@@ -121,15 +121,26 @@ void BatchContents::reserve(const std::shared_ptr<SlotMemory>& from, std::size_t
   indices.assign(count, 0);
 }
 
-void ReadyEvent::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
-                      const std::atomic<bool>* outer, const std::function<bool()>& poll) {
-  // Spin briefly before sleeping: a sleep and a wake-up cost some 20 µs.
-  for (int i = 0; i < 64; ++i) {
-    if (ready.load(std::memory_order_acquire) == 1) return;
+bool ReadyEvent::spin(const std::atomic<std::uint32_t>& ready) {
+  constexpr int kPauses = 64;      // 1 to 3 µs
+  constexpr double kWorth = 0.25;  // of the spins: a sleep and its wake-up cost some 10 µs of CPU
+  constexpr unsigned kEvery = 16;  // waits between two attempts while it is not worth it
+  if (ready.load(std::memory_order_acquire) == 1) return true;
+  if (in_time_ < kWorth && ++waits_ % kEvery != 0) return false;
+  bool set = false;
+  for (int i = 0; i < kPauses && !set; ++i) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
+    set = ready.load(std::memory_order_acquire) == 1;
   }
+  in_time_ += ((set ? 1.0 : 0.0) - in_time_) / 8;
+  return set;
+}
+
+void ReadyEvent::wait(std::atomic<std::uint32_t>& ready, const std::atomic<bool>& stopped,
+                      const std::atomic<bool>* outer, const std::function<bool()>& poll) {
+  if (spin(ready)) return;
   sleeping_.store(true);
   while (ready.load() != 1 && !stopped.load() && (outer == nullptr || !outer->load())) {
     // The time-out serves `outer`, and an interrupt() that falls between check and sleep.

@@ -215,7 +215,13 @@ class ReadyEvent {
   void wake(std::vector<Slot>& slots);
 
  private:
+  /// Waits for `ready` without a sleep, briefly and only where that has saved sleeps before.
+  bool spin(const std::atomic<std::uint32_t>& ready);
+
   std::atomic<bool> sleeping_{false};
+  // Only the consumer uses the next two.
+  double in_time_ = 0;  ///< share of the last spins that saved a sleep
+  unsigned waits_ = 0;  ///< for which spinning was not worth it
 };
 
 // Contents of batches with loader.mode=synthetic: noise of the right shape, type and labels.
