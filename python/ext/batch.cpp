@@ -49,8 +49,8 @@ Shape shape_of(const SampleSpec& spec, std::int64_t count) {
   return {count, channels, height, width};
 }
 
-/// Returns the tuple (images, labels).
-nb::object images_and_labels(nb::handle self) {
+/// Returns an instance of `type`, a subclass of tuple, with (images, labels).
+nb::object images_and_labels(nb::handle type, nb::handle self) {
   const std::shared_ptr<OwnBatch>& own = self_of(self);
   const Batch& batch = own->batch;
   const SampleSpec& spec = own->source->output;
@@ -60,7 +60,10 @@ nb::object images_and_labels(nb::handle self) {
       batch.classes() > 0
           ? array(self, own, batch.probabilities(), {count, batch.classes()}, nb::dtype<float>())
           : array(self, own, batch.labels(), {count}, nb::dtype<std::int64_t>());
-  PyObject* both = PyTuple_New(2);
+  // The type's own call would copy a tuple that it is given.
+  const auto allocate = reinterpret_cast<allocfunc>(
+      PyType_GetSlot(reinterpret_cast<PyTypeObject*>(type.ptr()), Py_tp_alloc));
+  PyObject* both = allocate(reinterpret_cast<PyTypeObject*>(type.ptr()), 2);
   if (both == nullptr) throw nb::python_error();
   PyTuple_SetItem(both, 0, images.release().ptr());
   PyTuple_SetItem(both, 1, labels.release().ptr());
@@ -136,7 +139,7 @@ std::vector<std::string> Names::of(const std::vector<std::uint64_t>& samples) co
 nb::object make_batch(nb::handle type, std::shared_ptr<OwnBatch> own) {
   static PyObject* const raw = PyUnicode_InternFromString("_raw");
   const nb::object self = nb::cast(RawBatch{std::move(own)});
-  nb::object batch = type(images_and_labels(self));
+  nb::object batch = images_and_labels(type, self);
   nb::setattr(batch, raw, self);
   return batch;
 }

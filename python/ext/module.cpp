@@ -77,12 +77,15 @@ void translate(const std::exception_ptr& error, void*) {
 using FailureRow =
     std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::string, std::string>;
 
-std::vector<FailureRow> take_failures(Engine& engine) {
-  std::vector<FailureRow> rows;
-  for (const Failure& failure : engine.take_failures())
-    rows.emplace_back(failure.epoch, failure.position, failure.sample, failure.name,
-                      failure.reason);
-  return rows;
+/// Returns the next batch, and appends samples that failed to `failures`, so that the caller need
+/// not ask for them after every batch.
+nb::object next(Engine& engine, nb::handle type, bool numpy,
+                nb::typed<nb::list, FailureRow> failures) {
+  std::shared_ptr<OwnBatch> batch = engine.next(numpy);
+  for (Failure& one : engine.take_failures())
+    failures.append(FailureRow(one.epoch, one.position, one.sample, std::move(one.name),
+                               std::move(one.reason)));
+  return make_batch(type, std::move(batch));
 }
 
 /// A stage, its ops, and its seconds per sample.
@@ -116,19 +119,13 @@ void bind_engine(nb::module_& module) {
           nb::arg("arguments"), nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
           nb::arg("lock") = 0, nb::arg("unlock") = 0, nb::call_guard<nb::gil_scoped_release>())
       .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
-      .def(
-          "next",
-          [](Engine& engine, nb::handle type, bool numpy) {
-            return make_batch(type, engine.next(numpy));
-          },
-          nb::arg("type"), nb::arg("numpy"))
+      .def("next", &next, nb::arg("type"), nb::arg("numpy"), nb::arg("failures"))
       .def("close", &Engine::close)
       .def("sample_name", &Engine::sample_name, nb::arg("index"),
            nb::call_guard<nb::gil_scoped_release>())
       .def("profile", &profile, nb::arg("samples"))
       .def("identity", &Engine::identity)
       .def("toml", &Engine::toml)
-      .def("take_failures", &take_failures)
       .def_prop_ro("recipe_name", &Engine::recipe_name)
       .def_prop_ro("batches", &Engine::batches)
       .def_prop_ro("batch_size", &Engine::batch_size)
@@ -141,7 +138,6 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("split", [](const Engine& e) { return e.dataset().split; })
       .def_prop_ro("classes", [](const Engine& e) { return e.dataset().classes; })
       .def_prop_ro("fingerprint", [](const Engine& e) { return e.dataset().fingerprint; })
-      .def_prop_ro("has_failures", &Engine::has_failures)
       .def_prop_ro("has_targets", &Engine::has_targets)
       .def_prop_ro("names", [](const Engine& e) { return Names{e.source()}; })
       .def_prop_ro("extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; });

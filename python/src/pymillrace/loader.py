@@ -22,6 +22,7 @@ from .installed import installed
 
 _RECIPES = installed("recipes")
 _STATE_VERSION = 1
+_Row = tuple[int, int, int, str, str]  # of a Failure
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
@@ -271,6 +272,7 @@ class Loader:
 
     def _host_batches(self, token: object) -> Iterator[Any]:
         engine, numpy = self._engine, self._numpy
+        failures: list[_Row] = []
         shaped = self._keys is not None or self._function is not None
         if self._current is token:
             engine.seek(self._epoch, self._batch)
@@ -279,10 +281,10 @@ class Loader:
             if self._batch == batches:
                 self._ended = True
                 break
-            batch = engine.next(Batch, numpy)
+            batch = engine.next(Batch, numpy, failures)
             self._batch += 1
-            if self._batch == batches or engine.has_failures:
-                self._collect()
+            if failures or self._batch == batches:
+                self._collect(failures)
             if shaped:
                 batch = self._shape(batch)
             yield batch
@@ -291,6 +293,7 @@ class Loader:
     def _device_batches(self, token: object, copies: Copies) -> Iterator[Any]:
         engine = self._engine
         under_way: collections.deque[Copy] = collections.deque()
+        failures: list[_Row] = []
         with copies.device.current():
             if self._current is token:
                 engine.seek(self._epoch, self._batch)
@@ -298,7 +301,7 @@ class Loader:
         while self._current is token:
             while fetched < batches and len(under_way) <= devices.AHEAD:
                 with copies.device.current():
-                    source = engine.next(Batch, False)
+                    source = engine.next(Batch, False, failures)
                     under_way.append(copies.start(tuple(source), devices.Rest(source._raw, engine)))
                 del source
                 fetched += 1
@@ -309,8 +312,8 @@ class Loader:
             batch: Any = Batch(copies.hand_out(copy))
             batch._raw = copy.rest
             self._batch += 1
-            if self._batch == batches or engine.has_failures:
-                self._collect()
+            if failures or self._batch == batches:
+                self._collect(failures)
             batch = self._shape(batch)
             del copy
             yield batch
@@ -329,9 +332,11 @@ class Loader:
         finally:
             self.function_s += time.perf_counter() - begin
 
-    def _collect(self) -> None:
+    def _collect(self, failures: list[_Row]) -> None:
+        """Warns of what the program remarked, and moves failures to the list of all."""
         _warn()
-        self.failures.extend(Failure(*row) for row in self._engine.take_failures())
+        self.failures.extend(Failure(*row) for row in failures)
+        failures.clear()
         del self.failures[:-1000]
 
     @property
