@@ -4,7 +4,9 @@
     python_loader.py PROGRAM [--pairs N] [--seconds S] [--photos DIR] [--digits DIR] [--only NAME,...] [--tensors]
 
 Both take turns in processes of their own, in an order that alternates. CPU seconds are those of the process with all
-its threads, without the first batches, so that start-up does not count; the hashes of the batches are compared before.
+its threads, without the batches of its first 0.3 CPU seconds, so that start-up does not count: the thread that NumPy's
+OpenBLAS starts at import waits for work in a loop for some 50 ms before it sleeps. The hashes of the batches are
+compared before.
 Batches are NumPy arrays, with --tensors PyTorch's tensors. Prints, per workload, the medians over the pairs, with their
 range, of images per CPU-second of the loader over the program's, and of the microseconds of CPU time that Python adds
 per batch.
@@ -36,12 +38,12 @@ warmup, batches, numpy = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "num
 endless = itertools.chain.from_iterable(itertools.repeat(mr.Loader(*sys.argv[4:], numpy=numpy)))
 for _ in itertools.islice(endless, warmup):
     pass
-images, begin = 0, time.process_time()
-for _, labels in itertools.islice(endless, batches):
-    images += len(labels)
-print(json.dumps({"images": images, "cpu_s": time.process_time() - begin}))
+begin = time.process_time()
+for _ in itertools.islice(endless, batches):
+    pass
+print(json.dumps({"cpu_s": time.process_time() - begin}))
 """
-WARMUP = 64
+WARMUP_S = 0.3
 
 
 def answer_of(command):
@@ -52,17 +54,17 @@ def answer_of(command):
     return json.loads(done.stdout)
 
 
-def program_run(arguments, words, batches):
-    """Returns images and CPU seconds of `batches` batches after the warm-up; so does python_run()."""
-    limits = (f"bench.batches={WARMUP + batches}", f"bench.warmup={WARMUP}")
+def program_run(arguments, words, warmup, batches):
+    """Returns images and CPU seconds of `batches` batches after `warmup`."""
+    limits = (f"bench.batches={warmup + batches}", f"bench.warmup={warmup}")
     answer = answer_of([arguments.program, "bench", *words, *limits, "--json", "-q"])
     return answer["measured"]["images"], answer["measured"]["cpu_s"]
 
 
-def python_run(arguments, words, batches):
+def python_run(arguments, words, warmup, batches):
+    """Returns CPU seconds of the same batches."""
     arrays = "tensors" if arguments.tensors else "numpy"
-    answer = answer_of([sys.executable, "-c", CHILD, str(WARMUP), str(batches), arrays, *words])
-    return answer["images"], answer["cpu_s"]
+    return answer_of([sys.executable, "-c", CHILD, str(warmup), str(batches), arrays, *words])["cpu_s"]
 
 
 def compare_hashes(arguments, words):
@@ -99,17 +101,17 @@ def main():
             continue
         compare_hashes(arguments, words)
         batches = 64
-        while (spent := program_run(arguments, words, batches)[1]) < 0.1:
+        while (spent := program_run(arguments, words, 64, batches)[1]) < 0.1:
             batches *= 4
-        batches = max(batches, round(batches * arguments.seconds / spent))
+        warmup, batches = (max(1, round(batches * seconds / spent)) for seconds in (WARMUP_S, arguments.seconds))
         rates, ratios, added = [], [], []
         for pair in range(arguments.pairs):
             results = {}
             for run in sorted((program_run, python_run), key=lambda one: one.__name__, reverse=pair % 2 == 0):
-                results[run] = run(arguments, words, batches)
-            (images, ours), (same, python) = results[program_run], results[python_run]
+                results[run] = run(arguments, words, warmup, batches)
+            (images, ours), python = results[program_run], results[python_run]
             rates.append(images / ours)
-            ratios.append((same / python) / (images / ours))
+            ratios.append(ours / python)
             added.append(1e6 * (python - ours) / batches)
         print(f"| {name} | {statistics.median(rates):,.0f} | {spread(ratios, 3)} | {spread(added, 1)} |", flush=True)
 
