@@ -32,6 +32,24 @@ def test_other_libraries_take_arrays_by_dlpack():
     assert (other == expected).all()
 
 
+def test_jax_takes_them_without_a_copy():
+    jax = pytest.importorskip("jax", reason="NOT TESTED: JAX is missing")
+    batch = next(iter(mr.Loader(*WORDS, numpy=True)))
+    images, labels = jax.dlpack.from_dlpack(batch.images), jax.numpy.asarray(batch.labels)
+    assert images.unsafe_buffer_pointer() == batch.images.ctypes.data
+    expected = batch.images.copy()
+    del batch
+    gc.collect()
+    assert (np.asarray(images) == expected).all()
+
+    def loss(weights):
+        scores = jax.nn.log_softmax(images.reshape(16, -1) @ weights)
+        return -scores[jax.numpy.arange(16), labels].mean()
+
+    gradient = jax.jit(jax.grad(loss))(jax.numpy.zeros((32 * 32, 10)))
+    assert gradient.shape == (32 * 32, 10) and abs(gradient).max() > 0
+
+
 def test_a_slice_of_an_array_keeps_its_batch():
     batch = next(iter(mr.Loader(*WORDS, numpy=True)))
     labels = batch.labels[3:5]
@@ -58,7 +76,9 @@ def test_a_tensor_may_be_released_by_any_thread():
 def test_a_tensor_is_as_torch_makes_them():
     import torch
 
-    images, labels = next(iter(mr.Loader(*WORDS)))
+    batch = next(iter(mr.Loader(*WORDS)))
+    images, labels = batch
+    assert batch.class_ids.data_ptr() == labels.data_ptr(), "tensors are views of one block, not copies"
     assert type(images) is torch.Tensor and images.is_contiguous() and not images.requires_grad
     assert images.data_ptr() % 64 == 0 and images.stride() == torch.empty(images.shape).stride()
     images.requires_grad_(True).sum().backward()

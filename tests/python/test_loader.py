@@ -257,6 +257,24 @@ def test_a_newer_for_ends_an_older_one():
     assert next(new).batch_index == 1
 
 
+def test_an_epoch_begins_with_its_first_batch():
+    """Lightning calls iter() before it sets the epoch, and more often than it iterates."""
+    loader = make()
+    iter(loader)
+    batches = iter(loader)
+    loader.sampler.set_epoch(0)
+    assert [(batch.epoch, batch.batch_index) for batch in batches] == [(0, i) for i in range(len(loader))]
+    batches = iter(loader)
+    loader.set_epoch(4)
+    assert next(batches).epoch == 4
+    state = {**loader.state_dict(), "epoch": 7, "batch": 3}
+    batches = iter(loader)
+    loader.load_state_dict(state)
+    loader.set_epoch(7)
+    first = next(batches)
+    assert (first.epoch, first.batch_index) == (7, 3)
+
+
 # --- resumption
 
 
@@ -312,6 +330,20 @@ def test_a_framework_that_fetches_ahead_says_what_it_trained_on():
     assert next(iter(other)).samples.tolist() == batches[3].samples.tolist()
     with pytest.raises(mr.UsageError, match="trained=6: 5 batches"):
         loader.state_dict(trained=6)
+
+
+def test_a_position_costs_nothing_wherever_it_lies():
+    """The 960 samples before it would take 19 s to read; a state has no list of them."""
+    slow = ("data.storage.latency=20", "loader.io_threads=1", "loader.workers=1", "loader.batch=8")
+    loader = make(*slow)
+    state = {**loader.state_dict(), "epoch": 1_000_000, "batch": 120}
+    begin = time.monotonic()
+    loader.load_state_dict(state)
+    batch = next(iter(loader))
+    assert (batch.epoch, batch.batch_index) == (1_000_000, 120) and time.monotonic() - begin < 5
+    state = loader.state_dict()
+    assert set(state) == {"version", "recipe", "epoch", "batch"} and len(json.dumps(state)) < 120
+    loader.close()
 
 
 @pytest.mark.parametrize("overrides", [

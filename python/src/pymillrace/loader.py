@@ -257,25 +257,26 @@ class Loader:
         return self._engine.batches
 
     def __iter__(self) -> Iterator[Any]:
-        """Begins an epoch: the one after the last, also if that was left early, or where a state was loaded."""
-        if self._began:
-            self._epoch += 1
-            self._batch = 0
+        """Begins an epoch: the one after the last, also if that was left early, or where a state was loaded.
+
+        The epoch begins with its first batch: what set_epoch() or load_state_dict() says before counts.
+        """
+        return self._host_batches() if self._copies is None else self._device_batches(self._copies)
+
+    def _begin(self) -> object:
+        """Begins an epoch and ends the one under way. Returns what identifies its iterator."""
+        epoch, batch = (self._epoch + 1, 0) if self._began else (self._epoch, self._batch)
+        self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
+        self._epoch, self._batch = epoch, batch
         self._began, self._ended = True, False
         self._current = token = object()
-        return self._batches(token)
+        return token
 
-    def _batches(self, token: object) -> Iterator[Any]:
-        if self._copies is not None:
-            return self._device_batches(token, self._copies)
-        return self._host_batches(token)
-
-    def _host_batches(self, token: object) -> Iterator[Any]:
+    def _host_batches(self) -> Iterator[Any]:
+        token = self._begin()
         engine, numpy = self._engine, self._numpy
         failures: list[_Row] = []
         shaped = self._keys is not None or self._function is not None
-        if self._current is token:
-            engine.seek(self._epoch, self._batch)
         batches = engine.batches
         while self._current is token:
             if self._batch == batches:
@@ -290,13 +291,12 @@ class Loader:
             yield batch
             del batch  # the loop's variables alone keep the memory
 
-    def _device_batches(self, token: object, copies: Copies) -> Iterator[Any]:
+    def _device_batches(self, copies: Copies) -> Iterator[Any]:
         engine = self._engine
         under_way: collections.deque[Copy] = collections.deque()
         failures: list[_Row] = []
         with copies.device.current():
-            if self._current is token:
-                engine.seek(self._epoch, self._batch)
+            token = self._begin()
         fetched, batches = self._batch, engine.batches
         while self._current is token:
             while fetched < batches and len(under_way) <= devices.AHEAD:
