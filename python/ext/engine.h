@@ -63,8 +63,6 @@ class Engine {
   std::string toml() const { return recipe_.to_toml(); }
   std::string recipe_name() const { return recipe_.name(); }
   LoaderStats stats() const;
-  /// Returns whether Batch.targets has something to give.
-  bool has_targets() const { return source_->reader->targets() != nullptr && !source_->mixes; }
   std::vector<Failure> take_failures();
 
  private:

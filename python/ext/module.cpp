@@ -138,7 +138,6 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("split", [](const Engine& e) { return e.dataset().split; })
       .def_prop_ro("classes", [](const Engine& e) { return e.dataset().classes; })
       .def_prop_ro("fingerprint", [](const Engine& e) { return e.dataset().fingerprint; })
-      .def_prop_ro("has_targets", &Engine::has_targets)
       .def_prop_ro("names", [](const Engine& e) { return Names{e.source()}; })
       .def_prop_ro("extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; });
 }

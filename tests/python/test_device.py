@@ -5,6 +5,7 @@ that another batch was written to, would change what arrives.
 """
 import ctypes
 import gc
+import json
 
 import pytest
 
@@ -181,6 +182,21 @@ def test_keys_and_functions_get_the_copies(device):
     device.late = 1
     loader = mr.Loader(*WORDS, device="cuda", keys=("image", "label"), function=lambda batch: batch["image"].shape)
     assert list(loader) == [copies_of()[0][0].shape] * BATCHES
+
+
+def test_targets_say_the_same_as_without_a_device(device, data, tmp_path):
+    photos = sorted((data / "photos").rglob("*.jpg"))[:8]
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text("\n".join(json.dumps({"path": str(photo), "target": i}) for i, photo in enumerate(photos)))
+    made = dict(batch=4, device="cuda")
+    batch = next(iter(mr.Loader(mr.Manifest(manifest), [mr.RandomResizedCrop(16)], **made)))
+    assert batch.targets.tolist() == batch.samples.tolist()
+    batch = next(iter(mr.Loader(mr.Manifest(manifest), [mr.RandomResizedCrop(16)], "augment+=mixup", **made)))
+    with pytest.raises(mr.UsageError, match="mixes samples"):
+        batch.targets
+    batch = next(iter(mr.Loader(mr.Folder(data / "photos"), [mr.RandomResizedCrop(16)], **made)))
+    with pytest.raises(mr.UsageError, match="no targets"):
+        batch.targets
 
 
 def test_memory_that_cannot_be_locked_is_an_error(monkeypatch):

@@ -102,7 +102,12 @@ class Rest:
         self._samples, self._class_ids = raw.samples().clone(), raw.class_ids().clone()
         warps = raw.warps()
         self._warps = None if warps is None else warps.clone()
-        self._targets = raw.targets() if engine.has_targets else None
+        self._targets: Any = None
+        self._refusal: tuple[str, str] | None = None
+        try:
+            self._targets = raw.targets()
+        except UsageError as error:  # an op mixes samples: said where targets are read
+            self._refusal = error.what, error.hint
         self.epoch, self.index, self.count = raw.epoch, raw.index, raw.count
 
     def class_ids(self) -> Any:
@@ -115,6 +120,8 @@ class Rest:
         return self._warps
 
     def targets(self) -> Any:
+        if self._refusal is not None:
+            raise UsageError(*self._refusal)
         return self._targets
 
     def names(self) -> list[str]:
