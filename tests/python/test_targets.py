@@ -126,7 +126,13 @@ def photo_of(dots):
     return tiny_jpeg.encode(np.rint(levels).astype(np.uint8))
 
 
-def test_key_points_and_boxes_of_the_manifest_follow_the_images(tmp_path):
+def disc_around(dot):
+    """Returns the mask of the pixels within 4 of a position."""
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    return (x - dot[0]) ** 2 + (y - dot[1]) ** 2 <= 16
+
+
+def test_key_points_boxes_and_masks_of_the_manifest_follow_the_images(tmp_path):
     functions, draw, rows = example(), np.random.default_rng(3), []
     for number in range(24):
         dots = np.stack([draw.uniform([12, 12], [50, HEIGHT - 12]), draw.uniform([70, 12], [WIDTH - 12, HEIGHT - 12])])
@@ -138,7 +144,7 @@ def test_key_points_and_boxes_of_the_manifest_follow_the_images(tmp_path):
     for batch in mr.Loader(mr.Manifest(tmp_path / "list.jsonl"), chain, "output.dtype=u8", batch=8, numpy=True, warps=True):
         for image, target, warp in zip(batch.images, batch.targets, batch.warps):
             points = functions["move_points"](np.array(target["points"]), warp)
-            for point in points:
+            for dot, point in zip(target["points"], points):
                 left, top = np.floor(point).astype(int) - 9
                 if left < 0 or top < 0 or left + 19 > 200 or top + 19 > 160:
                     continue  # a crop has cut the dot
@@ -146,6 +152,8 @@ def test_key_points_and_boxes_of_the_manifest_follow_the_images(tmp_path):
                 y, x = np.mgrid[:19, :19]
                 centre = np.array([(window * x).sum(), (window * y).sum()]) / window.sum() + [left, top]
                 assert np.hypot(*(centre - point)) < 0.5, (point, centre)
+                mask = functions["move_mask"](disc_around(dot), warp, 200, 160)
+                assert np.hypot(*(np.argwhere(mask).mean(0)[::-1] - centre)) < 0.5
                 found += 1
             box = functions["move_box"](np.array(target["box"]), warp, 200, 160)
             inside = np.clip(points, [0, 0], [199, 159])
