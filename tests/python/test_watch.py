@@ -2,16 +2,20 @@
 import csv
 import hashlib
 import json
+import multiprocessing
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+numpy = pytest.importorskip("numpy", reason="NOT TESTED: NumPy is missing")
 torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
 from torch.utils.data import DataLoader
 
@@ -45,9 +49,12 @@ def hashes(run, workers, method="fork", persistent=False):
     return found + [float(torch.rand(1)), random.random()]
 
 
-@pytest.mark.parametrize("workers, persistent", ((0, False), (2, False), (2, True)))
-def test_batches_and_generators_are_those_of_an_unwatched_run(tmp_path, workers, persistent):
-    assert hashes(tmp_path / "run", workers, persistent=persistent) == hashes(None, workers, persistent=persistent)
+@pytest.mark.parametrize("workers, method, persistent", ((0, "", False), (2, "fork", False), (2, "fork", True),
+                                                         (1, "spawn", True), (1, "forkserver", True)))
+def test_batches_and_generators_are_those_of_an_unwatched_run(tmp_path, workers, method, persistent):
+    assert hashes(tmp_path / "run", workers, method, persistent) == hashes(None, workers, method, persistent)
+    close(tmp_path / "run")
+    assert summary_of(tmp_path / "run")["loaders"][0]["batches"]["missing"] == 0
 
 
 def test_the_loader_looks_unchanged(tmp_path):
@@ -118,6 +125,24 @@ def test_validation_is_a_row_of_its_own_and_the_trained_loader_is_the_main_one(t
     assert summary["loader"] == names[1]
 
 
+def test_loaders_are_named_by_the_line_that_iterates_over_them(tmp_path):
+    text = "for _ in first:\n    pass\nfor _ in second:\n    for _ in third: pass\n"
+    names = {name: plants_of.loader_of({}, workers=0, batches=1) for name in ("first", "second", "third")}
+    with mr.watching(run=tmp_path / "run"):
+        exec(compile(text, "/scripts/loops.py", "exec"), names)
+    found = [one["name"] for one in summary_of(tmp_path / "run")["loaders"]]
+    assert found == ["loops.py:1", "loops.py:3", "loops.py:4"]
+
+
+def test_a_script_may_change_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with mr.watching(run="run"):
+        for _ in plants_of.loader_of({}, workers=0):
+            os.chdir(tmp_path / "elsewhere")
+    assert summary_of(tmp_path / "run")["steps"] == len(rows_of(tmp_path / "run")) == 6
+
+
 def test_leaving_the_loop_early_ends_the_iteration(tmp_path):
     loader = plants_of.loader_of({}, workers=1, batches=8)
     with mr.watching(run=tmp_path / "run"):
@@ -141,19 +166,51 @@ def test_iterable_datasets(tmp_path, workers):
     assert work["cpu"] + work["blocked"] == pytest.approx(plant.cpu + plant.blocked, rel=0.05)
 
 
-def test_of_another_iterable_only_load_and_update_are_known(tmp_path, capsys):
-    inner = [torch.zeros(4, 2)] * 5
+class Pipeline:
+    """Its own iterator, whose batches are lists of dictionaries, as DALI's are."""
+
+    left = 5
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.left == 0:
+            raise StopIteration
+        self.left -= 1
+        return [{"data": torch.zeros(4, 2), "label": torch.zeros(4)}]
+
+
+class Arrays:
+    """Yields tuples of arrays, as tf.data's as_numpy_iterator() and FFCV do."""
+
+    def __iter__(self):
+        return ((numpy.zeros((4, 2)), numpy.zeros(4)) for _ in range(5))
+
+
+@pytest.mark.parametrize("kind", (Pipeline, Arrays, list))
+def test_of_another_iterable_only_load_and_update_are_known(tmp_path, capsys, kind):
+    inner = [torch.zeros(4, 2)] * 5 if kind is list else kind()
     watched = mr.watch(inner, run=tmp_path / "run")
-    assert len(watched) == 5 and watched.index(inner[0]) == 0
-    assert sum(len(batch) for batch in watched) == 20
+    if kind is list:
+        assert len(watched) == 5 and watched.index(inner[0]) == 0
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    for _ in watched:
+        model(torch.zeros(1, 1)).sum().backward()
+        optimizer.step()
     close(tmp_path / "run")
     summary = summary_of(tmp_path / "run")
-    assert summary["images"] == 20 and summary["workers_needed"] is None
+    assert (summary["steps"], summary["images"], summary["workers_needed"]) == (5, 20, None)
+    assert summary["load_s"] > 0 and summary["spans"]["update"] > 0
     blame = summary["blame"]
     assert blame["unknown"] + blame["startup"] == pytest.approx(blame["load_s"], abs=1e-9)
     assert blame["unknown"] > 0 and blame["dataset"] == 0
-    assert "cannot see inside list" in summary["advice"]
-    assert capsys.readouterr().err
+    says = f"cannot see inside {kind.__name__}"
+    assert says in summary["advice"] and says in capsys.readouterr().err
+    if os.access(PROGRAM, os.X_OK):
+        report = subprocess.run([PROGRAM, "report", tmp_path / "run", "--json"], capture_output=True, text=True)
+        assert says in json.loads(report.stdout)["verdict"]
 
 
 @timing
@@ -178,6 +235,52 @@ def test_where_the_fetcher_cannot_be_wrapped_the_time_is_unknown(tmp_path, monke
     assert main["batches"] == {"recorded": 0, "missing": 6, "overruns": 0, "sampled": 0}
     assert summary["blame"]["unknown"] > 0 and summary["blame"]["dataset"] == 0
     assert summary["workers_needed"] is None
+
+
+def slices_of(run, process):
+    """Returns the slices of one process of a timeline."""
+    events = json.loads((run / "timeline.json").read_text())["traceEvents"]
+    return [one for one in events if one["ph"] == "X" and one["pid"] == process]
+
+
+def test_a_timeline_shows_the_steps_and_what_the_worker_did_for_each(tmp_path):
+    plants = {"dataset": plants_of.Plant(tmp_path / "plants", "dataset", "blocked", 5)}
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(plants_of.loader_of(plants, workers=1), {})
+    summary, steps = summary_of(tmp_path / "run"), slices_of(tmp_path / "run", 0)
+    assert sum(one["dur"] for one in steps) * 1e-6 == pytest.approx(summary["wall_s"], rel=0.01, abs=0.02)
+    for span in ("first_batch", "load", "update"):
+        whole = sum(one["dur"] for one in steps if one["name"] == span)
+        assert whole * 1e-6 == pytest.approx(summary["spans"][span], abs=1e-6)
+    loads = {one["args"]["step"]: one for one in steps if one["name"] in ("first_batch", "load")}
+    worker = {name: [one for one in slices_of(tmp_path / "run", 1) if one["name"] == name]
+              for name in ("samples", "collate", "send")}
+    assert [[one["args"]["batch"] for one in rows] for rows in worker.values()] == [list(range(6))] * 3
+    for samples, collate, send in zip(*worker.values()):
+        assert samples["dur"] >= 3 * 5000 and send["tid"] == collate["tid"] + 1
+        assert samples["ts"] + samples["dur"] <= collate["ts"] + 0.01 <= send["ts"] + 0.02
+        load = loads[samples["args"]["batch"] + 1]
+        assert send["ts"] <= load["ts"] + load["dur"], "a step has a batch that was sent before"
+
+
+def test_what_the_pinning_thread_does_is_transfer_of_unknown_kind(tmp_path, monkeypatch):
+    """With a stand-in for an accelerator, whose pinning sleeps 30 ms per batch."""
+    from torch.utils.data import _utils
+
+    def pin(data, device=None):
+        time.sleep(0.03)
+        return data
+
+    monkeypatch.setattr(_utils.pin_memory, "pin_memory", pin)
+    for name, value in (("is_available", True), ("current_accelerator", torch.device("cpu")),
+                        ("current_device_index", 0), ("set_device_index", None)):
+        monkeypatch.setattr(torch.accelerator, name, lambda *_, value=value: value)
+    with mr.watching(run=tmp_path / "run"):
+        for _ in DataLoader(plants_of.Samples(16), batch_size=2, num_workers=1, pin_memory=True):
+            pass
+    main = summary_of(tmp_path / "run")["loaders"][0]
+    assert main["steps"] == 8 and main["batches"]["missing"] == 0
+    assert main["blame_table"]["transfer"]["unknown"] >= 0.8 * 8 * 0.03
 
 
 def test_overwritten_records_are_counted(tmp_path, monkeypatch):
@@ -223,20 +326,39 @@ class Dies(plants_of.Samples):
         return super().__getitem__(index)
 
 
-# When a worker is killed, the queue's connection and torch's signal handler report it, in either order.
-@pytest.mark.parametrize("kind, errors, words", (
-    (Breaks, ValueError, "sample 7 is broken"),
-    # A worker's death reaches the trainer as a closed pipe or by torch's signal handler, whichever comes first.
-    (Dies, (RuntimeError, ConnectionResetError, EOFError), "exited unexpectedly|killed by signal|reset by peer|^$")))
-def test_a_failure_passes_through_and_the_record_is_kept(tmp_path, kind, errors, words):
-    loader = DataLoader(kind(40), batch_size=2, num_workers=1)
-    with pytest.raises(errors, match=words), mr.watching(run=tmp_path / "run"):
-        for _ in loader:
+def test_an_error_of_the_data_set_passes_through_and_the_record_is_kept(tmp_path):
+    with pytest.raises(ValueError, match="sample 7 is broken"), mr.watching(run=tmp_path / "run"):
+        for _ in DataLoader(Breaks(40), batch_size=2, num_workers=1):
             pass
     summary = summary_of(tmp_path / "run")
-    names = [one.__name__ for one in (errors if isinstance(errors, tuple) else (errors,))]
-    assert summary["error"].split(":")[0] in names and summary["steps"] <= 3
-    assert len(rows_of(tmp_path / "run")) >= 1
+    assert summary["error"] == "ValueError: Caught ValueError in DataLoader worker process 0."
+    assert 1 <= summary["steps"] <= 3 and len(rows_of(tmp_path / "run")) >= 1
+
+
+def test_the_end_of_a_worker_is_named_and_the_record_is_kept(tmp_path, capsys):
+    # The trainer sees it as a closed pipe or by torch's signal handler, whichever comes first.
+    with pytest.raises((RuntimeError, ConnectionError, EOFError)) as raised, mr.watching(run=tmp_path / "run"):
+        for _ in DataLoader(Dies(40), batch_size=2, num_workers=1):
+            pass
+    summary = summary_of(tmp_path / "run")
+    note, = raised.value.__notes__
+    assert re.fullmatch(r"DataLoader worker 0 \(pid \d+\) was killed by SIGKILL", note)
+    assert summary["error"].startswith(type(raised.value).__name__) and summary["error"].endswith(note)
+    assert note in capsys.readouterr().err
+    assert summary["steps"] <= 3 and len(rows_of(tmp_path / "run")) >= 1
+
+
+def test_workers_that_end_as_they_should_are_not_named():
+    fork = multiprocessing.get_context("fork")
+    ends = [fork.Process(target=os._exit, args=(code,)) for code in (0, 3)]
+    for one in ends:
+        one.start()
+        one.join()
+    waits = fork.Process(target=time.sleep, args=(60,))
+    waits.start()
+    assert worker.exits_of([*ends, waits], EOFError()) == [f"DataLoader worker 1 (pid {ends[1].pid}) ended with exit code 3"]
+    waits.kill()
+    waits.join()
 
 
 def test_objects_that_cannot_be_pickled_fail_as_without_watching(tmp_path):
@@ -259,6 +381,19 @@ def test_an_interrupt_in_a_step_keeps_the_record(tmp_path):
                 raise KeyboardInterrupt
     summary = summary_of(tmp_path / "run")
     assert summary["interrupted"] and summary["steps"] == 3 and len(rows_of(tmp_path / "run")) == 3
+
+
+def test_ctrl_c_in_a_step_of_a_script_keeps_the_record(tmp_path):
+    (tmp_path / "train.py").write_text("import os, signal, watch_plants\n"
+                                       "if __name__ == '__main__':\n"
+                                       "    for step, _ in enumerate(watch_plants.loader_of({}, workers=1)):\n"
+                                       "        if step == 2:\n"
+                                       "            os.kill(os.getpid(), signal.SIGINT)\n")
+    done = command("--run", str(tmp_path / "run"), "--", sys.executable, "train.py", cwd=tmp_path)
+    assert done.returncode == 130 and done.stderr.count("KeyboardInterrupt") == 1, done.stderr
+    summary = summary_of(tmp_path / "run")
+    assert summary["interrupted"] and summary["error"] is None
+    assert summary["steps"] == len(rows_of(tmp_path / "run")) == 3
 
 
 def test_what_is_no_loader_and_what_is_no_run_are_refused(tmp_path):
@@ -368,6 +503,21 @@ def test_millrace_report_reads_the_run(tmp_path):
         for series in blame["series"]
     }
     assert parts["dataset"] == pytest.approx(summary["blame"]["dataset"], rel=1e-6)
+
+
+@pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")
+def test_a_sweep_reads_the_records_that_watching_leaves(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    watched = f"{sys.executable} -m pymillrace watch --run {{run}} -- {sys.executable} train.py {{workers}} fork 0"
+    done = subprocess.run([PROGRAM, "sweep", "--command", watched, "workers=0,1", "--repeats", "1", "--metric",
+                           "images_per_s", "--run", "sweep"], capture_output=True, text=True, cwd=tmp_path, env=environment())
+    assert done.returncode == 0, done.stderr
+    cells = summary_of(tmp_path / "sweep", "sweep.json")["cells"]
+    for workers, cell in enumerate(cells):
+        summary = summary_of(tmp_path / f"sweep/runs/{workers + 1:03}-workers={workers}-r1/run")
+        assert summary["workers"] == workers
+        for key in ("images_per_s", "load_s", "update_s"):
+            assert cell["runs"][0][key] == pytest.approx(summary[key])
 
 
 def test_ranks_share_a_directory(tmp_path):

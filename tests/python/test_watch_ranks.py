@@ -1,7 +1,6 @@
 """Ranks of one launch share a directory, and rank 0 names the one that the others wait for."""
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -50,22 +49,20 @@ def test_the_rank_that_loads_longest_is_the_straggler():
 
 
 @timing
-def test_a_rank_with_a_planted_sleep_is_named(tmp_path):
+def test_under_torchrun_each_rank_has_a_file_and_the_straggler_is_named(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    launch = {**os.environ, "PYTHONPATH": path, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    words = [sys.executable, "-m", "pymillrace", "watch", "--run", str(tmp_path / "run"), "--", sys.executable,
-             "train.py", str(tmp_path / "plants")]
-    processes = [subprocess.Popen(words, cwd=tmp_path, env={**launch, "RANK": str(rank)}, stderr=subprocess.PIPE,
-                                  text=True) for rank in (0, 1)]
-    texts = [process.communicate(timeout=200)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], texts
+    words = [sys.executable, "-m", "pymillrace", "watch", "--run", str(tmp_path / "run"), "--", sys.executable, "-m",
+             "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py", str(tmp_path / "plants")]
+    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True,
+                          timeout=200)
+    assert done.returncode == 0, done.stderr
+    files = {file.name for file in (tmp_path / "run").iterdir()}
+    assert {f"{stem}{rank}.{kind}" for stem, kind in (("steps", "csv"), ("summary", "json"), ("timeline", "json"))
+            for rank in ("", ".rank1")} <= files
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert [one["rank"] for one in summary["ranks"]] == [0, 1]
     assert summary["straggler"]["rank"] == 1 and summary["straggler"]["bound"] == "dataset"
     slept = plants_of.measured(tmp_path / "plants")["dataset"].wall / 12
     assert summary["straggler"]["excess_s_per_step"] == pytest.approx(slept, rel=0.2)
-    assert "straggler: rank 1 loads" in texts[0] and (tmp_path / "run/steps.rank1.csv").exists()
+    assert "straggler: rank 1 loads" in done.stderr

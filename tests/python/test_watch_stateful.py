@@ -13,6 +13,7 @@ import torch
 import pymillrace as mr
 import watch_plants as plants_of
 from conftest import timing
+from pymillrace.watcher.command_line import PLAN, watched_environment
 
 
 def loader_of(workers, plant=plants_of.NoPlant(), **options):
@@ -78,3 +79,18 @@ def test_the_command_watches_a_script_that_imports_it_later(tmp_path):
     assert done.returncode == 0, done
     main = main_of(tmp_path / "run")
     assert main["name"] == "train.py:3" and main["steps"] == main["batches"]["recorded"] == 4
+
+
+def test_what_if_reaches_its_constructor(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("from torchdata.stateful_dataloader import StatefulDataLoader\n"
+                      "from torch.utils.data import DataLoader\n"
+                      "for kind in (StatefulDataLoader, DataLoader):\n"
+                      "    loader = kind(list(range(8)), 2, num_workers=2, prefetch_factor=3, persistent_workers=True)\n"
+                      "    print(loader.num_workers, loader.prefetch_factor, loader.batch_size)\n")
+    for overrides, expected in (({"num_workers": 1}, "1 3 2"), ({"num_workers": 0}, "0 None 2"),
+                                ({"prefetch_factor": 5}, "2 5 2")):
+        plan = {PLAN: json.dumps({"steps": 9, "overrides": overrides})}
+        done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True,
+                              env={**watched_environment(tmp_path / "run"), **plan})
+        assert done.stdout.splitlines() == [expected, expected], done.stderr

@@ -1,6 +1,7 @@
 """Verification of predictions: which runs count, what they score, and a script that is run again with other arguments."""
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -210,6 +211,39 @@ def test_the_trained_loader_is_measured_and_a_failing_change_is_shown(tmp_path, 
         summary = json.loads((tmp_path / f"check/{name}/summary.json").read_text())
         assert summary["spans"]["update"] > 0 and summary["steps"] < 40
         assert [one["steps"] for one in summary["loaders"]].count(40) == 1
+
+
+WHAT_IF = {"settings": {"num_workers": 0, "prefetch_factor": None},
+           "rows": [{"change": "num_workers=1", "overrides": {"num_workers": 1}, "loading_only": False, "ratio": 1.5}]}
+
+
+def test_predictions_lie_on_the_disk_before_a_change_runs(tmp_path, monkeypatch):
+    events = []
+
+    def run(self, overrides):
+        self.started += 1
+        events.append(overrides)
+        self.latest.mkdir()
+        (self.latest / "steps.csv").write_text("images,load_s,update_s\n" + "4,0.1,0.1\n" * 40)
+        return {"what_if": WHAT_IF}, 0.0
+
+    def fsync(file, sync=os.fsync):
+        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        assert json.loads(path.read_text()), "the whole file is synchronised"
+        events.append(path.name)
+        sync(file)
+
+    monkeypatch.setattr(verify.Script, "run", run)
+    monkeypatch.setattr(os, "fsync", fsync)
+    verify.verify(["train"], tmp_path, steps=10, blocks=1)
+    assert events == [{}, "predictions.json", {}, {"num_workers": 1}, {}, "verification.json"]
+    assert json.loads((tmp_path / "predictions.json").read_text())["what_if"] == WHAT_IF
+
+
+def test_the_rules_are_those_of_the_programs_profile():
+    header = (Path(__file__).parents[2] / "study/analysis/whatif.h").read_text()
+    for name, value in (("kMostOthers", verify.MOST_OTHERS), ("kCountedEffect", verify.COUNTED_EFFECT)):
+        assert float(re.search(rf"{name} = ([0-9.]+);", header)[1]) == value
 
 
 def test_wrong_usage_is_named(tmp_path):

@@ -113,7 +113,10 @@ def _opens(session: Session) -> bool:
 
 
 def _patch(dataloader: Any = None) -> None:
-    """Replaces DataLoader.__iter__, once per process, and that of torchdata's StatefulDataLoader, which is its own."""
+    """Replaces DataLoader.__iter__, once per process, and that of torchdata's StatefulDataLoader, which is its own.
+
+    So is that class's __init__, which takes the plan's arguments too.
+    """
     if _replaced:
         return
     if dataloader is None:
@@ -121,15 +124,16 @@ def _patch(dataloader: Any = None) -> None:
 
         dataloader = DataLoader
     _replace_iter(dataloader)
-    imported = sys.modules.get("torchdata.stateful_dataloader")
-    if imported is not None:
-        _replace_iter(imported.StatefulDataLoader)
+    stateful = getattr(sys.modules.get("torchdata.stateful_dataloader"), "StatefulDataLoader", None)
+    if stateful is not None:
+        _replace_iter(stateful)
         return
 
     def __init_subclass__(cls: Any, /, **options: Any) -> None:
         super(dataloader, cls).__init_subclass__(**options)
         if cls.__name__ == "StatefulDataLoader" and cls.__module__.startswith("torchdata."):
             _replace_iter(cls)
+            override_arguments(cls)
 
     dataloader.__init_subclass__ = classmethod(__init_subclass__)
 

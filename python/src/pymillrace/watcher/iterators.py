@@ -54,7 +54,7 @@ def _timed_class(base: type) -> type:
         try:
             data = plain_next(self)
         except BaseException as error:
-            watched.next_failed(error)
+            watched.next_failed(error, getattr(self, "_workers", ()))
             raise
         if receipts is None:
             batch = self._num_yielded - 1

@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Any, NamedTuple
 
-from . import ranks, summary
+from . import ranks, summary, trace
 from .._watch import FLUSH, RecordFile, Steps
 from .._watch import Session as Marks
 from .breakdown import STARTUP, Breakdown
@@ -29,6 +29,7 @@ from .replacement import counterpart_of
 from .run_directory import RunDirectory, dump
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .transforms import TransformTimer
+from .worker import exits_of
 
 SLOTS = 4096  # records of workers
 
@@ -205,10 +206,14 @@ class Loader:
             self._stretch = self._stretch_from_here()
             self.recorder.measures = True
 
-    def next_failed(self, error: BaseException) -> None:
-        """Ends an iteration: at its regular end, or with an error."""
+    def next_failed(self, error: BaseException, workers: Sequence[Any] = ()) -> None:
+        """Ends an iteration: at its regular end, or with an error, to which it adds how its workers have ended."""
         if self.session.takes_part() and self._timeline.holds(self.table):
             with without_signals_of_workers():
+                failed = isinstance(error, Exception) and not isinstance(error, StopIteration)
+                exits = exits_of(workers, error) if failed else []
+                if exits:  # shown below the message from Python 3.11 on
+                    setattr(error, "__notes__", [*getattr(error, "__notes__", ()), *exits])
                 self._end_iteration(error)
 
     def _end_iteration(self, error: BaseException) -> None:
@@ -291,7 +296,8 @@ class Session:
 
     def __init__(self, path: Path | None) -> None:
         self.wanted = path
-        self.marks = Marks(perf_counter_ns())
+        self.begin = perf_counter_ns()
+        self.marks = Marks(self.begin)
         self.wall_begin = time.monotonic()
         self.loaders: list[Loader] = []
         self.main: Loader | None = None
@@ -327,7 +333,7 @@ class Session:
             if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
                 raise WatchError("several ranks need one directory for their records: give run=DIR")
             path = Path("runs") / time.strftime("watch-%Y%m%d-%H%M%S")
-        self._directory = RunDirectory(path, summary.CONFIG)
+        self._directory = RunDirectory(path.absolute(), summary.CONFIG)  # the script may change its folder
 
     def open(self) -> None:
         """Begins to record in this thread."""
@@ -422,7 +428,9 @@ class Session:
         if isinstance(error, KeyboardInterrupt):
             self.interrupted = True
         else:
-            self.error = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            first = (str(error).strip().splitlines() or [""])[0]
+            exits = [note for note in getattr(error, "__notes__", ()) if note.startswith("DataLoader worker ")]
+            self.error = "; ".join([f"{type(error).__name__}: {first}", *exits])
 
     def close(self) -> None:
         """Writes the summary and prints the verdict."""
@@ -449,6 +457,7 @@ class Session:
         if self.main is not None:
             record = summary.make(self, self.main, wall)
             self.directory.write(self.file_name("summary", "json", 1), dump(record, indent=2))
+            trace.write(self, now)
             if record["world_size"] > 1:
                 record = self._with_ranks(record)
             if self.directory.rank == 0:

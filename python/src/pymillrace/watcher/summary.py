@@ -134,7 +134,8 @@ def _version() -> str:
 def lines(session: Session, record: dict[str, Any]) -> list[str]:
     """Returns what a run prints at its end."""
     if record["steps"] == 0:
-        return [f"pymillrace watch: {record['loader']} gave no batch"]
+        ended = f"; ended by {record['error']}" if record["error"] else ""
+        return [f"pymillrace watch: {record['loader']} gave no batch{ended}"]
     whole = record["load_s"] + record["update_s"] + record["other_s"]
     share = {key: 100 * record[key] / whole for key in ("load_s", "update_s", "other_s")}
     text = [f"{record['loader']}: {record['steps']} steps in {record['wall_s']:.1f} s: load {share['load_s']:.0f}%, "
@@ -142,6 +143,8 @@ def lines(session: Session, record: dict[str, Any]) -> list[str]:
     parts = sorted(((ns, name) for name, ns in record["blame"].items() if name != "load_s" and ns > 0), reverse=True)
     if parts and record["load_s"] > 0:
         text.append("  waits: " + ", ".join(f"{name} {100 * ns / record['load_s']:.0f}%" for ns, name in parts[:4]))
+    if record["error"]:
+        text.append(f"  ended by {record['error']}")
     text += [f"  {record['verdict']}", f"  {record['advice']}"]
     if "ranks" in record:
         text.append(f"  {straggler_line(record)}")

@@ -49,7 +49,7 @@ def judge(loader: Loader, update: float) -> Verdict:
     steady = loader.breakdown.steady
     load = 1e-9 * sum(steady)
     share = load / (load + update) if load + update > 0 else 0.0
-    tail = ""
+    tail = "" if loader.sees_inside else f"; pymillrace cannot see inside {loader.kind}"
     if needed is not None:
         have = f"you have {loader.workers}" if loader.workers else "you have none"
         tail = f"; {needed:.1f} workers needed, {have}"
@@ -65,7 +65,7 @@ def judge(loader: Loader, update: float) -> Verdict:
     kind = KINDS[max(range(len(KINDS)), key=lambda one: of_kind[one])]
     if place == NOWHERE:
         return Verdict("unknown", "unknown", f"load-bound: load is {_percent(share)} of load + update; "
-                       "what the loader did meanwhile cannot be seen", needed)
+                       f"what the loader did meanwhile is unknown{tail}", needed)
     words = {"cpu": "computing", "blocked": "blocked (storage, locks, sleeping)", "cores": "waiting for a core",
              "unknown": "of unknown kind"}
     return Verdict(PLACES[place], kind, f"{PLACES[place]}-bound: {_percent(steady[place] / sum(steady))} of load, "

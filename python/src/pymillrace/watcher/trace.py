@@ -1,0 +1,86 @@
+"""Timeline of a run, in the Trace Event Format of Perfetto (ui.perfetto.dev) and chrome://tracing.
+
+A track per watched loader shows the trainer's spans, from the rows of steps.csv: those of a step one after the other.
+Two tracks per worker show its main thread and the thread that sends batches, from the worker's records. Each holds the
+latest 4096 steps or batches.
+"""
+from __future__ import annotations
+
+import csv
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .run_directory import HEADER, dump
+
+if TYPE_CHECKING:
+    from .session import Loader, Session
+
+MOST_STEPS = 4096
+ROW_BYTES = 160  # of steps.csv; most have fewer
+ORDER = ("setup", "first_batch", "load", "log", "loop", "update", "evaluate", "between")  # within a row
+FIELDS = 21  # of a record, as in python/ext/watch/records.h
+GENERATION, BATCH, WORKER, BEGIN, COLLATE, END, SEND_KEY, SEND_BEGIN, SEND_END = 0, 1, 2, 3, 4, 5, 15, 16, 17
+TRAINER = 0  # process id of the trainer's tracks; a loader's workers have its number
+
+
+def write(session: Session, end: int) -> None:
+    """Writes timeline.json. `end`: when the recording was closed, in ns of perf_counter_ns()."""
+    events: list[dict[str, Any]] = [_name("process_name", TRAINER, 0, "trainer")]
+    for loader in session.loaders:
+        events.append(_name("thread_name", TRAINER, loader.number, loader.name))
+        events += _steps(session.directory.path / session.file_name("steps", "csv", loader.number), loader, end)
+        events += _batches(loader)
+    for event in events:
+        if "ts" in event:
+            event["ts"] = (event["ts"] - session.begin) / 1e3
+    session.directory.write(session.file_name("timeline", "json", 1), dump({"traceEvents": events}))
+
+
+def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "pid": process, "tid": thread, "name": kind, "args": {"name": name}}
+
+
+def _slice(process: int, thread: int, name: str, begin: int, ns: int, **more: int) -> dict[str, Any]:
+    return {"ph": "X", "pid": process, "tid": thread, "name": name, "ts": begin, "dur": ns / 1e3, "args": more}
+
+
+def _steps(file: Path, loader: Loader, end: int) -> Iterator[dict[str, Any]]:
+    """Yields the spans of the latest steps. The rows of a loader add up to the time until `end`."""
+    try:
+        with open(file, "rb") as source:
+            source.seek(max(0, os.fstat(source.fileno()).st_size - MOST_STEPS * ROW_BYTES))
+            lines = source.read().decode().splitlines()[1:]  # without the header, or a line that is cut
+    except FileNotFoundError:  # it gave no batch
+        return
+    rows = list(csv.DictReader(lines[-MOST_STEPS:], HEADER.strip().split(",")))
+    spans = [[(name, round(1e9 * float(row[name]))) for name in ORDER] for row in rows]
+    at = end - sum(ns for one in spans for _, ns in one)
+    for row, one in zip(rows, spans):
+        for name, ns in one:
+            if ns > 0:
+                yield _slice(TRAINER, loader.number, name, at, ns, epoch=int(row["epoch"]), step=int(row["step"]))
+            at += ns
+
+
+def _batches(loader: Loader) -> Iterator[dict[str, Any]]:
+    """Yields what the workers did for the latest batches."""
+    if not loader.workers or loader.records is None:
+        return
+    yield _name("process_name", loader.number, 0, f"workers of {loader.name}")
+    for worker in range(loader.workers):
+        yield _name("thread_name", loader.number, 2 * worker, f"worker {worker}")
+        yield _name("thread_name", loader.number, 2 * worker + 1, f"worker {worker}, sending")
+    data = Path(loader.records_path).read_bytes()
+    for one in struct.iter_unpack(f"={FIELDS + 2 * loader.parts}q", data):
+        if one[GENERATION] <= 0 or not 0 < one[BEGIN] <= one[END]:
+            continue
+        track, key = 2 * one[WORKER], {"epoch": one[GENERATION], "batch": one[BATCH]}
+        collate = one[COLLATE] if one[BEGIN] <= one[COLLATE] <= one[END] else one[END]
+        yield _slice(loader.number, track, "samples", one[BEGIN], collate - one[BEGIN], **key)
+        if collate < one[END]:
+            yield _slice(loader.number, track, "collate", collate, one[END] - collate, **key)
+        if one[SEND_KEY] == one[BATCH] + 1:
+            yield _slice(loader.number, track + 1, "send", one[SEND_BEGIN], one[SEND_END] - one[SEND_BEGIN], **key)
