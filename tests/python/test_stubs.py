@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import pymillrace as mr
 import pytest
 from pymillrace import _core, _watch
 
@@ -79,6 +80,16 @@ def test_stubs_and_module_have_the_same_types(function, stub):
              for ours, theirs in zip(arguments(stub), arguments(known))]
     assert named == arguments(known)
     assert len(arguments(stub)) == len(arguments(known))
+
+
+def test_every_public_name_and_method_says_what_it_is():
+    for name in mr.__all__:
+        thing = getattr(mr, name)
+        assert inspect.getdoc(thing), name
+        own = vars(thing).items() if inspect.isclass(thing) else ()
+        for member, value in own:
+            if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+                assert inspect.getdoc(value), f"{name}.{member}"
 
 
 def test_the_comparison_finds_a_difference():

@@ -1,5 +1,6 @@
 """Tries an installed wheel: its loader, its decoders and its commands. Run by check_wheel.sh, with numpy alone."""
 import base64
+import importlib.metadata
 import json
 import os
 import resource
@@ -54,6 +55,8 @@ def main():
     assert spent <= 0.2, f"import takes {spent:.3f} s of CPU time"
     import pymillrace as mr
     assert "torch" not in sys.modules and "numpy" not in sys.modules
+    scripts = [one.name for one in importlib.metadata.distribution("pymillrace").entry_points]
+    assert scripts == ["pymillrace"], "a command millrace would shadow the trainer"
     recipe = ("mnist-lenet", "data.reader=synthetic", "data.synthetic.channels=1", "data.synthetic.count=640")
     loader = mr.Loader(*recipe, numpy=True)
     assert sum(len(labels) for _, labels in loader) == 640
