@@ -17,6 +17,7 @@
 #include <numeric>
 #include <random>
 #include <sstream>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -202,6 +203,28 @@ std::string Peers::tell(const std::string& text) {
   const std::string key = "text/" + std::to_string(told_++);
   if (info_.rank == 0) set(key, text);
   return get(key);
+}
+
+void Peers::announce(std::uint64_t count) const {
+  set("count/" + std::to_string(info_.rank), std::to_string(count));
+}
+
+void Peers::wait_for(std::uint64_t count) const {
+  // Asks again and again: the store answers one call at a time, and a call that waits would hold up
+  // the trainer's.
+  constexpr std::chrono::milliseconds kBetween{5};
+  const auto until = std::chrono::steady_clock::now() + timeout_;
+  for (int other = 1; other < info_.world; ++other) {
+    const std::string key = "count/" + std::to_string(other);
+    while (!store_->check({key}) || std::stoull(get(key)) < count) {
+      if (std::chrono::steady_clock::now() >= until)
+        throw RunError("rank " + std::to_string(other) +
+                           " has not written its records up to step " + std::to_string(count) +
+                           " within " + std::to_string(timeout_.count()) + " s",
+                       "see whether its disk is full or slow, or allow more time: train.timeout");
+      std::this_thread::sleep_for(kBetween);
+    }
+  }
 }
 
 namespace {

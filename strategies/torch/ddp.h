@@ -44,6 +44,11 @@ class Peers {
   std::vector<std::string> gather(const std::string& mine);
   /// Returns rank 0's text on all ranks.
   std::string tell(const std::string& text);
+  /// Sets this rank's count, which only rises. Any thread may call it.
+  void announce(std::uint64_t count) const;
+  /// Waits until the counts of all ranks but the first are at least `count`. Any thread may call
+  /// it. Throws RunError with the ranks that are late after the time-out.
+  void wait_for(std::uint64_t count) const;
 
  private:
   std::string get(const std::string& key) const;
@@ -69,6 +74,8 @@ class Ddp final : public TorchStrategy {
   bool stopping(bool asked) const override;
   void end(const std::string& reason) override;
   std::vector<std::string> gather(const std::string& mine) override;
+  void announce_records(std::uint64_t steps) override { peers_.announce(steps); }
+  void wait_for_records(std::uint64_t steps) override { peers_.wait_for(steps); }
   std::vector<PeerWait> peer_waits() const override { return waits_.late(); }
   double network_wait_s() const override { return waits_.network_s(); }
   std::string device() const override;

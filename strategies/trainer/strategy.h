@@ -157,6 +157,13 @@ class Strategy {
   /// again for the next copy once the returned function is destroyed. Call it on every rank; only
   /// the first one gets a function.
   virtual Snapshot snapshot() = 0;
+  /// Tells the first rank that this one's records are on disk up to `steps`. Any thread may call it
+  /// on the other ranks.
+  virtual void announce_records(std::uint64_t /*steps*/) {}
+  /// Waits until all other ranks have announced their records up to `steps`, because a checkpoint
+  /// counts only with them. Any thread may call it on the first rank. Throws RunError after
+  /// train.timeout.
+  virtual void wait_for_records(std::uint64_t /*steps*/) {}
   /// Writes the state before it returns. Call it on every rank.
   void save(const std::filesystem::path& folder) {
     if (const Snapshot write = snapshot()) write(folder);
@@ -204,6 +211,7 @@ struct StrategyOptions {
   int channels = 1;                     ///< channels of a sample
   Size input;                           ///< size of a sample
   DType dtype = DType::f32;             ///< element type of batches: f32, or u8 with `normalize`
+  Layout layout = Layout::chw;          ///< order of a sample's elements in batches
   bool normalize = false;               ///< batches hold levels, which the strategy normalises
   std::vector<double> mean{0}, std{1};  ///< for that: one number or one per channel, on 0..1
   std::string device = "cpu";           ///< cpu, cuda, cuda:N
@@ -220,6 +228,7 @@ struct StrategyOptions {
   std::string amp = "off";             ///< off, bf16, f16
   std::string tf32 = "conv";           ///< CUDA: off, conv, on
   bool deterministic = false;          ///< CUDA: only algorithms that repeat their bits
+  bool cudnn_benchmark = false;        ///< CUDA: cuDNN chooses algorithms by their time
   std::string channels_last = "auto";  ///< auto, on, off
   int replicas = 1;                    ///< for data_parallel
   bool sync_batchnorm = false;
@@ -229,6 +238,7 @@ struct StrategyOptions {
   /// Size of the batches whose forward and backward pass is captured as a CUDA graph; 0: none. For
   /// `single` on a CUDA device.
   std::int64_t graph_samples = 0;
+  bool graph_step = false;   ///< the optimiser's step belongs to that graph
   int inflight = 0;          ///< most steps in flight on the device; 0: sync clock
   bool device_parts = true;  ///< record events between the parts of a step on a device
 };

@@ -383,5 +383,57 @@ TEST(DataParallel, RefusesWhatItCannotDo) {
   EXPECT_THROW(DataParallel{options}, UsageError) << "replicas take devices from the first one on";
 }
 
+/// A checkpoint gets its name once every rank has its records on disk.
+TEST(Parallel, TheFirstRankWaitsForTheRecordsOfAllOthers) {
+  std::atomic<int> announced{0};
+  TrainingRun run = lenet_run(64, 32);
+  run.training.epochs = 1;
+  test::train_ranks(run, 3, [&](TrainingRun& own, Ddp& ddp) {
+    const int rank = own.strategy.rank.rank;
+    if (rank == 0) {
+      ddp.wait_for_records(5);
+      EXPECT_EQ(announced, 2);
+      ddp.wait_for_records(4);  // an earlier one
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(40 * rank));
+    ddp.announce_records(2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    ++announced;
+    ddp.announce_records(rank == 1 ? 7 : 5);
+  });
+}
+
+TEST(Parallel, ARankThatDoesNotWriteItsRecordsIsNamed) {
+  test::prepare_environment();
+  const int port = test::free_port();
+  std::string said;
+  std::atomic<bool> over{false};
+  const auto rank = [&](int number) {
+    const Peers peers({.rank = number,
+                       .world = 2,
+                       .local_rank = number,
+                       .local_world = 2,
+                       .master_port = port,
+                       .launcher = "threads"},
+                      nullptr, std::chrono::seconds(3));
+    if (number == 1) {
+      peers.announce(4);
+      while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      return;
+    }
+    try {
+      peers.wait_for(5);
+    } catch (const RunError& error) {
+      said = error.what();
+    }
+    over = true;
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  EXPECT_EQ(said, "rank 1 has not written its records up to step 5 within 3 s");
+}
+
 }  // namespace
 }  // namespace millrace::train

@@ -181,25 +181,30 @@ void Recorder::close() {
 void Recorder::checkpoint(const train::Position& position, const pipeline::StepRecord& open,
                           bool best) {
   if (strategy_.parameter_count() == 0) return;
+  writer_.wait();  // its copy is the memory for the next one
+  const auto delay =
+      std::chrono::duration<double, std::milli>(recipe_.number("debug.checkpoint_ms"));
   if (!first_rank_) {
-    directory_.open_step(open);
+    writer_.start([this, delay, steps = position.steps, rows = directory_.begin_open_step(open)] {
+      if (delay.count() > 0) std::this_thread::sleep_for(delay);
+      rows();
+      strategy_.announce_records(steps);
+    });
     strategy_.snapshot();  // the ranks' part of rank 0's copy
     return;
   }
-  writer_.wait();  // its copy is the memory for the next one
   if (events_) events_->flush();
   const train::CheckpointOptions options{
       .best = best, .keep = static_cast<int>(recipe_.integer("train.checkpoint_keep"))};
   // A checkpoint needs the rows of its steps: both parts of the job keep their order.
-  writer_.start([options, position, run = directory_.path(),
-                 rows = directory_.begin_open_step(open), write = strategy_.snapshot(),
-                 delay = std::chrono::duration<double, std::milli>(
-                     recipe_.number("debug.checkpoint_ms"))] {
+  writer_.start([this, delay, options, position, run = directory_.path(),
+                 rows = directory_.begin_open_step(open), write = strategy_.snapshot()] {
     rows();
     train::write_checkpoint(run, position.steps, options, [&](const std::filesystem::path& folder) {
       write(folder);
       if (delay.count() > 0) std::this_thread::sleep_for(delay);
       save_position(position, folder);
+      strategy_.wait_for_records(position.steps);
     });
   });
 }
