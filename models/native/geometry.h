@@ -56,6 +56,18 @@ struct PoolGeometry {
   Pair dilation;
 };
 
+/// Levels of images that become elements, each by a table. "Pixels": the channels of a pixel are
+/// adjacent in memory (channels_last); otherwise planes are.
+struct NormalizeGeometry {
+  std::int64_t batch = 0;
+  std::int64_t channels = 1;
+  std::int64_t pixels = 1;  ///< per plane
+  bool from_pixels = false;
+  bool to_pixels = false;
+
+  std::int64_t elements() const { return batch * channels * pixels; }
+};
+
 /// Fills in `output`. Throws UsageError, with the op and the numbers, for undefined shapes: kernel,
 /// stride or dilation below 1, negative padding, channels that the groups do not divide, images
 /// smaller than the kernel's reach. A batch of 0 is valid.

@@ -28,6 +28,20 @@ MILLRACE_HOST_DEVICE inline bool is_inside(std::int64_t h, std::int64_t w, const
   return h >= 0 && h < side.h && w >= 0 && w < side.w;
 }
 
+/// Returns element `index`, in memory order, of the images that `g` makes of `levels`: an entry of
+/// `tables`, which hold 256 words per channel.
+template <class Word>
+MILLRACE_HOST_DEVICE Word normalized_element(const NormalizeGeometry& g, std::int64_t index,
+                                             const std::uint8_t* levels, const Word* tables) {
+  const std::int64_t sample = index / (g.channels * g.pixels);
+  const std::int64_t rest = index % (g.channels * g.pixels);
+  const std::int64_t channel = g.to_pixels ? rest % g.channels : rest / g.pixels;
+  const std::int64_t pixel = g.to_pixels ? rest / g.channels : rest % g.pixels;
+  const std::int64_t from = g.from_pixels ? (sample * g.pixels + pixel) * g.channels + channel
+                                          : (sample * g.channels + channel) * g.pixels + pixel;
+  return tables[channel * 256 + levels[from]];
+}
+
 /// Returns the output whose tap `tap` reads input `at`, along one axis; -1 if there is none.
 MILLRACE_HOST_DEVICE inline std::int64_t output_reading(std::int64_t at, std::int64_t tap,
                                                         std::int64_t stride, std::int64_t padding,

@@ -35,6 +35,11 @@ at::Tensor max_pool2d(const at::Tensor& input, at::IntArrayRef kernel, at::IntAr
 at::Tensor conv_relu_pool(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                           at::IntArrayRef padding, at::IntArrayRef dilation, std::int64_t groups);
 
+/// Converts N x C x H x W levels (u8, planes or pixels) to elements by a table per channel:
+/// `tables` is C x 256, of 2 or 4 bytes, on the same device. Returns images of its type,
+/// channels_last or contiguous. Has no gradient.
+at::Tensor normalize(const at::Tensor& levels, const at::Tensor& tables, bool channels_last);
+
 // Converts tensors to the kernels' views and shapes, for the ops of the CPU and of the CUDA module.
 
 /// Returns the geometry of the op's arguments. Throws UsageError for unsupported ones: other than 4
@@ -47,6 +52,11 @@ MILLRACE_PRIVATE_API ConvGeometry conv_geometry(const at::Tensor& input, const a
 MILLRACE_PRIVATE_API PoolGeometry pool_geometry(const at::Tensor& input, at::IntArrayRef kernel,
                                                 at::IntArrayRef stride, at::IntArrayRef padding,
                                                 at::IntArrayRef dilation);
+
+/// Returns the geometry of normalize()'s arguments. Throws c10::Error for others than it takes.
+MILLRACE_PRIVATE_API NormalizeGeometry normalize_geometry(const at::Tensor& levels,
+                                                          const at::Tensor& tables,
+                                                          bool channels_last);
 
 template <class T>
 View<const T> view_of(const at::Tensor& tensor) {

@@ -7,7 +7,9 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <exception>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "strategies/cuda/cuda_api.h"
 #include "strategies/torch/cuda_library.h"
@@ -17,7 +19,10 @@ namespace {
 
 class CudaGraph final : public DeviceGraph {
  public:
-  explicit CudaGraph(int device) : device_(static_cast<c10::DeviceIndex>(device)) {}
+  /// `pool`: set by the capture, for siblings.
+  explicit CudaGraph(c10::DeviceIndex device,
+                     std::shared_ptr<c10::MempoolId_t> pool = std::make_shared<c10::MempoolId_t>())
+      : device_(device), pool_(std::move(pool)) {}
   ~CudaGraph() override {
     if (!graph_) return;
     try {
@@ -33,7 +38,7 @@ class CudaGraph final : public DeviceGraph {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     c10::cuda::CUDACachingAllocator::emptyCache();
     graph_.emplace();
-    graph_->capture_begin();  // also registers the device's default generator
+    graph_->capture_begin(*pool_);  // also registers the device's default generator
     std::vector<at::Tensor> results;
     try {
       results = work();
@@ -45,13 +50,18 @@ class CudaGraph final : public DeviceGraph {
       throw;
     }
     graph_->capture_end();
+    *pool_ = graph_->pool();
     return results;
   }
 
   void replay() override { graph_->replay(); }
+  std::unique_ptr<DeviceGraph> sibling() override {
+    return std::make_unique<CudaGraph>(device_, pool_);
+  }
 
  private:
   c10::DeviceIndex device_;
+  std::shared_ptr<c10::MempoolId_t> pool_;  ///< {0, 0}: the first capture makes one
   std::optional<at::cuda::CUDAGraph> graph_;
 };
 
@@ -59,5 +69,5 @@ class CudaGraph final : public DeviceGraph {
 }  // namespace millrace::train
 
 millrace::train::DeviceGraph* millrace_cuda_new_graph(int device) {
-  return new millrace::train::CudaGraph(device);
+  return new millrace::train::CudaGraph(static_cast<c10::DeviceIndex>(device));
 }

@@ -85,6 +85,13 @@ __global__ void max_pool_gradient_kernel(PoolGeometry g, std::int64_t count, con
     input[i] = pool_input_gradient(g, i, gradient, winners);
 }
 
+template <class Word>
+__global__ void normalize_kernel(NormalizeGeometry g, std::int64_t count,
+                                 const std::uint8_t* levels, const Word* tables, Word* images) {
+  for (std::int64_t i = first_index(); i < count; i += index_step())
+    images[i] = normalized_element(g, i, levels, tables);
+}
+
 }  // namespace
 
 template <class T>
@@ -140,6 +147,20 @@ cudaError_t launch_max_pool_gradient(const PoolGeometry& g, const T* gradient,
                                                                        input);
   return cudaGetLastError();
 }
+
+template <class Word>
+cudaError_t launch_normalize(const NormalizeGeometry& g, const std::uint8_t* levels,
+                             const Word* tables, Word* images, cudaStream_t stream) {
+  const std::int64_t count = g.elements();
+  if (count == 0) return cudaSuccess;
+  normalize_kernel<<<blocks_for(count), kThreads, 0, stream>>>(g, count, levels, tables, images);
+  return cudaGetLastError();
+}
+
+template cudaError_t launch_normalize(const NormalizeGeometry&, const std::uint8_t*,
+                                      const std::uint16_t*, std::uint16_t*, cudaStream_t);
+template cudaError_t launch_normalize(const NormalizeGeometry&, const std::uint8_t*,
+                                      const std::uint32_t*, std::uint32_t*, cudaStream_t);
 
 #define MILLRACE_INSTANTIATE(T)                                                                    \
   template cudaError_t launch_conv(const ConvGeometry&, const T*, const T*, const T*, T*,          \

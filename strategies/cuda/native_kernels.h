@@ -29,4 +29,10 @@ template <class T>
 cudaError_t launch_max_pool_gradient(const PoolGeometry& geometry, const T* gradient,
                                      const std::int32_t* winners, T* input, cudaStream_t stream);
 
+/// Copies words of `tables`, which hold 256 per channel, to the images. Word: std::uint16_t or
+/// std::uint32_t.
+template <class Word>
+cudaError_t launch_normalize(const NormalizeGeometry& geometry, const std::uint8_t* levels,
+                             const Word* tables, Word* images, cudaStream_t stream);
+
 }  // namespace millrace::train::native

@@ -113,11 +113,31 @@ Tensor max_pool2d_backward_cuda(const Tensor& gradient, const Tensor& winners, c
   return result;
 }
 
+Tensor normalize_cuda(const Tensor& levels, const Tensor& tables, bool channels_last) {
+  const NormalizeGeometry g = normalize_geometry(levels, tables, channels_last);
+  Tensor images =
+      at::empty(levels.sizes(), tables.options(),
+                channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  const c10::cuda::CUDAGuard guard(levels.device());
+  const auto launch_words = [&](auto word) {
+    using Word = decltype(word);
+    C10_CUDA_CHECK(launch_normalize(
+        g, levels.const_data_ptr<std::uint8_t>(), static_cast<const Word*>(tables.const_data_ptr()),
+        static_cast<Word*>(images.mutable_data_ptr()), c10::cuda::getCurrentCUDAStream()));
+  };
+  if (tables.element_size() == 4)
+    launch_words(std::uint32_t{});
+  else
+    launch_words(std::uint16_t{});
+  return images;
+}
+
 TORCH_LIBRARY_IMPL(millrace, CUDA, library) {
   library.impl("conv2d", conv2d_cuda);
   library.impl("conv2d_backward", conv2d_backward_cuda);
   library.impl("max_pool2d", max_pool2d_cuda);
   library.impl("max_pool2d_backward", max_pool2d_backward_cuda);
+  library.impl("normalize", normalize_cuda);
 }
 
 }  // namespace

@@ -36,6 +36,9 @@ class DeviceGraph {
   /// Launches the recorded work on the current stream, in one call, without running `work`'s host
   /// code. Random numbers follow from the default generator's current seed.
   virtual void replay() = 0;
+  /// Returns an uncaptured graph that shares this one's memory once both are captured, this one
+  /// first. Replays of the two must not overlap.
+  virtual std::unique_ptr<DeviceGraph> sibling() = 0;
 };
 
 /// Interface of sums over the devices of one process.

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "millrace/error.h"
+#include "models/native/ops.h"
 
 namespace millrace::train {
 
@@ -48,13 +49,20 @@ torch::ScalarType element_of(const StrategyOptions& options) {
   return options.dtype == DType::u8 ? torch::kByte : torch::kFloat;
 }
 
-/// Returns planes with the strides that suit the model.
-torch::Tensor with_strides(const torch::Tensor& planes, const StrategyOptions& options) {
-  if (options.channels != 1 || options.channels_last == "off") return planes;
+/// Returns `count` samples at the beginning of `elements` as N x channels x height x width, with
+/// the strides of their layout.
+torch::Tensor as_images(const torch::Tensor& elements, std::int64_t count,
+                        const StrategyOptions& options) {
+  const std::int64_t channels = options.channels;
+  const std::int64_t height = options.input.height;
+  const std::int64_t width = options.input.width;
+  if (channels > 1 && options.layout == Layout::hwc)
+    return elements.view({count, height, width, channels}).permute({0, 3, 1, 2});
+  const torch::Tensor planes = elements.view({count, channels, height, width});
+  if (channels != 1 || options.channels_last == "off") return planes;
   // A single plane is both planes and pixels. Strides that say so keep the first pooling fast; they
   // also make a convolution choose channels_last, whatever the weights' format.
-  const std::int64_t width = options.input.width;
-  return planes.as_strided(planes.sizes(), {options.input.height * width, 1, width, 1});
+  return planes.as_strided(planes.sizes(), {height * width, 1, width, 1});
 }
 
 const std::byte* bytes_of(const void* memory) { return static_cast<const std::byte*>(memory); }
@@ -62,13 +70,13 @@ const std::byte* bytes_of(const void* memory) { return static_cast<const std::by
 }  // namespace
 
 torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options) {
-  auto* const pixels =
-      const_cast<std::byte*>(batch.data() + slice.first * sample_bytes(batch, options));
-  return with_strides(
+  const std::int64_t bytes = sample_bytes(batch, options);
+  auto* const pixels = const_cast<std::byte*>(batch.data() + slice.first * bytes);
+  return as_images(
       torch::from_blob(pixels,
-                       {slice.count, options.channels, options.input.height, options.input.width},
+                       {slice.count * bytes / static_cast<std::int64_t>(size_of(options.dtype))},
                        element_of(options)),
-      options);
+      slice.count, options);
 }
 
 torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice) {
@@ -98,34 +106,36 @@ Samples samples_in(const torch::Tensor& block, const Batch& batch, const Strateg
   const std::int64_t begin = targets - batch.data();
   const torch::Tensor rows =
       block.narrow(0, begin, block.numel() - begin).view(labelled ? torch::kLong : torch::kFloat);
-  return {
-      with_strides(pixels.view(element_of(options))
-                       .view({count, options.channels, options.input.height, options.input.width}),
-                   options),
-      labelled ? rows : rows.view({count, batch.classes()})};
+  return {as_images(pixels.view(element_of(options)), count, options),
+          labelled ? rows : rows.view({count, batch.classes()})};
 }
 
 // Converts levels to normalised values on the device.
-namespace {
 
-torch::Tensor a_channel(const std::vector<double>& values, torch::Device device) {
-  return torch::tensor(values, torch::kFloat).view({1, -1, 1, 1}).to(device);
-}
-
-}  // namespace
-
-Normalization::Normalization(const StrategyOptions& options, torch::Device device) {
+Normalization::Normalization(const StrategyOptions& options, torch::Device device)
+    : channels_last_(options.channels == 1 ? options.channels_last != "off"
+                                           : options.channels_last == "on") {
   if (!options.normalize) return;
-  // Divisors are tensors: for plain numbers CUDA multiplies by the reciprocal, which rounds
-  // differently.
-  levels_ = torch::full({1}, 255.0f, torch::TensorOptions(device));
-  mean_ = a_channel(options.mean, device);
-  std_ = a_channel(options.std, device);
+  torch::Tensor tables = torch::empty({options.channels, 256}, torch::kFloat);
+  auto cell = tables.accessor<float, 2>();
+  for (int channel = 0; channel < options.channels; ++channel) {
+    const auto of_channel = [&](const std::vector<double>& values) {
+      return static_cast<float>(values.size() == 1 ? values[0]
+                                                   : values[static_cast<std::size_t>(channel)]);
+    };
+    for (int level = 0; level < 256; ++level)
+      cell[channel][level] =
+          (static_cast<float>(level) / 255.0f - of_channel(options.mean)) / of_channel(options.std);
+  }
+  // Native ops take f32 whatever train.amp says.
+  if (options.amp != "off" && !options.model_options.native_ops)
+    tables = tables.to(options.amp == "f16" ? torch::kHalf : torch::kBFloat16);
+  tables_ = tables.to(device);
 }
 
 torch::Tensor Normalization::operator()(const torch::Tensor& images) const {
-  if (!levels_.defined()) return images;
-  return images.to(torch::kFloat).div_(levels_).sub_(mean_).div_(std_);
+  if (!tables_.defined()) return images;
+  return native::normalize(images, tables_, channels_last_);
 }
 
 // Reads the caching allocator's statistics.
@@ -194,6 +204,14 @@ class C10Streams final : public DeviceStreams {
     }
     there.record_stream(work());  // blocks reuse of the memory until work is done with it
     return there;
+  }
+  void copy_into(torch::Tensor& there, const torch::Tensor& host, DeviceMark& read) override {
+    const c10::StreamGuard guard(copies_);
+    static_cast<EventMark&>(read).event().block(copies_);
+    there.copy_(host, /*non_blocking=*/true);
+  }
+  void send_number(const torch::Tensor& host, torch::Tensor& there) override {
+    there.copy_(host, /*non_blocking=*/true);
   }
   std::unique_ptr<DeviceMark> join() override {
     auto copied = std::make_unique<EventMark>(copies_, /*timed=*/false);
@@ -303,6 +321,14 @@ StepMarks& MarkRing::next() {
   return marks;
 }
 
+void StagedNumbers::send(DeviceStreams& streams, double value, torch::Tensor& there) {
+  torch::Tensor& place = places_[at_];
+  at_ = (at_ + 1) % places_.size();
+  if (!place.defined()) place = streams.host_number();
+  *place.mutable_data_ptr<float>() = static_cast<float>(value);
+  streams.send_number(place, there);
+}
+
 // Parses devices and sets process-wide switches of LibTorch.
 
 int device_index(const std::string& device) {
@@ -352,8 +378,11 @@ bool wants_channels_last(const StrategyOptions& options, torch::Device device) {
         "train.channels_last=on with model.ops=native: native ops work on planar (NCHW) tensors",
         "set train.channels_last=auto, or model.ops=torch");
   if (options.channels_last != "auto") return options.channels_last == "on";
-  return !native && (device.is_cpu() || options.amp != "off" || options.tf32 != "off");
+  const bool pixels = options.layout == Layout::hwc && options.channels > 1;
+  return !native && (device.is_cpu() || pixels || options.amp != "off" || options.tf32 != "off");
 }
+
+void choose_algorithms_by_time(bool on) { at::globalContext().setBenchmarkCuDNN(on); }
 
 void require_determinism() {
   // cuBLAS reads this when it creates a handle; LibTorch refuses to multiply without it.

@@ -26,8 +26,9 @@ namespace millrace::train {
 /// Returns the slice that holds the whole batch.
 pipeline::Slice whole(const Batch& batch);
 
-/// Returns N x channels x height x width images, f32 or u8 according to options.dtype. Throws
-/// UsageError if the batch does not match `options`.
+/// Returns N x channels x height x width images, f32 or u8 according to options.dtype; with
+/// options.layout hwc, channels are adjacent in memory. Throws UsageError if the batch does not
+/// match `options`.
 torch::Tensor images_of(const Batch& batch, pipeline::Slice slice, const StrategyOptions& options);
 /// Returns N labels.
 torch::Tensor labels_of(const Batch& batch, pipeline::Slice slice);
@@ -50,17 +51,20 @@ Samples samples_in(const torch::Tensor& block, const Batch& batch, const Strateg
 // Normalisation on the device (output.normalize=device): converts levels 0..255 to the model's
 // values there, so that a quarter of the bytes is sent.
 
-/// Computes (level / 255 - mean) / std, rounding every operation to f32. Devices that round to
-/// nearest give the bits of augment/plan/store.h.
+/// Looks up (level / 255 - mean) / std, computed on the host, so that every device gives the bits
+/// of augment/plan/store.h. One kernel writes the memory format that the model reads
+/// (options.channels_last, resolved) and, in mixed precision, the element type that its first
+/// convolution or linear layer would convert to.
 class Normalization {
  public:
   Normalization(const StrategyOptions& options, torch::Device device);
 
-  /// Converts N x channels x height x width images on the device. Returns f32 unchanged.
+  /// Converts N x channels x height x width levels on the device. Returns f32 unchanged.
   torch::Tensor operator()(const torch::Tensor& images) const;
 
  private:
-  torch::Tensor levels_, mean_, std_;  ///< undefined for f32; shape 1 or 1 x channels x 1 x 1
+  torch::Tensor tables_;  ///< channels x 256; undefined for f32
+  bool channels_last_ = false;
 };
 
 /// Returns the memory of any device except the CPU, as the caching allocator counts it.
@@ -74,6 +78,12 @@ class DeviceStreams {
 
   /// Starts to copy `host`, which must stay unchanged until the mark of the next join() is reached.
   virtual torch::Tensor copy(const torch::Tensor& host) = 0;
+  /// Copies likewise into memory of the caller's, once `read` is reached: a fence() behind the work
+  /// that has read or allocated it last.
+  virtual void copy_into(torch::Tensor& there, const torch::Tensor& host, DeviceMark& read) = 0;
+  /// Copies a number of host_number() in the order of work. It must stay unchanged until a later
+  /// mark is reached.
+  virtual void send_number(const torch::Tensor& host, torch::Tensor& there) = 0;
   /// Makes later work wait for the copies so far. Returns a mark that is reached when these are
   /// done.
   virtual std::unique_ptr<DeviceMark> join() = 0;
@@ -141,6 +151,19 @@ class MarkRing {
   std::size_t at_ = 0;
 };
 
+/// Sends a number per step to the device. A number's place in host memory is used again when the
+/// step that has sent it is no longer in flight, as the marks of a MarkRing are.
+class StagedNumbers {
+ public:
+  explicit StagedNumbers(int inflight) : places_(static_cast<std::size_t>(inflight) + 2) {}
+  /// Sends `value` in the order of work.
+  void send(DeviceStreams& streams, double value, torch::Tensor& there);
+
+ private:
+  std::vector<torch::Tensor> places_;  ///< made at their first use
+  std::size_t at_ = 0;
+};
+
 /// Returns null for the CPU, which has no queue.
 std::unique_ptr<DeviceStreams> make_device_streams(torch::Device device);
 
@@ -169,6 +192,10 @@ bool wants_channels_last(const StrategyOptions& options, torch::Device device);
 
 /// Replaces train.channels_last=auto by on or off, as wants_channels_last() says.
 void resolve_channels_last(StrategyOptions& options);
+
+/// Lets cuDNN time its algorithms for every new shape and take the fastest, instead of choosing by
+/// rules. Affects the whole process.
+void choose_algorithms_by_time(bool on);
 
 /// Restricts LibTorch to algorithms that give the same bits in every run, and lets it fail where
 /// there is none. Call it before the first use of cuBLAS. Affects the whole process.

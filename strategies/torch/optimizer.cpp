@@ -28,6 +28,15 @@ std::optional<torch::Tensor> where_defined(const torch::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
+/// Calls `work` with the number or the tensor that a learning rate is.
+template <class Work>
+void with_rate(const LearningRate& lr, const Work& work) {
+  if (lr.tensor.defined())
+    work(lr.tensor);
+  else
+    work(lr.value);
+}
+
 /// Appends `tensors` under "KIND/PARAMETER".
 void append(NamedTensors& state, const std::string& kind, const NamedTensors& parameters,
             const std::vector<torch::Tensor>& tensors) {
@@ -47,13 +56,15 @@ class Sgd final : public Optimizer {
       momenta_.push_back(torch::zeros_like(parameter));
   }
 
-  void step(double lr, const torch::Tensor& found_inf) override {
+  void step(const LearningRate& lr, const torch::Tensor& found_inf) override {
     constexpr double kDampening = 0;
     constexpr bool kMaximize = false;
     constexpr bool kFirst = false;  // without dampening, momenta of 0 are equivalent to none
-    at::_fused_sgd_(parameters_, gradients_of(parameters_), momenta_, options_.weight_decay,
-                    options_.momentum, lr, kDampening, options_.nesterov, kMaximize, kFirst,
-                    /*grad_scale=*/{}, where_defined(found_inf));
+    with_rate(lr, [&](const auto& rate) {
+      at::_fused_sgd_(parameters_, gradients_of(parameters_), momenta_, options_.weight_decay,
+                      options_.momentum, rate, kDampening, options_.nesterov, kMaximize, kFirst,
+                      /*grad_scale=*/{}, where_defined(found_inf));
+    });
   }
 
   NamedTensors state() override {
@@ -86,14 +97,17 @@ class Adam final : public Optimizer {
     }
   }
 
-  void step(double lr, const torch::Tensor& found_inf) override {
+  void step(const LearningRate& lr, const torch::Tensor& found_inf) override {
     constexpr bool kAmsgrad = false;
     constexpr bool kMaximize = false;
     at::_foreach_add_(steps_, 1);
     const auto apply = [&](const auto& fused) {
-      fused(parameters_, gradients_of(parameters_), means_, squares_, std::vector<torch::Tensor>{},
-            steps_, lr, options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
-            kAmsgrad, kMaximize, /*grad_scale=*/std::nullopt, where_defined(found_inf));
+      with_rate(lr, [&](const auto& rate) {
+        fused(parameters_, gradients_of(parameters_), means_, squares_,
+              std::vector<torch::Tensor>{}, steps_, rate, options_.beta1, options_.beta2,
+              options_.weight_decay, options_.eps, kAmsgrad, kMaximize,
+              /*grad_scale=*/std::nullopt, where_defined(found_inf));
+      });
     };
     if (decoupled_)
       apply([](auto&&... all) { at::_fused_adamw_(all...); });
@@ -138,10 +152,9 @@ Ema::Ema(const torch::nn::Module& model, double decay) : decay_(decay) {
   updates_ = torch::zeros({}, torch::kLong);
 }
 
-void Ema::update() {
+void Ema::average() {
   const torch::NoGradGuard no_grad;
-  const bool first = updates_.item<std::int64_t>() == 0;
-  updates_.add_(1);
+  const bool first = !begun();
   // One launch per some hundred tensors on CUDA. On the CPU the calls visit them one by one.
   std::vector<torch::Tensor> moving, moved, copies, copied;
   moving.reserve(values_.size());

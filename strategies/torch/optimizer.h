@@ -13,6 +13,16 @@
 
 namespace millrace::train {
 
+/// Learning rate of a step: a number, or a tensor (f32, on the parameters' device) whose value a
+/// CUDA graph reads at each replay.
+struct LearningRate {
+  LearningRate(double number) : value(number) {}  // NOLINT: a number is a learning rate
+  explicit LearningRate(torch::Tensor there) : tensor(std::move(there)) {}
+
+  double value = 0;
+  torch::Tensor tensor;  ///< undefined: `value` counts
+};
+
 /// Updates all parameters in one fused call; torch::optim visits them one by one.
 class Optimizer {
  public:
@@ -20,7 +30,7 @@ class Optimizer {
 
   /// Applies the parameters' gradients, all of which must exist. Changes nothing if `found_inf` is
   /// defined and not 0 (mixed precision found a gradient that is not finite).
-  virtual void step(double lr, const torch::Tensor& found_inf) = 0;
+  virtual void step(const LearningRate& lr, const torch::Tensor& found_inf) = 0;
   /// Returns the state kept between steps, by name. The tensors are the optimiser's own.
   virtual NamedTensors state() = 0;
 };
@@ -41,7 +51,15 @@ class Ema {
   Ema(const torch::nn::Module& model, double decay);
 
   explicit operator bool() const { return decay_ > 0; }
-  void update();
+  void update() {
+    average();
+    count_update();
+  }
+  // The parts of update(): work on tensors, which a CUDA graph may repeat, and the host's count.
+  void average();
+  void count_update() { updates_.add_(1); }
+  /// Returns whether there has been an update.
+  bool begun() const { return updates_.item<std::int64_t>() > 0; }
   /// Exchanges the model's values with the averages. A second call undoes it.
   void swap();
   /// Returns the averages under the model's names.

@@ -9,6 +9,8 @@
 namespace millrace::train {
 namespace {
 
+constexpr int kReplica = 0;
+
 torch::Tensor memory_like(const torch::Tensor& tensor) {
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
 }
@@ -62,23 +64,11 @@ torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor
 }
 
 void GraphedSteps::capture(const Pass& pass) {
-  std::vector<torch::Tensor> results;
-  try {
-    streams_.on_side_stream([&] {
-      results = graph_->capture([this, pass] {
-        std::vector<torch::Tensor> written{pass(images_, targets_, /*spans=*/nullptr)};
-        for (const torch::Tensor& parameter : parameters_) written.push_back(parameter.grad());
-        return written;
-      });
-    });
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error& error) {
-    const std::string what = error.what_without_backtrace();
-    throw RunError(
-        "the training step cannot be captured as a CUDA graph: " + what.substr(0, what.find('\n')),
-        "set train.cuda_graphs=off");
-  }
+  const std::vector<torch::Tensor> results = capture_aside(*graph_, streams_, [this, pass] {
+    std::vector<torch::Tensor> written{pass(images_, targets_, /*spans=*/nullptr)};
+    for (const torch::Tensor& parameter : parameters_) written.push_back(parameter.grad());
+    return written;
+  });
   loss_ = results.front();
   gradients_.assign(results.begin() + 1, results.end());
 }
@@ -90,14 +80,19 @@ Single::Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> st
     : TorchStrategy(options, std::move(streams)) {
   if (options.graph_samples == 0) return;
   if (graph == nullptr) graph = cuda().value().make_graph();
-  graphed_.emplace(std::move(graph), *this->streams(), model().parameters(), options.graph_samples);
+  if (options.graph_step)
+    whole_.emplace(std::move(graph), *this->streams(), torch_device(), options.graph_samples);
+  else
+    graphed_.emplace(std::move(graph), *this->streams(), model().parameters(),
+                     options.graph_samples);
 }
 
 TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
                                       pipeline::SpanClock& spans) {
   if (batch.count() == 0) return {};
   spans.enter(pipeline::Span::h2d);
-  constexpr int kReplica = 0;
+  if (whole_ && batch.count() == place.window_samples && is_settled() && whole_->takes(batch))
+    return whole_step(batch, place, spans);
   if (!graphed_ || batch.count() != place.window_samples) {
     const Samples samples = take(batch);
     // On the CPU the first layer's gradient is the last op to read the pixels.
@@ -111,10 +106,30 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
     return pass(model(), normalized(images), targets, window, &counter(), clock);
   };
   const torch::Tensor value = graphed_->run(samples.images, samples.targets, spans, both);
-  if (const pipeline::SetUp kind = graphed_->last_set_up();
-      kind != pipeline::SetUp::none && last_set_up() != pipeline::SetUp::first)
-    sets_up(kind);
+  graph_sets_up(graphed_->last_set_up());
   return loss_of(value, samples.images.size(0), place);
+}
+
+TorchStrategy::Loss Single::whole_step(Batch& batch, const StepContext& place,
+                                       pipeline::SpanClock& spans) {
+  const std::int64_t samples = batch.count();
+  const auto send = [&](torch::Tensor& block, DeviceMark& read) {
+    const Samples sent = send_into(batch, block, read);
+    send_rate(place);  // behind the mark of the step's begin
+    return sent;
+  };
+  const auto step = [this, samples](const Samples& there, pipeline::SpanClock* clock) {
+    return pass_and_update(normalized(there.images), there.targets, samples, clock);
+  };
+  seed_draws(model(), torch_device(), place, kReplica);  // replays draw from it as well
+  Loss loss = loss_of(whole_->run(send, spans, step), samples, place);
+  loss.updated = true;
+  graph_sets_up(whole_->last_set_up());
+  return loss;
+}
+
+void Single::graph_sets_up(pipeline::SetUp kind) {
+  if (kind != pipeline::SetUp::none && last_set_up() != pipeline::SetUp::first) sets_up(kind);
 }
 
 }  // namespace millrace::train

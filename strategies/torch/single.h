@@ -1,5 +1,5 @@
-// A step's forward and backward pass as a graph: decides which batches run eagerly and when the
-// graph is captured, and owns the memory that it reads and writes.
+// A step's forward and backward pass as a graph (train.cuda_graphs=on): decides which batches run
+// eagerly and when the graph is captured, and owns the memory that it reads and writes.
 //
 // Follows PyTorch's documentation. Some steps run eagerly on a side stream first, so that libraries
 // allocate their workspaces and choose their algorithms. The capture then starts without gradients,
@@ -19,6 +19,7 @@
 #include "pipeline/loader/timeline.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device.h"
+#include "strategies/torch/step_graphs.h"
 #include "strategies/torch/torch_strategy.h"
 
 namespace millrace::train {
@@ -32,7 +33,7 @@ class GraphedSteps {
       const torch::Tensor& images, const torch::Tensor& targets, pipeline::SpanClock* spans)>;
 
   /// Eager steps of full size before the capture.
-  static constexpr int kWarmUps = 3;
+  static constexpr int kWarmUps = kGraphWarmUps;
 
   /// `samples`: size of the batches whose steps are captured. `streams` must outlive this object.
   GraphedSteps(std::unique_ptr<DeviceGraph> graph, DeviceStreams& streams,
@@ -73,7 +74,14 @@ class Single final : public TorchStrategy {
   Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
 
  private:
-  std::optional<GraphedSteps> graphed_;  ///< only if options.graph_samples asks for it
+  /// Runs a step with the optimiser's as a graph.
+  Loss whole_step(Batch& batch, const StepContext& place, pipeline::SpanClock& spans);
+  /// Notes that a graph has set something up.
+  void graph_sets_up(pipeline::SetUp kind);
+
+  // At most one of both, and only if options.graph_samples asks for it.
+  std::optional<GraphedSteps> graphed_;
+  std::optional<StepGraphs> whole_;
 };
 
 }  // namespace millrace::train

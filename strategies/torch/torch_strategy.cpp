@@ -67,7 +67,14 @@ StrategyOptions resolved(StrategyOptions options) {
     throw UsageError("model.name=" + options.model + " takes f32, the batches are " +
                          std::string(name_of(options.dtype)),
                      "set output.dtype=f32; output.normalize=device sends u8 and makes f32 of it");
+  const bool planar = options.channels_last == "off";
   resolve_channels_last(options);
+  // A convolution that sees adjacent channels chooses channels_last, whatever the weights' format.
+  if (planar && options.layout == Layout::hwc && options.channels > 1 && !options.normalize)
+    throw UsageError(
+        "output.layout=hwc with train.channels_last=off: convolutions would use channels_last",
+        "set train.channels_last=on, leave output.layout at its default, or let the device lay "
+        "images out: output.normalize=device");
   return options;
 }
 
@@ -83,6 +90,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
           keep_freed_memory();
         else
           allow_tf32(options_.tf32);
+        if (!device_.is_cpu()) choose_algorithms_by_time(options_.cudnn_benchmark);
         if (options_.deterministic && !device_.is_cpu()) require_determinism();
         torch::set_num_threads(options_.threads);
         torch::manual_seed(options_.seed);
@@ -98,6 +106,7 @@ TorchStrategy::TorchStrategy(const StrategyOptions& options, std::unique_ptr<Dev
       counters_(1, CorrectCounter(device_)),
       streams_(streams ? std::move(streams) : make_device_streams(device_)),
       ring_(options_.inflight),
+      rates_(options_.inflight),
       queue_(options_.inflight) {
   if (streams_) streams_->set_clock();
 }
@@ -124,10 +133,21 @@ Samples TorchStrategy::send(Batch& batch) {
     return {images_of(batch, all, options_), targets_of(batch, all)};
   }
   Samples samples = samples_in(streams_->copy(block_of(batch)), batch, options_);
+  hold_until_copied(batch);
+  return samples;
+}
+
+Samples TorchStrategy::send_into(Batch& batch, torch::Tensor& block, DeviceMark& read) {
+  streams_->copy_into(block, block_of(batch), read);
+  Samples samples = samples_in(block, batch, options_);
+  hold_until_copied(batch);
+  return samples;
+}
+
+void TorchStrategy::hold_until_copied(Batch& batch) {
   std::vector<std::unique_ptr<DeviceMark>> copied;
   copied.push_back(streams_->join());
   hold(std::move(batch), std::move(copied));
-  return samples;
 }
 
 void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied) {
@@ -291,7 +311,9 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::Spa
   if (!streams_)  // before the optimiser uses it
     finished_.push_back({.step = place.step, .loss = read_loss(place.step, totals)});
 
-  if (place.updates) {
+  if (loss.updated) {
+    if (ema_) ema_.count_update();
+  } else if (place.updates) {
     spans.enter(pipeline::Span::step);
     update(place);
   }
@@ -327,20 +349,46 @@ std::optional<double> TorchStrategy::read_loss(std::uint64_t step, const Totals&
 }
 
 void TorchStrategy::update(const StepContext& place) {
-  const torch::NoGradGuard no_grad;
   const auto wanted = static_cast<double>(place.window_samples);
   if (window_seen_ > 0) {  // otherwise every sample of the window failed
-    std::vector<torch::Tensor> gradients;
-    for (const torch::Tensor& parameter : parameters_)
-      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
-    const torch::Tensor found_inf = scaler_.unscale(gradients);
-    if (window_seen_ != wanted) at::_foreach_mul_(gradients, wanted / window_seen_);
-    if (options_.clip > 0) clip(gradients, options_.clip);
-    optimizer_->step(place.lr, found_inf);
-    scaler_.update(found_inf);
-    if (ema_) ema_.update();
+    apply_gradients(rate_of(place), window_seen_ != wanted ? wanted / window_seen_ : 1);
+    if (ema_) ema_.count_update();
   }
   clear_gradients();
+}
+
+double TorchStrategy::rate_of(const StepContext& place) const {
+  // A graph reads it from the device, where the fused optimisers take f32.
+  return streams_ ? static_cast<double>(static_cast<float>(place.lr)) : place.lr;
+}
+
+void TorchStrategy::apply_gradients(const LearningRate& lr, double scale) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& parameter : parameters_)
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  const torch::Tensor found_inf = scaler_.unscale(gradients);
+  if (scale != 1) at::_foreach_mul_(gradients, scale);
+  if (options_.clip > 0) clip(gradients, options_.clip);
+  optimizer_->step(lr, found_inf);
+  scaler_.update(found_inf);
+  if (ema_) ema_.average();
+}
+
+void TorchStrategy::send_rate(const StepContext& place) {
+  if (!rate_.defined()) rate_ = torch::zeros({}, torch::TensorOptions(device_));
+  rates_.send(*streams_, place.lr, rate_);
+}
+
+torch::Tensor TorchStrategy::pass_and_update(const torch::Tensor& images,
+                                             const torch::Tensor& targets,
+                                             std::int64_t window_samples,
+                                             pipeline::SpanClock* spans) {
+  torch::Tensor loss = pass(*model_, images, targets, window_samples, &counter(), spans);
+  if (spans != nullptr) spans->enter(pipeline::Span::step);
+  apply_gradients(LearningRate(rate_), /*scale=*/1);
+  clear_gradients();
+  return loss;
 }
 
 void TorchStrategy::clear_gradients() {
@@ -430,6 +478,14 @@ std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {
   return sum;
 }
 
+std::vector<torch::Tensor> TorchStrategy::device_state() {
+  std::vector<torch::Tensor> all;
+  for (const NamedTensors& some :
+       {state_of(*model_), optimizer_->state(), scaler_.state(), ema_.state()})
+    for (const auto& [name, tensor] : some) all.push_back(tensor);
+  return all;
+}
+
 NamedTensors TorchStrategy::training_state() {
   NamedTensors all = optimizer_->state();
   for (auto& named : scaler_.state()) all.push_back(std::move(named));
@@ -440,7 +496,8 @@ NamedTensors TorchStrategy::training_state() {
 
 Strategy::Snapshot TorchStrategy::snapshot() {
   share_buffers();
-  // The checkpoint counts only after the other ranks have written their records up to here.
+  // Ranks that write their records meet here: none of them is at the next checkpoint, or waits in
+  // the store for a text, while the first one still waits for their records of the last.
   torch::Tensor arrivals = torch::zeros({1});
   add_up(arrivals);
   if (rank() != 0) return {};

@@ -86,6 +86,9 @@ class TorchStrategy : public Strategy {
 
   /// Returns the model, for tests and tools that set or read weights.
   Classifier& model() { return *model_; }
+  /// Returns the tensors on the device that a step may change, for stand-ins of CUDA graphs:
+  /// weights, buffers, averages, the optimiser's state and the loss scale.
+  std::vector<torch::Tensor> device_state();
 
  protected:
   /// Throws UsageError for options that no model can follow, DeviceError for a missing device,
@@ -98,6 +101,7 @@ class TorchStrategy : public Strategy {
     torch::Tensor value;       ///< sum of losses / divisor, on the device
     double divisor = 1;        ///< 1, or the number of samples
     std::int64_t samples = 0;  ///< samples of this replica
+    bool updated = false;      ///< the optimiser's step is done, and the averages'
   };
   /// Sums of a step over all ranks.
   struct Totals {
@@ -122,6 +126,18 @@ class TorchStrategy : public Strategy {
                      std::int64_t window_samples, CorrectCounter* counter,
                      pipeline::SpanClock* spans) const;
   static Loss loss_of(const torch::Tensor& value, std::int64_t samples, const StepContext& place);
+
+  // A step whose optimiser belongs to it, for CUDA graphs. Its tensors are the model's, the
+  // optimiser's, the averages' and those made here, and its host code changes nothing else.
+
+  /// Sends the step's learning rate to where pass_and_update() reads it.
+  void send_rate(const StepContext& place);
+  /// Runs pass() over a window of one batch without failures, then what update() does. Leaves no
+  /// gradients.
+  torch::Tensor pass_and_update(const torch::Tensor& images, const torch::Tensor& targets,
+                                std::int64_t window_samples, pipeline::SpanClock* spans);
+  /// Returns whether a step does what all later ones do: the first averages are copies.
+  bool is_settled() const { return !ema_ || ema_.begun(); }
 
   /// Runs forward and backward on this process's part of the batch. If place.updates, leaves the
   /// gradients of the whole batch, over all replicas and ranks, in model().
@@ -149,6 +165,9 @@ class TorchStrategy : public Strategy {
   Samples take(Batch& batch);
   /// Does the same without normalising: with output.normalize=device images are levels.
   Samples send(Batch& batch);
+  /// Sends the batch likewise into memory of the size of block_of(batch), which earlier work has
+  /// read once `read` is reached. Devices only.
+  Samples send_into(Batch& batch, torch::Tensor& block, DeviceMark& read);
   torch::Tensor normalized(const torch::Tensor& images) const { return normalization_(images); }
   const StrategyOptions& options() const { return options_; }
   torch::Device torch_device() const { return device_; }
@@ -164,6 +183,12 @@ class TorchStrategy : public Strategy {
 
  private:
   void update(const StepContext& place);
+  double rate_of(const StepContext& place) const;
+  /// Multiplies the gradients by `scale` and lets the optimiser, the loss scale and the averages
+  /// act on them.
+  void apply_gradients(const LearningRate& lr, double scale);
+  /// Gives the batch back once the copies so far are done.
+  void hold_until_copied(Batch& batch);
   /// Returns the model's logits, on its device.
   torch::Tensor answers(const torch::Tensor& images);
   /// Adds up the answers of a device, some batches behind it: neither waits for the other at each
@@ -204,6 +229,8 @@ class TorchStrategy : public Strategy {
   std::int64_t counted_ = 0;                ///< samples that the counters have seen
   std::unique_ptr<DeviceStreams> streams_;  ///< null on the CPU
   MarkRing ring_;
+  StagedNumbers rates_;         ///< learning rates on their way
+  torch::Tensor rate_;          ///< learning rate on the device; undefined until send_rate()
   StepMarks* marks_ = nullptr;  ///< of the current step; null on the CPU
   InFlightBatches held_;
   StepQueue queue_;  ///< last member: destroyed first, with all steps in flight

@@ -73,6 +73,9 @@ std::vector<Param> device_keys() {
           "products too"),
       Param::boolean("train.deterministic", false,
                      "CUDA: only algorithms that give the same bits in every run; others fail"),
+      Param::boolean(
+          "train.cudnn_benchmark", false,
+          "CUDA: let cuDNN time its algorithms for every new shape and take the fastest"),
       Param::choice("train.channels_last", "auto", {"auto", "on", "off"},
                     "channels-last memory format for convolutions; auto: where it is faster"),
       Param::choice("train.clock", "sync", {"sync", "async"},
@@ -84,8 +87,9 @@ std::vector<Param> device_keys() {
       Param::boolean("train.device_parts", true,
                      "CUDA: time forward, backward and optimizer step on the device, by events"),
       Param::choice(
-          "train.cuda_graphs", "off", {"off", "on"},
-          "CUDA, strategy single: run forward and backward of a full batch as one CUDA graph"),
+          "train.cuda_graphs", "off", {"off", "on", "step"},
+          "CUDA, strategy single: run a full batch as one CUDA graph; on: forward and backward; "
+          "step: the optimizer's step too"),
       Param::integer("train.threads", 0, 0, 1024,
                      "intra-op threads of LibTorch; 0: the host's cores divided by its ranks and "
                      "replicas, less the workers")

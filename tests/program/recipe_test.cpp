@@ -72,8 +72,16 @@ TEST_F(RecipeFace, CudaGraphsAreRefusedWhereThereAreNone) {
   EXPECT_TRUE(refuses({"train.device=cuda", "train.strategy=data_parallel"},
                       "train.strategy=data_parallel"));
   EXPECT_TRUE(refuses({"train.device=cuda", "train.accumulate=2"}, "train.accumulate=2"));
+  EXPECT_TRUE(refused(run(training("run", {"train.cuda_graphs=step"})), 2,
+                      {"train.cuda_graphs=step with train.device=cpu"}));
   EXPECT_TRUE(refused(run(training("run", {graphs, "train.device=cdua"})), 2, {"mean cuda?"}));
   EXPECT_FALSE(fs::exists(in("run")));
+}
+
+TEST_F(RecipeFace, AlgorithmsChosenByTimeDoNotRepeatTheirBits) {
+  EXPECT_TRUE(
+      refused(run(training("run", {"train.cudnn_benchmark=true", "train.deterministic=true"})), 2,
+              {"train.cudnn_benchmark=true with train.deterministic=true", "false"}));
 }
 
 TEST_F(RecipeFace, UnknownRecipeGetsTheNearestName) {

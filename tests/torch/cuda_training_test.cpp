@@ -74,11 +74,15 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
   const auto compare = [](TrainingRun run) {
     const Outcome eager = train<Single>(run);
     run.strategy.graph_samples = run.training.batch;
-    const Outcome graphed = train<Single>(run);
-    ASSERT_EQ(graphed.losses.size(), eager.losses.size());
-    for (std::size_t i = 0; i < eager.losses.size(); ++i)
-      EXPECT_NEAR(graphed.losses[i], eager.losses[i], 1e-5 * eager.losses[i]) << "step " << i + 1;
-    EXPECT_EQ(graphed.images, eager.images);
+    for (const bool step : {false, true}) {
+      run.strategy.graph_step = step;
+      const Outcome graphed = train<Single>(run);
+      ASSERT_EQ(graphed.losses.size(), eager.losses.size());
+      for (std::size_t i = 0; i < eager.losses.size(); ++i)
+        EXPECT_NEAR(graphed.losses[i], eager.losses[i], 1e-5 * eager.losses[i])
+            << "step " << i + 1 << (step ? ", with the optimiser's" : "");
+      EXPECT_EQ(graphed.images, eager.images);
+    }
   };
   TrainingRun run = lenet_run("cuda");  // five steps per epoch, the last of them with 33 samples
   run.training.schedule.name = "cosine";
@@ -90,6 +94,11 @@ TEST_F(CudaTraining, GraphsFollowTheEagerRun) {
   run = lenet_run("cuda");
   run.strategy.amp = "f16";
   run.training.schedule.lr = 0.001;
+  compare(run);
+  run.strategy.optimizer = "adamw";
+  run.strategy.momentum = 0;
+  run.strategy.clip = 0.5;
+  run.strategy.ema = 0.9;
   compare(run);
 }
 

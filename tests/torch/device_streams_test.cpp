@@ -102,6 +102,48 @@ TEST(DeviceStreams, ARingOfMarksIsLargeEnough) {
   }
 }
 
+/// Sends a number per step likewise. Returns the numbers that were changed before they were copied.
+int early_numbers(int inflight, int room) {
+  testing::TestPartResultArray results;
+  const testing::ScopedFakeTestPartResultReporter reporter(
+      testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &results);
+  DeviceCalls calls;
+  FakeStreams streams(calls);
+  StagedNumbers numbers(room);
+  torch::Tensor there = torch::zeros({});
+  std::deque<std::unique_ptr<DeviceMark>> queued;
+  for (int step = 0; step < 20; ++step) {
+    if (queued.size() == static_cast<std::size_t>(inflight)) {
+      queued.front()->wait();
+      queued.pop_front();
+    }
+    numbers.send(streams, step, there);
+    queued.push_back(streams.mark());
+  }
+  return results.size();
+}
+
+TEST(DeviceStreams, ARingOfNumbersIsLargeEnough) {
+  for (const int inflight : {1, 2, 5}) EXPECT_EQ(early_numbers(inflight, inflight), 0);
+  EXPECT_GT(early_numbers(5, 5 - 3), 0) << "the stand-in notices nothing";
+}
+
+TEST(DeviceStreams, MemoryIsWrittenOnceTheStepBeforeHasReadIt) {
+  DeviceCalls calls;
+  FakeStreams streams(calls);
+  torch::Tensor there = torch::zeros({4});
+  const auto allocated = streams.fence();
+  streams.copy_into(there, torch::ones({4}), *allocated);
+  const auto copy_again = [&](DeviceMark& read) {
+    streams.copy_into(there, torch::ones({4}), read);
+  };
+  const auto early = streams.fence();
+  EXPECT_NONFATAL_FAILURE(copy_again(*early), "may still read it");
+  streams.on_side_stream([] {});  // a step
+  const auto read = streams.fence();
+  copy_again(*read);
+}
+
 TEST(DeviceStreams, LossesThatComeLateStillNameTheirStep) {
   TrainingRun run = lenet_run(0);
   run.training.schedule.lr = 1e12;

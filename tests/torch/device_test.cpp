@@ -42,6 +42,14 @@ TEST(Device, DeterminismReachesEverySwitch) {
   at::globalContext().setDeterministicCuDNN(false);
 }
 
+TEST(Device, AlgorithmsAreChosenByTimeWhereTheKeySaysSo) {
+  EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+  choose_algorithms_by_time(true);
+  EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
+  choose_algorithms_by_time(false);
+  EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+}
+
 TEST(Device, ChannelsLastWhereItIsFaster) {
   const torch::Device cuda(torch::kCUDA, 0);
   StrategyOptions options;
@@ -62,6 +70,13 @@ TEST(Device, ChannelsLastWhereItIsFaster) {
   EXPECT_TRUE(wants_channels_last(options, cuda));
   options.channels_last = "off";
   EXPECT_FALSE(wants_channels_last(options, torch::kCPU));
+  options = {};
+  options.tf32 = "off";
+  options.channels = 3;
+  options.layout = Layout::hwc;
+  EXPECT_TRUE(wants_channels_last(options, cuda)) << "the batches are laid out so";
+  options.channels = 1;
+  EXPECT_FALSE(wants_channels_last(options, cuda));
 }
 
 /// One channel's planes are pixels too, and their strides decide which of both a convolution sees.

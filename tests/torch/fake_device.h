@@ -8,7 +8,9 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "strategies/torch/cuda_library.h"
@@ -31,6 +33,9 @@ struct DeviceCalls {
   int asides = 0;
   int captures = 0;
   int replays = 0;
+
+  /// Returns the steps submitted by graphs and their warm-ups.
+  int work() const { return asides - captures + replays; }
 };
 
 /// A mark that is reached when it is waited for, as is all that was placed before it.
@@ -47,7 +52,11 @@ class FakeMark : public train::DeviceMark {
   void wait() override {
     if (!reached_) --calls_.open;
     reached_ = true;
+    for (const auto& [place, value] : std::exchange(numbers_, {}))
+      EXPECT_EQ(place.item<float>(), value) << "a number was written again before it was copied";
   }
+  /// Notes numbers that must be unchanged when the mark is reached.
+  void guard(std::vector<std::pair<at::Tensor, float>> numbers) { numbers_ = std::move(numbers); }
   /// Returns when it was placed, and notes that somebody has asked.
   base::Clock::Ticks read() {
     read_ = true;
@@ -62,22 +71,29 @@ class FakeMark : public train::DeviceMark {
   bool reached_ = false;
   bool read_ = false;
   base::Clock::Ticks at_ = 0;
+  std::vector<std::pair<at::Tensor, float>> numbers_;
 };
 
 /// A mark of fence().
 class FakeFence final : public FakeMark {
  public:
-  explicit FakeFence(DeviceCalls& calls) : FakeMark(calls, false) {
+  explicit FakeFence(DeviceCalls& calls) : FakeMark(calls, false), work_(calls.work()) {
     calls_.max_unread_fences = std::max(calls_.max_unread_fences, ++calls_.unread_fences);
   }
+  /// Returns the steps that were submitted before it.
+  int work() const { return work_; }
   void wait() override {
     if (!reached()) --calls_.unread_fences;
     FakeMark::wait();
   }
+
+ private:
+  int work_;
 };
 
-/// Fails where a device's event would be recorded again although its time is still needed, and
-/// where times are asked for out of order.
+/// Fails where a device's event would be recorded again although its time is still needed, where
+/// times are asked for out of order, and where memory is written while the device may still read
+/// it.
 class FakeStreams final : public train::DeviceStreams {
  public:
   explicit FakeStreams(DeviceCalls& calls) : calls_(calls) {}
@@ -85,13 +101,28 @@ class FakeStreams final : public train::DeviceStreams {
     ++calls_.copies;
     return host.clone();
   }
+  void copy_into(torch::Tensor& there, const torch::Tensor& host,
+                 train::DeviceMark& read) override {
+    ++calls_.copies;
+    const auto place = written_.try_emplace(there.const_data_ptr(), -1).first;
+    EXPECT_GT(static_cast<FakeFence&>(read).work(), place->second)
+        << "the step on what the memory holds may still read it";
+    place->second = calls_.work();
+    there.copy_(host);
+  }
+  void send_number(const torch::Tensor& host, torch::Tensor& there) override {
+    there.copy_(host);
+    sent_.emplace_back(host, host.item<float>());
+  }
   std::unique_ptr<train::DeviceMark> join() override {
     ++calls_.joins;
     return std::make_unique<FakeMark>(calls_, false);
   }
   std::unique_ptr<train::DeviceMark> mark() override {
     ++calls_.marks;
-    return std::make_unique<FakeMark>(calls_, false);
+    auto mark = std::make_unique<FakeMark>(calls_, false);
+    mark->guard(std::exchange(sent_, {}));
+    return mark;
   }
   void mark_again(train::DeviceMark& mark) override {
     auto& fake = static_cast<FakeMark&>(mark);
@@ -99,6 +130,7 @@ class FakeStreams final : public train::DeviceStreams {
     EXPECT_TRUE(fake.was_read()) << "nobody has read the mark that is placed again";
     EXPECT_NE(&mark, last_) << "the next time is measured from the mark that is placed again";
     fake.place(false);
+    fake.guard(std::exchange(sent_, {}));
   }
   base::Clock::Ticks time_of(train::DeviceMark& mark) override {
     auto& fake = static_cast<FakeMark&>(mark);
@@ -130,6 +162,8 @@ class FakeStreams final : public train::DeviceStreams {
   DeviceCalls& calls_;
   const train::DeviceMark* last_ = nullptr;  ///< mark whose time was asked for last
   base::Clock::Ticks last_at_ = 0;
+  std::map<const void*, int> written_;  ///< steps submitted before the last copy, by place
+  std::vector<std::pair<at::Tensor, float>> sent_;  ///< numbers since the last mark
 };
 
 /// Behaves like a CUDA graph: a capture does no work, and every replay reads and writes the memory
@@ -138,10 +172,14 @@ class FakeGraph final : public train::DeviceGraph {
  public:
   using Tensors = std::vector<at::Tensor>;
 
+  /// What a capture does with the host's code. A device runs it, without the work on tensors.
+  enum class Host { left_out, runs };
+
   /// `parameters` returns the tensors that get gradients; `state` returns all that must keep its
   /// memory.
-  FakeGraph(DeviceCalls& calls, std::function<Tensors()> parameters, std::function<Tensors()> state)
-      : calls_(calls), parameters_(std::move(parameters)), state_(std::move(state)) {}
+  FakeGraph(DeviceCalls& calls, std::function<Tensors()> parameters, std::function<Tensors()> state,
+            Host host = Host::left_out)
+      : calls_(calls), parameters_(std::move(parameters)), state_(std::move(state)), host_(host) {}
 
   std::vector<at::Tensor> capture(const Work& work) override {
     ++calls_.captures;
@@ -151,6 +189,14 @@ class FakeGraph final : public train::DeviceGraph {
     for (const at::Tensor& parameter : parameters_()) {
       EXPECT_FALSE(parameter.grad().defined()) << "backward would add to what is there";
       results_.push_back(at::full_like(parameter, kUnwritten));
+    }
+    if (host_ == Host::runs) {
+      Tensors before;
+      for (const at::Tensor& tensor : state_()) before.push_back(tensor.detach().clone());
+      work();
+      const at::NoGradGuard no_grad;
+      const Tensors after = state_();
+      for (std::size_t i = 0; i < before.size(); ++i) after[i].detach().copy_(before[i]);
     }
     return results_;
   }
@@ -166,6 +212,10 @@ class FakeGraph final : public train::DeviceGraph {
     }
   }
 
+  std::unique_ptr<train::DeviceGraph> sibling() override {
+    return std::make_unique<FakeGraph>(calls_, parameters_, state_, host_);
+  }
+
  private:
   static constexpr float kUnwritten = std::numeric_limits<float>::quiet_NaN();
 
@@ -177,6 +227,7 @@ class FakeGraph final : public train::DeviceGraph {
 
   DeviceCalls& calls_;
   std::function<Tensors()> parameters_, state_;
+  Host host_;
   Work work_;
   Tensors results_;
   std::vector<const void*> places_;

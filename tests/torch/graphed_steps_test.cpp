@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <span>
 
@@ -29,16 +31,16 @@ using torch::Tensor;
 
 /// A strategy on the stand-in device.
 struct Device {
-  explicit Device(const StrategyOptions& options) {
+  explicit Device(const StrategyOptions& options,
+                  FakeGraph::Host host = FakeGraph::Host::left_out) {
     std::unique_ptr<FakeGraph> graph;
     if (options.graph_samples > 0)
       graph = std::make_unique<FakeGraph>(
-          calls, [this] { return single->model().parameters(); },
-          [this] {
-            std::vector<Tensor> all = single->model().parameters();
-            for (const Tensor& buffer : single->model().buffers()) all.push_back(buffer);
-            return all;
-          });
+          calls,
+          [this, whole = options.graph_step] {  // gradients outlive a graph without the optimiser
+            return whole ? std::vector<Tensor>{} : single->model().parameters();
+          },
+          [this] { return single->device_state(); }, host);
     single.emplace(options, std::make_unique<FakeStreams>(calls), std::move(graph));
     test::fill_by_name(single->model());
   }
@@ -58,8 +60,9 @@ TrainingRun lenet_run() {
   return run;
 }
 
-TrainingRun graphed(TrainingRun run) {
+TrainingRun graphed(TrainingRun run, bool step = false) {
   run.strategy.graph_samples = run.training.batch;
+  run.strategy.graph_step = step;
   return run;
 }
 
@@ -80,17 +83,21 @@ void expect_same(const Outcome& outcome, const Outcome& expected) {
             expected.result.evaluation.value().loss_sum);
 }
 
-/// Expects the same bits with and without graphs, and as many replays as there are full batches
-/// after the warm-up.
+/// Expects the same bits without graphs and with either kind, and as many replays as there are full
+/// batches after the warm-up.
 void expect_same_bits(const TrainingRun& run, int replays) {
   const Outcome expected = trained(run);
   ASSERT_GT(expected.losses.size(), 1u);
   ASSERT_NE(expected.losses.front(), expected.losses.back());
-  DeviceCalls calls;
-  expect_same(trained(graphed(run), &calls), expected);
-  EXPECT_EQ(calls.captures, 1);
-  EXPECT_EQ(calls.replays, replays);
-  EXPECT_EQ(calls.asides, GraphedSteps::kWarmUps + 1) << "and the capture";
+  for (const bool step : {false, true}) {
+    SCOPED_TRACE(step ? "step" : "on");
+    DeviceCalls calls;
+    expect_same(trained(graphed(run, step), &calls), expected);
+    EXPECT_EQ(calls.captures, step ? 2 : 1) << "with the optimiser, a graph for each input";
+    // The first average is a copy, which no graph repeats: that step is an eager one.
+    EXPECT_EQ(calls.replays, step && run.strategy.ema > 0 ? replays - 1 : replays);
+    EXPECT_EQ(calls.asides, kGraphWarmUps + calls.captures);
+  }
 }
 
 TEST(GraphedTraining, HasTheSameBits) { expect_same_bits(lenet_run(), 3 * 9 - 3); }
@@ -105,6 +112,8 @@ TEST(GraphedTraining, NamesTheStepsThatSetSomethingUp) {
   with_graph[1] = with_graph[2] = warm_up;  // the first step is the first warm-up as well
   with_graph[3] = capture;
   EXPECT_EQ(trained(graphed(lenet_run())).set_ups, with_graph);
+  with_graph[4] = capture;  // for the second input
+  EXPECT_EQ(trained(graphed(lenet_run(), /*step=*/true)).set_ups, with_graph);
   TrainingRun accumulated = lenet_run();
   accumulated.training.accumulate = 4;
   std::vector<pipeline::SetUp> windows(30, none);
@@ -122,10 +131,12 @@ TEST(GraphedTraining, HasNoPartsWithinAGraph) {
   EXPECT_GT(eager.parts.backward, 0);
   EXPECT_GT(eager.parts.step, 0);
   EXPECT_EQ(eager.parts.graph, 0);
-  const DeviceTime graph = trained(graphed(lenet_run())).device;
-  EXPECT_EQ(graph.parts_steps, 2u) << "of 3 samples";
-  EXPECT_EQ(graph.graph_steps, 27u - 4) << "without warm-up and capture";
-  EXPECT_GT(graph.parts.graph, 0);
+  for (const bool step : {false, true}) {
+    const DeviceTime graph = trained(graphed(lenet_run(), step)).device;
+    EXPECT_EQ(graph.parts_steps, 2u) << "of 3 samples";
+    EXPECT_EQ(graph.graph_steps, 27u - (step ? 5 : 4)) << "without warm-up and captures";
+    EXPECT_GT(graph.parts.graph, 0);
+  }
   TrainingRun without = lenet_run();
   without.strategy.device_parts = false;
   EXPECT_EQ(trained(without).device.parts_steps, 0u);
@@ -186,8 +197,9 @@ TEST(GraphedTraining, HasTheSameBitsWhileTheScaleOfF16Changes) {
   run.strategy.amp = "f16";
   run.training.schedule = {.lr = 0.01, .milestones = {}};
   std::optional<Outcome> eager;
-  for (const std::int64_t samples : {std::int64_t{0}, run.training.batch}) {
-    run.strategy.graph_samples = samples;
+  for (const int kind : {0, 1, 2}) {
+    run.strategy.graph_samples = kind > 0 ? run.training.batch : 0;
+    run.strategy.graph_step = kind == 2;
     const TempFolder folder;
     fs::create_directory(folder / "step");
     Device device(run.strategy);
@@ -201,6 +213,39 @@ TEST(GraphedTraining, HasTheSameBitsWhileTheScaleOfF16Changes) {
     EXPECT_GT(scale_in(folder / "step"), 0x1p6f) << "and not all";
     if (eager) expect_same(outcome, *eager);
     eager = outcome;
+  }
+}
+
+std::string bytes_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// A capture runs the host's code once more than there are steps, which must leave no trace.
+TEST(GraphedTraining, CapturesChangeNoState) {
+  for (const char* optimizer : {"sgd", "adamw"}) {
+    SCOPED_TRACE(optimizer);
+    TrainingRun run = lenet_run();
+    run.training.epochs = 2;
+    run.strategy.optimizer = optimizer;
+    run.strategy.amp = "f16";
+    run.strategy.ema = 0.9;
+    run.strategy.clip = 0.5;
+    run.training.schedule.lr = 0.001;
+    const TempFolder folder;
+    const auto train_and_save = [&](const TrainingRun& one, const char* name) {
+      Device device(one.strategy, FakeGraph::Host::runs);
+      const Outcome outcome = test::train(*device.single, one);
+      fs::create_directory(folder / name);
+      device.single->save(folder / name);
+      EXPECT_EQ(device.calls.captures, one.strategy.graph_step ? 2 : 0);
+      return outcome.losses;
+    };
+    EXPECT_EQ(train_and_save(graphed(run, /*step=*/true), "graphs"), train_and_save(run, "eager"));
+    for (const char* file : {"model.safetensors", "ema.safetensors", "training.safetensors"}) {
+      EXPECT_GT(fs::file_size(folder / "eager" / file), 100u);
+      EXPECT_EQ(bytes_of(folder / "graphs" / file), bytes_of(folder / "eager" / file)) << file;
+    }
   }
 }
 
@@ -261,12 +306,13 @@ TEST(GraphedTraining, BatchesOfALargerWindowRunEagerly) {
   run.training.accumulate = 2;
   DeviceCalls calls;
   expect_same(trained(graphed(run), &calls), trained(run));
+  expect_same(trained(graphed(run, /*step=*/true), &calls), trained(run));
   EXPECT_EQ(calls.captures + calls.replays + calls.asides, 0);
 }
 
 /// Resumes at `step`, in the middle of an epoch; a new process warms up and captures again.
-void expect_resumes(std::uint64_t step) {
-  TrainingRun run = graphed(lenet_run());
+void expect_resumes(std::uint64_t step, bool with_optimizer = false) {
+  TrainingRun run = graphed(lenet_run(), with_optimizer);
   run.training.checkpoint_every = step;
   const TempFolder folder;
   fs::create_directory(folder / "step");
@@ -295,26 +341,31 @@ void expect_resumes(std::uint64_t step) {
     EXPECT_EQ(resumed.hash, whole.hash) << samples;
     EXPECT_EQ(resumed.train_losses, whole.train_losses) << samples;
     EXPECT_EQ(resumed.train_top1s, whole.train_top1s) << samples;
-    EXPECT_EQ(device.calls.captures, samples > 0 ? 1 : 0);
+    EXPECT_EQ(device.calls.captures, samples == 0 ? 0 : with_optimizer ? 2 : 1);
   }
 }
 
 TEST(GraphedTraining, ResumesInTheWarmUp) { expect_resumes(2); }
 TEST(GraphedTraining, ResumesAfterTheCapture) { expect_resumes(7); }
+TEST(GraphedTraining, ResumesWholeStepsAfterTheirCaptures) {
+  expect_resumes(7, /*with_optimizer=*/true);
+}
 
 /// Weights are read into the memory that the graph uses.
 TEST(GraphedTraining, GoesBackToACheckpointWithTheGraphItHas) {
-  TrainingRun run = graphed(lenet_run());
-  run.training.epochs = 1;
-  const TempFolder folder;
-  fs::create_directory(folder / "step");
-  Device device(run.strategy);
-  device.single->save(folder / "step");
-  const Outcome first = test::train(*device.single, run);
-  device.single->restore(folder / "step");
-  expect_same(test::train(*device.single, run), first);
-  EXPECT_EQ(device.calls.captures, 1);
-  EXPECT_EQ(device.calls.replays, 9 - 3 + 9);
+  for (const bool step : {false, true}) {
+    TrainingRun run = graphed(lenet_run(), step);
+    run.training.epochs = 1;
+    const TempFolder folder;
+    fs::create_directory(folder / "step");
+    Device device(run.strategy);
+    device.single->save(folder / "step");
+    const Outcome first = test::train(*device.single, run);
+    device.single->restore(folder / "step");
+    expect_same(test::train(*device.single, run), first);
+    EXPECT_EQ(device.calls.captures, step ? 2 : 1);
+    EXPECT_EQ(device.calls.replays, 9 - 3 + 9);
+  }
 }
 
 TEST(GraphedTraining, ALossThatIsNotANumberNamesItsStep) {
@@ -331,6 +382,7 @@ TEST(GraphedTraining, ALossThatIsNotANumberNamesItsStep) {
   const std::string expected = end_of(run);
   ASSERT_NE(expected.find("at step"), std::string::npos) << expected;
   EXPECT_EQ(end_of(graphed(run)), expected);
+  EXPECT_EQ(end_of(graphed(run, /*step=*/true)), expected);
 }
 
 /// Records how each call of run() was executed, in a word.
@@ -425,6 +477,7 @@ class Uncapturable final : public DeviceGraph {
  public:
   std::vector<Tensor> capture(const Work& work) override { return work(); }
   void replay() override { ADD_FAILURE() << "there is nothing to replay"; }
+  std::unique_ptr<DeviceGraph> sibling() override { return std::make_unique<Uncapturable>(); }
 };
 
 TEST_F(GraphedStepsTest, AFailedCaptureIsOneLine) {

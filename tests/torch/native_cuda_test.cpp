@@ -56,6 +56,25 @@ TEST_P(NativeCuda, GivesTheCpusValuesAndTheSameBitsAgain) {
   }
 }
 
+/// As many images as the shape has, so that sizes differ.
+TEST_P(NativeCuda, NormalisesToTheCpusBits) {
+  const ConvCase& c = GetParam();
+  torch::manual_seed(7);
+  const Tensor planes =
+      torch::randint(0, 256, {c.batch, c.in, c.image[0], c.image[1]}, torch::kByte);
+  for (const torch::ScalarType type : {torch::kFloat, torch::kHalf, torch::kBFloat16})
+    for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast})
+      for (const bool channels_last : {false, true}) {
+        const Tensor levels = planes.contiguous(format);
+        const Tensor tables = torch::randn({c.in, 256}).to(type);
+        const Tensor host = native::normalize(levels, tables, channels_last);
+        const Tensor device =
+            native::normalize(levels.to(torch::kCUDA), tables.to(torch::kCUDA), channels_last);
+        EXPECT_EQ(device.strides(), host.strides());
+        EXPECT_TRUE(torch::equal(device.cpu(), host)) << test::text_of(c);
+      }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, NativeCuda, ::testing::ValuesIn(conv_cases()),
                          [](const auto& shape) { return std::to_string(shape.index); });
 

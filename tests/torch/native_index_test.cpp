@@ -87,6 +87,36 @@ TEST_P(NativeIndex, ConvolutionsElementsAreTheCpusOps) {
 INSTANTIATE_TEST_SUITE_P(Shapes, NativeIndex, ::testing::ValuesIn(conv_cases()),
                          [](const auto& shape) { return std::to_string(shape.index); });
 
+TEST(NativeIndexOnce, NormalisationsElementsAreTheCpusOps) {
+  torch::manual_seed(5);
+  const Tensor planes = torch::randint(0, 256, {3, 4, 5, 7}, torch::kByte);
+  const Tensor numbers = torch::randn({4, 256});
+  for (const torch::ScalarType type : {torch::kFloat, torch::kHalf, torch::kBFloat16})
+    for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast})
+      for (const bool channels_last : {false, true}) {
+        const Tensor levels = planes.contiguous(format);
+        const Tensor tables = numbers.to(type);
+        const Tensor images = native::normalize(levels, tables, channels_last);
+        const auto g = native::normalize_geometry(levels, tables, channels_last);
+        const auto differ = [&](auto word) {
+          using Word = decltype(word);
+          std::int64_t count = 0;
+          for (std::int64_t i = 0; i < g.elements(); ++i)
+            count +=
+                native::normalized_element(g, i, levels.const_data_ptr<std::uint8_t>(),
+                                           static_cast<const Word*>(tables.const_data_ptr())) !=
+                static_cast<const Word*>(images.const_data_ptr())[i];
+          return count;
+        };
+        EXPECT_EQ(type == torch::kFloat ? differ(std::uint32_t{}) : differ(std::uint16_t{}), 0);
+        EXPECT_EQ(images[2][3][4][6].item<float>(),
+                  tables[3][planes[2][3][4][6].item<std::int64_t>()].item<float>());
+      }
+  EXPECT_THROW(native::normalize(planes.to(torch::kFloat), numbers, false), c10::Error);
+  EXPECT_THROW(native::normalize(planes.narrow(3, 0, 4), numbers, false), c10::Error);
+  EXPECT_THROW(native::normalize(planes, numbers.narrow(0, 0, 3).contiguous(), false), c10::Error);
+}
+
 TEST(NativeIndexOnce, PoolingsElementsAreTheCpusOps) {
   struct Window {
     std::vector<std::int64_t> kernel, stride, padding, dilation;

@@ -1,7 +1,10 @@
 // output.normalize=device: the numbers of the loader's own store, wherever they are computed.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "augment/plan/plan.h"
+#include "millrace/error.h"
 #include "strategies/torch/data_parallel.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/single.h"
@@ -62,7 +65,12 @@ StrategyOptions on_device(StrategyOptions options) {
 std::shared_ptr<const augment::Plan> plan_of(const StrategyOptions& options) {
   return std::make_shared<augment::Plan>(
       std::vector<OpSpec>{}, Source{options.input, options.channels},
-      OutputOptions{options.dtype, Layout::chw, options.mean, options.std}, Resample::once);
+      OutputOptions{options.dtype, options.layout, options.mean, options.std}, Resample::once);
+}
+
+StrategyOptions with_layout(StrategyOptions options, Layout layout) {
+  options.layout = layout;
+  return options;
 }
 
 class Normalize : public ::testing::TestWithParam<int> {
@@ -100,7 +108,7 @@ void expect_same(const Outcome& one, const Outcome& other) {
   EXPECT_EQ(one.result.evaluation.value().confusion, other.result.evaluation.value().confusion);
 }
 
-/// The promised bound is f32's rounding of three operations; on the CPU the results are equal.
+/// The tables are computed as the loader's are, on the host.
 TEST_P(Normalize, MakesTheBitsOfTheLoadersStore) {
   const StrategyOptions options = options_of(channels());
   const auto reader = std::make_shared<Levels>(16, options.input, channels());
@@ -120,6 +128,67 @@ TEST_P(Normalize, MakesTheBitsOfTheLoadersStore) {
   EXPECT_LT(stored.min().item<float>(), -0.4f);  // equality is not due to empty content
 }
 
+/// From either layout to either layout and every element type, in mixed precision and without.
+TEST_P(Normalize, OneKernelMakesEveryLayoutAndType) {
+  const auto reader = std::make_shared<Levels>(5, options_of(channels()).input, channels());
+  LoaderOptions loading;
+  loading.batch = 5;
+  for (const Layout from : {Layout::chw, Layout::hwc})
+    for (const Layout to : {Layout::chw, Layout::hwc})
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        StrategyOptions stored = with_layout(options_of(channels()), to);
+        stored.dtype = dtype;
+        StrategyOptions options = with_layout(on_device(options_of(channels())), from);
+        options.channels_last = to == Layout::hwc ? "on" : "off";
+        options.amp = dtype == DType::f32 ? "off" : dtype == DType::f16 ? "f16" : "bf16";
+        Loader levels(reader, plan_of(options), loading);
+        Loader elements(reader, plan_of(stored), loading);
+        const Batch batch = levels.next();
+        const Batch expected = elements.next();
+        const torch::Tensor made =
+            Normalization(options, torch::kCPU)(images_of(batch, whole(batch), options));
+        SCOPED_TRACE(std::string(name_of(dtype)) + (from == to ? ", same layout" : ", other"));
+        ASSERT_TRUE(made.is_contiguous(to == Layout::hwc ? torch::MemoryFormat::ChannelsLast
+                                                         : torch::MemoryFormat::Contiguous));
+        ASSERT_EQ(made.nbytes(), expected.bytes());
+        EXPECT_EQ(std::memcmp(made.const_data_ptr(), expected.data(), expected.bytes()), 0);
+      }
+}
+
+/// Batches of pixels give the steps that batches of planes give, normalised here or there.
+TEST_P(Normalize, PixelsTrainAsPlanesDo) {
+  StrategyOptions planes = options_of(channels());
+  planes.channels_last = "on";
+  const StrategyOptions pixels = with_layout(planes, Layout::hwc);
+  const Outcome expected = train<Single>(planes);
+  expect_same(train<Single>(pixels), expected);
+  expect_same(train<Single>(on_device(pixels)), expected);
+  StrategyOptions levels = on_device(pixels);
+  levels.channels_last = "off";
+  StrategyOptions planar = planes;
+  planar.channels_last = "off";
+  expect_same(train<Single>(levels), train<Single>(planar));
+}
+
+TEST_P(Normalize, PixelsForPlanarConvolutionsAreRefused) {
+  StrategyOptions options = with_layout(options_of(channels()), Layout::hwc);
+  options.channels_last = "off";
+  if (channels() == 1)
+    EXPECT_NO_THROW(Single{options}) << "one plane is both";
+  else
+    EXPECT_THROW(Single{options}, UsageError);
+}
+
+/// Mixed precision gets the elements that its first convolution would have made of f32.
+TEST_P(Normalize, MixedPrecisionTrainsAlike) {
+  for (const char* amp : {"bf16", "f16"}) {
+    SCOPED_TRACE(amp);
+    StrategyOptions options = options_of(channels());
+    options.amp = amp;
+    expect_same(train<Single>(on_device(options)), train<Single>(options));
+  }
+}
+
 TEST_P(Normalize, SingleTrainsAndEvaluatesAlike) {
   const StrategyOptions options = options_of(channels());
   expect_same(train<Single>(on_device(options)), train<Single>(options));
@@ -129,7 +198,9 @@ TEST_P(Normalize, ReplicasTrainAlike) {
   StrategyOptions options = options_of(channels());
   options.strategy = "data_parallel";
   options.replicas = 3;
-  expect_same(train<DataParallel>(on_device(options)), train<DataParallel>(options));
+  const Outcome expected = train<DataParallel>(options);
+  expect_same(train<DataParallel>(on_device(options)), expected);
+  expect_same(train<DataParallel>(on_device(with_layout(options, Layout::hwc))), expected);
 }
 
 TEST_P(Normalize, RanksTrainAlike) {

@@ -141,9 +141,10 @@ bool is_device(const std::string& name) {
 
 /// Returns the size of the batches whose steps are captured as a CUDA graph; 0: none.
 std::int64_t graph_samples(const Recipe& recipe) {
-  if (recipe.text("train.cuda_graphs") == "off") return 0;
-  const auto refuse = [](const std::string& with, const char* why, const char* use) {
-    throw UsageError(fmt::format("train.cuda_graphs=on with {}: {}", with, why),
+  const std::string& graphs = recipe.text("train.cuda_graphs");
+  if (graphs == "off") return 0;
+  const auto refuse = [&graphs](const std::string& with, const char* why, const char* use) {
+    throw UsageError(fmt::format("train.cuda_graphs={} with {}: {}", graphs, with, why),
                      fmt::format("set {}, or train.cuda_graphs=off", use));
   };
   const std::string& device = recipe.text("train.device");
@@ -218,6 +219,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   train::StrategyOptions options;
   options.inflight = inflight;
   options.graph_samples = graphs;
+  options.graph_step = recipe.text("train.cuda_graphs") == "step";
   options.model = recipe.text("model.name");
   options.model_options = {.variant = recipe.text("model.variant"),
                            .dropout = recipe.number("model.dropout"),
@@ -231,8 +233,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   options.normalize = normalize_of(recipe) == Normalize::device;
   options.mean = recipe.numbers("output.mean");
   options.std = recipe.numbers("output.std");
-  if (sample.layout != Layout::chw)
-    throw UsageError("output.layout=hwc: models take chw", "leave output.layout at its default");
+  options.layout = sample.layout;
   const bool each_its_own = device == "cuda" && strategy_of(recipe) == StrategyKind::ddp;
   options.device = each_its_own ? fmt::format("cuda:{}", rank.local_rank) : device;
   options.threads = threads_of(recipe, rank);
@@ -251,6 +252,12 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   options.tf32 = recipe.text("train.tf32");
   options.channels_last = recipe.text("train.channels_last");
   options.deterministic = recipe.boolean("train.deterministic");
+  options.cudnn_benchmark = recipe.boolean("train.cudnn_benchmark");
+  if (options.deterministic && options.cudnn_benchmark)
+    throw UsageError(
+        "train.cudnn_benchmark=true with train.deterministic=true: the fastest algorithm may be "
+        "another one in the next run",
+        "leave one of both at false");
   options.device_parts = recipe.boolean("train.device_parts");
   options.strategy = recipe.text("train.strategy");
   options.replicas = static_cast<int>(recipe.integer("train.replicas"));
