@@ -67,6 +67,7 @@ class Machine:
         if self.packed:
             folders.insert(1, self.root / "system")
         env = dict(os.environ)
+        env["PYTHONPATH"] = ":".join([str(site), env.get("PYTHONPATH", "")]).rstrip(":")
         env["LD_LIBRARY_PATH"] = ":".join([*map(str, folders), env.get("LD_LIBRARY_PATH", "")]).rstrip(":")
         if hide_devices:
             env["CUDA_VISIBLE_DEVICES"] = ""
@@ -79,8 +80,8 @@ class Machine:
             if self.packed and (self.root / "data" / name).exists():
                 places["data" if name == "mnist" else "objects"] = str(self.root / "data" / name)
         filled = [re.sub(r"\{(\w+)\}", lambda m: places[m[1]], word) for word in command]
-        if not self.packed and filled[0:2] and filled[1].endswith("bench/torch_lenet.py"):
-            filled[1] = str(self.source / "bench/torch_lenet.py")
+        if not self.packed and filled[1:] and filled[1].endswith(".py"):
+            filled[1] = str(self.source / pathlib.Path(filled[1]).relative_to(self.root))
         return filled
 
     def make_data(self):

@@ -14,6 +14,7 @@ class Run:
     after: str = ""  # a run whose failure makes this one pointless
     kill_after_steps: int = 0  # ends the run with SIGKILL once that many steps are in its table, then resumes it
     tool: str = ""  # a program that may be missing: the run is then skipped
+    module: str = ""  # a Python module that may be missing, likewise
     keep: int = 0  # losses of the first steps that are kept
 
 
@@ -34,12 +35,22 @@ def train(name, recipe, *keys, limit_s=60, **more):
 LENET = "mnist-lenet"
 EXACT = ("train.tf32=off", "train.deterministic=true")
 # Data is always normalised one way or the other; both must give the CPU's losses.
-CLOCKS = {"sync": (), "async": ("train.clock=async",), "graphs": ("train.clock=async", "train.cuda_graphs=on")}
+CLOCKS = {"sync": (), "async": ("train.clock=async",), "graphs": ("train.clock=async", "train.cuda_graphs=on"),
+          "step": ("train.clock=async", "train.cuda_graphs=step")}
+SMI = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu,power.draw,"
+       "clocks_throttle_reasons.active", "--format=csv,noheader"]
+GOAL_RUNS = 7
+# What a key costs: both values in turn, on LeNet (an epoch) or ResNet-50 (100 steps).
+COSTS = [("parts", LENET, "train.device_parts", "true", "false", 3),
+         ("deterministic", LENET, "train.deterministic", "true", "false", 3),
+         ("channels-last", LENET, "train.channels_last", "on", "off", 3),
+         ("deterministic-resnet50", "cifar10-resnet50", "train.deterministic", "true", "false", 1),
+         ("benchmark-resnet50", "cifar10-resnet50", "train.cudnn_benchmark", "true", "false", 1),
+         ("layout-resnet50", "cifar10-resnet50", "output.layout", "hwc", "chw", 1)]
 
 
 def first_look():
-    yield Run("nvidia-smi", ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu,"
-                             "power.draw", "--format=csv,noheader"], 20, "text", tool="nvidia-smi")
+    yield Run("nvidia-smi", SMI, 20, "text", tool="nvidia-smi")
     yield Run("doctor", ["{root}/millrace", "doctor", "--json", "--storage", "{scratch}"], 60, "json")
     yield Run("ldd", ["ldd", "{root}/lib/libmillrace_cuda.so"], 20, "text", tool="ldd")
     yield train("steps20", LENET, "train.steps=20", "eval.every=0", "train.log_every=1", keep=20)
@@ -79,15 +90,35 @@ def tables():
             yield train(f"s4-{clock}-{workers}", LENET, "train.epochs=2", f"loader.workers={workers}", *keys,
                         limit_s=60, after="steps20")
     yield Run("s4-torch", ["{python}", "{root}/bench/torch_lenet.py", "--data", "{data}", "--device", "cuda",
-                           "--workers", "4"], 90, "text", after="steps20")
-    for pair in (1, 2, 3):
-        for parts in ("true", "false"):
-            yield train(f"parts-{parts}-{pair}", LENET, "train.epochs=1", "eval.every=0", "train.clock=async",
-                        "loader.workers=4", "train.device_parts=" + parts, after="steps20")
+                           "--workers", "4"], 90, "text", after="steps20", module="torchvision")
     yield train("delay-next", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.next_ms=5",
                 after="steps20")
     yield train("delay-forward", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.forward_ms=5",
                 after="steps20")
+
+
+def costs():
+    for name, recipe, key, one, other, pairs in COSTS:
+        length = ("train.epochs=1", "loader.workers=4") if recipe == LENET else (
+            "train.steps=100", "train.amp=bf16", "output.normalize=device")
+        for pair in range(1, pairs + 1):
+            for value in (one, other):
+                yield train(f"{name}-{value}-{pair}", recipe, *length, "eval.every=0", "train.clock=async",
+                            f"{key}={value}", after="steps20")
+
+
+def goals():
+    """S4 as its source has it, ten epochs, and ResNet-50 beside PyTorch, interleaved, with clocks and temperature."""
+    yield Run("clocks-before", SMI, 20, "text", tool="nvidia-smi")
+    for seed in range(GOAL_RUNS):
+        yield train(f"goal-{seed}", LENET, f"seed={seed}", "loader.workers=8", "output.normalize=device",
+                    "eval.every=0", *CLOCKS["step"], after="steps20")
+        yield train(f"resnet-{seed}", "cifar10-resnet50", f"seed={seed}", "train.epochs=2", "eval.every=0",
+                    "train.amp=bf16", "train.cudnn_benchmark=true", "output.normalize=device", "output.layout=hwc",
+                    "loader.workers=8", *CLOCKS["step"], limit_s=90, after="steps20")
+        yield Run(f"torch-resnet-{seed}", ["{python}", "{root}/bench/gpu/torch_resnet50.py", "--data", "{objects}",
+                                           "--graphs", "--epochs", "2"], 90, "json", after="steps20")
+    yield Run("clocks-after", SMI, 20, "text", tool="nvidia-smi")
 
 
 def large_models():
@@ -101,8 +132,8 @@ def large_models():
 
 def stages():
     return [Stage("first", "what is there, twenty steps, the device tests", [*first_look(), *device_tests()]),
-            Stage("modes", "clocks, graphs, precision, NCCL, resumption", list(modes())),
-            Stage("tables", "step times, larger models, predictions", [*tables(), *large_models()])]
+            Stage("modes", "clocks, graphs, precision, NCCL, resumption; what keys cost", [*modes(), *costs()]),
+            Stage("tables", "step times, larger models, predictions, goals", [*tables(), *large_models(), *goals()])]
 
 
 def all_runs():

@@ -1,6 +1,9 @@
 """Tables of docs/results/DATE-gpu.md from the results of bench/gpu/run."""
 import statistics
 
+import plan
+
+RESNET_BATCH = 256  # of recipe cifar10-resnet50
 LOSS_TOLERANCE = 1e-4  # relative, of the first steps against the CPU's, with TF32 off
 
 
@@ -73,7 +76,7 @@ def runs_table(source, stages):
 def losses_table(source):
     rows = []
     for normalize in ("loader", "device"):
-        for clock in ("sync", "async", "graphs"):
+        for clock in ("sync", "async", "graphs", "step"):
             name = f"mode-{clock}-{normalize}"
             worst = worst_loss(source, name, "mode-cpu")
             rows.append([clock, normalize, "-" if worst is None else f"{worst:.1e}",
@@ -118,20 +121,58 @@ STEP_HEADER = ["run", "update, median", "mean", "load", "set-up, s", "device: fo
 
 def steps_table(source):
     names = [(f"LeNet {clock}, {workers} workers", f"s4-{clock}-{workers}")
-             for workers in (0, 1, 2, 4) for clock in ("eager", "async", "graphs")]
+             for workers in (0, 1, 2, 4) for clock in ("eager", "async", "graphs", "step")]
     names += [(f"{recipe}, amp {amp}", f"{recipe}-{amp}") for recipe in ("cifar10-resnet50", "cifar10-vgg19")
               for amp in ("off", "bf16")]
+    names.append(("cifar10-resnet50, bf16, hwc, step, 8 workers", "resnet-0"))
     return ("## Steps\n\nMilliseconds per step where nothing else is said. Device times are between events, so they "
             "contain waits for the host's launches.\n\n" + table(STEP_HEADER, step_rows(source, names)))
 
 
-def parts_table(source):
-    times = {parts: [source.of(f"parts-{parts}-{pair}", "update_s_per_step") for pair in (1, 2, 3)]
-             for parts in ("true", "false")}
-    ratios = [on / off - 1 for on, off in zip(times["true"], times["false"]) if on and off]
-    return ("## Cost of the events between parts\n\n" +
-            table(["pairs", "median difference of the update, %"],
-                  [[str(len(ratios)), number(statistics.median(ratios) if ratios else None, 100, 2)]]))
+def costs_table(source):
+    rows = []
+    for name, recipe, key, one, other, pairs in plan.COSTS:
+        both = [[source.of(f"{name}-{value}-{pair}", "update_s_per_step_median") for pair in range(1, pairs + 1)]
+                for value in (one, other)]
+        ratios = [a / b - 1 for a, b in zip(*both) if a and b]
+        rows.append([f"{recipe}: {key}={one}", other, str(len(ratios)),
+                     number(statistics.median(ratios) if ratios else None, 100, 2)])
+    return ("## What keys cost\n\nDifference of the median update. `train.device_parts` is to stay within 1%.\n\n" +
+            table(["key", "beside", "pairs", "median difference, %"], rows))
+
+
+def goals_table(source):
+    names = [f"goal-{seed}" for seed in range(plan.GOAL_RUNS)]
+    loops = [None if None in (load, update) else load + update
+             for load, update in ((source.of(name, "load_s"), source.of(name, "update_s")) for name in names)]
+    walls, loads, tops = ([source.of(name, key) for name in names] for key in ("wall_s", "load_s_per_step", "top1"))
+
+    def spread(values, scale=1.0):
+        known = sorted(value for value in values if value is not None)
+        if not known:
+            return ["-", "-"]
+        return [number(statistics.median(known), scale), f"{number(known[0], scale)} to {number(known[-1], scale)}"]
+
+    runs = range(plan.GOAL_RUNS)
+    updates, steps = [], []
+    for number_of in runs:
+        name = f"resnet-{number_of}"
+        update, load = (source.of(name, key) for key in ("update_s_per_step_median", "load_s_per_step"))
+        updates.append(load / update if load is not None and update else None)
+        rate = source.of(name, "images_per_s")
+        theirs = source.runs.get(f"torch-{name}", {}).get("json", {}).get("step_s")
+        source.count(f"torch-{name}", "step_s", theirs)
+        steps.append(RESNET_BATCH / rate / theirs if rate and theirs else None)
+    clocks = [source.runs.get(name, {}).get("text", "-").strip() or "-" for name in ("clocks-before", "clocks-after")]
+    rows = [["S4, ten epochs: training loop, s", "2", *spread(loops)],
+            ["the same: whole command, with start-up and one evaluation, s", "", *spread(walls)],
+            ["the same: load per step, 8 workers, µs", "15", *spread(loads, 1e6)],
+            ["the same: top-1 with seeds 0, 1 and 2, %", "98.9", *spread(tops[:3], 100)],
+            ["ResNet-50, bf16: load over the median update, %", "1", *spread(updates, 100)],
+            ["ResNet-50, bf16: epoch over PyTorch's (channels_last, CUDA graph, nothing loaded)", "1", *spread(steps)]]
+    return ("## Goals\n\nRuns in turn. Those of S4 count only on MNIST (`pack --mnist`). Name, driver, memory, clock, "
+            f"temperature, power and throttling\nbefore: {clocks[0]}; after: {clocks[1]}.\n\n" +
+            table(["what", "goal", "median", "range"], rows))
 
 
 def delays_table(source):
@@ -164,15 +205,15 @@ def document(results, stages, date):
         "- nvidia-smi: " + source.runs.get("nvidia-smi", {}).get("text", "-").strip() + ".",
         f"- Machine: {doctor.get('cpu', '-')}, {doctor.get('cores', {}).get('usable', '-')} cores.",
         f"- millrace {doctor.get('version', '-')} ({doctor.get('git', '-')}), LibTorch {facts.get('torch', '-')}."])
-    parts = [losses_table(source), repeat_table(source), steps_table(source), parts_table(source), delays_table(source),
-             profile_table(source), runs_table(source, stages)]
+    parts = [losses_table(source), repeat_table(source), steps_table(source), goals_table(source), costs_table(source),
+             delays_table(source), profile_table(source), runs_table(source, stages)]
     return head + "\n\n" + "\n\n".join(parts) + "\n"
 
 
 def rendered(sample):
     """Returns the source after every table was made from it."""
     source = Source(sample)
-    for part in (losses_table, repeat_table, steps_table, parts_table, delays_table, profile_table):
+    for part in (losses_table, repeat_table, steps_table, goals_table, costs_table, delays_table, profile_table):
         part(source)
     return source
 

@@ -58,7 +58,7 @@ class Pack(Folder):
         dry = script(out / "bench/gpu/run", self.folder / "results", "--dry", "--torch", args.torch)
         self.assertEqual(dry.returncode, 0, dry.stdout + dry.stderr)
         document = (self.folder / "results/dry-gpu.md").read_text()
-        for title in ("First 20 losses", "Resumption", "Steps", "Cost of the events", "Planted delays", "Predictions",
+        for title in ("First 20 losses", "Resumption", "Steps", "Goals", "What keys cost", "Planted delays", "Predictions",
                       "Runs"):
             self.assertIn("## " + title, document)
         self.assertIn("**", document, "says that its figures are samples")
@@ -96,12 +96,16 @@ class Stages(Folder):
     def test_a_failure_leaves_the_other_results(self):
         done, runs = self.run_stage(shell("good", "echo one"), shell("bad", "exit 3"),
                                     shell("behind", "echo no", after="bad"), shell("last", "echo two"),
-                                    shell("tool", "echo no", tool="no-such-program"))
+                                    shell("tool", "echo no", tool="no-such-program"),
+                                    shell("module", "echo no", module="no_such_module"),
+                                    shell("known", "echo yes", module="json"))
         self.assertTrue(done)
         self.assertEqual([runs["good"]["exit"], runs["bad"]["exit"], runs["last"]["exit"]], [0, 3, 0])
         self.assertEqual(runs["last"]["text"], "two\n")
         self.assertIn("bad has failed", runs["behind"]["skipped"])
         self.assertIn("no-such-program", runs["tool"]["skipped"])
+        self.assertIn("no_such_module", runs["module"]["skipped"])
+        self.assertEqual(runs["known"]["text"], "yes\n")
 
     def test_a_second_call_repeats_only_what_failed(self):
         count = f"echo x >>{self.folder}/NAME; exit CODE"
@@ -156,7 +160,7 @@ class Plan(unittest.TestCase):
 
     def test_a_key_that_the_program_does_not_write_is_named(self):
         sample = json.loads((args.source / "bench/gpu/sample.json").read_text())
-        shapes = {"summary": set(sample["runs"]["steps20"]["summary"]), "json": {"what_if"},
+        shapes = {"summary": set(sample["runs"]["goal-0"]["summary"]), "json": {"what_if"},
                   "change": set(sample["runs"]["profile"]["json"]["what_if"][0])}
         self.assertEqual(render.renamed(sample, shapes), [])
         shapes["summary"].remove("update_s_per_step_median")
@@ -178,6 +182,27 @@ class Plan(unittest.TestCase):
         change = {"change": ["loader.workers=0", "loader.batch=32"], "predicted": 1000.0, "measured": 900.0, "error": 0.1}
         text = render.profile_table(render.Source({"runs": {"profile": {"json": {"what_if": [change]}}}}))
         self.assertIn("| loader.workers=0 loader.batch=32 | 1,000 | 900 | 10.0 |", text)
+
+    def test_goals_are_medians_of_their_runs(self):
+        runs = {}
+        for seed in range(plan.GOAL_RUNS):
+            runs[f"goal-{seed}"] = {"exit": 0, "summary": {"load_s": 0.5, "update_s": 1.0 + seed, "wall_s": 9.0,
+                                                           "load_s_per_step": 1e-5, "top1": 0.9 + 0.01 * seed}}
+            runs[f"resnet-{seed}"] = {"exit": 0, "summary": {"update_s_per_step_median": 0.02, "load_s_per_step": 1e-4,
+                                                             "images_per_s": 12800}}
+            runs[f"torch-resnet-{seed}"] = {"exit": 0, "json": {"step_s": 0.016}}
+        text = render.goals_table(render.Source({"runs": runs}))
+        self.assertIn("training loop, s | 2 | 4.500 | 1.500 to 7.500 |", text)
+        self.assertIn("8 workers, µs | 15 | 10.000 |", text)
+        self.assertIn("seeds 0, 1 and 2, % | 98.9 | 91.000 | 90.000 to 92.000 |", text)
+        self.assertIn("load over the median update, % | 1 | 0.500 |", text)
+        self.assertIn("nothing loaded) | 1 | 1.250 |", text)
+
+    def test_costs_are_of_pairs(self):
+        runs = {f"parts-{value}-{pair}": {"exit": 0, "summary": {"update_s_per_step_median": seconds}}
+                for pair in (1, 2, 3) for value, seconds in (("true", 1.02 + 0.01 * pair), ("false", 1.0))}
+        self.assertIn("| mnist-lenet: train.device_parts=true | false | 3 | 4.00 |",
+                      render.costs_table(render.Source({"runs": runs})))
 
     def test_losses_that_differ_are_shouted(self):
         runs = {"mode-cpu": {"exit": 0, "losses": [2.0, 1.0]}, "mode-sync-loader": {"exit": 0, "losses": [2.0, 1.001]}}
