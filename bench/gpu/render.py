@@ -170,8 +170,8 @@ def goals_table(source):
             ["the same: top-1 with seeds 0, 1 and 2, %", "98.9", *spread(tops[:3], 100)],
             ["ResNet-50, bf16: load over the median update, %", "1", *spread(updates, 100)],
             ["ResNet-50, bf16: epoch over PyTorch's (channels_last, CUDA graph, nothing loaded)", "1", *spread(steps)]]
-    return ("## Goals\n\nRuns in turn. Those of S4 count only on MNIST (`pack --mnist`). Name, driver, memory, clock, "
-            f"temperature, power and throttling\nbefore: {clocks[0]}; after: {clocks[1]}.\n\n" +
+    return ("## Goals\n\nRuns in turn. Those of S4 count only on MNIST (`pack --mnist`). Device, driver, memory, clock,\n"
+            f"temperature, power and throttling:\n\n- before: {clocks[0]}\n- after: {clocks[1]}\n\n" +
             table(["what", "goal", "median", "range"], rows))
 
 

@@ -58,7 +58,7 @@ torch::Tensor as_images(const torch::Tensor& elements, std::int64_t count,
   const std::int64_t width = options.input.width;
   if (channels > 1 && options.layout == Layout::hwc)
     return elements.view({count, height, width, channels}).permute({0, 3, 1, 2});
-  const torch::Tensor planes = elements.view({count, channels, height, width});
+  torch::Tensor planes = elements.view({count, channels, height, width});
   if (channels != 1 || options.channels_last == "off") return planes;
   // A single plane is both planes and pixels. Strides that say so keep the first pooling fast; they
   // also make a convolution choose channels_last, whatever the weights' format.

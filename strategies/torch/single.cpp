@@ -114,7 +114,7 @@ TorchStrategy::Loss Single::whole_step(Batch& batch, const StepContext& place,
                                        pipeline::SpanClock& spans) {
   const std::int64_t samples = batch.count();
   const auto send = [&](torch::Tensor& block, DeviceMark& read) {
-    const Samples sent = send_into(batch, block, read);
+    Samples sent = send_into(batch, block, read);
     send_rate(place);  // behind the mark of the step's begin
     return sent;
   };
