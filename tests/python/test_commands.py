@@ -186,6 +186,14 @@ def test_an_editable_install_finds_its_program_and_its_recipes(tmp_path):
     assert "loader.workers" in done.stdout
 
 
+def test_commands_propose_commands_of_this_package(tmp_path):
+    made = run(PYMILLRACE, "data", "make", "photos", tmp_path / "photos", "--count", "16").stdout
+    packed = run(PYMILLRACE, "data", "pack", tmp_path / "photos", tmp_path / "packed").stdout
+    assert "next: pymillrace bench" in made and "next: pymillrace bench" in packed
+    assert "\npymillrace keys augment" in run(PYMILLRACE, "keys").stdout
+    assert "\npymillrace recipe NAME" in run(PYMILLRACE, "recipe").stdout
+
+
 def test_hints_name_the_commands_of_this_package(tmp_path):
     with pytest.raises(mr.Error) as error:
         mr.Loader("mnist-lenet", f"data.path={tmp_path / 'missing'}", numpy=True)

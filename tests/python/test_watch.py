@@ -247,13 +247,13 @@ def test_a_timeline_shows_the_steps_and_what_the_worker_did_for_each(tmp_path):
     plants = {"dataset": plants_of.Plant(tmp_path / "plants", "dataset", "blocked", 5)}
     with mr.watching(run=tmp_path / "run"):
         plants_of.train(plants_of.loader_of(plants, workers=1), {})
-    summary, steps = summary_of(tmp_path / "run"), slices_of(tmp_path / "run", 0)
+    summary, steps = summary_of(tmp_path / "run"), slices_of(tmp_path / "run", 1)
     assert sum(one["dur"] for one in steps) * 1e-6 == pytest.approx(summary["wall_s"], rel=0.01, abs=0.02)
     for span in ("first_batch", "load", "update"):
         whole = sum(one["dur"] for one in steps if one["name"] == span)
         assert whole * 1e-6 == pytest.approx(summary["spans"][span], abs=1e-6)
     loads = {one["args"]["step"]: one for one in steps if one["name"] in ("first_batch", "load")}
-    worker = {name: [one for one in slices_of(tmp_path / "run", 1) if one["name"] == name]
+    worker = {name: [one for one in slices_of(tmp_path / "run", 2) if one["name"] == name]
               for name in ("samples", "collate", "send")}
     assert [[one["args"]["batch"] for one in rows] for rows in worker.values()] == [list(range(6))] * 3
     for samples, collate, send in zip(*worker.values()):
@@ -507,15 +507,16 @@ def test_millrace_report_reads_the_run(tmp_path):
 
 @pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="NOT TESTED: MILLRACE_PROGRAM names no program")
 def test_a_sweep_reads_the_records_that_watching_leaves(tmp_path):
-    (tmp_path / "train.py").write_text(SCRIPT)
-    watched = f"{sys.executable} -m pymillrace watch --run {{run}} -- {sys.executable} train.py {{workers}} fork 0"
-    done = subprocess.run([PROGRAM, "sweep", "--command", watched, "workers=0,1", "--repeats", "1", "--metric",
-                           "images_per_s", "--run", "sweep"], capture_output=True, text=True, cwd=tmp_path, env=environment())
+    (tmp_path / "train.py").write_text("import sys, time\nimport numpy\nimport pymillrace as mr\n"
+                                       "for _ in mr.watch([numpy.zeros((4, 2))] * 5, run=sys.argv[1]):\n"
+                                       "    time.sleep(float(sys.argv[2]))\n")
+    done = subprocess.run([PROGRAM, "sweep", "--command", f"{sys.executable} train.py {{run}} {{s}}", "s=0.01,0.05",
+                           "--repeats", "1", "--metric", "images_per_s", "--run", "sweep"], capture_output=True, text=True,
+                          cwd=tmp_path, env=environment())
     assert done.returncode == 0, done.stderr
-    cells = summary_of(tmp_path / "sweep", "sweep.json")["cells"]
-    for workers, cell in enumerate(cells):
-        summary = summary_of(tmp_path / f"sweep/runs/{workers + 1:03}-workers={workers}-r1/run")
-        assert summary["workers"] == workers
+    for number, (sleep, cell) in enumerate(zip((0.01, 0.05), summary_of(tmp_path / "sweep", "sweep.json")["cells"]), 1):
+        summary = summary_of(tmp_path / f"sweep/runs/{number:03}-s={sleep}-r1/run")
+        assert summary["images"] == 20 and summary["update_s"] >= 5 * sleep
         for key in ("images_per_s", "load_s", "update_s"):
             assert cell["runs"][0][key] == pytest.approx(summary[key])
 

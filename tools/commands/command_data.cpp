@@ -13,6 +13,7 @@
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
 #include "tools/data/data.h"
+#include "tools/program.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
 
@@ -46,7 +47,7 @@ Exit report_made(const std::string& kind, const std::string& path, std::uint64_t
   } else {
     print("{}: {} + {} images in {:.1f} s\nnext: {}\n", path,
           with_commas(static_cast<double>(train)), with_commas(static_cast<double>(test)), seconds,
-          next);
+          in_own_name(next));
   }
   return Exit::done;
 }
@@ -142,7 +143,7 @@ Exit pack_set(PackOptions options) {
   // The split of an archive that is named itself is not looked for.
   const bool only_test =
       packed.size() == 1 && packed[0].name == "test" && !options.target.ends_with(".tar");
-  print("{:.1f} s\nnext: millrace bench data.reader=tar {}{}{} {}\n", seconds,
+  print("{:.1f} s\nnext: {} data.reader=tar {}{}{} {}\n", seconds, in_own_name("millrace bench"),
         shell_word("data.path=" + options.target), only_test ? " data.split=test" : "",
         batch_for(packed[0].count), kCropToOneSize);
   return Exit::done;

@@ -16,6 +16,7 @@
 #include "pipeline/recipe/recipe_keys.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
+#include "tools/program.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
 
@@ -137,7 +138,7 @@ void print_ops() {
   const std::size_t columns = terminal_columns();
   for (const OpDeclaration& op : op_declarations())
     print("{}{}\n{}\n", kAugment, op.name, wrapped(op.help, columns, kIndent, kIndent));
-  print("\nmillrace keys augment.OP lists the parameters of OP\n");
+  print("\n{} augment.OP lists the parameters of OP\n", in_own_name("millrace keys"));
 }
 
 Exit keys(const KeysArguments& arguments) {
@@ -156,7 +157,7 @@ Exit keys(const KeysArguments& arguments) {
     std::copy_if(chosen.begin(), chosen.end(), std::back_inserter(keys_only),
                  [](const Param& key) { return !key.name.starts_with(kAugment); });
     print_keys(keys_only);
-    print("\nmillrace keys augment lists the augmentations\n");
+    print("\n{} augment lists the augmentations\n", in_own_name("millrace keys"));
   } else {
     print_keys(chosen);
   }
@@ -296,7 +297,7 @@ Exit list_recipes() {
   }
   for (const auto& [name, about] : recipes)
     print("{}\n{}\n", name, wrapped(about, terminal_columns(), "    ", "    "));
-  print("\nmillrace recipe NAME prints one with all its keys\n");
+  print("\n{} NAME prints one with all its keys\n", in_own_name("millrace recipe"));
   return Exit::done;
 }
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import KINDS, PLACES, Breakdown
-from .predict import best, what_if
+from .predict import what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import rank, seconds, sums, world_size
@@ -117,7 +117,8 @@ def make(session: Session, main: Loader, wall: float) -> dict[str, Any]:
                "first_batch_s": whole["spans"]["first_batch"],
                "images_per_s": _rate(main.table.images, load, update),
                "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,
-               "advice": advice(main, verdict, cores(), None if predicted is None else best(predicted)), "blame": whole["blame"], "blame_what": whole["blame_what"],
+               "advice": advice(main, verdict, cores(), predicted),
+               "blame": whole["blame"], "blame_what": whole["blame_what"],
                "other_threads_calls": session.foreign_calls, "what_if": predicted,
                "loaders": [_loader(one) for one in session.loaders]}
     return record

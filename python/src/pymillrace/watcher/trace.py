@@ -23,12 +23,12 @@ ROW_BYTES = 160  # of steps.csv; most have fewer
 ORDER = ("setup", "first_batch", "load", "log", "loop", "update", "evaluate", "between")  # within a row
 FIELDS = 21  # of a record, as in python/ext/watch/records.h
 GENERATION, BATCH, WORKER, BEGIN, COLLATE, END, SEND_KEY, SEND_BEGIN, SEND_END = 0, 1, 2, 3, 4, 5, 15, 16, 17
-TRAINER = 0  # process id of the trainer's tracks; a loader's workers have its number
+TRAINER = 1  # process id of the trainer's tracks; those of a loader's workers follow
 
 
 def write(session: Session, end: int) -> None:
     """Writes timeline.json. `end`: when the recording was closed, in ns of perf_counter_ns()."""
-    events: list[dict[str, Any]] = [_name("process_name", TRAINER, 0, "trainer")]
+    events: list[dict[str, Any]] = [_name("process_name", TRAINER, 1, "trainer")]
     for loader in session.loaders:
         events.append(_name("thread_name", TRAINER, loader.number, loader.name))
         events += _steps(session.directory.path / session.file_name("steps", "csv", loader.number), loader, end)
@@ -69,18 +69,19 @@ def _batches(loader: Loader) -> Iterator[dict[str, Any]]:
     """Yields what the workers did for the latest batches."""
     if not loader.workers or loader.records is None:
         return
-    yield _name("process_name", loader.number, 0, f"workers of {loader.name}")
+    process = TRAINER + loader.number
+    yield _name("process_name", process, 1, f"workers of {loader.name}")
     for worker in range(loader.workers):
-        yield _name("thread_name", loader.number, 2 * worker, f"worker {worker}")
-        yield _name("thread_name", loader.number, 2 * worker + 1, f"worker {worker}, sending")
+        yield _name("thread_name", process, 2 * worker + 1, f"worker {worker}")
+        yield _name("thread_name", process, 2 * worker + 2, f"worker {worker}, sending")
     data = Path(loader.records_path).read_bytes()
     for one in struct.iter_unpack(f"={FIELDS + 2 * loader.parts}q", data):
         if one[GENERATION] <= 0 or not 0 < one[BEGIN] <= one[END]:
             continue
-        track, key = 2 * one[WORKER], {"epoch": one[GENERATION], "batch": one[BATCH]}
+        track, key = 2 * one[WORKER] + 1, {"epoch": one[GENERATION], "batch": one[BATCH]}
         collate = one[COLLATE] if one[BEGIN] <= one[COLLATE] <= one[END] else one[END]
-        yield _slice(loader.number, track, "samples", one[BEGIN], collate - one[BEGIN], **key)
+        yield _slice(process, track, "samples", one[BEGIN], collate - one[BEGIN], **key)
         if collate < one[END]:
-            yield _slice(loader.number, track, "collate", collate, one[END] - collate, **key)
+            yield _slice(process, track, "collate", collate, one[END] - collate, **key)
         if one[SEND_KEY] == one[BATCH] + 1:
-            yield _slice(loader.number, track + 1, "send", one[SEND_BEGIN], one[SEND_END] - one[SEND_BEGIN], **key)
+            yield _slice(process, track + 1, "send", one[SEND_BEGIN], one[SEND_END] - one[SEND_BEGIN], **key)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
+from .predict import best
 
 if TYPE_CHECKING:
     from .session import Loader
@@ -72,8 +73,9 @@ def judge(loader: Loader, update: float) -> Verdict:
                    f"mostly {words[kind]}; load is {_percent(share)} of load + update{tail}", needed)
 
 
-def advice(loader: Loader, verdict: Verdict, cores: int, change: dict[str, Any] | None = None) -> str:
-    """Returns one line: what to try first. `change` is the best of the predictions, if one gains enough."""
+def advice(loader: Loader, verdict: Verdict, cores: int, predicted: dict[str, Any] | None) -> str:
+    """Returns one line: what to try first. `predicted`: the predictions, where the records suffice for them."""
+    change = None if predicted is None else best(predicted)
     if not loader.sees_inside:
         gain = "a faster loader would not help" if verdict.bound == "device" else "try a faster loader"
         return f"advice: {gain}; pymillrace cannot see inside {loader.kind}, it recorded load and update only"
@@ -98,9 +100,12 @@ def advice(loader: Loader, verdict: Verdict, cores: int, change: dict[str, Any] 
                 "or make the work cheaper")
     wanted = math.ceil(verdict.workers_needed) if verdict.workers_needed is not None else None
     room = wanted if verdict.kind == "blocked" or wanted is None else min(wanted, max(1, cores - 1))
-    if room is not None and room > loader.workers:
-        return f"advice: try num_workers={room}" + _slowest(loader, verdict)
-    return f"advice: make the {verdict.bound} cheaper{_slowest(loader, verdict)}; more workers have no core to run on"
+    cheaper = f"advice: make the {verdict.bound} cheaper{_slowest(loader, verdict)}"
+    if room is None or room <= loader.workers:
+        return f"{cheaper}; more workers have no core to run on"
+    if predicted is not None:
+        return f"{cheaper}; no other setting is predicted to gain 10%"
+    return f"advice: try num_workers={room}{_slowest(loader, verdict)}"
 
 
 def _slowest(loader: Loader, verdict: Verdict) -> str:
