@@ -114,6 +114,28 @@ TEST_F(Recipes, CifarComesAsAnImageFolderToo) {
   EXPECT_EQ(summary("run")["dataset"]["reader"], "folder");
 }
 
+/// The bits of the training do not depend on how a sample's elements lie in the batch.
+TEST_F(Recipes, TrainOnPixelsAsOnPlanes) {
+  const std::string data = made("objects");
+  std::set<std::string> hashes;
+  for (const char* layout : {"chw", "hwc"})
+    for (const char* normalize : {"loader", "device"}) {
+      fs::remove_all(in("run"));
+      ASSERT_TRUE(
+          succeeded(run(short_form("cifar10-lenet", data,
+                                   {"model.ops=torch", std::string("output.layout=") + layout,
+                                    std::string("output.normalize=") + normalize}))));
+      hashes.insert(summary("run")["parameters_hash"].get<std::string>());
+    }
+  EXPECT_EQ(hashes.size(), 1u);
+  const Json evaluation = parse_json(run({"eval", in("run").string(), "--json"}).out);
+  EXPECT_EQ(evaluation["top1"], summary("run")["top1"]);
+  EXPECT_TRUE(
+      refused(run(short_form("cifar10-lenet", data,
+                             {"model.ops=torch", "output.layout=hwc", "train.channels_last=off"})),
+              2, {"output.layout=hwc with train.channels_last=off"}));
+}
+
 TEST_F(Recipes, DataParallel) {
   for (const char* recipe : {"mnist-lenet-plain", "cifar10-lenet"}) {
     const bool mnist = std::string(recipe).starts_with("mnist");
