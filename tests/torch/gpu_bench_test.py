@@ -189,7 +189,7 @@ class Plan(unittest.TestCase):
             runs[f"goal-{seed}"] = {"exit": 0, "summary": {"load_s": 0.5, "update_s": 1.0 + seed, "wall_s": 9.0,
                                                            "load_s_per_step": 1e-5, "top1": 0.9 + 0.01 * seed}}
             runs[f"resnet-{seed}"] = {"exit": 0, "summary": {"update_s_per_step_median": 0.02, "load_s_per_step": 1e-4,
-                                                             "images_per_s": 12800}}
+                                                             "update_s_per_step": 0.0199}}
             runs[f"torch-resnet-{seed}"] = {"exit": 0, "json": {"step_s": 0.016}}
         text = render.goals_table(render.Source({"runs": runs}))
         self.assertIn("training loop, s | 2 | 4.500 | 1.500 to 7.500 |", text)
