@@ -356,7 +356,8 @@ def test_workers_that_end_as_they_should_are_not_named():
         one.join()
     waits = fork.Process(target=time.sleep, args=(60,))
     waits.start()
-    assert worker.exits_of([*ends, waits], EOFError()) == [f"DataLoader worker 1 (pid {ends[1].pid}) ended with exit code 3"]
+    named = f"DataLoader worker 1 (pid {ends[1].pid}) ended with exit code 3"
+    assert worker.exits_of([*ends, waits], EOFError()) == [named]
     waits.kill()
     waits.join()
 
@@ -511,8 +512,8 @@ def test_a_sweep_reads_the_records_that_watching_leaves(tmp_path):
                                        "for _ in mr.watch([numpy.zeros((4, 2))] * 5, run=sys.argv[1]):\n"
                                        "    time.sleep(float(sys.argv[2]))\n")
     done = subprocess.run([PROGRAM, "sweep", "--command", f"{sys.executable} train.py {{run}} {{s}}", "s=0.01,0.05",
-                           "--repeats", "1", "--metric", "images_per_s", "--run", "sweep"], capture_output=True, text=True,
-                          cwd=tmp_path, env=environment())
+                           "--repeats", "1", "--metric", "images_per_s", "--run", "sweep"], capture_output=True,
+                          text=True, cwd=tmp_path, env=environment())
     assert done.returncode == 0, done.stderr
     for number, (sleep, cell) in enumerate(zip((0.01, 0.05), summary_of(tmp_path / "sweep", "sweep.json")["cells"]), 1):
         summary = summary_of(tmp_path / f"sweep/runs/{number:03}-s={sleep}-r1/run")

@@ -54,8 +54,8 @@ def test_under_torchrun_each_rank_has_a_file_and_the_straggler_is_named(tmp_path
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     words = [sys.executable, "-m", "pymillrace", "watch", "--run", str(tmp_path / "run"), "--", sys.executable, "-m",
              "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py", str(tmp_path / "plants")]
-    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True,
-                          timeout=200)
+    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE,
+                          text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     files = {file.name for file in (tmp_path / "run").iterdir()}
     assert {f"{stem}{rank}.{kind}" for stem, kind in (("steps", "csv"), ("summary", "json"), ("timeline", "json"))
