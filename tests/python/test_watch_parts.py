@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections import UserDict
 from pathlib import Path
-from time import sleep, thread_time_ns
+from time import perf_counter, sleep, thread_time_ns
 from typing import NamedTuple
 
 import pytest
@@ -21,7 +21,7 @@ import watch_plants as plants_of
 from conftest import timing
 from pymillrace import watcher
 from pymillrace.watcher import ranks
-from pymillrace._watch import FetchProbe, RecordFile, SendProbe, Session, Steps
+from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, Session, Steps
 from pymillrace.watcher.breakdown import DATASET, HANDOVER, TRANSFER, Breakdown
 from pymillrace.watcher.clocks import SCHEDSTAT, UNKNOWN, ThreadClock, between
 from pymillrace.watcher.hooks import TorchHooks
@@ -271,7 +271,7 @@ def blame_of(tmp_path, slots):
         busy(5)
         probe.end()
         probe.keep(4)
-        sender.begin(batch)
+        sender.begin((batch, None))
         sender.pickled()
         sender.sent()
         steps.end(batch, [torch.zeros(4)], None)
@@ -295,6 +295,73 @@ def test_a_record_that_was_overwritten_is_an_overrun(tmp_path):
     steps, breakdown, _ = blame_of(tmp_path, 2)
     steps.flush()
     assert breakdown.batches == 3 and breakdown.missing == breakdown.overruns == 1
+
+
+@timing
+def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp_path):
+    """Reading the CPU time of each batch would cost too much; one that waits longer does not compute more."""
+    path, count = os.fsencode(tmp_path / "records"), 200
+    file, session, breakdown = RecordFile(path, 256, 0, True), Session(0), Breakdown()
+    session.thread, session.open = threading.get_ident(), True
+    steps, receipts = Steps(session, Table(), breakdown), Receipts(ThreadClock(), False)
+    steps.generation, steps.records, steps.started = 1, file, 1
+    probe, sender = FetchProbe(0, 1, SCHEDSTAT, file), SendProbe(SCHEDSTAT, file)
+    slept = {"send": 0.0, "rebuild": 0.0}
+
+    def transfer(batch, where):
+        busy(0.2)
+        if batch % 2:
+            begin = perf_counter()
+            sleep(0.001)
+            slept[where] += perf_counter() - begin
+
+    for batch in range(count):
+        assert steps.begin(1, receipts)
+        probe.next_batch = batch
+        probe.begin()
+        probe.finish([0])
+        sender.begin((batch, None))
+        transfer(batch, "send")
+        sender.pickled()
+        sender.sent()
+        receipts.reads()
+        receipts.received()
+        transfer(batch, "rebuild")
+        receipts.rebuilt((batch, None))
+        steps.end(batch, None, receipts)
+    steps.flush()
+    for found, where in ((breakdown.work[TRANSFER], "send"), (breakdown.rebuilt, "rebuild")):
+        assert 1e-9 * found[0] == pytest.approx(0.0002 * count, rel=0.25)
+        assert slept[where] - 0.01 <= 1e-9 * (found[1] + found[2])  # without a core too, where the machine is busy
+
+
+def test_what_is_not_measured_at_all_is_unknown(tmp_path):
+    steps, breakdown = Steps(Session(0), Table(), Breakdown()), Breakdown()
+    assert steps.used_in_next(0) == (0, 0)
+    breakdown.add(Wait(1, 0, 250, 1400, 1500, -1, -1, 1500), RECORD._replace(send_cpu=-1, send_delay=-1), 50, True)
+    assert breakdown.rebuilt == [0, 0, 0, 100] and breakdown.work[TRANSFER][:3] == [0, 0, 0]
+
+
+def test_transforms_are_timed_in_the_batch_that_was_asked_for():
+    probe = FetchProbe(0, 1, SCHEDSTAT, None)
+    assert [probe.begin() for _ in range(2)] == [False, False]  # there are no transforms
+    probe.unsampled = 2
+    assert [probe.begin() for _ in range(5)] == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("task, batch", (((3, [1, 2]), 3), ((-3, None), UNKNOWN), ((True, None), UNKNOWN),
+                                         ((1 << 70, None), UNKNOWN), ((3, 4, 5), UNKNOWN), (("3", None), UNKNOWN)))
+def test_the_number_of_a_batch_is_that_of_the_task(task, batch):
+    probe = FetchProbe(0, 1, SCHEDSTAT, None)
+    probe.next_batch = 7
+    for other in (None, 3, [1, 2]):  # the end of the work, or the begin of an epoch
+        probe.asked(other)
+    assert probe.next_batch == 7
+    probe.asked(task)
+    assert probe.next_batch == batch
+    receipts = Receipts(ThreadClock(), False)
+    receipts.rebuilt(task)
+    assert receipts.batch == batch
 
 
 def test_a_batch_with_a_negative_number_leaves_no_record(tmp_path):

@@ -71,6 +71,26 @@ nb::object shape_of(nb::handle data) {
   return checked(shape);
 }
 
+/// Returns the number of a batch from the tuple in which torch sends it, or kUnknown.
+std::int64_t batch_of(nb::handle task) {
+  PyObject* const one = task.ptr();
+  if (!PyTuple_Check(one) || PyTuple_Size(one) != 2) return kUnknown;
+  PyObject* const number = PyTuple_GetItem(one, 0);
+  if (!PyLong_CheckExact(number)) return kUnknown;
+  int overflow = 0;
+  const long long batch = PyLong_AsLongLongAndOverflow(number, &overflow);
+  return overflow == 0 && 0 <= batch && batch < 1LL << 62 ? batch : kUnknown;
+}
+
+/// Returns the number of samples that a batch is asked to have; 1 where samples are not batched.
+std::int64_t samples_at(nb::handle index) {
+  const Py_ssize_t size = PyObject_Size(index.ptr());
+  if (size >= 0) return size;
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  return 1;
+}
+
 /// Returns collections.abc.Mapping, looked up once and kept for good.
 const nb::object& mapping() {
   static const nb::object* found = nullptr;  // a local static's own lock could wait for the GIL
@@ -232,15 +252,31 @@ void bind_records(nb::module_& module) {
            nb::arg("worker"), nb::arg("generation"), nb::arg("schedstat"), nb::arg("file").none())
       .def_rw("generation", &FetchProbe::generation)
       .def_rw("next_batch", &FetchProbe::next_batch)
+      .def_rw("unsampled", &FetchProbe::unsampled)
+      .def(
+          "asked",
+          [](FetchProbe& probe, nb::handle task) {
+            if (PyTuple_Check(task.ptr())) probe.next_batch = batch_of(task);
+          },
+          nb::arg("task").none())
       .def("begin", &FetchProbe::begin)
       .def("collate", &FetchProbe::collate)
       .def("end", &FetchProbe::end)
       .def("keep", &FetchProbe::keep, nb::arg("samples"), nb::arg("transform") = kUnknown,
-           nb::arg("transform_cpu") = kUnknown, nb::arg("parts") = Parts{});
+           nb::arg("transform_cpu") = kUnknown, nb::arg("parts") = Parts{})
+      .def(
+          "finish",
+          [](FetchProbe& probe, nb::handle index) {
+            probe.end();
+            probe.keep(samples_at(index), kUnknown, kUnknown, {});
+          },
+          nb::arg("index").none());
   nb::class_<SendProbe>(module, "SendProbe")
       .def(nb::init<std::string, std::shared_ptr<RecordFile>>(), nb::arg("schedstat"),
            nb::arg("file"))
-      .def("begin", &SendProbe::begin)
+      .def(
+          "begin", [](SendProbe& probe, nb::handle task) { probe.begin(batch_of(task)); },
+          nb::arg("task").none())
       .def("pickled", &SendProbe::pickled)
       .def("sent", &SendProbe::sent);
 }
@@ -347,7 +383,9 @@ void bind_session(nb::module_& module) {
       .def_ro("batch", &Receipts::batch)
       .def("reads", &Receipts::reads)
       .def("received", &Receipts::received)
-      .def("rebuilt", &Receipts::rebuilt);
+      .def(
+          "rebuilt", [](Receipts& receipts, nb::handle item) { receipts.rebuilt(batch_of(item)); },
+          nb::arg("item").none());
   nb::class_<LoaderSteps>(module, "Steps")
       .def(nb::init<std::shared_ptr<Session>, std::shared_ptr<Table>, std::shared_ptr<Breakdown>>(),
            nb::arg("session"), nb::arg("table"), nb::arg("breakdown"))
@@ -355,7 +393,11 @@ void bind_session(nb::module_& module) {
       .def("end", &LoaderSteps::end, nb::arg("batch"), nb::arg("data").none(),
            nb::arg("receipts").none())
       .def("flush", &LoaderSteps::flush)
-      .def("used_in_next", &LoaderSteps::used_in_next)
+      .def("used_in_next",
+           [](const LoaderSteps& steps, std::int64_t since) {
+             const Usage used = steps.used_in_next(since);
+             return std::pair(used.cpu, used.delay);
+           })
       .def_prop_ro("waits", &LoaderSteps::waits)
       .def_rw("generation", &LoaderSteps::generation)
       .def_rw("started", &LoaderSteps::started)

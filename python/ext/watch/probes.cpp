@@ -11,11 +11,12 @@ std::int64_t between(std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
-void FetchProbe::begin() {
+bool FetchProbe::begin() {
   batch_ = next_batch++;
   collate_.reset();
   begin_ = clock_.read();
   if (!start_) start_ = begin_;
+  return unsampled != kUnknown && unsampled-- == 0;
 }
 
 std::int64_t FetchProbe::end() {
@@ -57,20 +58,25 @@ void SendProbe::begin(std::int64_t batch) {
   batch_ = batch;
   if (batch_ == kUnknown) return;
   if (!clock_) clock_.emplace(schedstat_);
-  begin_ = clock_->read();
+  measures_ = sampler_.due(wall_ns());
+  begin_ = read();
 }
 
 void SendProbe::pickled() {
-  if (batch_ != kUnknown) pickled_ = clock_->read();
+  if (batch_ != kUnknown) pickled_ = read();
 }
 
 void SendProbe::sent() {
   if (batch_ == kUnknown) return;
-  const Reading end = clock_->read();
+  const Reading end = read();
+  const std::int64_t since = end.wall - pickled_.wall;
+  const Usage pickling = measures_ ? pickling_.measured(begin_, pickled_)
+                                   : pickling_.estimated(pickled_.wall - begin_.wall);
+  const Usage sending = measures_ ? sending_.measured(pickled_, end) : sending_.estimated(since);
   // Since it was pickled, the thread has waited for other workers' turns and for room in the pipe.
-  const Kinds since = kinds_of(end.wall - pickled_.wall, end.cpu - pickled_.cpu,
-                               between(pickled_.delay, end.delay));
-  file_->write_sending(batch_, begin_, end, static_cast<std::int64_t>(since[1] + since[3]));
+  const Kinds kinds = kinds_of(since, sending.cpu, sending.delay);
+  file_->write_sending(batch_, begin_.wall, end.wall, pickling + sending,
+                       static_cast<std::int64_t>(kinds[1] + kinds[3]));
   batch_ = kUnknown;
 }
 

@@ -8,6 +8,7 @@
 
 #include "python/ext/watch/clock.h"
 #include "python/ext/watch/records.h"
+#include "python/ext/watch/usage.h"
 
 namespace millrace::watch {
 
@@ -21,8 +22,8 @@ class FetchProbe {
     record_.worker = worker;
   }
 
-  /// Begins the batch `next_batch`.
-  void begin();
+  /// Begins the batch `next_batch`. Returns whether its transforms are to be timed.
+  bool begin();
   void collate() { collate_ = clock_.read(); }
   /// Ends a batch of so many samples. Returns the ns since its begin.
   std::int64_t end();
@@ -36,6 +37,8 @@ class FetchProbe {
 
   std::int64_t generation;  ///< of the fetcher in use
   std::int64_t next_batch = kUnknown;
+  /// Batches before the next one whose transforms are to be timed; kUnknown: there is none.
+  std::int64_t unsampled = kUnknown;
 
  private:
   ThreadClock clock_;
@@ -49,7 +52,8 @@ class FetchProbe {
   Parts parts_;
 };
 
-/// Measures pickling and sending of each batch, in the queue's feeder thread.
+/// Measures pickling and sending of each batch, in the queue's feeder thread: its wall time, and on
+/// some batches CPU and run-queue time, from which those of the others are estimated.
 class SendProbe {
  public:
   SendProbe(std::string schedstat, std::shared_ptr<RecordFile> file)
@@ -61,11 +65,16 @@ class SendProbe {
   void sent();
 
  private:
+  Reading read() { return measures_ ? clock_->read() : Reading{wall_ns(), kUnknown, kUnknown}; }
+
   std::string schedstat_;
   std::shared_ptr<RecordFile> file_;
   std::optional<ThreadClock> clock_;  ///< of the feeder thread, which begins with the first batch
   std::int64_t batch_ = kUnknown;
   Reading begin_, pickled_;
+  bool measures_ = false;
+  Sampler sampler_;
+  RecurringUsage pickling_, sending_;
 };
 
 }  // namespace millrace::watch

@@ -78,11 +78,10 @@ void RecordFile::write(const Record& record, const Parts& parts) {
   std::memcpy(at, &whole, sizeof(whole));
 }
 
-void RecordFile::write_sending(std::int64_t batch, const Reading& begin, const Reading& end,
-                               std::int64_t waited) {
-  const std::int64_t delay = begin.delay == kUnknown ? kUnknown : end.delay - begin.delay;
-  const std::array<std::int64_t, kRecordFields - kFetchFields - 1> fields = {
-      begin.wall, end.wall, end.cpu - begin.cpu, delay, waited};
+void RecordFile::write_sending(std::int64_t batch, std::int64_t begin, std::int64_t end,
+                               const Usage& usage, std::int64_t waited) {
+  const std::array<std::int64_t, kRecordFields - kFetchFields - 1> fields = {begin, end, usage.cpu,
+                                                                             usage.delay, waited};
   std::byte* const at = slot(batch);
   std::memcpy(at + offsetof(Record, send_begin), fields.data(), sizeof(fields));
   send_key_of(at).store(batch + 1, std::memory_order_release);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "python/ext/watch/clock.h"
+#include "python/ext/watch/usage.h"
 
 namespace millrace::watch {
 
@@ -61,7 +61,7 @@ class RecordFile {
 
   /// Writes the fields of the worker's main thread, and clears those of its feeder.
   void write(const Record& record, const Parts& parts);
-  void write_sending(std::int64_t batch, const Reading& begin, const Reading& end,
+  void write_sending(std::int64_t batch, std::int64_t begin, std::int64_t end, const Usage& usage,
                      std::int64_t waited);
   /// Reads the record of a batch. Returns false if its slot holds another.
   bool read(std::int64_t generation, std::int64_t batch, Record& record, Parts& parts) const;

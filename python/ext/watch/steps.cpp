@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::size_t kChunk = 256;  // steps between two flushes
 constexpr std::int64_t kChunkNs = 1'000'000'000;
-constexpr std::int64_t kReadingNs = 4000;  // cost of the readings of one receipt
-constexpr std::int64_t kCost = 1000;       // one part in this many of the time may be spent on them
 
 }  // namespace
 
@@ -18,8 +16,8 @@ void Receipts::begin() {
 }
 
 void Receipts::reads() {
-  measures_ = wall_ns() - measured_at_ >= kCost * kReadingNs;
-  if (measures_) read_cpu_ = clock_->cpu();
+  measures_ = sampler_.due(wall_ns());
+  if (measures_) reads_ = clock_->cpu();
 }
 
 void Receipts::received() {
@@ -29,7 +27,7 @@ void Receipts::received() {
   }
   begin_ = clock_->read();
   received_ = begin_.wall;
-  read_cpu_ = begin_.cpu - read_cpu_;
+  read_cpu_ = begin_.cpu - reads_;
 }
 
 void Receipts::rebuilt(std::int64_t number) {
@@ -37,19 +35,12 @@ void Receipts::rebuilt(std::int64_t number) {
   if (received_ == 0) return;
   if (!measures_) {
     rebuilt_ = wall_ns();
-    const auto wall = static_cast<double>(rebuilt_ - received_);
-    cpu_ = static_cast<std::int64_t>(of_cpu_ * wall);
-    delay_ = any_delay_ ? static_cast<std::int64_t>(of_delay_ * wall) : kUnknown;
+    usage_ = rebuilding_.estimated(rebuilt_ - received_);
     return;
   }
   const Reading end = clock_->read();
-  rebuilt_ = measured_at_ = end.wall;
-  cpu_ = end.cpu - begin_.cpu;
-  any_delay_ = begin_.delay != kUnknown && end.delay != kUnknown;
-  delay_ = any_delay_ ? end.delay - begin_.delay : kUnknown;
-  const auto wall = static_cast<double>(std::max<std::int64_t>(1, end.wall - begin_.wall));
-  of_cpu_ = static_cast<double>(cpu_) / wall;
-  of_delay_ = any_delay_ ? static_cast<double>(delay_) / wall : 0;
+  rebuilt_ = end.wall;
+  usage_ = rebuilding_.measured(begin_, end);
 }
 
 void Receipts::tell(Wait& wait) const {
@@ -60,8 +51,8 @@ void Receipts::tell(Wait& wait) const {
   if (batch != wait.batch) return;
   wait.received = received_;
   wait.rebuilt = rebuilt_;
-  wait.rebuild_cpu = cpu_;
-  wait.rebuild_delay = delay_;
+  wait.rebuild_cpu = usage_.cpu;
+  wait.rebuild_delay = usage_.delay;
   wait.read_cpu = read_cpu_;
 }
 
@@ -128,18 +119,18 @@ std::string Steps::flush() {
   return table_->take_rows();
 }
 
-Steps::Usage Steps::used_in_next(std::int64_t since) const {
+Usage Steps::used_in_next(std::int64_t since) const {
+  const auto known = [](std::int64_t ns) { return std::max<std::int64_t>(0, ns); };
   Usage used{0, 0};
   for (auto at = static_cast<std::size_t>(since); at < waits_.size(); ++at) {
     const Entry& entry = waits_[at];
     const Record& record = entry.record;
     if (!entry.inlined) {
-      used.first += entry.wait.rebuild_cpu + entry.wait.read_cpu;
-      used.second += std::max<std::int64_t>(0, entry.wait.rebuild_delay);
+      used.cpu += known(entry.wait.rebuild_cpu) + entry.wait.read_cpu;
+      used.delay += known(entry.wait.rebuild_delay);
     } else if (record.collate != kUnknown) {
-      used.first += record.dataset_cpu + record.collate_cpu;
-      used.second += std::max<std::int64_t>(0, record.dataset_delay) +
-                     std::max<std::int64_t>(0, record.collate_delay);
+      used.cpu += record.dataset_cpu + record.collate_cpu;
+      used.delay += known(record.dataset_delay) + known(record.collate_delay);
     }
   }
   return used;

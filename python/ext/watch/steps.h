@@ -12,12 +12,12 @@
 #include "python/ext/watch/probes.h"
 #include "python/ext/watch/records.h"
 #include "python/ext/watch/timeline.h"
+#include "python/ext/watch/usage.h"
 
 namespace millrace::watch {
 
-/// When the trainer's thread received each batch from the workers' queue, for one iterator. CPU
-/// time is measured as often as that takes at most 0.1% of the time; the batches between are
-/// divided as the latest measured one was.
+/// When the trainer's thread received each batch from the workers' queue, for one iterator. CPU and
+/// run-queue time are measured on some batches, from which those of the others are estimated.
 class Receipts {
  public:
   Receipts(std::shared_ptr<ThreadClock> clock, bool by_another_thread)
@@ -40,11 +40,13 @@ class Receipts {
  private:
   std::shared_ptr<ThreadClock> clock_;
   Reading begin_;
-  std::int64_t received_ = 0, rebuilt_ = 0, cpu_ = 0, delay_ = kUnknown, read_cpu_ = 0;
-  std::int64_t measured_at_ = 0;  ///< when a batch was measured last
+  std::int64_t received_ = 0, rebuilt_ = 0;
+  std::int64_t reads_ = 0;     ///< CPU time before reading a batch that is measured
+  std::int64_t read_cpu_ = 0;  ///< of reading the latest measured one
+  Usage usage_;                ///< of rebuilding the latest batch
   bool measures_ = false;
-  double of_cpu_ = 0, of_delay_ = 0;  ///< parts of the wall time of the batch measured last
-  bool any_delay_ = false;
+  Sampler sampler_;
+  RecurringUsage rebuilding_;
 };
 
 /// Work that is due after a step: none, begin to measure the loop's body, flush.
@@ -53,9 +55,6 @@ enum class Due { nothing, measure, flush };
 /// Waits and rows of one loader. Rows and breakdown are made when flush() is called.
 class Steps {
  public:
-  /// CPU time and run-queue time.
-  using Usage = std::pair<std::int64_t, std::int64_t>;
-
   Steps(std::shared_ptr<Timeline> timeline, std::shared_ptr<Table> table,
         std::shared_ptr<Breakdown> breakdown)
       : timeline_(std::move(timeline)),

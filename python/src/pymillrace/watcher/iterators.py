@@ -42,6 +42,7 @@ def receipts_of(iterator: Any, clock: ThreadClock) -> Receipts:
 def _timed_class(base: type) -> type:
     """Returns a subclass of an iterator's class that times next()."""
     plain_next: Any = getattr(base, "__next__")
+    plain_get_data: Any = getattr(base, "_get_data", None)
 
     def __next__(self: Any) -> Any:
         watched, receipts = self._millrace, self._millrace_receipts
@@ -66,9 +67,8 @@ def _timed_class(base: type) -> type:
         return data
 
     def _get_data(self: Any) -> Any:
-        item = base._get_data(self)  # type: ignore[attr-defined]
-        number = item[0]
-        self._millrace_receipts.rebuilt(number if type(number) is int else UNKNOWN)
+        item = plain_get_data(self)
+        self._millrace_receipts.rebuilt(item)
         return item
 
     def __del__(self: Any) -> None:
@@ -82,7 +82,7 @@ def _timed_class(base: type) -> type:
 
     members: dict[str, Any] = {"__next__": __next__, "__del__": __del__, "__module__": base.__module__,
                                "__qualname__": base.__qualname__}
-    if hasattr(base, "_get_data"):
+    if plain_get_data is not None:
         members["_get_data"] = _get_data
     return type(base.__name__, (base,), members)
 

@@ -14,7 +14,8 @@ from typing import Any
 MOST = 32  # rows
 DEPTH = 6  # of data sets in data sets
 CALL_NS = 2500  # cost of timing one call
-COST = 0.005  # greatest share of the fetch time that timing may take
+BATCH_NS = 30_000  # cost of putting the stand-ins in place and taking them away
+COST = 0.002  # greatest share of the fetch time that timing may take
 
 
 class Timed:
@@ -94,7 +95,7 @@ class TransformTimer:
     def __init__(self, dataset: Any) -> None:
         self.names: list[str] = []  # a row per transform, in the order of their calls
         self._rows: dict[int, int] = {}
-        self._wait = 0
+        self._calls = 0
         self._outer: list[Timed] = []
         self._inner: list[tuple[int, Timed]] = []
         self._undo: list[tuple[Any, str, Any, Any]] = []
@@ -105,11 +106,8 @@ class TransformTimer:
                     self._rows[id(part)] = len(self.names)
                     self.names.append(_name(part))
 
-    def begin(self) -> bool:
-        """Puts the stand-ins in place if this batch is to be sampled."""
-        if not self.names or self._wait > 0:
-            self._wait -= 1
-            return False
+    def begin(self) -> None:
+        """Puts the stand-ins in place, for a batch that is sampled."""
         known: dict[int, Timed] = {}
         for owner, attribute, transform in list(_places(self._dataset)):
             outer = known.get(id(transform)) or Timed(transform)
@@ -126,7 +124,6 @@ class TransformTimer:
                 if self._put(transform, "transforms", held, type(held)(timed)):
                     for part, one in zip(parts, timed):
                         self._remember(part, one)
-        return True
 
     def _remember(self, transform: Any, timed: Timed) -> None:
         row = self._rows.get(id(transform))
@@ -141,7 +138,7 @@ class TransformTimer:
         self._undo.append((owner, attribute, value, timed))
         return True
 
-    def end(self, fetch_ns: int) -> tuple[int, int, list[int]]:
+    def end(self) -> tuple[int, int, list[int]]:
         """Takes the stand-ins away. Returns wall and CPU of all transforms, and of each in turn."""
         for owner, attribute, value, timed in reversed(self._undo):
             if getattr(owner, attribute, None) is timed:
@@ -151,7 +148,10 @@ class TransformTimer:
             parts[2 * row] += timed.wall
             parts[2 * row + 1] += timed.cpu
         wall, cpu = sum(one.wall for one in self._outer), sum(one.cpu for one in self._outer)
-        calls = sum(one.calls for one in self._outer) + sum(one.calls for _, one in self._inner)
-        self._wait = min(1000, math.ceil(calls * CALL_NS / (COST * max(1, fetch_ns)))) - 1
+        self._calls = sum(one.calls for one in self._outer) + sum(one.calls for _, one in self._inner)
         self._outer, self._inner, self._undo = [], [], []
         return wall, cpu, parts
+
+    def unsampled_after(self, fetch_ns: int) -> int:
+        """Returns how many batches not to sample after a sampled one, which took so long."""
+        return min(1000, math.ceil((BATCH_NS + self._calls * CALL_NS) / (COST * max(1, fetch_ns)))) - 1

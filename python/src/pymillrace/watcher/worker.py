@@ -29,13 +29,11 @@ def _timed_fetcher(base: type) -> type:
 
     def fetch(self: Any, index: Any) -> Any:
         timer = self._millrace_timer
-        if timer.transforms.names:
-            return timer.fetch(plain, self, index)
         recorder = timer.recorder
-        recorder.begin()
+        if recorder.begin():
+            return timer.fetch_sampled(plain, self, index)
         data = plain(self, index)
-        recorder.end()
-        recorder.keep(len(index) if hasattr(index, "__len__") else 1)
+        recorder.finish(index)
         return data
 
     return type(base.__name__, (base,), {"fetch": fetch, "__module__": base.__module__,
@@ -55,6 +53,8 @@ class FetchTimer:
     def install(self, fetcher: Any) -> Any:
         """Wraps a new fetcher. Each one serves a new iteration over the data set."""
         self.recorder.generation += 1
+        if self.transforms.names and self.recorder.unsampled == UNKNOWN:
+            self.recorder.unsampled = 0
         collate, begins = fetcher.collate_fn, self.recorder.collate
 
         def timed_collate(samples: Any) -> Any:
@@ -66,19 +66,16 @@ class FetchTimer:
         fetcher.__class__ = _timed_fetcher(of_fetcher)
         return fetcher
 
-    def fetch(self, plain: Callable[[Any, Any], Any], fetcher: Any, index: Any) -> Any:
-        """Calls the fetch() of a fetcher whose data set has transforms, and keeps what it took."""
+    def fetch_sampled(self, plain: Callable[[Any, Any], Any], fetcher: Any, index: Any) -> Any:
+        """Calls the fetch() of a fetcher for a batch that has begun, times its transforms, and keeps what it took."""
         recorder = self.recorder
-        recorder.begin()
-        sampled = self.transforms.begin()
-        transform, transform_cpu = UNKNOWN, UNKNOWN
-        parts: list[int] = []
+        self.transforms.begin()
         try:
             data = plain(fetcher, index)
         finally:
             ns = recorder.end()
-            if sampled:
-                transform, transform_cpu, parts = self.transforms.end(ns)
+            transform, transform_cpu, parts = self.transforms.end()
+            recorder.unsampled = self.transforms.unsampled_after(ns)
         recorder.keep(len(index) if hasattr(index, "__len__") else 1, transform, transform_cpu, parts)
         return data
 
@@ -115,12 +112,11 @@ class WorkerInit:
 
 def _wrap_index_queue(queue: Any, probe: FetchProbe) -> None:
     """Notes the number of each batch that the worker is asked for."""
-    get = queue.get
+    get, asked = queue.get, probe.asked
 
     def noting_get(*args: Any, **kwargs: Any) -> Any:
         task = get(*args, **kwargs)
-        if isinstance(task, tuple):
-            probe.next_batch = task[0]
+        asked(task)
         return task
 
     queue.get = noting_get
@@ -134,19 +130,19 @@ def _wrap_data_queue(queue: Any, file: RecordFile) -> None:
         return
     send, base = queue._send_bytes, getattr(queues, "_ForkingPickler")
     probe = SendProbe(SCHEDSTAT, file)
+    begin, dumps, pickled, sent = probe.begin, base.dumps, probe.pickled, probe.sent
 
     class Pickler(base):  # type: ignore[misc, valid-type]
         @classmethod
         def dumps(cls, obj: Any, protocol: Any = None) -> Any:
-            is_batch = isinstance(obj, tuple) and len(obj) == 2 and type(obj[0]) is int and 0 <= obj[0] < 1 << 62
-            probe.begin(obj[0] if is_batch else UNKNOWN)
-            data = super().dumps(obj, protocol)
-            probe.pickled()
+            begin(obj)
+            data = dumps(obj, protocol)
+            pickled()
             return data
 
     def timed_send(data: Any) -> None:
         send(data)
-        probe.sent()
+        sent()
 
     setattr(queues, "_ForkingPickler", Pickler)
     queue._send_bytes = timed_send
