@@ -1,227 +1,291 @@
 #!/usr/bin/env python3
-"""Measures what watching costs: watch_overhead.py [--pairs N] [--steps N] [--step-ms MS] [--recorder]
+"""Measures what watching costs: watch_overhead.py [--rounds N] [--blocks N] [--step-ms MS] [--seed N] [--recorder]
 
-Trains with and without watching, in pairs whose order alternates. Each step computes for MS of CPU time, and so does
-the worker for each batch. Counts the CPU time of the trainer's thread, and of all threads of the worker, from the sixth
-step to the last: start-up, opening and closing the records are left out, writing them once per 256 steps is not.
-A step that takes DISTURBED times the median step of its run is left out, with and without watching: the clock of a
-virtual machine also counts time that its host takes away, and one such moment weighs more than a run's recording.
-Many short runs (--pairs 250 --steps 40) say more than few long ones where the machine's speed drifts.
-Prints the median over the pairs of the CPU time that watching adds per step, with its 95% interval by order statistics.
-A row compares two runs without watching in the same way: unless its interval holds 0, the method is biased. Run it on
-an idle machine: programs that share caches and cores make code that runs once per step slower.
+In each round three processes, forked from this one, train in turns of 12 to 20 steps: one is watched, one is not, and
+one that is not is the control. Their order is drawn for every block of three turns, so all of them have the same
+minute. A step computes for MS of CPU time in the trainer, and so does the worker for each batch; with num_workers=0
+both halves of a step take MS together. A batch is 16 samples, whose data set has a chain of three transforms.
+It is a NumPy array, which goes through the pipe: torch's way of handing tensors over takes 0.8 ms of CPU time on either
+side, which differ by more than what is to be measured, and watching treats both alike.
 
---recorder times the recorder's own code alone, in loops without work between the steps.
-The fastest of many blocks hardly depends on other programs, but its caches are warmer than those of a training loop.
+The cost is the CPU time of the trainer's process, and of the worker's with all threads, per step: the watched one's
+mean of a round less the mean of the two others. Left out are the first steps of a process and of each turn, and steps
+that take DISTURBED times the median step of the round, watched or not: the clock of a virtual machine also counts time
+that its host takes away. Prints the mean over the rounds with Student's 95% interval, also as a share of MS. A round is
+one value because a process has a memory layout of its own, which makes all its steps a little faster or slower.
+Time passes between two turns, so what watching does once per second or every 20 ms counts for fewer steps than in a
+loop of its own.
+
+The control is compared with the other process that is not watched, in the same way. Where its interval holds no 0, the
+measurement does not count, and the exit code is 1; the controls' intervals hold 95% of the time all together. Nor does
+it count if batches are not those of the data set, or if the watched steps and their records differ in number.
+
+Run it on an idle machine: programs that share caches and cores make code that runs once per step slower.
+--recorder times the recorder's own code alone, in loops without work between the steps. The fastest of many blocks
+hardly depends on other programs, but its caches are warmer than those of a training loop.
 """
 import argparse
 import contextlib
+import json
+import multiprocessing
 import os
+import random
 import statistics
 import tempfile
+from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
-from pathlib import Path
 from time import process_time_ns, thread_time_ns
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 import pymillrace as mr
 
-from median_interval import median_interval
+import watch_recorder
+from mean_interval import mean_interval
+
+BATCH = 16  # samples
+WARM_UP = 80  # steps of a process that are not counted: Python adapts its code to them
+SHORTEST, LONGEST = 12, 20  # turns; their lengths vary, since the recorder does some work in every so many steps
+SKIPPED = 4  # first steps of a turn, whose batches were made while another process computed
+DISTURBED = 1.5
+CONTROLS = 3  # trainer without workers, trainer, worker
+WATCHED, PLAIN, CONTROL = range(3)
+
+FACTOR = torch.full((128, 128), 1 / 128)
+PRODUCT = torch.empty_like(FACTOR)
+NEAR = 60_000  # ns, within which a computation ends by looking at the clock
 
 
 def compute(ns):
-    begin = thread_time_ns()
-    while thread_time_ns() - begin < ns:
+    """Multiplies matrices for so much CPU time. Looking at the clock all the time would keep the kernel busy instead."""
+    end = thread_time_ns() + ns
+    while end - thread_time_ns() > NEAR:
+        torch.mm(FACTOR, FACTOR, out=PRODUCT)
+    while thread_time_ns() < end:
         pass
+
+
+class Chain:
+    """A Compose."""
+
+    def __init__(self, *transforms):
+        self.transforms = transforms
+
+    def __call__(self, value):
+        for transform in self.transforms:
+            value = transform(value)
+        return value
+
+
+def same(value):
+    return value
+
+
+def collate(samples):
+    return np.stack([value for value, _ in samples]), np.array([index for _, index in samples])
 
 
 class Samples(Dataset):
     """Samples of 12 floats. The first of each batch costs what the batch is to cost."""
 
-    def __init__(self, steps, batch, ns):
-        self.steps, self.batch, self.ns = steps, batch, ns
-        self.value = torch.zeros(12)
-        self.begun = RawArray("q", steps)  # CPU time of the process that makes it at the begin of each batch
+    def __init__(self, steps, ns):
+        self.steps, self.ns = steps, ns
+        self.value, self.transform = np.zeros(12, np.float32), Chain(same, same, same)
+        self.begun = RawArray("q", steps)  # CPU time of the worker when it begins each batch
 
     def __len__(self):
-        return self.steps * self.batch
+        return self.steps * BATCH
 
     def __getitem__(self, index):
-        if index % self.batch == 0:
-            self.begun[index // self.batch] = process_time_ns()
+        if index % BATCH == 0:
+            if get_worker_info() is not None:
+                self.begun[index // BATCH] = process_time_ns()
             compute(self.ns)
-        return self.value, index
+        return self.transform(self.value), index
 
 
-WARM_UP = 5  # steps that are not counted
-DISTURBED = 1.5
+@dataclass
+class Process:
+    """One of the three, as the others see it."""
+    kind: int
+    loader: DataLoader
+    spent: object = None  # CPU time of the trainer per step
+
+    def train(self, turns):
+        """Trains for as many steps as each turn says. Raises if the batches are not those of the data set."""
+        model = torch.nn.Linear(12, 2)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        data, step, batches = self.loader.dataset, 0, iter(self.loader)
+        found = np.zeros((data.steps, BATCH), np.int64)
+        for count in iter(turns.recv, 0):
+            before = process_time_ns()
+            for _ in range(count):
+                values, indices = next(batches)
+                found[step] = indices
+                model(torch.from_numpy(values)).sum().backward()
+                compute(data.ns)
+                optimizer.step()
+                optimizer.zero_grad()
+                now = process_time_ns()
+                self.spent[step] = now - before
+                before, step = now, step + 1
+            turns.send("")
+        if next(batches, None) is not None or not np.array_equal(found.ravel(), np.arange(len(data))):
+            raise ValueError("the batches are not those of the data set")
+
+    def run(self, turns):
+        """Runs in a process of its own. Answers each turn, and the end, with nothing or an error."""
+        try:
+            if self.kind == WATCHED:
+                self.watch(turns)
+            else:
+                self.train(turns)
+            turns.send("")
+        except Exception as error:
+            turns.send(f"{type(error).__name__}: {error}")
+            raise
+
+    def watch(self, turns):
+        with tempfile.TemporaryDirectory() as run:
+            with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), mr.watching(run=f"{run}/run"):
+                self.train(turns)
+            with open(f"{run}/run/summary.json") as file:
+                records = json.load(file)["loaders"][0]["batches"]
+        if (records["recorded"], records["missing"]) != (self.loader.dataset.steps, 0):
+            raise ValueError(f"{self.loader.dataset.steps} steps were watched, but the run has {records}")
+
+    def of_worker(self):
+        begun = self.loader.dataset.begun
+        return [after - before for before, after in zip(begun, begun[1:])]
 
 
-def per_step(marks):
-    """Returns the mean time from one mark to the next, without disturbed steps, in ns."""
-    steps = [end - begin for begin, end in zip(marks[WARM_UP:], marks[WARM_UP + 1:])]
-    kept = [step for step in steps if step < DISTURBED * statistics.median(steps)]
-    return sum(kept) / len(kept)
+@dataclass
+class Cost:
+    """Results of the trainers or of the workers, per round, in ns per step."""
+    added: list = field(default_factory=list)
+    control: list = field(default_factory=list)
+    plain: list = field(default_factory=list)
+    left_out: list = field(default_factory=lambda: [0, 0, 0])
+    counted: int = 0  # per process
+
+    def add(self, steps, counted):
+        """Adds a round, from each process's CPU time per step."""
+        limit = DISTURBED * statistics.median(one[step] for one in steps for step in counted)
+        means = []
+        for kind, one in enumerate(steps):
+            kept = [one[step] for step in counted if one[step] < limit]
+            self.left_out[kind] += len(counted) - len(kept)
+            means.append(statistics.fmean(kept))
+        self.counted += len(counted)
+        self.plain.append((means[PLAIN] + means[CONTROL]) / 2)
+        self.added.append(means[WATCHED] - self.plain[-1])
+        self.control.append(means[CONTROL] - means[PLAIN])
+
+    def show(self, name, step):
+        """Prints the results. Returns whether the control's interval holds 0."""
+        def line(text, mean, low, high):
+            print(f"{text:<28}{1e-3 * mean:6.1f} µs per step [{1e-3 * low:.1f}, {1e-3 * high:.1f}]  "
+                  f"{100 * mean / step:5.2f}%  upper bound {100 * high / step:5.2f}%", flush=True)
+
+        line(name, *mean_interval(self.added))
+        line("  control", *mean_interval(self.control))
+        others = (self.left_out[PLAIN] + self.left_out[CONTROL]) / 2
+        print(f"  {len(self.added)} rounds of {self.counted // len(self.added)} steps, which take "
+              f"{1e-6 * statistics.median(self.plain):.2f} ms of CPU; left out: "
+              f"{100 * self.left_out[WATCHED] / self.counted:.2f}% watched, {100 * others / self.counted:.2f}% not")
+        _, low, high = mean_interval(self.control, 1 - 0.05 / CONTROLS)
+        return low <= 0 <= high
 
 
-def epoch(loader, ns):
-    """Trains for an epoch. Returns the CPU time per counted step of this thread and of the worker, in ns."""
+def prepare():
+    """Imports what torch imports at its first step, so that the processes do not. They compute in one thread each."""
+    torch.set_num_threads(1)
     model = torch.nn.Linear(12, 2)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    marks = []
-    for values, _ in loader:
-        marks.append(thread_time_ns())
-        model(values).sum().backward()
-        compute(ns)
+    for values, _ in DataLoader(Samples(1, 0), batch_size=BATCH, collate_fn=collate):
+        model(torch.from_numpy(values)).sum().backward()
         optimizer.step()
-        optimizer.zero_grad()
-    inline = loader.num_workers == 0
-    return per_step(marks), 0 if inline else per_step(loader.dataset.begun)
 
 
-def cpu_ns(arguments, workers, watched):
-    """Returns the CPU time per step of the trainer's thread and of its worker."""
-    ns = int(arguments.step_ms * 1e6)
-    loader = DataLoader(Samples(arguments.steps, 16, ns), batch_size=16, num_workers=workers)
-    if not watched:
-        return epoch(loader, ns)
-    with tempfile.TemporaryDirectory() as run, open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
-        with mr.watching(run=f"{run}/run"):
-            return epoch(loader, ns)
+def take_turn(end, steps):
+    """Lets a process train for so many steps; 0 ends it."""
+    end.send(steps)
+    try:
+        answer = end.recv()
+    except EOFError:
+        answer = "a process has died"
+    if answer:
+        raise SystemExit(f"error: {answer}")
 
 
-def show(name, differences, step):
-    middle, low, high = median_interval(differences)
-    print(f"{name:<28}{1e-3 * middle:7.1f} µs per step [{1e-3 * low:.1f}, {1e-3 * high:.1f}]  "
-          f"{100 * middle / step:5.2f}%  upper bound {100 * high / step:5.2f}%", flush=True)
+def run_round(arguments, workers, numbers):
+    """Runs three processes in turns. Returns them, and the numbers of the steps that count."""
+    lengths = [WARM_UP, *(numbers.randint(SHORTEST, LONGEST) for _ in range(arguments.blocks))]
+    counted, begin = [], 0
+    for turn, length in enumerate(lengths):
+        counted += range(begin + SKIPPED, begin + length) if turn > 0 else []
+        begin += length
+    processes, ends = [], []
+    for kind in (WATCHED, PLAIN, CONTROL):
+        data = Samples(begin, int(arguments.step_ms * 1e6 * (1 if workers else 0.5)))
+        processes.append(Process(kind, DataLoader(data, batch_size=BATCH, num_workers=workers, collate_fn=collate,
+                                                  multiprocessing_context="fork" if workers else None),
+                                 RawArray("q", begin)))
+    started, context = [], multiprocessing.get_context("fork")
+    for kind in numbers.sample(range(3), 3):  # whichever is forked first has an advantage, if any
+        here, there = context.Pipe()
+        started.append(context.Process(target=processes[kind].run, args=(there,)))
+        started[-1].start()
+        there.close()
+        ends.append(here)
+    try:
+        for length in (*lengths, 0):
+            for end in numbers.sample(ends, 3):
+                take_turn(end, length)
+    except BaseException:
+        for one in started:
+            one.terminate()
+        raise
+    finally:
+        for one in started:
+            one.join()
+    return processes, counted
 
 
-class Fetcher:
-    """A fetcher whose work takes no time."""
-
-    def __init__(self):
-        self.collate_fn = lambda samples: samples
-
-    def fetch(self, index):
-        return self.collate_fn(index)
-
-
-def recorder(blocks, steps=256):
-    """Returns the µs of CPU time per step that the recorder's own code takes, for each of some blocks."""
-    from pymillrace.watcher.session import Session
-    from pymillrace.watcher.worker import FetchTimer
-
-    batch, fetcher, timer = [torch.zeros(16, 12), torch.zeros(16)], Fetcher(), FetchTimer(0, None, 0)
-    timer.recorder.next_batch = 0
-    timer.install(fetcher)
-    index, found = list(range(16)), []
-    with tempfile.TemporaryDirectory() as run:
-        session = Session(Path(run) / "run")
-        session.open()
-        loader = session.loader("bench", "DataLoader", [], given=False)
-        generation = loader.iter_begins(None)
-        loader.recorder.probe = timer.recorder
-        loader.iter_ended()
-        marks, steps_of = session.marks, loader.recorder
-        for _ in range(blocks):
-            begin = thread_time_ns()
-            for _ in range(steps):
-                steps_of.begin(generation, None)
-                fetcher.fetch(index)
-                due = steps_of.end(timer.recorder.next_batch - 1, batch, None)
-                if due:
-                    loader.after_next(batch, due)
-                marks.before_forward()
-                marks.before_step()
-                marks.after_step()
-            found.append(1e-3 * (thread_time_ns() - begin) / steps)
-        session.close()
-    return found
-
-
-def recorder_with_worker(blocks, steps=256):
-    """Returns the µs of CPU time per step, for each of some blocks: of the trainer's thread, and of the worker.
-
-    Both take turns in this thread.
-    """
-    from pymillrace._watch import FetchProbe, Receipts, RecordFile, SendProbe, ThreadClock
-    from pymillrace.watcher.clocks import SCHEDSTAT
-    from pymillrace.watcher.session import Session
-
-    batch, trainer, worker = [torch.zeros(16, 12), torch.zeros(16)], [], []
-    with tempfile.TemporaryDirectory() as run:
-        file = RecordFile(f"{run}/records".encode(), 4096, 0, True)
-        session = Session(Path(run) / "run")
-        session.open()
-        loader = session.loader("bench", "DataLoader", [], given=False)
-        generation = loader.iter_begins(None)
-        recorder = loader.recorder
-        recorder.records, recorder.started = file, 1
-        loader.iter_ended()
-        receipts, marks = Receipts(ThreadClock(), False), session.marks
-        probe, sender = FetchProbe(0, generation, SCHEDSTAT, file), SendProbe(SCHEDSTAT, file)
-        for block in range(blocks):
-            begin = thread_time_ns()
-            for number in range(block * steps, (block + 1) * steps):
-                probe.next_batch = number
-                probe.begin()
-                probe.collate()
-                probe.end()
-                probe.keep(16)
-                sender.begin(number)
-                sender.pickled()
-                sender.sent()
-            middle = thread_time_ns()
-            for number in range(block * steps, (block + 1) * steps):
-                recorder.begin(generation, receipts)
-                receipts.reads()
-                receipts.received()
-                receipts.rebuilt(number)
-                due = recorder.end(number, batch, receipts)
-                if due:
-                    loader.after_next(batch, due)
-                marks.before_forward()
-                marks.before_step()
-                marks.after_step()
-            trainer.append(1e-3 * (thread_time_ns() - middle) / steps)
-            worker.append(1e-3 * (middle - begin) / steps)
-        session.close()
+def measure(arguments, workers, numbers):
+    """Runs the rounds. Returns the costs of the trainer and of the worker."""
+    trainer, worker = Cost(), Cost()
+    prepare()
+    for _ in range(arguments.rounds):
+        processes, counted = run_round(arguments, workers, numbers)
+        trainer.add([one.spent for one in processes], counted)
+        if workers:  # it does not begin another batch after the last
+            worker.add([one.of_worker() for one in processes], counted[:-1])
     return trainer, worker
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--blocks", type=int, default=24, help="turns of each process in a round, of 16 steps on average")
     parser.add_argument("--step-ms", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--recorder", action="store_true", help="time the recorder's own code alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.recorder:
-        rows = zip(("trainer, num_workers=0", "trainer, num_workers=1", "worker, num_workers=1"),
-                   (recorder(60), *recorder_with_worker(60)))
-        for name, found in rows:
-            print(f"recorder, {name}: fastest block {min(found):.1f}, median {statistics.median(found):.1f} µs of CPU per "
-                  "step")
+        watch_recorder.show()
         return
+    numbers, valid = random.Random(arguments.seed), True
     for workers in (0, 1):
-        trainer, worker, control = [], [], []
-        for pair in range(arguments.pairs + 1):
-            order = (False, True) if pair % 2 else (True, False)
-            found = {watched: cpu_ns(arguments, workers, watched) for watched in order}
-            again = cpu_ns(arguments, workers, False)
-            if pair > 0:  # the first pair warms up
-                trainer.append(found[True][0] - found[False][0])
-                worker.append(found[True][1] - found[False][1])
-                control.append(again[0] - found[False][0])
-        # Without workers the trainer also makes the batch.
-        step = arguments.step_ms * 1e6 * (1 if workers else 2)
-        show(f"trainer, num_workers={workers}", trainer, step)
-        show("  two runs without watching", control, step)
+        trainer, worker = measure(arguments, workers, numbers)
+        valid &= trainer.show(f"trainer, num_workers={workers}", arguments.step_ms * 1e6)
         if workers:
-            show(f"worker, num_workers={workers}", worker, step)
+            valid &= worker.show(f"worker, num_workers={workers}", arguments.step_ms * 1e6)
+    if not valid:
+        raise SystemExit("error: a control's interval holds no 0: this measurement does not count")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""The benchmark of what watching costs finds a planted cost, and its intervals are Student's."""
+import math
+import random
+import statistics
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+
+from conftest import timing
+from pymillrace._watch import FetchProbe
+from pymillrace.watcher import worker
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+import mean_interval
+import watch_overhead
+
+PLANTED = 400_000  # ns per step
+
+
+class SlowProbe(FetchProbe):
+    def begin(self):
+        watch_overhead.compute(PLANTED)
+        return super().begin()
+
+
+@timing
+@pytest.mark.parametrize("workers", (0, 1))
+def test_a_planted_cost_is_found_in_the_process_that_has_it(monkeypatch, workers):
+    monkeypatch.setattr(worker, "FetchProbe", SlowProbe)
+    arguments = Namespace(rounds=2, blocks=4, step_ms=1.0)
+    trainer, made = watch_overhead.measure(arguments, workers, random.Random(1))
+    slowed = made if workers else trainer
+    assert statistics.fmean(slowed.added) == pytest.approx(PLANTED, rel=0.2)
+    assert abs(statistics.fmean(slowed.control)) < 0.2 * PLANTED
+    if workers:
+        assert statistics.fmean(trainer.added) < 0.5 * PLANTED
+
+
+def test_batches_of_another_data_set_end_the_measurement(monkeypatch):
+    monkeypatch.setattr(watch_overhead, "collate", lambda samples: (np.zeros((16, 12), np.float32), np.zeros(16)))
+    with pytest.raises(SystemExit, match="the batches are not those of the data set"):
+        watch_overhead.measure(Namespace(rounds=1, blocks=1, step_ms=0.1), 0, random.Random(1))
+
+
+def test_the_interval_of_a_mean_is_students():
+    values = [math.sin(i) for i in range(24)]
+    error = statistics.stdev(values) / math.sqrt(24)
+    for level, quantile in ((0.95, 2.0687), (0.99, 2.8073)):  # of 23 degrees of freedom
+        mean, low, high = mean_interval.mean_interval(values, level)
+        assert mean == pytest.approx(statistics.fmean(values))
+        assert [mean - low, high - mean] == pytest.approx(2 * [quantile * error], rel=1e-3)
+    with pytest.raises(SystemExit, match="9 values are too few"):
+        mean_interval.mean_interval(values[:9])
