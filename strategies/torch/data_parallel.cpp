@@ -150,7 +150,7 @@ void DataParallel::send_weights() {
 
 std::vector<Samples> DataParallel::scatter(Batch& batch) {
   std::vector<Samples> parts;
-  std::vector<std::unique_ptr<DeviceMark>> copied;
+  std::vector<OwnedMark> copied;
   for (int replica = 0; replica < threads_.count(); ++replica) {
     // Samples are already mixed, so a slice may begin at an odd index.
     const pipeline::Slice slice =

@@ -170,18 +170,37 @@ std::unique_ptr<DeviceMemory> make_device_memory(torch::Device device) {
   return std::make_unique<CachedMemory>(device);
 }
 
+// Lends untimed marks, and takes them back when they are dropped.
+
+OwnedMark DeviceStreams::join() {
+  OwnedMark mark = spare();
+  place_join(*mark);
+  return mark;
+}
+
+OwnedMark DeviceStreams::fence() {
+  OwnedMark mark = spare();
+  place_fence(*mark);
+  return mark;
+}
+
+OwnedMark DeviceStreams::spare() {
+  if (spares_->empty()) spares_->push_back(make_untimed());
+  OwnedMark mark(spares_->back().release(), KeepSpare(spares_));
+  spares_->pop_back();
+  return mark;
+}
+
 // Streams and events on any device that has them. Compiled everywhere; only such a device can run
 // it.
 namespace {
 
 class EventMark final : public DeviceMark {
  public:
-  /// Marks the work launched on `stream` so far. `timed`: the device records the time.
-  EventMark(const c10::Stream& stream, bool timed)
-      : event_(stream.device_type(),
-               timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT) {
-    event_.record(stream);
-  }
+  /// `timed`: the device records the time.
+  EventMark(torch::DeviceType device, bool timed)
+      : event_(device, timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT) {}
+  /// Marks the work launched on `stream` so far. What waits for the work marked before still does.
   void record(const c10::Stream& stream) { event_.record(stream); }
   bool reached() override { return event_.query(); }
   void wait() override { event_.synchronize(); }
@@ -213,13 +232,10 @@ class C10Streams final : public DeviceStreams {
   void send_number(const torch::Tensor& host, torch::Tensor& there) override {
     there.copy_(host, /*non_blocking=*/true);
   }
-  std::unique_ptr<DeviceMark> join() override {
-    auto copied = std::make_unique<EventMark>(copies_, /*timed=*/false);
-    copied->event().block(work());
-    return copied;
-  }
   std::unique_ptr<DeviceMark> mark() override {
-    return std::make_unique<EventMark>(work(), /*timed=*/true);
+    auto mark = std::make_unique<EventMark>(device_.type(), /*timed=*/true);
+    mark->record(work());
+    return mark;
   }
   void mark_again(DeviceMark& mark) override { static_cast<EventMark&>(mark).record(work()); }
   base::Clock::Ticks time_of(DeviceMark& mark) override {
@@ -254,14 +270,24 @@ class C10Streams final : public DeviceStreams {
         torch::empty(there.sizes(), there.options().device(torch::kCPU).pinned_memory(true));
     return here.copy_(there, /*non_blocking=*/true);
   }
-  std::unique_ptr<DeviceMark> fence() override {
-    return std::make_unique<EventMark>(work(), /*timed=*/false);
+
+ protected:
+  std::unique_ptr<DeviceMark> make_untimed() override {
+    return std::make_unique<EventMark>(device_.type(), /*timed=*/false);
   }
+  void place_join(DeviceMark& mark) override {
+    auto& copied = static_cast<EventMark&>(mark);
+    copied.record(copies_);
+    copied.event().block(work());
+  }
+  void place_fence(DeviceMark& mark) override { static_cast<EventMark&>(mark).record(work()); }
 
  private:
   /// Makes later work on `later` wait for the work launched on `earlier` so far.
   static void follow(const c10::Stream& later, const c10::Stream& earlier) {
-    EventMark(earlier, /*timed=*/false).event().block(later);
+    EventMark mark(earlier.device_type(), /*timed=*/false);
+    mark.record(earlier);
+    mark.event().block(later);
   }
   c10::Stream work() const { return guard_.getStream(device_); }
 

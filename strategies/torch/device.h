@@ -72,6 +72,8 @@ std::unique_ptr<DeviceMemory> make_device_memory(torch::Device device);
 
 /// A device's two streams: one for work, one for copies of batches from the host. Uses c10's
 /// generic streams and events, so that no CUDA header is needed and tests can replace the device.
+/// Marks of join() and fence() that were dropped are placed again, so that steady state creates
+/// none. One thread uses the streams and their marks.
 class DeviceStreams {
  public:
   virtual ~DeviceStreams() = default;
@@ -86,7 +88,7 @@ class DeviceStreams {
   virtual void send_number(const torch::Tensor& host, torch::Tensor& there) = 0;
   /// Makes later work wait for the copies so far. Returns a mark that is reached when these are
   /// done.
-  virtual std::unique_ptr<DeviceMark> join() = 0;
+  OwnedMark join();
   /// Returns a mark that is reached when all work so far is done.
   virtual std::unique_ptr<DeviceMark> mark() = 0;
   /// Places a mark of mark() anew, after all work so far. It must have been reached, and time_of()
@@ -109,7 +111,20 @@ class DeviceStreams {
   /// fence() is reached.
   virtual torch::Tensor to_host(const torch::Tensor& there) = 0;
   /// Returns a mark as mark() does, whose time is not recorded.
-  virtual std::unique_ptr<DeviceMark> fence() = 0;
+  OwnedMark fence();
+
+ protected:
+  /// Returns a mark without a time that has been placed nowhere yet.
+  virtual std::unique_ptr<DeviceMark> make_untimed() = 0;
+  /// Does what join() says, with a new or a spare mark.
+  virtual void place_join(DeviceMark& mark) = 0;
+  /// Does what fence() says, with a new or a spare mark.
+  virtual void place_fence(DeviceMark& mark) = 0;
+
+ private:
+  OwnedMark spare();
+
+  std::shared_ptr<SpareMarks> spares_ = std::make_shared<SpareMarks>();  ///< of join() and fence()
 };
 
 /// The marks of a step: where the device begins it, where its parts meet, and where it ends.

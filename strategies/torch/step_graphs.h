@@ -61,7 +61,7 @@ class StepGraphs {
   struct Input {
     std::unique_ptr<DeviceGraph> graph;
     torch::Tensor block;
-    std::unique_ptr<DeviceMark> read;  ///< reached when the last step has read the block
+    OwnedMark read;  ///< reached when the last step has read the block
     torch::Tensor loss;                ///< undefined until the capture
   };
 

@@ -145,12 +145,12 @@ Samples TorchStrategy::send_into(Batch& batch, torch::Tensor& block, DeviceMark&
 }
 
 void TorchStrategy::hold_until_copied(Batch& batch) {
-  std::vector<std::unique_ptr<DeviceMark>> copied;
+  std::vector<OwnedMark> copied;
   copied.push_back(streams_->join());
   hold(std::move(batch), std::move(copied));
 }
 
-void TorchStrategy::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied) {
+void TorchStrategy::hold(Batch batch, std::vector<OwnedMark> copied) {
   held_.hold(std::move(batch), std::move(copied));
   marks_->place(*streams_, StepMarks::Place::begin);
 }
@@ -422,7 +422,7 @@ torch::Tensor TorchStrategy::answers(const torch::Tensor& images) {
 void TorchStrategy::evaluate_behind(Loader& loader, Evaluation& sum) {
   struct Answers {
     torch::Tensor logits, labels;  ///< in host memory
-    std::unique_ptr<DeviceMark> there;
+    OwnedMark there;
   };
   constexpr std::size_t kBehind = 4;  // a host that adds up must not let the device run dry
   std::deque<Answers> queued;
@@ -441,7 +441,7 @@ void TorchStrategy::evaluate_behind(Loader& loader, Evaluation& sum) {
     if (batch.count() == 0) continue;
     const pipeline::Slice all = whole(batch);
     const torch::Tensor pixels = streams_->copy(images_of(batch, all, options_));
-    std::vector<std::unique_ptr<DeviceMark>> copied;
+    std::vector<OwnedMark> copied;
     copied.push_back(streams_->join());
     torch::Tensor labels = labels_of(batch, all).clone();
     held.hold(std::move(batch), std::move(copied));
@@ -450,6 +450,7 @@ void TorchStrategy::evaluate_behind(Loader& loader, Evaluation& sum) {
     if (queued.size() > kBehind) add_oldest();
   }
   while (!queued.empty()) add_oldest();
+  held.keep_at_most(0);
 }
 
 std::optional<Evaluation> TorchStrategy::evaluate(Loader& loader) {

@@ -178,7 +178,7 @@ class TorchStrategy : public Strategy {
   DeviceStreams* streams() { return streams_.get(); }
   /// Gives a batch back once the device has reached all marks, for strategies that split the batch
   /// themselves. The device's work on the step begins here.
-  void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> copied);
+  void hold(Batch batch, std::vector<OwnedMark> copied);
   std::optional<CudaLibrary>& cuda() { return cuda_; }
 
  private:

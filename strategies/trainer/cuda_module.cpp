@@ -129,7 +129,10 @@ std::string why_not_loaded(const std::string& module, const std::string& loader)
 
 std::string cuda_module_path() {
   const std::string own = file_of(reinterpret_cast<const void*>(&package_of_library));
-  return std::filesystem::path(own).parent_path() / "libmillrace_cuda.so";
+  const std::filesystem::path folder = std::filesystem::path(own).parent_path();
+  const std::string name = "libmillrace_cuda.so";
+  // A program that holds this code itself, as tests do, has its libraries in lib.
+  return std::filesystem::exists(folder / "lib" / name) ? folder / "lib" / name : folder / name;
 }
 
 }  // namespace millrace::train

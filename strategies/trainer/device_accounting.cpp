@@ -12,7 +12,7 @@
 
 namespace millrace::train {
 
-void InFlightBatches::hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until) {
+void InFlightBatches::hold(Batch batch, std::vector<OwnedMark> until) {
   held_.push_back({std::move(batch), std::move(until)});
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/private_api.h"
@@ -30,12 +31,33 @@ class DeviceMark {
   virtual void wait() = 0;
 };
 
+/// Marks whose owners have dropped them, for their device to place again.
+using SpareMarks = std::vector<std::unique_ptr<DeviceMark>>;
+
+/// Makes a mark a spare one when its owner drops it. Deletes it if there is nowhere to keep it.
+class KeepSpare {
+ public:
+  KeepSpare() = default;
+  explicit KeepSpare(std::shared_ptr<SpareMarks> spares) : spares_(std::move(spares)) {}
+  void operator()(DeviceMark* mark) const {
+    std::unique_ptr<DeviceMark> dropped(mark);
+    if (spares_ != nullptr) spares_->push_back(std::move(dropped));
+  }
+
+ private:
+  std::shared_ptr<SpareMarks> spares_;
+};
+
+/// A mark with the owner that asks for it. Drop it once it is reached, or once all that waits for
+/// it has been submitted.
+using OwnedMark = std::unique_ptr<DeviceMark, KeepSpare>;
+
 /// Batches that a device still reads. Their slots return to the loader once the device has copied
 /// them.
 class MILLRACE_PRIVATE_API InFlightBatches {
  public:
   /// Keeps `batch` until all marks of `until` are reached.
-  void hold(Batch batch, std::vector<std::unique_ptr<DeviceMark>> until);
+  void hold(Batch batch, std::vector<OwnedMark> until);
   /// Gives back batches that the device has read, in order. If more than `most` are left, waits for
   /// the oldest in device_wait.
   void keep_at_most(std::size_t most, pipeline::SpanClock& spans);
@@ -46,7 +68,7 @@ class MILLRACE_PRIVATE_API InFlightBatches {
  private:
   struct Held {
     Batch batch;
-    std::vector<std::unique_ptr<DeviceMark>> until;
+    std::vector<OwnedMark> until;
   };
   void give_back_read();
 

@@ -63,8 +63,8 @@ class Simulated final : public Strategy {
     const std::int64_t begin = std::max(base::Clock::steady_ns() - owed_ns_, free_ns_);
     // If every sample failed, there is nothing to do.
     free_ns_ = begin + (last_samples_ > 0 ? static_cast<std::int64_t>(update_ms_ * 1e6) : 0);
-    std::vector<std::unique_ptr<DeviceMark>> copied;
-    copied.push_back(std::make_unique<Moment>(begin));
+    std::vector<OwnedMark> copied;
+    copied.emplace_back(new Moment(begin));
     held_.hold(std::move(batch), std::move(copied));
     held_.keep_at_most(static_cast<std::size_t>(inflight_), spans);
     if (inflight_ == 0) spans.enter(pipeline::Span::device_wait);

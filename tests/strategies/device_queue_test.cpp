@@ -149,8 +149,8 @@ TEST(InFlightBatches, GoBackOnceTheDeviceHasReadThem) {
   InFlightBatches held;
   bool reached[3][2] = {};
   const auto hold = [&](int i) {
-    std::vector<std::unique_ptr<DeviceMark>> marks;
-    for (bool& mark : reached[i]) marks.push_back(std::make_unique<FakeMark>(mark));
+    std::vector<OwnedMark> marks;
+    for (bool& mark : reached[i]) marks.emplace_back(new FakeMark(mark));
     held.hold(loader.next(), std::move(marks));
   };
   for (int i = 0; i < 3; ++i) hold(i);

@@ -1,9 +1,13 @@
 // Training on a CUDA device follows the CPU's. Skipped without a device.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <string>
+
 #include "millrace/error.h"
 #include "strategies/torch/data_parallel.h"
 #include "strategies/torch/single.h"
+#include "strategies/trainer/cuda_module.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace::train {
@@ -11,6 +15,16 @@ namespace {
 
 using test::Outcome;
 using test::TrainingRun;
+
+TEST(CudaModulePath, LeadsFromThisProgramToTheModule) {
+  const std::filesystem::path module =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lib/libmillrace_cuda.so";
+  if (!std::filesystem::exists(module)) GTEST_SKIP() << "this build has no CUDA module";
+  ASSERT_TRUE(std::filesystem::exists(cuda_module_path())) << cuda_module_path();
+  EXPECT_TRUE(std::filesystem::equivalent(cuda_module_path(), module)) << cuda_module_path();
+  EXPECT_EQ(why_not_loaded(cuda_module_path(), "the linker's reason").find("nvcc"),
+            std::string::npos);
+}
 
 /// Each test is a process of its own (ctest), because the module must come before torch's first
 /// call.

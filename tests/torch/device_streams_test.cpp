@@ -62,6 +62,7 @@ TEST(DeviceStreams, AQueueChangesNoNumber) {
     EXPECT_EQ(calls.unread_fences, 0);
     EXPECT_GE(calls.max_unread_fences, 4) << "an evaluation waits for each batch";
     EXPECT_GT(calls.clocks, 3);
+    EXPECT_LE(calls.untimed, std::max(1, inflight) + 8) << "of batches in flight and evaluations";
     // Later steps place the same marks again, and the stand-in fails where that is too early.
     EXPECT_EQ(calls.marks, 4 * (inflight + 2)) << "one per place in a step";
     EXPECT_EQ(outcome.device.parts_steps, 18u - 2);
@@ -142,6 +143,38 @@ TEST(DeviceStreams, MemoryIsWrittenOnceTheStepBeforeHasReadIt) {
   streams.on_side_stream([] {});  // a step
   const auto read = streams.fence();
   copy_again(*read);
+}
+
+TEST(DeviceStreams, UntimedMarksAreUsedAgain) {
+  for (const int inflight : {0, 1, 4}) {
+    SCOPED_TRACE(inflight);
+    int made = 0;
+    for (const int epochs : {2, 8}) {
+      TrainingRun run = lenet_run(inflight);
+      run.training.epochs = epochs;
+      DeviceCalls calls;
+      train(run, &calls);
+      EXPECT_EQ(calls.joins + calls.fences, epochs * 18);
+      if (made == 0) made = calls.untimed;
+      EXPECT_EQ(calls.untimed, made) << "later steps and evaluations make new ones";
+    }
+  }
+}
+
+TEST(DeviceStreams, AMarkThatNobodyHasWaitedForIsNotPlacedAgain) {
+  DeviceCalls calls;
+  FakeStreams streams(calls);
+  streams.fence()->wait();
+  streams.join()->wait();
+  EXPECT_EQ(calls.untimed, 1);
+  streams.fence();  // dropped at once
+  EXPECT_NONFATAL_FAILURE(streams.join(), "nobody has waited for");
+  OwnedMark outlives;
+  {
+    FakeStreams others(calls);
+    outlives = others.fence();
+  }
+  outlives->wait();
 }
 
 TEST(DeviceStreams, LossesThatComeLateStillNameTheirStep) {

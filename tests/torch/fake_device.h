@@ -23,7 +23,8 @@ struct DeviceCalls {
   int copies = 0;
   int joins = 0;
   int answers = 0;        ///< copies back
-  int fences = 0;         ///< made by fence()
+  int fences = 0;         ///< placed by fence()
+  int untimed = 0;        ///< marks made for join() and fence()
   int unread_fences = 0;  ///< fences that nobody has waited for
   int max_unread_fences = 0;
   int open = 0;  ///< marks of work that nobody has waited for
@@ -74,21 +75,33 @@ class FakeMark : public train::DeviceMark {
   std::vector<std::pair<at::Tensor, float>> numbers_;
 };
 
-/// A mark of fence().
-class FakeFence final : public FakeMark {
+/// A mark of join() or fence(). Fails if it is placed again although nobody has waited for it.
+class UntimedMark final : public FakeMark {
  public:
-  explicit FakeFence(DeviceCalls& calls) : FakeMark(calls, false), work_(calls.work()) {
-    calls_.max_unread_fences = std::max(calls_.max_unread_fences, ++calls_.unread_fences);
+  explicit UntimedMark(DeviceCalls& calls) : FakeMark(calls, true) {}
+  void place_again(bool fence) {
+    EXPECT_TRUE(reached() || copies_wait_) << "nobody has waited for the mark that is placed again";
+    place(false);
+    fence_ = fence;
+    copies_wait_ = false;
+    work_ = calls_.work();
+    if (fence_)
+      calls_.max_unread_fences = std::max(calls_.max_unread_fences, ++calls_.unread_fences);
   }
-  /// Returns the steps that were submitted before it.
-  int work() const { return work_; }
+  /// Notes that copies wait for it. Returns the steps that were submitted before it.
+  int work_before_copies() {
+    copies_wait_ = true;
+    return work_;
+  }
   void wait() override {
-    if (!reached()) --calls_.unread_fences;
+    if (fence_ && !reached()) --calls_.unread_fences;
     FakeMark::wait();
   }
 
  private:
-  int work_;
+  bool fence_ = false;
+  bool copies_wait_ = false;
+  int work_ = 0;
 };
 
 /// Fails where a device's event would be recorded again although its time is still needed, where
@@ -105,7 +118,7 @@ class FakeStreams final : public train::DeviceStreams {
                  train::DeviceMark& read) override {
     ++calls_.copies;
     const auto place = written_.try_emplace(there.const_data_ptr(), -1).first;
-    EXPECT_GT(static_cast<FakeFence&>(read).work(), place->second)
+    EXPECT_GT(static_cast<UntimedMark&>(read).work_before_copies(), place->second)
         << "the step on what the memory holds may still read it";
     place->second = calls_.work();
     there.copy_(host);
@@ -113,10 +126,6 @@ class FakeStreams final : public train::DeviceStreams {
   void send_number(const torch::Tensor& host, torch::Tensor& there) override {
     there.copy_(host);
     sent_.emplace_back(host, host.item<float>());
-  }
-  std::unique_ptr<train::DeviceMark> join() override {
-    ++calls_.joins;
-    return std::make_unique<FakeMark>(calls_, false);
   }
   std::unique_ptr<train::DeviceMark> mark() override {
     ++calls_.marks;
@@ -153,9 +162,19 @@ class FakeStreams final : public train::DeviceStreams {
     ++calls_.answers;
     return there.clone();
   }
-  std::unique_ptr<train::DeviceMark> fence() override {
+
+ protected:
+  std::unique_ptr<train::DeviceMark> make_untimed() override {
+    ++calls_.untimed;
+    return std::make_unique<UntimedMark>(calls_);
+  }
+  void place_join(train::DeviceMark& mark) override {
+    ++calls_.joins;
+    static_cast<UntimedMark&>(mark).place_again(/*fence=*/false);
+  }
+  void place_fence(train::DeviceMark& mark) override {
     ++calls_.fences;
-    return std::make_unique<FakeFence>(calls_);
+    static_cast<UntimedMark&>(mark).place_again(/*fence=*/true);
   }
 
  private:
