@@ -1,4 +1,5 @@
 """Tables of docs/results/DATE-gpu.md from the results of bench/gpu/run."""
+import json
 import statistics
 
 import plan
@@ -40,6 +41,13 @@ class Source:
         losses = self.runs.get(name, {}).get("losses")
         self.count(name, "losses", losses)
         return losses or []
+
+    def peer_epoch(self, name):
+        """Returns the seconds of the second epoch that torch_lenet.py has printed."""
+        lines = [json.loads(line) for line in self.runs.get(name, {}).get("text", "").splitlines() if line[:1] == "{"]
+        seconds = next((line["s"] for line in lines if line.get("epoch") == 2), None)
+        self.count(name, "its second epoch", seconds)
+        return seconds
 
     def count(self, name, key, value):
         """Notes a figure that is not there although its run was not skipped."""
@@ -162,15 +170,20 @@ def goals_table(source):
         theirs = source.runs.get(f"torch-{name}", {}).get("json", {}).get("step_s")
         source.count(f"torch-{name}", "step_s", theirs)
         steps.append((mean + load) / theirs if mean and load is not None and theirs else None)
-    clocks = [source.runs.get(name, {}).get("text", "-").strip() or "-" for name in ("clocks-before", "clocks-after")]
+    peers = [source.peer_epoch(f"torch-{name}") for name in names]
+    ratios = [loop / (plan.GOAL_EPOCHS * peer) for loop, peer in zip(loops, peers) if loop is not None and peer]
+    clocks = [f"- {name}: " + (source.runs.get("clocks-" + name.replace(" ", "-"), {}).get("text", "").strip() or "-")
+              for name in ("before lenet", "after lenet", "before resnet", "after resnet")]
     rows = [["S4, ten epochs: training loop, s", "2", *spread(loops)],
             ["the same: whole command, with start-up and one evaluation, s", "", *spread(walls)],
+            ["the same in torch_lenet.py, 8 workers: its second epoch, s", "", *spread(peers)],
+            ["the same: training loop over ten of these, by pairs", "", *spread(ratios)],
             ["the same: load per step, 8 workers, µs", "15", *spread(loads, 1e6)],
             ["the same: top-1 with seeds 0, 1 and 2, %", "98.9", *spread(tops[:3], 100)],
             ["ResNet-50, bf16: load over the median update, %", "1", *spread(updates, 100)],
             ["ResNet-50, bf16: step with load over PyTorch's (channels_last, CUDA graph, nothing loaded)", "1", *spread(steps)]]
     return ("## Goals\n\nRuns in turn. Those of S4 count only on MNIST (`pack --mnist`). Device, driver, memory, clock,\n"
-            f"temperature, power and throttling:\n\n- before: {clocks[0]}\n- after: {clocks[1]}\n\n" +
+            "temperature, power and throttling:\n\n" + "\n".join(clocks) + "\n\n" +
             table(["what", "goal", "median", "range"], rows))
 
 

@@ -61,8 +61,8 @@ class StepGraphs {
   struct Input {
     std::unique_ptr<DeviceGraph> graph;
     torch::Tensor block;
-    OwnedMark read;  ///< reached when the last step has read the block
-    torch::Tensor loss;                ///< undefined until the capture
+    OwnedMark read;      ///< reached when the last step has read the block
+    torch::Tensor loss;  ///< undefined until the capture
   };
 
   DeviceStreams& streams_;

@@ -137,6 +137,13 @@ class Plan(unittest.TestCase):
                 self.assertLess(names.index(run.after), names.index(run.name))
             self.assertLessEqual(run.limit_s, plan.STAGE_LIMIT_S)
 
+    def test_peers_take_turns(self):
+        names = [run.name for run in plan.all_runs()]
+        for ours in ("goal", "resnet"):
+            turns = [name for name in names if name.startswith((ours + "-", f"torch-{ours}-"))]
+            self.assertEqual(turns, [name for seed in range(plan.GOAL_RUNS)
+                                     for name in (f"{ours}-{seed}", f"torch-{ours}-{seed}")])
+
     def test_a_sample_without_a_run_has_a_hole(self):
         sample = json.loads((args.source / "bench/gpu/sample.json").read_text())
         self.assertEqual(render.holes(sample, plan.stages()), [])
@@ -153,6 +160,7 @@ class Plan(unittest.TestCase):
             "update_s_per_step")))
         self.assertIn("delay-next: verdict", hole(lambda runs: runs["delay-next"]["summary"].update(verdict=None)))
         self.assertIn("mode-cpu: losses", hole(lambda runs: runs["mode-cpu"].pop("losses")))
+        self.assertIn("torch-goal-3: its second epoch", hole(lambda runs: runs["torch-goal-3"].update(text="")))
         self.assertIn("whole: parameters_hash", hole(lambda runs: runs["whole"].pop("summary")))
         self.assertIn("profile: what_if", hole(lambda runs: runs["profile"]["json"].pop("what_if")))
         self.assertIn(" measured", hole(lambda runs: runs["profile"]["json"]["what_if"][0].update(measured=None)))
@@ -188,11 +196,14 @@ class Plan(unittest.TestCase):
         for seed in range(plan.GOAL_RUNS):
             runs[f"goal-{seed}"] = {"exit": 0, "summary": {"load_s": 0.5, "update_s": 1.0 + seed, "wall_s": 9.0,
                                                            "load_s_per_step": 1e-5, "top1": 0.9 + 0.01 * seed}}
+            runs[f"torch-goal-{seed}"] = {"exit": 0, "text": '{"epoch": 1, "s": 9.0}\n{"epoch": 2, "s": 4.5}\n{"top1": 0.9}\n'}
             runs[f"resnet-{seed}"] = {"exit": 0, "summary": {"update_s_per_step_median": 0.02, "load_s_per_step": 1e-4,
                                                              "update_s_per_step": 0.0199}}
             runs[f"torch-resnet-{seed}"] = {"exit": 0, "json": {"step_s": 0.016}}
         text = render.goals_table(render.Source({"runs": runs}))
         self.assertIn("training loop, s | 2 | 4.500 | 1.500 to 7.500 |", text)
+        self.assertIn("its second epoch, s |  | 4.500 |", text)
+        self.assertIn("by pairs |  | 0.100 | 0.033 to 0.167 |", text)
         self.assertIn("8 workers, µs | 15 | 10.000 |", text)
         self.assertIn("seeds 0, 1 and 2, % | 98.9 | 91.000 | 90.000 to 92.000 |", text)
         self.assertIn("load over the median update, % | 1 | 0.500 |", text)
