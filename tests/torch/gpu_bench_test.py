@@ -196,7 +196,8 @@ class Plan(unittest.TestCase):
         for seed in range(plan.GOAL_RUNS):
             runs[f"goal-{seed}"] = {"exit": 0, "summary": {"load_s": 0.5, "update_s": 1.0 + seed, "wall_s": 9.0,
                                                            "load_s_per_step": 1e-5, "top1": 0.9 + 0.01 * seed}}
-            runs[f"torch-goal-{seed}"] = {"exit": 0, "text": '{"epoch": 1, "s": 9.0}\n{"epoch": 2, "s": 4.5}\n{"top1": 0.9}\n'}
+            runs[f"torch-goal-{seed}"] = {
+                "exit": 0, "text": '{"epoch": 1, "s": 9.0}\n{"epoch": 2, "s": 4.5}\n{"top1": 0.9}\n'}
             runs[f"resnet-{seed}"] = {"exit": 0, "summary": {"update_s_per_step_median": 0.02, "load_s_per_step": 1e-4,
                                                              "update_s_per_step": 0.0199}}
             runs[f"torch-resnet-{seed}"] = {"exit": 0, "json": {"step_s": 0.016}}
