@@ -15,7 +15,7 @@ MOST = 32  # rows
 DEPTH = 6  # of data sets in data sets
 CALL_NS = 2500  # cost of timing one call
 BATCH_NS = 30_000  # cost of putting the stand-ins in place and taking them away
-COST = 0.002  # greatest share of the fetch time that timing may take
+COST = 0.001  # greatest share of the fetch time that timing may take
 
 
 class Timed:
