@@ -5,8 +5,8 @@ In each round three processes, forked from this one, train in turns of 12 to 20 
 one that is not is the control. Their order is drawn for every block of three turns, so all of them have the same
 minute. A step computes for MS of CPU time in the trainer, and so does the worker for each batch; with num_workers=0
 both halves of a step take MS together. A batch is 16 samples, whose data set has a chain of three transforms.
-It is a NumPy array, which goes through the pipe: torch's way of handing tensors over takes 0.8 ms of CPU time on either
-side, which differ by more than what is to be measured, and watching treats both alike.
+It is a NumPy array, which goes through the pipe: torch's way of handing tensors over takes 0.35 ms of CPU time on either
+side, which varies by more than what is to be measured. Watching treats both alike.
 
 The cost is the CPU time of the trainer's process, and of the worker's with all threads, per step: the watched one's
 mean of a round less the mean of the two others. Left out are the first steps of a process and of each turn, and steps

@@ -181,7 +181,8 @@ def goals_table(source):
             ["the same: load per step, 8 workers, µs", "15", *spread(loads, 1e6)],
             ["the same: top-1 with seeds 0, 1 and 2, %", "98.9", *spread(tops[:3], 100)],
             ["ResNet-50, bf16: load over the median update, %", "1", *spread(updates, 100)],
-            ["ResNet-50, bf16: step with load over PyTorch's (channels_last, CUDA graph, nothing loaded)", "1", *spread(steps)]]
+            ["ResNet-50, bf16: step with load over PyTorch's (channels_last, CUDA graph, nothing loaded)", "1",
+             *spread(steps)]]
     return ("## Goals\n\nRuns in turn. Those of S4 count only on MNIST (`pack --mnist`). Device, driver, memory, clock,\n"
             "temperature, power and throttling:\n\n" + "\n".join(clocks) + "\n\n" +
             table(["what", "goal", "median", "range"], rows))

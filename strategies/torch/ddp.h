@@ -47,7 +47,7 @@ class Peers {
   /// Sets this rank's count, which only rises. Any thread may call it.
   void announce(std::uint64_t count) const;
   /// Waits until the counts of all ranks but the first are at least `count`. Any thread may call
-  /// it. Throws RunError with the ranks that are late after the time-out.
+  /// it. Throws RunError with the first rank that is late after the time-out.
   void wait_for(std::uint64_t count) const;
 
  private:

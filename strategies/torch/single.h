@@ -79,7 +79,7 @@ class Single final : public TorchStrategy {
   /// Notes that a graph has set something up.
   void graph_sets_up(pipeline::SetUp kind);
 
-  // At most one of both, and only if options.graph_samples asks for it.
+  // At most one of the two is set, and only if options.graph_samples asks for it.
   std::optional<GraphedSteps> graphed_;
   std::optional<StepGraphs> whole_;
 };

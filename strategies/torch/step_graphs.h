@@ -46,7 +46,7 @@ class StepGraphs {
   /// Others must run eagerly.
   bool takes(const Batch& batch);
   /// Sends a batch that takes() accepts and runs `step` on it, eagerly or as a replay. Returns the
-  /// loss, which the next but one call may overwrite. Every call must pass the same `step`. A
+  /// loss, which the call after the next may overwrite. Every call must pass the same `step`. A
   /// replay counts as forward. Throws RunError if the step cannot be captured.
   torch::Tensor run(const Send& send, pipeline::SpanClock& spans, const Step& step);
   /// Returns what the last run() was besides a step.

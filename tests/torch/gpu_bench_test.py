@@ -77,6 +77,7 @@ class FakeMachine:
 
     def __init__(self, scratch):
         self.scratch = scratch
+        self.torch = scratch / "torch"
         self.packed = True
         self.words = lambda command: command
         self.call = lambda *a, **more: machine.Machine.call(self, *a, **more)

@@ -257,7 +257,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
     throw UsageError(
         "train.cudnn_benchmark=true with train.deterministic=true: the fastest algorithm may be "
         "another one in the next run",
-        "leave one of both at false");
+        "set one of the two to false");
   options.device_parts = recipe.boolean("train.device_parts");
   options.strategy = recipe.text("train.strategy");
   options.replicas = static_cast<int>(recipe.integer("train.replicas"));

@@ -302,6 +302,8 @@ class Loader:
             while fetched < batches and len(under_way) <= devices.AHEAD:
                 with copies.device.current():
                     source = engine.next(Batch, False, failures)
+                    if failures:
+                        self._collect(failures)
                     under_way.append(copies.start(tuple(source), devices.Rest(source._raw, engine)))
                 del source
                 fetched += 1
@@ -312,7 +314,7 @@ class Loader:
             batch: Any = Batch(copies.hand_out(copy))
             batch._raw = copy.rest
             self._batch += 1
-            if failures or self._batch == batches:
+            if self._batch == batches:
                 self._collect(failures)
             batch = self._shape(batch)
             del copy
@@ -333,11 +335,11 @@ class Loader:
             self.function_s += time.perf_counter() - begin
 
     def _collect(self, failures: list[_Row]) -> None:
-        """Warns of what the program remarked, and moves failures to the list of all."""
-        _warn()
+        """Moves failures to the list of all, and warns of what the program remarked."""
         self.failures.extend(Failure(*row) for row in failures)
         failures.clear()
         del self.failures[:-1000]
+        _warn()
 
     @property
     def epoch(self) -> int:

@@ -115,7 +115,7 @@ def _opens(session: Session) -> bool:
 def _patch(dataloader: Any = None) -> None:
     """Replaces DataLoader.__iter__, once per process, and that of torchdata's StatefulDataLoader, which is its own.
 
-    So is that class's __init__, which takes the plan's arguments too.
+    StatefulDataLoader has an __init__ of its own too, which is replaced to take the plan's arguments.
     """
     if _replaced:
         return

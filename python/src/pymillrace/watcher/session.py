@@ -457,11 +457,11 @@ class Session:
         if self.main is not None:
             record = summary.make(self, self.main, wall)
             self.directory.write(self.file_name("summary", "json", 1), dump(record, indent=2))
-            trace.write(self, now)
             if record["world_size"] > 1:
                 record = self._with_ranks(record)
             if self.directory.rank == 0:
                 print("\n".join(summary.lines(self, record)), file=sys.stderr)
+            trace.write(self, now)  # last: nothing else is lost with it
         self.directory.close()
 
     def _with_ranks(self, record: dict[str, Any]) -> dict[str, Any]:

@@ -154,4 +154,5 @@ class TransformTimer:
 
     def unsampled_after(self, fetch_ns: int) -> int:
         """Returns how many batches not to sample after a sampled one, which took so long."""
-        return min(1000, math.ceil((BATCH_NS + self._calls * CALL_NS) / (COST * max(1, fetch_ns)))) - 1
+        spent = BATCH_NS + self._calls * CALL_NS
+        return min(1000, math.ceil(spent / (COST * max(1, fetch_ns - spent)))) - 1

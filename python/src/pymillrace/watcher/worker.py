@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -148,9 +148,9 @@ def _wrap_data_queue(queue: Any, file: RecordFile) -> None:
     queue._send_bytes = timed_send
 
 
-def exits_of(workers: Iterable[Any], error: BaseException) -> list[str]:
+def exits_of(workers: Sequence[Any], error: BaseException) -> list[str]:
     """Returns how workers of a failed iterator have ended, if they did not end as they should."""
-    if isinstance(error, (ConnectionError, EOFError)):  # of the queue: its other end may still be dying
+    if workers and isinstance(error, (ConnectionError, EOFError)):  # of the queue: its other end may still be dying
         multiprocessing.connection.wait([one.sentinel for one in workers], DYING_S)
     return [f"DataLoader worker {number} (pid {one.pid}) {_ending(one.exitcode)}"
             for number, one in enumerate(workers) if one.exitcode not in (None, 0)]
