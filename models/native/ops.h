@@ -53,7 +53,8 @@ MILLRACE_PRIVATE_API PoolGeometry pool_geometry(const at::Tensor& input, at::Int
                                                 at::IntArrayRef stride, at::IntArrayRef padding,
                                                 at::IntArrayRef dilation);
 
-/// Returns the geometry of normalize()'s arguments. Throws c10::Error for arguments that it does not take.
+/// Returns the geometry of normalize()'s arguments. Throws c10::Error for arguments that it does
+/// not take.
 MILLRACE_PRIVATE_API NormalizeGeometry normalize_geometry(const at::Tensor& levels,
                                                           const at::Tensor& tables,
                                                           bool channels_last);

@@ -53,7 +53,7 @@ class StepGraphs {
   pipeline::SetUp last_set_up() const { return set_up_; }
 
  private:
-  /// What the offsets in a batch's block follow from.
+  /// Determines the offsets in a batch's block.
   struct Form {
     std::int64_t bytes = 0, targets = 0, classes = 0;
     bool operator==(const Form&) const = default;

@@ -191,7 +191,7 @@ class FakeGraph final : public train::DeviceGraph {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  /// What a capture does with the host's code. A device runs it, without the work on tensors.
+  /// Says whether a capture runs the host's code, as a device does, without the work on tensors.
   enum class Host { left_out, runs };
 
   /// `parameters` returns the tensors that get gradients; `state` returns all that must keep its

@@ -18,8 +18,8 @@ struct Usage {
 /// Returns the sum of two stretches; what is unknown of one is unknown of both.
 Usage operator+(const Usage& one, const Usage& other);
 
-/// Picks the batches to measure, such that the readings take at most 1/4000 of the time on average. The
-/// intervals vary, as a loop may do something else in every so many steps.
+/// Picks the batches to measure, such that the readings take at most 1/4000 of the time on average.
+/// The intervals vary, as a loop may do something else in every so many steps.
 class Sampler {
  public:
   /// Returns whether to measure a batch that begins now. The first one is measured.

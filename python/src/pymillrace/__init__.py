@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .augmentations import Augmentation, augmentation
+    from .batch import Batch
     from .errors import DataError, DeviceError, Error, RunError, UsageError
-    from .loader import Batch, Dataset, Failure, Loader, StepCost
+    from .loader import Dataset, Failure, Loader, StepCost
     from .recipes import (
         CenterCrop,
         Cifar,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 # Where each public name is defined; it is imported on first use.
 _HOMES = {
     "Augmentation": "augmentations",
-    "Batch": "loader",
+    "Batch": "batch",
     "CenterCrop": "recipes",
     "Cifar": "recipes",
     "ColorJitter": "recipes",
