@@ -56,7 +56,7 @@ TEST_P(NativeCuda, GivesTheCpusValuesAndTheSameBitsAgain) {
   }
 }
 
-/// As many images as the shape has, so that sizes differ.
+/// Takes as many images as the shape says, so that sizes differ.
 TEST_P(NativeCuda, NormalisesToTheCpusBits) {
   const ConvCase& c = GetParam();
   torch::manual_seed(7);

@@ -65,7 +65,7 @@ class Batch(tuple[Any, ...]):
 
     @property
     def targets(self) -> Any:
-        """What the manifest lists under `target` for each sample.
+        """The manifest's `target` of each sample.
 
         Where all of the manifest's targets are lists of k numbers: an array of count x k, float32; where they are
         plain numbers: of count. Otherwise a list of count Python objects, as json.loads() gives them.
