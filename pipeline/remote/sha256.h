@@ -39,7 +39,7 @@ Sha256 sha256_of(std::string_view bytes);
 MILLRACE_PRIVATE_API Sha256 sha256_of_file(int descriptor, const std::string& path,
                                            const std::function<void()>& check = {});
 /// Returns HMAC-SHA256 (RFC 2104).
-Sha256 hmac_sha256(std::string_view key, std::string_view message);
+MILLRACE_PRIVATE_API Sha256 hmac_sha256(std::string_view key, std::string_view message);
 /// Returns the hash as 64 hexadecimal digits.
 MILLRACE_PRIVATE_API std::string hex_of(const Sha256& hash);
 

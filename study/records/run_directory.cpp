@@ -23,6 +23,7 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
+#include "study/records/signature.h"
 
 namespace millrace::study {
 namespace {
@@ -106,7 +107,8 @@ bool is_unused(const fs::path& path) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error))
     if (const std::string name = entry.path().filename().string();
-        name != RunLock::kFile && !name.starts_with("config.toml.tmp-"))
+        name != RunLock::kFile && name != kSignatureFile && !name.starts_with("config.toml.tmp-") &&
+        !name.starts_with(std::string(kSignatureFile) + ".tmp-"))
       return false;
   return true;
 }
@@ -285,7 +287,7 @@ RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path
     // between.
     lock_ = RunLock(path_);
   }
-  write_file(path_ / "config.toml", config_toml);
+  write_signed(path_, "config.toml", config_toml);
 }
 
 void RunDirectory::check(const fs::path& path) {
@@ -306,7 +308,7 @@ RunDirectory RunDirectory::resume(fs::path path, const std::string& config_toml,
   std::error_code error;
   fs::remove(directory.path_ / "summary.json", error);
   if (error) cannot_write(directory.path_ / "summary.json", error.value());
-  write_file(directory.path_ / "config.toml", config_toml);
+  write_signed(directory.path_, "config.toml", config_toml);
   directory.open_steps();
   return directory;
 }

@@ -48,7 +48,7 @@ class RunLock {
 /// after it was killed.
 class RunDirectory {
  public:
-  /// Creates and locks `path`, and writes config.toml. Moves an earlier run to path.1, path.2, ...
+  /// Creates and locks `path`, and writes and signs config.toml. Moves an earlier run to path.1, path.2, ...
   /// Throws UsageError if a run is still going on there or if the folder holds something else, and
   /// RunError if it cannot be written.
   RunDirectory(std::filesystem::path path, const std::string& config_toml);
