@@ -49,7 +49,7 @@ struct ReportTable {
   /// the series of the chosen runs only.
   bool chooses_runs = false;
   std::vector<std::vector<std::string>> csv{};  ///< header and rows for CSV, where it has others
-  /// Bytes of a JPEG file per row. The page shows each above its row's cells instead of the table.
+  /// A JPEG file in base64 per row. The page shows each above its row's cells instead of the table.
   std::vector<std::string> pictures{};
 };
 

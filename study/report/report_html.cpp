@@ -253,7 +253,7 @@ std::string sheet_html(const ReportTable& table) {
     }
     html += fmt::format(
         "<li><img alt=\"{}\" src=\"data:image/jpeg;base64,{}\">\n{}<small>{}</small></li>\n",
-        spoken_row, base64(table.pictures[i]), lines, html_escaped(table.rows[i][0]));
+        spoken_row, table.pictures[i], lines, html_escaped(table.rows[i][0]));
   }
   return html + "</ul>\n</section>\n";
 }

@@ -13,7 +13,9 @@
 #include "study/records/run_directory.h"
 #include "study/report/report.h"
 #include "tools/commands/commands.h"
+#include "tools/inspect/mistakes.h"
 #include "tools/terminal/terminal.h"
+#include "tools/training/provenance.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
 
@@ -40,6 +42,7 @@ std::string confusion_table(const train::Evaluation& evaluation,
 
 /// A model and its evaluation data.
 struct Evaluated {
+  std::filesystem::path run;
   Recipe recipe;
   std::shared_ptr<const Reader> reader;
   std::shared_ptr<const augment::Plan> plan;
@@ -48,19 +51,21 @@ struct Evaluated {
 
 Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weights) {
   check_checksum(weights);
-  std::vector<std::string> texts{train::find_config(arguments.what).string()};
-  texts.push_back("model.weights=" + weights.string());
-  texts.emplace_back("train.strategy=single");
-  texts.emplace_back("train.ranks=0");
-  texts.emplace_back("train.clock=sync");
-  for (const auto& text : arguments.overrides) texts.push_back(text);
-  const Recipe recipe = with_ops(load_recipe(texts));
+  const std::filesystem::path config = train::find_config(arguments.what);
+  std::vector<std::string> texts{"model.weights=" + weights.string(), "train.strategy=single",
+                                 "train.ranks=0", "train.clock=sync"};
+  texts.insert(texts.end(), arguments.overrides.begin(), arguments.overrides.end());
+  const Provenance provenance(config, texts);
+  texts.insert(texts.begin(), config.string());
+  const Recipe given = load_recipe(texts);
+  provenance.check(given);
+  const Recipe recipe = with_ops(given);
   if (is_simulated(recipe))
     throw UsageError("the run had a simulated device: there is no model to evaluate");
   auto reader = open_data(recipe, recipe.text("eval.split"));
   auto plan = make_plan(recipe, recipe.eval_augment(), *reader);
   auto strategy = make_strategy(recipe, *reader, plan->output());
-  return {recipe, std::move(reader), std::move(plan), std::move(strategy)};
+  return {config.parent_path(), recipe, std::move(reader), std::move(plan), std::move(strategy)};
 }
 
 /// A run in progress removes old checkpoints: if the weights disappear before they are read, uses
@@ -127,7 +132,7 @@ class PredictionsFile {
 
 /// Evaluates the model, and writes each sample's prediction to `predictions` unless it is empty.
 train::Evaluation evaluate(const Evaluated& evaluated, const std::string& predictions) {
-  const auto& [recipe, reader, plan, strategy] = evaluated;
+  const auto& [run, recipe, reader, plan, strategy] = evaluated;
   LoaderOptions options = eval_loader_options(recipe, *reader, emulated_storage(recipe));
   options.stop = &interrupted();
   std::optional<PredictionsFile> file;
@@ -140,13 +145,19 @@ train::Evaluation evaluate(const Evaluated& evaluated, const std::string& predic
   std::optional<train::Evaluation> evaluation = strategy->evaluate(loader);
   if (interrupted()) throw Error(Exit::interrupted, "interrupted: nothing to report");
   strategy->on_prediction({});
-  if (file) file->commit();
+  if (!file) return std::move(evaluation).value();
+  file->commit();
+  try {
+    keep_mistakes(run, predictions, recipe);
+  } catch (const std::exception& error) {  // the predictions are there
+    say(fmt::format("warning: no pictures of mistakes for reports: {}", error.what()));
+  }
   return std::move(evaluation).value();
 }
 
 Exit evaluate(const EvalArguments& arguments) {
   const Evaluated evaluated = load(arguments);
-  const auto& [recipe, reader, plan, strategy] = evaluated;
+  const auto& [run, recipe, reader, plan, strategy] = evaluated;
   const train::Evaluation evaluation = evaluate(evaluated, arguments.predictions);
 
   const auto& classes = reader->info().classes;

@@ -110,7 +110,7 @@ Exit show_plan(const InspectArguments& arguments) {
 Exit write_sheet(const InspectArguments& arguments) {
   base::AtomicFile file(arguments.out);
   const ContactSheet sheet = contact_sheet(
-      arguments.recipe, arguments.epoch, arguments.eval,
+      load_recipe(arguments.recipe), arguments.epoch, arguments.eval,
       static_cast<std::size_t>(arguments.samples > 0 ? arguments.samples : 16), arguments.columns);
   file.write(std::as_bytes(std::span(sheet.png)));
   file.commit();

@@ -52,9 +52,10 @@ std::string writer_of(const fs::path& run) {
 
 class LivePage {
  public:
-  LivePage(fs::path run, const fs::path& predictions, fs::path file, double interval_s)
+  LivePage(fs::path run, const fs::path& predictions, const std::vector<std::string>& words,
+           fs::path file, double interval_s)
       : run_(std::move(run)), file_(std::move(file)), interval_s_(interval_s) {
-    add_fixed_parts(run_, predictions, fixed_);
+    add_fixed_parts(run_, predictions, words, fixed_);
   }
 
   /// Writes the page. `over`: nothing is added to the records any more. Returns whether this page
@@ -123,9 +124,9 @@ void pause(const fs::path& run, double interval_s) {
 
 }  // namespace
 
-void follow_run(const fs::path& run, const fs::path& predictions, const fs::path& file,
-                double interval_s) {
-  LivePage page(run, predictions, file, interval_s);
+void follow_run(const fs::path& run, const fs::path& predictions,
+                const std::vector<std::string>& words, const fs::path& file, double interval_s) {
+  LivePage page(run, predictions, words, file, interval_s);
   say(fmt::format(
       "{}: written every {:g} s while the run goes on; any browser opens it, and Ctrl-C "
       "ends",
@@ -145,6 +146,7 @@ namespace {
 
 struct ReportArguments {
   std::vector<std::string> paths;
+  std::vector<std::string> words;  ///< data.path=...
   std::string html;
   std::string predictions;
   bool markdown = false;
@@ -179,7 +181,7 @@ std::size_t write_csv(const study::Report& report, const fs::path& folder) {
 Exit report(const ReportArguments& arguments) {
   if (arguments.markdown && verbosity().json)
     throw UsageError("--md and --json both write to stdout", "give one of them at a time");
-  const study::Report report = make_report(arguments.paths, arguments.predictions);
+  const study::Report report = make_report(arguments.paths, arguments.predictions, arguments.words);
   const bool others = arguments.markdown || arguments.csv || verbosity().json;
   const auto tell = [&](const std::string& text) {
     if (arguments.markdown || verbosity().json)
@@ -221,10 +223,21 @@ Exit report_live(const ReportArguments& arguments) {
   const fs::path run = the_run_in(arguments.paths);
   const fs::path file = arguments.page();
   make_folder(file.parent_path());
-  follow_run(run, arguments.predictions, file, interval_s);
+  follow_run(run, arguments.predictions, arguments.words, file, interval_s);
   print("{}: complete; the run: {}\n", file.string(),
         study::state_of(study::read_json(run / "summary.json")));
   return Exit::done;
+}
+
+/// Separates data.path=... from the paths of runs.
+void take_words(ReportArguments& arguments) {
+  const auto runs_end = std::stable_partition(
+      arguments.paths.begin(), arguments.paths.end(),
+      [](const std::string& word) { return !word.starts_with("data.path="); });
+  arguments.words.assign(runs_end, arguments.paths.end());
+  arguments.paths.erase(runs_end, arguments.paths.end());
+  if (arguments.paths.empty())
+    throw UsageError("report: which run?", "name its directory: millrace report runs/NAME");
 }
 
 }  // namespace
@@ -235,7 +248,7 @@ void add_report(CLI::App& app, Command& chosen) {
   command
       ->add_option("path", arguments->paths,
                    "directory of a run, a profile or a sweep, or a folder of them; several "
-                   "runs are compared")
+                   "runs are compared. data.path=DIR shows samples of a run that another user made")
       ->required();
   command->add_option("--html", arguments->html,
                       "write the page to this file (without options: DIR/report.html)");
@@ -275,6 +288,7 @@ void add_report(CLI::App& app, Command& chosen) {
     chosen = [arguments](const ProgramStart&) {
       if (arguments->interval_s && !arguments->live)
         throw UsageError("--interval belongs to --live", "add --live, or leave it out");
+      take_words(*arguments);
       return arguments->live ? report_live(*arguments) : report(*arguments);
     };
   });

@@ -107,7 +107,7 @@ class TrainCommand {
         spans_(start.time.ticks),
         timeline_(arguments.trace.start(start)),
         resume_(find_resume(arguments)),
-        recipe_(load_single_recipe(resume_ ? resume_->recipe() : arguments.recipe)) {
+        recipe_(load_recipe_of(arguments)) {
     if (timeline_ != nullptr) spans_.record_to(&timeline_->trainer());
   }
 
@@ -129,6 +129,13 @@ class TrainCommand {
   }
 
  private:
+  Recipe load_recipe_of(const TrainArguments& arguments) const {
+    if (!resume_) return load_single_recipe(arguments.recipe);
+    Recipe recipe = load_single_recipe(resume_->recipe());
+    resume_->require_granted(recipe);
+    return recipe;
+  }
+
   /// Returns whether this process keeps a run's records. Ranks of ddp share those of rank 0.
   bool keeps_records() const { return rank_.rank == 0 || !is_ddp(recipe_); }
 

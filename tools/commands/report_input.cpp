@@ -12,95 +12,54 @@
 
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
+#include "pipeline/remote/url.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/report/figures.h"
 #include "study/report/reports.h"
-#include "tools/data/data.h"
+#include "tools/inspect/mistakes.h"
 #include "tools/inspect/sheet.h"
 #include "tools/terminal/terminal.h"
+#include "tools/training/provenance.h"
 #include "tools/training/setup.h"
 
 namespace millrace::tools {
 
-// Finds the images by their names, and makes thumbnails.
+// Decides which data set a report opens.
 
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kImages = 24;
-constexpr int kSide = 112;  ///< longer side of a thumbnail, in pixels
-constexpr int kQuality = 90;
-
-/// Returns the mean of the pixels that a thumbnail's pixel covers, in one channel.
-std::uint8_t mean_of(const ImageView& image, Size small, int x, int y, int c) {
-  const auto range = [](int at, int from, int to) {
-    const int begin = static_cast<int>(std::int64_t{at} * from / to);
-    const int end = static_cast<int>((std::int64_t{at} + 1) * from / to);
-    return std::pair(begin, std::max(end, begin + 1));
-  };
-  const auto [left, right] = range(x, image.width, small.width);
-  const auto [top, bottom] = range(y, image.height, small.height);
-  std::int64_t sum = 0;
-  for (int row = top; row < bottom; ++row)
-    for (int column = left; column < right; ++column) sum += *image.at(column, row, c);
-  return static_cast<std::uint8_t>(sum / ((right - left) * (bottom - top)));
+/// Returns the recipe with which a report opens the data set of a run. Throws UsageError if it may
+/// not: a run may come from a stranger, so its record opens no data set over a network, and no
+/// other one than those of this user's own runs, those beside the run, and `words`, the data.path
+/// of this command line.
+Recipe data_recipe(const fs::path& run, const std::vector<std::string>& words) {
+  const fs::path config = run / "config.toml";
+  std::vector<std::string> all{config.string()};
+  all.insert(all.end(), words.begin(), words.end());
+  all.emplace_back("data.cache=os");
+  Recipe recipe = load_recipe(all, Plugins::none);
+  const std::string& path = recipe.text("data.path");
+  if (pipeline::is_remote(path))
+    throw UsageError("the data set is remote, and a report opens none over a network");
+  std::error_code error;
+  if (path.empty() || Provenance(config, words).is_granted("data.path", to_toml(path)) ||
+      Provenance::lies_in(path, fs::canonical(run, error).parent_path()))
+    return recipe;
+  throw UsageError(fmt::format(
+      "{} is not signed with your key, and its data set lies elsewhere; to show it, add {}",
+      config.string(), shell_word("data.path=" + path)));
 }
 
-/// Returns a JPEG whose longer side is about kSide pixels: small images grow by a whole factor,
-/// large ones become means of their pixels.
-std::string thumbnail(const ImageView& image) {
-  const int longer = std::max(image.width, image.height);
-  const auto scaled = [&](int side) {
-    return longer > kSide ? std::max(1, side * kSide / longer) : side * (kSide / longer);
-  };
-  const Size small{scaled(image.width), scaled(image.height)};
-  std::vector<std::uint8_t> pixels;
-  pixels.reserve(static_cast<std::size_t>(small.width) * static_cast<std::size_t>(small.height) *
-                 3);
-  for (int y = 0; y < small.height; ++y)
-    for (int x = 0; x < small.width; ++x)
-      for (int c = 0; c < 3; ++c)
-        pixels.push_back(mean_of(image, small, x, y, image.channels == 3 ? c : 0));
-  const std::vector<std::uint8_t> jpeg = encode_jpeg(pixels, small, kQuality);
-  return {jpeg.begin(), jpeg.end()};
-}
-
-/// Finds images in the order of the data set.
-class Thumbnails {
- public:
-  explicit Thumbnails(const fs::path& run)
-      : inspection_(load_recipe({(run / "config.toml").string(), "data.cache=os", "output.dtype=u8",
-                                 "output.normalize=loader", "output.layout=hwc"},
-                                Plugins::none),
-                    0, /*eval=*/true) {}
-
-  /// Returns nothing if the data set has no image of that name at the row or after it.
-  std::optional<std::string> of(const study::WrongImage& wrong) {
-    std::uint64_t index = wrong.row;
-    while (index < inspection_.count() && inspection_.name(index) != wrong.name) ++index;
-    if (index >= inspection_.count()) return std::nullopt;
-    const Inspected image = inspection_(index);
-    const SampleSpec& spec = inspection_.plan().output();
-    return thumbnail(interleaved(image.pixels.data(), spec.size, spec.channels));
-  }
-
- private:
-  Inspection inspection_;
-};
-
-/// Adds a thumbnail to each row. Leaves the rows without any where the data set is another.
-void add_thumbnails(const fs::path& run, const std::vector<study::WrongImage>& images,
-                    study::ReportTable& table, std::vector<std::string>& notes) {
+/// Adds a picture to each row: those that the evaluation kept, or else from the data set.
+void add_thumbnails(const fs::path& run, const fs::path& predictions,
+                    const std::vector<study::WrongImage>& images,
+                    const std::vector<std::string>& words, study::ReportTable& table,
+                    std::vector<std::string>& notes) {
   try {
-    Thumbnails thumbnails(run);
-    std::vector<std::string> pictures;
-    for (const study::WrongImage& image : images) {
-      const std::optional<std::string> picture = thumbnails.of(image);
-      if (!picture) throw DataError(fmt::format("the evaluation's data set has no {}", image.name));
-      pictures.push_back(*picture);
-    }
-    table.pictures = std::move(pictures);
+    table.pictures = kept_mistakes(run, predictions, images);
+    if (table.pictures.empty()) table.pictures = draw_mistakes(images, data_recipe(run, words));
   } catch (const std::exception& error) {
     notes.push_back(fmt::format("no images of wrong predictions: {}", error.what()));
   }
@@ -116,8 +75,9 @@ bool is_older(const fs::path& file, const fs::path& other) {
 
 }  // namespace
 
-void add_wrong_images(const fs::path& run, const fs::path& file, study::Report& report) {
-  const study::Predictions predictions = study::read_predictions(file, kImages);
+void add_wrong_images(const fs::path& run, const fs::path& file,
+                      const std::vector<std::string>& words, study::Report& report) {
+  const study::Predictions predictions = study::read_predictions(file, kMistakes);
   const std::string name = file.filename().string();
   if (is_older(file, train::last_checkpoint(run) / "position.json"))
     report.notes.push_back(fmt::format(
@@ -136,7 +96,7 @@ void add_wrong_images(const fs::path& run, const fs::path& file, study::Report& 
   for (const study::WrongImage& image : predictions.confident)
     table.rows.push_back({image.name, image.label, image.predicted,
                           fmt::format("{:.1f}%", 100 * image.probability)});
-  add_thumbnails(run, predictions.confident, table, report.notes);
+  add_thumbnails(run, file, predictions.confident, words, table, report.notes);
   report.tables.push_back(std::move(table));
 }
 
@@ -207,12 +167,12 @@ void add_configuration(const fs::path& run, study::Report& report) {
 }
 
 /// Adds pictures of the model's first samples. A report is made without them if they fail.
-void add_pictures(const fs::path& run, study::Report& report) {
+void add_pictures(const fs::path& run, const std::vector<std::string>& words,
+                  study::Report& report) {
   try {
     // Records may come from a stranger, so a report never runs code that they name.
     const std::string plugins = value_of(study::config_at(run / "config.toml"), "plugins.path");
-    ContactSheet sheet = contact_sheet({(run / "config.toml").string(), "data.cache=os"}, 0, false,
-                                       kPictures, kColumns, Plugins::none);
+    ContactSheet sheet = contact_sheet(data_recipe(run, words), 0, false, kPictures, kColumns);
     report.images.push_back(
         {.id = "samples",
          .title = "What the model sees",
@@ -246,19 +206,21 @@ fs::path the_run_in(const std::vector<std::string>& paths) {
   return folder_at(paths[0]);
 }
 
-void add_fixed_parts(const fs::path& run, const fs::path& predictions, study::Report& report) {
+void add_fixed_parts(const fs::path& run, const fs::path& predictions,
+                     const std::vector<std::string>& words, study::Report& report) {
   std::error_code error;
   const fs::path file = predictions.empty() ? run / "predictions.csv" : predictions;
   if (!predictions.empty() && !fs::is_regular_file(file, error))
     throw UsageError(fmt::format("--predictions {}: there is no such file", file.string()),
                      fmt::format("make it: millrace eval {} --predictions {}",
                                  shell_word(run.string()), shell_word(file.string())));
-  if (fs::is_regular_file(file, error)) add_wrong_images(run, file, report);
+  if (fs::is_regular_file(file, error)) add_wrong_images(run, file, words, report);
   add_configuration(run, report);
-  add_pictures(run, report);
+  add_pictures(run, words, report);
 }
 
-study::Report make_report(const std::vector<std::string>& paths, const fs::path& predictions) {
+study::Report make_report(const std::vector<std::string>& paths, const fs::path& predictions,
+                          const std::vector<std::string>& words) {
   std::vector<fs::path> folders;
   std::vector<Kind> kinds;
   for (const std::string& path : paths) {
@@ -282,7 +244,7 @@ study::Report make_report(const std::vector<std::string>& paths, const fs::path&
   study::Report report = kinds[0] == Kind::sweep     ? study::sweep_report(path)
                          : kinds[0] == Kind::profile ? study::profile_report(path)
                                                      : study::run_report(path);
-  add_fixed_parts(path, predictions, report);
+  add_fixed_parts(path, predictions, words, report);
   return report;
 }
 

@@ -158,12 +158,12 @@ std::vector<std::string> lines_of(const Inspected& sample) {
 
 }  // namespace
 
-ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, bool eval,
-                           std::size_t count, int columns, Plugins plugins) {
+ContactSheet contact_sheet(Recipe recipe, std::uint32_t epoch, bool eval, std::size_t count,
+                           int columns) {
   // Samples as the store receives them, before normalisation.
   for (const char* key : {"output.dtype=u8", "output.normalize=loader", "output.layout=hwc"})
-    words.emplace_back(key);
-  Inspection inspection(load_recipe(words, plugins), epoch, eval);
+    recipe.set(key);
+  Inspection inspection(std::move(recipe), epoch, eval);
   count = static_cast<std::size_t>(std::min<std::uint64_t>(inspection.count(), count));
   ContactSheet sheet{.samples = {}, .png = {}, .spec = inspection.plan().output()};
   std::vector<Tile> tiles;

@@ -79,9 +79,9 @@ struct ContactSheet {
   SampleSpec spec;  ///< shape of each picture
 };
 
-/// Draws the first `count` samples of the epoch for the recipe in `words` ([RECIPE] key=value ...),
-/// processed up to the store but not normalised. Throws what opening the data set throws.
-ContactSheet contact_sheet(std::vector<std::string> words, std::uint32_t epoch, bool eval,
-                           std::size_t count, int columns, Plugins plugins = Plugins::asked);
+/// Draws the first `count` samples of the epoch, processed up to the store but not normalised.
+/// Throws what opening the data set throws.
+ContactSheet contact_sheet(Recipe recipe, std::uint32_t epoch, bool eval, std::size_t count,
+                           int columns);
 
 }  // namespace millrace::tools

@@ -24,6 +24,7 @@
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/terminal.h"
+#include "tools/training/provenance.h"
 
 struct XXH3_state_s;
 
@@ -148,6 +149,9 @@ class Resume {
 
   /// Returns the arguments for load_recipe().
   const std::vector<std::string>& recipe() const { return texts_; }
+  /// Throws UsageError if the recipe that was loaded from them reaches outside of a run which may
+  /// be a stranger's (tools/training/provenance.h).
+  void require_granted(const Recipe& recipe) const;
   /// Finds the checkpoint. `alone`: locks the run first, as all processes except ranks other than 0
   /// do. Throws UsageError if the run is still going, DataError for a damaged checkpoint.
   void take_up(bool alone);
@@ -168,6 +172,7 @@ class Resume {
  private:
   std::filesystem::path run_;
   std::vector<std::string> texts_;
+  std::optional<Provenance> provenance_;  ///< where the run's own config.toml applies
   std::optional<study::RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
   train::Position position_;

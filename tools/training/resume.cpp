@@ -216,8 +216,14 @@ Resume::Resume(fs::path run, std::vector<std::string> texts)
   if (nothing_at(run_))
     throw UsageError(fmt::format("--resume: {} is not a run's directory", run_.string()),
                      "start the run without --resume first, or give a recipe too");
-  if (texts_.empty() || pipeline::is_override(texts_[0]))
+  if (texts_.empty() || pipeline::is_override(texts_[0])) {
+    provenance_.emplace(run_ / "config.toml", texts_);
     texts_.insert(texts_.begin(), (run_ / "config.toml").string());
+  }
+}
+
+void Resume::require_granted(const Recipe& recipe) const {
+  if (provenance_) provenance_->check(recipe);
 }
 
 void Resume::take_up(bool alone) {
