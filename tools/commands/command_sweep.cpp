@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "study/records/run_directory.h"
+#include "study/records/signature.h"
 #include "study/report/report.h"
 #include "study/sweep/sweep_table.h"
 #include "tools/commands/commands.h"
@@ -194,6 +195,7 @@ PreparedSweep prepare_sweep(SweepArguments& arguments) {
   ready.folder = open_folder(path, ready.is_resumed, ready.question);
   make_data(data, ready.folder.path);
   write_design(ready.folder.path, arguments, ready.question.ops);
+  study::share_run_key_with_children();
   return ready;
 }
 

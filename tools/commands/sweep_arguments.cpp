@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string_view>
 
 #include "millrace/error.h"
@@ -16,8 +17,10 @@
 #include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
+#include "study/records/signature.h"
 #include "study/sweep/design.h"
 #include "tools/commands/sweep.h"
+#include "tools/commands/sweep_plan.h"
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/recipe_choices.h"
@@ -180,11 +183,19 @@ bool is_as_written(const std::string& key, const Json& value) {
          std::all_of(value.begin(), value.end(), [](const Json& word) { return word.is_string(); });
 }
 
+/// The arguments of a sweep as it has recorded them.
+struct RecordedDesign {
+  Json json;
+  bool is_ours = false;  ///< signed by this user's millrace
+};
+
 /// Returns the arguments of the sweep at `path`; empty if there is none.
-std::optional<Json> design_at(const fs::path& path) {
-  std::ifstream in(path / kDesignFile);
+std::optional<RecordedDesign> design_at(const fs::path& path) {
+  std::ifstream in(path / kDesignFile, std::ios::binary);
   if (!in) return {};
-  const Json json = study::parse_json(in);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::istringstream lines(text);
+  Json json = study::parse_json(lines);
   const auto is_sound = [&](const char* key) {
     return json.contains(key) && is_as_written(key, json[key]);
   };
@@ -199,7 +210,7 @@ std::optional<Json> design_at(const fs::path& path) {
   if (!sound)
     throw DataError(fmt::format("{} is damaged", (path / kDesignFile).string()),
                     "start the sweep without --resume: its directory is kept under another name");
-  return json;
+  return RecordedDesign{std::move(json), study::is_signed(path, kDesignFile, text)};
 }
 
 /// Returns the newest sweep of runs/ with the same question, or the newest of all if none is given.
@@ -214,7 +225,7 @@ fs::path newest_sweep(const SweepArguments& arguments) {
     const auto design = design_at(path);
     if (!design) continue;
     const auto same = [&](const char* key) {
-      return design->value(key, Json()) == wanted.value(key, Json());
+      return design->json.value(key, Json()) == wanted.value(key, Json());
     };
     const bool all = same("recipe") && same("cells") && same("design") && same("study") &&
                      same("short") && same("command") && same("shell");
@@ -255,6 +266,58 @@ study::SweepWords words_of(const SweepArguments& arguments) {
   overrides.insert(overrides.end(), arguments.recipe.begin(), arguments.recipe.end());
   const study::Study study = study::parse_study(arguments.study, arguments.study_file);
   return study::study_words(study, arguments.brief, overrides);
+}
+
+/// Returns the words that chose what to do with the sweep at `path`.
+std::string deed_of(const SweepArguments& arguments, const fs::path& path) {
+  const std::string run = " --run " + shell_word(path.string());
+  if (arguments.block) return run + " --block " + *arguments.block;
+  if (arguments.collect) return run + " --collect";
+  if (arguments.on) return run + " --on " + *arguments.on;
+  if (!arguments.plan) return " --resume" + run;
+  return run + " --plan" + (arguments.repeats ? " --repeats " + *arguments.repeats : "");
+}
+
+/// Returns the folder in which the relative paths of a recorded sweep begin.
+std::string folder_of(const Json& design, const fs::path& path) {
+  if (design.contains("command")) return design.at("folder");
+  return is_planned(path) ? read_plan(path).folder : fs::current_path().string();
+}
+
+/// Returns the command that repeats every word of a recorded sweep.
+std::string command_of(const Json& design, const SweepArguments& arguments, const fs::path& path) {
+  const std::string folder = folder_of(design, path);
+  const bool here = folder == fs::current_path().string();
+  std::string command = here ? "" : fmt::format("cd {} && ", shell_word(folder));
+  command += "millrace sweep" + deed_of(arguments, here ? path : fs::absolute(path));
+  const auto add = [&command](const char* option, const std::string& value) {
+    command += fmt::format(" {} {}", option, shell_word(value));
+  };
+  if (design.contains("study")) command += " " + shell_word(design.at("study_file"));
+  for (const std::string word : design.at("recipe")) command += " " + shell_word(word);
+  for (const std::string cell : design.at("cells")) add("--cell", cell);
+  if (design.at("design") == "paired") add("--design", "paired");
+  if (design.value("short", false)) command += " --short";
+  if (!design.contains("command")) {
+    if (design.at("metric") != "images_per_s") add("--metric", design.at("metric"));
+    return command;
+  }
+  add("--command", design.at("command"));
+  if (design.at("shell") != "sh") add("--shell", design.at("shell"));
+  if (design.at("timeout_s") != 0)
+    add("--timeout", fmt::format("{:g}", design.at("timeout_s").get<double>()));
+  if (design.at("metrics") != Json{"wall"})
+    for (const std::string metric : design.at("metrics")) add("--metric", metric);
+  return command;
+}
+
+/// Throws UsageError unless the command line says all that the sweep at `path` is to do: its
+/// record may be a stranger's.
+void require_words(const Json& design, const SweepArguments& arguments, const fs::path& path) {
+  if (arguments.says_what() && (arguments.command || !design.contains("command"))) return;
+  throw UsageError(fmt::format("{} is not signed with your key: what it says is not run",
+                               (path / kDesignFile).string()),
+                   "if you trust it, repeat it: " + command_of(design, arguments, path));
 }
 
 /// Takes what the arguments leave open from a recorded sweep of a command.
@@ -382,49 +445,62 @@ void take_study(SweepArguments& arguments) {
   if (arguments.metrics.empty()) arguments.metrics = {study.metric};
 }
 
+namespace {
+
+/// Takes the question of a recorded sweep, which is this user's own.
+void take_question(const Json& design, SweepArguments& arguments) {
+  auto words = design.at("recipe").get<std::vector<std::string>>();
+  if (!arguments.recipe.empty()) std::erase_if(words, names_plugins);
+  words.insert(words.end(), arguments.recipe.begin(), arguments.recipe.end());
+  arguments.recipe = std::move(words);
+  arguments.cells = design.at("cells").get<std::vector<std::string>>();
+  arguments.study = design.value("study", "");
+  arguments.study_file = design.value("study_file", "");
+  arguments.brief = design.value("short", false);
+  if (design.contains("command")) arguments.command = design.at("command");
+  if (!arguments.design) arguments.design = design.at("design");
+}
+
+}  // namespace
+
 fs::path find_resumed(SweepArguments& arguments) {
   if (!arguments.resume) return {};
   fs::path path = arguments.run.empty() ? newest_sweep(arguments) : fs::path(arguments.run);
-  const auto design = path.empty() ? std::nullopt : design_at(path);
-  if (!design && !arguments.says_what())
+  const auto recorded = path.empty() ? std::nullopt : design_at(path);
+  if (!recorded && !arguments.says_what())
     throw UsageError(path.empty()
                          ? "--resume: there is no sweep in runs/"
                          : fmt::format("--resume: {} is not a sweep's directory", path.string()),
                      "name its directory with --run DIR, or give a recipe and keys to sweep");
-  if (!design) {
+  if (!recorded) {
     say("nothing to resume: starting the sweep");
     return {};
   }
-  if (!arguments.says_what()) {
-    auto words = design->at("recipe").get<std::vector<std::string>>();
-    if (!arguments.recipe.empty()) std::erase_if(words, names_plugins);
-    words.insert(words.end(), arguments.recipe.begin(), arguments.recipe.end());
-    arguments.recipe = std::move(words);
-    arguments.cells = design->at("cells").get<std::vector<std::string>>();
-    arguments.study = design->value("study", "");
-    arguments.study_file = design->value("study_file", "");
-    arguments.brief = design->value("short", false);
-    if (design->contains("command")) arguments.command = design->at("command");
-    if (!arguments.design) arguments.design = design->at("design");
+  const Json& design = recorded->json;
+  if (!recorded->is_ours) {
+    require_words(design, arguments, path);
+    if (!arguments.study.empty()) arguments.data = study_data(arguments, path).override_text;
+  } else {
+    if (!arguments.says_what()) take_question(design, arguments);
+    arguments.data = design.value("data", "");
+    if (arguments.command && design.contains("command")) take_command(design, arguments);
+    if (arguments.metrics.empty()) arguments.metrics = {design.at("metric")};
   }
-  arguments.data = design->value("data", "");
-  if (arguments.command && design->contains("command")) take_command(*design, arguments);
   if (!arguments.command && (arguments.shell || arguments.timeout_s))
     throw UsageError("--shell and --timeout belong to a sweep of --command", "leave them out");
-  if (!arguments.repeats) arguments.repeats = design->at("repeats");
-  if (arguments.metrics.empty()) arguments.metrics = {design->at("metric")};
+  if (!arguments.repeats) arguments.repeats = design.at("repeats");
   return path;
 }
 
 std::string ops_at(const fs::path& path) {
   const auto design = design_at(path);
-  return design ? design->value("ops", "torch") : "torch";
+  return design ? design->json.value("ops", "torch") : "torch";
 }
 
 void write_design(const fs::path& path, const SweepArguments& arguments, const std::string& ops) {
   Json words = to_json(arguments);
   words["ops"] = ops;
-  study::write_file(path / kDesignFile, study::to_text(words, 2) + "\n");
+  study::write_signed(path, kDesignFile, study::to_text(words, 2) + "\n");
 }
 
 Question question_of(const SweepArguments& arguments, const std::string& ops) {

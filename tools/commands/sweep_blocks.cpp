@@ -24,15 +24,26 @@ struct Planned {
   Question question;
 };
 
-/// Returns the directory that the arguments name, as RUN or by --run.
-fs::path named_run(const SweepArguments& arguments) {
-  if (arguments.recipe.size() == 1 && arguments.run.empty()) return arguments.recipe[0];
-  if (arguments.recipe.empty() && !arguments.run.empty()) return arguments.run;
+/// Returns the directory that the arguments name, as RUN or by --run, and leaves the other words.
+fs::path take_run(SweepArguments& arguments) {
+  if (!arguments.run.empty()) return arguments.run;
+  if (arguments.recipe.size() == 1) {
+    fs::path run = arguments.recipe[0];
+    arguments.recipe.clear();
+    return run;
+  }
   throw UsageError("name one directory of a planned sweep", "millrace sweep RUN --block K");
 }
 
-/// Enters the folder in which the sweep was planned, where its relative paths begin.
+UsageError two_designs(const fs::path& run) {
+  return UsageError(fmt::format("{} is planned: it takes no other design", run.string()),
+                    "millrace sweep RUN --plan --repeats N adds blocks");
+}
+
+/// Enters the folder in which the sweep was planned, where its relative paths begin. A stranger's
+/// plan chooses no folder: the words that repeat the sweep begin here.
 void enter(const SweepPlan& plan) {
+  if (!plan.is_ours) return;
   std::error_code error;
   fs::current_path(plan.folder, error);
   if (error)
@@ -41,13 +52,15 @@ void enter(const SweepPlan& plan) {
                      "every host needs it under this path");
 }
 
-Planned open_planned(const SweepArguments& arguments) {
-  Planned sweep{read_plan(named_run(arguments)), arguments, {}};
-  enter(sweep.plan);
-  require_same_program(sweep.plan);
-  sweep.arguments.recipe.clear();
-  sweep.arguments.run = sweep.plan.path.string();
-  sweep.arguments.resume = true;
+Planned open_planned(SweepArguments arguments) {
+  SweepPlan plan = read_plan(take_run(arguments));
+  if (plan.is_ours && arguments.says_what()) throw two_designs(plan.path);
+  take_study(arguments);
+  arguments.run = plan.path.string();
+  arguments.resume = true;
+  enter(plan);
+  require_same_program(plan);
+  Planned sweep{std::move(plan), std::move(arguments), {}};
   find_resumed(sweep.arguments);
   sweep.question = question_of(sweep.arguments, ops_at(sweep.plan.path));
   return sweep;
@@ -57,14 +70,30 @@ std::chrono::milliseconds patience_of(const SweepArguments& arguments) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * arguments.patience_s));
 }
 
+/// Returns whether the arguments name a planned sweep: as RUN, or one that may be a stranger's by
+/// --run before the words that repeat it.
+bool names_plan(const SweepArguments& arguments) {
+  if (arguments.run.empty()) return arguments.recipe.size() == 1 && is_planned(arguments.recipe[0]);
+  return is_planned(arguments.run) && !read_plan(arguments.run).is_ours;
+}
+
+/// Returns the plan that the arguments name. Signs one that may be a stranger's if the command line
+/// repeats it, so that jobs and later calls may run it.
+SweepPlan own_plan(const SweepArguments& arguments) {
+  Planned sweep = open_planned(arguments);
+  if (sweep.plan.is_ours) return std::move(sweep.plan);
+  SweepIdentities identities(sweep.question);
+  require_planned(sweep.plan, identities, sweep.plan.size());
+  write_design(sweep.plan.path, sweep.arguments, sweep.question.ops);
+  return write_plan(sweep.plan.path, identities, sweep.plan.size(), sweep.plan.note);
+}
+
 /// Makes a plan, or adds blocks to one.
 SweepPlan plan_blocks(SweepArguments arguments) {
-  if (arguments.recipe.size() == 1 && is_planned(arguments.recipe[0])) {
-    const SweepPlan old = read_plan(arguments.recipe[0]);
-    enter(old);
-    require_same_program(old);
-    arguments.run = old.path.string();
+  if (names_plan(arguments)) {
+    arguments.run = own_plan(arguments).path.string();
     arguments.recipe.clear();
+    arguments.cells.clear();
     arguments.resume = true;
   }
   arguments.plan = true;
@@ -134,9 +163,7 @@ Exit run_one_block(const SweepArguments& arguments) {
 
 /// Runs the blocks that nobody has run or is running, then collects all.
 Exit run_rest(SweepArguments arguments) {
-  if (!arguments.recipe.empty() || arguments.repeats)
-    throw UsageError(fmt::format("{} is planned: --resume takes no other design", arguments.run),
-                     "millrace sweep RUN --plan --repeats N adds blocks");
+  if (arguments.repeats) throw two_designs(arguments.run);
   const Planned sweep = open_planned(arguments);
   SweepIdentities identities(sweep.question);
   for (std::uint64_t block = 1; block <= sweep.plan.size(); ++block) {
@@ -150,17 +177,17 @@ Exit run_rest(SweepArguments arguments) {
   return collect(arguments);
 }
 
-Exit show_status(const SweepArguments& arguments) {
-  const SweepPlan plan = read_plan(named_run(arguments));
+Exit show_status(SweepArguments arguments) {
+  const SweepPlan plan = read_plan(take_run(arguments));
+  if (!arguments.recipe.empty()) throw two_designs(plan.path);
   print_states(plan, block_states(plan, patience_of(arguments)));
   return Exit::done;
 }
 
 Exit submit(const SweepArguments& arguments) {
   require_slurm();
-  const bool is_there = arguments.recipe.size() == 1 && is_planned(arguments.recipe[0]);
   const SweepPlan plan =
-      is_there && !arguments.repeats ? open_planned(arguments).plan : plan_blocks(arguments);
+      names_plan(arguments) && !arguments.repeats ? own_plan(arguments) : plan_blocks(arguments);
   const std::string job =
       submit_blocks(plan, {arguments.partition, arguments.time}, patience_of(arguments));
   if (job.empty())

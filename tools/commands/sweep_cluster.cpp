@@ -16,6 +16,7 @@
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
+#include "study/records/signature.h"
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
 
@@ -265,6 +266,7 @@ std::string submit_blocks(const SweepPlan& plan, const SlurmOptions& options,
   words.push_back(fmt::format(
       "--wrap=exec {} sweep {} --block \"$SLURM_ARRAY_TASK_ID\" --patience {:g}",
       shell_word(program), shell_word(run), std::chrono::duration<double>(patience).count()));
+  study::share_run_key_with_children();  // sbatch passes the environment on to the jobs
   const Answer answer = ask(words);
   if (answer.exit_code != 0)
     throw UsageError(fmt::format("sbatch refuses the job: {}", answer.problem),

@@ -5,11 +5,14 @@
 
 #include <charconv>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
+#include "study/records/signature.h"
 #include "tools/terminal/terminal.h"
 #include "tools/version.h"
 
@@ -185,8 +188,10 @@ SweepPlan read_plan(const fs::path& path) {
   if (!is_planned(path))
     throw UsageError(fmt::format("{} is not the directory of a planned sweep", path.string()),
                      "make one: millrace sweep RECIPE key=a,b,c --repeats N --plan --run DIR");
-  std::ifstream in(file);
-  const Json json = study::parse_json(in);
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::istringstream lines(text);
+  const Json json = study::parse_json(lines);
   SweepPlan plan;
   try {
     const int format = json.at("format");
@@ -201,7 +206,8 @@ SweepPlan read_plan(const fs::path& path) {
             .version = json.at("version"),
             .binary = json.at("binary"),
             .folder = json.at("folder"),
-            .note = json.at("note")};
+            .note = json.at("note"),
+            .is_ours = study::is_signed(path, kPlanFile, text)};
   } catch (const nlohmann::json::exception&) {
     throw DataError(fmt::format("{} is damaged", file.string()),
                     "plan the sweep anew in another directory");
@@ -218,12 +224,13 @@ SweepPlan write_plan(const fs::path& path, SweepIdentities& identities, std::uin
                  .version = fmt::format("{} ({})", kVersion, kGit),
                  .binary = SweepKeys().binary(),
                  .folder = fs::current_path().string(),
-                 .note = note};
+                 .note = note,
+                 .is_ours = true};
   for (std::uint64_t block = 0; block < blocks; ++block)
     plan.blocks.push_back(identities.block(block));
   if (is_planned(path)) {
     const SweepPlan old = read_plan(path);
-    plan.folder = old.folder;
+    if (old.is_ours) plan.folder = old.folder;
     if (old.size() > blocks ||
         !std::equal(old.blocks.begin(), old.blocks.end(), plan.blocks.begin()))
       throw UsageError(fmt::format("{} has another plan of {} blocks", path.string(), old.size()),
@@ -232,7 +239,7 @@ SweepPlan write_plan(const fs::path& path, SweepIdentities& identities, std::uin
   fs::create_directories(path / "blocks");
   const Json json{{"format", kFormat},     {"version", plan.version}, {"binary", plan.binary},
                   {"folder", plan.folder}, {"note", plan.note},       {"blocks", plan.blocks}};
-  study::write_file(path / kPlanFile, study::to_text(json, 2) + "\n");
+  study::write_signed(path, kPlanFile, study::to_text(json, 2) + "\n");
   return plan;
 }
 

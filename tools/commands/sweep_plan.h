@@ -20,11 +20,12 @@ namespace millrace::tools {
 struct SweepPlan {
   std::filesystem::path path;  ///< the sweep's directory, absolute
   std::vector<std::string>
-      blocks;           ///< what tells each block from any other: its runs' keys, hashed
-  std::string version;  ///< of the program that made the plan
-  std::string binary;   ///< hash of that program and its libraries
-  std::string folder;   ///< where relative paths of the recipe begin
-  std::string note;     ///< what data a study runs on; may be empty
+      blocks;            ///< what tells each block from any other: its runs' keys, hashed
+  std::string version;   ///< of the program that made the plan
+  std::string binary;    ///< hash of that program and its libraries
+  std::string folder;    ///< where relative paths of the recipe begin
+  std::string note;      ///< what data a study runs on; may be empty
+  bool is_ours = false;  ///< signed by this user's millrace: `folder` may be entered
 
   std::uint64_t size() const { return blocks.size(); }
   /// Returns the log of block `block`, which counts from 1.
@@ -38,8 +39,8 @@ bool is_planned(const std::filesystem::path& path);
 /// Reads a plan. Throws UsageError if there is none or if it is of another version of the format,
 /// DataError if it is damaged.
 SweepPlan read_plan(const std::filesystem::path& path);
-/// Writes the plan of the first `blocks` blocks, and returns it. Throws UsageError if the directory
-/// holds another plan that this one does not begin with.
+/// Writes and signs the plan of the first `blocks` blocks, and returns it. Throws UsageError if the
+/// directory holds another plan that this one does not begin with.
 SweepPlan write_plan(const std::filesystem::path& path, SweepIdentities& identities,
                      std::uint64_t blocks, const std::string& note);
 /// Throws UsageError unless this program made the plan: runs of several versions are not compared.
