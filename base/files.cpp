@@ -24,6 +24,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/record_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 
@@ -231,7 +232,10 @@ std::string checksum(std::string_view bytes) {
 
 std::string file_checksum(const std::filesystem::path& file) {
   constexpr std::size_t kPiece = std::size_t{1} << 20;  // stays in the cache while it is hashed
-  const base::OpenFile open = base::open_regular(file.c_str());
+  const base::OpenFile open = base::find_record(file);
+  if (!open.descriptor)
+    throw DataError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)),
+                    "check the file's permissions and the disk");
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(),
                                                                       &XXH3_freeState);
   XXH3_64bits_reset(hash.get());
@@ -263,7 +267,9 @@ void sync_folder(const std::filesystem::path& folder) {
 
 AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path), temporary_(path.string() + std::string(kMark) + std::to_string(getpid())) {
-  file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // Replaces what a killed process of the same id has left. Never follows a link.
+  unlink(temporary_.c_str());
+  file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file_ < 0) fail("created");
   flock(file_, LOCK_EX | LOCK_NB);  // marks the writer as alive, where locks work
 }
@@ -308,10 +314,11 @@ void remove_stale_temporaries(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     const std::size_t mark = name.rfind(kMark);
-    if (mark == std::string::npos || !entry.is_regular_file(error)) continue;
+    if (mark == std::string::npos || !std::filesystem::is_regular_file(entry.symlink_status(error)))
+      continue;
     const std::string_view pid = std::string_view(name).substr(mark + kMark.size());
     if (pid.empty() || pid.find_first_not_of("0123456789") != std::string_view::npos) continue;
-    const int file = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    const int file = open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0) continue;
     if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
     close(file);

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/files.h"
+#include "base/record_file.h"
 #include "millrace/error.h"
 
 namespace millrace::train::safetensors {
@@ -196,15 +197,15 @@ std::size_t dtype_size(const std::string& dtype) {
 }
 
 File File::read(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
+  const base::OpenFile in = base::find_record(path);
+  if (!in.descriptor && errno == ENOENT)
     throw DataError(path.string() + ": there is no such file", "check the path");
-  const std::uint64_t size = std::filesystem::file_size(path, error);
-  std::ifstream in(path, std::ios::binary);
-  if (error || !in) throw DataError(path.string() + ": cannot be opened", "check who may read it");
-  std::vector<std::byte> bytes(size);
-  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-  if (!in) throw DataError(path.string() + ": cannot be read to its end", "check the disk");
+  if (!in.descriptor)
+    throw DataError(path.string() + ": cannot be opened", "check who may read it");
+  std::vector<std::byte> bytes(in.size);
+  if (base::read_at(in.descriptor.get(), reinterpret_cast<std::uint8_t*>(bytes.data()), in.size, 0,
+                    path.c_str()) != in.size)
+    throw DataError(path.string() + ": cannot be read to its end", "check the disk");
   return parse(std::move(bytes), path.string());
 }
 

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
+#include "base/record_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
@@ -85,9 +85,9 @@ Recipe Recipe::load(std::span<const OpDeclaration> ops, const std::string& recip
 }
 
 void Recipe::load_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ifstream in = base::open_record(file);
   if (!in) throw UsageError(file.string() + ": cannot be read", "check who may read it");
+  const std::string text = base::read_record(in, file);
   if (const std::size_t line = pipeline::line_nested_too_deep(text); line > 0)
     throw UsageError(fmt::format("{}:{}: more than {} levels, of a key's parts or of brackets",
                                  file.string(), line, pipeline::kDeepestToml),

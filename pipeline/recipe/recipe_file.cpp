@@ -9,11 +9,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 
+#include "base/record_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/param.h"
@@ -123,8 +122,7 @@ PluginsPath plugins_path(const std::string& recipe, std::span<const std::string>
   PluginsPath path;
   if (!recipe.empty()) {
     const fs::path file = find_recipe(recipe, folders);
-    std::ifstream in(file, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    const std::string text = base::read_record(file);
     try {
       if (line_nested_too_deep(text) == 0) {
         const std::string value = toml::parse(text).at_path(kKey).value_or("");

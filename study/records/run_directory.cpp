@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/signature.h"
 
@@ -61,10 +62,7 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
   const fs::path path = directory / kFile;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    base::Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (file.get() < 0)
-      throw RunError(fmt::format("{} cannot be written: {}", path.string(), std::strerror(errno)),
-                     "choose another place: --run DIR");
+    base::Descriptor file = base::open_own(path, O_RDWR);
     while (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       if (error == EINTR) continue;
@@ -86,8 +84,14 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
 }
 
 bool RunLock::is_held(const fs::path& directory) {
-  const base::Descriptor file(open((directory / kFile).c_str(), O_RDONLY | O_CLOEXEC));
-  return file.get() >= 0 && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  base::OpenFile file;
+  try {
+    file = base::find_record(directory / kFile);
+  } catch (const DataError&) {  // no writer has opened that either
+    return false;
+  }
+  return file.descriptor && flock(file.descriptor.get(), LOCK_SH | LOCK_NB) != 0 &&
+         errno == EWOULDBLOCK;
 }
 
 void RunLock::share_with_children() { fcntl(file_.get(), F_SETFD, 0); }
@@ -155,15 +159,14 @@ void remove_left_overs(const fs::path& run) {
     if (entry.path().extension() == ".tmp") fs::remove_all(entry.path(), error);
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-void cut(const fs::path& file, std::size_t bytes) {
-  std::error_code error;
-  fs::resize_file(file, bytes, error);
-  if (error) cannot_write(file, error.value());
+/// Cuts a file off after `bytes` and appends `more`.
+void cut(const fs::path& file, std::uint64_t bytes, const std::string& more = {}) {
+  const base::Descriptor own = base::open_own(file, O_WRONLY);
+  const auto end = static_cast<off_t>(bytes);
+  errno = ENOSPC;  // a short write sets none
+  if (ftruncate(own.get(), end) != 0 ||
+      pwrite(own.get(), more.data(), more.size(), end) != static_cast<ssize_t>(more.size()))
+    cannot_write(file, errno);
 }
 
 std::string row_of(const pipeline::StepRecord& record) {
@@ -181,14 +184,19 @@ std::string row_of(const pipeline::StepRecord& record) {
 /// Returns the file that holds the row of the unfinished step.
 fs::path open_row(fs::path steps) { return steps += ".open"; }
 
-/// Returns the end of the row of `step` that begins at `begin`; npos if there is none.
-std::size_t end_of_row(const std::string& text, std::size_t begin, std::uint64_t step) {
-  const std::size_t comma = text.find(',', begin);
+/// Reads a complete line, with its newline.
+bool next_line(std::istream& in, std::string& line, const fs::path& file) {
+  if (!base::read_line(in, line, file) || in.eof()) return false;
+  line += '\n';
+  return true;
+}
+
+/// Reads the next row of a table of steps, which must be the row of `step`.
+bool next_row(std::istream& in, std::string& row, const fs::path& file, std::uint64_t step) {
+  if (!next_line(in, row, file)) return false;
+  const std::size_t comma = row.find(',');
   const std::string wanted = std::to_string(step) + ",";
-  if (comma == std::string::npos || text.compare(comma + 1, wanted.size(), wanted) != 0)
-    return std::string::npos;
-  const std::size_t newline = text.find('\n', comma);
-  return newline == std::string::npos ? newline : newline + 1;
+  return comma != std::string::npos && row.compare(comma + 1, wanted.size(), wanted) == 0;
 }
 
 /// Keeps the rows of the first `steps` steps, each of which must be there. The last one may still
@@ -197,23 +205,22 @@ void cut_steps(const fs::path& file, std::uint64_t steps) {
   std::error_code missing;
   if (steps == 0 && !fs::exists(file, missing)) return;
   if (steps == 0) return cut(file, 0);  // open_steps() writes the header again
-  std::string text = text_of(file);
-  const std::size_t header = text.find('\n');
-  std::size_t end = header == std::string::npos ? text.size() : header + 1;
+  std::ifstream in = base::open_record(file);
+  std::string row;
+  const bool has_header = next_line(in, row, file);
+  std::uint64_t end = row.size();
   for (std::uint64_t step = 1; step <= steps; ++step) {
-    std::size_t next = end_of_row(text, end, step);
-    if (next == std::string::npos && step == steps && header != std::string::npos) {
-      text.resize(end);
-      text += text_of(open_row(file));
-      next = end_of_row(text, end, step);
-      if (next != std::string::npos) write_file(file, text);
+    if (has_header && next_row(in, row, file, step)) {
+      end += row.size();
+      continue;
     }
-    if (next == std::string::npos)
-      throw DataError(fmt::format("{}: the row of step {} is missing, the checkpoint is of step {}",
-                                  file.string(), step, steps),
-                      "the file was changed since; start a new run from the checkpoint's weights: "
-                      "model.weights=FILE");
-    end = next;
+    std::ifstream open = base::open_record(open_row(file));
+    if (has_header && step == steps && next_row(open, row, open_row(file), step))
+      return cut(file, end, row);
+    throw DataError(fmt::format("{}: the row of step {} is missing, the checkpoint is of step {}",
+                                file.string(), step, steps),
+                    "the file was changed since; start a new run from the checkpoint's weights: "
+                    "model.weights=FILE");
   }
   cut(file, end);
 }
@@ -222,15 +229,12 @@ void cut_steps(const fs::path& file, std::uint64_t steps) {
 std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
   std::error_code missing;
   if (!fs::exists(file, missing)) return 0;
-  const std::string text = text_of(file);
-  std::size_t kept = 0;
+  std::ifstream in = base::open_record(file);
+  std::uint64_t kept = 0;
   std::uint64_t number = 1;
-  for (; kept < text.size(); ++number) {
-    const std::size_t newline = text.find('\n', kept);
-    if (newline == std::string::npos) break;  // killed while writing this line
-    const auto line = nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(kept),
-                                            text.begin() + static_cast<std::ptrdiff_t>(newline),
-                                            nullptr, /*allow_exceptions=*/false);
+  // An incomplete last line is of a run that was killed while writing it.
+  for (std::string text; next_line(in, text, file); ++number) {
+    const auto line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object()) break;
     const auto step = line.find("step");
     if (step != line.end() && !step->is_number_unsigned())
@@ -239,7 +243,7 @@ std::uint64_t cut_lines(const fs::path& file, std::uint64_t end) {
           "the file was changed since the run wrote it: restore it from a copy, or "
           "remove that line");
     if (step != line.end() && step->get<std::uint64_t>() >= end) break;
-    kept = newline + 1;
+    kept += text.size();
   }
   cut(file, kept);
   return number - 1;
@@ -327,8 +331,10 @@ RunDirectory RunDirectory::of_rank(fs::path path, int rank, std::uint64_t step) 
 
 RunDirectory::File RunDirectory::open(const std::string& name) const {
   const fs::path file = path_ / name;
-  File opened(std::fopen(file.c_str(), "ae"));
+  base::Descriptor own = base::open_own(file, O_WRONLY | O_APPEND);
+  File opened(fdopen(own.get(), "a"));
   if (opened == nullptr) cannot_write(file, errno);
+  static_cast<void>(own.release());
   return opened;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 
 namespace millrace::study {
@@ -40,12 +41,14 @@ const Json* find(const Json& json, std::initializer_list<const char*> keys) {
 
 }  // namespace
 
-Json parse_json(std::istream& in) { return Json::parse(in, is_near, /*allow_exceptions=*/false); }
+Json parse_json(std::string_view text) {
+  return Json::parse(text, is_near, /*allow_exceptions=*/false);
+}
 
 Json read_json(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
+  std::ifstream in = base::open_record(file);
   if (!in) return nullptr;
-  Json json = parse_json(in);
+  Json json = parse_json(base::read_record(in, file));
   if (!json.is_object())
     throw DataError(fmt::format("{} is damaged: it is not a JSON object", file.string()),
                     "move it away to get a report without it");
@@ -54,13 +57,13 @@ Json read_json(const fs::path& file) {
 
 std::vector<Json> read_json_lines(const fs::path& file, bool& cut) {
   std::vector<Json> lines;
-  std::ifstream in(file, std::ios::binary);
-  for (std::string line; std::getline(in, line);) {
+  std::ifstream in = base::open_record(file);
+  for (std::string line; base::read_line(in, line, file);) {
     if (in.eof()) {  // no final newline: the writer was killed, or is still writing
       cut = true;
       break;
     }
-    lines.push_back(Json::parse(line, is_near, /*allow_exceptions=*/false));
+    lines.push_back(parse_json(line));
     if (!lines.back().is_object())
       throw DataError(
           fmt::format("{}:{} is damaged: not a JSON object", file.string(), lines.size()),
@@ -194,7 +197,7 @@ void StepReader::damaged(const char* what) const {
 }
 
 bool StepReader::next_line(std::string& line, StepFile& state) {
-  if (!std::getline(in_, line) || in_.eof()) {
+  if (!base::read_line(in_, line, file_) || in_.eof()) {
     state.cut = !line.empty();
     at_end_ = true;
     in_.clear();
@@ -239,7 +242,7 @@ void StepReader::read_header(const std::string& line) {
 StepFile StepReader::read(const std::function<void(const StepSum&)>& visit, std::uint64_t most) {
   StepFile state;
   at_end_ = false;
-  if (!in_.is_open()) in_.open(file_, std::ios::binary);
+  if (!in_.is_open()) in_ = base::open_record(file_);
   state.there = in_.is_open();
   if (!state.there) {
     in_.clear();

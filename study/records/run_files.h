@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <initializer_list>
-#include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -21,9 +20,9 @@ namespace millrace::study {
 // Reads a run's JSON files for display: missing values are reported as missing, malformed files are
 // errors.
 
-/// Parses a stream's JSON and drops what is nested deeper than any of our records. Returns a
-/// discarded value for malformed JSON.
-nlohmann::ordered_json parse_json(std::istream& in);
+/// Parses JSON and drops what is nested deeper than any of our records. Returns a discarded value
+/// for malformed JSON.
+nlohmann::ordered_json parse_json(std::string_view text);
 
 /// Reads a JSON object. Returns null if there is no such file; throws DataError if it holds
 /// anything else.

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/record_file.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "study/records/run_files.h"
 
@@ -29,9 +29,9 @@ std::string value_in(const ConfigColumn& column, const std::string& key) {
 }  // namespace
 
 ConfigValues config_at(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
+  std::ifstream in = base::open_record(file);
   if (!in) return {};
-  return pipeline::recipe_values({std::istreambuf_iterator<char>(in), {}}, file.string());
+  return pipeline::recipe_values(base::read_record(in, file), file.string());
 }
 
 ReportTable config_table(const std::vector<ConfigColumn>& columns) {

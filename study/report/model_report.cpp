@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_files.h"
 #include "study/report/reports.h"
@@ -21,13 +22,18 @@ namespace {
 
 using Row = std::vector<std::string>;
 
+constexpr const char* kWriteAgain = "write it again: millrace eval RUN --predictions FILE.csv";
+
 /// Reads a row of RFC 4180, whose quoted fields may hold commas, quotes and line breaks. Returns
-/// false at the end of the file.
-bool read_row(std::istream& in, Row& row) {
+/// false at the end of the file. Throws DataError if a row of `file` is longer than any line.
+bool read_row(std::istream& in, Row& row, const std::filesystem::path& file) {
   row.assign(1, "");
-  bool quoted = false, any = false;
+  bool quoted = false;
+  std::size_t size = 0;
   for (int c = in.get(); c != std::istream::traits_type::eof(); c = in.get()) {
-    any = true;
+    if (++size > base::kLongestLine)
+      throw DataError(fmt::format("{} is damaged: a row without an end", file.string()),
+                      kWriteAgain);
     if (c == '"') {
       if (quoted && in.peek() == '"')
         row.back() += static_cast<char>(in.get());
@@ -41,7 +47,7 @@ bool read_row(std::istream& in, Row& row) {
       row.back() += static_cast<char>(c);
     }
   }
-  return any;
+  return size > 0;
 }
 
 /// Returns whether `text` is a probability, and its value. NaN is what a model whose loss diverged
@@ -61,16 +67,15 @@ bool more_confident(const WrongImage& a, const WrongImage& b) {
 }  // namespace
 
 Predictions read_predictions(const std::filesystem::path& file, std::size_t most) {
-  std::ifstream in(file, std::ios::binary);
+  std::ifstream in = base::open_record(file);
   const auto damaged = [&](const std::string& where, const char* what) {
-    throw DataError(fmt::format("{}{} is damaged: {}", file.string(), where, what),
-                    "write it again: millrace eval RUN --predictions FILE.csv");
+    throw DataError(fmt::format("{}{} is damaged: {}", file.string(), where, what), kWriteAgain);
   };
   Row row;
-  if (!read_row(in, row) || row != Row{"name", "label", "predicted", "probability"})
+  if (!read_row(in, row, file) || row != Row{"name", "label", "predicted", "probability"})
     damaged("", "not a table of predictions");
   Predictions all;
-  while (read_row(in, row)) {
+  while (read_row(in, row, file)) {
     WrongImage image;
     image.row = all.images++;
     if (row.size() != 4 || !read_probability(row[3], image.probability))

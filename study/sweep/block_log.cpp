@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "base/files.h"
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -39,7 +40,8 @@ constexpr milliseconds kLook{100};  ///< between two looks at a counter
 /// Heartbeat of a claimant that has left complete runs; of a counter's length.
 constexpr const char* kLeft = "complete, unpublished";
 
-std::string text_of(const fs::path& file) {
+/// Returns the content of a file of the system, below /proc.
+std::string system_text(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
@@ -53,7 +55,7 @@ std::string host_name() {
 /// Returns the boot of this machine and the pid namespace of this process; empty if they are
 /// hidden.
 std::string pid_space() {
-  std::string boot = text_of("/proc/sys/kernel/random/boot_id");
+  std::string boot = system_text("/proc/sys/kernel/random/boot_id");
   boot.erase(boot.find_last_not_of('\n') + 1);
   if (boot.empty()) return {};
   std::error_code error;
@@ -63,7 +65,7 @@ std::string pid_space() {
 /// Returns when a process started, in ticks since boot; 0 if it has ended, as a zombie has. Empty
 /// if /proc does not show it.
 std::optional<std::uint64_t> start_of(std::int64_t pid) {
-  const std::string stat = text_of(fmt::format("/proc/{}/stat", pid));
+  const std::string stat = system_text(fmt::format("/proc/{}/stat", pid));
   const auto name_end = stat.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos || name_end + 2 >= stat.size()) return {};
   const char state = stat[name_end + 2];
@@ -123,12 +125,12 @@ std::set<int> entry_numbers(const fs::path& folder, std::error_code& error) {
 BlockEntry entry_of(const fs::path& file, int number) {
   BlockEntry entry;
   entry.number = number;
-  std::ifstream in(file);
+  std::ifstream in = base::open_record(file);
   if (!in)
     throw RunError(fmt::format("{} cannot be read: {}", file.string(), std::strerror(errno)),
                    "look at the file system, and try again");
   try {
-    entry.all = parse_json(in);
+    entry.all = parse_json(base::read_record(in, file));
     const std::string kind = entry.all.at("kind");
     entry.kind = kind == "claim"    ? BlockEntry::Kind::claim
                  : kind == "result" ? BlockEntry::Kind::result
@@ -200,7 +202,7 @@ bool BlockLog::add(int number, const Json& entry) const {
 }
 
 bool BlockLog::has_left(const BlockEntry& claim) const {
-  return text_of(attempt(claim.attempt) / "heartbeat") == kLeft;
+  return base::read_record(attempt(claim.attempt) / "heartbeat") == kLeft;
 }
 
 Observation BlockLog::watch(const BlockEntry& claim, milliseconds patience,
@@ -209,12 +211,12 @@ Observation BlockLog::watch(const BlockEntry& claim, milliseconds patience,
   const bool here = !space.empty() && claim.owner.space == space;
   const fs::path folder = attempt(claim.attempt);
   const auto counter = [&] {
-    std::string text = text_of(folder / "heartbeat");
+    std::string text = base::read_record(folder / "heartbeat");
     if (!text.empty()) return text;
     std::error_code error;  // listing a folder makes a file server's client look again
     for (fs::directory_iterator one(folder, error), end; !error && one != end;)
       one.increment(error);
-    return text_of(folder / "heartbeat");
+    return base::read_record(folder / "heartbeat");
   };
   std::string first = counter();
   const auto unseen_patience = std::max<milliseconds>(patience, kUnseenPatience);

@@ -10,12 +10,12 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <set>
 
+#include "base/record_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "study/records/run_files.h"
@@ -47,9 +47,9 @@ std::optional<CommandMetric> summary_metric(const std::string& text) {
 
 /// Returns the last match within the lines of a file; a progress bar's carriage return ends a line.
 std::optional<std::string> last_match(const std::regex& pattern, const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
+  std::ifstream in = base::open_record(file);
   std::optional<std::string> found;
-  for (std::string whole; std::getline(in, whole);) {
+  for (std::string whole; base::read_line(in, whole, file);) {
     for (std::size_t begin = 0; begin <= whole.size();) {
       const std::size_t end = std::min(whole.find('\r', begin), whole.size());
       const std::size_t from = std::max(begin, end > kLongestLine ? end - kLongestLine : 0);
@@ -112,13 +112,13 @@ double number_in_output(const CommandMetric& metric, const fs::path& out, const 
 }
 
 double number_in_file(const CommandMetric& metric, const fs::path& file) {
-  std::ifstream in(file);
+  std::ifstream in = base::open_record(file);
   if (!in)
     throw UsageError(
         fmt::format("--metric '{}': {} is missing after the run", metric.metric.name,
                     file.string()),
         "the command must write it; a relative path starts where the sweep was started");
-  const double value = number_at_path(parse_json(in), metric.key);
+  const double value = number_at_path(parse_json(base::read_record(in, file)), metric.key);
   if (std::isnan(value))
     throw UsageError(fmt::format("--metric '{}': {} has no number {}", metric.metric.name,
                                  file.string(), metric.key),

@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
@@ -28,10 +28,7 @@ double number(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_number() ? json[key].get<double>() : kNaN;
 }
 
-Json parse(const fs::path& file) {
-  std::ifstream in(file);
-  return parse_json(in);
-}
+Json parse(const fs::path& file) { return parse_json(base::read_record(file)); }
 
 /// Runs that ended by a signal or an error leave a summary too.
 bool is_finished(const Json& summary) {

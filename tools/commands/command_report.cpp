@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -44,9 +45,10 @@ bool goes_on(const fs::path& run) {
 
 /// Returns what the writer of a run has put into its lock.
 std::string writer_of(const fs::path& run) {
-  std::ifstream in(run / study::RunLock::kFile);
+  const fs::path file = run / study::RunLock::kFile;
+  std::ifstream in = base::open_record(file);
   std::string line;
-  std::getline(in, line);
+  base::read_line(in, line, file);
   return line;
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <utility>
 
 #include "base/clock.h"
@@ -130,10 +129,9 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
         fmt::format("{}: {}", name, result.last_line), "its messages are in " + log.string());
   RunFigures figures = figures_of(folder / "steps.csv", length);
   figures.others = std::min(noise.others + noise.steal, 1.0);
-  std::ifstream in(folder / "summary.json");
-  figures.summary = nlohmann::ordered_json::parse(in, nullptr, false);
-  if (figures.summary.is_discarded())
-    throw RunError((folder / "summary.json").string() + " is not a summary");
+  figures.summary = study::read_json(folder / "summary.json");
+  if (figures.summary.is_null())
+    throw RunError((folder / "summary.json").string() + " is missing");
   return figures;
 }
 

@@ -7,11 +7,10 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string_view>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "study/analysis/statistics.h"
@@ -191,11 +190,10 @@ struct RecordedDesign {
 
 /// Returns the arguments of the sweep at `path`; empty if there is none.
 std::optional<RecordedDesign> design_at(const fs::path& path) {
-  std::ifstream in(path / kDesignFile, std::ios::binary);
+  std::ifstream in = base::open_record(path / kDesignFile);
   if (!in) return {};
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  std::istringstream lines(text);
-  Json json = study::parse_json(lines);
+  const std::string text = base::read_record(in, path / kDesignFile);
+  Json json = study::parse_json(text);
   const auto is_sound = [&](const char* key) {
     return json.contains(key) && is_as_written(key, json[key]);
   };
@@ -419,8 +417,7 @@ void take_study(SweepArguments& arguments) {
   fs::path file = name;
   for (const fs::path& folder : recipe_folders())
     if (!fs::is_regular_file(file, error)) file = folder / "studies" / (name + ".toml");
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const std::string text = base::read_record(file);
   if (!study::is_study(text)) {
     if (arguments.brief)
       throw UsageError(fmt::format("--short: {} is no study file", name),

@@ -5,14 +5,13 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <fstream>
 #include <future>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -31,11 +30,6 @@ using study::Pulse;
 constexpr const char* kJobsFile = "slurm.json";
 constexpr double kTimeout = 60;  ///< seconds that a command of Slurm may take
 
-std::string content_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 /// Output of a command of Slurm.
 struct Answer {
   int exit_code = 0;
@@ -50,8 +44,8 @@ Answer ask(const std::vector<std::string>& words) {
   const fs::path out = fs::path(folder) / "out", err = fs::path(folder) / "err";
   const CommandEnd end = run_command(
       {.words = words, .folder = folder, .out = out, .err = err, .timeout_s = kTimeout});
-  Answer answer{end.timed_out ? 1 : end.exit_code, content_of(out), {}};
-  std::istringstream lines(content_of(err));
+  Answer answer{end.timed_out ? 1 : end.exit_code, base::read_record(out), {}};
+  std::istringstream lines(base::read_record(err));
   for (std::string line; std::getline(lines, line);)
     if (!line.empty()) answer.problem = line;
   if (const std::string prefix = words[0] + ": error: "; answer.problem.starts_with(prefix))
@@ -66,8 +60,7 @@ Answer ask(const std::vector<std::string>& words) {
 
 /// Returns the array jobs that were submitted for the sweep.
 std::vector<std::string> jobs_of(const SweepPlan& plan) {
-  std::ifstream in(plan.path / kJobsFile);
-  const Json json = study::parse_json(in);
+  const Json json = study::parse_json(base::read_record(plan.path / kJobsFile));
   std::vector<std::string> jobs;
   if (json.is_array())
     for (const Json& job : json)

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/files.h"
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "pipeline/readers/shard_index.h"
 #include "tools/commands/sweep.h"
@@ -25,9 +26,9 @@ using MetricKind = study::CommandMetric::Kind;
 constexpr int kNotFound = 127;  ///< a shell's exit code for a command that it cannot find
 
 std::string last_line_of(const fs::path& file) {
-  std::ifstream in(file);
+  std::ifstream in = base::open_record(file);
   std::string last;
-  for (std::string line; std::getline(in, line);)
+  for (std::string line; base::read_line(in, line, file);)
     if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
   if (const auto end = last.find_last_not_of(" \t\r"); end != std::string::npos)
     last.erase(end + 1);

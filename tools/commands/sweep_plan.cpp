@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -188,10 +186,8 @@ SweepPlan read_plan(const fs::path& path) {
   if (!is_planned(path))
     throw UsageError(fmt::format("{} is not the directory of a planned sweep", path.string()),
                      "make one: millrace sweep RECIPE key=a,b,c --repeats N --plan --run DIR");
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  std::istringstream lines(text);
-  const Json json = study::parse_json(lines);
+  const std::string text = base::read_record(file);
+  const Json json = study::parse_json(text);
   SweepPlan plan;
   try {
     const int format = json.at("format");

@@ -20,6 +20,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
@@ -34,9 +35,9 @@ constexpr int kLost = 1;  ///< exit code of a child that could not start
 
 /// Returns the line that says what went wrong, or else the last line.
 std::string telling_line(const std::filesystem::path& log) {
-  std::ifstream in(log);
+  std::ifstream in = base::open_record(log);
   std::string line, last, telling;
-  while (std::getline(in, line)) {
+  while (base::read_line(in, line, log)) {
     if (line.empty()) continue;
     last = line;
     if (line.starts_with("millrace: ")) telling = line.substr(10);

@@ -6,12 +6,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <system_error>
 #include <variant>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "pipeline/remote/url.h"
@@ -68,8 +67,7 @@ Texts texts_of(const Recipe& recipe) {
 
 Provenance::Provenance(const fs::path& config, std::vector<std::string> typed)
     : config_(config), run_(config.parent_path()), typed_(std::move(typed)) {
-  std::ifstream in(config, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const std::string text = base::read_record(config);
   if (!study::is_signed(run_, config.filename().string(), text)) return;
   for (auto& value : pipeline::recipe_values(text, config.string()))
     signed_.insert(std::move(value));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/record_file.h"
 #include "base/simd.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
@@ -46,9 +47,9 @@ std::string checksum_of(Json position) {
 /// Returns the whole document, after comparing its own checksum.
 Json document_in(const fs::path& folder) {
   const fs::path file = folder / kName;
-  std::ifstream in(file, std::ios::binary);
+  std::ifstream in = base::open_record(file);
   if (!in) damaged(file, "it cannot be opened");
-  Json json = study::parse_json(in);
+  Json json = study::parse_json(base::read_record(in, file));
   if (!json.is_object()) damaged(file, "it is not a JSON object");
   if ((json.contains(kFiles) || json.contains(kChecksum)) &&
       study::text_at(json, {kChecksum}) != checksum_of(json))
