@@ -2,6 +2,7 @@
 
 #include "study/records/exports.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "pipeline/loader/timeline.h"
 
@@ -90,6 +92,8 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+constexpr std::int64_t kLatest = 9'999'999'998;  ///< seconds, in ten digits with the next one
+
 /// Returns the latest SECONDS in the names of the folder's event files; -1 if there are none.
 std::int64_t newest_in(const fs::path& folder) {
   std::int64_t newest = -1;
@@ -99,7 +103,7 @@ std::int64_t newest_in(const fs::path& folder) {
     if (!name.starts_with(kPrefix)) continue;
     std::int64_t seconds = 0;
     std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), seconds);
-    newest = std::max(newest, seconds);
+    newest = std::max(newest, std::min(seconds, kLatest));
   }
   return newest;
 }
@@ -166,8 +170,10 @@ EventFile::EventFile(const fs::path& folder, std::uint64_t first_step) {
   path_ =
       folder / fmt::format("{}{:010}.{}.{}", kPrefix,
                            std::max(static_cast<std::int64_t>(now), newest + 1), host, getpid());
-  file_.reset(std::fopen(path_.c_str(), "wbe"));
+  base::Descriptor own = base::open_own(path_, O_WRONLY | O_TRUNC);
+  file_.reset(fdopen(own.get(), "wb"));
   if (file_ == nullptr) cannot_write(path_);
+  static_cast<void>(own.release());
   kept_ = tf_record(version_event(now)) + tf_record(start_event(now, first_step));
   flush();
 }

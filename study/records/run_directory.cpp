@@ -24,6 +24,7 @@
 #include "base/files.h"
 #include "base/record_file.h"
 #include "millrace/error.h"
+#include "study/records/run_links.h"
 #include "study/records/signature.h"
 
 namespace millrace::study {
@@ -59,6 +60,7 @@ void sign(int file) {
 
 RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) {
   using namespace std::chrono_literals;
+  refuse_links_outside(directory);
   const fs::path path = directory / kFile;
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {

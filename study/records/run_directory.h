@@ -27,8 +27,8 @@ class RunLock {
   static constexpr const char* kFile = "run.lock";
 
   /// Locks `directory`, which must exist. Waits up to `patience` for a killed holder to exit.
-  /// Throws UsageError if another process is writing there or the file system has no locks,
-  /// RunError if the file cannot be created.
+  /// Throws UsageError if another process is writing there, the file system has no locks or a link
+  /// leads out of the directory (run_links.h), RunError if the file cannot be created.
   explicit RunLock(const std::filesystem::path& directory,
                    std::chrono::milliseconds patience = std::chrono::seconds(2));
 

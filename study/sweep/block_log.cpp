@@ -129,6 +129,10 @@ BlockEntry entry_of(const fs::path& file, int number) {
   if (!in)
     throw RunError(fmt::format("{} cannot be read: {}", file.string(), std::strerror(errno)),
                    "look at the file system, and try again");
+  const auto damaged = [&] {
+    return DataError(fmt::format("{} is damaged", file.string()),
+                     "remove the block's folder to have the block run again");
+  };
   try {
     entry.all = parse_json(base::read_record(in, file));
     const std::string kind = entry.all.at("kind");
@@ -136,12 +140,12 @@ BlockEntry entry_of(const fs::path& file, int number) {
                  : kind == "result" ? BlockEntry::Kind::result
                                     : BlockEntry::Kind::failure;
     entry.attempt = entry.all.at("attempt");
+    if (entry.attempt < 1 || entry.attempt > number) throw damaged();
     const Json& owner = entry.all.at("owner");
     entry.owner = {owner.at("host"), owner.at("pid"), owner.at("started"), owner.at("space"),
                    owner.at("job")};
   } catch (const nlohmann::json::exception&) {
-    throw DataError(fmt::format("{} is damaged", file.string()),
-                    "remove the block's folder to have the block run again");
+    throw damaged();
   }
   return entry;
 }
@@ -271,8 +275,12 @@ void BlockClaim::create_heartbeat() const {
 
 base::Descriptor BlockClaim::write_heartbeat(const std::string& text) const {
   const fs::path file = folder() / "heartbeat";
-  base::Descriptor counter(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  return counter && overwrite(counter, text) ? std::move(counter) : base::Descriptor();
+  try {
+    base::Descriptor counter = base::open_own(file, O_WRONLY);
+    return overwrite(counter, text) ? std::move(counter) : base::Descriptor();
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 bool BlockClaim::beat() {

@@ -186,7 +186,6 @@ void add_figures(const fs::path& runs, SweepRecord& record, std::span<const std:
 
 namespace {
 
-constexpr int kVersion = 1;  ///< schema version: raise it when columns change
 constexpr const char* kTable = R"(
   CREATE TABLE runs(
     name TEXT PRIMARY KEY, stamp TEXT NOT NULL, key TEXT NOT NULL, binary TEXT, data TEXT,
@@ -201,15 +200,12 @@ constexpr const char* kInsert =
 constexpr double Noise::*kNoise[] = {&Noise::steal, &Noise::others, &Noise::load_average,
                                      &Noise::mhz_begin, &Noise::mhz_end};
 
-/// A fault of the index file found by SQLite; the index is then rebuilt.
-struct Failure : RunError {
-  explicit Failure(const std::string& what)
-      : RunError("index.sqlite: " + what, "remove it: it will be rebuilt from the runs") {}
-};
-
 void check(sqlite3* database, int code) {
-  if (code != SQLITE_OK && code != SQLITE_ROW && code != SQLITE_DONE)
-    throw Failure(sqlite3_errmsg(database));
+  if (code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE) return;
+  const char* const file = database == nullptr ? nullptr : sqlite3_db_filename(database, "main");
+  throw RunError(fmt::format("{}: {}", file == nullptr || *file == 0 ? "the sweep's index" : file,
+                             sqlite3_errmsg(database)),
+                 "free some space, or choose another place: --run DIR");
 }
 
 void execute(sqlite3* database, const char* sql) {
@@ -277,7 +273,9 @@ std::vector<std::string> names_in(const fs::path& runs) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(runs, error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+    if (const std::string name = entry.path().stem().string();
+        entry.path().extension() == ".json" && base::is_file_name(name))
+      names.push_back(name);
   return names;
 }
 
@@ -285,44 +283,22 @@ std::vector<std::string> names_in(const fs::path& runs) {
 
 void SweepIndex::Close::operator()(sqlite3* database) const { sqlite3_close(database); }
 
-SweepIndex::SweepIndex(fs::path sweep, bool file) : sweep_(std::move(sweep)), file_(file) {
-  const fs::path path = sweep_ / "index.sqlite";
-  for (int attempt = 0;; ++attempt) {
-    try {
-      rebuilt_ = open();
-      refresh();
-      return;
-    } catch (const Failure& failure) {
-      database_.reset();
-      if (attempt > 0)
-        throw RunError(fmt::format("{}: {}", sweep_.string(), failure.what()),
-                       "free some space, or choose another place: --run DIR");
-      std::error_code error;
-      fs::remove(path, error);
-      for (const char* part : {"-journal", "-wal", "-shm"}) fs::remove(path.string() + part, error);
+SweepIndex::SweepIndex(fs::path sweep, bool file) : sweep_(std::move(sweep)) {
+  const std::string path = file ? (sweep_ / "index.sqlite").string() : ":memory:";
+  if (file)
+    for (const char* part : {"-journal", "-wal", "-shm", ""}) {
+      std::error_code ignored;  // SQLite says what cannot be replaced
+      fs::remove(path + part, ignored);
     }
-  }
-}
-
-bool SweepIndex::open() {
   sqlite3* database = nullptr;
-  const int code = sqlite3_open(file_ ? (sweep_ / "index.sqlite").c_str() : ":memory:", &database);
+  const int code = sqlite3_open(path.c_str(), &database);
   database_.reset(database);
   check(database, code);
   sqlite3_busy_timeout(database, 5000);  // another process may be reading
-  // The index can be rebuilt, so writes need not reach the disk.
+  // The index can be made again, so writes need not reach the disk.
   execute(database, "PRAGMA synchronous=OFF");
-  Statement version(database, "PRAGMA user_version");
-  version.next();
-  if (version.integer() == kVersion) {
-    Statement sound(database, "PRAGMA quick_check(1)");
-    if (!sound.next() || sound.text() != "ok") throw Failure("damaged");
-    return false;
-  }
-  execute(database, "BEGIN; DROP TABLE IF EXISTS runs");
   execute(database, kTable);
-  execute(database, fmt::format("PRAGMA user_version={}; COMMIT", kVersion).c_str());
-  return true;
+  refresh();
 }
 
 void SweepIndex::refresh() {

@@ -116,8 +116,9 @@ void add_figures(const std::filesystem::path& runs, SweepRecord& record,
 
 }  // namespace millrace::study
 
-// Index over the runs of a sweep, in SQLite (index.sqlite). It is derived from the runs' own files:
-// a lost, damaged or outdated index is rebuilt from them.
+// Index over the runs of a sweep, in SQLite (index.sqlite), for questions in SQL. It is derived
+// from the runs' own files and made anew by every process: opening a database runs what its schema
+// says and what its journal names, and the sweep's directory may be a stranger's.
 
 struct sqlite3;
 
@@ -125,7 +126,7 @@ namespace millrace::study {
 
 class SweepIndex {
  public:
-  /// Opens `sweep`/index.sqlite over `sweep`/runs and updates it. Throws RunError if it cannot be
+  /// Replaces `sweep`/index.sqlite by an index over `sweep`/runs. Throws RunError if it cannot be
   /// written. Without `file` the index is kept in memory: no other process then reads it, and the
   /// file system needs no locks.
   explicit SweepIndex(std::filesystem::path sweep, bool file = true);
@@ -140,21 +141,16 @@ class SweepIndex {
   std::uint64_t finished() const;
   /// Returns the names of runs that were begun and did not finish.
   std::vector<std::string> unfinished() const;
-  /// Returns whether the constructor had to rebuild the index.
-  bool rebuilt() const { return rebuilt_; }
 
  private:
   struct Close {
     void operator()(sqlite3* database) const;
   };
 
-  bool open();
   void store(const SweepRecord& record, const std::string& stamp);
 
   std::filesystem::path sweep_;
-  bool file_;
   std::unique_ptr<sqlite3, Close> database_;
-  bool rebuilt_ = false;
 };
 
 }  // namespace millrace::study

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_files.h"
 #include "study/sweep/study_file.h"
@@ -327,8 +328,10 @@ SweepTable table_of(const fs::path& file, const Json& json, Asked asked) {
     runs.emplace_back();
     if (!cell.is_object() || !cell.contains("runs") || !cell["runs"].is_array())
       throw damaged("a cell has no runs");
-    for (const Json& run : cell["runs"])
+    for (const Json& run : cell["runs"]) {
       runs.back().push_back(record_of(run, runs.back().size(), names));
+      if (!base::is_file_name(runs.back().back().name)) throw damaged("a run has no name");
+    }
     most = std::max(most, runs.back().size());
     refusals.push_back(text_at(cell, {"refusal"}));
   }
@@ -357,7 +360,9 @@ std::vector<SweepRecord> records_in(const fs::path& runs) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(runs, error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+    if (const std::string name = entry.path().stem().string();
+        entry.path().extension() == ".json" && base::is_file_name(name))
+      names.push_back(name);
   std::sort(names.begin(), names.end());
   std::vector<SweepRecord> records;
   for (const std::string& name : names) records.push_back(read_record(runs, name));

@@ -178,7 +178,7 @@ bool FaultServer::send_object(int client, const std::string& request, const std:
     case Fault::to_nowhere:
       return refuse("302 Found", fmt::format("Location: {}\r\n", path).c_str());
     case Fault::garbage:
-      send_all(client, fmt::format("{:\x01>200}\r\n\r\n", ""));
+      send_all(client, fmt::format("{}\r\n\r\n", std::string(200, '\x01')));
       return false;
     default:
       break;

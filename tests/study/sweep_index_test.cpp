@@ -1,7 +1,8 @@
 // Records of runs and the index over them: which runs finished, which are the same, and that the
-// index can always be rebuilt.
+// index is made from them alone.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -125,27 +126,42 @@ TEST_F(Index, FollowsTheDirectories) {
   EXPECT_TRUE(index.unfinished().empty());
 }
 
-TEST_F(Index, IsMadeAgainWhenItIsLostOrDamaged) {
+TEST_F(Index, IsMadeAnewWhateverHasItsName) {
   begin("001-a", "aaaa");
   finish("001-a");
-  EXPECT_TRUE(SweepIndex(sweep_).rebuilt());
-  EXPECT_FALSE(SweepIndex(sweep_).rebuilt());
+  const auto is_made = [&] {
+    const SweepIndex index(sweep_);
+    return index.find("aaaa") && ask("SELECT count(*) FROM runs") == "1";
+  };
+  EXPECT_TRUE(is_made());
+  EXPECT_TRUE(is_made()) << "beside one of an earlier process";
+  std::ofstream(file(), std::ios::trunc) << "this is no database, whatever its name says. " << 4711;
+  EXPECT_TRUE(is_made());
+
+  EXPECT_EQ(ask("PRAGMA user_version=1; DROP TABLE runs; CREATE VIEW runs AS WITH RECURSIVE n(name)"
+                " AS (VALUES('x') UNION ALL SELECT name || 'x' FROM n) SELECT * FROM n; SELECT 1"),
+            "1");
+  EXPECT_TRUE(is_made()) << "a view that never ends";
 
   fs::remove(file());
-  EXPECT_TRUE(SweepIndex(sweep_).find("aaaa"));
+  ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
+  EXPECT_TRUE(is_made());
 
-  std::ofstream(file(), std::ios::trunc) << "this is no database, whatever its name says. " << 4711;
-  EXPECT_TRUE(SweepIndex(sweep_).find("aaaa"));
+  fs::remove(file());
+  std::ofstream(sweep_ / "other") << "kept";
+  fs::create_symlink(sweep_ / "other", file());
+  EXPECT_TRUE(is_made());
+  EXPECT_EQ(fs::file_size(sweep_ / "other"), 4u) << "written through a link";
 
-  const auto size = fs::file_size(file());
-  std::fstream page(file(), std::ios::in | std::ios::out | std::ios::binary);
-  page.seekp(static_cast<std::streamoff>(size / 2));
-  for (std::uintmax_t i = size / 2; i < size; ++i) page.put('\xff');
-  page.close();
-  EXPECT_TRUE(SweepIndex(sweep_).find("aaaa"));
+  for (const char* part : {"-journal", "-wal", "-shm"})
+    std::ofstream(file().string() + part) << "of a process that was killed, or a stranger's";
+  EXPECT_TRUE(is_made());
+}
 
-  EXPECT_EQ(ask("PRAGMA user_version=99; SELECT 1"), "1");
-  EXPECT_TRUE(SweepIndex(sweep_).rebuilt()) << "of another version";
+TEST_F(Index, AFileThatNamesAFolderAboveIsNoRun) {
+  std::ofstream(runs() / "...json") << "{}";  // its stem is ".."
+  std::ofstream(runs() / "..json") << "{}";
+  EXPECT_TRUE(SweepIndex(sweep_).unfinished().empty());
 }
 
 TEST_F(Index, AnswersQuestionsInSql) {

@@ -89,7 +89,8 @@ Json why_no_cuda_training(bool has_torch, bool has_driver) {
 Json storage(const std::string& folder) {
   constexpr std::size_t kBytes = 64 << 20;
   const std::string file = folder + "/.millrace-doctor.tmp";
-  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  ::unlink(file.c_str());  // of a killed process, or a stranger's
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return {{"path", folder}, {"why", "cannot write there"}};
   ::unlink(file.c_str());
   Buffer buffer;

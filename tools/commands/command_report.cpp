@@ -19,6 +19,7 @@
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
+#include "study/records/run_links.h"
 #include "study/report/report.h"
 #include "study/report/reports.h"
 #include "study/report/run_facts.h"
@@ -201,6 +202,7 @@ Exit report(const ReportArguments& arguments) {
   }
   if (arguments.csv) {
     const fs::path folder = arguments.folder() / "report";
+    study::refuse_link_outside(folder, arguments.folder());
     tell(fmt::format("{}: {} CSV files", folder.string(), write_csv(report, folder)));
   }
   if (arguments.markdown) print("{}", study::to_markdown(report));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/record_file.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "pipeline/remote/url.h"
@@ -135,24 +136,32 @@ std::string value_of(const study::ConfigValues& values, const std::string& key) 
   return "";
 }
 
+/// Returns the file of a shipped recipe; empty if there is none of that name. The name stands in a
+/// record, so it must not lead to any other file.
+std::string shipped_recipe(const std::string& name) {
+  std::error_code error;
+  if (base::is_file_name(name))
+    for (const fs::path& folder : recipe_folders())
+      if (const fs::path file = folder / (name + ".toml"); fs::is_regular_file(file, error))
+        return file.string();
+  return {};
+}
+
 /// Adds the keys in which the run's recipe differs from the shipped one.
 void add_configuration(const fs::path& run, study::Report& report) {
   const auto values = study::config_at(run / "config.toml");
   std::string name = value_of(values, "recipe");
   if (name.size() >= 2) name = name.substr(1, name.size() - 2);
   std::string other = name;
-  std::string shipped;
-  try {
-    shipped = load_recipe(name.empty() || name == "custom" ? std::vector<std::string>()
-                                                           : std::vector<std::string>{name},
-                          Plugins::none)
-                  .to_toml();
-  } catch (const Error& error) {
-    report.notes.push_back(
-        fmt::format("the recipe is compared with the defaults: {}", error.what()));
+  std::vector<std::string> words;
+  if (const std::string file = shipped_recipe(name); !file.empty()) {
+    words = {file};
+  } else if (!name.empty() && name != "custom") {
+    report.notes.push_back(fmt::format(
+        "the recipe is compared with the defaults: there is no shipped recipe {}", name));
     other = "custom";
-    shipped = load_recipe({}, Plugins::none).to_toml();
   }
+  const std::string shipped = load_recipe(words, Plugins::none).to_toml();
   study::ConfigValues known = pipeline::recipe_values(shipped, other);
   // Keys that an older run does not record are no differences, but a removed op is one.
   std::erase_if(known, [&](const auto& one) {

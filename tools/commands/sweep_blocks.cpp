@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "study/records/run_directory.h"
+#include "study/records/run_links.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/sweep.h"
 #include "tools/commands/sweep_cluster.h"
@@ -58,6 +59,7 @@ Planned open_planned(SweepArguments arguments) {
   take_study(arguments);
   arguments.run = plan.path.string();
   arguments.resume = true;
+  study::refuse_links_outside(plan.path);
   enter(plan);
   require_same_program(plan);
   Planned sweep{std::move(plan), std::move(arguments), {}};

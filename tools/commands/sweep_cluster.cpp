@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <fstream>
 #include <future>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -60,12 +61,18 @@ Answer ask(const std::vector<std::string>& words) {
 
 /// Returns the array jobs that were submitted for the sweep.
 std::vector<std::string> jobs_of(const SweepPlan& plan) {
-  const Json json = study::parse_json(base::read_record(plan.path / kJobsFile));
-  std::vector<std::string> jobs;
-  if (json.is_array())
-    for (const Json& job : json)
-      if (job.is_string()) jobs.push_back(job);
-  return jobs;
+  const fs::path file = plan.path / kJobsFile;
+  std::ifstream in = base::open_record(file);
+  if (!in) return {};
+  const Json json = study::parse_json(base::read_record(in, file));
+  const auto is_job = [](const Json& job) {
+    return job.is_string() && !job.get<std::string>().empty() &&
+           job.get<std::string>().find_first_not_of("0123456789_") == std::string::npos;
+  };
+  if (!json.is_array() || !std::all_of(json.begin(), json.end(), is_job))
+    throw DataError(fmt::format("{} is damaged: it is not a list of Slurm's jobs", file.string()),
+                    "remove it once none of the sweep's jobs is queued");
+  return json;
 }
 
 /// Tasks of the sweep's jobs that Slurm still has: by block, the task's name and state.

@@ -332,8 +332,13 @@ CollectedBlocks collect_blocks(const SweepPlan& plan) {
   for (const auto& [block, entry] : done) {
     const study::BlockLog log = plan.log(block);
     try {
-      for (const std::string name : entry.all.at("runs"))
+      for (const std::string name : entry.all.at("runs")) {
+        if (!base::is_file_name(name))
+          throw DataError(
+              fmt::format("the result of block {} is damaged: {} is no run", block, name),
+              fmt::format("remove {} to have it run again", log.folder().string()));
         move_run(log.attempt(entry.attempt) / "runs", to, name);
+      }
       for (const Json& one : entry.all.at("refusals"))
         blocks.refusals.emplace_back(one.at("cell"), one.at("reason"));
     } catch (const nlohmann::json::exception&) {

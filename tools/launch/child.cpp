@@ -49,6 +49,14 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
+/// Creates a file for a child's output, in the place of whatever has its name: the folder may be a
+/// stranger's, and opening a link or a FIFO in it would write elsewhere or block. Allocates
+/// nothing.
+int create_output(const char* file) {
+  unlink(file);
+  return open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
 /// Runs in the child. Allocates nothing, because other threads may have held the heap's lock during
 /// fork().
 [[noreturn]] void become(const std::vector<char*>& argv, const std::filesystem::path& log,
@@ -59,7 +67,7 @@ double seconds(const timeval& time) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);       // killing the parent kills the child
   if (getppid() != parent) _exit(kLost);  // the parent died before that
   const int input = open("/dev/null", O_RDONLY);
-  const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  const int output = create_output(log.c_str());
   if (input < 0 || output < 0) _exit(kLost);
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
@@ -198,8 +206,8 @@ bool leader_ended(pid_t leader) {
   std::signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_SETMASK, &signals, nullptr);
   const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const int output = open(what.out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  const int errors = open(what.err, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int output = create_output(what.out);
+  const int errors = create_output(what.err);
   if (input >= 0 && output >= 0 && errors >= 0 && chdir(what.folder) == 0) {
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);

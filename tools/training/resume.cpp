@@ -110,8 +110,10 @@ void save_position(const train::Position& position, const fs::path& folder) {
 SavedPosition read_position(const fs::path& folder) {
   const Json json = document_in(folder);
   if (json.contains(kFiles))
-    for (const auto& [name, expected] : json[kFiles].items())
+    for (const auto& [name, expected] : json[kFiles].items()) {
+      if (!base::is_file_name(name)) damaged(folder / kName, "it names files elsewhere");
       compare(folder / name, expected.is_string() ? expected.get<std::string>() : "");
+    }
   try {
     const train::Position position{
         .steps = json.at("steps"),
