@@ -217,7 +217,16 @@ void Listings::store(const std::string& shard, const FileStamp& now, const TarIn
 
 namespace {
 
-/// Removes the oldest files of a folder until the others take at most kMostBytes.
+/// Returns whether a file has the name of a listing, or of one whose writer was killed.
+bool is_listing(std::string_view name) {
+  constexpr std::size_t kDigits = 32;
+  if (name.find_first_not_of("0123456789abcdef") != kDigits) return false;
+  name.remove_prefix(kDigits);
+  return name == kShardIndexEnding ||
+         name.starts_with(std::string(kShardIndexEnding) + ".tmp-");  // of AtomicFile
+}
+
+/// Removes the oldest listings of a folder until the others take at most kMostBytes.
 void trim(const std::string& folder) {
   struct Kept {
     fs::file_time_type written;
@@ -230,6 +239,9 @@ void trim(const std::string& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     std::error_code gone;
+    if (!is_listing(entry->path().filename().string()) ||
+        !fs::is_regular_file(entry->symlink_status(gone)))
+      continue;
     Kept one{entry->last_write_time(gone), entry->file_size(gone), entry->path()};
     if (gone) continue;
     total += one.bytes;

@@ -342,9 +342,8 @@ base::Descriptor RemoteSet::fetch(const RemoteShard& shard, const ShardCache::Le
   while (true) {
     base::Descriptor file = cache_.get(shard.key, shard.listed.size, fill, let_go, wait);
     if (!checked || fresh || !shard.indexed) return file;
-    const std::string path = path_of(shard);
-    if (sha256_of_file(file.get(), path) == shard.listed.sha256) return file;
-    unlink(path.c_str());  // damaged on this disk: fetched anew
+    if (sha256_of_file(file.get(), path_of(shard)) == shard.listed.sha256) return file;
+    cache_.drop_damaged(shard.key);  // damaged on this disk: fetched anew
   }
 }
 

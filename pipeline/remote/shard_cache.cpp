@@ -7,7 +7,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -25,10 +24,6 @@ namespace millrace::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kComplete = ".tar";
-constexpr std::string_view kPart = ".part";  ///< being filled, locked by whoever does it
-constexpr const char* kLock = "/lock";       ///< held while sizes are added up
 
 constexpr double kPause_s = 0.02;
 
@@ -87,7 +82,7 @@ std::string process_name() {
 }
 
 ShardCache::ShardCache(ShardCacheOptions options, RetryClock& clock)
-    : options_(with_plain_folder(std::move(options))), clock_(clock) {
+    : options_(with_plain_folder(std::move(options))), list_(options_.folder), clock_(clock) {
   const std::string& folder = options_.folder;
   if (folder.empty())
     throw UsageError("data.remote.cache is not set, and there is no home folder",
@@ -108,17 +103,57 @@ ShardCache::ShardCache(ShardCacheOptions options, RetryClock& clock)
     throw RunError(fmt::format("data.remote.cache: {} is open to others (mode {:04o})", folder,
                                status.st_mode & 07777),
                    "chmod 700 it, or name another folder");
+  list_.check();
   // Shows whether there are locks before an archive is named by that. A folder that cannot be
   // written is fine as long as nothing has to be fetched.
-  const std::string guard = folder + kLock;
+  const std::string guard = guard_path();
   const base::Descriptor file(
       open(guard.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (file) lock(file.get(), LOCK_SH, guard);
 }
 
 std::string ShardCache::path_of(const std::string& key) const {
-  const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
-  return fmt::format("{}/{:016x}{:016x}{}", options_.folder, hash.high64, hash.low64, kComplete);
+  return fmt::format("{}/{}{}", options_.folder, shard_name(key), kShardEnding);
+}
+
+std::string ShardCache::guard_path() const {
+  return fmt::format("{}/{}", options_.folder, kLockFile);
+}
+
+/// Protects the list and the sum of sizes until it is closed.
+base::Descriptor ShardCache::guard() {
+  const std::string path = guard_path();
+  base::Descriptor file = open_own(path, O_RDWR | O_CREAT);
+  wait_for_lock(file.get(), LOCK_EX, path);
+  return file;
+}
+
+void ShardCache::remove(const std::string& path) const {
+  if (!list_.has(path))
+    throw RunError(
+        fmt::format("data.remote.cache: {} is damaged, and no cache of millrace wrote it", path),
+        "move it away, or name another folder: data.remote.cache=DIR");
+  unlink(path.c_str());
+}
+
+void ShardCache::drop_damaged(const std::string& key) const { remove(path_of(key)); }
+
+/// Opens the file to be filled, which is listed before it is made.
+base::Descriptor ShardCache::open_part(const std::string& part, const std::string& path) {
+  base::Descriptor file = open_own(part, O_RDWR);
+  if (file && list_.has(part)) return file;
+  const base::Descriptor held = guard();
+  file = open_own(part, O_RDWR);
+  if (file && !list_.has(part))
+    throw RunError(
+        fmt::format("data.remote.cache: {} is in the way: no cache of millrace wrote it", part),
+        "move it away, or name another folder: data.remote.cache=DIR");
+  std::vector<std::string> names;
+  for (const std::string* one : {&part, &path})
+    if (!list_.has(*one))
+      names.emplace_back(digits_of_shard(std::string_view(*one).substr(one->rfind('/') + 1)));
+  if (!names.empty()) list_.add(names);
+  return open_own(part, O_RDWR | O_CREAT);
 }
 
 void ShardCache::fail(const std::string& path, const char* doing) const {
@@ -194,7 +229,7 @@ base::Descriptor ShardCache::open_complete(const std::string& path, std::uint64_
     const struct stat status = status_of(file.get());
     if (status.st_nlink == 0 || !is_named(file.get(), path)) continue;
     if (static_cast<std::uint64_t>(status.st_size) != size) {
-      unlink(path.c_str());
+      remove(path);
       continue;
     }
     const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
@@ -212,7 +247,7 @@ base::Descriptor ShardCache::claim(const std::string& part, const std::string& p
   double since = clock_.now_s();
   timespec written{};
   while (true) {
-    base::Descriptor file = open_own(part, O_RDWR | O_CREAT);
+    base::Descriptor file = open_part(part, path);
     const bool mine = lock(file.get(), LOCK_EX, part);
     if (mine && !is_named(file.get(), part)) continue;  // completed, or taken away
     complete = open_complete(path, size);
@@ -244,11 +279,12 @@ base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, con
   const std::string path = path_of(key);
   base::Descriptor complete = open_complete(path, size);
   if (complete) return complete;
-  std::string part = path.substr(0, path.size() - kComplete.size());
   // Without locks, two processes must not write to one file.
-  if (!locks_.load(std::memory_order_relaxed))
-    part += fmt::format("-{}-{}", process_name(), unshared_.fetch_add(1));
-  part += kPart;
+  const std::string writer = locks_.load(std::memory_order_relaxed)
+                                 ? key
+                                 : fmt::format("{}\n{} {}", key, process_name(), unshared_++);
+  const std::string part =
+      fmt::format("{}/{}{}", options_.folder, shard_name(writer), kShardPartEnding);
   base::Descriptor file = claim(part, path, size, let_go, wait, complete);
   if (complete || !file) return complete;
   Removed unfinished(part);
@@ -267,7 +303,7 @@ base::Descriptor ShardCache::get(const std::string& key, std::uint64_t size, con
 void ShardCache::drop(const std::string& key) {
   const std::string path = path_of(key);
   const base::Descriptor file = open_own(path, O_RDWR);
-  if (file && lock(file.get(), LOCK_EX, path) && is_named(file.get(), path)) unlink(path.c_str());
+  if (file && lock(file.get(), LOCK_EX, path) && is_named(file.get(), path)) remove(path);
 }
 
 // Keeps the limit.
@@ -279,14 +315,15 @@ struct Kept {
   std::int64_t used_ns;
 };
 
-/// Returns the archives of a folder, complete or not, least recently used first.
-std::vector<Kept> archives_in(const std::string& folder) {
+/// Returns the listed archives of a folder, complete or not, least recently used first.
+std::vector<Kept> archives_in(const std::string& folder, const ShardList& list) {
   std::vector<Kept> all;
+  const auto own = list.names();
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(opendir(folder.c_str()), closedir);
   if (listing == nullptr) return all;
   while (const dirent* entry = readdir(listing.get())) {
     const std::string_view name = entry->d_name;
-    if (!name.ends_with(kComplete) && !name.ends_with(kPart)) continue;
+    if (!own.contains(digits_of_shard(name))) continue;
     struct stat status {};
     std::string path = folder + "/" + std::string(name);
     if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
@@ -305,15 +342,14 @@ std::vector<Kept> archives_in(const std::string& folder) {
 /// the bytes in use if it does not fit.
 bool ShardCache::try_room(const std::string& part, int file, std::uint64_t size,
                           std::uint64_t& used) {
-  const std::string guard_path = options_.folder + kLock;
-  const base::Descriptor guard = open_own(guard_path, O_RDWR | O_CREAT);
-  wait_for_lock(guard.get(), LOCK_EX, guard_path);
-  std::vector<Kept> all = archives_in(options_.folder);
+  const base::Descriptor held = guard();
+  if (locks_.load(std::memory_order_relaxed)) list_.compact();
+  std::vector<Kept> all = archives_in(options_.folder, list_);
   std::erase_if(all, [&](const Kept& one) { return one.path == part; });
   used = 0;
   for (const Kept& one : all) used += one.bytes;
   for (const Kept& one : all) {
-    const bool left_over = one.path.ends_with(kPart);
+    const bool left_over = one.path.ends_with(kShardPartEnding);
     if (!left_over && (options_.limit == 0 || used + size <= options_.limit)) continue;
     if (!locks_.load(std::memory_order_relaxed)) break;
     const base::Descriptor other = open_own(one.path, O_RDWR);

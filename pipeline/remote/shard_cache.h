@@ -1,7 +1,8 @@
 // A folder of fetched archives that all processes of a user share (data.remote.cache). An archive
 // appears under its name only when it is complete and checked; the folder's limit holds over all
-// processes; an archive that somebody reads is not evicted. All this rests on flock(2), which the
-// kernel releases when a process dies, so a kill leaves nothing to repair.
+// processes; an archive that somebody reads is not evicted, nor is a file that no cache wrote. All
+// this rests on flock(2), which the kernel releases when a process dies, so a kill leaves nothing
+// to repair.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "base/files.h"
 #include "base/private_api.h"
 #include "pipeline/remote/fetch.h"
+#include "pipeline/remote/shard_list.h"
 
 namespace millrace::pipeline {
 
@@ -41,7 +43,7 @@ class MILLRACE_PRIVATE_API ShardCache {
   using LetGo = std::function<bool()>;
 
   /// Throws RunError for a folder that cannot be made, is a link, belongs to somebody else, or is
-  /// open to others, or whose files cannot be locked.
+  /// open to others, or whose files cannot be locked; UsageError for one with other files.
   explicit ShardCache(ShardCacheOptions options, RetryClock& clock = RetryClock::system());
 
   /// Returns the archive of this key, of `size` bytes, open and protected from eviction until the
@@ -54,6 +56,9 @@ class MILLRACE_PRIVATE_API ShardCache {
                        const LetGo& let_go, bool wait = true);
   /// Removes a key's archive unless it is in use.
   void drop(const std::string& key);
+  /// Removes a key's archive whose contents are wrong; whoever has it open keeps it. Throws
+  /// RunError if no cache wrote it.
+  void drop_damaged(const std::string& key) const;
   /// Returns the path of a key's archive, whether it is there or not.
   std::string path_of(const std::string& key) const;
   const ShardCacheOptions& options() const { return options_; }
@@ -64,6 +69,10 @@ class MILLRACE_PRIVATE_API ShardCache {
  private:
   base::Descriptor open_own(const std::string& path, int flags) const;
   base::Descriptor open_complete(const std::string& path, std::uint64_t size);
+  base::Descriptor open_part(const std::string& part, const std::string& path);
+  std::string guard_path() const;
+  base::Descriptor guard();
+  void remove(const std::string& path) const;
   base::Descriptor claim(const std::string& part, const std::string& path, std::uint64_t size,
                          const LetGo& let_go, bool wait, base::Descriptor& complete);
   bool make_room(const std::string& part, int file, std::uint64_t size, const LetGo& let_go,
@@ -75,6 +84,7 @@ class MILLRACE_PRIVATE_API ShardCache {
   [[noreturn]] void fail(const std::string& path, const char* doing) const;
 
   const ShardCacheOptions options_;
+  const ShardList list_;
   RetryClock& clock_;
   std::atomic<bool> locks_{true};        ///< the file system has locks
   std::atomic<bool> has_locked_{false};  ///< a lock was held

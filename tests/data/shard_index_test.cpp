@@ -78,6 +78,12 @@ void expect_same(const Reader& one, const Reader& two) {
     EXPECT_EQ(one.name(i), two.name(i));
 }
 
+/// Makes a file seem to be old.
+void age(const std::string& file) {
+  const timespec then[2] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), then, 0), 0);
+}
+
 /// Changes a byte of an archive's first image, and restores the modification time.
 void change_in_place(const std::string& file) {
   struct stat status {};
@@ -339,6 +345,32 @@ TEST(Verify, ComparesTheContentOfArchivesWithTheirIndexes) {
 }
 
 // ---- the cache of listings
+
+TEST(ListingCache, RemovesItsOwnFilesAlone) {
+  const CacheFolder cache;
+  const TempFolder folder;
+  const std::string file = folder.write("a.tar", samples(120).end());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  open(file, IndexUse::automatic);
+  ASSERT_EQ(cache.files().size(), 1u);
+  const std::string listing = cache.files()[0];
+  const std::string name = fs::path(listing).filename().string().substr(1);
+  const auto add = [&](const std::string& named) {
+    std::string path = listing_cache() + "/" + named;
+    base::AtomicFile(path).commit();
+    fs::resize_file(path, std::uintmax_t{1} << 30);  // a hole
+    age(path);
+    return path;
+  };
+  const std::string thesis = add("thesis.index"), digits = add("0" + name + ".bak");
+  const std::string old = add("0" + name), killed = add("0" + name + ".tmp-123");
+  fs::remove(listing);
+  open(file, IndexUse::automatic);  // stores a listing, and trims
+  EXPECT_TRUE(base::exists(thesis));
+  EXPECT_TRUE(base::exists(digits));
+  EXPECT_EQ(base::exists(old), old == listing);
+  EXPECT_FALSE(base::exists(killed));
+}
 
 TEST(ListingCache, KeepsWhatWasWalkedAndNoticesChanges) {
   const CacheFolder cache;

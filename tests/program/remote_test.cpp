@@ -119,6 +119,12 @@ TEST_F(RemoteProgram, BadInputsEndInOneClearLine) {
   write_file(in("file"), "x");
   EXPECT_TRUE(refused(run(bench_of(url(), {"data.remote.cache=" + in("file").string()})), 1,
                       {"not a folder"}));
+  fs::create_directories(in("theses"));
+  fs::permissions(in("theses"), fs::perms::owner_all);
+  write_file(in("theses/thesis-backup.tar"), "x");
+  EXPECT_TRUE(refused(run(bench_of(url(), {"data.remote.cache=" + in("theses").string()})), 2,
+                      {in("theses").string(), "thesis-backup.tar"}));
+  EXPECT_EQ(std::distance(fs::directory_iterator(in("theses")), {}), 1);
   fs::remove(shard(1));
   EXPECT_TRUE(refused(run(bench_of(url(), {"loader.on_error=skip"})), 1, {"000001.tar", "404"}));
   write_file(in("root/set/set.index"), "garbage");
