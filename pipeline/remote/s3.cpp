@@ -11,6 +11,7 @@
 #include <ctime>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "base/text.h"
@@ -356,9 +357,53 @@ std::unique_ptr<Access> s3_access(const Url& folder, const std::atomic<bool>* st
 // Lists folders.
 namespace {
 
-constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 26;
-constexpr std::size_t kMostObjects = 1'000'000;
-constexpr std::size_t kMostPages = 10'000;
+// Bounds of a list. S3 puts at most 1000 keys of at most 1024 bytes on a page, and may put fewer.
+constexpr std::uint64_t kMostPageBytes = std::uint64_t{1} << 24;
+constexpr std::size_t kMostNames = 1'000'000;
+/// Fewest names per page on average, after the first kFreePages pages.
+constexpr std::size_t kNamesPerPage = 100;
+constexpr std::size_t kFreePages = 100;
+/// Most bytes per name on average, after the first kFreeBytes bytes: a key whose characters are all
+/// escaped, and its fields.
+constexpr std::uint64_t kBytesPerName = 8192;
+constexpr std::uint64_t kFreeBytes = std::uint64_t{1} << 26;
+constexpr double kLongest_s = 600;
+
+/// Counts what a list costs, and ends one that brings too little for it.
+class ListBudget {
+ public:
+  ListBudget(Fetcher& fetcher, const Url& bucket)
+      : fetcher_(fetcher), bucket_(bucket), begin_s_(fetcher.clock().now_s()) {}
+
+  /// Returns whether the name is new.
+  bool is_new(const std::string& name) { return names_.insert(name).second; }
+
+  /// Throws FetchError if the list is too long by now.
+  void take_page(std::size_t bytes) {
+    bytes_ += bytes;
+    ++pages_;
+    const double spent_s = fetcher_.clock().now_s() - begin_s_;
+    if (names_.size() > kMostNames) end(fmt::format("more than {} names", kMostNames));
+    if (pages_ > kFreePages + names_.size() / kNamesPerPage ||
+        bytes_ > kFreeBytes + names_.size() * kBytesPerName)
+      end(fmt::format("{} pages of {} bytes for {} names", pages_, bytes_, names_.size()));
+    if (spent_s > kLongest_s) end(fmt::format("it took longer than {:g} s", kLongest_s));
+  }
+
+  [[noreturn]] void end(const std::string& reason) const {
+    throw FetchError(FetchError::Kind::wrong,
+                     fmt::format("{}: the bucket's list never ends: {}", bucket_.text(), reason),
+                     "make a set.index: millrace data index FOLDER");
+  }
+
+ private:
+  Fetcher& fetcher_;
+  const Url& bucket_;
+  double begin_s_;
+  std::unordered_set<std::string> names_{};
+  std::size_t pages_ = 0;
+  std::uint64_t bytes_ = 0;
+};
 
 /// Returns what follows `prefix` in `path`, or none.
 std::optional<std::string_view> below(std::string_view path, std::string_view prefix) {
@@ -419,32 +464,31 @@ S3Page parse_s3_page(std::string_view xml) {
 namespace {
 
 void list_one(Fetcher& fetcher, const Url& bucket, const std::string& prefix,
-              const std::string& below_of, std::vector<S3Object>& found,
+              const std::string& below_of, ListBudget& budget, std::vector<S3Object>& found,
               std::vector<std::string>& folders) {
   std::string token;
-  std::size_t pages = 0;
   do {
     Url url = bucket;
     url.query = "delimiter=%2F&list-type=2&prefix=" + percent_encoded(prefix, false);
     if (!token.empty()) url.query += "&continuation-token=" + percent_encoded(token, false);
     S3Page page;
+    const std::string text = fetcher.fetch_text(url, kMostPageBytes);
     try {
-      page = parse_s3_page(fetcher.fetch_text(url, kMostPageBytes));
+      page = parse_s3_page(text);
     } catch (const DataError& error) {
       throw FetchError(FetchError::Kind::wrong, bucket.text() + ": " + error.what(), error.hint());
     }
     for (S3Object& one : page.objects) {
       const auto name = below(one.name, below_of);
-      if (!name || name->empty() || name->ends_with('/')) continue;
+      if (!name || name->empty() || name->ends_with('/') || !budget.is_new(one.name)) continue;
       one.name = std::string(*name);
       found.push_back(std::move(one));
     }
     for (const std::string& folder : page.folders)
-      if (const auto name = below(folder, below_of)) folders.emplace_back(*name);
-    if ((!token.empty() && page.next == token) || found.size() > kMostObjects ||
-        folders.size() > kMostObjects || ++pages > kMostPages)
-      throw FetchError(FetchError::Kind::wrong, bucket.text() + ": the bucket's list never ends",
-                       "make a set.index: millrace data index FOLDER");
+      if (const auto name = below(folder, below_of); name && budget.is_new(folder))
+        folders.emplace_back(*name);
+    if (!token.empty() && page.next == token) budget.end("a page names itself as the next one");
+    if (!page.next.empty()) budget.take_page(text.size());
     token = page.next;
   } while (!token.empty());
 }
@@ -459,10 +503,11 @@ std::vector<S3Object> list_s3_folder(Fetcher& fetcher, const Url& folder,
   if (!prefix.empty() && !prefix.ends_with('/')) prefix += '/';
   std::vector<S3Object> found;
   std::vector<std::string> folders, ignored;
-  list_one(fetcher, bucket, prefix, prefix, found, folders);
+  ListBudget budget(fetcher, bucket);
+  list_one(fetcher, bucket, prefix, prefix, budget, found, folders);
   for (const std::string& one : folders)
     if (enter(one.substr(0, one.find('/'))))
-      list_one(fetcher, bucket, prefix + one, prefix, found, ignored);
+      list_one(fetcher, bucket, prefix + one, prefix, budget, found, ignored);
   std::sort(found.begin(), found.end(),
             [](const S3Object& a, const S3Object& b) { return a.name < b.name; });
   return found;

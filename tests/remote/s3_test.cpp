@@ -411,18 +411,82 @@ TEST(S3List, GoesPastAThousandKeys) {
   EXPECT_EQ(list_s3_folder(fetcher, Url::parse("s3://set/nothing/"), none).size(), 0u);
 }
 
+/// A clock that the test moves on.
+class MovedClock final : public RetryClock {
+ public:
+  double now_s() override { return now; }
+  void sleep(double, const std::atomic<bool>*) override {}
+  std::atomic<double> now = 0;
+};
+
 TEST(S3List, ThatNeverEndsIsRefused) {
+  const auto key = [](int number) {
+    return fmt::format("<Contents><Key>a/{}</Key><Size>1</Size></Contents>", number);
+  };
+  MovedClock clock;
+  struct Server {
+    const char* name;
+    const char* reason;
+    std::function<std::string(int)> fields, token;
+  };
+  const auto none = [](int) { return std::string(); };
+  const auto fresh = [](int page) { return std::to_string(page); };
+  const Server servers[] = {
+      {"one token", "names itself", none, [](int) { return std::string("x"); }},
+      {"two tokens", "for 0 names", none, [](int page) { return std::to_string(page % 2); }},
+      {"empty pages", "for 0 names", none, fresh},
+      {"the same key", "for 1 names", [&](int) { return key(1); }, fresh},
+      {"a key per page", "102 pages", key, fresh},
+      {"folders", "pages of",
+       [](int page) {
+         return fmt::format("<CommonPrefixes><Prefix>a/{}/</Prefix></CommonPrefixes>", page);
+       },
+       fresh},
+      {"padding", "for 0 names", [](int) { return std::string(15'000'000, ' '); }, fresh},
+      {"slow", "600 s",
+       [&](int page) {
+         clock.now = clock.now + 100;
+         return key(page);
+       },
+       fresh}};
+  for (const Server& one : servers) {
+    int pages = 0;
+    FaultServer server;
+    server.script([&](const std::string&) {
+      ++pages;
+      return answer("200 OK", fmt::format("<ListBucketResult><IsTruncated>true</IsTruncated>{}"
+                                          "<NextContinuationToken>{}</NextContinuationToken>"
+                                          "</ListBucketResult>",
+                                          one.fields(pages), one.token(pages)));
+    });
+    Turned turned;
+    Fetcher fetcher(FetchOptions{}, turned.access(server.url()), clock);
+    try {
+      list_s3_folder(fetcher, Url::parse("s3://set/a/"), [](const std::string&) { return false; });
+      ADD_FAILURE() << one.name << " ended";
+    } catch (const FetchError& error) {
+      const std::string what = error.what();
+      EXPECT_NE(what.find("never ends"), std::string::npos) << one.name << ": " << what;
+      EXPECT_NE(what.find(one.reason), std::string::npos) << one.name << ": " << what;
+    }
+    EXPECT_LE(server.requests().size(), 102u) << one.name;
+  }
+}
+
+TEST(S3List, TakesEachKeyOnce) {
   FaultServer server;
-  server.script([](const std::string&) {
-    return answer("200 OK",
-                  "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x"
-                  "</NextContinuationToken></ListBucketResult>");
+  server.script([](const std::string& request) {
+    const bool first = request.find("continuation") == std::string::npos;
+    return answer(
+        "200 OK",
+        fmt::format("<ListBucketResult><IsTruncated>{}</IsTruncated>{}"
+                    "<Contents><Key>a/1</Key><Size>1</Size></Contents></ListBucketResult>",
+                    first, first ? "<NextContinuationToken>x</NextContinuationToken>" : ""));
   });
   Turned turned;
   Fetcher fetcher = fetcher_to(turned.access(server.url()));
-  EXPECT_THROW(
-      list_s3_folder(fetcher, Url::parse("s3://set/a/"), [](const std::string&) { return false; }),
-      FetchError);
+  const auto none = [](const std::string&) { return false; };
+  EXPECT_EQ(list_s3_folder(fetcher, Url::parse("s3://set/a/"), none).size(), 1u);
 }
 
 TEST(S3Reader, ListsABucketWithoutASetIndex) {
