@@ -38,7 +38,7 @@ endif()
 # --- cuda: LibTorch's CUDA half stays where it is, so this works on the machine that built it
 if(TARGET millrace_cuda)
   set_property(TARGET millrace_cuda APPEND PROPERTY INSTALL_RPATH ${MILLRACE_TORCH_FOLDERS})
-  install(TARGETS millrace_cuda LIBRARY DESTINATION lib COMPONENT cuda)
+  install(TARGETS millrace_cuda LIBRARY DESTINATION lib COMPONENT cuda OPTIONAL) # if it was built
 endif()
 
 # --- development
