@@ -14,6 +14,7 @@ find_package(CURL REQUIRED) # for remote data; the library itself is opened at r
 find_package(Boost REQUIRED) # for Boost.Math, headers only
 pkg_check_modules(TIFF REQUIRED IMPORTED_TARGET libtiff-4>=4.5)
 pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
+pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 if(MILLRACE_OPENCV)

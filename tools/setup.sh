@@ -15,8 +15,8 @@ readonly PACKAGES=(
   g++ cmake ninja-build mold ccache pkg-config git ca-certificates python3 python3-pip
   libtbb-dev libopencv-imgcodecs-dev libopencv-imgproc-dev libfmt-dev nlohmann-json3-dev
   libcli11-dev libtomlplusplus-dev libxxhash-dev libturbojpeg0-dev libjpeg62-turbo-dev libpng-dev
-  libtiff-dev libwebp-dev zlib1g-dev libsqlite3-dev libssl-dev libcurl4-openssl-dev libboost-math-dev libjs-chart.js
-  libgtest-dev libbenchmark-dev)
+  libtiff-dev libwebp-dev zlib1g-dev libsqlite3-dev libre2-dev libssl-dev libcurl4-openssl-dev libboost-math-dev
+  libjs-chart.js libgtest-dev libbenchmark-dev)
 readonly TEST_PACKAGES=(clang-format codespell nginx-light openssl)
 # Used by tools/test --all.
 readonly LINT_PACKAGES=(clang-tidy)

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <re2/re2.h>
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +13,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <regex>
 #include <set>
 
 #include "base/record_file.h"
@@ -26,7 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestLine = 4096;  ///< std::regex recurses once per character
+/// Most bytes of a line that are searched: all matches together may take quadratic time.
+constexpr std::size_t kLongestLine = 4096;
 
 /// Classifies a number by the last part of its key, as in summary.json.
 SweepMetric metric_of(const std::string& name, const std::string& key) {
@@ -45,18 +46,36 @@ std::optional<CommandMetric> summary_metric(const std::string& text) {
   }
 }
 
+/// Returns the options of a metric's expression. RE2 takes time in proportion to the text, whatever
+/// the expression. Output is bytes, which need not be UTF-8.
+RE2::Options expression_options() {
+  RE2::Options options(RE2::Latin1);
+  options.set_log_errors(false);
+  return options;
+}
+
+/// Replaces `found` by the last match in a line: its first group, if it has one.
+void find_last(const RE2& pattern, re2::StringPiece line, std::optional<std::string>& found) {
+  re2::StringPiece match[2];
+  const int groups = std::min(pattern.NumberOfCapturingGroups(), 1);
+  for (std::size_t at = 0;
+       at <= line.size() &&
+       pattern.Match(line, at, line.size(), RE2::UNANCHORED, match, 1 + groups);) {
+    found = std::string(match[groups].data() == nullptr ? "" : match[groups].as_string());
+    const auto end = static_cast<std::size_t>(match[0].end() - line.begin());
+    at = match[0].empty() ? end + 1 : end;
+  }
+}
+
 /// Returns the last match within the lines of a file; a progress bar's carriage return ends a line.
-std::optional<std::string> last_match(const std::regex& pattern, const fs::path& file) {
+std::optional<std::string> last_match(const RE2& pattern, const fs::path& file) {
   std::ifstream in = base::open_record(file);
   std::optional<std::string> found;
   for (std::string whole; base::read_line(in, whole, file);) {
     for (std::size_t begin = 0; begin <= whole.size();) {
       const std::size_t end = std::min(whole.find('\r', begin), whole.size());
       const std::size_t from = std::max(begin, end > kLongestLine ? end - kLongestLine : 0);
-      const auto first = whole.cbegin() + static_cast<std::ptrdiff_t>(from);
-      const auto last = whole.cbegin() + static_cast<std::ptrdiff_t>(end);
-      for (std::sregex_iterator at(first, last, pattern), none; at != none; ++at)
-        found = at->size() > 1 ? at->str(1) : at->str(0);
+      find_last(pattern, re2::StringPiece(whole.data() + from, end - from), found);
       begin = end + 1;
     }
   }
@@ -87,17 +106,23 @@ CommandMetric command_metric(const std::string& text) {
             key};
   }
   if (auto metric = summary_metric(text)) return *metric;
-  try {
-    const std::regex checked(text);
-  } catch (const std::regex_error& error) {
-    throw UsageError(fmt::format("--metric '{}': no regular expression: {}", text, error.what()),
-                     "for example 'loss=([0-9.]+)', out.json:accuracy, or wall");
+  const RE2 checked(text, expression_options());
+  if (!checked.ok()) {
+    // (?= and \1: an expression with them can take any time.
+    const bool beyond =
+        checked.error_code() == RE2::ErrorBadPerlOp || checked.error_code() == RE2::ErrorBadEscape;
+    throw UsageError(
+        fmt::format("--metric '{}': no regular expression of RE2: {}", base::abridged(text),
+                    base::abridged(checked.error())),
+        beyond ? "RE2 has neither look-ahead nor back-references: put parentheses around the "
+                 "number alone, as in 'loss=([0-9.]+)'"
+               : "for example 'loss=([0-9.]+)', out.json:accuracy, or wall");
   }
   return {CommandMetric::Kind::output, {text, false, false, false}, "", ""};
 }
 
 double number_in_output(const CommandMetric& metric, const fs::path& out, const fs::path& err) {
-  const std::regex pattern(metric.metric.name);
+  const RE2 pattern(metric.metric.name, expression_options());
   auto found = last_match(pattern, out);
   if (!found) found = last_match(pattern, err);
   if (!found)

@@ -90,7 +90,7 @@ cp "$script" "$root/tmp/script.py"
 # What the interpreter itself needs, and nothing of what the wheel must bring.
 for file in "$base"/bin/python3.* "$base"/lib/python3.*/lib-dynload/*.so "$base"/lib/libpython3*.so*; do
   { ldd "$file" 2>/dev/null || true; } | awk '$3 ~ /^\// { print $3 }'
-done | sort -u | grep -vE 'lib(tbb|jpeg|png|tiff|webp|fmt|xxhash|tomlplusplus|sqlite3|crypto|ssl|deflate|jbig|Lerc|zstd)' \
+done | sort -u | grep -vE 'lib(tbb|jpeg|png|tiff|webp|fmt|xxhash|tomlplusplus|sqlite3|re2|crypto|ssl|deflate|jbig|Lerc|zstd)' \
   >"$root/tmp/libraries"
 ldconfig -p | awk '/lib(stdc\+\+|gcc_s|m|c|dl|pthread|rt|util)\.so.*x86-64/ { print $NF }' >>"$root/tmp/libraries"
 while read -r library; do cp -L -n "$library" "$root/lib/" 2>/dev/null || true; done <"$root/tmp/libraries"
