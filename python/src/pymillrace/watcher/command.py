@@ -3,13 +3,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 from ..errors import Error
-from . import predict, replacement, verify
+from . import child, predict, replacement, verify
 from .command_line import watched_environment
 
 
@@ -53,6 +52,8 @@ def main(arguments: list[str]) -> int:
     except Error as error:
         print(f"pymillrace: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:  # while no script runs
+        return 130
 
 
 def show(directory: Path) -> int:
@@ -79,16 +80,22 @@ def run(words: list[str], directory: str) -> int:
     """Runs a command whose Python processes record their DataLoaders. Returns its exit code."""
     before = _modified(directory)
     try:
-        code = subprocess.run(words, env=watched_environment(directory)).returncode
+        code = child.run(words, watched_environment(directory)).code
     except OSError as error:
         print(f"pymillrace: cannot run {words[0]}: {error.strerror}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        code = 130
     if _modified(directory) == before:
-        print("pymillrace watch: nothing was recorded: no process of the command ended after iterating over a torch "
-              "DataLoader", file=sys.stderr)
-    return 128 - code if code < 0 else code
+        _remark("pymillrace watch: nothing was recorded: no process of the command ended after iterating over a torch "
+                "DataLoader")
+    return code
+
+
+def _remark(text: str) -> None:
+    """Prints to stderr, which may have gone with its terminal: the exit code is the script's all the same."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = None  # its buffer would fail again when the interpreter ends
 
 
 def _modified(directory: str) -> float | None:

@@ -16,7 +16,7 @@ import os
 import random
 import resource
 import statistics
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import Error, UsageError
+from . import child
 from .command_line import PLAN, watched_environment
 from .errors import WatchError
 from .predict import PREFETCH
@@ -34,6 +35,14 @@ TRIES = 3  # of a run in all, while repeats are left
 COUNTED_EFFECT = 0.2  # smaller measured effects are shown and do not count
 SEED = 1
 WARM_UP, WINDOW, ENOUGH_WINDOWS = 8, 20, 5
+
+
+class Interrupted(Error):
+    """Says that a signal has asked for the end. The script got it too, and has ended in its own time."""
+
+    def __init__(self, received: signal.Signals, hint: str) -> None:
+        super().__init__(f"interrupted by {received.name}", hint)
+        self.exit_code = 128 + received
 
 
 @dataclass
@@ -61,6 +70,7 @@ class Result:
     blocks: int
     failed: dict[int, str] = field(default_factory=dict)
     stopped: str | None = None  # why the baseline failed, which ends the runs
+    interrupted: Interrupted | None = None  # ends the runs too
 
     def ratio(self, change: int) -> float | None:
         """Returns the measured ratio of a change; None if it failed or half of the blocks or fewer were valid."""
@@ -85,7 +95,7 @@ def blocks_of(changes: int, blocks: int, seed: int = SEED) -> list[list[int]]:
 def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Result:
     """Runs each block: baseline, change, baseline, change, ..., baseline. Repeats void runs at once.
 
-    A change that failed is left out from then on. A baseline that fails ends the runs.
+    A change that failed is left out from then on. A baseline that fails ends the runs, and so does an interruption.
     """
     planned = sum(2 * len(block) + 1 for block in order)
     left, runs = planned // 2, list[TimedRun]()
@@ -101,6 +111,14 @@ def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Re
         return runs[-1]
 
     result = Result(runs, ratios, len(order))
+    try:
+        _run_blocks(order, valid, result)
+    except Interrupted as error:
+        result.stopped, result.interrupted = error.what, error
+    return result
+
+
+def _run_blocks(order: list[list[int]], valid: Callable[[int | None], TimedRun], result: Result) -> None:
     for block in order:
         before = valid(None)
         for change in block:
@@ -115,12 +133,11 @@ def measure(order: list[list[int]], run: Callable[[int | None], TimedRun]) -> Re
                 continue  # the baseline before it serves the next change
             after = valid(None)
             if before.counts and changed.counts and after.counts:
-                ratios[change].append(2 * changed.images_per_s / (before.images_per_s + after.images_per_s))
+                result.ratios[change].append(2 * changed.images_per_s / (before.images_per_s + after.images_per_s))
             before = after
         result.stopped = result.stopped or before.failed
-        if result.stopped or len(result.failed) == len(ratios):
+        if result.stopped or len(result.failed) == len(result.ratios):
             break
-    return result
 
 
 def score(predicted: list[float], measured: list[float]) -> dict[str, Any]:
@@ -195,10 +212,12 @@ class Script:
         busy, own, begin = _busy_s(), _children_s(), time.monotonic()
         with open(log, "w", encoding="utf-8") as file:
             try:
-                code = subprocess.run(self.words, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
+                code, ended_by = child.run(self.words, environment, file)
             except OSError as error:
                 raise WatchError(f"cannot run {self.words[0]}: {error.strerror}", "name a program after --") from error
         wall, end = time.monotonic() - begin, _busy_s()
+        if ended_by is not None:
+            raise Interrupted(ended_by, f"the messages of the run that it ended are in {log}")
         if code != 0:
             raise WatchError(f"{' '.join(self.words)} ended with exit code {code}", f"its messages are in {log}")
         try:
@@ -227,7 +246,8 @@ def write_durably(path: Path, value: Any) -> None:
 def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[str] | None = None) -> dict[str, Any]:
     """Predicts the changes of a script's DataLoader, then runs all or the `given` ones.
 
-    Returns what verification.json holds.
+    Returns what verification.json holds. Raises Interrupted after a signal that asks for the end, once the script has
+    ended and the results so far are written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
@@ -262,7 +282,10 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
         return TimedRun(change, rate, others)
 
     result = measure(blocks_of(len(rows), blocks), run)
-    return _record(rows, result, folder)
+    record = _record(rows, result, folder)
+    if result.interrupted is not None:
+        raise result.interrupted
+    return record
 
 
 def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[str, Any]:
