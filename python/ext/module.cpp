@@ -11,12 +11,16 @@
 #include <exception>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
+#include "plugins/host/registry.h"
 #include "python/ext/augmentation.h"
 #include "python/ext/batch.h"
 #include "python/ext/engine.h"
@@ -142,6 +146,21 @@ void bind_engine(nb::module_& module) {
       .def_prop_ro("extra_blocks", [](const Engine& e) { return e.stats().extra_blocks; });
 }
 
+/// Returns the names of the built-in augmentations.
+std::vector<std::string> built_in_ops() {
+  const std::lock_guard lock(registry_lock());
+  std::vector<std::string> names;
+  for (const plugins::PluginEntry& entry : plugins::plugins()) {
+    if (!entry.file.empty()) continue;
+    for (std::size_t i = 0; i < entry.table->unit_count; ++i) {
+      const plugins::UnitKind kind = plugins::kind_of(*entry.table->units[i]);
+      if (kind != plugins::UnitKind::reader && kind != plugins::UnitKind::decoder)
+        names.emplace_back(entry.table->units[i]->name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 }  // namespace millrace::python
 
@@ -152,6 +171,13 @@ NB_MODULE(_core, module) {
   python::bind_batch(module);
   python::bind_engine(module);
   python::bind_augmentation(module);
+  module.def("built_in_ops", &python::built_in_ops);
+  module.def(
+      "printable",
+      [](const nb::bytes& text) {
+        return base::printable({text.c_str(), text.size()});
+      },
+      nb::arg("text"));
   module.def("is_override", [](const std::string& word) { return pipeline::is_override(word); });
   module.def("take_remarks", &python::take_remarks);
 }

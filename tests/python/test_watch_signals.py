@@ -305,7 +305,8 @@ def test_the_exit_code_is_the_scripts_own(tmp_path, text, code):
 
 
 def test_a_program_that_cannot_be_started_is_named(tmp_path):
-    done = subprocess.run([*WATCH, str(tmp_path), "--", "/no/such/program"], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run([*WATCH, str(tmp_path), "--", "/no/such/program"], capture_output=True, text=True,
+                          timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (2, "pymillrace: cannot run /no/such/program: No such file or directory\n")
 
 

@@ -13,7 +13,7 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import IO, NamedTuple
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # ask a program to end
@@ -54,7 +54,7 @@ class _Script:
     """The process of a command, a child of this one."""
 
     def __init__(self, words: Sequence[str], environment: dict[str, str], output: IO[str] | None,
-                 mask: set[signal.Signals], children: object, witness: _Witness) -> None:
+                 mask: Set[int], children: object, witness: _Witness) -> None:
         def as_before() -> None:
             if signal.SIGINT not in mask and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C from here on ends it, also before exec

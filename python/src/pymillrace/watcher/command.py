@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
 
 from ..errors import Error
-from . import child, predict, replacement, verify
+from . import child, predict, recorded, replacement, verify
 from .command_line import watched_environment
+from .output import print_lines
 
 
 def main(arguments: list[str]) -> int:
@@ -44,13 +44,13 @@ def main(arguments: list[str]) -> int:
                 what_if.error("--steps needs at least 2, --blocks at least 1")
             folder = Path(parsed.run or f"runs/what-if-{now}")
             record = verify.verify(parsed.words, folder, parsed.steps, parsed.blocks, parsed.change)
-            print("\n".join(verify.lines(record)))
+            print_lines(verify.lines(record))
             return 1 if verify.failed(record) else 0
         if len(parsed.words) != 1:
             what_if.error("give one run directory; or --verify -- COMMAND")
         return show(Path(parsed.words[0]))
     except Error as error:
-        print(f"pymillrace: {error}", file=sys.stderr)
+        print_lines([f"pymillrace: {error}"], sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:  # while no script runs
         return 130
@@ -59,20 +59,20 @@ def main(arguments: list[str]) -> int:
 def show(directory: Path) -> int:
     """Prints the predictions of a recorded run."""
     try:
-        summary = json.loads((directory / "summary.json").read_text())
-    except (OSError, ValueError):
-        print(f"pymillrace: {directory} holds no summary.json of a finished run; record one with: pymillrace watch "
-              f"--run {directory} -- python train.py", file=sys.stderr)
+        summary = recorded.checked(recorded.read_summary(directory / "summary.json"))
+    except OSError:
+        _remark(f"pymillrace: {directory} holds no summary.json of a finished run; record one with: pymillrace watch "
+                f"--run {directory} -- python train.py")
         return 2
-    record = summary.get("what_if") if isinstance(summary, dict) else None
+    record = summary["what_if"]
     if record is None:
-        print(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its loader "
-              "is no torch DataLoader, or batches were not recorded", file=sys.stderr)
+        _remark(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its "
+                "loader is no torch DataLoader, or batches were not recorded")
         return 2
     row = replacement.row(summary)
     if row["reason"] is None:
         record["rows"].append(row)
-    print("\n".join([*predict.lines(record), replacement.line(row), summary["advice"]]))
+    print_lines([*predict.lines(record), replacement.line(row), summary["advice"]])
     return 0
 
 
@@ -82,7 +82,7 @@ def run(words: list[str], directory: str) -> int:
     try:
         code = child.run(words, watched_environment(directory)).code
     except OSError as error:
-        print(f"pymillrace: cannot run {words[0]}: {error.strerror}", file=sys.stderr)
+        _remark(f"pymillrace: cannot run {words[0]}: {error.strerror}")
         return 2
     if _modified(directory) == before:
         _remark("pymillrace watch: nothing was recorded: no process of the command ended after iterating over a torch "

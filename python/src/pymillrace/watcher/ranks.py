@@ -16,8 +16,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..errors import DataError
+from .fields import MOST_RATE, MOST_SECONDS, Field
+from .records import open_lock, read_json
+
 LOCK = "ranks.lock"
 PATIENCE = 10.0  # seconds for which rank 0 waits to print the other ranks' result
+MOST_RANKS, MOST_STEPS = 1 << 16, 1 << 53
 STRAGGLES = 0.1  # of a step: load beyond that of the other ranks' median
 
 
@@ -25,32 +30,42 @@ def summary_name(rank: int) -> str:
     return "summary.json" if rank == 0 else f"summary.rank{rank}.json"
 
 
-def _row(summary: dict[str, Any]) -> dict[str, Any]:
-    steps = max(1, summary["steps"] - 1)
-    return {"rank": summary["rank"], "steps": summary["steps"],
-            "load_s_per_step": (summary["load_s"] - summary["first_batch_s"]) / steps,
-            "update_s_per_step": summary["update_s"] / max(1, summary["steps"]),
-            "images_per_s": summary["images_per_s"], "bound": summary["bound"]}
+def _row(summary: Field) -> dict[str, Any]:
+    steps = summary["steps"].whole(0, MOST_STEPS)
+    load_s, update_s, first_batch_s = (summary[key].number(0, MOST_SECONDS)
+                                       for key in ("load_s", "update_s", "first_batch_s"))
+    rate = summary["images_per_s"]
+    return {"rank": summary["rank"].whole(0, MOST_RANKS), "steps": steps,
+            "load_s_per_step": (load_s - first_batch_s) / max(1, steps - 1),
+            "update_s_per_step": update_s / max(1, steps),
+            "images_per_s": rate.number(0, MOST_RATE) if rate else None, "bound": summary["bound"].text(64)}
 
 
-def _read(directory: Path, rank: int) -> dict[str, Any] | None:
+def _read(directory: Path, rank: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Returns the summary of a rank and its row; None if there is none yet, or something else lies in its place."""
+    file = directory / summary_name(rank)
     try:
-        found: dict[str, Any] = json.loads((directory / summary_name(rank)).read_text())
-    except (OSError, ValueError):
+        summary = Field(read_json(file), file)
+        summary["world_size"].whole(1, MOST_RANKS)
+        return summary.value, _row(summary)
+    except (OSError, DataError):
         return None
-    return found
 
 
 def complete(directory: Path) -> dict[str, Any] | None:
     """Adds the rows of the ranks that have written their summaries to rank 0's. Returns it; None if there is none."""
-    file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        file = open_lock(directory / LOCK)
+    except OSError:  # the summaries stay as they are
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
-        record = _read(directory, 0)
-        if record is None:
+        first = _read(directory, 0)
+        if first is None:
             return None
+        record = first[0]
         found = [_read(directory, rank) for rank in range(1, record["world_size"])]
-        rows = [_row(one) for one in (record, *found) if one is not None]
+        rows = [one[1] for one in (first, *found) if one is not None]
         if rows != record.get("ranks"):
             record["ranks"], record["straggler"] = rows, straggler(rows)
             temporary = directory / f"{summary_name(0)}.tmp-{os.getpid()}"

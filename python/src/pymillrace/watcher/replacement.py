@@ -5,20 +5,15 @@ what-if RUN` measures what millrace's loader takes for these files, and replays 
 """
 from __future__ import annotations
 
-import csv
-import importlib.util
 import math
 import os
-import statistics
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from time import thread_time
 from typing import Any
 
 from .. import recipes
 from ..errors import Error, UsageError
+from .loader_cpu import measure_cpu
 from .predict import PREFETCH
 from .replay import Demand, Setup, replay
 from .transforms import callables
@@ -29,7 +24,7 @@ MOST_SAMPLES = 64
 PATHS = ("samples", "imgs", "image_paths", "img_paths", "paths", "files", "filenames", "image_files", "images")
 AHEAD = 4  # loader.prefetch: batches made ahead in total
 HAND_S = 20e-6  # of next() per batch
-MEASURED_S, MOST_EPOCHS = 0.5, 20  # CPU seconds of a measurement, and epochs
+MOST_TRIED = 64  # numbers of workers
 NEAR = 0.95  # of the best rate: fewer workers are enough
 
 
@@ -108,32 +103,6 @@ def _path(item: Any) -> str | None:
     return os.path.abspath(os.fsdecode(item))
 
 
-def measure_cpu(words: list[str], samples: list[str], batch: int) -> float:
-    """Returns the CPU seconds per image of millrace's loader for these files. Raises Error if it cannot load them."""
-    from ..loader import Loader
-
-    with tempfile.TemporaryDirectory(prefix="pymillrace-") as folder:
-        manifest = Path(folder) / "samples.csv"
-        with open(manifest, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            csv.writer(file).writerows([("path", "label"), *((sample, 0) for sample in samples)])
-        loader = Loader("data.reader=manifest", f"data.path={manifest}", "loader.shuffle=none", "loader.workers=0",
-                        f"loader.batch={min(batch, len(samples))}", *words,
-                        numpy=importlib.util.find_spec("numpy") is not None)
-        found: list[float] = []
-        spent = 0.0
-        for epoch in range(MOST_EPOCHS + 1):
-            begin = thread_time()
-            images = sum(len(one.labels) for one in loader)
-            cpu = thread_time() - begin
-            if epoch > 0:  # the first one warms up
-                found.append(cpu / images)
-                spent += cpu
-            if spent >= MEASURED_S:
-                break
-        loader.close()
-    return statistics.median(found)
-
-
 def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], float] = measure_cpu) -> dict[str, Any]:
     """Returns the row of a recorded run: its prediction, or the `reason` why there is none."""
     entry: dict[str, Any] = next((one for one in summary["loaders"] if one["name"] == summary["loader"]), {})
@@ -142,7 +111,7 @@ def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], 
         return _impossible("the run was recorded by an earlier version; record it again")
     if found["reason"] is not None:
         return _impossible(found["reason"])
-    missing = [path for path in found["samples"] if not os.path.isfile(path)]
+    missing = [path for path in found["samples"] if not os.path.exists(path)]
     if missing:
         return _impossible(f"{len(missing)} of its {len(found['samples'])} sampled files are gone, as {missing[0]}")
     settings = summary["what_if"]["settings"]
@@ -150,12 +119,14 @@ def row(summary: dict[str, Any], measure: Callable[[list[str], list[str], int], 
         return _impossible("the run was recorded by an earlier version; record it again")
     try:
         cpu = measure(found["words"], found["samples"], settings["batch"])
+        return {**_predicted(settings, summary["what_if"]["images_per_s"], cpu, _blocked_in_dataset(entry)),
+                "files": len(found["samples"])}
     except Error as error:
         return _impossible(error.what)
-    except (OSError, ImportError, UnicodeError) as error:
-        return _impossible(str(error))
-    return {**_predicted(settings, summary["what_if"]["images_per_s"], cpu, _blocked_in_dataset(entry)),
-            "files": len(found["samples"])}
+    except OSError as error:
+        return _impossible(f"{error.filename or 'a sampled file'} {error.strerror}")
+    except (ValueError, ArithmeticError):
+        return _impossible("the recorded times cannot be replayed")
 
 
 def _impossible(reason: str) -> dict[str, Any]:
@@ -168,6 +139,13 @@ def _blocked_in_dataset(entry: dict[str, Any]) -> float:
     return float(blocked["dataset"] / sum(blocked.values())) if sum(blocked.values()) > 0 else 0.0
 
 
+def _numbers_of_workers(cores: int) -> list[int]:
+    """Returns the numbers to try: each up to MOST_TRIED, beyond that as many, spread evenly on a scale of ratios."""
+    if cores <= MOST_TRIED:
+        return list(range(1, cores + 1))
+    return sorted({round(cores ** (i / (MOST_TRIED - 1))) for i in range(MOST_TRIED)})
+
+
 def _predicted(settings: dict[str, Any], measured: float, cpu: float, blocked_in_dataset: float) -> dict[str, Any]:
     """Returns the replayed row. Waiting for storage stays as it was recorded: the files are the same."""
     now = Setup(settings["num_workers"], settings["prefetch_factor"] or PREFETCH, settings["batch"], settings["cores"],
@@ -176,7 +154,7 @@ def _predicted(settings: dict[str, Any], measured: float, cpu: float, blocked_in
     batch = Demand(cpu=cpu * now.batch, blocked=blocked_in_dataset * now.fetch[0].blocked)
     base = replay(now).images_per_s
     setups = [replace(now, workers=workers, prefetch=math.ceil(AHEAD / workers), fetch=(batch,), send=Demand(),
-                      receive=Demand(), hand=Demand(cpu=HAND_S)) for workers in range(1, now.cores + 1)]
+                      receive=Demand(), hand=Demand(cpu=HAND_S)) for workers in _numbers_of_workers(now.cores)]
     rates = [replay(setup).images_per_s for setup in setups]
     chosen = next(i for i, rate in enumerate(rates) if rate >= NEAR * max(rates))
     alone = replay(replace(setups[chosen], update=Demand())).images_per_s

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from .errors import WatchError
+from .records import open_lock, read_record
 from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
 
 LOCK = "run.lock"
 PATIENCE = 2.0  # seconds to wait for a predecessor that is being killed
+MOST_CONFIG_BYTES = 1 << 20
 RANK_PATIENCE = 60.0  # seconds to wait for rank 0
 HEADER = "epoch,step,load_s,update_s,other_s,images,loss," + ",".join(NAMES) + ",iter\n"
 
@@ -81,7 +83,7 @@ class RunDirectory:
         self.path.rename(moved)
 
     def _take_lock(self) -> None:
-        file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = open_lock(self.path / LOCK)
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -89,7 +91,8 @@ class RunDirectory:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    holder = os.pread(file, 300, 0).decode(errors="replace").split("\n")[0] or "another process"
+                    holder = os.pread(file, 300, 0).decode(errors="replace").split("\n")[0]
+                    holder = holder if holder and holder.isprintable() else "another process"
                     os.close(file)
                     raise WatchError(f"{self.path} is in use: {holder} writes there; wait until it has ended, or "
                                      "choose another directory: run=DIR") from None
@@ -103,7 +106,8 @@ class RunDirectory:
         deadline = time.monotonic() + RANK_PATIENCE
         while True:
             try:
-                if (self.path / "config.toml").read_text().startswith(f"# launch {_launch()}\n"):
+                config = read_record(self.path / "config.toml", MOST_CONFIG_BYTES)
+                if config.startswith(f"# launch {_launch()}\n".encode()):
                     return
             except OSError:
                 self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .records import open_record, read_record
 from .run_directory import HEADER, dump
 
 if TYPE_CHECKING:
     from .session import Loader, Session
 
 MOST_STEPS = 4096
+MOST_RECORDS_BYTES = 1 << 30
 ROW_BYTES = 160  # of steps.csv; most have fewer
 ORDER = ("setup", "first_batch", "load", "log", "loop", "update", "evaluate", "between")  # within a row
 FIELDS = 21  # of a record, as in python/ext/watch/records.h
@@ -51,13 +53,13 @@ def _slice(process: int, thread: int, name: str, begin: int, ns: int, **more: in
 def _steps(file: Path, loader: Loader, end: int) -> Iterator[dict[str, Any]]:
     """Yields the spans of the latest steps. The rows of a loader add up to the time until `end`."""
     try:
-        with open(file, "rb") as source:
+        with open_record(file) as source:
             source.seek(max(0, os.fstat(source.fileno()).st_size - MOST_STEPS * ROW_BYTES))
             lines = source.read().decode().splitlines()[1:]  # without the header, or a line that is cut
-    except FileNotFoundError:  # it gave no batch
+        rows = list(csv.DictReader(lines[-MOST_STEPS:], HEADER.strip().split(",")))
+        spans = [[(name, round(1e9 * float(row[name]))) for name in ORDER] for row in rows]
+    except (OSError, TypeError, ValueError, csv.Error):  # it gave no batch, or something else lies in the file's place
         return
-    rows = list(csv.DictReader(lines[-MOST_STEPS:], HEADER.strip().split(",")))
-    spans = [[(name, round(1e9 * float(row[name]))) for name in ORDER] for row in rows]
     at = end - sum(ns for one in spans for _, ns in one)
     for row, one in zip(rows, spans):
         for name, ns in one:
@@ -75,8 +77,12 @@ def _batches(loader: Loader) -> Iterator[dict[str, Any]]:
     for worker in range(loader.workers):
         yield _name("thread_name", process, 2 * worker + 1, f"worker {worker}")
         yield _name("thread_name", process, 2 * worker + 2, f"worker {worker}, sending")
-    data = Path(loader.records_path).read_bytes()
-    for one in struct.iter_unpack(f"={FIELDS + 2 * loader.parts}q", data):
+    try:
+        data = read_record(loader.records_path, MOST_RECORDS_BYTES)
+    except OSError:
+        return
+    record = struct.Struct(f"={FIELDS + 2 * loader.parts}q")
+    for one in record.iter_unpack(data[:len(data) // record.size * record.size]):
         if one[GENERATION] <= 0 or not 0 < one[BEGIN] <= one[END]:
             continue
         track, key = 2 * one[WORKER] + 1, {"epoch": one[GENERATION], "batch": one[BATCH]}

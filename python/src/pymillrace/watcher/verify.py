@@ -10,6 +10,7 @@ changes that are left would be a selection.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
@@ -24,17 +25,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import Error, UsageError
+from ..errors import DataError, Error, UsageError
 from . import child
 from .command_line import PLAN, watched_environment
 from .errors import WatchError
+from .output import print_lines
 from .predict import PREFETCH
+from .recorded import predictions, read_summary
+from .records import open_record
 
 MOST_OTHERS = 0.1  # share of the machine's CPU time, as in study/analysis/whatif.h
 TRIES = 3  # of a run in all, while repeats are left
 COUNTED_EFFECT = 0.2  # smaller measured effects are shown and do not count
 SEED = 1
 WARM_UP, WINDOW, ENOUGH_WINDOWS = 8, 20, 5
+MOST_STEPS_BYTES = 256 << 20  # of steps.csv; a step has some 150
 
 
 class Interrupted(Error):
@@ -164,9 +169,12 @@ def rate_of(rows: list[tuple[int, float]], window: int = WINDOW) -> float:
 
 def counted_steps(run: Path, warm_up: int) -> list[tuple[int, float]]:
     """Returns images and seconds of load + update of a run's steps after its warm-up."""
-    with open(run / "steps.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))[warm_up:]
-    return [(int(row["images"]), float(row["load_s"]) + float(row["update_s"])) for row in rows]
+    try:
+        with io.TextIOWrapper(open_record(run / "steps.csv", MOST_STEPS_BYTES), encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))[warm_up:]
+        return [(int(row["images"]), float(row["load_s"]) + float(row["update_s"])) for row in rows]
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise WatchError(f"{run / 'steps.csv'} cannot be used: {error}") from None
 
 
 def warm_up_of(what_if: dict[str, Any]) -> int:
@@ -221,10 +229,13 @@ class Script:
         if code != 0:
             raise WatchError(f"{' '.join(self.words)} ended with exit code {code}", f"its messages are in {log}")
         try:
-            summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
-        except (OSError, ValueError) as error:
+            found = read_summary(run / "summary.json")
+            if found["what_if"]:
+                predictions(found["what_if"])
+        except (OSError, DataError) as error:
             raise WatchError(f"{' '.join(self.words)} left no record: no process of it iterated over a torch DataLoader",
                              f"its messages are in {log}") from error
+        summary: dict[str, Any] = found.value
         if summary.get("what_if") is None:
             raise WatchError("the records do not suffice for predictions: fewer than two steps, or records are missing",
                              f"see {run / 'summary.json'}")
@@ -274,11 +285,11 @@ def verify(words: list[str], folder: Path, steps: int, blocks: int, given: list[
                 raise WatchError(f"the script ended within the {script.warm_up} steps of warm-up",
                                  "let it run for more steps")
         except WatchError as error:
-            print(f"{name}: failed: {error}", file=sys.stderr, flush=True)
+            print_lines([f"{name}: failed: {error}"], sys.stderr)
             return TimedRun(change, 0.0, None, str(error))
         rate = rate_of(steps)
         disturbed = "" if others is None else f", others {100 * others:.0f}%"
-        print(f"{name}: {rate:,.0f} images/s{disturbed}", file=sys.stderr, flush=True)
+        print_lines([f"{name}: {rate:,.0f} images/s{disturbed}"], sys.stderr)
         return TimedRun(change, rate, others)
 
     result = measure(blocks_of(len(rows), blocks), run)

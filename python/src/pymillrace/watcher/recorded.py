@@ -1,0 +1,103 @@
+"""summary.json of a watched run, as what-if takes it: checked, and without what nobody asks for."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+from .fields import MOST_RATE, MOST_SECONDS, Field
+from .records import NotARecord, read_json
+from .words import allowed_words
+
+MOST_WORKERS, MOST_OUTSTANDING, MOST_CORES, MOST_THREADS, MOST_BATCH = 2048, 16384, 2048, 65536, 1 << 31
+MOST_DEMAND_S = 1e6
+MOST_ROWS, MOST_LOADERS, MOST_SAMPLES = 256, 4096, 64
+OVERRIDES = ("num_workers", "prefetch_factor", "batch_size", "persistent_workers")
+PLACES = ("dataset", "transform", "collate")
+
+
+def read_summary(file: Path) -> Field:
+    """Returns what a summary.json holds. Raises OSError if there is none, and DataError for what is no summary."""
+    try:
+        summary = Field(read_json(file), file)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except NotARecord as error:
+        raise DataError(f"{file} {error.strerror}", "give the directory of a run of pymillrace watch") from None
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}", "check its permissions and the disk") from None
+    if not isinstance(summary.value, dict):
+        raise summary.refuse("an object")
+    return summary
+
+
+def checked(summary: Field) -> dict[str, Any]:
+    """Returns the advice, the predictions (None where the records did not suffice) and the main loader."""
+    predicted = summary["what_if"]
+    if not predicted:
+        return {"what_if": None}
+    name = summary["loader"].text()
+    main = [one for one in summary["loaders"].items(MOST_LOADERS) if one["name"].value == name][:1]
+    return {"advice": summary["advice"].text(), "what_if": predictions(predicted), "loader": name,
+            "loaders": [{"name": name, **_loader(one)} for one in main]}
+
+
+def predictions(found: Field) -> dict[str, Any]:
+    return {"images_per_s": found["images_per_s"].number(0, MOST_RATE),
+            "loader_images_per_s": found["loader_images_per_s"].number(0, MOST_RATE),
+            "settings": _settings(found["settings"]), "rows": [_row(one) for one in found["rows"].items(MOST_ROWS)]}
+
+
+def _settings(found: Field) -> dict[str, Any]:
+    workers, prefetch = found["num_workers"].whole(0, MOST_WORKERS), found["prefetch_factor"]
+    return {"num_workers": workers,
+            "prefetch_factor": prefetch.whole(1, MOST_OUTSTANDING // max(1, workers)) if prefetch else None,
+            "batch": found["batch"].whole(1, MOST_BATCH), "cores": found["cores"].whole(1, MOST_CORES),
+            **{name: _demand(found[name]) for name in ("fetch", "send", "receive", "update")},
+            **({"hand": _demand(found["hand"])} if found["hand"] else {})}  # later versions have it
+
+
+def _demand(found: Field) -> dict[str, Any]:
+    return {"cpu": found["cpu"].number(0, MOST_DEMAND_S), "blocked": found["blocked"].number(0, MOST_DEMAND_S),
+            "threads": found["threads"].whole(1, MOST_THREADS)}
+
+
+def _row(found: Field) -> dict[str, Any]:
+    def rate(name: str) -> float | None:
+        return found[name].number(0, MOST_RATE) if found[name] else None
+
+    def override(name: str, value: Field) -> int:
+        return value.flag() if name == "persistent_workers" else value.whole(0, MOST_BATCH)
+
+    given = found["overrides"]
+    row = {"change": found["change"].text(128), "ratio": found["ratio"].number(0, MOST_RATE),
+           "loading_only": found["loading_only"].flag(), "images_per_s": rate("images_per_s"),
+           "loader_images_per_s": rate("loader_images_per_s"),
+           "overrides": {name: override(name, given[name]) for name in OVERRIDES if given[name]}}
+    saved = found["saved_s_per_epoch"]
+    return {**row, "saved_s_per_epoch": saved.number(0, MOST_SECONDS)} if saved else row
+
+
+def _loader(found: Field) -> dict[str, Any]:
+    work = {place: {"blocked": found["work"][place]["blocked"].number(0, MOST_SECONDS)} for place in PLACES}
+    return {"work": work, "counterpart": _counterpart(found["counterpart"])}
+
+
+def _counterpart(found: Field) -> dict[str, Any] | None:
+    if not found:
+        return None
+    if found["reason"]:
+        return {"reason": found["reason"].text()}
+    return {"reason": None, "words": allowed_words(found["words"]),
+            "samples": [_local_path(one) for one in found["samples"].items(MOST_SAMPLES)]}
+
+
+def _local_path(found: Field) -> str:
+    path = found.text()
+    try:
+        if path.startswith("/") and b"\0" not in os.fsencode(path):
+            return path
+    except UnicodeError:
+        pass
+    raise found.refuse("the absolute path of a local file")

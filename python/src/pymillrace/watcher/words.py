@@ -1,0 +1,117 @@
+"""Words of a record that may reach a loader: augmentations of millrace's own with numbers, and a normalisation.
+
+    word   = "augment+=" op | "output.mean=" value | "output.std=" value
+    op     = NAME [ "{" [ NAME "=" value { "," NAME "=" value } ] "}" ]
+    value  = number | "[" [ number { "," number } ] "]" | true | false | NAME of a choice | op { ";" op }
+
+NAME of an op is that of a built-in one, never of a plugin or of a function in Python. The list of ops is the value of
+`ops`, which random_apply takes. No value can name a file, an address or a key: the loader takes all other words for
+what its user has typed.
+"""
+from __future__ import annotations
+
+import functools
+import re
+
+from .. import _core
+from .fields import Field
+
+MOST_WORDS = 64
+MOST_NESTED = 4
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_BLANKS = re.compile(" *")
+_NORMALISATION = ("output.mean=", "output.std=")
+_AUGMENT = "augment+="
+
+
+@functools.cache
+def _built_in_ops() -> frozenset[str]:
+    return frozenset(_core.built_in_ops())
+
+
+class _Refused(Exception):
+    """Says what a word ought to be."""
+
+
+class _Reader:
+    """Reads a word from left to right."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self._text, self._at = text, at
+
+    def take(self, mark: str) -> bool:
+        found = self._text.startswith(mark, self._at)
+        self._at += len(mark) * found
+        return found
+
+    def require(self, mark: str) -> None:
+        if not self.take(mark):
+            raise _Refused("NAME{NAME=VALUE,...} with numbers, lists of numbers and choices")
+
+    def match(self, pattern: re.Pattern[str]) -> str | None:
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        return found.group()
+
+    def end(self) -> None:
+        if self._at != len(self._text):
+            self.require("the end")
+
+    def op(self, depth: int = 0) -> None:
+        name = self.match(_NAME)
+        if name not in _built_in_ops():
+            raise _Refused("one of the built-in augmentations")
+        if depth > MOST_NESTED:
+            raise _Refused(f"nested at most {MOST_NESTED} times")
+        if not self.take("{") or self.take("}"):
+            return
+        while True:
+            key = self.match(_NAME)
+            self.require("=")
+            self.ops(depth + 1) if key == "ops" else self.value()
+            if self.take("}"):
+                return
+            self.require(",")
+
+    def ops(self, depth: int) -> None:
+        self.op(depth)
+        while self.take(";"):
+            self.match(_BLANKS)
+            self.op(depth)
+
+    def value(self) -> None:
+        if not self.take("["):
+            if self.match(_NUMBER) is None and self.match(_NAME) is None:
+                self.require("a value")
+            return
+        if self.take("]"):
+            return
+        while True:
+            if self.match(_NUMBER) is None:
+                self.require("a number")
+            if self.take("]"):
+                return
+            self.require(",")
+
+
+def allowed_words(words: Field) -> list[str]:
+    """Returns the words if all are allowed. Raises DataError that names the first other one."""
+    found = words.items(MOST_WORDS)
+    for one in found:
+        try:
+            _check(one.text())
+        except _Refused as error:
+            raise one.refuse(str(error)) from None
+    return [one.text() for one in found]
+
+
+def _check(word: str) -> None:
+    begin = next((one for one in (_AUGMENT, *_NORMALISATION) if word.startswith(one)), None)
+    if begin is None:
+        raise _Refused("an augmentation, output.mean or output.std")
+    reader = _Reader(word, len(begin))
+    reader.op() if begin == _AUGMENT else reader.value()
+    reader.end()
