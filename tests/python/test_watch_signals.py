@@ -181,8 +181,14 @@ def test_a_terminal_that_closes_reaches_the_script(tmp_path):
     assert log.lines.count("SIGHUP") == 1
 
 
+def kill_each(group, number):
+    """Sends a signal to one process after the other, as job schedulers do with a cgroup."""
+    for pid in members(group):
+        os.kill(pid, number)
+
+
 @pytest.mark.parametrize("name", ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT"))
-@pytest.mark.parametrize("send", (os.kill, os.killpg), ids=("process", "group"))
+@pytest.mark.parametrize("send", (os.kill, os.killpg, kill_each), ids=("process", "group", "each"))
 def test_a_signal_to_watch_or_to_its_group_reaches_the_script_once(tmp_path, start, name, send):
     log = Log(tmp_path, NOTES)
     watch = start(log.command)
