@@ -276,6 +276,11 @@ def test_a_wrong_setting_is_named_with_its_range(tmp_path, capsys, place, value,
     assert "record the run again" in said.err
 
 
+def test_a_measured_number_of_threads_is_taken_however_large_it_is(tmp_path):
+    summary = changed(("what_if", "settings", "update", "threads"), 170_000)  # of a short update
+    assert command.main(["what-if", str(written(tmp_path / "run", summary))]) == 0
+
+
 def test_the_largest_settings_are_replayed_in_time(tmp_path, monkeypatch):
     monkeypatch.setattr(replacement.row, "__defaults__", (lambda *_: 0.001,))
     monkeypatch.setattr(os.path, "exists", lambda _: True)

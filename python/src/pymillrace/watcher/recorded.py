@@ -10,7 +10,8 @@ from .fields import MOST_RATE, MOST_SECONDS, Field
 from .records import NotARecord, read_json
 from .words import allowed_words
 
-MOST_WORKERS, MOST_OUTSTANDING, MOST_CORES, MOST_THREADS, MOST_BATCH = 2048, 16384, 2048, 65536, 1 << 31
+MOST_WORKERS, MOST_OUTSTANDING, MOST_CORES, MOST_BATCH = 2048, 16384, 2048, 1 << 31
+MOST_THREADS = 1 << 53  # a quotient of two measured times, one of which may be next to nothing
 MOST_DEMAND_S = 1e6
 MOST_ROWS, MOST_LOADERS, MOST_SAMPLES = 256, 4096, 64
 OVERRIDES = ("num_workers", "prefetch_factor", "batch_size", "persistent_workers")
