@@ -29,6 +29,8 @@ readonly CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
 # Used by the Python package, which is neither built nor tested without them.
 readonly PYTHON_PACKAGES=(python3-dev)
 readonly PYTHON_FOLDER=.deps/python
+# Packages that it needs under other interpreters, per version; tests under those are skipped without them.
+readonly INTERPRETERS_FOLDER=.deps/interpreters
 # Frameworks that its tests watch; these tests are skipped without them.
 readonly FRAMEWORKS_FOLDER=.deps/frameworks
 # Servers of object stores, used by tests that are skipped without them.
@@ -304,6 +306,16 @@ install_wheels() {
 # install_python: what builds and tests the Python package.
 install_python() {
   install_wheels tests/python/requirements.txt "$PYTHON_FOLDER" "THE PYTHON PACKAGE IS"
+}
+
+# install_interpreters: what the Python package needs under each other interpreter of this machine.
+install_interpreters() {
+  local python version
+  while read -r python; do
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    install_wheels tests/python/requirements-interpreters.txt "$INTERPRETERS_FOLDER/$version" \
+      "THE PYTHON PACKAGE UNDER $version IS" --only-binary=:all: --python-version "$version"
+  done < <(python3 tests/python/interpreters.py)
 }
 
 # install_frameworks: training frameworks for the Python package's tests. PyTorch, which they ask for,

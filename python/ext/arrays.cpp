@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "python/ext/gil.h"
+
 namespace nb = nanobind;
 
 namespace millrace::python {
@@ -27,6 +29,13 @@ void drop_unused(PyObject* capsule) {
   lent->deleter(lent);
 }
 
+/// Imports a module, which runs Python code.
+nb::module_ module(const char* name) {
+  PyObject* found = survive([name] { return PyImport_ImportModule(name); });
+  if (found == nullptr) throw nb::python_error();
+  return nb::steal<nb::module_>(found);
+}
+
 /// Functions of NumPy's C interface, by their places in its table, which no version changes. Their
 /// headers would bind this module to the version of NumPy that it was built with.
 struct NumPy {
@@ -42,11 +51,10 @@ struct NumPy {
   static const NumPy& get() {
     static const NumPy* found = nullptr;  // a local static's own lock could wait for the GIL
     if (found == nullptr) {
-      const nb::module_ numpy = nb::module_::import_("numpy");
+      const nb::module_ numpy = module("numpy");
       const bool second = nb::hasattr(numpy, "_core");
       const nb::object api =
-          nb::module_::import_(second ? "numpy._core.multiarray" : "numpy.core.multiarray")
-              .attr("_ARRAY_API");
+          module(second ? "numpy._core.multiarray" : "numpy.core.multiarray").attr("_ARRAY_API");
       auto* const* table = static_cast<void**>(PyCapsule_GetPointer(api.ptr(), nullptr));
       if (table == nullptr) throw nb::python_error();
       const auto type = [&](const char* name) { return numpy.attr("dtype")(name); };
@@ -74,10 +82,10 @@ nb::object tensor(const void* data, const Shape& shape, nb::dlpack::dtype type,
   if (from_dlpack == nullptr) {
     // The function behind torch.utils.dlpack.from_dlpack, which only finds out that it has a
     // capsule.
-    const nb::module_ torch = nb::module_::import_("torch._C");
+    const nb::module_ torch = module("torch._C");
     const nb::object found = nb::hasattr(torch, "_from_dlpack")
                                  ? torch.attr("_from_dlpack")
-                                 : nb::module_::import_("torch.utils.dlpack").attr("from_dlpack");
+                                 : module("torch.utils.dlpack").attr("from_dlpack");
     from_dlpack = found.inc_ref().ptr();
   }
   auto lent = std::make_unique<LentTensor>(
@@ -90,7 +98,8 @@ nb::object tensor(const void* data, const Shape& shape, nb::dlpack::dtype type,
   const nb::object capsule = nb::steal(PyCapsule_New(lent.get(), kUnused, &drop_unused));
   if (!capsule.is_valid()) throw nb::python_error();
   lent.release();  // NOLINT(bugprone-unused-return-value): the capsule has it
-  PyObject* made = PyObject_CallFunctionObjArgs(from_dlpack, capsule.ptr(), nullptr);
+  PyObject* made =
+      survive([&] { return PyObject_CallFunctionObjArgs(from_dlpack, capsule.ptr(), nullptr); });
   if (made == nullptr) throw nb::python_error();
   return nb::steal(made);
 }
@@ -101,9 +110,11 @@ nb::object numpy_array(const void* data, const Shape& shape, nb::dlpack::dtype t
   const NumPy& numpy = NumPy::get();
   std::array<Py_ssize_t, 4> sizes{};
   std::copy(shape.sizes.begin(), shape.sizes.end(), sizes.begin());
-  nb::object array = nb::steal(numpy.new_from_descr(
-      numpy.array, nb::object(numpy.dtype(type)).release().ptr(), shape.dimensions, sizes.data(),
-      nullptr, const_cast<void*>(data), kContiguousAlignedWriteable, nullptr));
+  PyObject* const descr = nb::object(numpy.dtype(type)).release().ptr();
+  nb::object array = nb::steal(survive([&] {
+    return numpy.new_from_descr(numpy.array, descr, shape.dimensions, sizes.data(), nullptr,
+                                const_cast<void*>(data), kContiguousAlignedWriteable, nullptr);
+  }));
   if (!array.is_valid()) throw nb::python_error();
   if (numpy.set_base_object(array.ptr(), owner.release().ptr()) != 0) throw nb::python_error();
   return array;

@@ -1,12 +1,10 @@
 // Builds the tables of Python functions, and calls the functions on pixels.
 #include "python/ext/augmentation.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -25,6 +23,7 @@
 #include "millrace/millrace.h"
 #include "millrace/recipe.h"
 #include "plugins/host/registry.h"
+#include "python/ext/gil.h"
 #include "python/ext/interrupt.h"
 
 namespace nb = nanobind;
@@ -121,17 +120,21 @@ millrace_status call_function(const Instance& self, std::uint8_t* pixels,
   return status;
 }
 
-/// Takes Python's lock and calls the function.
+/// Takes Python's lock and calls the function, unless the interpreter is ending.
 millrace_status apply_locked(const Instance& self, std::uint8_t* pixels,
                              const millrace_image& image, const std::array<std::uint32_t, 4>& seed,
                              millrace_call& call) {
   const std::int64_t asked = base::Clock::steady_ns();
-  const PyGILState_STATE state = PyGILState_Ensure();
-  const std::int64_t begin = base::Clock::steady_ns();
-  const millrace_status status = call_function(self, pixels, image, seed, call);
-  const std::int64_t end = base::Clock::steady_ns();
-  PyGILState_Release(state);
   Function& function = *self.function;
+  const HeldGil gil;
+  if (!gil) {
+    write_error(call, fmt::format("{}: the interpreter is ending", function.name).c_str());
+    return MILLRACE_BAD_DATA;
+  }
+  const std::int64_t begin = base::Clock::steady_ns();
+  const millrace_status status =
+      survive([&] { return call_function(self, pixels, image, seed, call); });
+  const std::int64_t end = base::Clock::steady_ns();
   function.calls.fetch_add(1, std::memory_order_relaxed);
   function.ns.fetch_add(static_cast<std::uint64_t>(end - begin), std::memory_order_relaxed);
   function.waited_ns.fetch_add(static_cast<std::uint64_t>(begin - asked),
@@ -139,9 +142,7 @@ millrace_status apply_locked(const Instance& self, std::uint8_t* pixels,
   return status;
 }
 
-/// Applies the unit. An interpreter that is ending ends each thread that asks for its lock by
-/// unwinding it; such a thread sleeps here instead until the process is gone, because frames above
-/// belong to the loader and must not be unwound.
+/// Applies the unit.
 millrace_status apply(const void* instance, const millrace_image* image, millrace_call* call) {
   const auto& self = *static_cast<const Instance*>(instance);
   if (t_interrupt.type != nullptr || (t_stop != nullptr && *t_stop)) {  // the batch is given up
@@ -159,12 +160,7 @@ millrace_status apply(const void* instance, const millrace_image* image, millrac
     for (int y = 0; y < image->height; ++y)
       std::memcpy(pixels + y * row, image->data + y * image->row, static_cast<std::size_t>(row));
   }
-  millrace_status status = MILLRACE_BAD_DATA;
-  try {
-    status = apply_locked(self, pixels, *image, seed, *call);
-  } catch (const abi::__forced_unwind&) {
-    for (;;) pause();
-  }
+  const millrace_status status = apply_locked(self, pixels, *image, seed, *call);
   if (image->row != row && status == MILLRACE_OK)
     for (int y = 0; y < image->height; ++y)
       std::memcpy(image->data + y * image->row, pixels + y * row, static_cast<std::size_t>(row));
@@ -214,7 +210,7 @@ void describe(Function& function, bool global, bool random) {
 void define(const std::string& name, const std::string& help, bool global, bool random,
             nb::object caller) {
   PyObject* kept = caller.release().ptr();
-  const nb::gil_scoped_release released;
+  const ReleasedGil released;
   const std::lock_guard lock(registry_lock());
   if (const auto known = functions().find(name); known != functions().end()) {
     Function& function = *known->second;
@@ -244,7 +240,7 @@ void define(const std::string& name, const std::string& help, bool global, bool 
 std::tuple<std::uint64_t, double, double> counts(const std::string& name) {
   const Function* function = nullptr;
   {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     const std::lock_guard lock(registry_lock());
     function = functions().at(name);
   }

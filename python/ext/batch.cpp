@@ -12,6 +12,7 @@
 
 #include "millrace/error.h"
 #include "python/ext/arrays.h"
+#include "python/ext/gil.h"
 
 namespace nb = nanobind;
 
@@ -63,7 +64,8 @@ nb::object images_and_labels(nb::handle type, nb::handle self) {
   // The type's own call would copy a tuple that it is given.
   const auto allocate = reinterpret_cast<allocfunc>(
       PyType_GetSlot(reinterpret_cast<PyTypeObject*>(type.ptr()), Py_tp_alloc));
-  PyObject* both = allocate(reinterpret_cast<PyTypeObject*>(type.ptr()), 2);
+  PyObject* both =
+      survive([&] { return allocate(reinterpret_cast<PyTypeObject*>(type.ptr()), 2); });
   if (both == nullptr) throw nb::python_error();
   PyTuple_SetItem(both, 0, images.release().ptr());
   PyTuple_SetItem(both, 1, labels.release().ptr());
@@ -140,19 +142,20 @@ nb::object make_batch(nb::handle type, std::shared_ptr<OwnBatch> own) {
   static PyObject* const raw = PyUnicode_InternFromString("_raw");
   const nb::object self = nb::cast(RawBatch{std::move(own)});
   nb::object batch = images_and_labels(type, self);
-  nb::setattr(batch, raw, self);
+  if (survive([&] { return PyObject_SetAttr(batch.ptr(), raw, self.ptr()); }) != 0)
+    throw nb::python_error();
   return batch;
 }
 
 void bind_batch(nb::module_& module) {
   nb::class_<Names>(module, "Names")
-      .def("of", &Names::of, nb::arg("samples"), nb::call_guard<nb::gil_scoped_release>());
+      .def("of", &Names::of, nb::arg("samples"), nb::call_guard<ReleasedGil>());
   nb::class_<RawBatch>(module, "Batch")
       .def("class_ids", &class_ids)
       .def("samples", &samples)
       .def("warps", &warps)
       .def("targets", &targets)
-      .def("names", &names, nb::call_guard<nb::gil_scoped_release>())
+      .def("names", &names, nb::call_guard<ReleasedGil>())
       .def_prop_ro("count", [](const RawBatch& raw) { return raw.own->batch.count(); })
       .def_prop_ro("epoch", [](const RawBatch& raw) { return raw.own->batch.epoch(); })
       .def_prop_ro("index", [](const RawBatch& raw) { return raw.own->batch.index(); });

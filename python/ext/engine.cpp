@@ -18,6 +18,7 @@
 #include "pipeline/loader/sampler.h"
 #include "pipeline/remote/url.h"
 #include "python/ext/augmentation.h"
+#include "python/ext/gil.h"
 #include "python/ext/interrupt.h"
 #include "tools/training/setup.h"
 
@@ -99,6 +100,7 @@ void Engine::open(int world) {
 Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, bool warps,
                std::shared_ptr<pipeline::SlotMemory> memory)
     : process_(getpid()), recipe_(load_locked(arguments)) {
+  if (is_ending()) end_call();
   count_forks();
   forks_ = g_forks;
   remote_ = pipeline::is_remote(recipe_.text("data.path"));
@@ -136,11 +138,12 @@ Engine::~Engine() {
     static_cast<void>(loader_.release());
     return;
   }
-  const nb::gil_scoped_release released;  // workers may need it to end
+  const ReleasedGil released;  // workers may need it to end
   stop();
 }
 
-void Engine::require_own_process() const {
+void Engine::require_usable() const {
+  if (is_ending()) end_call();
   if (g_forks.load(std::memory_order_relaxed) == forks_) return;
   throw RunError(
       fmt::format("this loader belongs to process {}: a forked child has none of its threads",
@@ -155,7 +158,7 @@ std::int64_t Engine::batch_size() const {
 }
 
 void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
-  require_own_process();
+  require_usable();
   const Use use(busy_);
   const std::uint64_t ordinal = epoch * all_batches_ + batch;
   if (epoch >= options_.epochs || batch > batches_)
@@ -173,7 +176,7 @@ void Engine::seek(std::uint64_t epoch, std::uint64_t batch) {
 /// Ends the loader and starts one at a position, once no Ctrl-C ends reads. Call it with the GIL,
 /// which it releases.
 void Engine::start(std::uint64_t ordinal) {
-  const nb::gil_scoped_release released;
+  const ReleasedGil released;
   stop();
   seen_interrupts_ = interrupts_->wait_for_release();
   LoaderOptions options = options_;
@@ -196,14 +199,14 @@ Batch Engine::take() {
   const auto elsewhere = [this] { return interrupts_->count != seen_interrupts_; };
   const auto failures = static_cast<std::ptrdiff_t>(failures_.size());
   const auto end = [&] {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     batch.release();
     stop();
   };
   // Samples of a batch that was interrupted did not fail.
   const auto forget = [&] { failures_.erase(failures_.begin() + failures, failures_.end()); };
   try {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     const auto next = [this] { return loader_->next(); };
     batch = remote_ && options_.workers == 0 ? run_interruptibly(*interrupts_, next) : next();
   } catch (const nb::python_error&) {  // a signal, while another thread made the batch
@@ -230,6 +233,7 @@ Batch Engine::take() {
     throw;
   }
   if (!batch) {
+    if (is_ending()) end_call();
     if (PyErr_Occurred() != nullptr) throw nb::python_error();  // from has_signal()
     if (!elsewhere()) throw RunError("the loader was stopped");
     forget();
@@ -240,7 +244,7 @@ Batch Engine::take() {
 }
 
 std::shared_ptr<OwnBatch> Engine::next(bool numpy) {
-  require_own_process();
+  require_usable();
   const Use use(busy_);
   if (loader_ == nullptr) throw RunError("this loader is closed", "iterate over it again");
   resume_if_interrupted();
@@ -258,9 +262,9 @@ std::shared_ptr<OwnBatch> Engine::next(bool numpy) {
 
 void Engine::close() {
   if (loader_ == nullptr) return;
-  require_own_process();
+  require_usable();
   const Use use(busy_);
-  const nb::gil_scoped_release released;
+  const ReleasedGil released;
   stop(true);
 }
 
@@ -286,7 +290,7 @@ std::string Engine::sample_name(std::uint64_t index) const {
 }
 
 std::vector<StepCost> Engine::profile(std::uint64_t samples) {
-  require_own_process();
+  require_usable();
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   return source_->run([&] {
     return python::profile(*source_->reader, *plan_, options_.max_pixels, seed, samples);

@@ -22,7 +22,7 @@
 namespace millrace::python {
 
 /// Hands out batches from any position. Belongs to one thread at a time and to the process that
-/// made it; other use throws RunError.
+/// made it; other use throws RunError, and so does any once the interpreter is ending.
 class Engine {
  public:
   /// Opens the data set of `arguments` ("[RECIPE] [key=value ...]") for one of `world` ranks. With
@@ -66,7 +66,7 @@ class Engine {
   std::vector<Failure> take_failures();
 
  private:
-  void require_own_process() const;
+  void require_usable() const;
   void open(int world);
   Batch take();
   void start(std::uint64_t ordinal);

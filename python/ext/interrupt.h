@@ -11,6 +11,9 @@
 #include <mutex>
 #include <thread>
 
+#include "millrace/error.h"
+#include "python/ext/gil.h"
+
 namespace millrace::python {
 
 /// Time for which `stop` is set at least: threads that read ahead look every 50 ms.
@@ -60,17 +63,21 @@ class Interrupts {
 /// Flag that ends the work of run_interruptibly() on this thread; null elsewhere.
 inline thread_local const std::atomic<bool>* t_stop = nullptr;
 
-/// Runs Python's handlers of signals that have arrived. Returns whether one raised an exception.
+/// Runs Python's handlers of signals that have arrived. Returns whether one raised an exception, or
+/// whether the interpreter is ending.
 inline bool has_signal() {
-  const nanobind::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
+  const HeldGil gil;
+  return !gil || survive([] { return PyErr_CheckSignals(); }) != 0;
 }
 
+/// Says that no call can go on because the interpreter is ending; translate() makes it SystemExit.
+[[noreturn]] inline void end_call() { throw RunError("the interpreter is ending"); }
+
 /// Runs `work` on another thread and, every 50 ms, Python's signal handlers on this one. When a
-/// handler raises an exception, sets `stop`, raises KeyboardInterrupt in a Python function that
-/// `work` has called, at once and then once per second in case the function has caught it, waits
-/// for `work` to end and throws the handler's exception. A function that waits in C, as in
-/// time.sleep(), ends first. Call it without the GIL.
+/// handler raises an exception, or the interpreter is ending, sets `stop`, raises KeyboardInterrupt
+/// in a Python function that `work` has called, at once and then once per second in case the
+/// function has caught it, waits for `work` to end and throws the handler's exception. A function
+/// that waits in C, as in time.sleep(), ends first. Call it without the GIL.
 template <class Work>
 auto run_interruptibly(Interrupts& interrupts, const Work& work) {
   using Clock = std::chrono::steady_clock;
@@ -90,13 +97,14 @@ auto run_interruptibly(Interrupts& interrupts, const Work& work) {
       Clock::time_point due = begin;
       do {
         if (Clock::now() < due) continue;
-        const nanobind::gil_scoped_acquire gil;  // a thread without Python state is left alone
-        if (PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt) > 0)
+        const HeldGil gil;  // a thread without Python state is left alone
+        if (gil && PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt) > 0)
           due = Clock::now() + kAgain;
       } while (result.wait_for(kPeriod) != std::future_status::ready);
       std::this_thread::sleep_until(begin + kHold);
     }
-    const nanobind::gil_scoped_acquire gil;
+    const HeldGil gil;
+    if (!gil) end_call();
     throw nanobind::python_error();
   }
   return result.get();

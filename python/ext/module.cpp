@@ -24,6 +24,7 @@
 #include "python/ext/augmentation.h"
 #include "python/ext/batch.h"
 #include "python/ext/engine.h"
+#include "python/ext/gil.h"
 #include "python/ext/host.h"
 #include "python/ext/page_locked.h"
 
@@ -66,14 +67,33 @@ std::string with_own_commands(std::string hint) {
   return hint;
 }
 
-/// Raises an Error as the class of pymillrace.errors for its kind.
+/// Raises an exception of pymillrace.errors. Owns its references by hand: see survive().
+void raise(const char* kind, const std::string& what, const std::string& hint) {
+  const auto text = [](const std::string& of) {  // names of files may be no UTF-8
+    return PyUnicode_DecodeUTF8(of.data(), static_cast<Py_ssize_t>(of.size()), "backslashreplace");
+  };
+  PyObject* module = PyImport_ImportModule("pymillrace.errors");
+  PyObject* type = module == nullptr ? nullptr : PyObject_GetAttrString(module, kind);
+  PyObject* value =
+      type == nullptr ? nullptr : PyObject_CallFunction(type, "NN", text(what), text(hint));
+  if (value != nullptr) PyErr_SetObject(type, value);
+  Py_XDECREF(value);
+  Py_XDECREF(type);
+  Py_XDECREF(module);
+}
+
+/// Raises an Error as the class of pymillrace.errors for its kind. A thread that the end of the
+/// interpreter finds in a call gets SystemExit, which ends it in order and without a message.
 void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);
   } catch (const Error& e) {
-    const nb::object type = nb::module_::import_("pymillrace.errors").attr(class_of(e.exit()));
-    const nb::object value = type(nb::str(e.what()), nb::str(with_own_commands(e.hint()).c_str()));
-    PyErr_SetObject(type.ptr(), value.ptr());
+    if (is_ending()) {
+      PyErr_SetNone(PyExc_SystemExit);
+      return;
+    }
+    const std::string what = e.what(), hint = with_own_commands(e.hint());
+    survive([&] { raise(class_of(e.exit()), what, hint); });
   }
 }
 
@@ -98,7 +118,7 @@ using CostRow = std::tuple<std::string, std::vector<std::string>, double>;
 std::vector<CostRow> profile(Engine& engine, std::uint64_t samples) {
   std::vector<StepCost> costs;
   try {
-    const nb::gil_scoped_release released;
+    const ReleasedGil released;
     costs = engine.profile(samples);
   } catch (...) {
     raise_interrupt();
@@ -121,12 +141,11 @@ void bind_engine(nb::module_& module) {
             new (self) Engine(arguments, rank, world, warps, std::move(memory));
           },
           nb::arg("arguments"), nb::arg("rank"), nb::arg("world"), nb::arg("warps") = false,
-          nb::arg("lock") = 0, nb::arg("unlock") = 0, nb::call_guard<nb::gil_scoped_release>())
+          nb::arg("lock") = 0, nb::arg("unlock") = 0, nb::call_guard<ReleasedGil>())
       .def("seek", &Engine::seek, nb::arg("epoch"), nb::arg("batch"))
       .def("next", &next, nb::arg("type"), nb::arg("numpy"), nb::arg("failures"))
       .def("close", &Engine::close)
-      .def("sample_name", &Engine::sample_name, nb::arg("index"),
-           nb::call_guard<nb::gil_scoped_release>())
+      .def("sample_name", &Engine::sample_name, nb::arg("index"), nb::call_guard<ReleasedGil>())
       .def("profile", &profile, nb::arg("samples"))
       .def("identity", &Engine::identity)
       .def("toml", &Engine::toml)
@@ -171,6 +190,7 @@ NB_MODULE(_core, module) {
   python::bind_batch(module);
   python::bind_engine(module);
   python::bind_augmentation(module);
+  python::bind_gil(module);
   module.def("built_in_ops", &python::built_in_ops);
   module.def(
       "printable",

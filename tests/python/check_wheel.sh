@@ -13,17 +13,8 @@ if [[ ${1-} == --built ]]; then
   shift 3
 fi
 
-# pythons_here: prints the interpreters of this machine, one per version, the oldest first.
-pythons_here() {
-  local python
-  for python in python3{,.10,.11,.12,.13,.14} "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3; do
-    "$python" -c 'import ensurepip, sys, venv
-if sys.version_info >= (3, 10): print(sys.version_info.minor, sys.executable)' 2>/dev/null || true
-  done | sort -n -u -k 1,1 | cut -d " " -f 2-
-}
-
 if (($#)); then pythons=("$@"); else
-  mapfile -t pythons < <(pythons_here | sed -n '1p; $p' | uniq)
+  mapfile -t pythons < <(python3 "$repository/tests/python/interpreters.py" ensurepip venv | sed -n '1p; $p' | uniq)
 fi
 ((${#pythons[@]} > 0)) || { echo "there is no Python from 3.10 on: the wheel is not checked" >&2; exit 1; }
 ((${#pythons[@]} > 1)) || echo "NOT TESTED under a second version of Python: there is none"

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import difflib
 import importlib.util
 import os
@@ -17,7 +18,7 @@ from . import _core, recipes
 from . import device as devices
 from .batch import Batch
 from .device import Copies, Copy
-from .errors import UsageError
+from .errors import RunError, UsageError
 from .installed import installed
 
 _RECIPES = installed("recipes")
@@ -426,6 +427,8 @@ def _warn() -> None:
 @atexit.register
 def _close_all() -> None:
     """Ends the threads before the interpreter does; a forked child has none."""
+    _core.begin_exit()
     for loader in list(_open_loaders):
         if loader._process == os.getpid():
-            loader.close()
+            with contextlib.suppress(RunError):  # a thread that did not come back in time uses it
+                loader.close()
