@@ -61,7 +61,7 @@ def recorder_with_worker(blocks, steps=256):
 
     batch, trainer, worker = [torch.zeros(16, 12), torch.zeros(16)], [], []
     with tempfile.TemporaryDirectory() as run:
-        file = RecordFile(f"{run}/records".encode(), 4096, 0, True)
+        file = RecordFile(4096, 0)
         session = Session(Path(run) / "run")
         session.open()
         loader = session.loader("bench", "DataLoader", [], given=False)

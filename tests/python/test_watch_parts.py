@@ -2,6 +2,7 @@
 import gc
 import json
 import os
+import signal
 import threading
 import weakref
 from collections import UserDict
@@ -255,12 +256,11 @@ def test_the_run_queue_time_is_that_of_the_kernel_after_every_wait():
 
 def blame_of(tmp_path, slots):
     """Returns the breakdown of three waits for batches of a worker, whose records lie in a file of so many slots."""
-    path = os.fsencode(tmp_path) + b"/records \xff"  # no UTF-8
-    file = RecordFile(path, slots, 0, True)
+    file = RecordFile(slots, 0)
     session, table, breakdown = Session(0), Table(), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps = Steps(session, table, breakdown)
-    steps.generation, steps.records, steps.started = 1, RecordFile(path, slots, 0, False), 1
+    steps.generation, steps.records, steps.started = 1, RecordFile(slots, 0, file.path), 1
     probe, sender = FetchProbe(0, 1, SCHEDSTAT, file), SendProbe(SCHEDSTAT, file)
     for batch in range(3):
         assert steps.begin(1, None)
@@ -300,8 +300,8 @@ def test_a_record_that_was_overwritten_is_an_overrun(tmp_path):
 @timing
 def test_batches_whose_transfer_is_not_measured_are_taken_to_compute_as_long(tmp_path):
     """Reading the CPU time of each batch would cost too much; one that waits longer does not compute more."""
-    path, count = os.fsencode(tmp_path / "records"), 200
-    file, session, breakdown = RecordFile(path, 256, 0, True), Session(0), Breakdown()
+    count = 200
+    file, session, breakdown = RecordFile(256, 0), Session(0), Breakdown()
     session.thread, session.open = threading.get_ident(), True
     steps, receipts = Steps(session, Table(), breakdown), Receipts(ThreadClock(), False)
     steps.generation, steps.records, steps.started = 1, file, 1
@@ -364,9 +364,9 @@ def test_the_number_of_a_batch_is_that_of_the_task(task, batch):
     assert receipts.batch == batch
 
 
-def test_a_batch_with_a_negative_number_leaves_no_record(tmp_path):
-    path = tmp_path / "records"
-    probe = FetchProbe(0, 1, SCHEDSTAT, RecordFile(os.fsencode(path), 8, 0, True))
+def test_a_batch_with_a_negative_number_leaves_no_record():
+    file = RecordFile(8, 0)
+    path, probe = Path(file.path), FetchProbe(0, 1, SCHEDSTAT, file)
     before = path.read_bytes()
     assert before.strip(b"\0") == b"" and len(before) == 8 * 21 * 8
     probe.next_batch = -5
@@ -382,18 +382,21 @@ def test_a_batch_with_a_negative_number_leaves_no_record(tmp_path):
 
 
 def test_a_file_that_is_shorter_than_its_records_is_refused(tmp_path):
-    path = os.fsencode(tmp_path / "records")
-    RecordFile(path, 8, 0, True)
-    RecordFile(path, 8, 0, False)
+    file = RecordFile(8, 0)
+    RecordFile(8, 0, file.path)
     for slots, parts in ((9, 0), (8, 1)):
-        with pytest.raises(OSError, match="records: the file is shorter"):
-            RecordFile(path, slots, parts, False)
+        with pytest.raises(OSError, match="the file is shorter than its records"):
+            RecordFile(slots, parts, file.path)
+    (tmp_path / "file").write_bytes(bytes(8 * 21 * 8))
+    for other in (tmp_path / "file", tmp_path / "none"):
+        with pytest.raises(OSError, match=str(other)):
+            RecordFile(8, 0, str(other))
 
 
-def test_record_files_keep_their_names_when_another_loader_becomes_the_main_one(tmp_path):
+def test_loaders_keep_their_own_records_when_another_becomes_the_main_one(tmp_path):
     plants = {"update": plants_of.Plant(tmp_path / "plants", "update", "cpu", 1)}
     check, train = plants_of.loader_of({}, 1, batches=2), plants_of.loader_of(plants, 1, batches=2)
-    paths = []
+    files = []  # kept, because the number of a closed descriptor is given to another
 
     def look():
         for _ in check:
@@ -406,15 +409,15 @@ def test_record_files_keep_their_names_when_another_loader_becomes_the_main_one(
         first, second = session.loaders
         assert (first.number, second.number) == (2, 1)
         for one, loader in ((first, check), (second, train)):
-            paths.append(one.records_path)
+            files.append(one.records)
             one.records = None  # as where the data set has other transforms
             one.recorder.generation = 7
             if loader is check:
                 look()
             else:
                 plants_of.train(loader, plants)
-            paths.append(one.records_path)
-    assert len(set(paths)) == 4
+            files.append(one.records)
+    assert len({file.path for file in files}) == 4
 
 
 def test_the_end_of_an_iteration_that_is_not_under_way_takes_no_time():
@@ -426,31 +429,45 @@ def test_the_end_of_an_iteration_that_is_not_under_way_takes_no_time():
 
 
 class Raising:
-    """A batch whose shape raises."""
+    """A batch whose shape raises, or asks for a signal whose handler does."""
 
-    def __init__(self, error):
-        self.error = error
+    def __init__(self, error, of_handler):
+        self.error, self.of_handler = error, of_handler
 
     @property
     def shape(self):
-        raise self.error
+        if not self.of_handler:
+            raise self.error
+        signal.raise_signal(signal.SIGUSR1)
 
 
-@pytest.mark.parametrize("error, passes", (
-    (AttributeError("none"), False), (TypeError("none"), False), (RuntimeError("nested"), False),
-    (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), True), (KeyboardInterrupt(), True),
-    (SystemExit(3), True), (TimeoutError("of a signal's handler"), True)))
-def test_only_errors_of_the_batch_itself_are_ignored(error, passes):
+@pytest.mark.parametrize("error, of_handler, passes", (
+    (AttributeError("none"), False, False), (TypeError("none"), False, False), (RuntimeError("nested"), False, False),
+    (ValueError("none"), False, False), (KeyboardInterrupt(), False, True), (SystemExit(3), False, True),
+    (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), True, True),
+    (TimeoutError("alarm"), True, True)))
+def test_only_errors_of_the_batch_itself_are_ignored(error, of_handler, passes):
+    def handler(number, frame):
+        raise error
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        count_samples(Raising(error, of_handler), error, passes)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def count_samples(batch, error, passes):
     session, table = Session(0), Table()
     session.thread, session.open = threading.get_ident(), True
     steps = Steps(session, table, Breakdown())
     assert steps.begin(0, None)
     if passes:
         with pytest.raises(type(error)) as raised:
-            steps.end(UNKNOWN, [Raising(error)], None)
+            steps.end(UNKNOWN, [batch], None)
         assert raised.value is error
     else:
-        steps.end(UNKNOWN, [Raising(error)], None)
+        steps.end(UNKNOWN, [batch], None)
     assert (table.steps, table.images) == (1, 0)
 
 
@@ -499,7 +516,7 @@ def test_rank_0_writes_its_summary_before_it_waits_for_the_others(tmp_path, monk
     with mr.watching(run=tmp_path / "run"):
         plants_of.train(plants_of.loader_of({}, 0), {})
     assert [one["steps"] for one in seen] == [6] and [row["rank"] for row in seen[0]["ranks"]] == [0]
-    assert "1 ranks left no summary" in capsys.readouterr().err
+    assert "1 ranks left no complete summary" in capsys.readouterr().err
     monkeypatch.setenv("RANK", "1")
     with mr.watching(run=tmp_path / "run"):
         plants_of.train(plants_of.loader_of({}, 0), {})

@@ -43,7 +43,7 @@ def test_the_rank_that_loads_longest_is_the_straggler():
     assert found["rank"] == 1 and found["excess_s_per_step"] == pytest.approx(0.089)
     assert "straggler: rank 1 loads 100.0 ms per step, 89.0 ms more" in ranks.line(
         {"straggler": found, "ranks": rows, "world_size": 4})
-    assert "1 ranks left no summary" in ranks.line({"straggler": None, "ranks": rows, "world_size": 4})
+    assert "1 ranks left no complete summary" in ranks.line({"straggler": None, "ranks": rows, "world_size": 4})
     assert ranks.straggler([row(0, 0.100, 0.020), row(1, 0.105, 0.015)]) is None
     assert ranks.straggler([row(0, 0.100, 0.020)]) is None
 

@@ -24,14 +24,7 @@ std::int64_t wall_ns() { return now(CLOCK_MONOTONIC); }
 
 ThreadClock::ThreadClock(const std::string& schedstat)
     : file_(open(schedstat.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (file_ >= 0 && read_delay() == kUnknown) {
-    close(file_);
-    file_ = -1;
-  }
-}
-
-ThreadClock::~ThreadClock() {
-  if (file_ >= 0) close(file_);
+  if (file_.number() >= 0 && read_delay() == kUnknown) file_.close_own();
 }
 
 std::int64_t ThreadClock::cpu() const { return now(CLOCK_THREAD_CPUTIME_ID); }
@@ -39,7 +32,7 @@ std::int64_t ThreadClock::cpu() const { return now(CLOCK_THREAD_CPUTIME_ID); }
 /// Returns the second of the file's numbers: CPU time, run-queue time, time slices.
 std::int64_t ThreadClock::read_delay() const {
   std::array<char, 96> text{};
-  const ssize_t size = pread(file_, text.data(), text.size(), 0);
+  const ssize_t size = pread(file_.number(), text.data(), text.size(), 0);
   if (size <= 0) return kUnknown;
   const char* const end = text.data() + size;
   const char* const begin = std::find(text.data(), const_cast<char*>(end), ' ');
@@ -50,7 +43,7 @@ std::int64_t ThreadClock::read_delay() const {
 
 Reading ThreadClock::read() {
   Reading reading{wall_ns(), cpu(), kUnknown};
-  if (file_ < 0) return reading;
+  if (file_.number() < 0) return reading;
   if (any_ && (reading.wall - latest_.wall) - (reading.cpu - latest_.cpu) < kSlack) {
     reading.delay = latest_.delay;
     return reading;

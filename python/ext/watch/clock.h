@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "python/ext/watch/descriptor.h"
+
 namespace millrace::watch {
 
 /// A time that was not measured.
@@ -24,9 +26,6 @@ class ThreadClock {
  public:
   /// `schedstat` is the file of the thread's scheduling statistics. Without it delays are kUnknown.
   explicit ThreadClock(const std::string& schedstat);
-  ~ThreadClock();
-  ThreadClock(const ThreadClock&) = delete;
-  ThreadClock& operator=(const ThreadClock&) = delete;
 
   /// Returns the readings of now. The run-queue time lags behind by 10 µs at most: it grows only
   /// while the thread is off its core, so it is read only where the wall time has advanced more
@@ -38,7 +37,7 @@ class ThreadClock {
  private:
   std::int64_t read_delay() const;
 
-  int file_;
+  Descriptor file_;
   bool any_ = false;  ///< latest_ was read
   Reading latest_;    ///< when the run-queue time was read
 };

@@ -11,9 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <new>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -139,22 +137,23 @@ std::int64_t samples_in(nb::handle batch) {
   return 0;
 }
 
-/// Returns whether an exception comes from the batch, and not from a handler of a signal that
-/// happened to run here, such as Ctrl-C or the death of a worker. A nested tensor, which has no
-/// shape, raises a RuntimeError; so does torch's handler of SIGCHLD.
-bool is_of_batch(const nb::python_error& error) {
-  if (error.matches(PyExc_AttributeError) || error.matches(PyExc_TypeError)) return true;
-  if (!error.matches(PyExc_RuntimeError)) return false;
-  return !std::string_view(nb::str(error.value()).c_str()).starts_with("DataLoader worker (pid");
+/// Returns pymillrace.watcher.faults, looked up once and kept for good.
+const nb::object& faults() {
+  static const nb::object* found = nullptr;  // a local static's own lock could wait for the GIL
+  if (found == nullptr) found = new nb::object(nb::module_::import_("pymillrace.watcher.faults"));
+  return *found;
 }
 
 /// Returns 0 also for a batch that does not tell, such as a nested tensor: the watched loop goes
-/// on.
+/// on. Throws what a handler of a signal raised that happened to run here, as at the death of a
+/// worker.
 std::int64_t samples_or_none(nb::handle batch) {
   try {
     return samples_in(batch);
   } catch (const nb::python_error& error) {
-    if (!is_of_batch(error)) throw;
+    if (!error.matches(PyExc_Exception)) throw;
+    const bool ran_python = error.traceback().is_valid() && !error.traceback().is_none();
+    if (ran_python && nb::cast<bool>(faults().attr("is_of_signal_handler")(error.value()))) throw;
     return 0;
   } catch (const nb::cast_error&) {
     return 0;
@@ -170,11 +169,10 @@ class Session {
 
   /// Hook of modules. It removes itself: a global hook slows every module's call down.
   void before_forward(const nb::args&) {
-    if (!takes_part()) return;
-    timeline->forward(wall_ns());
+    if (open && !takes_part()) return;
+    if (open) timeline->forward(wall_ns());
     if (forward_hooks.is_none() || PyObject_DelItem(forward_hooks.ptr(), hook_id.ptr()) == 0)
       return;
-    if (PyErr_ExceptionMatches(PyExc_KeyError) == 0) throw nb::python_error();
     PyErr_Clear();  // somebody else has removed it
   }
   void before_step(const nb::args&) {
@@ -217,6 +215,7 @@ class LoaderSteps : public Steps {
   }
   /// Ends a call of next(). Returns what is due.
   int end(std::int64_t batch, nb::handle data, const Receipts* receipts) {
+    if (!session_->open) return static_cast<int>(Due::nothing);  // the recording ended meanwhile
     const std::int64_t now = wall_ns();
     std::int64_t samples = 0;
     try {
@@ -239,13 +238,9 @@ void bind_records(nb::module_& module) {
       .def(nb::init<const std::string&>(), nb::arg("schedstat") = kSchedstat)
       .def("read", [](ThreadClock& clock) { return times_of(clock.read()); });
   nb::class_<RecordFile>(module, "RecordFile")
-      .def(
-          "__init__",
-          [](RecordFile* self, const nb::bytes& path, std::int64_t slots, std::int64_t parts,
-             bool create) {
-            new (self) RecordFile(std::string(path.c_str(), path.size()), slots, parts, create);
-          },
-          nb::arg("path"), nb::arg("slots"), nb::arg("parts"), nb::arg("create"))
+      .def(nb::init<std::int64_t, std::int64_t, const std::string&>(), nb::arg("slots"),
+           nb::arg("parts"), nb::arg("path") = "")
+      .def_prop_ro("path", &RecordFile::path)
       .def_prop_ro("slots", &RecordFile::slots);
   nb::class_<FetchProbe>(module, "FetchProbe")
       .def(nb::init<std::int64_t, std::int64_t, const std::string&, std::shared_ptr<RecordFile>>(),

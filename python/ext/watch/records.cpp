@@ -21,7 +21,9 @@ namespace {
   throw std::system_error(error, std::generic_category(), path);
 }
 
-/// Reserves the space of a new file, so that a full disk is an error here and no SIGBUS later.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+/// Reserves the pages of a new file, so that a lack of memory is an error here and no SIGBUS later.
 /// Returns an error number.
 int reserve(int file, off_t bytes) {
   int error = EINTR;
@@ -36,32 +38,34 @@ std::atomic_ref<std::int64_t> send_key_of(std::byte* slot) {
 
 }  // namespace
 
-RecordFile::RecordFile(const std::string& path, std::int64_t slots, std::int64_t parts, bool create)
-    : slots_(slots),
+RecordFile::RecordFile(std::int64_t slots, std::int64_t parts, const std::string& path)
+    : path_(path),
+      slots_(slots),
       parts_(2 * static_cast<std::size_t>(parts)),
-      size_(sizeof(Record) + parts_ * sizeof(std::int64_t)) {
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
-  if (file < 0) fail(errno, path);
-  const std::size_t bytes = static_cast<std::size_t>(slots_) * size_;
-  int error = 0;
-  struct stat status {};
-  if (create) {
-    error = reserve(file, static_cast<off_t>(bytes));
-  } else if (fstat(file, &status) != 0) {
-    error = errno;
-  } else if (static_cast<std::size_t>(status.st_size) < bytes) {
-    close(file);
-    fail(EINVAL, path + ": the file is shorter than its records");
+      size_(sizeof(Record) + parts_ * sizeof(std::int64_t)),
+      file_(path.empty() ? memfd_create("pymillrace", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                         : open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+  const int file = file_.number();
+  if (file < 0) fail(errno, path.empty() ? "memfd_create" : path);
+  if (path.empty()) {
+    path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file);
+    if (const int error = reserve(file, static_cast<off_t>(bytes())); error != 0)
+      fail(error, "records of batches");
+    if (fcntl(file, F_ADD_SEALS, kSeals) != 0) fail(errno, path_);
+  } else {
+    // Where /proc is that of other processes, the path may be somebody's file.
+    if (fcntl(file, F_GET_SEALS) != kSeals) fail(EINVAL, path + ": no records of batches");
+    struct stat status {};
+    if (fstat(file, &status) != 0) fail(errno, path);
+    if (static_cast<std::size_t>(status.st_size) < bytes())
+      fail(EINVAL, path + ": the file is shorter than its records");
   }
-  void* const map =
-      error == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
-  if (error == 0 && map == MAP_FAILED) error = errno;
-  close(file);
-  if (error != 0) fail(error, path);
-  map_ = static_cast<std::byte*>(map);
+  void* const at = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (at == MAP_FAILED) fail(errno, path_);
+  map_ = static_cast<std::byte*>(at);
 }
 
-RecordFile::~RecordFile() { munmap(map_, static_cast<std::size_t>(slots_) * size_); }
+RecordFile::~RecordFile() { munmap(map_, bytes()); }
 
 std::byte* RecordFile::slot(std::int64_t batch) const {
   return map_ + static_cast<std::uint64_t>(batch) % static_cast<std::uint64_t>(slots_) * size_;

@@ -1,4 +1,4 @@
-// Mapped file of batch records: workers write one record per batch, the trainer's process reads
+// Shared memory for batch records: workers write one record per batch, the trainer's process reads
 // them.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "python/ext/watch/descriptor.h"
 #include "python/ext/watch/usage.h"
 
 namespace millrace::watch {
@@ -47,17 +48,23 @@ inline constexpr std::size_t kFetchFields = 15;
 /// Wall and CPU time of each transform, in turn.
 using Parts = std::vector<std::int64_t>;
 
-/// Ring of records, shared by processes through its path. A record lies at its batch number modulo
-/// the number of slots, whichever worker makes the batch. One that was overwritten before it was
-/// read is an overrun.
+/// Ring of records in shared memory. A record lies at its batch number modulo the number of slots,
+/// whichever worker makes the batch. One that was overwritten before it was read is an overrun.
+///
+/// It is an anonymous file, whose pages exist before they are mapped: a page of a disk that has
+/// filled up or gone away would be a SIGBUS at a store.
 class RecordFile {
  public:
-  /// `parts` is the number of transforms. Throws std::system_error if the file cannot be mapped, or
-  /// is there and too short.
-  RecordFile(const std::string& path, std::int64_t slots, std::int64_t parts, bool create);
+  /// Makes a ring, or maps the one that lies at a path() of another process. `parts` is the number
+  /// of transforms. Throws std::system_error if there is no memory, and if there is no such ring or
+  /// a shorter one.
+  RecordFile(std::int64_t slots, std::int64_t parts, const std::string& path = {});
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
+
+  /// Returns where other processes of this user find the ring, as long as it exists.
+  const std::string& path() const { return path_; }
 
   /// Writes the fields of the worker's main thread, and clears those of its feeder.
   void write(const Record& record, const Parts& parts);
@@ -73,10 +80,14 @@ class RecordFile {
  private:
   std::byte* slot(std::int64_t batch) const;
 
+  std::size_t bytes() const { return static_cast<std::size_t>(slots_) * size_; }
+
+  std::string path_;
   std::int64_t slots_;
   std::size_t parts_;
   std::size_t size_;  ///< bytes per slot
-  std::byte* map_;
+  Descriptor file_;
+  std::byte* map_ = nullptr;
 };
 
 }  // namespace millrace::watch

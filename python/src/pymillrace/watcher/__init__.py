@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from . import faults
 from .errors import WatchError
+from .faults import stop
 from .iterators import WatchedIterable, calling_line, make_iterator
+from .messages import say
 from .plan import override_arguments
 from .session import Loader, Session
 
@@ -39,11 +42,20 @@ def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
     """
     if not hasattr(type(loader), "__iter__") and not hasattr(type(loader), "__getitem__"):
         raise WatchError(f"watch: {type(loader).__name__} is not iterable; give it a DataLoader or another iterable")
+    try:
+        return loader if faults.stopped else _watch(loader, run)
+    except WatchError:
+        raise
+    except Exception as error:
+        stop(error)
+        return loader
+
+
+def _watch(loader: Any, run: str | os.PathLike[str] | None) -> Any:
     session = _session(run)
     session.open_directory()
     if not _is_dataloader(loader):
-        watched = session.loader(calling_line(), type(loader).__name__, loader, given=True)
-        return WatchedIterable(loader, watched)  # type: ignore[arg-type,return-value]
+        return WatchedIterable(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
     _patch()
     known = _given.get(loader)
     if known is None or known.session is not session:
@@ -57,25 +69,43 @@ def watching(run: str | os.PathLike[str] | None = None) -> Iterator[None]:
 
     Writes the summary and prints the verdict when the context is left.
     """
-    session = Session(None if run is None else Path(run))
-    session.open_directory()
-    _patch()
-    _every.append(session)
+    session = None
+    try:
+        if not faults.stopped:
+            session = Session(None if run is None else Path(run))
+            session.open_directory()
+            _patch()
+            _every.append(session)
+    except WatchError:
+        raise
+    except Exception as error:
+        stop(error)
     try:
         yield
     except BaseException as error:
-        session.failed(error)
+        try:
+            if session is not None:
+                session.failed(error)
+        except Exception as fault:
+            stop(fault)
         raise
     finally:
-        _every.remove(session)
-        session.close()
+        try:
+            if session is not None:
+                session.close()
+                _every.remove(session)
+        except Exception as error:
+            stop(error)
 
 
 def start_when_imported(module: Any, run: str) -> None:
     """Records every DataLoader of this process until it ends. The directory is made at the first iteration."""
-    override_arguments(module.DataLoader)
-    _patch(module.DataLoader)
-    _every.append(Session(Path(run)))
+    try:
+        override_arguments(module.DataLoader)
+        _patch(module.DataLoader)
+        _every.append(Session(Path(run)))
+    except Exception as error:
+        stop(error)
 
 
 def _session(run: str | os.PathLike[str] | None) -> Session:
@@ -107,7 +137,7 @@ def _opens(session: Session) -> bool:
     try:
         session.open_directory()
     except WatchError as error:
-        print(f"pymillrace watch: {error}; this process is not recorded", file=sys.stderr)
+        say(f"pymillrace watch: {error}; this process is not recorded")
         session.closed = True
     return not session.closed
 
@@ -131,9 +161,12 @@ def _patch(dataloader: Any = None) -> None:
 
     def __init_subclass__(cls: Any, /, **options: Any) -> None:
         super(dataloader, cls).__init_subclass__(**options)
-        if cls.__name__ == "StatefulDataLoader" and cls.__module__.startswith("torchdata."):
-            _replace_iter(cls)
-            override_arguments(cls)
+        try:
+            if cls.__name__ == "StatefulDataLoader" and cls.__module__.startswith("torchdata."):
+                _replace_iter(cls)
+                override_arguments(cls)
+        except Exception as error:
+            stop(error)
 
     dataloader.__init_subclass__ = classmethod(__init_subclass__)
 
@@ -144,7 +177,11 @@ def _replace_iter(dataloader: Any) -> None:
     original = dataloader.__iter__
 
     def __iter__(self: Any) -> Any:
-        watched = _watched(self)
+        try:
+            watched = _watched(self)
+        except Exception as error:
+            stop(error)
+            watched = None
         return original(self) if watched is None else make_iterator(self, watched, original)
 
     __iter__.__doc__ = original.__doc__

@@ -7,9 +7,12 @@ import time
 from pathlib import Path
 
 from ..errors import Error
-from . import child, predict, recorded, replacement, verify
+from . import child, closing, predict, recorded, replacement, verify
 from .command_line import watched_environment
+from .errors import WatchError
+from .messages import say
 from .output import print_lines
+from .run_directory import check
 
 
 def main(arguments: list[str]) -> int:
@@ -61,13 +64,13 @@ def show(directory: Path) -> int:
     try:
         summary = recorded.checked(recorded.read_summary(directory / "summary.json"))
     except OSError:
-        _remark(f"pymillrace: {directory} holds no summary.json of a finished run; record one with: pymillrace watch "
-                f"--run {directory} -- python train.py")
+        say(f"pymillrace: {directory} holds no summary.json of a finished run; record one with: pymillrace watch "
+            f"--run {directory} -- python train.py")
         return 2
     record = summary["what_if"]
     if record is None:
-        _remark(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its "
-                "loader is no torch DataLoader, or batches were not recorded")
+        say(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its "
+            "loader is no torch DataLoader, or batches were not recorded")
         return 2
     row = replacement.row(summary)
     if row["reason"] is None:
@@ -78,28 +81,17 @@ def show(directory: Path) -> int:
 
 def run(words: list[str], directory: str) -> int:
     """Runs a command whose Python processes record their DataLoaders. Returns its exit code."""
-    before = _modified(directory)
+    before = closing.stamp(directory)
+    try:
+        check(Path(directory))
+    except WatchError as error:
+        print(f"pymillrace: {error}", file=sys.stderr)
+        return 2
     try:
         code = child.run(words, watched_environment(directory)).code
     except OSError as error:
-        _remark(f"pymillrace: cannot run {words[0]}: {error.strerror}")
+        say(f"pymillrace: cannot run {words[0]}: {error.strerror}")
         return 2
-    if _modified(directory) == before:
-        _remark("pymillrace watch: nothing was recorded: no process of the command ended after iterating over a torch "
-                "DataLoader")
+    if unsaid := closing.words(directory, before):
+        say(unsaid)
     return code
-
-
-def _remark(text: str) -> None:
-    """Prints to stderr, which may have gone with its terminal: the exit code is the script's all the same."""
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except OSError:
-        sys.stderr = None  # its buffer would fail again when the interpreter ends
-
-
-def _modified(directory: str) -> float | None:
-    try:
-        return (Path(directory) / "summary.json").stat().st_mtime_ns
-    except OSError:
-        return None

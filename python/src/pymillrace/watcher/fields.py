@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import DataError
 
 MOST_SECONDS, MOST_RATE = 1e9, 1e15  # sums of a run; per second
+MOST_STEPS = 1 << 53  # of a run
 HINT = "the file is damaged, or pymillrace watch did not write it; record the run again"
 
 

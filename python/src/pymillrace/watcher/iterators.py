@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from .._watch import Receipts
 from .clocks import UNKNOWN, ThreadClock
+from .faults import stop
 from .worker import FetchTimer, WorkerInit
 
 if TYPE_CHECKING:
     from .session import Loader
+
+NOT_RECORDED = 0  # number of an iteration that is not recorded
 
 
 def receipts_of(iterator: Any, clock: ThreadClock) -> Receipts:
@@ -29,9 +32,15 @@ def receipts_of(iterator: Any, clock: ThreadClock) -> Receipts:
     receive, reads, received = queue._recv_bytes, receipts.reads, receipts.received
 
     def timed_receive(*args: Any) -> Any:
-        reads()
+        try:
+            reads()
+        except Exception as error:
+            stop(error)
         data = receive(*args)
-        received()
+        try:
+            received()
+        except Exception as error:
+            stop(error)
         return data
 
     queue._recv_bytes = timed_receive
@@ -45,40 +54,62 @@ def _timed_class(base: type) -> type:
     plain_get_data: Any = getattr(base, "_get_data", None)
 
     def __next__(self: Any) -> Any:
-        watched, receipts = self._millrace, self._millrace_receipts
-        recorder = watched.recorder
-        if not recorder.begin(self._millrace_generation, receipts):
-            watched.session.takes_part()  # counts the calls of other threads
+        try:
+            watched, receipts = self._millrace, self._millrace_receipts
+            recorder = watched.recorder
+            recorded = recorder.begin(self._millrace_generation, receipts)
+            if not recorded:
+                watched.session.takes_part()  # counts the calls of other threads
+            elif watched.extras:
+                watched.before_next()
+        except Exception as error:
+            stop(error)
+            recorded = False
+        if not recorded:
             return plain_next(self)
-        if watched.extras:
-            watched.before_next()
         try:
             data = plain_next(self)
         except BaseException as error:
-            watched.next_failed(error, getattr(self, "_workers", ()))
+            try:
+                watched.next_failed(error, getattr(self, "_workers", ()))
+            except Exception as fault:
+                stop(fault)
             raise
-        if receipts is None:
-            batch = self._num_yielded - 1
-        else:
-            batch = self._rcvd_idx - 1 if watched.in_order else receipts.batch
-        due = recorder.end(batch, data, receipts)
-        if due or watched.extras:
-            watched.after_next(data, due)
+        try:
+            if receipts is None:
+                batch = self._num_yielded - 1
+            else:
+                batch = self._rcvd_idx - 1 if watched.in_order else receipts.batch
+            due = recorder.end(batch, data, receipts)
+            if due or watched.extras:
+                watched.after_next(data, due)
+        except Exception as error:
+            stop(error)
         return data
 
     def _get_data(self: Any) -> Any:
         item = plain_get_data(self)
-        self._millrace_receipts.rebuilt(item)
+        try:
+            self._millrace_receipts.rebuilt(item)
+        except Exception as error:
+            stop(error)
         return item
 
+    inherited_del: Any = getattr(base, "__del__", None)
+
     def __del__(self: Any) -> None:
-        watched, generation = self._millrace, self._millrace_generation
-        ended = watched.iterator_dies(generation)
-        inherited = getattr(base, "__del__", None)
-        if inherited is not None:
-            inherited(self)
+        try:
+            ended = self._millrace.iterator_dies(self._millrace_generation)
+        except Exception as error:
+            stop(error)
+            ended = False
+        if inherited_del is not None:
+            inherited_del(self)
         if ended:
-            watched.iterator_died()
+            try:
+                self._millrace.iterator_died()
+            except Exception as error:
+                stop(error)
 
     members: dict[str, Any] = {"__next__": __next__, "__del__": __del__, "__module__": base.__module__,
                                "__qualname__": base.__qualname__}
@@ -89,23 +120,31 @@ def _timed_class(base: type) -> type:
 
 def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
     """Calls the loader's own __iter__ with the probes in place and returns its iterator."""
-    generation = watched.iter_begins(loader)
-    own = None
-    if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
-        own = loader.worker_init_fn
-        file = watched.records
-        loader.__dict__["worker_init_fn"] = WorkerInit(own, watched.records_path, file.slots, watched.parts,
-                                                       generation - 1)
+    init = None
+    try:
+        generation = watched.iter_begins(loader)
+        if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
+            init = WorkerInit(loader.worker_init_fn, watched.records, watched.parts, generation - 1)
+            loader.__dict__["worker_init_fn"] = init
+    except Exception as error:
+        stop(error)
     try:
         iterator = make(loader)
     except BaseException as error:
-        watched.next_failed(error)
+        try:
+            watched.next_failed(error)
+        except Exception as fault:
+            stop(fault)
         raise
     finally:
-        if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
-            loader.__dict__["worker_init_fn"] = own
-    _adopt(iterator, loader, watched, generation)
-    watched.iter_ended()
+        if init is not None and loader.__dict__.get("worker_init_fn") is init:
+            loader.__dict__["worker_init_fn"] = init.own
+    try:
+        if not watched.session.closed:
+            _adopt(iterator, loader, watched, generation)
+            watched.iter_ended()
+    except Exception as error:
+        stop(error)
     return iterator
 
 
@@ -136,14 +175,23 @@ class WatchedIterable:
         self._inner, self._watched = inner, watched
 
     def __iter__(self) -> Iterator[Any]:
-        watched = self._watched
-        generation = watched.iter_begins(None)
+        watched, generation = self._watched, NOT_RECORDED
+        try:
+            generation = watched.iter_begins(None)
+        except Exception as error:
+            stop(error)
         try:
             iterator = iter(self._inner)
         except BaseException as error:
-            watched.next_failed(error)
+            try:
+                watched.next_failed(error)
+            except Exception as fault:
+                stop(fault)
             raise
-        watched.iter_ended()
+        try:
+            watched.iter_ended()
+        except Exception as error:
+            stop(error)
         return _PlainIterator(iterator, watched, generation)
 
     def __len__(self) -> int:
@@ -162,24 +210,39 @@ class _PlainIterator:
 
     def __next__(self) -> Any:
         watched = self._watched
-        if not watched.recorder.begin(self._generation, None):
-            watched.session.takes_part()
+        try:
+            recorded = watched.recorder.begin(self._generation, None)
+            if not recorded:
+                watched.session.takes_part()
+            elif watched.extras:
+                watched.before_next()
+        except Exception as error:
+            stop(error)
+            recorded = False
+        if not recorded:
             return next(self._inner)
-        if watched.extras:
-            watched.before_next()
         try:
             data = next(self._inner)
         except BaseException as error:
-            watched.next_failed(error)
+            try:
+                watched.next_failed(error)
+            except Exception as fault:
+                stop(fault)
             raise
-        due = watched.recorder.end(UNKNOWN, data, None)
-        if due or watched.extras:
-            watched.after_next(data, due)
+        try:
+            due = watched.recorder.end(UNKNOWN, data, None)
+            if due or watched.extras:
+                watched.after_next(data, due)
+        except Exception as error:
+            stop(error)
         return data
 
     def __del__(self) -> None:
-        if self._watched.iterator_dies(self._generation):
-            self._watched.iterator_died()
+        try:
+            if self._watched.iterator_dies(self._generation):
+                self._watched.iterator_died()
+        except Exception as error:
+            stop(error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "_inner"), name)

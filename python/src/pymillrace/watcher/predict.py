@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER
@@ -19,6 +19,11 @@ PREFETCH = 2  # torch's default
 TRANSFER_S = 0.0006
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
 MIN_GAIN = 1.1  # a change below this gain is no advice
+# Beyond them a record is not believed, since the time of a replay grows with them.
+LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # in the order of Setup
+DEMANDS = ("send", "receive", "hand", "update")
+MOST_FETCHES, MOST = 256, 1e9
+MOST_THREADS = 1 << 53  # a quotient of two measured times, one of which may be next to nothing
 STORAGE_THAT_COUNTS = 0.05  # share of a batch's time blocked in the data set
 
 
@@ -29,6 +34,15 @@ class Change:
     overrides: dict[str, int]
     setup: Setup
     loading_only: bool = False  # the update is left out, since it would change too
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What predictions need beside the replay's input."""
+    images_per_s: float
+    blocked_in_dataset: float  # its share of the time that fetching is blocked
+    batch_bytes: int
+    collate_cpu: float  # seconds per batch
 
 
 class Usage:
@@ -97,14 +111,13 @@ def _scaled(demand: Demand, cpu: float, blocked: float) -> Demand:
     return replace(demand, cpu=cpu * demand.cpu, blocked=blocked * demand.blocked)
 
 
-def paging_of(loader: Loader, setup: Setup) -> Paging:
+def paging_of(setup: Setup, batch_bytes: int, collate_cpu: float) -> Paging:
     """Returns what shared memory costs the loader's batches with workers, as far as its records can hold that cost."""
-    paging = measure(loader.batch_bytes)
+    paging = measure(batch_bytes)
     if not setup.workers:
         return paging
-    collate = _per(loader.breakdown.work[COLLATE], loader.breakdown.batches)
     # A batch in private memory is moved to shared memory when it is sent, which no loop without workers does.
-    make = 0.0 if setup.send.cpu >= paging.make else min(paging.make, MAX_SAVED * collate.cpu)
+    make = 0.0 if setup.send.cpu >= paging.make else min(paging.make, MAX_SAVED * collate_cpu)
     return Paging(make, min(paging.take, MAX_SAVED * setup.update.cpu))
 
 
@@ -143,15 +156,66 @@ def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable
 
 def what_if(loader: Loader, cores: int) -> dict[str, Any] | None:
     """Returns the predictions of a run as they stand in summary.json; None if its records do not suffice."""
-    setup, rate = setup_of(loader, cores), measured_rate(loader)
-    if setup is None or rate is None:
-        return None
-    blocked = sum(row[1] for row in loader.breakdown.work[:3])
-    record = predictions(setup, rate, loader.breakdown.work[DATASET][1] / blocked if blocked > 0 else 0.0,
-                         paging_of(loader, setup))
+    given = _input(loader, cores)
+    record = None if given is None else _predictions(*given)
     if record is not None and loader.workers and not loader.persistent:
         record["rows"] += persistent_rows(loader.epochs, record["loader_images_per_s"])
     return record
+
+
+def _input(loader: Loader, cores: int) -> tuple[Setup, Recorded] | None:
+    setup, rate = setup_of(loader, cores), measured_rate(loader)
+    if setup is None or rate is None:
+        return None
+    work = loader.breakdown.work
+    blocked = sum(row[1] for row in work[:3])
+    collate = _per(work[COLLATE], loader.breakdown.batches)
+    return setup, Recorded(rate, work[DATASET][1] / blocked if blocked > 0 else 0.0, loader.batch_bytes, collate.cpu)
+
+
+def _predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
+    paging = paging_of(setup, recorded.batch_bytes, recorded.collate_cpu)
+    return predictions(setup, recorded.images_per_s, recorded.blocked_in_dataset, paging)
+
+
+def replay_input(loader: Loader, cores: int) -> dict[str, Any] | None:
+    """Returns what the predictions are made from, for a summary of a run that is under way."""
+    given = _input(loader, cores)
+    if given is None:
+        return None
+    setup, recorded = given
+    numbers = {key: getattr(setup, key) for key in LIMITS}
+    demands = {key: list(astuple(getattr(setup, key))) for key in DEMANDS}
+    return {**numbers, "fetch": [[one.cpu, one.blocked] for one in setup.fetch], **demands, **asdict(recorded)}
+
+
+def predictions_from(record: Any) -> dict[str, Any] | None:
+    """Returns the predictions that follow from a replay_input(). None if it is none, or no machine's."""
+    try:
+        numbers = [_within(record[key], 0 if key == "workers" else 1, most) for key, most in LIMITS.items()]
+        fetch = tuple(Demand(_number(cpu), _number(blocked)) for cpu, blocked in record["fetch"][:MOST_FETCHES])
+        send, receive, hand, update = (Demand(_number(cpu), _number(blocked), _within(threads, 1, MOST_THREADS))
+                                       for cpu, blocked, threads in map(record.__getitem__, DEMANDS))
+        recorded = Recorded(_number(record["images_per_s"]), _number(record["blocked_in_dataset"]),
+                            _within(record["batch_bytes"], 0, 1 << 40), _number(record["collate_cpu"]))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    if not fetch:
+        return None
+    workers, prefetch, batch, cores = numbers
+    return _predictions(Setup(workers, prefetch, batch, cores, fetch, send, receive, hand, update), recorded)
+
+
+def _within(value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= MOST:
+        raise ValueError
+    return float(value)
 
 
 def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ that waits longest for its loader is the one that the others wait for.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import statistics
 import time
@@ -17,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .fields import MOST_RATE, MOST_SECONDS, Field
+from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
 from .records import open_lock, read_json
+from .run_directory import dump, is_complete, write_file
 
 LOCK = "ranks.lock"
 PATIENCE = 10.0  # seconds for which rank 0 waits to print the other ranks' result
-MOST_RANKS, MOST_STEPS = 1 << 16, 1 << 53
+MOST_RANKS = 1 << 16
 STRAGGLES = 0.1  # of a step: load beyond that of the other ranks' median
 
 
@@ -42,12 +42,12 @@ def _row(summary: Field) -> dict[str, Any]:
 
 
 def _read(directory: Path, rank: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Returns the summary of a rank and its row; None if there is none yet, or something else lies in its place."""
+    """Returns the last summary of a rank and its row; None if there is none yet, or something else lies in its place."""
     file = directory / summary_name(rank)
     try:
         summary = Field(read_json(file), file)
         summary["world_size"].whole(1, MOST_RANKS)
-        return summary.value, _row(summary)
+        return (summary.value, _row(summary)) if is_complete(summary.value) else None
     except (OSError, DataError):
         return None
 
@@ -68,9 +68,7 @@ def complete(directory: Path) -> dict[str, Any] | None:
         rows = [one[1] for one in (first, *found) if one is not None]
         if rows != record.get("ranks"):
             record["ranks"], record["straggler"] = rows, straggler(rows)
-            temporary = directory / f"{summary_name(0)}.tmp-{os.getpid()}"
-            temporary.write_text(json.dumps(record, indent=2) + "\n")
-            temporary.replace(directory / summary_name(0))
+            write_file(directory / summary_name(0), dump(record, indent=2))
         return record
     finally:
         os.close(file)
@@ -81,7 +79,7 @@ def wait_for_all(directory: Path, record: dict[str, Any]) -> dict[str, Any]:
     deadline = time.monotonic() + PATIENCE
     missing = set(range(1, record["world_size"]))
     while True:
-        missing = {rank for rank in missing if not (directory / summary_name(rank)).exists()}
+        missing = {rank for rank in missing if _read(directory, rank) is None}
         if not missing or time.monotonic() > deadline:
             return complete(directory) or record
         time.sleep(0.02)
@@ -102,7 +100,7 @@ def line(record: dict[str, Any]) -> str:
     """Returns what a run of several ranks prints."""
     found, rows = record["straggler"], record["ranks"]
     missing = record["world_size"] - len(rows)
-    tail = f"; {missing} ranks left no summary" if missing else ""
+    tail = f"; {missing} ranks left no complete summary" if missing else ""
     if found is None:
         return f"ranks: {len(rows)}, no straggler in loading{tail}"
     return (f"straggler: rank {found['rank']} loads {1e3 * found['load_s_per_step']:.1f} ms per step, "

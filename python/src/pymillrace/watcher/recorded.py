@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .fields import MOST_RATE, MOST_SECONDS, Field
+from . import closing
+from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
+from .predict import MOST_THREADS, predictions_from
 from .records import NotARecord, read_json
+from .run_directory import is_complete
 from .words import allowed_words
 
 MOST_WORKERS, MOST_OUTSTANDING, MOST_CORES, MOST_BATCH = 2048, 16384, 2048, 1 << 31
-MOST_THREADS = 1 << 53  # a quotient of two measured times, one of which may be next to nothing
 MOST_DEMAND_S = 1e6
 MOST_ROWS, MOST_LOADERS, MOST_SAMPLES = 256, 4096, 64
 OVERRIDES = ("num_workers", "prefetch_factor", "batch_size", "persistent_workers")
@@ -35,12 +37,17 @@ def read_summary(file: Path) -> Field:
 
 def checked(summary: Field) -> dict[str, Any]:
     """Returns the advice, the predictions (None where the records did not suffice) and the main loader."""
-    predicted = summary["what_if"]
-    if not predicted:
+    if is_complete(summary.value):
+        predicted = predictions(summary["what_if"]) if summary["what_if"] else None
+        advice = summary["advice"].text() if predicted else ""
+    else:  # the run was cut off: its last summary has what predictions are made of
+        predicted = predictions_from(summary["replay"].value)
+        advice = closing.cut_off(summary["steps"].whole(0, MOST_STEPS))
+    if predicted is None:
         return {"what_if": None}
     name = summary["loader"].text()
     main = [one for one in summary["loaders"].items(MOST_LOADERS) if one["name"].value == name][:1]
-    return {"advice": summary["advice"].text(), "what_if": predictions(predicted), "loader": name,
+    return {"advice": advice, "what_if": predicted, "loader": name,
             "loaders": [{"name": name, **_loader(one)} for one in main]}
 
 

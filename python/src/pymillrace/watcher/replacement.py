@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import recipes
 from ..errors import Error, UsageError
+from .faults import pass_on
 from .loader_cpu import measure_cpu
 from .predict import PREFETCH
 from .replay import Demand, Setup, replay
@@ -47,6 +48,7 @@ def counterpart_of(dataset: Any) -> dict[str, Any]:
     except (NoCounterpart, UsageError) as error:
         reason = error.what if isinstance(error, UsageError) else str(error)
     except Exception as error:  # somebody's data set does what it likes; the watched loop goes on
+        pass_on(error)
         reason = f"{type(dataset).__name__} cannot be examined: {type(error).__name__}: {error}"
     return {"words": words, "samples": samples, "reason": reason}
 

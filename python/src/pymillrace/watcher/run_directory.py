@@ -5,11 +5,15 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from .errors import WatchError
+from .messages import without_signals_of_writes
 from .records import open_lock, read_record
 from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
 
@@ -17,6 +21,7 @@ LOCK = "run.lock"
 PATIENCE = 2.0  # seconds to wait for a predecessor that is being killed
 MOST_CONFIG_BYTES = 1 << 20
 RANK_PATIENCE = 60.0  # seconds to wait for rank 0
+TRIAL_BYTES = 4096  # that a place must have room for
 HEADER = "epoch,step,load_s,update_s,other_s,images,loss," + ",".join(NAMES) + ",iter\n"
 
 
@@ -38,43 +43,79 @@ def _launch() -> str:
     return "-".join(os.environ.get(name, "") for name in names)
 
 
+def refuse_what_is_no_run(path: Path) -> None:
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise WatchError(f"run={path}: there is a file of that name; choose another directory")
+    marks = ("config.toml", "sweep.json")
+    if not any((path / mark).exists() for mark in marks) and any(entry.name != LOCK for entry in path.iterdir()):
+        raise WatchError(f"run={path}: the folder holds files that are not a run; choose another directory")
+
+
+def check(path: Path) -> None:
+    """Raises WatchError unless a run directory can be made in this place, and leaves nothing there."""
+    trial = path / f"trial.tmp-{os.getpid()}"
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    try:
+        refuse_what_is_no_run(path)
+        path.mkdir(parents=True, exist_ok=True)
+        with without_signals_of_writes():
+            trial.write_bytes(bytes(TRIAL_BYTES))
+    except OSError as error:
+        raise WatchError(f"{path} cannot be written: {error.strerror}; choose another place: --run DIR") from error
+    finally:
+        with suppress(OSError):
+            trial.unlink(missing_ok=True)
+            for one in made:
+                one.rmdir()
+
+
+def write_file(path: Path, text: str, replace: Callable[[Path, Path], object] = Path.replace) -> None:
+    """Writes a whole file or none of it, also when the power fails. `replace`: gives it its name."""
+    temporary = path.with_name(f"{path.name}.tmp-{threading.get_native_id()}")
+    try:
+        with without_signals_of_writes(), open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def is_complete(summary: dict[str, Any]) -> bool:
+    """Returns whether a summary is that of a run's end. One without the flag, of 0.2, was written there."""
+    return summary.get("complete") is not False
+
+
 class RunDirectory:
-    """Creates and locks a directory. An earlier run in the same place moves to PATH.1, PATH.2, ..."""
+    """Creates and locks a directory. An earlier run in the same place moves to PATH.1, PATH.2, ...
+
+    Keeps no file open but the lock: a directory that goes away is noticed, and a script may close all descriptors.
+    """
 
     def __init__(self, path: Path, config: str) -> None:
         self.path, self.rank = path, rank()
-        self._files: dict[str, TextIO] = {}
-        self._lock: int | None = None
-        try:
-            if self.rank == 0:
-                self._open(f"# launch {_launch()}\n{config}")
-            else:
-                self._wait_for_rank_0()
-        except OSError as error:
-            raise WatchError(f"{path} cannot be written: {error.strerror}; choose another place: run=DIR") from error
+        self._lock: tuple[int, int, int] | None = None  # descriptor, device, inode
+        if self.rank == 0:
+            self._open(f"# launch {_launch()}\n{config}")
+        else:
+            self._wait_for_rank_0()
 
     def _open(self, config: str) -> None:
-        self._refuse_what_is_no_run()
+        refuse_what_is_no_run(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
         self._take_lock()
         if any(entry.name != LOCK for entry in self.path.iterdir()):
             self._move_aside()
             self.path.mkdir()
-            held, self._lock = self._lock, None
+            held = self._lock
             self._take_lock()
-            if held is not None:
-                os.close(held)
-        self.write("config.toml", config)
-
-    def _refuse_what_is_no_run(self) -> None:
-        if not self.path.exists():
-            return
-        if not self.path.is_dir():
-            raise WatchError(f"run={self.path}: there is a file of that name; choose another directory")
-        marks = ("config.toml", "sweep.json")
-        if not any((self.path / mark).exists() for mark in marks) and any(
-                entry.name != LOCK for entry in self.path.iterdir()):
-            raise WatchError(f"run={self.path}: the folder holds files that are not a run; choose another directory")
+            _close(held)
+        write_file(self.path / "config.toml", config)
 
     def _move_aside(self) -> None:
         number = 1
@@ -99,7 +140,8 @@ class RunDirectory:
                 time.sleep(0.02)
         os.ftruncate(file, 0)
         os.pwrite(file, f"pid {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
-        self._lock = file
+        opened = os.fstat(file)
+        self._lock = file, opened.st_dev, opened.st_ino
 
     def _wait_for_rank_0(self) -> None:
         """Waits until rank 0 of the same launch has made the directory."""
@@ -112,8 +154,8 @@ class RunDirectory:
             except OSError:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             if time.monotonic() > deadline:
-                raise WatchError(f"rank {self.rank}: rank 0 has not opened {self.path} for {RANK_PATIENCE:.0f} s; "
-                                 "watch the same loaders on every rank")
+                raise TimeoutError(f"rank {self.rank}: rank 0 has not opened {self.path} for {RANK_PATIENCE:.0f} s; "
+                                   "watch the same loaders on every rank")
             time.sleep(0.02)
 
     # Files
@@ -123,24 +165,12 @@ class RunDirectory:
         of_rank = f".rank{self.rank}" if self.rank > 0 else ""
         return f"{stem}{of_rank}{f'.{number}' if number > 1 else ''}.{suffix}"
 
-    def write(self, name: str, text: str) -> None:
-        """Writes a whole file or none of it."""
-        temporary = self.path / f"{name}.tmp-{os.getpid()}"
-        temporary.write_text(text)
-        temporary.replace(self.path / name)
-
     def append(self, name: str, text: str) -> None:
-        if name not in self._files:
-            self._files[name] = open(self.path / name, "a", encoding="utf-8")
-        self._files[name].write(text)
-        self._files[name].flush()
+        with without_signals_of_writes(), open(self.path / name, "a", encoding="utf-8") as file:
+            file.write(text)
 
     def swap(self, one: str, other: str) -> None:
         """Exchanges the names of two files, either of which may be missing."""
-        for name in (one, other):
-            file = self._files.pop(name, None)
-            if file is not None:
-                file.close()
         middle = self.path / f"{one}.tmp-{os.getpid()}"
         for source, target in ((self.path / one, middle), (self.path / other, self.path / one),
                                (middle, self.path / other)):
@@ -148,16 +178,23 @@ class RunDirectory:
                 source.rename(target)
 
     def append_rows(self, name: str, rows: str) -> None:
-        header = HEADER if name not in self._files and not (self.path / name).exists() else ""
+        header = "" if (self.path / name).exists() else HEADER
         self.append(name, header + rows)
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        held, self._lock = self._lock, None
+        _close(held)
+
+
+def _close(lock: tuple[int, int, int] | None) -> None:
+    """Closes a lock, unless the script has closed it (os.closerange) and the number is another file's by now."""
+    if lock is None:
+        return
+    file, *opened = lock
+    with suppress(OSError):
+        now = os.fstat(file)
+        if [now.st_dev, now.st_ino] == opened:
+            os.close(file)
 
 
 def sums(ns: list[int]) -> tuple[float, float, float]:

@@ -15,18 +15,21 @@ from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Any, NamedTuple
 
-from . import ranks, summary, trace
+from . import faults, ranks, summary, trace
 from .._watch import FLUSH, RecordFile, Steps
 from .._watch import Session as Marks
 from .breakdown import STARTUP, Breakdown
 from .clocks import ThreadClock, between
 from .device import DeviceGaps, device_gaps
 from .errors import WatchError
+from .faults import pass_on, stop
+from .messages import say, without_signals_of_writes
 from .plan import end_at, steps_of_plan
 from .predict import Usage
+from .provisional import Provisional
 from .hooks import TorchHooks
 from .replacement import counterpart_of
-from .run_directory import RunDirectory, dump
+from .run_directory import RunDirectory, dump, write_file
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .transforms import TransformTimer
 from .worker import exits_of
@@ -34,12 +37,12 @@ from .worker import exits_of
 SLOTS = 4096  # records of workers
 
 
-_open: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
 def _forked() -> None:
-    for session in list(_open):
-        session.close_in_child()
+    try:
+        for session in list(faults.recording):
+            session.close_in_child()
+    except Exception as error:
+        stop(error)
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -69,7 +72,8 @@ def bytes_in(data: Any) -> int:
         return sum(map(bytes_in, data))
     try:
         return int(getattr(data, "nbytes", 0))
-    except Exception:  # a sparse tensor has no bytes to tell; the watched loop goes on
+    except Exception as error:  # a sparse tensor has no bytes to tell
+        pass_on(error)
         return 0
 
 
@@ -95,7 +99,6 @@ class Loader:
 
     def __init__(self, session: Session, name: str, number: int, kind: str) -> None:
         self.name, self.number, self.kind = name, number, kind
-        self.identity = number  # names the files of records; `number` is swapped when the main loader changes
         self.line = ("", "")
         self.table = Table()
         self.breakdown = Breakdown()
@@ -108,7 +111,6 @@ class Loader:
         self.counterpart: dict[str, Any] | None = None  # of its data set, in millrace's own loader
         self.parts = 0
         self.records: RecordFile | None = None
-        self.records_path = ""
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
         self.data: weakref.ref[Any] | None = None  # its data set
         self.stepped = False
@@ -157,7 +159,8 @@ class Loader:
         self.dataset = type(loader.dataset).__name__
         try:
             self.samples = len(loader.dataset)
-        except (TypeError, NotImplementedError):
+        except Exception as error:  # it has no length, or does what it likes
+            pass_on(error)
             self.samples = None
         if self.counterpart is None:
             self.counterpart = counterpart_of(loader.dataset)
@@ -169,9 +172,8 @@ class Loader:
         slots = max(SLOTS, 4 * self.workers * self.prefetch)
         if self.workers and (self.records is None or self.records.slots < slots):
             self.flush()
-            name = self.session.file_name(f"workers{self.recorder.generation}", "records", self.identity)
-            self.records_path = str(self.session.directory.path.absolute() / name)
-            self.records = RecordFile(os.fsencode(self.records_path), slots, self.parts, create=True)
+            with without_signals_of_writes():  # a limit of files' sizes holds for memory too
+                self.records = RecordFile(slots, self.parts)
         self.recorder.records = self.records
         if not (self.persistent and self.recorder.started != 0):
             self.recorder.started = perf_counter_ns() if self.workers else 0
@@ -201,6 +203,7 @@ class Loader:
                 self.batch_bytes = bytes_in(data)
             self._measure(self.table.steps - 1)
             self.flush()
+            self.session.summarise()
             self._timeline.logged_after_next(self.table, perf_counter_ns())
         if self._stretch is None:
             self._stretch = self._stretch_from_here()
@@ -311,7 +314,8 @@ class Session:
         self._clock: ThreadClock | None = None
         self.hooks: TorchHooks | None = None
         self._directory: RunDirectory | None = None
-        _open.add(self)
+        self._provisional: Provisional | None = None
+        faults.recording.add(self)
         atexit.register(self.close)
 
     @property
@@ -340,17 +344,22 @@ class Session:
         if self._thread is not None:
             return
         self.open_directory()
+        summary.version()  # looks through all packages: not in the loop
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
+        self._provisional = Provisional(self.directory.path / self.file_name("summary", "json", 1))
         self.marks.thread, self.marks.open = self._thread, True
         if "torch" in sys.modules:
             self.hooks = TorchHooks(self.marks)
             itself = weakref.ref(self)
 
             def stepped() -> None:
-                session = itself()
-                if session is not None:
-                    session._stepped()
+                try:
+                    session = itself()
+                    if session is not None:
+                        session._stepped()
+                except Exception as error:
+                    stop(error)
 
             self.marks.on_step = stepped
 
@@ -368,6 +377,7 @@ class Session:
     def close_in_child(self) -> None:
         """Leaves the run to the process that began it, in a forked child."""
         self.closed, self.marks.open = True, False
+        faults.recording.discard(self)
         if self.hooks is not None:
             self.hooks.remove()
 
@@ -432,20 +442,37 @@ class Session:
             exits = [note for note in getattr(error, "__notes__", ()) if note.startswith("DataLoader worker ")]
             self.error = "; ".join([f"{type(error).__name__}: {first}", *exits])
 
+    def summarise(self) -> None:
+        """Writes a summary of what was recorded so far, from time to time."""
+        if self._provisional is not None and self.main is not None and self._provisional.due():
+            wall = time.monotonic() - self.wall_begin
+            self._provisional.write(summary.make(self, self.main, wall, complete=False))
+
     def close(self) -> None:
         """Writes the summary and prints the verdict."""
-        with without_signals_of_workers():
-            self._close()
+        try:
+            with without_signals_of_workers():
+                self._close()
+        except Exception as error:
+            stop(error)
 
     def _close(self) -> None:
-        if self.closed:
-            return
-        self.closed, self.marks.open = True, False
-        _open.discard(self)
         atexit.unregister(self.close)
+        faults.recording.discard(self)
+        try:
+            if not self.closed:
+                self.closed, self.marks.open = True, False
+                self._conclude()
+        finally:
+            if self._directory is not None:
+                self._directory.close()
+
+    def _conclude(self) -> None:
         if self.hooks is not None:
             self.hooks.remove()
-        if self._directory is None:
+        if self._provisional is not None:
+            self._provisional.end()
+        if self._directory is None or self.main is None:
             return
         uncaught = getattr(sys, "last_value", None)
         if self.error is None and not self.interrupted and isinstance(uncaught, (Exception, KeyboardInterrupt)):
@@ -453,16 +480,20 @@ class Session:
         now, wall = perf_counter_ns(), time.monotonic() - self.wall_begin
         self.marks.timeline.close([one.table for one in self.loaders], now)
         for loader in self.loaders:
-            loader.flush()
-        if self.main is not None:
-            record = summary.make(self, self.main, wall)
-            self.directory.write(self.file_name("summary", "json", 1), dump(record, indent=2))
+            try:
+                loader.flush()
+            except Exception as error:  # of the last rows: the verdict knows them
+                stop(error)
+        record = summary.make(self, self.main, wall, complete=True)
+        try:
+            write_file(self.directory.path / self.file_name("summary", "json", 1), dump(record, indent=2))
             if record["world_size"] > 1:
                 record = self._with_ranks(record)
-            if self.directory.rank == 0:
-                print("\n".join(summary.lines(self, record)), file=sys.stderr)
-            trace.write(self, now)  # last: nothing else is lost with it
-        self.directory.close()
+        except Exception as error:  # the verdict needs no file
+            stop(error)
+        if self.directory.rank == 0:
+            say("\n".join(summary.lines(self.directory.path, record)))
+        trace.write(self, now)  # last: nothing else is lost with it
 
     def _with_ranks(self, record: dict[str, Any]) -> dict[str, Any]:
         """Adds this rank to the summary of rank 0. Returns the summary to print, on rank 0 with the others' rows."""

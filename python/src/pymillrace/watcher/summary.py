@@ -4,10 +4,12 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import KINDS, PLACES, Breakdown
-from .predict import what_if
+from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
 from .run_directory import rank, seconds, sums, world_size
@@ -95,15 +97,19 @@ def _loader(loader: Loader) -> dict[str, Any]:
                         "overruns": breakdown.overruns, "sampled": breakdown.sampled_batches}}
 
 
-def make(session: Session, main: Loader, wall: float) -> dict[str, Any]:
-    """Returns summary.json. The figures at its top are those of the main loader."""
+def make(session: Session, main: Loader, wall: float, complete: bool) -> dict[str, Any]:
+    """Returns summary.json. The figures at its top are those of the main loader.
+
+    A summary of a run that is under way is not `complete`: it has the replay's input in place of predictions, because
+    replays would hold up the training, and measurements of the machine even more so.
+    """
     whole = _loader(main)
     load, update, other = whole["load_s"], whole["update_s"], whole["other_s"]
     steps = main.table.steps
     verdict = judge(main, update)
-    predicted = what_if(main, cores())
+    predicted = what_if(main, cores()) if complete else None
     torch = sys.modules.get("torch")
-    record = {"command": "watch", "version": _version(), "git": "", "host": platform.node(), "cores": cores(),
+    record = {"command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(), "cores": cores(),
               "script": " ".join(sys.argv), "python": platform.python_version(),
               "torch": None if torch is None else str(torch.__version__), "rank": rank(),
               "world_size": world_size(), "recipe": "watch " + main.name, "loader": main.name,
@@ -120,19 +126,21 @@ def make(session: Session, main: Loader, wall: float) -> dict[str, Any]:
                "advice": advice(main, verdict, cores(), predicted),
                "blame": whole["blame"], "blame_what": whole["blame_what"],
                "other_threads_calls": session.foreign_calls, "what_if": predicted,
+               **({} if complete else {"replay": replay_input(main, cores())}),
                "loaders": [_loader(one) for one in session.loaders]}
     return record
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
+@lru_cache
+def version() -> str:
+    from importlib import metadata
     try:
-        return version("pymillrace")
-    except PackageNotFoundError:
+        return metadata.version("pymillrace")
+    except metadata.PackageNotFoundError:
         return "uninstalled"
 
 
-def lines(session: Session, record: dict[str, Any]) -> list[str]:
+def lines(directory: Path, record: dict[str, Any]) -> list[str]:
     """Returns what a run prints at its end."""
     if record["steps"] == 0:
         ended = f"; ended by {record['error']}" if record["error"] else ""
@@ -151,5 +159,5 @@ def lines(session: Session, record: dict[str, Any]) -> list[str]:
         text.append(f"  {straggler_line(record)}")
     if record["what_if"] is not None:
         text += [f"  {line}" for line in predicted_lines(record["what_if"])]
-    text.append(f"  records: {session.directory.path}")
+    text.append(f"  records: {directory}")
     return text

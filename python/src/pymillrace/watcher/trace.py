@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .records import open_record, read_record
-from .run_directory import HEADER, dump
+from .run_directory import HEADER, dump, write_file
 
 if TYPE_CHECKING:
     from .session import Loader, Session
@@ -39,7 +39,7 @@ def write(session: Session, end: int) -> None:
     for event in events:
         if "ts" in event:
             event["ts"] = (event["ts"] - session.begin) / 1e3
-    session.directory.write(session.file_name("timeline", "json", 1), dump({"traceEvents": events}))
+    write_file(session.directory.path / session.file_name("timeline", "json", 1), dump({"traceEvents": events}))
 
 
 def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _batches(loader: Loader) -> Iterator[dict[str, Any]]:
         yield _name("thread_name", process, 2 * worker + 1, f"worker {worker}")
         yield _name("thread_name", process, 2 * worker + 2, f"worker {worker}, sending")
     try:
-        data = read_record(loader.records_path, MOST_RECORDS_BYTES)
+        data = read_record(loader.records.path, MOST_RECORDS_BYTES)
     except OSError:
         return
     record = struct.Struct(f"={FIELDS + 2 * loader.parts}q")

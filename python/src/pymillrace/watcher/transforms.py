@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
+from .faults import pass_on
+
 MOST = 32  # rows
 DEPTH = 6  # of data sets in data sets
 CALL_NS = 2500  # cost of timing one call
@@ -133,7 +135,8 @@ class TransformTimer:
     def _put(self, owner: Any, attribute: str, value: Any, timed: Any) -> bool:
         try:
             setattr(owner, attribute, timed)
-        except (AttributeError, TypeError):
+        except Exception as error:  # somebody's object decides what it takes
+            pass_on(error)
             return False
         self._undo.append((owner, attribute, value, timed))
         return True

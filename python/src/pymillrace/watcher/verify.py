@@ -33,6 +33,7 @@ from .output import print_lines
 from .predict import PREFETCH
 from .recorded import predictions, read_summary
 from .records import open_record
+from .run_directory import is_complete
 
 MOST_OTHERS = 0.1  # share of the machine's CPU time, as in study/analysis/whatif.h
 TRIES = 3  # of a run in all, while repeats are left
@@ -236,6 +237,9 @@ class Script:
             raise WatchError(f"{' '.join(self.words)} left no record: no process of it iterated over a torch DataLoader",
                              f"its messages are in {log}") from error
         summary: dict[str, Any] = found.value
+        if not is_complete(summary):
+            raise WatchError(f"{' '.join(self.words)} was cut off, or its recording was",
+                             f"its messages are in {log}")
         if summary.get("what_if") is None:
             raise WatchError("the records do not suffice for predictions: fewer than two steps, or records are missing",
                              f"see {run / 'summary.json'}")

@@ -6,7 +6,6 @@ fetcher, the collate function and the queue that carries batches away.
 from __future__ import annotations
 
 import multiprocessing.connection
-import os
 import signal
 import sys
 import types
@@ -16,6 +15,7 @@ from typing import Any
 
 from .._watch import FetchProbe, RecordFile, SendProbe
 from .clocks import SCHEDSTAT, UNKNOWN
+from .faults import stop
 from .transforms import TransformTimer
 
 
@@ -28,12 +28,21 @@ def _timed_fetcher(base: type) -> type:
     plain: Callable[[Any, Any], Any] = getattr(base, "fetch")
 
     def fetch(self: Any, index: Any) -> Any:
-        timer = self._millrace_timer
-        recorder = timer.recorder
-        if recorder.begin():
+        try:
+            timer = self._millrace_timer
+            recorder = timer.recorder
+            sampled = recorder.begin()
+        except Exception as error:
+            stop(error)
+            recorder = sampled = None
+        if sampled:
             return timer.fetch_sampled(plain, self, index)
         data = plain(self, index)
-        recorder.finish(index)
+        try:
+            if recorder is not None:
+                recorder.finish(index)
+        except Exception as error:
+            stop(error)
         return data
 
     return type(base.__name__, (base,), {"fetch": fetch, "__module__": base.__module__,
@@ -50,7 +59,7 @@ class FetchTimer:
         self.recorder = FetchProbe(worker, generation, SCHEDSTAT, file)
         self.transforms = TransformTimer(dataset)
 
-    def install(self, fetcher: Any) -> Any:
+    def install(self, fetcher: Any) -> None:
         """Wraps a new fetcher. Each one serves a new iteration over the data set."""
         self.recorder.generation += 1
         if self.transforms.names and self.recorder.unsampled == UNKNOWN:
@@ -58,50 +67,73 @@ class FetchTimer:
         collate, begins = fetcher.collate_fn, self.recorder.collate
 
         def timed_collate(samples: Any) -> Any:
-            begins()
+            try:
+                begins()
+            except Exception as error:
+                stop(error)
             return collate(samples)
 
         of_fetcher: Any = type(fetcher)
         fetcher.collate_fn, fetcher._millrace_timer = timed_collate, self
         fetcher.__class__ = _timed_fetcher(of_fetcher)
-        return fetcher
 
     def fetch_sampled(self, plain: Callable[[Any, Any], Any], fetcher: Any, index: Any) -> Any:
         """Calls the fetch() of a fetcher for a batch that has begun, times its transforms, and keeps what it took."""
         recorder = self.recorder
-        self.transforms.begin()
+        try:
+            self.transforms.begin()
+        except Exception as error:
+            stop(error)
         try:
             data = plain(fetcher, index)
         finally:
-            ns = recorder.end()
-            transform, transform_cpu, parts = self.transforms.end()
-            recorder.unsampled = self.transforms.unsampled_after(ns)
-        recorder.keep(len(index) if hasattr(index, "__len__") else 1, transform, transform_cpu, parts)
+            try:
+                ns = recorder.end()
+                transform, transform_cpu, parts = self.transforms.end()
+                recorder.unsampled = self.transforms.unsampled_after(ns)
+            except Exception as error:
+                stop(error)
+        try:
+            recorder.keep(len(index) if hasattr(index, "__len__") else 1, transform, transform_cpu, parts)
+        except Exception as error:
+            stop(error)
         return data
 
 
 class WorkerInit:
     """Runs the loader's own worker_init_fn and installs the probes in this worker."""
 
-    def __init__(self, own: Callable[[int], None] | None, path: str, slots: int, parts: int, generation: int) -> None:
-        self.own, self._path, self._slots, self._parts, self._generation = own, path, slots, parts, generation
+    def __init__(self, own: Callable[[int], None] | None, file: RecordFile, parts: int, generation: int) -> None:
+        self.own, self._path, self._slots, self._parts, self._generation = own, file.path, file.slots, parts, generation
 
     def __call__(self, worker: int) -> None:
         if self.own is not None:
             self.own(worker)
-        self._install(worker)
+        try:
+            self._install(worker)
+        except Exception as error:
+            stop(error)
 
     def _install(self, worker: int) -> None:
         from torch.utils.data import _DatasetKind, get_worker_info
 
-        file = RecordFile(os.fsencode(self._path), self._slots, self._parts, create=False)
+        file = RecordFile(self._slots, self._parts, self._path)
         info = get_worker_info()
         timer = FetchTimer(worker, None if info is None else info.dataset, self._generation, file)
         if len(timer.transforms.names) != self._parts:
             timer.transforms = TransformTimer(None)  # this copy of the data set has other transforms: no rows
         create: Callable[..., Any] = _DatasetKind.create_fetcher
+
+        def timed_create(*args: Any) -> Any:
+            fetcher = create(*args)
+            try:
+                timer.install(fetcher)
+            except Exception as error:
+                stop(error)
+            return fetcher
+
         # The class belongs to this process; a persistent worker makes a fetcher per epoch.
-        setattr(_DatasetKind, "create_fetcher", staticmethod(lambda *args: timer.install(create(*args))))
+        setattr(_DatasetKind, "create_fetcher", staticmethod(timed_create))
         frame: types.FrameType | None = sys._getframe()
         while frame is not None and frame.f_code.co_name != "_worker_loop":
             frame = frame.f_back
@@ -116,7 +148,10 @@ def _wrap_index_queue(queue: Any, probe: FetchProbe) -> None:
 
     def noting_get(*args: Any, **kwargs: Any) -> Any:
         task = get(*args, **kwargs)
-        asked(task)
+        try:
+            asked(task)
+        except Exception as error:
+            stop(error)
         return task
 
     queue.get = noting_get
@@ -135,14 +170,23 @@ def _wrap_data_queue(queue: Any, file: RecordFile) -> None:
     class Pickler(base):  # type: ignore[misc, valid-type]
         @classmethod
         def dumps(cls, obj: Any, protocol: Any = None) -> Any:
-            begin(obj)
+            try:
+                begin(obj)
+            except Exception as error:
+                stop(error)
             data = dumps(obj, protocol)
-            pickled()
+            try:
+                pickled()
+            except Exception as error:
+                stop(error)
             return data
 
     def timed_send(data: Any) -> None:
         send(data)
-        sent()
+        try:
+            sent()
+        except Exception as error:
+            stop(error)
 
     setattr(queues, "_ForkingPickler", Pickler)
     queue._send_bytes = timed_send
