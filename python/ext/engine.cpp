@@ -10,6 +10,7 @@
 #include <chrono>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -77,6 +78,30 @@ struct StoppableReader {
   std::shared_ptr<const Reader> reader;
 };
 
+/// Runs work that allocates memory for samples.
+template <class Work>
+auto with_memory(const Work& work) try {
+  return work();
+} catch (const std::bad_alloc&) {
+  throw RunError("there is not enough memory for the batches",
+                 "lower the images' size, loader.batch, loader.prefetch or loader.workers");
+}
+
+/// Throws UsageError if the batches that are made ahead cannot fit into this machine's memory.
+void require_memory(const LoaderOptions& options, const SampleSpec& output, std::int64_t count) {
+  const auto have =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const int ahead = options.workers > 0 ? options.prefetch : 1;
+  const double need =
+      static_cast<double>(output.bytes()) * static_cast<double>(count) * static_cast<double>(ahead);
+  if (need <= have) return;
+  throw UsageError(
+      fmt::format("{} batches of {} images of {} x {} take {:.0f} GB, and this machine "
+                  "has {:.0f} GB of memory",
+                  ahead, count, output.size.height, output.size.width, need * 1e-9, have * 1e-9),
+      "lower the images' size, loader.batch or loader.prefetch");
+}
+
 /// Loads a recipe while no augmentation is defined.
 Recipe load_locked(const std::vector<std::string>& arguments) {
   const std::lock_guard lock(registry_lock());
@@ -129,7 +154,8 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
   if (batches_ == 0 || !serves_all(options_.batch, world, group))
     throw UsageError(fmt::format("a batch of {} samples over {} ranks leaves a rank without one",
                                  options_.batch, world),
-                     fmt::format("set loader.batch to at least {}", world * group));
+                     fmt::format("set loader.batch to at least {}", std::int64_t{world} * group));
+  require_memory(options_, output(), batch_size());
 }
 
 Engine::~Engine() {
@@ -183,7 +209,8 @@ void Engine::start(std::uint64_t ordinal) {
   options.first_batch = ordinal;
   std::shared_ptr<const Transform> transform = plan_;
   if (warps_ != nullptr) transform = warps_;
-  loader_ = std::make_unique<Loader>(source_->reader, std::move(transform), options);
+  loader_ = with_memory(
+      [&] { return std::make_unique<Loader>(source_->reader, std::move(transform), options); });
   at_ = ordinal;
 }
 
@@ -207,7 +234,7 @@ Batch Engine::take() {
   const auto forget = [&] { failures_.erase(failures_.begin() + failures, failures_.end()); };
   try {
     const ReleasedGil released;
-    const auto next = [this] { return loader_->next(); };
+    const auto next = [this] { return with_memory([this] { return loader_->next(); }); };
     batch = remote_ && options_.workers == 0 ? run_interruptibly(*interrupts_, next) : next();
   } catch (const nb::python_error&) {  // a signal, while another thread made the batch
     end();
@@ -250,7 +277,7 @@ std::shared_ptr<OwnBatch> Engine::next(bool numpy) {
   resume_if_interrupted();
   Batch batch;
   while (!(batch = take())) start(at_);
-  batch.detach();
+  with_memory([&] { batch.detach(); });
   auto own = std::make_shared<OwnBatch>(std::move(batch), source_, numpy);
   if (warps_ != nullptr) {
     const auto count = static_cast<std::size_t>(own->batch.count());
@@ -293,7 +320,9 @@ std::vector<StepCost> Engine::profile(std::uint64_t samples) {
   require_usable();
   const auto seed = static_cast<std::uint64_t>(recipe_.integer("seed"));
   return source_->run([&] {
-    return python::profile(*source_->reader, *plan_, options_.max_pixels, seed, samples);
+    return with_memory([&] {
+      return python::profile(*source_->reader, *plan_, options_.max_pixels, seed, samples);
+    });
   });
 }
 

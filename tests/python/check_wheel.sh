@@ -14,7 +14,8 @@ if [[ ${1-} == --built ]]; then
 fi
 
 if (($#)); then pythons=("$@"); else
-  mapfile -t pythons < <(python3 "$repository/tests/python/interpreters.py" ensurepip venv | sed -n '1p; $p' | uniq)
+  all=$(python3 "$repository/tests/python/interpreters.py" ensurepip venv)
+  mapfile -t pythons < <(sed -n '1p; $p' <<<"$all" | uniq)
 fi
 ((${#pythons[@]} > 0)) || { echo "there is no Python from 3.10 on: the wheel is not checked" >&2; exit 1; }
 ((${#pythons[@]} > 1)) || echo "NOT TESTED under a second version of Python: there is none"

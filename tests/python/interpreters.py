@@ -15,8 +15,9 @@ def interpreters(*modules):
     """Returns {(major, minor, micro): path} of those in PATH and below pyenv's folder, the oldest first."""
     pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
     found = {}
-    for file in sorted(glob.glob(f"{pyenv}/versions/*/bin/python3")) + [
-            f"{folder}/python3{minor}" for folder in os.get_exec_path() for minor in ("", *map(".{}".format, range(10, 16)))]:
+    names = ["python3", *(f"python3.{minor}" for minor in range(OLDEST[1], 20))]
+    in_path = [f"{folder}/{name}" for folder in os.get_exec_path() for name in names]
+    for file in sorted(glob.glob(f"{pyenv}/versions/*/bin/python3")) + in_path:
         if not os.access(file, os.X_OK):
             continue
         said = subprocess.run([file, "-c", _ASK, *modules], capture_output=True, text=True)

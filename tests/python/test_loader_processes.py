@@ -163,6 +163,42 @@ def test_two_threads_cannot_share_a_loader():
     thread.join()
 
 
+def test_six_threads_on_one_iterator_get_each_batch_once_or_a_run_error():
+    batches, found, refused, other = iter(make("data.storage.latency=2", "loader.batch=8")), [], [], []
+
+    def take():
+        while True:
+            try:
+                found.append(next(batches).batch_index)
+            except StopIteration:
+                return
+            except mr.RunError as error:
+                refused.append(str(error))
+                time.sleep(0.001)
+            except BaseException as error:
+                other.append(error)
+                return
+
+    threads = [threading.Thread(target=take) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not other and sorted(found) == list(range(125))
+    assert refused and all("another thread uses this iterator" in text for text in refused)
+
+
+def test_a_for_that_another_thread_ends_is_a_run_error():
+    loader = make()
+    batches = iter(loader)
+    next(batches)
+    thread = threading.Thread(target=lambda: next(iter(loader)))
+    thread.start()
+    thread.join()
+    with pytest.raises(mr.RunError, match="another thread has begun"):
+        list(batches)
+
+
 def test_memory_is_flat_over_20_epochs():
     def resident():
         with open("/proc/self/statm") as file:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from . import _core, recipes
+from .arguments import shown
 from .errors import UsageError
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
@@ -96,14 +97,14 @@ def augmentation(
 
 def augmentation_of(function: Callable[..., Any], name: str | None, reach: str) -> Augmentation:
     """Returns the op of a function."""
-    called = str(name or getattr(function, "__name__", ""))
     if not callable(function):
-        raise UsageError(f"{function!r} is no function", "write @mr.augmentation above a function")
-    if not _NAME.fullmatch(called):
-        raise UsageError(f"{called!r} cannot be the name of an augmentation: it needs a-z, 0-9 and _",
+        raise UsageError(f"{shown(function)} is no function", "write @mr.augmentation above a function")
+    called = getattr(function, "__name__", "") if name is None else name
+    if not isinstance(called, str) or not _NAME.fullmatch(called):
+        raise UsageError(f"{shown(called)} cannot be the name of an augmentation: it needs a-z, 0-9 and _",
                          'give one: @mr.augmentation(name="my_op")')
     if reach not in _REACHES:
-        raise UsageError(f"reach={reach!r} of augmentation {called}", f"give one of {', '.join(_REACHES)}")
+        raise UsageError(f"reach={shown(reach)} of augmentation {called}", f"give one of {', '.join(_REACHES)}")
     if "numpy" not in sys.modules and importlib.util.find_spec("numpy") is None:
         raise UsageError("numpy is not installed, and augmentations get its arrays", "pip install numpy")
     return Augmentation(function, called, reach, _takes_random(function, called))

@@ -2,13 +2,59 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
 
 if TYPE_CHECKING:
     from . import _core
-    from .device import Rest
+
+
+def _own(array: Any) -> Any:
+    """Returns a copy of an array of PyTorch's or NumPy's."""
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
+class Rest:
+    """A batch without its arrays, in memory of its own: the other methods of pymillrace._core.Batch.
+
+    Args:
+        names: the samples' names, or what knows them; a pickled or deeply copied Rest has the names themselves.
+    """
+
+    def __init__(self, raw: _core.Batch, names: _core.Names | list[str]) -> None:
+        self._names = names
+        self._samples, self._class_ids = _own(raw.samples()), _own(raw.class_ids())
+        warps = raw.warps()
+        self._warps = None if warps is None else _own(warps)
+        self._targets: Any = None
+        self._refusal: tuple[str, str] | None = None
+        try:
+            self._targets = raw.targets()
+        except UsageError as error:  # an op mixes samples: said where targets are read
+            self._refusal = error.what, error.hint
+        self.epoch, self.index, self.count = raw.epoch, raw.index, raw.count
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_names": self.names()}
+
+    def class_ids(self) -> Any:
+        return self._class_ids
+
+    def samples(self) -> Any:
+        return self._samples
+
+    def warps(self) -> Any:
+        return self._warps
+
+    def targets(self) -> Any:
+        if self._refusal is not None:
+            raise UsageError(*self._refusal)
+        return self._targets
+
+    def names(self) -> list[str]:
+        return list(self._names) if isinstance(self._names, list) else self._names.of(self._samples.tolist())
 
 
 class Batch(tuple[Any, ...]):
@@ -16,7 +62,8 @@ class Batch(tuple[Any, ...]):
 
     The arrays own their memory: they stay valid and unchanged for as long as they are referenced, whatever the loader
     does. A batch that was rebuilt from its elements, as frameworks do to move it to a device, is the tuple alone; its
-    other attributes raise AttributeError.
+    other attributes raise AttributeError. copy.copy() shares the arrays; copy.deepcopy() and pickle copy them and all
+    attributes, so that the result needs neither the loader nor the data set.
 
     Attributes:
         images: count x channels x height x width (output.layout=hwc: count x height x width x channels) of the type
@@ -26,6 +73,15 @@ class Batch(tuple[Any, ...]):
     """
 
     _raw: _core.Batch | Rest  # the former is set by Engine.next()
+
+    def __copy__(self) -> Batch:
+        twin = type(self)(self)
+        vars(twin).update(vars(self))
+        return twin
+
+    def __reduce__(self) -> tuple[Callable[..., Batch], tuple[Any, ...]]:
+        raw = vars(self).get("_raw")
+        return _rebuilt, (tuple(self), raw if raw is None or isinstance(raw, Rest) else Rest(raw, raw.names()))
 
     @property
     def images(self) -> Any:
@@ -92,3 +148,11 @@ class Batch(tuple[Any, ...]):
     def batch_index(self) -> int:
         """The index of the batch in its epoch, from 0."""
         return self._raw.index
+
+
+def _rebuilt(arrays: tuple[Any, ...], rest: Rest | None) -> Batch:
+    """Returns the batch that was pickled or deeply copied."""
+    batch = Batch(arrays)
+    if rest is not None:
+        batch._raw = rest
+    return batch

@@ -11,12 +11,11 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from .arguments import shown
+from .batch import Rest
 from .errors import UsageError
-
-if TYPE_CHECKING:
-    from . import _core
 
 AHEAD = 1  # batches that are copied while the loop has the one before
 MOST = 4  # copies that may be under way; more wait for the first of them
@@ -59,12 +58,12 @@ class CudaDevice:
         self._torch = torch
         try:
             self._device = torch.device(name)
-        except RuntimeError as error:
-            raise UsageError(f"device={name!r} is no device: {str(error).splitlines()[0]}") from None
+        except Exception as error:  # PyTorch raises several kinds
+            raise UsageError(f"device={shown(name)} is no device: {(str(error).splitlines() or [''])[0]}") from None
         if self._device.type != "cuda":
-            raise UsageError(f"device={name!r}: batches are copied to CUDA devices only", "leave device= out for the CPU")
+            raise UsageError(f"device={shown(name)}: batches are copied to CUDA devices only", "leave device= out for the CPU")
         if not torch.cuda.is_available():
-            raise UsageError(f"device={name!r}: PyTorch finds no CUDA device here")
+            raise UsageError(f"device={shown(name)}: PyTorch finds no CUDA device here")
         with torch.cuda.device(self._device):
             self._stream = torch.cuda.Stream()
         runtime = ctypes.CDLL(f"libcudart.so.{str(torch.version.cuda).partition('.')[0]}")  # PyTorch has loaded it
@@ -92,40 +91,6 @@ class CudaDevice:
 def open_device(name: str) -> Device:
     """Returns the device that a Loader copies its batches to."""
     return CudaDevice(name)
-
-
-class Rest:
-    """A batch without its arrays, in memory of its own: the other methods of pymillrace._core.Batch."""
-
-    def __init__(self, raw: _core.Batch, engine: _core.Engine) -> None:
-        self._names = engine.names
-        self._samples, self._class_ids = raw.samples().clone(), raw.class_ids().clone()
-        warps = raw.warps()
-        self._warps = None if warps is None else warps.clone()
-        self._targets: Any = None
-        self._refusal: tuple[str, str] | None = None
-        try:
-            self._targets = raw.targets()
-        except UsageError as error:  # an op mixes samples: said where targets are read
-            self._refusal = error.what, error.hint
-        self.epoch, self.index, self.count = raw.epoch, raw.index, raw.count
-
-    def class_ids(self) -> Any:
-        return self._class_ids
-
-    def samples(self) -> Any:
-        return self._samples
-
-    def warps(self) -> Any:
-        return self._warps
-
-    def targets(self) -> Any:
-        if self._refusal is not None:
-            raise UsageError(*self._refusal)
-        return self._targets
-
-    def names(self) -> list[str]:
-        return self._names.of(self._samples.tolist())
 
 
 class Copy:

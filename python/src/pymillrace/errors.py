@@ -20,7 +20,7 @@ class Error(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.what} ({self.hint})" if self.hint else self.what
+        return f"{self.what} ({self.hint})" if self.hint else str(self.what)
 
 
 class RunError(Error, RuntimeError):

@@ -8,21 +8,26 @@ import difflib
 import importlib.util
 import os
 import sys
+import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _core, recipes
 from . import device as devices
-from .batch import Batch
+from .arguments import flag, shown, whole
+from .batch import Batch, Rest
 from .device import Copies, Copy
 from .errors import RunError, UsageError
 from .installed import installed
 
 _RECIPES = installed("recipes")
 _STATE_VERSION = 1
+_LAST_EPOCH = 2**32 - 2
+_MOST_RANKS = 2**31 - 1
+_ONE_THREAD = "let one thread iterate, or make a loader for each thread"
 _Row = tuple[int, int, int, str, str]  # of a Failure
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
 
@@ -70,7 +75,9 @@ class Dataset:
 
     def name(self, index: int) -> str:
         """Returns the name of the sample at `index`. Raises UsageError if there is none."""
-        return self._engine.sample_name(index)
+        if not 0 <= (number := whole("index", index, -2**63)) < len(self):
+            raise UsageError(f"there is no sample {number}", f"the data set has {len(self)}")
+        return self._engine.sample_name(number)
 
 
 class _Sampler:
@@ -83,6 +90,24 @@ class _Sampler:
         loader = self._loader()
         if loader is not None:
             loader.set_epoch(epoch)
+
+
+class _Batches:
+    """An iterator over batches, which one thread at a time may use."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches, self._busy = batches, threading.Lock()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._busy.acquire(blocking=False):
+            raise RunError("another thread uses this iterator", _ONE_THREAD)
+        try:
+            return next(self._batches)
+        finally:
+            self._busy.release()
 
 
 class Loader:
@@ -131,8 +156,10 @@ class Loader:
         device: str | None = None,
     ) -> None:
         rank, world_size = _place(rank, world_size)
-        if keys is not None and (isinstance(keys, str) or len(keys) not in ((2, 3) if warps else (2,))):
-            raise UsageError(f"keys={keys!r} does not name images and labels", 'give two: keys=("image", "label")')
+        numpy, warps = flag("numpy", numpy), flag("warps", warps)
+        if function is not None and not callable(function):
+            raise UsageError(f"function={shown(function)} is no function", "give one that takes a batch")
+        names = _names(keys, warps)
         words = _words(arguments, batch, normalize)
         self._copies: Copies | None = None
         if device is None:
@@ -145,7 +172,7 @@ class Loader:
             with self._copies.device.current():
                 self._engine = _core.Engine(words, rank, world_size, warps, *self._copies.device.locks)
         _warn()
-        self._keys = None if keys is None else tuple(keys)
+        self._keys = names
         self._numpy = numpy
         self._function = function
         if numpy and self._engine.dtype == "bf16":
@@ -156,7 +183,7 @@ class Loader:
         self._batch = 0  # batches of that epoch that were handed out
         self._began = False  # a `for` has begun from that position
         self._ended = False  # and has run to its end
-        self._current: object = None  # identifies the latest iterator
+        self._current: list[int] | None = None  # identifies the latest iterator, and holds its thread
         self._process = os.getpid()
         self.rank = rank
         self.world_size = world_size
@@ -179,16 +206,22 @@ class Loader:
 
         The epoch begins with its first batch: what set_epoch() or load_state_dict() says before counts.
         """
-        return self._host_batches() if self._copies is None else self._device_batches(self._copies)
+        return _Batches(self._host_batches() if self._copies is None else self._device_batches(self._copies))
 
-    def _begin(self) -> object:
+    def _begin(self) -> list[int]:
         """Begins an epoch and ends the one under way. Returns what identifies its iterator."""
         epoch, batch = (self._epoch + 1, 0) if self._began else (self._epoch, self._batch)
         self._engine.seek(epoch, batch)  # raises while another thread is in next(), which goes on
         self._epoch, self._batch = epoch, batch
         self._began, self._ended = True, False
-        self._current = token = object()
+        self._current = token = [threading.get_ident()]
         return token
+
+    def _require_turn(self, token: list[int]) -> None:
+        """Raises RunError if another thread has ended an iterator by a `for` of its own."""
+        current = self._current
+        if current is not None and current is not token and current != token:
+            raise RunError("another thread has begun to iterate over this loader", _ONE_THREAD)
 
     def _host_batches(self) -> Iterator[Any]:
         token = self._begin()
@@ -201,6 +234,8 @@ class Loader:
                 self._ended = True
                 break
             batch = engine.next(Batch, numpy, failures)
+            if self._current is not token:  # the position is another iterator's by now
+                break
             self._batch += 1
             if failures or self._batch == batches:
                 self._collect(failures)
@@ -208,6 +243,7 @@ class Loader:
                 batch = self._shape(batch)
             yield batch
             del batch  # the loop's variables alone keep the memory
+        self._require_turn(token)
 
     def _device_batches(self, copies: Copies) -> Iterator[Any]:
         engine = self._engine
@@ -222,7 +258,7 @@ class Loader:
                     source = engine.next(Batch, False, failures)
                     if failures:
                         self._collect(failures)
-                    under_way.append(copies.start(tuple(source), devices.Rest(source._raw, engine)))
+                    under_way.append(copies.start(tuple(source), Rest(source._raw, engine.names)))
                 del source
                 fetched += 1
             if not under_way:
@@ -238,6 +274,7 @@ class Loader:
             del copy
             yield batch
             del batch
+        self._require_turn(token)
 
     def _shape(self, batch: Any) -> Any:
         """Returns what the loop gets for a batch: with keys= a dictionary, with function= its result."""
@@ -269,8 +306,7 @@ class Loader:
 
         Right after load_state_dict(), the epoch that it has set keeps the position in it.
         """
-        if epoch < 0:
-            raise UsageError(f"set_epoch({epoch}): epochs count from 0")
+        epoch = whole("epoch", epoch, 0, _LAST_EPOCH, "epochs count from 0")
         if not self._began and epoch == self._epoch:
             return
         self._epoch, self._batch = epoch, 0
@@ -284,9 +320,9 @@ class Loader:
             trained: batches of the current epoch that the position counts; by default all that were handed out. A
                 framework that fetches batches ahead gives the number that it has trained on.
         """
-        batch = self._batch if trained is None else trained
+        batch = self._batch if trained is None else whole("trained", trained, -2**63)
         if not 0 <= batch <= self._batch:
-            raise UsageError(f"trained={trained}: {self._batch} batches of this epoch were handed out")
+            raise UsageError(f"trained={batch}: {self._batch} batches of this epoch were handed out")
         epoch = self._epoch
         if batch == len(self):
             epoch, batch = epoch + 1, 0
@@ -298,19 +334,21 @@ class Loader:
         Raises:
             UsageError: the state comes from another recipe, data set or batch size, or is none.
         """
-        try:
-            version, recipe = state["version"], state["recipe"]
-            epoch, batch = int(state["epoch"]), int(state["batch"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"this is no state of a pymillrace.Loader: {error!r}") from None
+        if not isinstance(state, Mapping) or not {"version", "recipe", "epoch", "batch"} <= state.keys():
+            raise UsageError(f"this is no state of a pymillrace.Loader: {shown(state)}",
+                             "give what state_dict() returned")
+        version, recipe = whole("version", state["version"], 0), state["recipe"]
+        epoch, batch = whole("epoch", state["epoch"], -2**63), whole("batch", state["batch"], -2**63)
         if version != _STATE_VERSION:
             raise UsageError(f"the loader's state has version {version}, and this pymillrace reads {_STATE_VERSION}")
+        if not isinstance(recipe, str):
+            raise UsageError(f"recipe={shown(recipe)} of a loader's state is no text", "give what state_dict() returned")
         if recipe != self._identity:
             raise UsageError(
                 f"the state belongs to recipe {recipe}, and this loader has {self._identity}: its batches would differ",
                 "use the same recipe, data set, seed and batch size",
             )
-        if epoch < 0 or not 0 <= batch < len(self):
+        if not 0 <= epoch <= _LAST_EPOCH or not 0 <= batch < len(self):
             raise UsageError(f"the state names batch {batch} of epoch {epoch}: an epoch has {len(self)}")
         self._epoch, self._batch = epoch, batch
         self._began = self._ended = False
@@ -326,8 +364,7 @@ class Loader:
         Raises:
             DataError: a sample cannot be decoded or augmented.
         """
-        if samples < 1:
-            raise UsageError(f"profile({samples}): at least one sample is needed")
+        samples = whole("samples", samples, 1, hint="at least one sample is needed")
         return [StepCost(*row) for row in self._engine.profile(samples)]
 
     def close(self) -> None:
@@ -364,22 +401,73 @@ class Loader:
         )
 
 
+def _names(keys: Sequence[str] | None, warps: bool) -> tuple[str, ...] | None:
+    """Returns the names of a batch's parts, or None if there are none."""
+    if keys is None:
+        return None
+    names = tuple(keys) if isinstance(keys, Sequence) and not isinstance(keys, (str, bytes)) else ()
+    if len(names) not in ((2, 3) if warps else (2,)) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f"keys={shown(keys)} does not name images and labels", 'give two: keys=("image", "label")')
+    if len(set(names)) < len(names):
+        raise UsageError(f"keys={shown(keys)} gives two parts of a batch one name", "give each its own")
+    return names
+
+
 def _words(arguments: tuple[Any, ...], batch: int | None, normalize: recipes.Normalize | None) -> list[str]:
     """Returns the arguments of a Loader as the program takes them."""
     if arguments and isinstance(arguments[0], recipes.Source):
-        chain = arguments[1] if len(arguments) > 1 and not isinstance(arguments[1], str) else []
-        rest = arguments[2:] if len(arguments) > 1 and not isinstance(arguments[1], str) else arguments[1:]
-        return recipes.overrides(arguments[0], chain, batch, normalize) + [_recipe_file(word) for word in rest]
+        source, rest = arguments[0], arguments[1:]
+        chain: Any = []
+        if rest and not isinstance(rest[0], str):
+            chain, rest = rest[0], rest[1:]
+        if not isinstance(chain, Sequence) or isinstance(chain, (bytes, bytearray)):
+            raise UsageError(f"{shown(chain)} is no list of augmentations", "give one, as [mr.CenterCrop(224)]")
+        if normalize is not None and not isinstance(normalize, recipes.Normalize):
+            raise UsageError(f"normalize={shown(normalize)} is no mr.Normalize",
+                             "give mr.IMAGENET or mr.Normalize(mean, std)")
+        if batch is not None:
+            batch = whole("batch", batch, 1)
+        for one in (source, *chain, *([] if normalize is None else [normalize])):
+            _require_writable(one)
+        words = [_plain(word) for word in recipes.overrides(source, chain, batch, normalize)]
+        return words + [_recipe_file(word) for word in rest]
     if batch is not None or normalize is not None:
         raise UsageError("batch= and normalize= belong to a data set", 'a recipe takes "loader.batch=N" and "output.mean=M"')
     return [_recipe_file(word) for word in arguments]
 
 
+def _require_writable(part: Any) -> None:
+    """Raises UsageError if a data set, an augmentation or Normalize cannot be written as words of a recipe."""
+    try:
+        if isinstance(part, recipes.Op):
+            part.override()
+        elif isinstance(part, (recipes.Source, recipes.Normalize)):
+            part.overrides()
+        else:
+            repr(part)  # recipes.overrides() refuses it by that
+    except UsageError:
+        raise
+    except Exception as error:  # whatever an object of the caller's raises
+        raise UsageError(f"{shown(part)} cannot be written in a recipe: {error}",
+                         "give numbers, names, or lists of them") from None
+
+
+def _plain(word: str) -> str:
+    """Returns the word. Raises UsageError for text that no recipe file could hold."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{shown(word)} is not UTF-8", "rename the file, or link to it by another name") from None
+    if "\0" in word:
+        raise UsageError(f"{shown(word)} contains a zero byte", "leave it out")
+    return word
+
+
 def _recipe_file(word: str) -> str:
     """Returns the file of a shipped recipe that `word` names, and any other word as it is."""
     if not isinstance(word, str):
-        raise UsageError(f"{word!r} is neither a recipe nor an override", 'give strings, as "loader.workers=2"')
-    if _core.is_override(word) or os.path.exists(word):
+        raise UsageError(f"{shown(word)} is neither a recipe nor an override", 'give strings, as "loader.workers=2"')
+    if _core.is_override(_plain(word)) or os.path.exists(word):
         return word
     shipped = sorted(path.stem for path in _RECIPES.glob("*.toml"))
     if word in shipped:
@@ -394,13 +482,14 @@ def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if (rank is None) != (world_size is None):
         raise UsageError("rank and world_size belong together", "give both or neither")
     if rank is not None and world_size is not None:
+        rank, world_size = whole("rank", rank, -2**63), whole("world_size", world_size, 1, _MOST_RANKS)
         if not 0 <= rank < world_size:
             raise UsageError(f"rank {rank} of {world_size} ranks: they count from 0 to {world_size - 1}")
         return rank, world_size
     torch = sys.modules.get("torch")
     if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+    if os.environ.get("WORLD_SIZE", "1").strip() not in ("", "0", "1"):
         warnings.warn(
             f"WORLD_SIZE={os.environ['WORLD_SIZE']} is set, but torch.distributed is not initialised: every process "
             "will get whole batches. Make the loader after init_process_group(), or give rank and world_size.",
