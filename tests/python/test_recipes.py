@@ -1,11 +1,13 @@
 """Tests data sets and augmentations as Python objects, and the translation of torchvision's transforms."""
 import enum
-import importlib
+import subprocess
+import sys
 
 import numpy as np
 import pymillrace as mr
 import pytest
 from batches import hash_of
+from torchvision_stand_in import stand_in, transform  # noqa: F401
 
 # A Loader with these gives the batches of the shipped recipe imagenet-rrc.
 RRC = [mr.RandomResizedCrop(224), mr.HFlip()]
@@ -32,7 +34,12 @@ def test_batch_counts_a_rank(data):
 
 @pytest.mark.parametrize("op", [
     mr.Resize(40), mr.CenterCrop((20, 30)), mr.RandomCrop(24, padding=(2, 4), fill=7), mr.VFlip(1), mr.ColorJitter(0.4, hue=(0, 0.1)),
-    mr.RandomGrayscale(0.5), mr.RandomRotation(30, "bilinear"), mr.GaussianBlur(3, (0.5, 1)),
+    mr.RandomGrayscale(0.5), mr.RandomRotation(30, "bilinear", center=(3, 4)), mr.GaussianBlur(3, (0.5, 1)), mr.Grayscale(),
+    mr.Pad((1, 2), 9), mr.RandomAffine(20, (0.1, 0.2), (0.5, 1), 3, fill=(1, 2, 3)), mr.RandomPerspective(0.5, 1),
+    mr.ElasticTransform(9, 2), mr.RandomAdjustSharpness(3, 1), mr.RandomInvert(1), mr.RandomPosterize(2, 1),
+    mr.RandomSolarize(99.5, 1), mr.RandomAutocontrast(1), mr.RandomEqualize(1), mr.GaussianNoise(0.1), mr.JPEG((5, 9)),
+    mr.RandomErasing(1, (0.3, 0.3), value=(1, 2, 3)), mr.AutoAugment("svhn"), mr.RandAugment(3, 20), mr.TrivialAugmentWide(),
+    mr.RandomApply([mr.VFlip(1), mr.RandomApply([mr.RandomInvert(1)], 1)], 1),
 ])
 def test_each_augmentation_runs_and_changes_the_images(data, op):
     size = [mr.Resize((48, 48))]
@@ -65,55 +72,71 @@ class Mode(enum.Enum):
     BICUBIC = "bicubic"
 
 
-def step(name, **attributes):
-    """An object with the class name and the attributes of one of torchvision's transforms."""
-    return type(name, (), attributes)()
+class RandomHorizontalFlip:
+    """A class of a name that torchvision also has."""
+
+    p = 0.25
 
 
-def test_transforms_are_translated_by_name_and_attribute():
-    chain = mr.from_torchvision(step("Compose", transforms=[
-        step("RandomResizedCrop", size=(224, 224), scale=(0.1, 1.0), ratio=(0.75, 1.5), interpolation=Mode.BILINEAR, antialias=None),
-        step("RandomHorizontalFlip", p=0.25),
-        step("ColorJitter", brightness=(0.6, 1.4), contrast=None, saturation=None, hue=None),
-        step("ToTensor"),
-        step("Normalize", mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.1]),
+def test_transforms_are_translated_by_type_and_attribute(stand_in):
+    jitter = transform("ColorJitter", brightness=(0.6, 1.4), contrast=None, saturation=None, hue=None)
+    chain = mr.from_torchvision(transform("Compose", transforms=[
+        transform("RandomResizedCrop", size=(224, 224), scale=(0.1, 1.0), ratio=(0.75, 1.5),
+                  interpolation=Mode.BILINEAR, antialias=True),
+        transform("RandomHorizontalFlip", p=0.25),
+        transform("RandomApply", transforms=[jitter, transform("RandomVerticalFlip", p=0.5)], p=0.1),
+        transform("ToTensor"),
+        transform("Normalize", mean=[0.5, 0.4, 0.3], std=[0.2, 0.2, 0.1], inplace=False),
     ]))
     assert chain == [
         mr.RandomResizedCrop((224, 224), (0.1, 1.0), (0.75, 1.5)),
         mr.HFlip(0.25),
-        mr.ColorJitter((0.6, 1.4)),
+        mr.RandomApply((mr.ColorJitter((0.6, 1.4)), mr.VFlip(0.5)), 0.1),
         mr.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.1)),
     ]
+    assert chain[2].override() == ("augment+=random_apply{p=0.1,ops=color_jitter{brightness=[0.6,1.4],contrast=0,"
+                                   "saturation=0,hue=0};vflip{p=0.5}}")
 
 
-@pytest.mark.parametrize("transform, message", [
-    (step("Lambda"), "Lambda has no counterpart"),
-    (step("Resize", size=256, interpolation=Mode.BICUBIC), "interpolation='bicubic'"),
-    (step("RandomCrop", size=(32, 32), padding=4, pad_if_needed=False, fill=0, padding_mode="reflect"), "padding_mode='reflect'"),
-    (step("RandomRotation", degrees=[-5, 5], interpolation=Mode.BILINEAR, expand=True, center=None, fill=0), "expand=True"),
+@pytest.mark.parametrize("name, attributes, message", [
+    ("Lambda", {"lambd": abs}, "torchvision's Lambda has no counterpart"),
+    ("RandomChoice", {"transforms": [], "p": None}, "torchvision's RandomChoice has no counterpart"),
+    ("RandomOrder", {"transforms": []}, "torchvision's RandomOrder has no counterpart"),
+    ("PILToTensor", {}, "the chain ends with levels from 0 to 255"),
+    ("ToDtype", {"dtype": "torch.float32", "scale": False}, "with scale=False"),
+    ("Resize", {"size": 256, "interpolation": Mode.BICUBIC, "max_size": None, "antialias": True},
+     "interpolation='bicubic'"),
+    ("Resize", {"size": 256, "interpolation": Mode.BILINEAR, "max_size": None, "antialias": None}, "antialias=None"),
+    ("Resize", {"size": "many", "interpolation": Mode.BILINEAR, "max_size": None, "antialias": True}, "cannot be read"),
+    ("CenterCrop", {}, "cannot be read"),
+    ("RandomCrop", {"size": (32, 32), "padding": 4, "pad_if_needed": False, "fill": 0, "padding_mode": "wrap"},
+     "padding_mode='wrap'"),
+    ("RandomRotation", {"degrees": [-5, 5], "interpolation": Mode.BILINEAR, "expand": True, "center": None, "fill": 0},
+     "expand=True"),
+    ("RandomVerticalFlip", {"p": 0.5, "axis": 1}, "with the argument axis"),
 ])
-def test_what_has_no_counterpart_is_named(transform, message):
+def test_what_has_no_counterpart_is_named(stand_in, name, attributes, message):
     with pytest.raises(mr.UsageError, match=message):
-        mr.from_torchvision([transform])
+        mr.from_torchvision([transform(name, **attributes)])
 
 
-@pytest.mark.parametrize("version", ["transforms", "transforms.v2"])
-def test_torchvisions_own_transforms_are_translated(version, data):
-    try:
-        transforms = importlib.import_module(f"torchvision.{version}")
-    except (ImportError, OSError, RuntimeError):
-        pytest.skip("NOT TESTED with torchvision: it cannot be imported")
-    theirs = transforms.Compose([
-        transforms.RandomResizedCrop(96), transforms.RandomHorizontalFlip(), transforms.ColorJitter(0.4, 0.3, 0.2, 0.1),
-        transforms.RandomGrayscale(0.2), transforms.RandomRotation(10), transforms.GaussianBlur(3), transforms.ToTensor(),
-        transforms.Normalize(mr.IMAGENET.mean, mr.IMAGENET.std),
-    ])
-    chain = mr.from_torchvision(theirs)
-    assert [type(op).__name__ for op in chain] == [
-        "RandomResizedCrop", "HFlip", "ColorJitter", "RandomGrayscale", "RandomRotation", "GaussianBlur", "Normalize"]
-    images = next(iter(mr.Loader(mr.Folder(data / "photos"), chain, batch=4, numpy=True))).images
-    assert images.shape == (4, 3, 96, 96)
-    evaluation = transforms.Compose([transforms.Resize(64), transforms.CenterCrop(56), transforms.RandomCrop(48, 2),
-                                     transforms.RandomVerticalFlip()])
-    images = next(iter(mr.Loader(mr.Folder(data / "photos"), mr.from_torchvision(evaluation), batch=4, numpy=True))).images
-    assert images.shape == (4, 3, 48, 48)
+def test_a_class_of_the_same_name_is_refused(stand_in):
+    transform("RandomHorizontalFlip", p=0.25)
+    with pytest.raises(mr.UsageError, match="the transform RandomHorizontalFlip is not torchvision's: it comes from"):
+        mr.from_torchvision([RandomHorizontalFlip()])
+    derived = type("RandomHorizontalFlip", (type(transform("RandomHorizontalFlip")),), {"p": 0.25})
+    with pytest.raises(mr.UsageError, match="derived from torchvision's RandomHorizontalFlip"):
+        mr.from_torchvision([derived()])
+
+
+def test_gray_images_do_not_get_three_channels_silently(data):
+    for op in (mr.Grayscale(), mr.RandomApply([mr.Grayscale()], 0.5)):
+        with pytest.raises(mr.UsageError, match="images of an Idx set keep their one"):
+            mr.Loader(mr.Idx(data / "digits"), [op], batch=4, numpy=True)
+
+
+def test_translating_imports_nothing():
+    code = ("import sys, pymillrace as mr\n"
+            "try: mr.from_torchvision([object()])\n"
+            "except mr.UsageError: sys.exit(any(name in sys.modules for name in ('torch', 'torchvision', 'timm')))")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

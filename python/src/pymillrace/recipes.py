@@ -160,13 +160,71 @@ class RandomGrayscale(Op):
 
 
 @dataclasses.dataclass(frozen=True)
+class Grayscale(Op):
+    """Makes RGB gray, keeping three channels; draws nothing."""
+
+    _op = "saturation"
+
+    def override(self) -> str:
+        """Returns the augmentation as an override of a recipe."""
+        return f"augment+={self._op}{{factor=0}}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pad(Op):
+    """Adds pixels around the image: on all sides, (x, y) or (left, top, right, bottom)."""
+
+    padding: Size
+    fill: Size = 0
+    padding_mode: str = "constant"
+    _op = "pad"
+
+
+@dataclasses.dataclass(frozen=True)
 class RandomRotation(Op):
     """Rotates by a random angle in degrees: d for [-d, d], or (low, high)."""
 
     degrees: Range
     interpolation: str = "nearest"
     fill: Size = 0
+    center: Sequence[float] = ()
     _op = "random_rotation"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomAffine(Op):
+    """Rotates, translates (at most by a part of each side), scales and shears (degrees) by random amounts."""
+
+    degrees: Range
+    translate: Range = 0
+    scale: Range = 1
+    shear: Range = 0
+    interpolation: str = "nearest"
+    fill: Size = 0
+    center: Sequence[float] = ()
+    _op = "random_affine"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomPerspective(Op):
+    """Moves the corners inwards at random, with probability p."""
+
+    distortion_scale: float = 0.5
+    p: float = 0.5
+    interpolation: str = "bilinear"
+    fill: Size = 0
+    _op = "random_perspective"
+
+
+@dataclasses.dataclass(frozen=True)
+class ElasticTransform(Op):
+    """Moves pixels by smooth random displacements."""
+
+    alpha: Range = 50
+    sigma: Range = 5
+    interpolation: str = "bilinear"
+    fill: Size = 0
+    _op = "elastic"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +234,138 @@ class GaussianBlur(Op):
     kernel_size: Size
     sigma: Range = (0.1, 2.0)
     _op = "gaussian_blur"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomAdjustSharpness(Op):
+    """Sharpens (factor above 1) or smooths (below 1) with probability p."""
+
+    sharpness_factor: float
+    p: float = 0.5
+    _op = "sharpness"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomInvert(Op):
+    """Turns every level into 255 - level with probability p."""
+
+    p: float = 0.5
+    _op = "invert"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomPosterize(Op):
+    """Keeps the upper bits of every level with probability p."""
+
+    bits: int
+    p: float = 0.5
+    _op = "posterize"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomSolarize(Op):
+    """Inverts levels of `threshold` and above with probability p."""
+
+    threshold: float
+    p: float = 0.5
+    _op = "solarize"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomAutocontrast(Op):
+    """Stretches each channel's levels to 0..255 with probability p."""
+
+    p: float = 0.5
+    _op = "autocontrast"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomEqualize(Op):
+    """Makes each channel's levels equally frequent with probability p."""
+
+    p: float = 0.5
+    _op = "equalize"
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianNoise(Op):
+    """Adds normally distributed noise; mean and sigma are parts of full scale."""
+
+    mean: float = 0.0
+    sigma: float = 0.1
+    clip: bool = True
+    _op = "gaussian_noise"
+
+
+@dataclasses.dataclass(frozen=True)
+class JPEG(Op):
+    """Compresses as JPEG, of one quality or of one drawn from (low, high), and decodes again."""
+
+    quality: Size
+    p: float = 1.0
+    _op = "jpeg_compression"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomErasing(Op):
+    """Covers a random rectangle with probability p.
+
+    `value` holds levels (0 to 255) for mode="value". mode="mean" takes the levels that Normalize turns into 0,
+    mode="random" noise that it turns into Normal(0, 1), cut off at black and white.
+    """
+
+    p: float = 0.5
+    scale: Sequence[float] = (0.02, 0.33)
+    ratio: Sequence[float] = (0.3, 3.3)
+    value: Size = 0
+    mode: str = "value"
+    _op = "random_erasing"
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoAugment(Op):
+    """One of a learned policy's 25 pairs of operations; the policy is imagenet, cifar10 or svhn."""
+
+    policy: str = "imagenet"
+    interpolation: str = "nearest"
+    fill: Size = 0
+    _op = "auto_augment"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandAugment(Op):
+    """num_ops of 14 operations, each at the same strength."""
+
+    num_ops: int = 2
+    magnitude: int = 9
+    num_magnitude_bins: int = 31
+    interpolation: str = "nearest"
+    fill: Size = 0
+    _op = "rand_augment"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrivialAugmentWide(Op):
+    """One of 14 operations at a random strength."""
+
+    num_magnitude_bins: int = 31
+    interpolation: str = "nearest"
+    fill: Size = 0
+    _op = "trivial_augment"
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomApply(Op):
+    """Applies all of up to 16 augmentations with probability p, or none."""
+
+    transforms: Sequence[Op]
+    p: float = 0.5
+    _op = "random_apply"
+
+    def override(self) -> str:
+        """Returns the augmentation as an override of a recipe."""
+        ops = ";".join(op.override().removeprefix("augment+=") for op in self.transforms)
+        return f"augment+={self._op}{{p={_text(self.p)},ops={ops}}}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,6 +384,11 @@ IMAGENET = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and standard deviation of ImageNet."""
 
 
+def _parts(op: Op) -> list[Op]:
+    """Returns an augmentation, or those that it applies."""
+    return [part for one in op.transforms for part in _parts(one)] if isinstance(op, RandomApply) else [op]
+
+
 def overrides(
     source: Source, chain: Iterable[Op | Normalize], batch: int | None, normalize: Normalize | None
 ) -> list[str]:
@@ -208,6 +403,9 @@ def overrides(
                 raise UsageError("the chain ends with Normalize, and normalize= is given", "leave out one of them")
             normalize, ended = op, True
         elif isinstance(op, Op):
+            if isinstance(source, Idx) and any(isinstance(part, Grayscale) for part in _parts(op)):
+                raise UsageError("Grayscale makes three channels, and images of an Idx set keep their one",
+                                 "leave it out, and let the model take one channel")
             words.append(op.override())
         else:
             raise UsageError(f"{op!r} is no augmentation", "from_torchvision() translates torchvision's transforms")
@@ -216,72 +414,3 @@ def overrides(
     if batch is not None:
         words.append(f"loader.batch_per_rank={batch}")
     return words
-
-
-# --- from torchvision
-
-# Class in torchvision.transforms or .v2, ours, and the arguments that both have.
-_COUNTERPARTS: dict[str, tuple[type[Op], tuple[str, ...]]] = {
-    "RandomResizedCrop": (RandomResizedCrop, ("size", "scale", "ratio", "interpolation", "antialias")),
-    "Resize": (Resize, ("size", "interpolation", "max_size", "antialias")),
-    "CenterCrop": (CenterCrop, ("size",)),
-    "RandomCrop": (RandomCrop, ("size", "padding", "pad_if_needed", "fill")),
-    "RandomHorizontalFlip": (HFlip, ("p",)),
-    "RandomVerticalFlip": (VFlip, ("p",)),
-    "ColorJitter": (ColorJitter, ("brightness", "contrast", "saturation", "hue")),
-    "RandomGrayscale": (RandomGrayscale, ("p",)),
-    "RandomRotation": (RandomRotation, ("degrees", "interpolation", "fill")),
-    "GaussianBlur": (GaussianBlur, ("kernel_size", "sigma")),
-}
-# Conversions that the loader makes anyway: to RGB, to a tensor, to values from 0 to 1.
-_CONVERSIONS = {"ToTensor", "PILToTensor", "ToImage", "ConvertImageDtype", "ToDtype", "ToPureTensor", "RGB"}
-# Values that stand for an argument of None.
-_ABSENT = {"antialias": True, "max_size": 0, "padding": 0, "brightness": 0, "contrast": 0, "saturation": 0, "hue": 0}
-
-
-def from_torchvision(transforms: Any) -> list[Op | Normalize]:
-    """Translates a Compose of torchvision.transforms or torchvision.transforms.v2, or a list of transforms.
-
-    Draws come from this package's random numbers, so single images differ from torchvision's; their distribution is
-    the same.
-
-    Raises:
-        UsageError: a transform, or the value of an argument, has no counterpart; it is named.
-    """
-    steps = getattr(transforms, "transforms", transforms)
-    if not isinstance(steps, Sequence):
-        steps = [transforms]
-    chain: list[Op | Normalize] = []
-    for step in steps:
-        name = type(step).__name__
-        if name == "Compose":
-            chain += from_torchvision(step)
-        elif name == "Normalize":
-            chain.append(Normalize(tuple(map(float, step.mean)), tuple(map(float, step.std))))
-        elif name in _COUNTERPARTS:
-            chain.append(_translate(step, name))
-        elif name not in _CONVERSIONS:
-            raise UsageError(
-                f"torchvision's {name} has no counterpart in from_torchvision()",
-                "leave it out, apply it to the batch in the training loop, or write a recipe with the op "
-                "(docs/reference/augmentations.md lists them)",
-            )
-    return chain
-
-
-def _translate(step: Any, name: str) -> Op:
-    ours, arguments = _COUNTERPARTS[name]
-    for rejected, only in (("padding_mode", "constant"), ("expand", False), ("center", None)):
-        if getattr(step, rejected, only) != only:
-            raise UsageError(f"torchvision's {name} with {rejected}={getattr(step, rejected)!r} has no counterpart")
-    values = {}
-    for argument in arguments:
-        value = getattr(step, argument, None)
-        value = _ABSENT.get(argument) if value is None else getattr(value, "value", value)
-        if argument == "interpolation" and value not in ("nearest", "bilinear"):
-            raise UsageError(f"torchvision's {name} with interpolation={value!r} has no counterpart", "use bilinear")
-        if isinstance(value, dict):
-            raise UsageError(f"torchvision's {name} with {argument}={value!r} has no counterpart", "give one number")
-        if value is not None:
-            values[argument] = tuple(value) if isinstance(value, (list, tuple)) else value
-    return ours(**values)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import recipes
+from .. import recipes, translation
 from ..errors import Error, UsageError
 from .faults import pass_on
 from .loader_cpu import measure_cpu
@@ -63,21 +63,10 @@ def _words(dataset: Any) -> list[str]:
         raise NoCounterpart(f"{type(dataset).__name__} has no attribute that holds its transforms")
     if len(chains) > 1:
         raise NoCounterpart(f"{type(dataset).__name__} holds {len(chains)} transforms; which one an image gets is unknown")
-    _require_torchvision(chains[0])
     words: list[str] = []
-    for op in recipes.from_torchvision(chains[0]):
+    for op in translation.from_torchvision(chains[0]):
         words += op.overrides() if isinstance(op, recipes.Normalize) else [op.override()]
     return words
-
-
-def _require_torchvision(transform: Any) -> None:
-    """Raises NoCounterpart for a transform of another package, whose name may mean something else."""
-    kind = type(transform)
-    if kind.__module__.partition(".")[0] != "torchvision":
-        name = getattr(transform, "__name__", kind.__name__)
-        raise NoCounterpart(f"the transform {name} is not torchvision's")
-    for part in getattr(transform, "transforms", ()):
-        _require_torchvision(part)
 
 
 def _samples(dataset: Any) -> list[str]:
