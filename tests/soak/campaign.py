@@ -1,8 +1,13 @@
 """The campaign: its cases, records, progress and results."""
+import collections
+import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
+import fcntl
 import hashlib
 import json
+import multiprocessing
 import os
 import pathlib
 import platform
@@ -43,14 +48,16 @@ class Place:
         return random.Random("/".join(map(str, (self.seed, *names))))
 
     def once(self, name, make):
-        """Returns the folder shared/NAME, made by `make(folder)` on first use."""
+        """Returns the folder shared/NAME, made by `make(folder)` on first use, by one job while others wait."""
         target = self.shared / name
-        if not target.exists():
-            fresh = self.shared / f"{name}.new"
-            shutil.rmtree(fresh, ignore_errors=True)
-            fresh.mkdir(parents=True)
-            make(fresh)
-            fresh.rename(target)
+        with open(self.shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                fresh = self.shared / f"{name}.new"
+                shutil.rmtree(fresh, ignore_errors=True)
+                fresh.mkdir(parents=True)
+                make(fresh)
+                fresh.rename(target)
         return target
 
 
@@ -120,6 +127,25 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+class Pool:
+    """Processes that try cases. They are copies of this one, so that they know the campaign."""
+
+    def __init__(self, campaign):
+        Pool.campaign = campaign
+        self.processes = concurrent.futures.ProcessPoolExecutor(
+            campaign.options.jobs, mp_context=multiprocessing.get_context("fork"))
+
+    def submit(self, group, cases):
+        return self.processes.submit(Pool.try_cases, self.campaign.groups.index(group), cases)
+
+    @staticmethod
+    def try_cases(group, cases):
+        return Pool.campaign.try_cases(Pool.campaign.groups[group], cases)
+
+    def close(self):
+        self.processes.shutdown(cancel_futures=True)
+
+
 class Campaign:
     def __init__(self, options, groups):
         self.options = options
@@ -180,24 +206,31 @@ class Campaign:
         return [(group, cases) for _, group, cases in queue]
 
     def go_through(self, queue):
+        """Works on the queue with --jobs processes, which try one batch of cases at a time."""
         deadline = self.begun + 60 * self.options.minutes
         spoken = -1e9
-        while queue:
-            if time.monotonic() > deadline:
-                say(f"soak: TIME IS UP after {self.options.minutes:g} minutes, with "
-                    f"{sum(len(cases) for _, cases in queue):,} cases left; the same command goes on")
-                return
-            group, cases = queue.pop(0)
-            if time.monotonic() - spoken > self.options.every:
-                spoken = time.monotonic()
-                self.say_progress([(group, cases)] + queue, deadline)
-            begun = time.monotonic()
-            failures = self.try_cases(group, cases)
-            self.records.add(group.name, cases, failures, time.monotonic() - begun)
+        queue = collections.deque(queue)
+        running = {}  # future -> (group, cases, when it began)
+        with contextlib.closing(Pool(self)) as pool:
+            while queue or running:
+                while queue and len(running) < self.options.jobs and time.monotonic() <= deadline:
+                    group, cases = queue.popleft()
+                    if time.monotonic() - spoken > self.options.every:
+                        spoken = time.monotonic()
+                        self.say_progress([(group, cases), *queue], deadline)
+                    running[pool.submit(group, cases)] = group, cases, time.monotonic()
+                if not running:
+                    say(f"soak: TIME IS UP after {self.options.minutes:g} minutes, with "
+                        f"{sum(len(cases) for _, cases in queue):,} cases left; the same command goes on")
+                    return
+                ended, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in ended:
+                    group, cases, begun = running.pop(future)
+                    self.records.add(group.name, cases, future.result(), time.monotonic() - begun)
         say("soak: all cases are done")
 
     def say_progress(self, queue, deadline):
-        left = sum(self.cost(group) for group, _ in queue)
+        left = sum(self.cost(group) for group, _ in queue) / self.options.jobs
         left = min(left, max(0, deadline - time.monotonic()))
         cases = sum(len(cases) for _, cases in queue)
         total = sum(self.planned(group) for group in self.groups)
@@ -257,20 +290,20 @@ class Campaign:
 
     def table(self):
         """Returns the results in Markdown."""
-        rows = [("group", "what", "cases", "passed", "failed", "minutes")]
+        rows = [("group", "what", "cases", "passed", "failed", "seconds")]
         totals = [0, 0, 0, 0.0]
         for group in self.groups:
             done = len(self.records.done.get(group.name, ()))
             failed = len(self.records.failures.get(group.name, ()))
-            minutes = self.records.seconds.get(group.name, 0) / 60
+            seconds = self.records.seconds.get(group.name, 0)
             planned = self.planned(group)
             count = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
             rows.append((f"`{group.name}`", group.about, count, f"{done - failed:,}", f"{failed:,}",
-                         f"{minutes:.1f}"))
-            totals = [a + b for a, b in zip(totals, (done, done - failed, failed, minutes))]
+                         f"{seconds:,.0f}"))
+            totals = [a + b for a, b in zip(totals, (done, done - failed, failed, seconds))]
         rows += [(f"`{name}`", f"SKIPPED: {reason}", "0", "0", "0", "0")
                  for name, reason in self.skipped.items()]
-        rows.append(("all", "", *(f"{count:,}" for count in totals[:3]), f"{totals[3]:.1f}"))
+        rows.append(("all", "", *(f"{count:,}" for count in totals[:3]), f"{totals[3]:,.0f}"))
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         lines.insert(1, "| --- | --- | --- | --- | --- | --- |")
         return (f"{datetime.date.today()}, {machine()}, commit {commit()}, seed {self.seed}.\n\n"

@@ -4,6 +4,7 @@ A campaign has many cases in groups, all drawn from --seed. It keeps its records
 from them when started again. Each failure prints the command that repeats it.
 """
 import argparse
+import os
 import sys
 
 import garbage
@@ -30,6 +31,8 @@ def options_of(arguments):
     parser.add_argument("--fresh", action="store_true",
                         help="forget what was done before with this seed and program")
     parser.add_argument("--smoke", action="store_true", help="one to three cases of each group")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
+                        help="try cases in N processes at once (one per core)")
     parser.add_argument("--build", default="build", help="build folder (build)")
     parser.add_argument("--program", help="the program to try (BUILD/millrace)")
     parser.add_argument("--work", help="folder for records and files of failures (BUILD/soak)")
