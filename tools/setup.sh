@@ -26,6 +26,8 @@ readonly LONG_PACKAGES=(dpkg-dev file)
 readonly REPORT_PACKAGES=(chromium-headless-shell python3-matplotlib)
 # Used by tests of studies on a cluster, which are skipped without them.
 readonly CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
+# Used by the fault campaign's tests of strangers' records, which are skipped without it.
+readonly TRACE_PACKAGES=(strace)
 # Used by the Python package, which is neither built nor tested without them.
 readonly PYTHON_PACKAGES=(python3-dev)
 readonly PYTHON_FOLDER=.deps/python

@@ -1,4 +1,4 @@
-"""Puts the program through faults: killed processes, damaged files, full disks, strangers.
+"""Puts the program through faults: killed processes, damaged files, full disks, strangers' records and servers.
 
 A campaign has many cases in groups, all drawn from --seed. It keeps its records in its work folder, and continues
 from them when started again. Each failure prints the command that repeats it.
@@ -11,10 +11,15 @@ import garbage
 import inputs
 import kills
 import limits
+import recorder
 import saved
+import servers
+import strangers
+import threads
 from campaign import Campaign, say
 
-GROUPS = [*kills.GROUPS, *inputs.GROUPS, *saved.GROUPS, *limits.GROUPS, *garbage.GROUPS]
+GROUPS = [*kills.GROUPS, *inputs.GROUPS, *saved.GROUPS, *limits.GROUPS, *garbage.GROUPS, *strangers.GROUPS,
+          *servers.GROUPS, *recorder.GROUPS, *threads.GROUPS]
 
 
 def options_of(arguments):

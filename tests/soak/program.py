@@ -20,7 +20,8 @@ MOST_MEMORY = 2 << 30
 # Lines that libraries print by themselves.
 FOREIGN = re.compile(
     r"terminate called|Assertion|Exception raised from|frame #\d|^\[ ?(WARN|ERROR)[ :]|^libpng |"
-    r"^Corrupt JPEG|^Premature end|^TIFF\w*: |imdecode|stack smashing|Sanitizer|^double free|^free\(\)", re.M)
+    r"^Traceback \(most|^Corrupt JPEG|^Premature end|^TIFF\w*: |imdecode|stack smashing|Sanitizer|"
+    r"^double free|^free\(\)", re.M)
 LINKER = "error while loading shared libraries"
 
 
@@ -71,7 +72,7 @@ class Preparation:
 class Process:
     """A running program in a session of its own, so that all of its processes can be found."""
 
-    def __init__(self, command, folder, name, env=None, limits=None):
+    def __init__(self, command, folder, name, env=None, limits=None, cwd=None):
         self.command = [str(word) for word in command]
         self._out = folder / f"{name}.out"
         self._err = folder / f"{name}.err"
@@ -79,7 +80,7 @@ class Process:
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self._child = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                env={**os.environ, **(env or {})}, start_new_session=True,
+                env={**os.environ, **(env or {})}, start_new_session=True, cwd=cwd,
                 preexec_fn=Preparation(limits or {}))
         self.pid = self._child.pid
         self._status = None
@@ -207,7 +208,7 @@ def complaints(ended, codes=DOCUMENTED, most_memory=MOST_MEMORY):
     if foreign := FOREIGN.search(text):
         found.append(f"a library's own line on stderr: {text[foreign.start():].splitlines()[0][:80]!r}")
     if ended.code not in (0, 130) and ended.code > 0 and not ended.timed_out:
-        lines = re.findall(r"^(?:\[rank \d+\] )?millrace: .", text, re.M)
+        lines = re.findall(r"^(?:\[rank \d+\] )?(?:py)?millrace: .", text, re.M)
         if not lines:
             found.append("no line that says what went wrong")
         elif len(lines) > 1 and "launch" not in ended.command:
@@ -225,11 +226,10 @@ class Program:
         self.folder = folder
         self._count = 0
 
-    def start(self, *words, env=None, limits=None, prefix=()):
+    def start(self, *words, prefix=(), **options):
         self._count += 1
-        return Process([*prefix, self.path, *words], self.folder, f"command-{self._count}", env,
-                       limits)
+        return Process([*prefix, self.path, *words], self.folder, f"command-{self._count}", **options)
 
-    def run(self, *words, timeout=120, env=None, limits=None, prefix=()):
-        return self.start(*words, env=env, limits=limits, prefix=prefix).wait(timeout)
+    def run(self, *words, timeout=120, **options):
+        return self.start(*words, **options).wait(timeout)
 

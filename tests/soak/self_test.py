@@ -1,6 +1,9 @@
 """Tests that the campaign detects planted differences and programs that end badly."""
+import os
 import pathlib
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,6 +13,11 @@ import bits
 import formats
 import mutate
 import program
+import recorder
+import servers
+import strangers
+import threads
+import tracing
 
 STEPS = ("epoch,step,load_s,update_s,other_s,images,loss,forward_s\n"
          "1,1,0.1,0.2,0.3,30,2.3025,0.1\n1,2,0.1,0.2,0.3,30,2.3011,0.1\n")
@@ -156,6 +164,164 @@ class Whole(Folder):
         ended = self.soak("exit 0", "--only", "jpeg")
         self.assertIn("SKIPPED: jpeg:", ended.stderr)
         self.assertIn("| SKIPPED:", ended.stdout)
+
+
+@unittest.skipIf(tracing.missing(), "NOT TESTED: strace is missing")
+class Traced(Folder):
+    """Programs that do one thing that a reader of records may not do."""
+
+    def trace(self, code, limit_s=20):
+        file = self.folder / "code.py"
+        file.write_text(code)
+        (self.folder / "out").mkdir(exist_ok=True)
+        rules = tracing.Rules(
+    folder=self.folder,
+    execute=(
+        sys.executable,
+        ),
+        hostile=(
+            self.folder,
+            ),
+            trap=9,
+            load=(
+                sys.prefix,
+                sys.base_prefix),
+                write=(
+                    self.folder /
+                    "out",
+                    ),
+                    unread=(
+                        "/etc/hostname",
+                        ))
+        return tracing.trace(program.Program(sys.executable, self.folder), ["-IBS", file], self.folder / "trace", rules,
+                             limit_s, patience_s=1)
+
+    def test_each_forbidden_act_is_seen(self):
+        library = self.folder / "evil.so"
+        shutil.copy("/lib/x86_64-linux-gnu/libz.so.1" if os.path.exists("/lib/x86_64-linux-gnu/libz.so.1") else
+                    next(iter(pathlib.Path("/usr/lib").rglob("libz.so.1"))), library)
+        (self.folder / "link").symlink_to("/tmp")
+        for code, named in (
+                ("import socket; socket.socket().connect_ex(('127.0.0.1', 9))", "connect"),
+                ("import socket; socket.socket(2, 2).sendto(b'x', ('127.0.0.2', 5000))", "sendto"),
+                ("import os; os.system('true')", "executes"),
+                (f"import ctypes; ctypes.CDLL({str(library)!r})", f"loads {library}"),
+                ("open('/etc/hostname')", "reads /etc/hostname"),
+                ("open('new', 'w')", "new for writing"),
+                ("open('link/soak-self-test', 'w').close(); import os; os.unlink('link/soak-self-test')",
+                 "/tmp/soak-self-test"),
+                ("import os; os.mkdir('new-folder')", "mkdir"),
+                ("import os; os.rename('out', 'other')", "rename"),
+                ("import os; f = os.open('out', os.O_RDONLY); os.unlink('../stub', dir_fd=f)", "unlink"),
+                ("import os; os.truncate('code.py', 0)", "truncate")):
+            with self.subTest(code):
+                self.stub("exit 0")
+                found = self.trace(code)[1]
+                self.assertIn(named, "; ".join(found))
+
+    def test_reading_and_the_output_are_allowed(self):
+        ended, found, asked = self.trace(
+            "import os, socket\nopen('code.py').read()\nopen('out/a', 'w').close()\nos.rename('out/a', 'out/b')\n"
+            "os.mkdir('out/c')\nos.unlink('out/b')\nopen('/dev/null', 'w')\n"
+            "with socket.create_server(('127.0.0.1', 0)) as one: socket.create_connection(one.getsockname())")
+        self.assertEqual((ended.code, found, asked), (0, [], False), ended.said())
+
+    def test_hangs_are_told_from_work_that_ends_when_asked(self):
+        judged = [strangers.judged(*self.hang(script), long) for script, long in (
+            ("import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)", True),
+            ("import time; time.sleep(60)", False), ("import time; time.sleep(60)", True))]
+        self.assertIn("hangs beyond SIGTERM", judged[0][0])
+        self.assertIn("until SIGTERM", judged[1][0])
+        self.assertEqual(judged[2], [])
+
+    def hang(self, script):
+        ended, _, asked = self.trace(script, limit_s=1)
+        return ended, asked
+
+
+class Verdicts(Folder):
+    def ended(self, code=0, out="", err=""):
+        return program.Ended([], code, out.encode(), err.encode(), 1, 0, False)
+
+    def test_escape_sequences_on_stdout_are_found(self):
+        self.assertIn("0x1b", strangers.judged(self.ended(out="\x1b[2J"), False, False)[0])
+        self.assertIn("lines on stderr", strangers.judged(self.ended(err="a\n" * 50), False, False)[0])
+        self.assertEqual(strangers.judged(self.ended(out="a table\n"), False, False), [])
+
+    def test_a_changed_home_is_noticed(self):
+        before = strangers.make_home(self.folder / "home")
+        (self.folder / "home" / ".cache" / "own").write_text("")
+        self.assertEqual(strangers.state(self.folder / "home"), before)
+        (self.folder / "home" / "thesis-backup.tar").unlink()
+        self.assertNotEqual(strangers.state(self.folder / "home"), before)
+
+    def test_scripts_that_watching_changed_are_found(self):
+        group = recorder.Recorder()
+        group.expected = ["ready", "epoch 0 1.0"]
+        words = ["python", "train.py", "0", "7"]
+        good, text = self.ended(7, "ready\nepoch 0 1.0\n"), "ready\nepoch 0 1.0\ngot SIGUSR1\n"
+        self.assertEqual(group.verdict(good, words, None), [])
+        self.assertEqual(group.verdict(self.ended(7, text), words, signal.SIGUSR1), [])
+        self.assertEqual(group.verdict(self.ended(9, "ready\ngot SIGTERM\n"), words, signal.SIGTERM), [])
+        for ended, number, named in (
+                (self.ended(1, "ready\nepoch 0 1.0\n"), None, "exit code 1"),
+                (self.ended(7, "ready\n"), None, "printed"),
+                (self.ended(7, text + "got SIGUSR1\n"), signal.SIGUSR1, "2 times"),
+                (self.ended(-10, "ready\n"), signal.SIGUSR1, "did not arrive"),
+                (self.ended(7, "ready\nepoch 0 1.0\n", "Traceback (most recent call last)\n"), None, "a traceback")):
+            self.assertIn(named, "; ".join(group.verdict(ended, words, number)))
+
+    def test_exits_of_other_codes_and_words_are_found(self):
+        verdict = threads.Exit().verdict
+        self.assertEqual(verdict(self.ended(7), 7, "exit"), [])
+        self.assertEqual(verdict(self.ended(1, err="Traceback\nValueError: planted\n"), 1, "error"), [])
+        self.assertIn("exit code -6", verdict(self.ended(-6), 7, "exit")[0])
+        self.assertIn("terminate", verdict(self.ended(7, err="terminate called\n"), 7, "exit")[0])
+
+    def test_fields_of_documents_are_all_reached(self):
+        document = {"a": 1, "b": {"c": [1, {"d": 2}]}}
+        self.assertEqual(list(strangers.fields(document)),
+                         [("a",), ("b",), ("b", "c"), ("b", "c", 0), ("b", "c", 1), ("b", "c", 1, "d")])
+        for text in (strangers.toml({"seed": 1, "data": {"path": "\x1b",
+                     "x": strangers.RAW + "nan"}, "augment": [{"op": "a"}]}),):
+            read = strangers.tomllib.loads(text)
+            self.assertEqual((read["data"]["path"], read["augment"]), ("\x1b", [{"op": "a"}]))
+
+
+class Servers(Folder):
+    """A program that accepts what a server says, and one that tells its password to everybody."""
+
+    def attack(self, script, behaviour):
+        group = servers.Hostile()
+        group.bench = lambda place, path, *more, **options: place.program.run(path, *more, **options)
+        (self.folder / "set").mkdir(exist_ok=True)
+        (self.folder / "bench.json").write_text('{"batch_hash": "1"}')
+        place = type("Place", (), {"folder": self.folder, "program": program.Program(self.stub(script), self.folder)})
+        strangers.make_home(self.folder / "home")
+        draw = random.Random(3)
+        return group.attack(place, draw, 0, self.folder, behaviour, self.folder / "home")[1]
+
+    def test_wrong_batches_and_foreign_files_are_found(self):
+        self.assertEqual(self.attack("echo '{\"batch_hash\": \"1\"}'", "empty"), [])
+        self.assertIn("other batches", "; ".join(self.attack("echo '{\"batch_hash\": \"2\"}'", "empty")))
+        self.assertIn(
+    "outside the cache",
+    "; ".join(
+        self.attack(
+            "touch here; echo '{\"batch_hash\": \"1\"}'",
+             "empty")))
+
+    def test_credentials_for_another_host_are_found(self):
+        ask = f"""{sys.executable} -IBS - "$1" <<'END'
+import sys, urllib.error, urllib.request
+for _ in range(9):
+    try:
+        urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers={{"Authorization": "{servers.SECRET}"}}))
+    except urllib.error.URLError:
+        pass
+END"""
+        script = ask + "\necho 'millrace: x' >&2; exit 3"
+        self.assertIn("credentials went", "; ".join(self.attack(script, "another host")))
 
 
 class Damage(unittest.TestCase):
