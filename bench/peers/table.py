@@ -13,6 +13,7 @@ import argparse
 import glob
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -251,6 +252,14 @@ class Table:
         return {"runs": runs, "memory": memory, "failure": ours.failure or decode.failure}
 
 
+def require_programs(arguments):
+    """Ends with one line if a program of ours has not been built: tools/quickstart builds no yardsticks."""
+    programs = ["millrace", *(one.program for one in YARDSTICKS if set(one.works) & set(arguments.workloads))]
+    if missing := [name for name in programs if not os.path.exists(os.path.join(arguments.build, name))]:
+        sys.exit(f"error: {arguments.build} has no {', '.join(missing)}\n"
+                 f"  build them: ninja -C {shlex.quote(arguments.build)} {' '.join(missing)}")
+
+
 def prepare(table):
     arguments = table.arguments
     command = [table.python("main"), os.path.join(HERE, "prepare.py"), arguments.data]
@@ -301,6 +310,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
+    require_programs(arguments)
     table = Table(arguments)
     if arguments.install:
         subprocess.run(["bash", os.path.join(HERE, "setup.sh"), arguments.env], check=True)
