@@ -383,7 +383,7 @@ Report comparison_report(const std::vector<fs::path>& runs) {
     single.push_back(run_report(runs[i]));
     summaries.push_back(read_json(runs[i] / "summary.json"));
     configs.push_back({names[i], config_at(runs[i] / "config.toml")});
-    if (!summaries.back().is_object())
+    if (!is_complete(summaries.back()))
       report.notes.push_back(names[i] + ": " + state_of(summaries.back()));
   }
   report.figures = run_bars(names, summaries);

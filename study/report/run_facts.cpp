@@ -94,6 +94,8 @@ std::string state_of(const Json& summary) {
   if (!summary.is_object()) return "no summary.json: the run is still going, or was killed";
   const std::string error = text_at(summary, {"error"});
   if (!error.empty()) return "failed: " + error;
+  if (!is_complete(summary))
+    return "incomplete: still going, or cut off after step " + text_at(summary, {"steps"});
   if (text_at(summary, {"interrupted"}) == "true")
     return "interrupted after step " + text_at(summary, {"steps"});
   return "finished";

@@ -19,7 +19,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 Facts summary_facts(const nlohmann::ordered_json& summary);
 /// Returns the facts of an unfinished run: its configuration and its progress.
 Facts step_facts(const ConfigValues& config, const StepTable& steps, std::size_t epochs);
-/// Returns "finished", "interrupted after step 12", "failed: ...", or that there is no summary.
+/// Returns "finished", "interrupted after step 12", "failed: ...", or that there is no summary of
+/// the run's end.
 std::string state_of(const nlohmann::ordered_json& summary);
 /// Returns "stopped early at epoch 7: top1 has not improved by more than 0.001 since epoch 4";
 /// empty if train.early_stopping has not ended the run.

@@ -76,7 +76,7 @@ Json summary_of(const fs::path& runs, const std::string& name,
                 const std::optional<CommandFigures>& command) {
   if (!command) return parse(runs / name / "summary.json");
   Json summary = parse(command_folder(runs, name) / "summary.json");
-  if (!summary.is_object()) summary = Json::object();
+  if (!is_complete(summary)) summary = Json::object();
   summary["wall_s"] = command->wall_s;
   summary["cores"] = command->cores;
   return summary;

@@ -123,6 +123,13 @@ TEST_F(SweepCommand, AWatchRecordGivesLoadAndUpdate) {
                       {"summary.json has no such number"}, false));
 }
 
+TEST_F(SweepCommand, AWatchRecordThatWasCutOffIsNoResult) {
+  const std::string command =
+      R"(echo '{"complete": false, "images_per_s": 1{a}0}' > {run}/summary.json)";
+  EXPECT_TRUE(refused(run_here(sweep(command, {"a=1,2", "--metric", "images_per_s"})), 2,
+                      {"summary.json has no such number"}, false));
+}
+
 TEST_F(SweepCommand, AFailedRunFailsItsRowAlone) {
   const Result result = run_here(sweep(
       "echo starting >&2; test {a} = 2 && { echo 'no {{memory}} left' >&2; exit 3; }; echo {a}",

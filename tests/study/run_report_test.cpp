@@ -212,6 +212,10 @@ TEST(RunReport, SaysHowTheRunEnded) {
   EXPECT_TRUE(notes_say(study::run_report(run.path()), "failed: the disk is full"));
   run.write("summary.json", R"({"wall_s":1,"interrupted":true,"steps":12})");
   EXPECT_TRUE(notes_say(study::run_report(run.path()), "interrupted after step 12"));
+  run.write("summary.json", R"({"wall_s":1,"complete":false,"steps":12})");
+  EXPECT_TRUE(notes_say(study::run_report(run.path()), "cut off after step 12"));
+  run.write("summary.json", R"({"wall_s":1,"complete":true,"steps":12})");
+  EXPECT_FALSE(notes_say(study::run_report(run.path()), "cut off"));
   run.write("summary.json", R"({"wall_s":1,"resumed_from_step":5,"failed":2,"model":null})");
   const study::Report report = study::run_report(run.path());
   EXPECT_TRUE(notes_say(report, "resumed"));

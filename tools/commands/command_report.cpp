@@ -40,8 +40,8 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kRowsPerPage = 200'000;
 
 bool goes_on(const fs::path& run) {
-  std::error_code ignored;
-  return !fs::exists(run / "summary.json", ignored) && study::RunLock::is_held(run);
+  return study::RunLock::is_held(run) &&
+         !study::is_complete(study::read_json(run / "summary.json"));
 }
 
 /// Returns what the writer of a run has put into its lock.

@@ -149,7 +149,8 @@ void CommandRuns::complete(const study::SweepCell& cell, study::SweepRecord& rec
       throw UsageError(
           fmt::format("--metric {}: {} has no such number", name,
                       (study::command_folder(runs_, record.name) / "summary.json").string()),
-          "pymillrace watch --run {run} -- python train.py leaves it; or give a "
+          "pymillrace watch --run {run} -- python train.py leaves it, unless the script is cut "
+          "off; or give a "
           "regular expression with (a group), or FILE.json:KEY");
     const fs::path file = file_of(metric, values(cell, record));
     if (fs::exists(file) && !lies_in(file, folder))
