@@ -25,8 +25,8 @@ struct CommandMetric {
   std::string key;     ///< path in the file, parts separated by dots
 };
 
-/// Parses wall, FILE.json:KEY, the name of a number of summary.json, or else a regular expression of
-/// RE2. Throws UsageError.
+/// Parses wall, FILE.json:KEY, the name of a number of summary.json, or else a regular expression
+/// of RE2. Throws UsageError.
 CommandMetric command_metric(const std::string& text);
 
 /// Returns the last match in a program's stdout or, if that has none, in its stderr: the first
