@@ -15,8 +15,9 @@ from interpreters import interpreters
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = HERE.parents[1] / ".deps/interpreters"  # where tools/test --all puts what the package needs, per version
-PROCESSES = 20  # of each scene
-PROCESSES_OF_OTHERS = 4  # under each other interpreter
+LONG = os.environ.get("PYMILLRACE_TESTS") == "long"
+PROCESSES = 20 if LONG else 6  # of each scene
+PROCESSES_OF_OTHERS = 20 if LONG else 2  # under each other interpreter
 PATIENCE = 60  # seconds: 2 are waited for what cannot be ended, and other programs disturb
 
 
