@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 MOST_JSON_BYTES = 16 << 20
-_KINDS = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"),
+_KINDS = ((stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"),
           (stat.S_ISBLK, "a device"), (stat.S_ISDIR, "a folder"))
 
 
@@ -24,9 +24,9 @@ class NotARecord(OSError):
         super().__init__(errno.EINVAL, why, os.fspath(path))
 
 
-def _reopen(path: str | os.PathLike[str], flags: int, most: int | None) -> int:
+def _reopen(path: str | os.PathLike[str], flags: int, most: int | None, links: int = 0) -> int:
     """Opens what exists, if it is a regular file of at most `most` bytes. Raises NotARecord for anything else."""
-    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC | links)
     try:
         found = os.fstat(place)
         if not stat.S_ISREG(found.st_mode):
@@ -49,7 +49,7 @@ def open_lock(path: str | os.PathLike[str]) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:
-        return _reopen(path, os.O_RDWR, None)
+        return _reopen(path, os.O_RDWR, None, os.O_NOFOLLOW)  # the holder writes into it
 
 
 def read_record(path: str | os.PathLike[str], most: int) -> bytes:
