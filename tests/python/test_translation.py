@@ -39,8 +39,8 @@ class Same:
     """Most levels off, and the part of pixels that may lie farther off, for each kind of input.
 
     The kinds are 8-bit tensors, PIL images, and float32 tensors from 0 to 1. None: torchvision raises an exception,
-    hands out PIL images, of which no batch can be made, or from_torchvision() refuses it. What lies farther off: pixels whose position is on the border of two, and with
-    bilinear warps and a fill, the rim where the image meets it.
+    hands out PIL images, of which no batch can be made, or from_torchvision() refuses it. What lies farther off: pixels
+    whose position is on the border of two, and with bilinear warps and a fill, the rim where the image meets it.
     """
 
     tensor: tuple[float, float] | None = (0, 0)
