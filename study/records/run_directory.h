@@ -48,9 +48,9 @@ class RunLock {
 /// after it was killed.
 class RunDirectory {
  public:
-  /// Creates and locks `path`, and writes and signs config.toml. Moves an earlier run to path.1, path.2, ...
-  /// Throws UsageError if a run is still going on there or if the folder holds something else, and
-  /// RunError if it cannot be written.
+  /// Creates and locks `path`, and writes and signs config.toml. Moves an earlier run to path.1,
+  /// path.2, ... Throws UsageError if a run is still going on there or if the folder holds
+  /// something else, and RunError if it cannot be written.
   RunDirectory(std::filesystem::path path, const std::string& config_toml);
   /// Throws what the constructor would if `path` belongs to another process or is not a run.
   /// Changes nothing, so that a run can fail before it waits for its ranks.

@@ -65,11 +65,12 @@ TEST(Predictions, DamagedFilesAreNamedWithTheRow) {
 }
 
 TEST(ReportHtml, PicturesStandAboveTheirRowsAndNamesAreEscaped) {
-  study::ReportTable table{.id = "sheet",
-                           .title = "Sheet",
-                           .header = {"image", "label", "predicted"},
-                           .rows = {{"\"><img src=x>", "<b>1</b>", "2"}, {"n", "3", "4"}},
-                           .pictures = {study::base64("\xff\xd8one"), study::base64("\xff\xd8two")}};
+  study::ReportTable table{
+      .id = "sheet",
+      .title = "Sheet",
+      .header = {"image", "label", "predicted"},
+      .rows = {{"\"><img src=x>", "<b>1</b>", "2"}, {"n", "3", "4"}},
+      .pictures = {study::base64("\xff\xd8one"), study::base64("\xff\xd8two")}};
   const std::string html = study::to_html({.title = "run", .tables = {table}});
   EXPECT_NE(html.find("<ul class=\"sheet\">"), std::string::npos);
   EXPECT_NE(html.find("src=\"data:image/jpeg;base64," + study::base64("\xff\xd8two") + "\""),

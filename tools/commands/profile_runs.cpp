@@ -130,8 +130,7 @@ RunFigures ChildRuns::run(const std::string& name, const std::vector<std::string
   RunFigures figures = figures_of(folder / "steps.csv", length);
   figures.others = std::min(noise.others + noise.steal, 1.0);
   figures.summary = study::read_json(folder / "summary.json");
-  if (figures.summary.is_null())
-    throw RunError((folder / "summary.json").string() + " is missing");
+  if (figures.summary.is_null()) throw RunError((folder / "summary.json").string() + " is missing");
   return figures;
 }
 
