@@ -199,18 +199,19 @@ def test_a_for_that_another_thread_ends_is_a_run_error():
         list(batches)
 
 
-def test_memory_is_flat_over_20_epochs():
+def test_memory_is_flat_over_40_epochs():
     def resident():
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     loader = make("loader.batch=128", "data.synthetic.width=64", "data.synthetic.height=64")
     sizes = []
-    for epoch in range(20):
+    for epoch in range(40):
         for _ in loader:
-            if epoch < 2:
+            if epoch < 4:
                 time.sleep(0.02)  # lets the workers fill every slot, whose memory is touched at its first use
         sizes.append(resident())
     batch = 128 * 64 * 64 * 4
-    assert max(sizes[3:]) - sizes[2] < batch, sizes
+    # On a busy machine a slot may be filled for the first time in some later epoch.
+    assert max(sizes[20:]) - sizes[19] < batch, sizes
     assert loader.extra_blocks == 2
