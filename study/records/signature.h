@@ -3,7 +3,7 @@
 // A run directory may come from a stranger, and `train --resume`, `eval` and `sweep --resume` act
 // on what config.toml, design.json and plan.json say. These files are therefore signed:
 // signature.json holds an HMAC-SHA256 (RFC 2104) of each, made with a key that only this user has.
-// What a file without a valid signature names outside of its directory counts only if the command
+// A file without a valid signature may name something outside of its directory only if the command
 // line repeats it.
 #pragma once
 
