@@ -273,6 +273,7 @@ Asked command_asked(const Json& json) {
   asked.words.design.command = json.at("command");
   for (const std::string text : json.at("metrics"))
     asked.metrics.push_back(command_metric(text).metric);
+  if (asked.metrics.empty()) throw UsageError("it has no metric", "restore it from a copy");
   return asked;
 }
 

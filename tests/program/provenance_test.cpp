@@ -247,6 +247,31 @@ TEST_F(ARunDirectoryIsData, APlanEntersNoFolderOfAStranger) {
   EXPECT_EQ(commands_run(), 2u);
 }
 
+TEST_F(ARunDirectoryIsData, AStrangersDesignOfAnyFormEndsInOneLine) {
+  ASSERT_TRUE(succeeded(as_owner(sweep_of_command({}))));
+  const Json design = parse_json(read_file(in("sweep/design.json")));
+  const std::vector<Json> values{nullptr,   true,          -1,         1e300, "",
+                                 "\x1b[2J", Json::array(), {"--json"}, {1},   Json::object()};
+  for (const char* key :
+       {"recipe", "cells", "design", "repeats", "metric", "metrics", "command", "shell",
+        "timeout_s", "folder", "study", "study_file", "short", "data", "ops"})
+    for (const Json& value : values) {
+      Json changed = design;
+      changed[key] = value;
+      write_file(in("sweep/design.json"), changed.dump());
+      SCOPED_TRACE(changed.dump());
+      const Result resumed = as_stranger({"sweep", "--resume", "--run", in("sweep").string()});
+      EXPECT_TRUE(resumed.exit_code == 2 || resumed.exit_code == 3) << resumed.err;
+      EXPECT_EQ(resumed.err.find("json.exception"), std::string::npos) << resumed.err;
+      EXPECT_LE(lines_of(resumed.err).size(), 2u) << resumed.err;
+      const Result report = as_stranger({"report", in("sweep").string(), "--md"});
+      EXPECT_TRUE(report.exit_code == 0 || report.exit_code == 3)
+          << report.exit_code << ", signal " << report.signal << "\n"
+          << report.err;
+    }
+  EXPECT_EQ(commands_run(), 2u);
+}
+
 TEST_F(ARunDirectoryIsData, PicturesOfMistakesStayInTheRun) {
   MILLRACE_NEEDS_TORCH();
   ASSERT_TRUE(succeeded(as_owner(training("run", {"train.lr=0.002"}))));

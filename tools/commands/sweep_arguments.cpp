@@ -173,13 +173,16 @@ Json to_json(const SweepArguments& arguments) {
   return json;
 }
 
-/// Returns whether a value has the type that to_json() gives the key.
+/// Returns whether a value has the type that to_json() gives the key. A word that looks like an
+/// option is none of a recipe's: a hint would hand it to the user's shell.
 bool is_as_written(const std::string& key, const Json& value) {
   if (key == "short") return value.is_boolean();
   if (key == "timeout_s") return value.is_number();
   if (key != "recipe" && key != "cells" && key != "metrics") return value.is_string();
-  return value.is_array() &&
-         std::all_of(value.begin(), value.end(), [](const Json& word) { return word.is_string(); });
+  return value.is_array() && std::all_of(value.begin(), value.end(), [&](const Json& word) {
+           return word.is_string() &&
+                  (key != "recipe" || !word.get_ref<const std::string&>().starts_with('-'));
+         });
 }
 
 /// The arguments of a sweep as it has recorded them.
@@ -205,6 +208,8 @@ std::optional<RecordedDesign> design_at(const fs::path& path) {
   if (sound && json.contains("command"))
     for (const char* key : {"command", "shell", "timeout_s", "folder", "metrics"})
       sound = sound && is_sound(key);
+  for (const char* key : {"study_file", "short", "data", "ops"})
+    sound = sound && (!json.contains(key) || is_sound(key));
   if (!sound)
     throw DataError(fmt::format("{} is damaged", (path / kDesignFile).string()),
                     "start the sweep without --resume: its directory is kept under another name");
