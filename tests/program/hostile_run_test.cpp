@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -70,11 +71,16 @@ class HostileRun : public ProgramTest {
     }
     return parts;
   }
-  /// Runs each command on a copy of in(genuine) in which each thing replaces each part.
+  /// Runs each command on a copy of in(genuine) in which each thing replaces each part; without
+  /// MILLRACE_TESTS=long, one thing in three, and each in turn.
   void attack(const std::string& genuine, const std::set<fs::path>& parts,
               const std::vector<Arguments>& commands) {
+    const char* tests = std::getenv("MILLRACE_TESTS");
+    const bool all = tests != nullptr && std::string_view(tests) == "long";
+    int number = 0;
     for (const fs::path& part : parts)
-      for (const std::string& thing : kThings)
+      for (const std::string& thing : kThings) {
+        if (number++ % 3 != 0 && !all) continue;
         for (const Arguments& command : commands) {
           fs::remove_all(in("runs"));
           fs::create_directory(in("runs"));
@@ -92,6 +98,7 @@ class HostileRun : public ProgramTest {
           EXPECT_TRUE(ends_well(result));
           EXPECT_EQ(outside(), before) << "changed outside of the run";
         }
+      }
   }
   static testing::AssertionResult ends_well(const Result& result) {
     if (result.signal != 0 || result.exit_code < 0 || result.exit_code > 3)
