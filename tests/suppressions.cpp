@@ -28,6 +28,10 @@ extern "C" __attribute__((visibility("default"))) const char* __tsan_default_sup
          "race:^tbb::detail::r1::observe\n"
          // Calls from libtbb.so itself: it frees and compares its own memory in other threads.
          "called_from_lib:libtbb.so\n"
+         // glibc frees the thread-local storage of a thread that has ended and that TBB does not
+         // join.
+         "race:^__GI__dl_deallocate_tls\n"
+         "race:^_dl_deallocate_tls\n"
          // GDAL, which Debian's OpenCV loads, takes two of its own locks in either order.
          "deadlock:libgdal.so\n";
 }
