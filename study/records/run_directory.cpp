@@ -85,6 +85,11 @@ RunLock::RunLock(const fs::path& directory, std::chrono::milliseconds patience) 
   }
 }
 
+void RunLock::require_free(const fs::path& directory) {
+  std::error_code error;
+  if (fs::exists(directory / kFile, error)) RunLock{directory};
+}
+
 bool RunLock::is_held(const fs::path& directory) {
   base::OpenFile file;
   try {
@@ -298,8 +303,7 @@ RunDirectory::RunDirectory(fs::path path, const std::string& config_toml) : path
 
 void RunDirectory::check(const fs::path& path) {
   refuse_what_is_no_run(path);
-  std::error_code error;
-  if (fs::exists(path / RunLock::kFile, error)) RunLock{path};
+  RunLock::require_free(path);
 }
 
 RunDirectory RunDirectory::resume(fs::path path, const std::string& config_toml, std::uint64_t step,

@@ -32,6 +32,10 @@ class RunLock {
   explicit RunLock(const std::filesystem::path& directory,
                    std::chrono::milliseconds patience = std::chrono::seconds(2));
 
+  /// Throws what the constructor would if another process holds the lock of `directory`, which need
+  /// not exist. Changes nothing.
+  static void require_free(const std::filesystem::path& directory);
+
   /// Returns whether a process holds the lock of `directory`. A process that wants the lock at this
   /// very moment tries again.
   static bool is_held(const std::filesystem::path& directory);

@@ -225,6 +225,27 @@ TEST_F(Launch, ARankThatIsKilledIsNamedAndEndsTheOthers) {
   EXPECT_FALSE(child.leaves_processes());
 }
 
+TEST_F(Launch, ARankThatIsKilledBeforeTheFirstStepIsNamedAtOnce) {
+  MILLRACE_NEEDS_TORCH();
+  for (const std::size_t victim : {0u, 1u}) {
+    Child child(Arguments{"launch", "-n", "2", "--"} + training("run", {"train.strategy=ddp"}));
+    std::vector<pid_t> ranks;
+    while (child.running() && ranks.size() < 2) ranks = children_of(child.pid());
+    ASSERT_EQ(ranks.size(), 2u);
+    kill(ranks[victim], SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    const Result result = child.wait();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - killed;
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_NE(result.err.find("millrace: rank " + std::to_string(victim)), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find("was killed by SIGKILL"), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("interrupted"), std::string::npos) << result.err;
+    EXPECT_LT(took.count(), 3.0);  // 5 s are given to ranks that watch each other
+    EXPECT_FALSE(child.leaves_processes());
+  }
+}
+
 TEST_F(Launch, ARankThatDoesNotEndIsKilledInTheEnd) {
   Child child(endless(2, "run"));
   ASSERT_TRUE(child.says("[rank 1] epoch 2/"));

@@ -201,8 +201,12 @@ class TrainCommand {
     check_batch(options_, reader_->info());
     check_schedule(training_, reader_->info().count);
     check_early_stopping(recipe_);
-    if (!resume_ && !arguments_.run.empty() && keeps_records())
+    if (resume_ || arguments_.run.empty()) return;
+    if (keeps_records()) {
       study::RunDirectory::check(run_path(arguments_, recipe_, rank_.rank));
+    } else {
+      study::RunLock::require_free(run_path(arguments_, recipe_, 0));
+    }
   }
 
   void open_evaluation_set() {
@@ -214,8 +218,11 @@ class TrainCommand {
   }
 
   void make_strategy() {
-    const train::RankHooks hooks{
-        .interrupted = &interrupted(), .watched = [this] { beginning_.end(); }, .leave = leave};
+    const auto watched = [this] {
+      beginning_.end();
+      tell_watched();
+    };
+    const train::RankHooks hooks{.interrupted = &interrupted(), .watched = watched, .leave = leave};
     strategy_ = tools::make_strategy(recipe_, *reader_, plan_->output(), rank_, hooks);
     if (resume_ && resume_->checkpoint()) strategy_->restore(*resume_->checkpoint());
   }

@@ -101,6 +101,11 @@ void RankErrors::pump() {
   for (std::size_t rank = 0; rank < pipes_.size(); ++rank) {
     std::string& text = texts_[rank];
     text += pipes_[rank].take();
+    if (text.starts_with(kWatched)) {
+      watched_.insert(rank);
+      text.erase(0, 1);
+    }
+    if (dropped_.contains(rank)) text.clear();
     if (pipes_[rank].fd() >= 0 || text.empty()) continue;
     if (waiting_.empty()) due_ = Clock::now() + kOthers;
     std::vector<std::size_t>& ranks = waiting_[text];
@@ -138,8 +143,11 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// Time from the first rank's failure to SIGTERM for the others, which watch each other themselves.
+/// Time from the first rank's failure to SIGTERM for the others, if they watch each other
+/// themselves.
 constexpr auto kTermDelay = 5s;
+/// The same for ranks that do not, as before they have met: others may fail for the same reason.
+constexpr auto kEarlyTermDelay = 300ms;
 /// Time from SIGTERM to SIGKILL.
 constexpr auto kLastPatience = 5s;
 /// Time from the first rank's end after an interrupt to SIGTERM for the others: a second signal, on
@@ -308,7 +316,12 @@ class Launcher {
     }
     if (first_ >= 0 || first < 0) return;
     first_ = first;
-    next_ = Clock::now() + kTermDelay;
+    next_ = Clock::now();
+    if (errors_.all_watched()) {
+      next_ += kTermDelay;
+    } else if (!WIFSIGNALED(*ranks_[static_cast<std::size_t>(first)].status)) {
+      next_ += kEarlyTermDelay;
+    }
     ending_ = true;
   }
 
@@ -332,6 +345,10 @@ class Launcher {
   void hurry() {
     kill_stopped();
     if (Clock::now() < next_ || killed_) return;
+    if (!told_) {
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+        if (!ranks_[rank].status) errors_.drop(static_cast<int>(rank));
+    }
     tell_all(hurried_ ? SIGKILL : SIGTERM);
     killed_ = hurried_;
     hurried_ = true;

@@ -60,6 +60,11 @@ int error_descriptor() {
   return descriptor;
 }
 
+void tell_watched() {
+  if (const int to = error_descriptor(); to != STDERR_FILENO)
+    static_cast<void>(!write(to, &kWatched, 1));
+}
+
 std::string shell_word(const std::string& text) { return base::shell_word(text); }
 
 void say(const std::string& text) {

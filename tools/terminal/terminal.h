@@ -66,6 +66,11 @@ void print_error_text(const std::string& text, const std::string& before = {});
 /// launcher's rank, else stderr.
 int error_descriptor();
 inline constexpr const char* kErrorVariable = "MILLRACE_ERROR_FD";
+/// Tells the launcher of this rank, if it has one, that its peers watch it from now on: they end by
+/// themselves if it fails.
+void tell_watched();
+/// What tell_watched() sends, before any error.
+inline constexpr char kWatched = '\0';
 /// Returns `text` as one word of a shell's command line, for commands that messages propose.
 std::string shell_word(const std::string& text);
 /// Prints a remark to stderr, unless -q.
