@@ -220,7 +220,7 @@ def watched_script(folder, site, error):
 
 
 # Each is a training of its own: some are tried, with PYMILLRACE_TESTS=long all.
-SITES = hooks() if os.environ.get("PYMILLRACE_TESTS") == "long" else hooks()[::17]
+SITES = hooks() if os.environ.get("PYMILLRACE_TESTS") == "long" else hooks()[::34]
 
 
 @pytest.mark.parametrize("site", SITES, ids=lambda site: "-".join(map(str, site)))
@@ -412,7 +412,7 @@ def namespace(folder, mount, then):
     ("subprocess.run(['sh', '-c', 'mount --bind disk disk && mount -o remount,bind,ro disk'], check=True)",
      "Read-only file system"),
     ("subprocess.run(['umount', '-l', 'disk'], check=True)", "No such file")), ids=("full", "read-only", "gone"))
-@pytest.mark.parametrize("workers", (0, 2))
+@pytest.mark.parametrize("workers", (0, 2) if os.environ.get("PYMILLRACE_TESTS") == "long" else (2,))
 def test_a_disk_that_fails_ends_the_recording(tmp_path, unwatched, workers, at_300, what):
     (tmp_path / "disk").mkdir()
     around = namespace(tmp_path / "disk", "size=1m", "true")
