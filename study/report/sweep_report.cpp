@@ -34,9 +34,12 @@ std::string sweep_verdict(const SweepTable& table) {
   }
   if (above + below + equivalent + open == 0)
     return fmt::format("no verdict: {} repeats, {} needed", table.repeats(), kRepeatsForVerdict);
-  return fmt::format("by {}, against the first row: {} {}, {} {}, {} equivalent, {} inconclusive",
-                     table.metric.name, above, is_speed ? "faster" : "higher", below,
-                     is_speed ? "slower" : "lower", equivalent, open);
+  std::string text =
+      fmt::format("by {}, against the first row: {} {}, {} {}, {} equivalent, {} inconclusive",
+                  table.metric.name, above, is_speed ? "faster" : "higher", below,
+                  is_speed ? "slower" : "lower", equivalent, open);
+  for (const Confounder& one : table.confounders) text += "; " + remark_on(one, table.design);
+  return text;
 }
 
 /// Returns "0" if one key is swept, else "workers=0, prefetch=2".

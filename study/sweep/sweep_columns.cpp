@@ -58,6 +58,16 @@ bool has_source(const SweepTable& table, const std::string& figure) {
                      [&](const SweepCell& cell) { return cell.source.contains(figure); });
 }
 
+std::string row_title(const SweepTable& table, std::size_t row) {
+  const auto names = short_names(table.design.columns);
+  const bool plain = names.size() == 1 && (names[0] == "combination" || names[0] == "row");
+  std::string text = table.design.cells[row].group;
+  for (std::size_t c = 0; c < names.size(); ++c)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", plain ? "" : names[c] + "=",
+                        table.design.cells[row].labels[c]);
+  return text;
+}
+
 std::vector<std::string> threads_of_rows(const SweepTable& table) {
   std::vector<std::string> cells;
   for (const auto& runs : table.runs) {

@@ -40,6 +40,9 @@ bool is_command(const SweepTable& table);
 /// Returns whether the study's source has published the figure of a row.
 bool has_source(const SweepTable& table, const std::string& figure);
 
+/// Names a row by its labels: "workers=1, batch=32".
+std::string row_title(const SweepTable& table, std::size_t row);
+
 /// Returns LibTorch's threads of each row; "-" where nothing ran.
 std::vector<std::string> threads_of_rows(const SweepTable& table);
 

@@ -44,6 +44,9 @@ TextRows csv_table(const SweepTable& table) {
   if (!is_command(table)) {
     const auto threads = threads_of_rows(table);
     add_csv_column(rows, "threads", [&](std::size_t i) { return threads[i]; });
+    for (const Confounder& one : table.confounders)
+      if (one.setting != "threads")
+        add_csv_column(rows, one.setting, [&](std::size_t i) { return one.values[i]; });
   }
   const auto figures = csv_figures(table);
   const auto factor = [](const FigureColumn& look) { return look.digits < 0 ? 1 : look.factor; };

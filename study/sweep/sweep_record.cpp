@@ -158,6 +158,7 @@ SweepRecord read_record(const fs::path& runs, const std::string& name) {
               .figures = {},
               .cpu_s = number(json, "cpu_s"),
               .more = {},
+              .settings = {},
               .command = command_figures(json)};
   } catch (const nlohmann::json::exception&) {
     throw DataError(fmt::format("{} is damaged", file.string()),
@@ -176,6 +177,7 @@ void add_figures(const fs::path& runs, SweepRecord& record, std::span<const std:
   const Json summary = summary_of(runs, record.name, record.command);
   if (!summary.is_object()) return;
   record.cpu_s = number(own, "cpu_s");
+  if (!record.command) record.settings = settings_in(summary);
   for (const char* name : kMoreFigures) record.more[name] = figure_in(summary, record, name);
   for (const std::string& name : names) record.more[name] = figure_in(summary, record, name);
   if (record.command)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "study/analysis/machine.h"
+#include "study/sweep/confounders.h"
 
 namespace millrace::study {
 
@@ -92,6 +93,7 @@ struct SweepRecord {
   SweepFigures figures;                     ///< if finished
   double cpu_s = 0;                         ///< CPU seconds of the run's processes; NaN if unknown
   std::map<std::string, double> more{};     ///< figures other than kFigures, from add_figures()
+  Settings settings{};                      ///< from add_figures(); a command's run has none
   std::optional<CommandFigures> command{};  ///< of a command's run that has finished
 
   /// Returns a figure of kFigures or `more`; NaN if there is none.
@@ -111,6 +113,7 @@ std::filesystem::path command_folder(const std::filesystem::path& runs, const st
 double number_at_path(const nlohmann::ordered_json& json, const std::string& path);
 /// Reads figures of a finished run into `more`: kMoreFigures, and `names`, which are paths in its
 /// summary.json such as per_class.7 or spans.forward. NaN where the summary has no such number.
+/// Also reads its settings.
 void add_figures(const std::filesystem::path& runs, SweepRecord& record,
                  std::span<const std::string> names);
 

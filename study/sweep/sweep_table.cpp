@@ -14,6 +14,7 @@
 #include "millrace/error.h"
 #include "study/records/run_files.h"
 #include "study/sweep/study_file.h"
+#include "study/sweep/sweep_columns.h"
 #include "study/sweep/sweep_command.h"
 
 namespace millrace::study {
@@ -104,6 +105,23 @@ std::vector<Comparison> comparisons(const SweepTable& table, const SweepMetric& 
   return all;
 }
 
+/// Warns of rows whose updates take another time though only the loader differs.
+void warn_of_updates(const SweepTable& table, double confidence,
+                     std::vector<std::string>& warnings) {
+  const SweepMetric update{"update_s_per_step", true, false, false};
+  if (table.repeats() < kRepeatsForVerdict || !sweeps_loader_alone(table.design) ||
+      by_differences(table.runs, update))
+    return;
+  const auto compared = comparisons(table, update, confidence);
+  for (std::size_t i = 0; i < compared.size(); ++i)
+    if (compared[i].verdict == Verdict::faster || compared[i].verdict == Verdict::slower)
+      warnings.push_back(
+          fmt::format("updates of {} take {:.3f} [{:.3f} .. {:.3f}] of the time, which no key of "
+                      "the loader explains: its cause is part of the comparison",
+                      row_title(table, i), compared[i].ratio.mean, compared[i].ratio.low,
+                      compared[i].ratio.high));
+}
+
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json to_json(const Interval& interval) {
@@ -128,6 +146,7 @@ Json to_json(const SweepRecord& run) {
   for (const FigureName& one : kFigures) json[one.name] = finite(run.figures.*one.figure);
   json["noise"] = to_json(run.noise);
   for (const auto& [name, value] : run.more) json[name] = finite(value);
+  json["settings"] = run.settings;
   return json;
 }
 
@@ -205,8 +224,10 @@ SweepTable sweep_table(SweepDesign design, Runs runs, std::vector<SweepMetric> m
                    .margins = margins,
                    .runs = std::move(runs),
                    .rows = {},
+                   .confounders = {},
                    .warnings = {}};
   const auto reference = references(table.design, table.runs);
+  table.confounders = confounders(table.design, table.runs, reference);
   set_speedups(table.runs, reference);
   table.rows.resize(table.runs.size());
   for (std::size_t i = 0; i < table.runs.size(); ++i) {
@@ -231,6 +252,7 @@ SweepTable sweep_table(SweepDesign design, Runs runs, std::vector<SweepMetric> m
   table.warnings = noise_warnings(noise);
   warn_of_cut_blocks(table, table.warnings);
   warn_of_outliers(table, table.warnings);
+  warn_of_updates(table, confidence, table.warnings);
   return table;
 }
 
@@ -311,6 +333,8 @@ SweepRecord record_of(const Json& json, std::uint64_t repeat,
   for (const FigureName& one : kFigures) record.figures.*one.figure = number_at(json, {one.name});
   record.noise = noise_from(json.is_object() ? json.value("noise", Json()) : Json());
   for (const std::string& name : names) record.more[name] = number_at(json, {name.c_str()});
+  if (json.is_object() && json.contains("settings"))
+    record.settings = settings_in(json["settings"]);
   return record;
 }
 

@@ -59,6 +59,7 @@ struct SweepTable {
   SweepMargins margins;
   std::vector<std::vector<SweepRecord>> runs;  ///< runs of each cell, by repeat
   std::vector<SweepRow> rows;
+  std::vector<Confounder> confounders;
   std::vector<std::string> warnings;
 
   std::size_t repeats() const;

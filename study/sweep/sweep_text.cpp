@@ -37,8 +37,14 @@ std::string effect_text(const SweepMetric& metric, const Comparison& comparison)
                      print(comparison.ratio.high));
 }
 
-std::string verdict_text(Verdict verdict) {
-  return verdict == Verdict::inconclusive ? "too noisy" : name_of(verdict);
+/// "faster", or "faster (threads differ)" where something else than the swept keys does too.
+std::string verdict_text(const SweepTable& table, std::size_t row, Verdict verdict) {
+  if (verdict == Verdict::inconclusive) return "too noisy";
+  std::vector<std::string> others;
+  for (const Confounder& one : table.confounders)
+    if (one.differs[row]) others.push_back(one.setting);
+  if (others.empty() || verdict == Verdict::none) return name_of(verdict);
+  return fmt::format("{} ({})", name_of(verdict), differ_text(others));
 }
 
 /// One column of a table for people.
@@ -108,7 +114,8 @@ std::vector<TextColumn> comparison_columns(const SweepTable& table, std::size_t 
                                : differences ? "0"
                                              : "1.000");
     if (columns.size() > 1)
-      columns[1].cells.push_back(reference || empty ? "-" : verdict_text(comparison.verdict));
+      columns[1].cells.push_back(reference || empty ? "-"
+                                                    : verdict_text(table, i, comparison.verdict));
   }
   return columns;
 }
@@ -141,7 +148,12 @@ std::vector<std::string> shown_figures(const SweepTable& table) {
 /// Returns all columns after the labels.
 std::vector<TextColumn> value_columns(const SweepTable& table, bool brief, bool judged) {
   std::vector<TextColumn> columns;
-  if (table.design.figures.empty() && !is_command(table))
+  bool has_threads = false;
+  for (const Confounder& one : table.confounders) {
+    columns.push_back({one.setting, one.values, kMetric});
+    has_threads |= one.setting == "threads";
+  }
+  if (table.design.figures.empty() && !is_command(table) && !has_threads)
     columns.push_back({"threads", threads_of_rows(table), kFirstToGo});
   const bool is_study = !table.design.figures.empty();
   for (const auto& name : shown_figures(table))
@@ -228,17 +240,6 @@ void append_blocks(const SweepTable& table, const std::vector<TextColumn>& colum
   }
 }
 
-/// Names a row by its labels.
-std::string row_name(const SweepTable& table, std::size_t row) {
-  const auto names = short_names(table.design.columns);
-  const bool plain = names.size() == 1 && (names[0] == "combination" || names[0] == "row");
-  std::string text = table.design.cells[row].group;
-  for (std::size_t c = 0; c < names.size(); ++c)
-    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", plain ? "" : names[c] + "=",
-                        table.design.cells[row].labels[c]);
-  return text;
-}
-
 /// Returns the smallest effect that a comparison would have found, such as "140%".
 std::string size_text(const SweepMetric& metric, const Comparison& comparison) {
   const double effect = detectable_effect(comparison);
@@ -268,7 +269,7 @@ void add_verdict_notes(const SweepTable& table, std::vector<std::string>& notes)
       if (comparison.verdict != Verdict::inconclusive) continue;
       notes.push_back(fmt::format("{}{}: too noisy: only differences above {} would show",
                                   metrics.size() > 1 ? metrics[m].name + " of " : "",
-                                  row_name(table, i), size_text(metrics[m], comparison)));
+                                  row_title(table, i), size_text(metrics[m], comparison)));
     }
   }
 }
@@ -328,6 +329,8 @@ std::vector<std::string> text_notes(const SweepTable& table) {
     else
       add_verdict_notes(table, notes);
   }
+  for (const Confounder& one : table.confounders)
+    notes.push_back("warning: " + remark_on(one, table.design));
   for (const auto& warning : table.warnings) notes.push_back("warning: " + warning);
   return notes;
 }

@@ -83,6 +83,72 @@ TEST(SweepTable, ComparesWithinBlocks) {
   EXPECT_TRUE(has(text_notes(table), "fewer than 5 repeats: no verdict"));
 }
 
+/// Returns five runs a cell that used these threads, with updates of these seconds.
+std::vector<SweepRecord> runs_with(double rate, const std::string& threads, double update_s) {
+  auto runs = runs_of({rate, 1.001 * rate, 0.999 * rate, 1.002 * rate, rate});
+  for (SweepRecord& run : runs) {
+    run.settings = {{"threads", threads}, {"workers", threads == "2" ? "0" : "1"}, {"host", "a"}};
+    run.figures.update_s_per_step = update_s * rate / run.figures.images_per_s;
+  }
+  return runs;
+}
+
+TEST(SweepTable, SaysWhatDiffersBesidesTheKeys) {
+  const SweepTable table =
+      sweep_table(kTwo, {runs_with(100, "2", 0.005), runs_with(230, "1", 0.0023)},
+                  sweep_metrics("images_per_s"), {});
+  const auto rows = text_rows(table);
+  EXPECT_EQ(cell(rows, 1, "threads"), "2");
+  EXPECT_EQ(cell(rows, 2, "threads"), "1");
+  EXPECT_EQ(cell(rows, 2, "workers"), "no column workers") << "the sweep's own key";
+  EXPECT_EQ(cell(rows, 1, "verdict"), "-");
+  EXPECT_EQ(cell(rows, 2, "verdict"), "faster (threads differ)");
+  const auto narrow = terminal_table(table, 80, false);
+  EXPECT_EQ(cell(narrow.blocks[0].rows, 2, "threads"), "1") << "not hidden behind --wide";
+  const auto notes = text_notes(table);
+  EXPECT_TRUE(has(notes,
+                  "warning: threads differ too (2, 1): comparisons are of both; "
+                  "train.threads=1 compares loader.workers alone"));
+  EXPECT_TRUE(has(notes, "warning: updates of workers=1 take 0.460 ["));
+}
+
+TEST(SweepTable, SettingsThatAreEqualOrSweptAreNoConfounders) {
+  const auto equal = sweep_table(kTwo, {runs_with(100, "1", 0.005), runs_with(230, "1", 0.005)},
+                                 sweep_metrics("images_per_s"), {});
+  EXPECT_TRUE(equal.confounders.empty());
+  EXPECT_EQ(cell(text_rows(equal), 2, "verdict"), "faster");
+  EXPECT_FALSE(has(text_notes(equal), "updates of"));
+  const auto swept = sweep_table(grid_design({{"train.threads", {"2", "1"}}}),
+                                 {runs_with(100, "2", 0.005), runs_with(230, "1", 0.0023)},
+                                 sweep_metrics("images_per_s"), {});
+  ASSERT_EQ(swept.confounders.size(), 1u) << "workers=auto chose others";
+  EXPECT_EQ(swept.confounders[0].setting, "workers");
+  EXPECT_FALSE(has(text_notes(swept), "updates of")) << "threads change updates";
+}
+
+TEST(SweepTable, SettingsComeFromTheSummary) {
+  const auto of = [](const char* device) {
+    return settings_in({{"device", device}, {"threads", 2}, {"batch", 64}, {"wall_s", 1.5}});
+  };
+  EXPECT_EQ(of("cpu (2 threads)"),
+            (Settings{{"device", "cpu"}, {"threads", "2"}, {"batch", "64"}}));
+  EXPECT_EQ(of("2 ranks, each cpu (2 threads)"), of("cpu (1 thread)"));
+  EXPECT_EQ(of("simulated (5 ms per step)"), (Settings{{"device", "simulated"}, {"batch", "64"}}));
+  EXPECT_EQ(settings_in(nullptr), Settings{});
+}
+
+TEST(SweepTable, HostsOfWholeBlocksAreNoConfounders) {
+  auto runs =
+      std::vector<std::vector<SweepRecord>>{runs_with(100, "1", 0.005), runs_with(230, "1", 0.005)};
+  for (auto& cell : runs) cell[3].settings["host"] = "b";
+  EXPECT_TRUE(sweep_table(kTwo, runs, sweep_metrics("images_per_s"), {}).confounders.empty());
+  runs[1][3].settings["host"] = "c";
+  const auto table = sweep_table(kTwo, runs, sweep_metrics("images_per_s"), {});
+  ASSERT_EQ(table.confounders.size(), 1u);
+  EXPECT_EQ(table.confounders[0].values, (std::vector<std::string>{"varies", "varies"}));
+  EXPECT_TRUE(has(text_notes(table), "host differs too (varies, varies)"));
+}
+
 TEST(SweepTable, OneRunHasNoInterval) {
   const SweepTable table = table_of({100}, {150});
   const auto rows = text_rows(table);
