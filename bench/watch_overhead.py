@@ -53,7 +53,7 @@ DISTURBED = 1.5
 CONTROLS = 3  # trainer without workers, trainer, worker
 WATCHED, PLAIN, CONTROL = range(3)
 
-FACTOR = torch.full((128, 128), 1 / 128)
+FACTOR = torch.full((64, 64), 1 / 64)
 PRODUCT = torch.empty_like(FACTOR)
 NEAR = 60_000  # ns, within which a computation ends by looking at the clock
 
