@@ -212,6 +212,7 @@ def test_memory_is_flat_over_40_epochs():
                 time.sleep(0.02)  # lets the workers fill every slot, whose memory is touched at its first use
         sizes.append(resident())
     batch = 128 * 64 * 64 * 4
-    # On a busy machine a slot may be filled for the first time in some later epoch.
-    assert max(sizes[20:]) - sizes[19] < batch, sizes
+    # On a busy machine a slot may be filled for the first time in some later epoch; a leak grows in most of them.
+    grown = sum(sizes[epoch] > max(sizes[:epoch]) for epoch in range(20, 40))
+    assert grown < 10 and sizes[-1] - sizes[19] < 4 * batch, sizes
     assert loader.extra_blocks == 2
