@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 
+#include "base/text.h"
 #include "study/records/run_files.h"
 #include "study/sweep/design.h"
 #include "study/sweep/sweep_record.h"
@@ -19,21 +19,22 @@ namespace {
 
 struct Setting {
   const char* name;
-  std::array<const char*, 2> keys;  ///< of the recipe, that set it
+  const char* key = nullptr;    ///< of the recipe, that takes the recorded value
+  const char* other = nullptr;  ///< another key that sets it
 };
-constexpr Setting kSettings[] = {{"threads", {"train.threads"}},
-                                 {"workers", {"loader.workers"}},
-                                 {"io_threads", {"loader.io_threads"}},
-                                 {"prefetch", {"loader.prefetch"}},
-                                 {"batch", {"loader.batch", "loader.batch_per_rank"}},
-                                 {"accumulate", {"train.accumulate"}},
-                                 {"amp", {"train.amp"}},
-                                 {"ops", {"model.ops"}},
-                                 {"strategy", {"train.strategy"}},
-                                 {"device", {"train.device"}},
-                                 {"world_size", {"train.ranks"}},
-                                 {"simd", {}},
-                                 {"host", {}}};
+constexpr Setting kSettings[] = {{"threads", "train.threads"},
+                                 {"workers", "loader.workers"},
+                                 {"io_threads", "loader.io_threads"},
+                                 {"prefetch", "loader.prefetch"},
+                                 {"batch", "loader.batch", "loader.batch_per_rank"},
+                                 {"accumulate", "train.accumulate"},
+                                 {"amp", "train.amp"},
+                                 {"ops", "model.ops"},
+                                 {"strategy", "train.strategy"},
+                                 {"device", nullptr, "train.device"},  // the record names the model
+                                 {"world_size", "train.ranks"},
+                                 {"simd"},
+                                 {"host"}};
 constexpr std::size_t kMostValues = 6;  ///< that a remark lists by row
 
 /// Returns the keys that cells set differently. A recipe stands for all keys and is named "".
@@ -53,9 +54,10 @@ std::set<std::string> swept_keys(const SweepDesign& design) {
 }
 
 bool is_swept(const Setting& setting, const std::set<std::string>& keys) {
-  return std::any_of(setting.keys.begin(), setting.keys.end(), [&](const char* key) {
+  const auto has = [&](const char* key) {
     return key != nullptr && (keys.contains(key) || keys.contains(""));
-  });
+  };
+  return has(setting.key) || has(setting.other);
 }
 
 /// Returns the setting of a run; "-" if it recorded none.
@@ -95,11 +97,11 @@ Settings settings_in(const nlohmann::ordered_json& summary) {
   Settings settings;
   if (!summary.is_object()) return settings;
   for (const Setting& one : kSettings)
-    if (std::string text = text_at(summary, {one.name}); !text.empty())
-      settings[one.name] = std::move(text);
+    if (const std::string text = text_at(summary, {one.name}); !text.empty())
+      settings[one.name] = base::abridged(text);
   if (const auto found = settings.find("device"); found != settings.end()) {
     found->second = device_in(found->second);
-    if (found->second == "simulated") settings.erase("threads");  // which LibTorch would have
+    if (found->second != "cpu") settings.erase("threads");  // LibTorch's, which then train nothing
   }
   return settings;
 }
@@ -111,7 +113,7 @@ std::vector<Confounder> confounders(const SweepDesign& design,
   std::vector<Confounder> found;
   for (const Setting& setting : kSettings) {
     if (is_swept(setting, keys)) continue;
-    Confounder one{setting.name, setting.keys[0] == nullptr ? "" : setting.keys[0], {}, {}};
+    Confounder one{setting.name, setting.key == nullptr ? "" : setting.key, {}, {}};
     for (std::size_t row = 0; row < runs.size(); ++row) {
       const auto& other = runs[references[row]];
       std::set<std::string> values;
@@ -150,7 +152,8 @@ std::string remark_on(const Confounder& confounder, const SweepDesign& design) {
                      fmt::join(values, ", "),
                      confounder.key.empty() || common.empty()
                          ? ""
-                         : fmt::format("; {}={} compares {} alone", confounder.key, common, swept));
+                         : fmt::format("; {} compares {} alone",
+                                       base::shell_word(confounder.key + "=" + common), swept));
 }
 
 bool sweeps_loader_alone(const SweepDesign& design) {

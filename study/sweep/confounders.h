@@ -11,11 +11,12 @@ namespace millrace::study {
 struct SweepDesign;
 struct SweepRecord;
 
-/// What a finished run used, by name in summary.json: values that the recipe left open, such as the
-/// threads that train.threads=0 stands for, and the machine.
+/// Settings of a finished run by their names in summary.json: values that the recipe left open,
+/// such as the threads that train.threads=0 stands for, and the machine.
 using Settings = std::map<std::string, std::string>;
 
-/// Returns the settings in a run's summary.json, without those that it lacks.
+/// Returns the settings in a run's summary.json, without those that it lacks. On a device other
+/// than the CPU, LibTorch's threads are none.
 Settings settings_in(const nlohmann::ordered_json& summary);
 
 /// A setting in which some row differs from its reference, though no key of the sweep sets it.

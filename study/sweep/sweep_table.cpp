@@ -115,11 +115,11 @@ void warn_of_updates(const SweepTable& table, double confidence,
   const auto compared = comparisons(table, update, confidence);
   for (std::size_t i = 0; i < compared.size(); ++i)
     if (compared[i].verdict == Verdict::faster || compared[i].verdict == Verdict::slower)
-      warnings.push_back(
-          fmt::format("updates of {} take {:.3f} [{:.3f} .. {:.3f}] of the time, which no key of "
-                      "the loader explains: its cause is part of the comparison",
-                      row_title(table, i), compared[i].ratio.mean, compared[i].ratio.low,
-                      compared[i].ratio.high));
+      warnings.push_back(fmt::format(
+          "updates of {} take {:.3f} [{:.3f} .. {:.3f}] of the first row's time: no key "
+          "of the loader sets that, so its cause is part of the comparison",
+          row_title(table, i), compared[i].ratio.mean, compared[i].ratio.low,
+          compared[i].ratio.high));
 }
 
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }

@@ -83,7 +83,7 @@ TEST(SweepTable, ComparesWithinBlocks) {
   EXPECT_TRUE(has(text_notes(table), "fewer than 5 repeats: no verdict"));
 }
 
-/// Returns five runs a cell that used these threads, with updates of these seconds.
+/// Returns five runs of a cell that used these threads, with updates of these seconds.
 std::vector<SweepRecord> runs_with(double rate, const std::string& threads, double update_s) {
   auto runs = runs_of({rate, 1.001 * rate, 0.999 * rate, 1.002 * rate, rate});
   for (SweepRecord& run : runs) {
@@ -134,7 +134,29 @@ TEST(SweepTable, SettingsComeFromTheSummary) {
             (Settings{{"device", "cpu"}, {"threads", "2"}, {"batch", "64"}}));
   EXPECT_EQ(of("2 ranks, each cpu (2 threads)"), of("cpu (1 thread)"));
   EXPECT_EQ(of("simulated (5 ms per step)"), (Settings{{"device", "simulated"}, {"batch", "64"}}));
+  EXPECT_EQ(of("A GPU (80 GB)"), (Settings{{"device", "A GPU"}, {"batch", "64"}}));
   EXPECT_EQ(settings_in(nullptr), Settings{});
+  EXPECT_EQ(settings_in({{"host", nullptr}, {"amp", {1, 2}}, {"ops", {{"a", 1}}}}), Settings{});
+}
+
+TEST(SweepTable, AStrangersSettingIsOneQuotedWord) {
+  auto runs =
+      std::vector<std::vector<SweepRecord>>{runs_with(100, "1", 0.005), runs_with(230, "1", 0.005)};
+  for (SweepRecord& run : runs[0])
+    run.settings = settings_in({{"amp", "none;reboot"}, {"simd", std::string(1'000'000, 'x')}});
+  const auto table = sweep_table(kTwo, runs, sweep_metrics("images_per_s"), {});
+  EXPECT_TRUE(has(text_notes(table), "; 'train.amp=none;reboot' compares"));
+  for (const Confounder& one : table.confounders) EXPECT_LT(one.values[0].size(), 600u);
+}
+
+TEST(SweepTable, ADeviceIsNoWordOfTheCommandLine) {
+  auto runs =
+      std::vector<std::vector<SweepRecord>>{runs_with(100, "1", 0.005), runs_with(230, "1", 0.005)};
+  for (auto& cell : runs)
+    for (SweepRecord& run : cell) run.settings["device"] = &cell == runs.data() ? "cpu" : "A GPU";
+  const auto notes = text_notes(sweep_table(kTwo, runs, sweep_metrics("images_per_s"), {}));
+  EXPECT_TRUE(has(notes, "device differs too (cpu, A GPU): comparisons are of both"));
+  EXPECT_FALSE(has(notes, "train.device="));
 }
 
 TEST(SweepTable, HostsOfWholeBlocksAreNoConfounders) {
