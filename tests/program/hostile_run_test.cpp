@@ -71,34 +71,34 @@ class HostileRun : public ProgramTest {
     }
     return parts;
   }
-  /// Runs each command on a copy of in(genuine) in which each thing replaces each part; without
-  /// MILLRACE_TESTS=long, one thing in three, and each in turn.
+  /// Runs each command on copies of in(genuine) in which each thing replaces each part. Without
+  /// MILLRACE_LONG_TESTS in the environment, one thing in three replaces a part, each in turn.
   void attack(const std::string& genuine, const std::set<fs::path>& parts,
               const std::vector<Arguments>& commands) {
-    const char* tests = std::getenv("MILLRACE_TESTS");
-    const bool all = tests != nullptr && std::string_view(tests) == "long";
+    const int stride = std::getenv("MILLRACE_LONG_TESTS") != nullptr ? 1 : 3;
     int number = 0;
     for (const fs::path& part : parts)
-      for (const std::string& thing : kThings) {
-        if (number++ % 3 != 0 && !all) continue;
-        for (const Arguments& command : commands) {
-          fs::remove_all(in("runs"));
-          fs::create_directory(in("runs"));
-          fs::copy(in(genuine), in("runs/run"),
-                   fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-          put(thing, in("runs/run") / part);
-          if (HasFatalFailure()) return;
-          const auto before = outside();
-          RunOptions options;
-          options.cwd = in("");
-          options.timeout_s = 20;
-          const Result result = run(command, options);
-          SCOPED_TRACE(thing + " in place of " + part.string() + ": " + command[0] + " " +
-                       command[1] + "\n" + result.err);
-          EXPECT_TRUE(ends_well(result));
-          EXPECT_EQ(outside(), before) << "changed outside of the run";
-        }
-      }
+      for (const std::string& thing : kThings)
+        if (number++ % stride == 0)
+          for (const Arguments& command : commands) attack_once(genuine, part, thing, command);
+  }
+  void attack_once(const std::string& genuine, const fs::path& part, const std::string& thing,
+                   const Arguments& command) {
+    fs::remove_all(in("runs"));
+    fs::create_directory(in("runs"));
+    fs::copy(in(genuine), in("runs/run"),
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    put(thing, in("runs/run") / part);
+    if (HasFatalFailure()) return;
+    const auto before = outside();
+    RunOptions options;
+    options.cwd = in("");
+    options.timeout_s = 20;
+    const Result result = run(command, options);
+    SCOPED_TRACE(thing + " in place of " + part.string() + ": " + command[0] + " " + command[1] +
+                 "\n" + result.err);
+    EXPECT_TRUE(ends_well(result));
+    EXPECT_EQ(outside(), before) << "changed outside of the run";
   }
   static testing::AssertionResult ends_well(const Result& result) {
     if (result.signal != 0 || result.exit_code < 0 || result.exit_code > 3)

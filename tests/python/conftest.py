@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 PROGRAM = os.environ.get("MILLRACE_PROGRAM", "")
+LONG = "MILLRACE_LONG_TESTS" in os.environ  # tests try every case, as in tools/test --long
 
 
 def has_torch():

@@ -10,12 +10,12 @@ import sys
 import textwrap
 
 import pytest
+from conftest import LONG
 from exit_scenes import SCENES
 from interpreters import interpreters
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = HERE.parents[1] / ".deps/interpreters"  # where tools/test --all puts what the package needs, per version
-LONG = os.environ.get("PYMILLRACE_TESTS") == "long"
 PROCESSES = 20 if LONG else 2  # of each scene
 PROCESSES_OF_OTHERS = 20 if LONG else 1  # under each other interpreter
 PATIENCE = 60  # seconds: 2 are waited for what cannot be ended, and other programs disturb

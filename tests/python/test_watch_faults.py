@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+from conftest import LONG
 from torch.utils.data import DataLoader, Dataset
 
 PACKAGE = Path(importlib.util.find_spec("pymillrace").origin).parent / "watcher"
@@ -219,8 +220,8 @@ def watched_script(folder, site, error):
         script(lambda loader: mr.watch(loader, run=folder / "given"))
 
 
-# Each is a training of its own: some are tried, with PYMILLRACE_TESTS=long all.
-SITES = hooks() if os.environ.get("PYMILLRACE_TESTS") == "long" else hooks()[::34]
+# Each is a training of its own: some are tried, with MILLRACE_LONG_TESTS=1 all.
+SITES = hooks() if LONG else hooks()[::17]
 
 
 @pytest.mark.parametrize("site", SITES, ids=lambda site: "-".join(map(str, site)))
@@ -412,7 +413,7 @@ def namespace(folder, mount, then):
     ("subprocess.run(['sh', '-c', 'mount --bind disk disk && mount -o remount,bind,ro disk'], check=True)",
      "Read-only file system"),
     ("subprocess.run(['umount', '-l', 'disk'], check=True)", "No such file")), ids=("full", "read-only", "gone"))
-@pytest.mark.parametrize("workers", (0, 2) if os.environ.get("PYMILLRACE_TESTS") == "long" else (2,))
+@pytest.mark.parametrize("workers", (0, 2))
 def test_a_disk_that_fails_ends_the_recording(tmp_path, unwatched, workers, at_300, what):
     (tmp_path / "disk").mkdir()
     around = namespace(tmp_path / "disk", "size=1m", "true")

@@ -2,7 +2,7 @@
 
 The plants measure themselves, so that a busy machine changes both sides. It also takes the core away between plants;
 that time is a kind of its own, `cores`, and is left out of the comparison. A core that is lost between the two readings
-of a plant and of the recorder is in one of them only, so tests are repeated. PYMILLRACE_TESTS=long runs every
+of a plant and of the recorder is in one of them only, so tests are repeated. MILLRACE_LONG_TESTS=1 runs every
 combination. The output ends with a table of the errors.
 """
 import csv
@@ -16,13 +16,12 @@ pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be impor
 
 import pymillrace as mr
 import watch_plants as plants_of
-from conftest import planted_errors, timing
+from conftest import LONG, planted_errors, timing
 
 pytestmark = timing
 PLACES = ("dataset", "transform", "collate", "update")
 KINDS = ("blocked", "cpu")
 PER_CALL_MS = {"dataset": 12, "transform": 12, "collate": 60, "update": 40}
-LONG = os.environ.get("PYMILLRACE_TESTS") == "long"
 
 
 def watched(tmp_path, plants, epochs=1, **options):
