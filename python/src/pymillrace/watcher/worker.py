@@ -19,7 +19,7 @@ from .faults import stop
 from .transforms import TransformTimer
 
 
-DYING_S = 0.5  # seconds to wait for the end of a worker that has closed its queue
+DYING_S = 2  # seconds to wait for the end of a worker that has closed its queue; a busy machine takes long
 
 
 @lru_cache(maxsize=None)
@@ -117,7 +117,10 @@ class WorkerInit:
     def _install(self, worker: int) -> None:
         from torch.utils.data import _DatasetKind, get_worker_info
 
-        file = RecordFile(self._slots, self._parts, self._path)
+        try:
+            file = RecordFile(self._slots, self._parts, self._path)
+        except FileNotFoundError:  # the trainer ended its recording, and with it the file, before this worker began
+            return
         info = get_worker_info()
         timer = FetchTimer(worker, None if info is None else info.dataset, self._generation, file)
         if len(timer.transforms.names) != self._parts:
