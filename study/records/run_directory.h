@@ -32,8 +32,8 @@ class RunLock {
   explicit RunLock(const std::filesystem::path& directory,
                    std::chrono::milliseconds patience = std::chrono::seconds(2));
 
-  /// Throws what the constructor would if another process holds the lock of `directory`, which need
-  /// not exist. Changes nothing.
+  /// Throws what the constructor would if another process holds the lock of `directory`. Does
+  /// nothing if the directory or its lock file does not exist.
   static void require_free(const std::filesystem::path& directory);
 
   /// Returns whether a process holds the lock of `directory`. A process that wants the lock at this

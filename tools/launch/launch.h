@@ -109,7 +109,7 @@ class RankErrors {
   void print();
   /// Returns whether all ranks have called tell_watched().
   bool all_watched() const { return watched_.size() == pipes_.size(); }
-  /// Leaves out what a rank says from now on: it is made to end, which is not its error.
+  /// Discards the error of a rank that is made to end: it only reports that.
   void drop(int rank) { dropped_.insert(static_cast<std::size_t>(rank)); }
   /// Returns whether a rank only reported another one's error.
   bool relayed(int rank) const { return relaying_.count(static_cast<std::size_t>(rank)) > 0; }
@@ -131,9 +131,9 @@ class RankErrors {
 /// each line, and their stdout is dropped. An error that ranks share is printed once. The ranks
 /// meet at the loopback address, with a key in their environment. The first Ctrl-C or SIGTERM is
 /// passed on to all; the second one kills them, as the death of this process does. When one rank
-/// fails, the others are made to end: after some seconds, in which they end by themselves, if they
-/// watch each other, else at once. Returns the first failing rank's exit code. Throws RunError if a
-/// signal killed it, or if a rank cannot be started.
+/// fails, the others are made to end: at once, or if they watch each other, after some seconds in
+/// which they can end by themselves. Returns the first failing rank's exit code. Throws RunError if
+/// a signal killed it, or if a rank cannot be started.
 Exit launch_ranks(int count, const std::vector<std::string>& arguments);
 
 }  // namespace millrace::tools

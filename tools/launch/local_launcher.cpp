@@ -146,7 +146,8 @@ using Clock = std::chrono::steady_clock;
 /// Time from the first rank's failure to SIGTERM for the others, if they watch each other
 /// themselves.
 constexpr auto kTermDelay = 5s;
-/// The same for ranks that do not, as before they have met: others may fail for the same reason.
+/// Time from the first rank's failure to SIGTERM for the others before they watch each other: some
+/// may be about to fail for the same reason.
 constexpr auto kEarlyTermDelay = 300ms;
 /// Time from SIGTERM to SIGKILL.
 constexpr auto kLastPatience = 5s;

@@ -69,7 +69,7 @@ inline constexpr const char* kErrorVariable = "MILLRACE_ERROR_FD";
 /// Tells the launcher of this rank, if it has one, that its peers watch it from now on: they end by
 /// themselves if it fails.
 void tell_watched();
-/// What tell_watched() sends, before any error.
+/// Byte that tell_watched() sends. Errors follow it.
 inline constexpr char kWatched = '\0';
 /// Returns `text` as one word of a shell's command line, for commands that messages propose.
 std::string shell_word(const std::string& text);
