@@ -212,7 +212,7 @@ std::size_t on_body(char* bytes, std::size_t size, std::size_t count, void* data
 
 struct HeaderList {
   curl_slist* list = nullptr;
-  ~HeaderList() {
+  ~HeaderList() {  // NOLINT(bugprone-exception-escape): add() has opened the library
     if (list != nullptr) curl().slist_free_all(list);
   }
   void add(const std::string& line) {
@@ -234,7 +234,7 @@ struct HttpClient::Connection {
     if (easy == nullptr || multi == nullptr)
       throw RunError("libcurl cannot open a connection", "this machine may be out of memory");
   }
-  ~Connection() {
+  ~Connection() {  // NOLINT(bugprone-exception-escape): the constructor has opened the library
     if (easy != nullptr) pipeline::curl().easy_cleanup(easy);
     if (multi != nullptr) pipeline::curl().multi_cleanup(multi);
   }

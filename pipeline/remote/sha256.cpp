@@ -25,6 +25,7 @@ Sha256Stream::Sha256Stream() : context_(crypto().md_new()) {
   reset();
 }
 
+// NOLINTNEXTLINE(bugprone-exception-escape): the constructor has opened the library
 Sha256Stream::~Sha256Stream() { crypto().md_free(context_); }
 
 void Sha256Stream::reset() {

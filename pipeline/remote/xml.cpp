@@ -142,14 +142,14 @@ XmlReader::Event XmlReader::next() {
       return Event::end;
     }
     left_.remove_prefix(1);
-    if (left_.starts_with("?")) {
+    if (left_.starts_with('?')) {
       take_until("?>");
     } else if (left_.starts_with("!--")) {
       left_.remove_prefix(3);
       take_until("-->");
-    } else if (left_.starts_with("!")) {
+    } else if (left_.starts_with('!')) {
       refuse("it holds a document type or CDATA");
-    } else if (left_.starts_with("/")) {
+    } else if (left_.starts_with('/')) {
       left_.remove_prefix(1);
       std::string_view name = take_until(">");
       return close(name.substr(0, name.find_last_not_of(kBlank) + 1));

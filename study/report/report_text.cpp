@@ -164,7 +164,7 @@ std::string to_markdown(const Report& report) {
     for (const auto& [name, value] : report.facts) rows.push_back({name, value});
     text += "\n" + markdown_table(rows);
   }
-  if (!report.notes.empty()) text += "\n";
+  if (!report.notes.empty()) text += '\n';
   for (const std::string& note : report.notes) text += "- " + markdown_escaped(note) + "\n";
   for (const Figure& figure : report.figures) {
     head(text, figure.title, figure.caption);

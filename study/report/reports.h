@@ -81,7 +81,7 @@ class RunReader {
 
  private:
   struct Table {
-    explicit Table(std::filesystem::path file) : reader(std::move(file)) {}
+    explicit Table(const std::filesystem::path& file) : reader(file) {}
     StepReader reader;
     StepTable table;
   };

@@ -152,7 +152,7 @@ const CLI::App* command_of(const CLI::App& app, std::string_view name) {
 
 /// The option of `command` that takes its value from the word after `word`, or null.
 const CLI::Option* option_before_value(const CLI::App& command, std::string_view word) {
-  if (!word.starts_with("-")) return nullptr;
+  if (!word.starts_with('-')) return nullptr;
   const CLI::Option* option = command.get_option_no_throw(std::string(word));
   return option != nullptr && option->get_items_expected_max() > 0 ? option : nullptr;
 }
@@ -252,7 +252,7 @@ std::set<std::string> completions(const CLI::App& app, const std::string& line) 
     if (const CLI::App* next = command_of(parent, typed[i]); next != nullptr) {
       command = next;
     } else if (option_before_value(*command, before) == nullptr) {
-      has_recipe |= !typed[i].starts_with("-") && typed[i].find('=') == std::string::npos;
+      has_recipe |= !typed[i].starts_with('-') && typed[i].find('=') == std::string::npos;
     }
     before = typed[i];
   }
@@ -260,7 +260,7 @@ std::set<std::string> completions(const CLI::App& app, const std::string& line) 
   std::vector<std::string> words;
   if (const CLI::Option* option = option_before_value(*command, before); option != nullptr) {
     words = choices_of(*option);
-  } else if (last.starts_with("-")) {
+  } else if (last.starts_with('-')) {
     for (const CLI::Option* known : command->get_options()) {
       if (known->get_group().empty()) continue;  // hidden
       for (const std::string& name : known->get_lnames()) words.push_back("--" + name);
