@@ -264,6 +264,12 @@ void write_file(const fs::path& file, const std::string& text) {
   whole.commit();
 }
 
+void write_derived_file(const fs::path& file, const std::string& text) {
+  base::AtomicFile whole(file);
+  whole.write(std::as_bytes(std::span(text)));
+  whole.replace();
+}
+
 std::string to_text(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -93,7 +93,6 @@ class HostileRun : public ProgramTest {
     const auto before = outside();
     RunOptions options;
     options.cwd = in("");
-    options.timeout_s = 20;
     const Result result = run(command, options);
     SCOPED_TRACE(thing + " in place of " + part.string() + ": " + command[0] + " " + command[1] +
                  "\n" + result.err);

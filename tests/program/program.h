@@ -21,7 +21,7 @@ struct RunOptions {
   std::map<std::string, std::string> env;  ///< added to the test's own environment
   std::filesystem::path cwd;               ///< empty: the test's own folder
   std::string program;                     ///< another copy of it; empty: the build's
-  double timeout_s = 60;                   ///< afterwards the child is killed and the test fails
+  double timeout_s = 150;                  ///< afterwards the child is killed and the test fails
   bool close_stdin = false;                ///< otherwise /dev/null
   bool close_stdout = false;               ///< otherwise stdout_to
   bool close_stderr = false;               ///< otherwise stderr_to
@@ -52,7 +52,7 @@ class Child {
 
   /// Waits until stderr contains `text`. Returns false after `timeout_s`, or if the child ends
   /// first.
-  bool says(const std::string& text, double timeout_s = 30);
+  bool says(const std::string& text, double timeout_s = 60);
   void send(int signal);
   /// Signals the whole group, like a terminal's Ctrl-C.
   void send_to_group(int signal);

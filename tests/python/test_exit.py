@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = HERE.parents[1] / ".deps/interpreters"  # where tools/test --all puts what the package needs, per version
 PROCESSES = 20 if LONG else 2  # of each scene
 PROCESSES_OF_OTHERS = 20 if LONG else 1  # under each other interpreter
-PATIENCE = 60  # seconds: 2 are waited for what cannot be ended, and other programs disturb
+PATIENCE = 120  # seconds: 2 are waited for what cannot be ended, and other programs disturb
 
 
 def environment(version):

@@ -26,7 +26,7 @@ from pymillrace.watcher.fields import Field
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python/src/pymillrace"
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 @pytest.fixture(autouse=True)

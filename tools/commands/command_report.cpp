@@ -103,7 +103,7 @@ class LivePage {
     report.tables.insert(report.tables.end(), fixed_.tables.begin(), fixed_.tables.end());
     report.images.insert(report.images.end(), fixed_.images.begin(), fixed_.images.end());
     report.notes.insert(report.notes.end(), fixed_.notes.begin(), fixed_.notes.end());
-    study::write_file(file_, study::to_html(report, reload_s));
+    study::write_derived_file(file_, study::to_html(report, reload_s));
   }
 
   fs::path run_;
@@ -175,9 +175,9 @@ void make_folder(const fs::path& folder) {
 std::size_t write_csv(const study::Report& report, const fs::path& folder) {
   make_folder(folder);
   for (const study::Figure& figure : report.figures)
-    study::write_file(folder / (figure.id + ".csv"), study::to_csv(figure));
+    study::write_derived_file(folder / (figure.id + ".csv"), study::to_csv(figure));
   for (const study::ReportTable& table : report.tables)
-    study::write_file(folder / (table.id + ".csv"), study::to_csv(table));
+    study::write_derived_file(folder / (table.id + ".csv"), study::to_csv(table));
   return report.figures.size() + report.tables.size();
 }
 
@@ -195,7 +195,7 @@ Exit report(const ReportArguments& arguments) {
   if (!arguments.html.empty() || !others) {
     const fs::path file = arguments.page();
     make_folder(file.parent_path());
-    study::write_file(file, study::to_html(report));
+    study::write_derived_file(file, study::to_html(report));
     if (!others && !report.verdict.empty()) print("{}\n", report.verdict);
     tell(fmt::format("{}: {} figures, {} tables, {} pictures; any browser opens it", file.string(),
                      report.figures.size(), report.tables.size(), report.images.size()));

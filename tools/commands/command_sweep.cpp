@@ -60,8 +60,8 @@ void print_table(const study::SweepTable& table, const std::filesystem::path& sw
 }
 
 void write_tables(const study::SweepTable& table, const std::filesystem::path& sweep) {
-  study::write_file(sweep / "table.csv", study::csv(study::csv_table(table)));
-  study::write_file(sweep / "runs.csv", study::csv(study::csv_runs(table)));
+  study::write_derived_file(sweep / "table.csv", study::csv(study::csv_table(table)));
+  study::write_derived_file(sweep / "runs.csv", study::csv(study::csv_runs(table)));
 }
 
 namespace {
