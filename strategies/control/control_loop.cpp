@@ -274,12 +274,14 @@ void ControlLoop::note(const Heartbeat& beat, Member& member) {
 void ControlLoop::lost(Connection& connection, bool garbled) {
   connection.fd.close();
   if (connection.rank < 0) return;  // no hello yet
-  if (phase_ == Phase::asking) {
-    phase_ = Phase::over;  // rank 0 ends as well, because of the error that this rank will print
+  // Rank 0 says why before it ends. If it died first, an error of this rank only follows from that.
+  const bool asking = phase_ == Phase::asking;
+  const Member& member = members_[static_cast<std::size_t>(connection.rank)];
+  if (asking && (garbled || interrupted_ || member.presence == Member::Presence::left)) {
+    phase_ = Phase::over;  // this rank prints its own error
     return;
   }
-  const Member& member = members_[static_cast<std::size_t>(connection.rank)];
-  if (phase_ != Phase::watching || member.presence == Member::Presence::left) return;
+  if (!(asking || phase_ == Phase::watching) || member.presence == Member::Presence::left) return;
   FailureReport report =
       report_on(connection.rank, interrupted_ ? FailureKind::interrupted : FailureKind::died);
   if (garbled) {

@@ -330,6 +330,18 @@ TEST(Control, WhatOnlyFollowsFromADeathIsNotBlamed) {
     expect_named(*ranks[static_cast<std::size_t>(rank)], 2, FailureKind::died);
 }
 
+TEST(Control, WhatOnlyFollowsFromTheDeathOfRankZeroIsNotBlamed) {
+  auto ranks = meet(3);
+  std::thread first([&] { ranks[1]->channel->fail("connection closed by peer"); });
+  std::thread second([&] { ranks[2]->channel->fail("connection closed by peer"); });
+  std::this_thread::sleep_for(20ms);
+  ranks[0]->channel.reset();
+  first.join();
+  second.join();
+  for (const int rank : {1, 2})
+    expect_named(*ranks[static_cast<std::size_t>(rank)], 0, FailureKind::died);
+}
+
 TEST(Control, TheFirstOfTwoErrorsIsTheCause) {
   auto ranks = meet(3);
   std::thread first([&] { ranks[2]->channel->fail("out of memory"); });
