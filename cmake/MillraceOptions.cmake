@@ -43,6 +43,14 @@ function(millrace_objects name)
   target_link_libraries(${name} PUBLIC millrace_options)
 endfunction()
 
+# millrace_control_code(TARGET): compiles code that no sample passes through with -O1, which takes two
+# thirds of the time of -O3.
+function(millrace_control_code target)
+  if(NOT MILLRACE_SANITIZE)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+endfunction()
+
 # Flags of all our targets. -ffp-contract=off keeps the compiler from fusing a multiplication with
 # an addition: parameters must have the same bits on every machine (contract Determinism).
 add_library(millrace_options INTERFACE)
