@@ -61,16 +61,20 @@ class Machine:
                           f"install torch=={self.built_with}, or name its folder: --torch")
         self.scratch = pathlib.Path(scratch)
 
-    def environment(self, hide_devices=False):
+    def environment(self, words, hide_devices=False):
+        """Returns the environment of a command. Debian's libraries of the pack (libstdc++, libz) come first for our
+        programs only: PyTorch's Python brings its own."""
         site = self.torch.parent
         folders = [self.root / "lib", self.torch / "lib", *sorted(site.glob("nvidia/*/lib"))]
-        if self.packed:
+        if self.packed and any(word in map(str, (self.root / "millrace", self.root / "torch_test")) for word in words):
             folders.insert(1, self.root / "system")
         env = dict(os.environ)
         env["PYTHONPATH"] = ":".join([str(site), env.get("PYTHONPATH", "")]).rstrip(":")
         env["LD_LIBRARY_PATH"] = ":".join([*map(str, folders), env.get("LD_LIBRARY_PATH", "")]).rstrip(":")
         if hide_devices:
             env["CUDA_VISIBLE_DEVICES"] = ""
+        else:
+            env["MILLRACE_DEVICE_TESTS"] = "required"
         return env
 
     def words(self, command):
@@ -98,7 +102,7 @@ class Machine:
         begin = time.monotonic()
         try:
             child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                     env=self.environment(hide_devices), cwd=self.scratch, start_new_session=True)
+                                     env=self.environment(words, hide_devices), cwd=self.scratch, start_new_session=True)
         except OSError as error:
             return {"exit": 127, "s": 0.0, "text": f"{words[0]}: {error.strerror}", "out": ""}
         ended = ""

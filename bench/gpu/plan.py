@@ -10,8 +10,9 @@ class Run:
     name: str
     command: list
     limit_s: int
-    kind: str = "train"  # train: keeps the summary; text: keeps the end of the output; json: one JSON document
-    after: str = ""  # a run whose failure makes this one pointless
+    kind: str = "train"  # train: keeps the summary; text: keeps the end of the output; json: one JSON document;
+    # smi: keeps a field per word of the command, which nvidia-smi is asked for one by one
+    after: str = ""  # a run whose failure makes this one pointless; one that has not been run yet is run first
     kill_after_steps: int = 0  # ends the run with SIGKILL once that many steps are in its table, then resumes it
     tool: str = ""  # a program that may be missing: the run is then skipped
     module: str = ""  # a Python module that may be missing, likewise
@@ -37,11 +38,14 @@ EXACT = ("train.tf32=off", "train.deterministic=true")
 # Data is always normalised one way or the other; both must give the CPU's losses.
 CLOCKS = {"sync": (), "async": ("train.clock=async",), "graphs": ("train.clock=async", "train.cuda_graphs=on"),
           "step": ("train.clock=async", "train.cuda_graphs=step")}
-SMI = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,temperature.gpu,power.draw,"
-       "clocks_throttle_reasons.active", "--format=csv,noheader"]
+# A word with a bar names a field as newer drivers call it, and then as older ones do.
+SMI = ["name", "driver_version", "memory.total", "clocks.sm", "temperature.gpu", "power.draw",
+       "clocks_event_reasons.active|clocks_throttle_reasons.active"]
+WARM_UP_LIMIT_S = 180  # a device that was idle, a file system that has read nothing
 GOAL_RUNS = 7
 GOAL_EPOCHS = 10  # of the recipe
-# What a key costs: both values in turn, on LeNet (an epoch) or ResNet-50 (100 steps).
+# What a key costs: both values in turn, on LeNet (an epoch, each step one graph, since its launches would hide the
+# difference) or ResNet-50 (100 steps).
 COSTS = [("parts", LENET, "train.device_parts", "true", "false", 3),
          ("deterministic", LENET, "train.deterministic", "true", "false", 3),
          ("channels-last", LENET, "train.channels_last", "on", "off", 3),
@@ -50,8 +54,13 @@ COSTS = [("parts", LENET, "train.device_parts", "true", "false", 3),
          ("layout-resnet50", "cifar10-resnet50", "output.layout", "hwc", "chw", 1)]
 
 
+def warm_up():
+    """Starts the device and reads what the runs need. Its time counts for nothing."""
+    return train("warm-up", LENET, "train.steps=20", "eval.every=0", limit_s=WARM_UP_LIMIT_S)
+
+
 def first_look():
-    yield Run("nvidia-smi", SMI, 20, "text", tool="nvidia-smi")
+    yield Run("nvidia-smi", SMI, 20, "smi", tool="nvidia-smi")
     yield Run("doctor", ["{root}/millrace", "doctor", "--json", "--storage", "{scratch}"], 60, "json")
     yield Run("ldd", ["ldd", "{root}/lib/libmillrace_cuda.so"], 20, "text", tool="ldd")
     yield train("steps20", LENET, "train.steps=20", "eval.every=0", "train.log_every=1", keep=20)
@@ -62,9 +71,8 @@ def device_tests():
     # Each in its own process: the module must come before LibTorch's first call.
     for name in ("FollowsTheCpusByEitherClock", "GraphsFollowTheEagerRun", "GraphsDrawWhatEagerStepsDo",
                  "ReplicasFollowTheCpu", "ABatchThatDoesNotFitIsToldWithOneThatWould"):
-        yield Run("test-" + name, ["{root}/torch_test", "--gtest_filter=CudaTraining." + name], 60, "text",
-                  after="steps20")
-    yield Run("test-native", ["{root}/torch_test", "--gtest_filter=Shapes/NativeCuda.*"], 60, "text", after="steps20")
+        yield Run("test-" + name, ["{root}/torch_test", "--gtest_filter=CudaTraining." + name], 60, "text")
+    yield Run("test-native", ["{root}/torch_test", "--gtest_filter=Shapes/NativeCuda.*"], 60, "text")
     for tool in ("memcheck", "racecheck"):
         yield Run("sanitizer-" + tool,
                   ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "{root}/torch_test",
@@ -75,13 +83,13 @@ def modes():
     for normalize in ("loader", "device"):
         for clock, keys in CLOCKS.items():
             yield train(f"mode-{clock}-{normalize}", LENET, "train.epochs=2", "output.normalize=" + normalize, *keys,
-                        *EXACT, limit_s=60, after="steps20", keep=20)
+                        *EXACT, limit_s=60, keep=20)
     yield train("mode-cpu", LENET, "train.steps=20", "eval.every=0", "train.device=cpu", *EXACT[:1], keep=20)
     for amp in ("bf16", "f16"):
-        yield train("amp-" + amp, LENET, "train.epochs=2", "train.amp=" + amp, after="steps20")
-    yield train("ddp", LENET, "train.epochs=1", "train.strategy=ddp", "train.ranks=1", after="steps20")
-    yield train("whole", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT, after="steps20")
-    yield train("killed", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT, after="steps20",
+        yield train("amp-" + amp, LENET, "train.epochs=2", "train.amp=" + amp)
+    yield train("ddp", LENET, "train.epochs=1", "train.strategy=ddp", "train.ranks=1")
+    yield train("whole", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT)
+    yield train("killed", LENET, "train.epochs=2", "train.checkpoint_every=50", *EXACT,
                 kill_after_steps=120, limit_s=90)
 
 
@@ -89,25 +97,23 @@ def tables():
     for workers in (0, 1, 2, 4):
         for clock, keys in (("eager", ()), *list(CLOCKS.items())[1:]):
             yield train(f"s4-{clock}-{workers}", LENET, "train.epochs=2", f"loader.workers={workers}", *keys,
-                        limit_s=60, after="steps20")
-    yield train("delay-next", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.next_ms=5",
-                after="steps20")
-    yield train("delay-forward", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.forward_ms=5",
-                after="steps20")
+                        limit_s=60)
+    yield train("delay-next", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.next_ms=5")
+    yield train("delay-forward", LENET, "train.steps=200", "eval.every=0", "train.clock=async", "debug.forward_ms=5")
 
 
 def costs():
     for name, recipe, key, one, other, pairs in COSTS:
-        length = ("train.epochs=1", "loader.workers=4") if recipe == LENET else (
+        length = ("train.epochs=1", "loader.workers=4", "train.cuda_graphs=step") if recipe == LENET else (
             "train.steps=100", "train.amp=bf16", "output.normalize=device")
         for pair in range(1, pairs + 1):
             for value in (one, other):
                 yield train(f"{name}-{value}-{pair}", recipe, *length, "eval.every=0", "train.clock=async",
-                            f"{key}={value}", after="steps20")
+                            f"{key}={value}")
 
 
 def clocks(when):
-    return Run("clocks-" + when, SMI, 20, "text", tool="nvidia-smi")
+    return Run("clocks-" + when, SMI, 20, "smi", tool="nvidia-smi")
 
 
 def lenet_goals():
@@ -115,10 +121,10 @@ def lenet_goals():
     yield clocks("before-lenet")
     for seed in range(GOAL_RUNS):
         yield train(f"goal-{seed}", LENET, f"seed={seed}", "loader.workers=8", "output.normalize=device",
-                    "eval.every=0", *CLOCKS["step"], after="steps20")
+                    "eval.every=0", *CLOCKS["step"])
         # The peer's first epoch also starts the device and the workers; the second one counts.
         yield Run(f"torch-goal-{seed}", ["{python}", "{root}/bench/torch_lenet.py", "--data", "{data}", "--device",
-                                         "cuda", "--workers", "8", "--epochs", "2"], 60, "text", after="steps20",
+                                         "cuda", "--workers", "8", "--epochs", "2"], 60, "text",
                   module="torchvision")
     yield clocks("after-lenet")
 
@@ -129,9 +135,9 @@ def resnet_goals():
     for seed in range(GOAL_RUNS):
         yield train(f"resnet-{seed}", "cifar10-resnet50", f"seed={seed}", "train.epochs=2", "eval.every=0",
                     "train.amp=bf16", "train.cudnn_benchmark=true", "output.normalize=device", "output.layout=hwc",
-                    "loader.workers=8", *CLOCKS["step"], limit_s=90, after="steps20")
+                    "loader.workers=8", *CLOCKS["step"], limit_s=90)
         yield Run(f"torch-resnet-{seed}", ["{python}", "{root}/bench/gpu/torch_resnet50.py", "--data", "{objects}",
-                                           "--graphs", "--epochs", "2"], 90, "json", after="steps20")
+                                           "--graphs", "--epochs", "2"], 90, "json")
     yield clocks("after-resnet")
 
 
@@ -139,17 +145,16 @@ def large_models():
     for recipe in ("cifar10-resnet50", "cifar10-vgg19"):
         for amp in ("off", "bf16"):
             yield train(f"{recipe}-{amp}", recipe, "train.steps=200", "eval.every=0", "train.amp=" + amp,
-                        "train.clock=async", "output.normalize=device", limit_s=90, after="steps20")
+                        "train.clock=async", "output.normalize=device", limit_s=90)
     yield Run("profile", ["{root}/millrace", "profile", LENET, "data.path={data}", "train.device=cuda", "--verify",
-                          "--run", "{scratch}/profile", "--json"], 120, "json", after="steps20")
+                          "--run", "{scratch}/profile", "--json"], 120, "json")
 
 
 def stages():
     return [Stage("first", "what is there, twenty steps, the device tests", [*first_look(), *device_tests()]),
-            Stage("modes", "clocks, graphs, precision, NCCL, resumption; what keys cost; S4's goals",
-                  [*modes(), *costs(), *lenet_goals()]),
-            Stage("tables", "step times, larger models, predictions, ResNet-50's goals",
-                  [*tables(), *large_models(), *resnet_goals()])]
+            Stage("goals", "S4's goals and ResNet-50's", [*lenet_goals(), *resnet_goals()]),
+            Stage("modes", "clocks, graphs, precision, NCCL, resumption; what keys cost", [*modes(), *costs()]),
+            Stage("tables", "step times, larger models, predictions", [*tables(), *large_models()])]
 
 
 def all_runs():

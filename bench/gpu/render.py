@@ -1,5 +1,6 @@
 """Tables of docs/results/DATE-gpu.md from the results of bench/gpu/run."""
 import json
+import re
 import statistics
 
 import plan
@@ -18,7 +19,7 @@ def number(value, scale=1.0, digits=3):
 
 DRIVER_ONLY = {"gpu_utilization"}  # keys that a summary has only where a driver measures them
 # Keys that have a figure only where a device does; a sample recorded without one may lack it.
-DEVICE_ONLY = DRIVER_ONLY | {"device_parts", "device_submissions", "device_starved"}
+DEVICE_ONLY = DRIVER_ONLY | {"device_gap_load_s", "device_parts", "device_submissions", "device_starved"}
 
 
 class Source:
@@ -55,6 +56,9 @@ class Source:
             self.missing.append(f"{name}: {key}")
 
 
+SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?", re.MULTILINE)  # GoogleTest's closing line
+
+
 def ended(run):
     if run is None:
         return "not run"
@@ -62,7 +66,10 @@ def ended(run):
         return "skipped: " + run["skipped"]
     if run.get("ended"):
         return run["ended"]
-    return "passed" if run["exit"] == 0 else f"failed (exit {run['exit']})"
+    if run["exit"] != 0:
+        return f"failed (exit {run['exit']})"
+    skipped = SKIPPED.search(run.get("text", ""))
+    return f"SKIPPED by itself: {skipped[1]} tests" if skipped else "passed"
 
 
 def worst_loss(source, name, reference):
@@ -105,6 +112,12 @@ def repeat_table(source):
     return "## Resumption, precision, NCCL\n\n" + table(["check", "result"], rows)
 
 
+def gap_per_step(source, name):
+    """Returns the seconds per step in which the device waited for a batch."""
+    gap, submissions = source.of(name, "device_gap_load_s"), source.of(name, "device_submissions")
+    return gap / submissions if gap is not None and submissions else None
+
+
 def step_rows(source, names):
     for label, name in names:
         parts = [source.of(name, "device_parts." + part) for part in ("forward_s", "backward_s", "graph_s", "step_s")]
@@ -115,6 +128,7 @@ def step_rows(source, names):
         starved = source.of(name, "device_starved")
         yield [label, number(source.of(name, "update_s_per_step_median"), 1e3), number(
             source.of(name, "update_s_per_step"), 1e3), number(source.of(name, "load_s_per_step"), 1e3),
+            number(gap_per_step(source, name), 1e3),
             number(source.of(name, "setup_update_s"), 1, 2), *(
                 number(value) if value is not None else "not measured" for value in each),
             f"{100 * starved / submissions:.0f}" if submissions else "-",
@@ -122,7 +136,7 @@ def step_rows(source, names):
             number(source.of(name, "gpu_utilization"), 100, 0), str(source.of(name, "bound") or "-")]
 
 
-STEP_HEADER = ["run", "update, median", "mean", "load", "set-up, s", "device: forward", "backward", "graph", "step",
+STEP_HEADER = ["run", "update, median", "mean", "load", "device waits for load", "set-up, s", "device: forward", "backward", "graph", "step",
                "starved, %", "peak MB", "GPU busy, %", "bound"]
 
 

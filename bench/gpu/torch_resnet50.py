@@ -109,6 +109,10 @@ def main():
     args = parser.parse_args()
 
     torch.manual_seed(0)
+    # As train.cudnn_benchmark=true and train.tf32=conv, which the runs beside it have.
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = False
     images, labels = (part.to(args.device) for part in cifar(args.data))
     count = len(images) // args.batch
     count = min(count, args.steps) if args.steps else count

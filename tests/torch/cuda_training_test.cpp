@@ -8,6 +8,7 @@
 #include "strategies/torch/data_parallel.h"
 #include "strategies/torch/single.h"
 #include "strategies/trainer/cuda_module.h"
+#include "tests/torch/needs_device.h"
 #include "tests/torch/training_run.h"
 
 namespace millrace::train {
@@ -30,13 +31,7 @@ TEST(CudaModulePath, LeadsFromThisProgramToTheModule) {
 /// call.
 class CudaTraining : public ::testing::Test {
  protected:
-  void SetUp() override {
-    try {
-      CudaLibrary::load("train.device=cuda", 0);
-    } catch (const DeviceError& error) {
-      GTEST_SKIP() << "TRAINING ON CUDA IS NOT TESTED HERE: " << error.what();
-    }
-  }
+  void SetUp() override { test::load_device_or_skip("TRAINING ON CUDA IS NOT TESTED HERE"); }
 };
 
 TrainingRun lenet_run(const std::string& device, int inflight = 0) {

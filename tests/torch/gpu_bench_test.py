@@ -21,6 +21,8 @@ import render  # noqa: E402
 
 runner = {"__name__": "runner", "__file__": str(args.source / "bench/gpu/run")}
 exec(compile((args.source / "bench/gpu/run").read_text(), "bench/gpu/run", "exec"), runner)  # has no suffix to import
+packer = {"__name__": "packer", "__file__": str(args.source / "bench/gpu/pack")}
+exec(compile((args.source / "bench/gpu/pack").read_text(), "bench/gpu/pack", "exec"), packer)
 
 
 def script(path, *words):
@@ -54,6 +56,14 @@ class Pack(Folder):
         with mock.patch.object(machine, "HERE", out / "bench/gpu"):
             words = machine.Machine(args.torch, self.folder / "scratch").words(plan.train("one", plan.LENET).command)
         self.assertIn(f"data.path={out}/data/mnist", words)
+        self.assertEqual(packer["complaints"](out), [])
+        (out / "system/libz.so.1").rename(self.folder / "libz.so.1")
+        self.assertIn("needs libz.so.1", " ".join(packer["complaints"](out)))
+        (self.folder / "libz.so.1").rename(out / "system/libz.so.1")
+        with mock.patch.dict(packer, NEWEST_GLIBC=(2, 2)):
+            self.assertIn("needs glibc 2.", " ".join(packer["complaints"](out)))
+        self.assertFalse(packer["ELSEWHERE"].match("libcurl.so.4"))
+        self.assertTrue(packer["ELSEWHERE"].match("libcurand.so.10"))
         self.assertLess(sum(path.stat().st_size for path in out.rglob("*") if path.is_file()), 55 << 20)
         dry = script(out / "bench/gpu/run", self.folder / "results", "--dry", "--torch", args.torch)
         self.assertEqual(dry.returncode, 0, dry.stdout + dry.stderr)
@@ -81,7 +91,7 @@ class FakeMachine:
         self.packed = True
         self.words = lambda command: command
         self.call = lambda *a, **more: machine.Machine.call(self, *a, **more)
-        self.environment = lambda hide_devices: dict(os.environ)
+        self.environment = lambda words, hide_devices: dict(os.environ)
 
 
 def shell(name, text, **more):
@@ -127,6 +137,61 @@ class Stages(Folder):
             done, _ = self.run_stage(shell("short", "true", limit_s=10), shell("long", "true", limit_s=60))
         self.assertFalse(done)
         self.assertEqual(list(json.loads((self.folder / "results.json").read_text())["runs"]), ["short"])
+
+
+    def test_a_missing_prerequisite_is_run(self):
+        count = f"echo x >>{self.folder}/count"
+        first, second = shell("first", count), shell("second", "echo two", after="first")
+        with mock.patch.object(plan, "all_runs", lambda: [first, second]):
+            _, runs = self.run_stage(second)
+            self.assertEqual([runs["first"]["exit"], runs["second"]["text"]], [0, "two\n"])
+            self.run_stage(first, second)
+        self.assertEqual((self.folder / "count").read_text(), "x\n")
+
+    def test_what_failed_or_was_left_out_counts_and_a_missing_tool_does_not(self):
+        good, bad = shell("good", "true"), shell("bad", "exit 3")
+        behind, tool = shell("behind", "true", after="bad"), shell("tool", "true", tool="no-such-program")
+        with mock.patch.object(plan, "all_runs", lambda: [good, bad, behind, tool]):
+            _, runs = self.run_stage(good, bad, behind, tool)
+        for names, wanted in (((good, tool), True), ((good, bad), False), ((good, behind), False),
+                              ((good, shell("not-run", "true")), False)):
+            self.assertEqual(runner["passed"](plan.Stage("one", "", list(names)), runs), wanted)
+
+    def test_earlier_results_are_continued_in_another_folder(self):
+        one = shell("one", f"echo x >>{self.folder}/count")
+        self.run_stage(one)
+        other = self.folder / "other"
+        other.mkdir()
+        results = runner["Results"](other, self.folder / "results.json")
+        self.assertTrue(runner["run_stage"](FakeMachine(self.folder), plan.Stage("one", "", [one]), results, print))
+        self.assertEqual((self.folder / "count").read_text(), "x\n")
+        for text in ("[]", "{", '{"runs": 1}'):
+            (self.folder / "wrong.json").write_text(text)
+            with self.assertRaises(runner["Refused"]):
+                runner["Results"](other, self.folder / "wrong.json")
+        with self.assertRaises(runner["Refused"]):
+            runner["Results"](other, self.folder / "missing.json")
+
+    def test_what_a_driver_calls_otherwise_is_asked_for_by_both_names(self):
+        tools = self.folder / "tools"
+        tools.mkdir()
+        smi = tools / "nvidia-smi"
+        smi.write_text('#!/bin/sh\ncase $1 in\n*=clocks_throttle*) echo 0x4 ;;\n*=name) echo H100 ;;\n*) exit 6 ;;\nesac\n')
+        smi.chmod(0o755)
+        with mock.patch.dict(os.environ, {"PATH": f"{tools}:{os.environ['PATH']}"}):
+            said = runner["state"](FakeMachine(self.folder))
+        self.assertEqual(said["text"], "H100, -, -, -, -, -, 0x4")
+        self.assertEqual(said["exit"], 0)
+
+    def test_libraries_of_the_pack_come_first_for_our_programs_only(self):
+        one = machine.Machine.__new__(machine.Machine)
+        one.root, one.torch, one.packed = self.folder, self.folder / "site/torch", True
+        system = str(self.folder / "system")
+        for words, wanted in (([f"{self.folder}/millrace", "doctor"], True), ([sys.executable, "torch_lenet.py"], False),
+                              (["compute-sanitizer", f"{self.folder}/torch_test"], True)):
+            self.assertEqual(system in one.environment(words)["LD_LIBRARY_PATH"].split(":"), wanted)
+        self.assertEqual(one.environment([])["MILLRACE_DEVICE_TESTS"], "required")
+        self.assertNotIn("MILLRACE_DEVICE_TESTS", one.environment([], hide_devices=True))
 
 
 class Plan(unittest.TestCase):
@@ -216,6 +281,16 @@ class Plan(unittest.TestCase):
                 for pair in (1, 2, 3) for value, seconds in (("true", 1.02 + 0.01 * pair), ("false", 1.0))}
         self.assertIn("| mnist-lenet: train.device_parts=true | false | 3 | 4.00 |",
                       render.costs_table(render.Source({"runs": runs})))
+
+    def test_tests_that_skipped_themselves_have_not_passed(self):
+        said = "[==========] 5 tests ran.\n[  PASSED  ] 3 tests.\n[  SKIPPED ] 2 tests, listed below:\n"
+        self.assertEqual(render.ended({"exit": 0, "text": said}), "SKIPPED by itself: 2 tests")
+        self.assertEqual(render.ended({"exit": 0, "text": said[:said.rindex("[")]}), "passed")
+
+    def test_the_device_waits_per_step(self):
+        runs = {"one": {"exit": 0, "summary": {"device_gap_load_s": 0.5, "device_submissions": 100}}}
+        self.assertEqual(render.gap_per_step(render.Source({"runs": runs}), "one"), 0.005)
+        self.assertIsNone(render.gap_per_step(render.Source({"runs": {}}), "one"))
 
     def test_losses_that_differ_are_shouted(self):
         runs = {"mode-cpu": {"exit": 0, "losses": [2.0, 1.0]}, "mode-sync-loader": {"exit": 0, "losses": [2.0, 1.001]}}

@@ -4,6 +4,7 @@
 #include "millrace/error.h"
 #include "strategies/torch/cuda_library.h"
 #include "tests/torch/native_grid.h"
+#include "tests/torch/needs_device.h"
 
 namespace millrace::train {
 namespace {
@@ -17,13 +18,7 @@ using torch::Tensor;
 /// call.
 class NativeCuda : public ::testing::TestWithParam<ConvCase> {
  protected:
-  void SetUp() override {
-    try {
-      CudaLibrary::load("train.device=cuda", 0);
-    } catch (const DeviceError& error) {
-      GTEST_SKIP() << "CUDA KERNELS ARE NOT TESTED HERE: " << error.what();
-    }
-  }
+  void SetUp() override { test::load_device_or_skip("CUDA KERNELS ARE NOT TESTED HERE"); }
 };
 
 /// Returns output and gradients of conv2d, then of a pooling with overlapping windows, on `device`.
