@@ -95,4 +95,60 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
+std::string folded(std::string_view name) {
+  std::string out;
+  for (const char c : name)
+    if (c != '-' && c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+std::string_view our_name(std::string_view name) {
+  struct Synonym {
+    std::string_view theirs, ours;
+  };
+  static constexpr Synonym kSynonyms[] = {
+      {"randomhorizontalflip", "hflip"},
+      {"horizontalflip", "hflip"},
+      {"fliplr", "hflip"},
+      {"randomverticalflip", "vflip"},
+      {"verticalflip", "vflip"},
+      {"flipud", "vflip"},
+      {"rotate", "random_rotation"},
+      {"rotation", "random_rotation"},
+      {"perspective", "random_perspective"},
+      {"randomscale", "random_affine"},
+      {"shiftscalerotate", "random_affine"},
+      {"randomgrayscale", "grayscale"},
+      {"togray", "grayscale"},
+      {"randominvert", "invert"},
+      {"randomposterize", "posterize"},
+      {"randomsolarize", "solarize"},
+      {"randomequalize", "equalize"},
+      {"randomautocontrast", "autocontrast"},
+      {"randomadjustsharpness", "sharpness"},
+      {"sharpen", "sharpness"},
+      {"trivialaugmentwide", "trivial_augment"},
+      {"elastictransform", "elastic"},
+      {"gaussnoise", "gaussian_noise"},
+      {"jpeg", "jpeg_compression"},
+      {"imagecompression", "jpeg_compression"},
+      {"cutout", "random_erasing"},
+      {"coarsedropout", "random_erasing"},
+      {"imagefolder", "folder"},
+      {"webdataset", "tar"},
+      {"warp", "geometric"},
+      {"gpu", "cuda"},
+      {"distributed", "ddp"},
+      {"distributeddataparallel", "ddp"},
+      {"dataparallel", "data_parallel"},
+      {"dp", "data_parallel"},
+      {"cosineannealinglr", "cosine"},
+      {"steplr", "step"},
+  };
+  const std::string wanted = folded(name);
+  for (const Synonym& one : kSynonyms)
+    if (one.theirs == wanted) return one.ours;
+  return {};
+}
+
 }  // namespace millrace::base

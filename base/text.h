@@ -77,11 +77,25 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return one[b.size()];
 }
 
-/// Returns the candidate nearest to `name`, and the first of several.
+/// Returns a name in lower case without - and _, so that AdamW, adam_w and adamw are alike.
+MILLRACE_PRIVATE_API std::string folded(std::string_view name);
+
+/// Returns what millrace calls something that PyTorch, torchvision or albumentations call `name`
+/// (RandomHorizontalFlip: hflip), or an empty text.
+MILLRACE_PRIVATE_API std::string_view our_name(std::string_view name);
+
+/// Returns the candidate that means the same as `name`, else the one spelt most like it, and the
+/// first of several.
 template <class Names>
 std::string nearest(std::string_view name, const Names& candidates) {
   constexpr std::size_t kLongestName = 256;  // anything longer is not a typing error
   name = name.substr(0, kLongestName);
+  const std::string wanted = folded(name);
+  const std::string_view ours = our_name(name);
+  for (const auto& candidate : candidates)
+    if (folded(candidate) == wanted) return std::string(candidate);
+  for (const auto& candidate : candidates)
+    if (!ours.empty() && ours == candidate) return std::string(candidate);
   std::string best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const auto& candidate : candidates) {

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/param.h"
+#include "millrace/recipe.h"
 
 namespace millrace::pipeline {
 
@@ -98,6 +99,24 @@ bool is_override(std::string_view word) {
   return at != word.npos && word[at] == '=';
 }
 
+namespace {
+
+/// Returns what a word that is no recipe may mean, with a space behind it, or an empty text.
+std::string advice_on(const std::string& word, const std::set<std::string>& names) {
+  const auto keys = recipe_keys();
+  const auto models = std::find_if(keys.begin(), keys.end(),
+                                   [](const Param& key) { return key.name == "model.name"; });
+  if (models != keys.end())
+    for (const std::string& model : models->choices)
+      if (base::folded(model) == base::folded(word))
+        return fmt::format("it is a model: give a recipe, then model.name={}; ", model);
+  const std::string near = base::nearest(word, names);
+  const bool alike = base::edit_distance(word, near) * 2 <= std::max(word.size(), near.size());
+  return alike ? fmt::format("did you mean {}? ", near) : "";
+}
+
+}  // namespace
+
 fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folders) {
   std::error_code ignored;
   if (fs::is_regular_file(recipe, ignored)) return recipe;
@@ -109,11 +128,20 @@ fs::path find_recipe(const std::string& recipe, std::span<const fs::path> folder
       if (entry.path().stem() == recipe) return entry.path();
     }
   }
-  throw UsageError(fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
-                   names.empty()
-                       ? "give the path of a TOML file"
-                       : fmt::format("did you mean {}? shipped: {}", base::nearest(recipe, names),
-                                     fmt::join(names, ", ")));
+  const std::string shipped =
+      names.empty() ? "" : fmt::format("shipped: {}", fmt::join(names, ", "));
+  if (fs::is_directory(recipe, ignored))
+    throw UsageError(recipe + " is a directory, not a recipe",
+                     fmt::format("a data set? give a recipe, then data.path={}; {}",
+                                 base::shell_word(recipe), shipped));
+  if (recipe.ends_with(".toml") || recipe.find('/') != std::string::npos)
+    throw UsageError(recipe + ": no such file",
+                     names.empty()
+                         ? "give the path of a TOML file"
+                         : "give the path of a TOML file, or a shipped recipe; " + shipped);
+  throw UsageError(
+      fmt::format("{} is neither a recipe file nor a shipped recipe", recipe),
+      names.empty() ? "give the path of a TOML file" : advice_on(recipe, names) + shipped);
 }
 
 PluginsPath plugins_path(const std::string& recipe, std::span<const std::string> overrides,

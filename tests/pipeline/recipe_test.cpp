@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.h"
 #include "millrace/error.h"
 #include "pipeline/recipe/recipe_file.h"
 #include "pipeline/recipe/recipe_keys.h"
@@ -263,6 +264,52 @@ TEST_F(RecipeTest, ShippedRecipesAreFoundByName) {
   } catch (const UsageError& error) {
     EXPECT_NE(error.hint().find("did you mean tiny?"), std::string::npos);
   }
+}
+
+TEST_F(RecipeTest, AWordThatIsNoRecipeIsAnsweredByWhatItIs) {
+  std::ofstream(folder_ / "tiny.toml") << "seed = 9\n";
+  const std::vector<fs::path> folders{folder_};
+  const auto answer = [&](const std::string& word) {
+    try {
+      Recipe::load(ops(), word, {}, folders);
+    } catch (const UsageError& error) {
+      return std::string(error.what()) + " | " + error.hint();
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(answer("resnet18"),
+            "resnet18 is neither a recipe file nor a shipped recipe | it is a model: give a "
+            "recipe, then model.name=resnet18; shipped: tiny");
+  EXPECT_EQ(answer(folder_.string()),
+            folder_.string() +
+                " is a directory, not a recipe | a data set? give a recipe, then "
+                "data.path=" +
+                folder_.string() + "; shipped: tiny");
+  EXPECT_EQ(answer("mine.toml"),
+            "mine.toml: no such file | give the path of a TOML file, or a shipped recipe; shipped: "
+            "tiny");
+  EXPECT_EQ(answer("Tiny"),
+            "Tiny is neither a recipe file nor a shipped recipe | did you mean tiny? shipped: "
+            "tiny");
+  EXPECT_EQ(answer("something-else"),
+            "something-else is neither a recipe file nor a shipped recipe | shipped: tiny");
+}
+
+TEST(Nearest, MeansTheSameBeforeItIsSpeltAlike) {
+  const std::vector<std::string> ops{"random_rotation", "hflip",          "vflip",
+                                     "trivial_augment", "random_erasing", "color_jitter"};
+  for (const auto& [given, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"RandomHorizontalFlip", "hflip"},
+                                                        {"VerticalFlip", "vflip"},
+                                                        {"TrivialAugmentWide", "trivial_augment"},
+                                                        {"ColorJitter", "color_jitter"},
+                                                        {"Cutout", "random_erasing"},
+                                                        {"hflop", "hflip"}})
+    EXPECT_EQ(base::nearest(given, ops), meant) << given;
+  const std::vector<std::string> optimizers{"sgd", "adam", "adamw"};
+  EXPECT_EQ(base::nearest("AdamW", optimizers), "adamw");
+  const std::vector<std::string> kinds{"pixel", "geometric"};
+  EXPECT_EQ(base::nearest("warp", kinds), "geometric");
 }
 
 TEST(TomlDepth, CountsWhatNestsAndNothingElse) {

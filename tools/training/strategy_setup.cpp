@@ -206,10 +206,9 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   const std::string& device = recipe.text("train.device");
   if (!is_device(device)) {
     const std::vector<std::string> names{"cpu", "cuda", "cuda:0", "simulated"};
-    throw UsageError(
-        fmt::format("train.device={} is not a device", device),
-        fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated",
-                    device.starts_with("gpu") ? "cuda" : base::nearest(device, names)));
+    throw UsageError(fmt::format("train.device={} is not a device", device),
+                     fmt::format("did you mean {}? cpu, cuda, cuda:N or simulated",
+                                 base::nearest(device.substr(0, device.find(':')), names)));
   }
   if (inflight > 0 && device == "cpu")
     throw UsageError(
