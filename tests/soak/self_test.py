@@ -227,15 +227,16 @@ class Traced(Folder):
         self.assertEqual((ended.code, found, asked), (0, [], False), ended.said())
 
     def test_hangs_are_told_from_work_that_ends_when_asked(self):
-        judged = [strangers.judged(*self.hang(script), long) for script, long in (
-            ("import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)", True),
-            ("import time; time.sleep(60)", False), ("import time; time.sleep(60)", True))]
+        # The first one needs time to start: until then SIGTERM ends it.
+        judged = [strangers.judged(*self.hang(script, limit_s), long) for script, limit_s, long in (
+            ("import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)", 8, True),
+            ("import time; time.sleep(60)", 1, False), ("import time; time.sleep(60)", 1, True))]
         self.assertIn("hangs beyond SIGTERM", judged[0][0])
         self.assertIn("until SIGTERM", judged[1][0])
         self.assertEqual(judged[2], [])
 
-    def hang(self, script):
-        ended, _, asked = self.trace(script, limit_s=1)
+    def hang(self, script, limit_s):
+        ended, _, asked = self.trace(script, limit_s=limit_s)
         return ended, asked
 
 

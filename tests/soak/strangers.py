@@ -20,7 +20,7 @@ import tracing
 from campaign import SOURCE, Failure, Group
 
 SOME_LINES = 40
-HANGS_S = 20      # a report that takes longer hangs
+HANGS_S = 60      # a report that takes longer hangs
 PATIENCE_S = 8    # training may go on for as long as a recipe says; it is asked to end then
 RAW = "\0raw:"    # begins a text that is written without quotation marks
 HUGE = (
