@@ -5,6 +5,9 @@
 #include <csetjmp>
 #include <cstdlib>
 
+#include "millrace/loader.h"
+#include "millrace/plan.h"
+#include "millrace/reader.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/decoders/jpeg/jpeg.h"
 #include "tests/data/jpeg_forms.h"
@@ -362,6 +365,33 @@ TEST(JpegEntropy, GoesOnAfterDamage) {
     pair.expect_ours(good);
     pair.expect_ours(good, {{30, 90, 100, 120}});
   }
+}
+
+TEST(JpegEntropy, TheLoadersOptionReachesTheDecoder) {
+  const Size size{53, 37};
+  const test::TempFolder folder;
+  for (int i = 0; i < 4; ++i)
+    folder.write("a/" + std::to_string(i) + ".jpg", encoded(size, {.quality = 60 + i * 10}));
+  const std::shared_ptr<const Reader> reader = open_reader({"folder", folder.path(), "train", 0});
+  const auto plan =
+      compile_plan({}, Source{size, 3}, OutputOptions{DType::u8, Layout::hwc, {0}, {1}});
+  std::vector<Bytes> batches;
+  for (const bool only : {false, true}) {
+    LoaderOptions options;
+    options.batch = 4;
+    options.workers = 1;
+    options.only_libjpeg = only;
+    const JpegCounts before = jpeg_counts();
+    Loader loader(reader, plan, options);
+    const Batch batch = loader.next();
+    ASSERT_TRUE(batch);
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(batch.data());
+    batches.emplace_back(bytes, bytes + batch.bytes());
+    const JpegCounts after = jpeg_counts();
+    EXPECT_EQ(after[0] - before[0], only ? 0u : 4u);
+    EXPECT_EQ(after[1] - before[1], only ? 4u : 0u);
+  }
+  EXPECT_TRUE(batches[0] == batches[1]);
 }
 
 TEST(JpegEntropy, RealImagesAreDecodedAlike) {

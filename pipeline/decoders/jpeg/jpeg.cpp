@@ -206,6 +206,7 @@ millrace_status header(void* memory, const std::uint8_t* bytes, std::size_t size
   auto& context = *static_cast<Context*>(memory);
   context.message = call->error;
   context.message_size = call->error_size;
+  context.hooked = false;  // also if memory ran out in the last decode
   if (setjmp(context.escape) != 0) {
     abort(context);
     return MILLRACE_BAD_DATA;
@@ -346,6 +347,7 @@ millrace_status decode(void* memory, const std::uint8_t* bytes, std::size_t size
   context.message = call->error;
   context.message_size = call->error_size;
   context.route = JpegRoute::asked;
+  context.hooked = false;
   switch (setjmp(context.escape)) {
     case 0:
       if (context.parsed != bytes || context.parsed_size != size) {
