@@ -1,6 +1,7 @@
 // Compares JPEG decoding with libjpeg-turbo's own tjDecompress2 (handle reused, accurate DCT, fancy
-// upsampling): whole images, the windows of random_resized_crop, and scales by DCT. Files are in
-// memory. Results are compared before timing, and variants take turns image by image.
+// upsampling): whole images, the windows of random_resized_crop, and scales by DCT. Whole images
+// and windows also with decode.jpeg=libjpeg. Files are in memory. Results are compared before
+// timing, and variants take turns image by image.
 //
 //   build/decode_bench FOLDER [rounds] [most files]
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include "base/rng.h"
 #include "millrace/limits.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/jpeg/jpeg.h"
 
 namespace {
 
@@ -183,10 +185,21 @@ int main(int argc, char** argv) {
       files.size(), pixels / static_cast<double>(files.size()), check.same() ? "yes" : "no");
   check.print();
   if (!check.same()) return 1;
+  const pipeline::JpegCounts counts = pipeline::jpeg_counts();
+  fmt::print("{}\n", pipeline::jpeg_summary(counts));
+  std::uint64_t decoded = 0;
+  for (const std::uint64_t number : counts) decoded += number;
+  if (static_cast<double>(counts[0]) < .99 * static_cast<double>(decoded)) {
+    fmt::print("too few images were decoded by millrace's own decoder\n");
+    return 1;
+  }
 
-  enum { kTurbo, kWhole, kWindow, kHalf, kQuarter, kEighth, kVariants };
-  constexpr const char* kNames[] = {"libjpeg-turbo, whole", "ours, whole", "ours, window",
-                                    "ours, 1/2 by DCT",     "1/4 by DCT",  "1/8 by DCT"};
+  enum { kTurbo, kWholeOld, kWindowOld, kWhole, kWindow, kHalf, kQuarter, kEighth, kVariants };
+  constexpr const char* kNames[] = {
+      "libjpeg-turbo, whole", "whole, jpeg=libjpeg", "window, jpeg=libjpeg", "ours, whole",
+      "ours, window",         "ours, 1/2 by DCT",    "1/4 by DCT",           "1/8 by DCT"};
+  pipeline::DecodeScratch theirs;
+  theirs.use_libjpeg(true);
   std::vector<double> us[kVariants];
   for (int round = 0; round < rounds; ++round) {
     double sums[kVariants] = {};
@@ -200,6 +213,9 @@ int main(int argc, char** argv) {
         const double begin = cpu_now();
         if (variant == kTurbo) {
           turbo.decode(file, size);
+        } else if (variant == kWholeOld || variant == kWindowOld) {
+          theirs.open(file, kMaxPixels);
+          theirs.decode(3, variant == kWindowOld ? window : whole(size));
         } else {
           ours.open(file, kMaxPixels);
           const int scale = variant < kHalf ? 0 : variant - kHalf + 1;

@@ -86,6 +86,9 @@ struct LoaderOptions {
   /// Limits the memory of all workers together for large samples, in bytes. A sample that does not
   /// fit beside the others waits.
   std::uint64_t max_bytes = kMaxBytes;
+  /// Lets libjpeg-turbo decode the Huffman codes of all JPEG images (`decode.jpeg=libjpeg`). The
+  /// pixels are the same.
+  bool only_libjpeg = false;
   bool record = true;                                ///< keep totals per stage and Batch::history()
   std::shared_ptr<pipeline::LoaderTracks> timeline;  ///< records a timeline; null: none
   /// Emulates a slower disk; null: reads take their natural time.

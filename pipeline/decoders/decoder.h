@@ -93,6 +93,10 @@ class MILLRACE_PRIVATE_API DecodeScratch {
   DecodeScratch(const DecodeScratch&) = delete;
   DecodeScratch& operator=(const DecodeScratch&) = delete;
 
+  /// Sets whether libjpeg-turbo decodes the Huffman codes of all JPEG images (`decode.jpeg`), not
+  /// only of those that millrace leaves to it, which is the default. The pixels are the same.
+  void use_libjpeg(bool always);
+
   /// Parses the header. The bytes must stay in place until decode(). Throws DataError (one line,
   /// without the sample's name) for damaged or unknown bytes. Throws it before allocating anything
   /// for images of more than `max_pixels` pixels or with a side longer than kMaxImageSide
@@ -120,6 +124,7 @@ class MILLRACE_PRIVATE_API DecodeScratch {
   void* context_of(const millrace_unit& decoder);
 
   std::vector<Context> contexts_;
+  bool only_libjpeg_ = false;
   plugins::CallContext call_;
   std::span<const std::uint8_t> bytes_;
   EncodedImage image_;

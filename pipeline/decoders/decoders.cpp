@@ -9,6 +9,7 @@
 #include "millrace/error.h"
 #include "millrace/limits.h"
 #include "pipeline/decoders/decoder.h"
+#include "pipeline/decoders/jpeg/jpeg.h"
 #include "pipeline/decoders/raw_image.h"
 #include "plugins/host/registry.h"
 
@@ -86,7 +87,14 @@ void* DecodeScratch::context_of(const millrace_unit& decoder) {
   void* memory = plugins::guarded_call(decoder, [&] { return decoder.decoder->open(nullptr); });
   if (memory == nullptr) throw std::bad_alloc();
   contexts_.push_back({&decoder, memory});
+  if (&decoder == &jpeg_decoder()) pipeline::use_libjpeg(memory, only_libjpeg_);
   return memory;
+}
+
+void DecodeScratch::use_libjpeg(bool always) {
+  only_libjpeg_ = always;
+  for (const Context& known : contexts_)
+    if (known.decoder == &jpeg_decoder()) pipeline::use_libjpeg(known.memory, always);
 }
 
 const EncodedImage& DecodeScratch::open(std::span<const std::uint8_t> bytes,

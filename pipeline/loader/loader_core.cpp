@@ -77,7 +77,10 @@ LoaderCore::LoaderCore(std::shared_ptr<const Reader> reader,
     for (Fetched& fetched : slot.fetched)
       if (!info.in_place) fetched.bytes.reserve(2 * info.bytes / info.count);
   }
-  for (Worker& worker : workers_) worker.transform = stages_.transform().make_scratch();
+  for (Worker& worker : workers_) {
+    worker.transform = stages_.transform().make_scratch();
+    worker.decode.use_libjpeg(options_.only_libjpeg);
+  }
   if (options_.mode == LoaderMode::synthetic)
     for (std::size_t i = 0; i < slots_.size(); ++i)
       fill_with_noise(slots_[i], i, most, stages_.transform(), stages_.reader().info());

@@ -77,6 +77,9 @@ std::vector<Param> data_keys() {
       Param::choice(
           "decode.scale", "exact", {"exact", "dct"},
           "dct: decode a JPEG that is reduced later at 1/2, 1/4 or 1/8 of its size (approximate)"),
+      Param::choice("decode.jpeg", "auto", {"auto", "libjpeg"},
+                    "who decodes the Huffman codes of JPEG images; auto: millrace, where it can, "
+                    "which is faster; libjpeg: libjpeg-turbo; the pixels are the same"),
       Param::choice(
           "decode.region", "on", {"on", "off"},
           "on: decode only the region that the first pass reads; the pixels are the same"),

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "pipeline/decoders/jpeg/jpeg.h"
 #include "pipeline/readers/storage.h"
 #include "pipeline/remote/url.h"
 #include "study/analysis/bound.h"
@@ -170,6 +171,17 @@ Json stages_json(const Pipeline& pipeline, const BenchMeter& meter, const Loader
   return json;
 }
 
+/// Returns the numbers of JPEG images by who decoded them; null if there were none.
+Json jpeg_json() {
+  const pipeline::JpegCounts counts = pipeline::jpeg_counts();
+  if (pipeline::jpeg_summary(counts).empty()) return nullptr;
+  Json json;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    json[std::string(name_of(static_cast<pipeline::JpegRoute>(i)))] = counts[i];
+  json["why_libjpeg"] = pipeline::why_libjpeg();
+  return json;
+}
+
 std::string stage_table(const Json& json) {
   const double images = json["measured"]["images"];
   std::vector<std::vector<std::string>> rows{
@@ -230,6 +242,7 @@ Json record_of(const Pipeline& pipeline, const BenchMeter& meter, const Loader& 
   json["busy_s"] = stats.busy_s;
   json["core_wait_s"] = stats.core_wait_s;
   json["plugins"] = plugins_json();
+  if (const Json jpeg = jpeg_json(); !jpeg.is_null()) json["jpeg"] = jpeg;
   if (pipeline::is_remote(pipeline.reader->info().path))
     json["remote"] = remote_json(json["blame"]["storage"].get<double>(), stats.read.wall_s);
   if (cache_of(pipeline.recipe) == Cache::cold) json["cold"] = cold_json(stats.cold);
@@ -263,6 +276,7 @@ std::string report_of(const Pipeline& pipeline, const Json& json, const ColdCoun
     text += fmt::format("{} reads came from storage, {} found pages in memory\n",
                         with_commas(static_cast<double>(cold.proven)),
                         with_commas(static_cast<double>(cold.resident)));
+  if (json.contains("jpeg")) text += pipeline::jpeg_summary(pipeline::jpeg_counts()) + "\n";
   if (json.contains("remote")) text += remote_text(json["remote"]) + "\n";
   if (json["failed"] > 0) text += fmt::format("{} samples failed\n", json["failed"].get<int>());
   if (json.contains("batch_hash"))

@@ -16,6 +16,7 @@
 
 #include "base/simd.h"
 #include "millrace/buffer.h"
+#include "pipeline/decoders/jpeg/jpeg.h"
 #include "strategies/trainer/cuda_module.h"
 #include "strategies/trainer/torch_library.h"
 #include "study/records/run_directory.h"
@@ -153,6 +154,9 @@ Exit doctor(const DoctorArguments& arguments) {
   json["cores"] = {{"usable", usable}, {"online", sysconf(_SC_NPROCESSORS_ONLN)}};
   json["simd"] = simd();
   json["kernels"] = base::name_of(base::simd_level());  // after MILLRACE_SIMD and processor limits
+  const std::string why_libjpeg = pipeline::why_libjpeg();
+  json["jpeg"] = {{"own_huffman_decoder", why_libjpeg.empty()}};
+  if (!why_libjpeg.empty()) json["jpeg"]["why"] = why_libjpeg;
   json["memory"] = {{"total", first_value("/proc/meminfo", "MemTotal")},
                     {"available", first_value("/proc/meminfo", "MemAvailable")},
                     {"page_cache", first_value("/proc/meminfo", "Cached")}};
@@ -179,6 +183,8 @@ Exit doctor(const DoctorArguments& arguments) {
   add("cpu", fmt::format("{}, {} of {} cores usable, {}", json["cpu"].get<std::string>(), usable,
                          json["cores"]["online"].get<long>(), simd()));
   add("kernels", json["kernels"].get<std::string>());
+  add("JPEG", why_libjpeg.empty() ? "libjpeg-turbo with millrace's Huffman decoder"
+                                  : "libjpeg-turbo alone: " + why_libjpeg);
   add("memory", fmt::format("{} in all, {} available, page cache {}",
                             json["memory"]["total"].get<std::string>(),
                             json["memory"]["available"].get<std::string>(),

@@ -402,6 +402,7 @@ LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<pipeline::Sto
   options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
   options.max_pixels = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
   options.max_bytes = static_cast<std::uint64_t>(recipe.integer("loader.max_bytes"));
+  options.only_libjpeg = recipe.text("decode.jpeg") == "libjpeg";
   constexpr int kIoThreads = 4;
   options.io_threads = static_cast<int>(recipe.integer("loader.io_threads"));
   if (options.io_threads < 0)

@@ -4,23 +4,27 @@
 // Uses libjpeg's own API rather than turbojpeg's: it reports warnings separately, keeps its state
 // from the header to the pixels, and decodes regions. Columns outside a region and rows above it
 // get no inverse DCT; rows below are not read.
+//
+// Huffman codes of ordinary files are decoded by EntropyDecoder behind that API (entropy_hook.h). A
+// file on which it stops, or on which libjpeg reports anything meanwhile, is decoded again by
+// libjpeg-turbo alone, so that pixels and messages are always libjpeg-turbo's.
+#include "pipeline/decoders/jpeg/jpeg.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <atomic>
 #include <csetjmp>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <span>
-
-// clang-format off: jpeglib.h uses FILE and size_t without including them, so it comes later.
-#include <jerror.h>
-#include <jpeglib.h>
-// clang-format on
 
 #include "millrace/buffer.h"
 #include "millrace/exif.hpp"
 #include "millrace/millrace.hpp"
+#include "pipeline/decoders/jpeg/context.h"
+#include "pipeline/decoders/jpeg/entropy_hook.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
@@ -57,32 +61,22 @@ constexpr std::uint32_t kScales = 0b1111;
 /// columns differently. Rows need none: libjpeg keeps the row above and reads ahead below.
 constexpr std::int32_t kMargin = 2;
 
-struct Context {
-  jpeg_decompress_struct codec;
-  jpeg_error_mgr errors;
-  jpeg_progress_mgr progress;
-  std::jmp_buf escape;
-  char* message;
-  std::size_t message_size;
+using Context = JpegContext;
 
-  // State of the image whose header was read last.
-  /// The image's bytes while the codec is positioned after the header, else null.
-  const std::uint8_t* parsed;
-  std::size_t parsed_size;
-  std::uint32_t orientation;
-  std::int32_t width, height;
-  std::int32_t grain;  ///< width in pixels of a column of blocks of all components
+/// Numbers of images by route.
+std::atomic<std::uint64_t> g_counts[kJpegRoutes];
 
-  Buffer row;  ///< holds rows that cannot be written in place
-};
-
-Context& context_of(j_common_ptr codec) { return *static_cast<Context*>(codec->client_data); }
+void count_route(const Context& context) {
+  if (!context.is_check)
+    g_counts[static_cast<std::size_t>(context.route)].fetch_add(1, std::memory_order_relaxed);
+}
 
 /// Leaves by longjmp with an error of two lines: the defect, and the remedy.
 [[noreturn]] void leave(j_common_ptr codec, const char* text) {
   Context& context = context_of(codec);
+  if (context.hooked) std::longjmp(context.escape, Context::irregular);
   std::snprintf(context.message, context.message_size, "jpeg: %s", text);
-  std::longjmp(context.escape, 1);
+  std::longjmp(context.escape, Context::failed);
 }
 [[noreturn]] void leave(jpeg_decompress_struct& codec, const char* text) {
   leave(reinterpret_cast<j_common_ptr>(&codec), text);
@@ -174,6 +168,7 @@ void close(void* memory) {
 void abort(Context& context) {
   jpeg_abort_decompress(&context.codec);
   context.parsed = nullptr;
+  context.hooked = false;
 }
 
 /// Rejects an image that needs more blocks than the file has bits: a block takes at least one bit
@@ -211,6 +206,7 @@ millrace_status header(void* memory, const std::uint8_t* bytes, std::size_t size
   auto& context = *static_cast<Context*>(memory);
   context.message = call->error;
   context.message_size = call->error_size;
+  context.hooked = false;  // also if memory ran out in the last decode
   if (setjmp(context.escape) != 0) {
     abort(context);
     return MILLRACE_BAD_DATA;
@@ -292,46 +288,48 @@ void read_through_row(Context& context, const millrace_decode& request, std::siz
   }
 }
 
-millrace_status decode(void* memory, const std::uint8_t* bytes, std::size_t size,
-                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
-                       millrace_call* call) {
-  auto& context = *static_cast<Context*>(memory);
+/// Returns the columns of MCUs that a crop needs, as jpeg_crop_scanline() chooses them.
+McuColumns columns_of(const jpeg_decompress_struct& codec, JDIMENSION left) {
+#if JPEG_LIB_VERSION >= 70
+  const int block = codec.min_DCT_h_scaled_size;
+#else
+  const int block = codec.min_DCT_scaled_size;
+#endif
+  const auto grain =
+      static_cast<JDIMENSION>(block * (codec.num_components == 1 ? 1 : codec.max_h_samp_factor));
+  return {left / grain, (left + codec.output_width - 1) / grain};
+}
+
+/// Decodes the image whose header was parsed. Leaves by longjmp on failure.
+void decode_pixels(Context& context, const millrace_decode& request, bool may_take_over,
+                   std::uint8_t* pixels, std::size_t row_bytes) {
   jpeg_decompress_struct& codec = context.codec;
-  context.message = call->error;
-  context.message_size = call->error_size;
-  if (setjmp(context.escape) != 0) {
-    abort(context);
-    return MILLRACE_BAD_DATA;
-  }
-  if (context.parsed != bytes || context.parsed_size != size) {
-    if (context.parsed != nullptr) abort(context);
-    start(context, bytes, size);
-  }
-  context.parsed = nullptr;
   const bool is_cmyk = codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
-  codec.out_color_space = is_cmyk ? JCS_CMYK : request->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  codec.out_color_space = is_cmyk ? JCS_CMYK : request.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   codec.dct_method = JDCT_ISLOW;
   codec.do_fancy_upsampling = TRUE;
   codec.scale_num = 1;
-  codec.scale_denom = 1u << request->scale;
+  codec.scale_denom = 1u << request.scale;
   jpeg_start_decompress(&codec);
 
-  const millrace_rect& rect = request->region;
+  const millrace_rect& rect = request.region;
   auto left = static_cast<JDIMENSION>(rect.x0);
   auto width = static_cast<JDIMENSION>(rect.x1 - rect.x0);
-  const bool in_parts = !is_smoothed(codec) && (request->scale == 0 || crops_well_scaled(codec));
-  if (in_parts) {
+  const bool in_parts = !is_smoothed(codec) && (request.scale == 0 || crops_well_scaled(codec));
+  if (in_parts)
     jpeg_crop_scanline(&codec, &left, &width);
-    jpeg_skip_scanlines(&codec, static_cast<JDIMENSION>(rect.y0));
-  } else {
+  else
     left = 0;
-  }
+  context.route =
+      may_take_over ? take_over(context, columns_of(codec, left)) : JpegRoute::irregular;
+  context.hooked = context.route == JpegRoute::own;
+  if (in_parts) jpeg_skip_scanlines(&codec, static_cast<JDIMENSION>(rect.y0));
   const std::size_t column = static_cast<std::size_t>(rect.x0) - left;
   if (is_cmyk || !in_parts || column != 0 ||
       codec.output_width != static_cast<JDIMENSION>(rect.x1 - rect.x0)) {
     context.row.reserve(std::size_t{codec.output_width} *
                         static_cast<std::size_t>(codec.output_components));
-    read_through_row(context, *request, column, pixels, row_bytes);
+    read_through_row(context, request, column, pixels, row_bytes);
   } else {
     read_in_place(codec, static_cast<JDIMENSION>(rect.y1), pixels, row_bytes);
   }
@@ -339,6 +337,39 @@ millrace_status decode(void* memory, const std::uint8_t* bytes, std::size_t size
     jpeg_finish_decompress(&codec);  // reads up to the end marker, which reveals a file cut short
   else
     jpeg_abort_decompress(&codec);
+  context.hooked = false;
+}
+
+millrace_status decode(void* memory, const std::uint8_t* bytes, std::size_t size,
+                       const millrace_decode* request, std::uint8_t* pixels, std::size_t row_bytes,
+                       millrace_call* call) {
+  auto& context = *static_cast<Context*>(memory);
+  context.message = call->error;
+  context.message_size = call->error_size;
+  context.route = JpegRoute::asked;
+  context.hooked = false;
+  switch (setjmp(context.escape)) {
+    case 0:
+      if (context.parsed != bytes || context.parsed_size != size) {
+        if (context.parsed != nullptr) abort(context);
+        start(context, bytes, size);
+      }
+      context.parsed = nullptr;
+      decode_pixels(context, *request, true, pixels, row_bytes);
+      break;
+    case Context::irregular:  // pixels may have been written; all of them are written again
+      abort(context);
+      context.route = JpegRoute::irregular;
+      start(context, bytes, size);
+      context.parsed = nullptr;
+      decode_pixels(context, *request, false, pixels, row_bytes);
+      break;
+    default:
+      if (context.route == JpegRoute::irregular) count_route(context);
+      abort(context);
+      return MILLRACE_BAD_DATA;
+  }
+  count_route(context);
   return MILLRACE_OK;
 }
 
@@ -368,4 +399,45 @@ constexpr millrace_plugin_table kTable{MILLRACE_MAGIC,     MILLRACE_ABI_MAJOR,
 const plugins::BuiltIn kRegistered{kTable};
 
 }  // namespace
+
+const millrace_unit& jpeg_decoder() { return kJpeg; }
+
+void use_libjpeg(void* context, bool always) {
+  static_cast<Context*>(context)->only_libjpeg = always;
+}
+
+JpegCounts jpeg_counts() {
+  JpegCounts counts;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    counts[i] = g_counts[i].load(std::memory_order_relaxed);
+  return counts;
+}
+
+std::string_view name_of(JpegRoute route) {
+  constexpr std::string_view kNames[] = {"own",        "asked", "unavailable", "scans",
+                                         "arithmetic", "inks",  "irregular"};
+  static_assert(std::size(kNames) == kJpegRoutes);
+  return kNames[static_cast<std::size_t>(route)];
+}
+
+std::string jpeg_summary(const JpegCounts& counts) {
+  constexpr const char* kWhy[] = {"",
+                                  "decode.jpeg=libjpeg",
+                                  "not available here",
+                                  "several scans (progressive)",
+                                  "arithmetic coding",
+                                  "four components (CMYK)",
+                                  "irregular data"};
+  static_assert(std::size(kWhy) == kJpegRoutes);
+  std::uint64_t all = 0;
+  for (const std::uint64_t number : counts) all += number;
+  if (all == 0) return "";
+  std::string text =
+      fmt::format("{:.1f}% of {} JPEG images by millrace's Huffman decoder",
+                  100. * static_cast<double>(counts[0]) / static_cast<double>(all), all);
+  for (std::size_t i = 1; i < counts.size(); ++i)
+    if (counts[i] > 0) text += fmt::format("; {} by libjpeg-turbo: {}", counts[i], kWhy[i]);
+  return text;
+}
+
 }  // namespace millrace::pipeline
