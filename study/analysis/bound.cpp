@@ -11,6 +11,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/number_text.h"
+
 namespace millrace::study {
 namespace {
 
@@ -88,58 +90,107 @@ double workers_needed(const ReplayInput& in, const StageDemand& demand) {
   return rate < kUnlimited ? rate * demand.total() : kUnlimited;
 }
 
-LowestCeiling lowest_ceiling(const ReplayInput& in, const StageDemand& demand) {
-  const auto all = ceilings(in, demand);
-  const auto rate_of = [&all](const char* name) {
-    for (const Ceiling& one : all)
-      if (one.name == name) return one.images_per_s;
-    return kUnlimited;
-  };
-  const std::string stage = demand.machinery_s > demand.decode_s + demand.augment_s ? "overhead"
-                            : demand.decode_s >= demand.augment_s                   ? "decode"
-                                                                                    : "augment";
-  const double device = rate_of("device");
-  const double storage = rate_of("storage");
-  const double loader = rate_of("loader");
-  const double cores = rate_of("cores");
-  const double share = demand.total() > 0 ? (stage == "decode"    ? demand.decode_s
-                                             : stage == "augment" ? demand.augment_s
-                                                                  : demand.machinery_s) /
-                                                demand.total()
-                                          : 0;
-  const auto have = [&in] {
-    return in.workers == 1 ? std::string("1") : fmt::format("{}", in.workers);
-  };
-  const double needed = workers_needed(in, demand);
+namespace {
 
-  const double lowest = std::min({device, storage, loader});
-  if (cores < 0.98 * lowest && in.workers > 0 && in.update_threads > 0)
-    return {"cores", cores,
-            fmt::format("cores-bound: {} cores allow {:.0f} images/s, for loader and device work "
-                        "together; the device alone would take {:.0f}",
-                        in.cores, cores, device)};
-  if (lowest == device)
-    return {"device", device,
-            in.workers == 0
-                ? fmt::format("device-bound: a step's update takes longer than making its batch; "
-                              "without workers they take turns")
-                : fmt::format("device-bound: the device takes {:.0f} images/s; {:.1f} workers "
-                              "keep it busy, you have {}",
-                              device, needed, have())};
-  if (lowest == storage)
-    return {"storage", storage,
-            fmt::format("storage-bound: reads come at {:.0f} images/s, the {} would take {:.0f}",
-                        storage, loader < device ? "workers" : "device", std::min(loader, device))};
+/// Resources that may be the bound, with the rates that they allow. The loader goes by the name of
+/// its most demanding stage.
+struct Resources {
+  double device = kUnlimited, storage = kUnlimited, loader = kUnlimited, cores = kUnlimited;
+  std::string stage, next_stage;
+  double stage_s = 0, next_stage_s = 0;  ///< per sample
+};
+
+Resources resources_of(const ReplayInput& in, const StageDemand& demand) {
+  Resources all;
+  for (const Ceiling& one : ceilings(in, demand)) {
+    if (one.name == "device") all.device = one.images_per_s;
+    if (one.name == "storage") all.storage = one.images_per_s;
+    if (one.name == "loader") all.loader = one.images_per_s;
+    if (one.name == "cores") all.cores = one.images_per_s;
+  }
+  const double stages = demand.decode_s + demand.augment_s;
+  std::array<std::pair<const char*, double>, 3> by_demand{
+      {{"decode", demand.decode_s}, {"augment", demand.augment_s}, {"overhead", 0}}};
+  std::stable_sort(by_demand.begin(), by_demand.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (demand.machinery_s > stages)
+    by_demand = {{{"overhead", demand.machinery_s}, {"", 0}, {"", 0}}};
+  all.stage = by_demand[0].first;
+  all.stage_s = by_demand[0].second;
+  all.next_stage = by_demand[1].first;
+  all.next_stage_s = by_demand[1].second;
+  return all;
+}
+
+/// Returns the resources but `lowest` whose ceilings are within kCrossing of its, nearest first.
+std::vector<Ceiling> near_to(const Resources& all, const std::string& lowest, double rate,
+                             bool cores_limit) {
+  std::vector<Ceiling> near;
+  const auto add = [&](const std::string& name, double other) {
+    if (name != lowest && std::abs(other - rate) <= kCrossing * rate) near.push_back({name, other});
+  };
+  add("device", all.device);
+  add("storage", all.storage);
+  if (lowest != all.stage) add(all.stage, all.loader);
+  if (cores_limit) add("cores", all.cores);
+  if (lowest == all.stage && all.stage_s > 0 && all.next_stage_s >= (1 - kCrossing) * all.stage_s)
+    near.push_back({all.next_stage, rate});
+  std::stable_sort(near.begin(), near.end(), [&](const Ceiling& a, const Ceiling& b) {
+    return std::abs(a.images_per_s - rate) < std::abs(b.images_per_s - rate);
+  });
+  return near;
+}
+
+std::string ceiling_sentence(const ReplayInput& in, const StageDemand& demand, const Resources& all,
+                             const LowestCeiling& lowest) {
+  const double needed = workers_needed(in, demand);
+  if (lowest.name == "cores")
+    return fmt::format(
+        "cores-bound: {} cores allow {:.0f} images/s, for loader and device work "
+        "together; the device alone would take {:.0f}",
+        in.cores, all.cores, all.device);
+  if (lowest.name == "device")
+    return in.workers == 0
+               ? fmt::format(
+                     "device-bound: a step's update takes longer than making its batch; "
+                     "without workers they take turns")
+               : fmt::format(
+                     "device-bound: the device takes {:.0f} images/s; {:.1f} workers "
+                     "keep it busy, you have {}",
+                     all.device, needed, in.workers);
+  if (lowest.name == "storage")
+    return fmt::format("storage-bound: reads come at {:.0f} images/s, the {} would take {:.0f}",
+                       all.storage, all.loader < all.device ? "workers" : "device",
+                       std::min(all.loader, all.device));
   const std::string needs =
-      needed < kUnlimited ? fmt::format("; {:.1f} workers needed, you have {}", needed, have())
+      needed < kUnlimited ? fmt::format("; {:.1f} workers needed, you have {}", needed, in.workers)
                           : std::string();
-  return {stage, loader,
-          fmt::format("{}-bound: {:.0f}% of a sample's loading, {:.0f} images/s on {} {}{}", stage,
-                      100 * share, loader, std::max(1, in.workers),
-                      in.workers == 0   ? "trainer thread"
-                      : in.workers == 1 ? "worker"
-                                        : "workers",
-                      needs)};
+  const double share = demand.total() > 0 ? all.stage_s / demand.total() : 0;
+  return fmt::format("{}-bound: {:.0f}% of a sample's loading, {:.0f} images/s on {} {}{}",
+                     all.stage, 100 * share, all.loader, std::max(1, in.workers),
+                     in.workers == 0   ? "trainer thread"
+                     : in.workers == 1 ? "worker"
+                                       : "workers",
+                     needs);
+}
+
+}  // namespace
+
+LowestCeiling lowest_ceiling(const ReplayInput& in, const StageDemand& demand) {
+  const Resources all = resources_of(in, demand);
+  LowestCeiling found{"", std::min({all.device, all.storage, all.loader}), "", {}};
+  const bool cores_limit = in.workers > 0 && in.update_threads > 0;
+  if (cores_limit && all.cores < 0.98 * found.images_per_s) {
+    found.name = "cores";
+    found.images_per_s = all.cores;
+  } else {
+    found.name = found.images_per_s == all.device    ? "device"
+                 : found.images_per_s == all.storage ? "storage"
+                                                     : all.stage;
+  }
+  found.sentence = ceiling_sentence(in, demand, all, found);
+  found.near = near_to(all, found.name, found.images_per_s, cores_limit);
+  return found;
 }
 
 namespace {
@@ -148,9 +199,10 @@ constexpr double kLoadThatBinds = 0.1;  ///< as a share of load + update
 constexpr double kWaitThatBinds = 0.1;  ///< of the host for the device, as a share of its time
 constexpr double kGapsThatBind = 0.1;   ///< that are not load, as a share of the device's time
 constexpr double kRunsDry = 0.5;        ///< as a share of submissions
-constexpr std::size_t kBounds = 7;
+constexpr std::size_t kBounds = 9;
 constexpr std::array<std::string_view, kBounds> kBoundNames{
-    "device", "storage", "decode", "augment", "cores", "overhead", "host"};
+    "device",   "storage", "decode",         "augment",  "cores",
+    "overhead", "host",    "other programs", "too short"};
 
 double& at(std::array<double, kBounds>& of, Bottleneck bound) {
   return of[static_cast<std::size_t>(bound)];
@@ -183,16 +235,12 @@ std::array<double, kBounds> by_bound(const BoundFigures& figures) {
   return parts;
 }
 
-std::string percent(double part) {
-  return part < 0.0995 ? fmt::format("{:.1f}%", 100 * part) : fmt::format("{:.0f}%", 100 * part);
-}
-
 std::string workers_text(const BoundFigures& figures, double needed) {
   if (needed <= 0) return "";
   if (figures.workers == 0)
-    return fmt::format("; load and update take turns: {:.1f} workers needed, you have none",
-                       needed);
-  return fmt::format("; {:.1f} workers needed, you have {}", needed, figures.workers);
+    return fmt::format("; load and update take turns: {} workers needed, you have none",
+                       base::decimal(needed, 1));
+  return fmt::format("; {} workers needed, you have {}", base::decimal(needed, 1), figures.workers);
 }
 
 std::string storage_text(const BoundFigures& figures, double load) {
@@ -244,18 +292,47 @@ BoundVerdict host_verdict(const DeviceFigures& device, BoundVerdict verdict) {
   verdict.share = device.gap_host_s / all;
   verdict.sentence =
       fmt::format("host-bound: between steps the device waits {} of its time for the host",
-                  percent(verdict.share));
+                  base::percent(verdict.share));
   if (device.submissions > 0)
-    verdict.sentence += fmt::format(
-        "; it had run dry at {} of submissions",
-        percent(static_cast<double>(device.starved) / static_cast<double>(device.submissions)));
+    verdict.sentence += fmt::format("; it had run dry at {} of submissions",
+                                    base::percent(static_cast<double>(device.starved) /
+                                                  static_cast<double>(device.submissions)));
   return verdict;
+}
+
+BoundVerdict too_short(const BoundFigures& figures) {
+  BoundVerdict verdict;
+  verdict.bound = Bottleneck::too_short;
+  verdict.workers_needed = std::numeric_limits<double>::quiet_NaN();
+  const std::uint64_t steps = figures.steps.value_or(0);
+  verdict.sentence =
+      fmt::format("too short: {}, and a verdict needs {}: {} more", base::counted(steps, "step"),
+                  kStepsForVerdict, kStepsForVerdict - steps);
+  return verdict;
+}
+
+/// Returns the verdict on a run that lacks cores because other programs have them.
+BoundVerdict others_verdict(const BoundFigures& figures, BoundVerdict verdict,
+                            const std::string& because) {
+  verdict.bound = Bottleneck::others;
+  verdict.sentence = fmt::format(
+      "other programs: they took {} of the machine, and {}; repeat the run on a quiet machine",
+      base::percent(figures.others.value_or(0)), because);
+  return verdict;
+}
+
+std::string threads_text(const BoundFigures& figures) {
+  const int threads = figures.workers + std::max(1, figures.update_threads);
+  return fmt::format("{} on {}", base::counted(threads, "thread"),
+                     base::counted(figures.cores, "core"));
 }
 
 }  // namespace
 
 BoundVerdict judge(const BoundFigures& figures) {
+  if (figures.steps && *figures.steps < kStepsForVerdict) return too_short(figures);
   BoundVerdict verdict;
+  const bool disturbed = figures.others && *figures.others > kMostOthers;
   const double load = std::accumulate(figures.load.begin(), figures.load.end(), 0.0);
   const double all = load + figures.update_s;
   verdict.load_share = all > 0 ? load / all : 0;
@@ -276,8 +353,14 @@ BoundVerdict judge(const BoundFigures& figures) {
     if (figures.device && binds_host(*figures.device, all))
       return host_verdict(*figures.device, verdict);
     verdict.share = 1 - verdict.load_share;
+    // A queued device's updates are what the host needs to submit them, and vary by themselves.
+    const bool queued = figures.device && figures.device->asynchronous;
+    if (disturbed && !queued && figures.update_spread >= kVaries)
+      return others_verdict(figures, verdict,
+                            fmt::format("one update in ten takes {:.1f} times the median or more",
+                                        figures.update_spread));
     verdict.sentence =
-        fmt::format("device-bound: load is {} of the step", percent(verdict.load_share)) +
+        fmt::format("device-bound: load is {} of the step", base::percent(verdict.load_share)) +
         workers_text(figures, verdict.workers_needed);
     return verdict;
   }
@@ -286,15 +369,18 @@ BoundVerdict judge(const BoundFigures& figures) {
   verdict.bound = static_cast<Bottleneck>(largest - parts.begin());
   verdict.share = load > 0 ? *largest / load : 0;
   verdict.sentence =
-      fmt::format("{}-bound: {} of load", name_of(verdict.bound), percent(verdict.share));
+      fmt::format("{}-bound: {} of load", name_of(verdict.bound), base::percent(verdict.share));
   if (verdict.bound == Bottleneck::storage) {
     verdict.sentence += storage_text(figures, load);
   } else if (verdict.bound == Bottleneck::cores) {
-    const int threads = figures.workers + 1;  // counts the trainer's thread too
-    verdict.sentence +=
-        fmt::format("; {} {} {} {}{}", threads, threads == 1 ? "thread on" : "threads on",
-                    figures.cores, figures.cores == 1 ? "core" : "cores",
-                    threads <= figures.cores ? ", which other programs use" : "");
+    if (disturbed)
+      return others_verdict(figures, verdict,
+                            fmt::format("waits for a core are {} of load; {}",
+                                        base::percent(verdict.share), threads_text(figures)));
+    verdict.sentence += "; " + threads_text(figures);
+    const int threads = figures.workers + std::max(1, figures.update_threads);
+    if (!figures.others && threads <= figures.cores)
+      verdict.sentence += ", which other programs use";
   } else if (verdict.bound != Bottleneck::overhead) {
     verdict.sentence += workers_text(figures, verdict.workers_needed);
   } else {

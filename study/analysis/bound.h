@@ -41,7 +41,14 @@ struct LowestCeiling {
   std::string name;
   double images_per_s = 0;  ///< the ceiling's rate
   std::string sentence;     ///< "decode-bound: ..."
+  /// Other resources whose ceilings are within kCrossing of it, nearest first. A stage that demands
+  /// nearly as much as the one named has the same rate.
+  std::vector<Ceiling> near;
 };
+
+/// Ceilings that differ by less, as a share of the lower one, are a crossing: measurements do not
+/// tell which of them binds.
+inline constexpr double kCrossing = 0.05;
 
 /// Returns the lowest ceiling. If the loader is too slow, names the stage that demands most. Names
 /// `cores` if the device's own CPU work leaves the loader too little, and `overhead` if the graph
@@ -52,7 +59,17 @@ LowestCeiling lowest_ceiling(const ReplayInput& input, const StageDemand& demand
 // Names what limits a run (its bottleneck) in one word and one sentence. A pure function of the
 // run's figures.
 
-enum class Bottleneck { device, storage, decode, augment, cores, overhead, host };
+enum class Bottleneck {
+  device,
+  storage,
+  decode,
+  augment,
+  cores,
+  overhead,
+  host,
+  others,    ///< programs other than the run have the cores
+  too_short  ///< no verdict: too few steps
+};
 std::string_view name_of(Bottleneck bound);
 
 /// The timeline of a device that works beside the host, in seconds, without evaluations,
@@ -69,6 +86,15 @@ struct DeviceFigures {
   std::uint64_t starved = 0;      ///< those before which the device had run dry
 };
 
+/// Fewest steps for a verdict. A run of fewer is mostly start-up.
+inline constexpr std::uint64_t kStepsForVerdict = 20;
+/// Largest share of the machine's CPU time, 0..1, that other programs and the hypervisor may take
+/// during a run. Above it they may be its bound, and a run of a verification is void: no ratio uses
+/// it. Fixed, so that no result can move it.
+inline constexpr double kMostOthers = 0.1;
+/// 90th percentile of updates over their median from which their time varies.
+inline constexpr double kVaries = 2;
+
 /// Figures of a run or an epoch, without its first wait. All times are in seconds.
 struct BoundFigures {
   PartSeconds load{};        ///< WaitBreakdown::steady_seconds()
@@ -76,7 +102,11 @@ struct BoundFigures {
   std::uint64_t images = 0;  ///< number processed during load and update
   int workers = 0;
   int io_threads = 0;
-  int cores = 1;  ///< cores that the process may run on
+  int cores = 1;                            ///< cores that the process may run on
+  std::optional<std::uint64_t> steps = {};  ///< nothing: unknown, and enough
+  int update_threads = 1;                   ///< CPU threads of an update, the trainer's included
+  std::optional<double> others = {};        ///< share of the machine that other programs took, 0..1
+  double update_spread = 1;                 ///< 90th percentile of updates over their median
   // Totals of the workers, for these images:
   double read_s = 0;  ///< wall time of the stages; on the I/O threads if the run has any
   double decode_s = 0;
@@ -98,19 +128,25 @@ struct BoundVerdict {
   /// The bound's share of load; of load + update for a device. Of the device's time, where it has
   /// a timeline: the steps for a device, the gaps that are not load for the host.
   double share = 0;
-  double load_share = 0;      ///< load's share of load + update
-  double workers_needed = 0;  ///< workers that would hide load behind this device; 0: unknown
-  std::string sentence;       ///< "decode-bound: 78% of load; 3.1 workers needed, you have 2"
+  double load_share = 0;  ///< load's share of load + update
+  /// Workers that would hide load behind this device; 0: unknown, NaN: too few steps.
+  double workers_needed = 0;
+  std::string sentence;  ///< "decode-bound: 78% of load; 3.1 workers needed, you have 2"
 };
 
-/// Returns `device` if load is less than a tenth of load + update. Without workers load and update
-/// take turns, and the limit is a half. An asynchronous device is judged by its own timeline
-/// instead: load is then the gaps while the host waited for a batch, as a share of gaps and steps,
-/// and the limit is a tenth, because load and update overlap. If load is less than that, the host
-/// hardly waited for the device, and the device had gaps or ran dry, returns `host`: the device
-/// waits for the host to submit work. Otherwise returns the resource with the largest share of
-/// load. Queue time is charged to the stages that kept the workers busy meanwhile, and to overhead
-/// as far as the workers were idle. Start-up, epoch boundary and handover count as overhead.
+/// Returns `too_short` for fewer than kStepsForVerdict steps. Returns `others` where other programs
+/// took more than kMostOthers of the machine and either threads that waited for a core are the
+/// largest part of load that binds, or updates vary (kVaries) while load does not bind.
+///
+/// Otherwise returns `device` if load is less than a tenth of load + update. Without workers load
+/// and update take turns, and the limit is a half. An asynchronous device is judged by its own
+/// timeline instead: load is then the gaps while the host waited for a batch, as a share of gaps
+/// and steps, and the limit is a tenth, because load and update overlap. If load is less than that,
+/// the host hardly waited for the device, and the device had gaps or ran dry, returns `host`: the
+/// device waits for the host to submit work. Otherwise returns the resource with the largest share
+/// of load. Queue time is charged to the stages that kept the workers busy meanwhile, and to
+/// overhead as far as the workers were idle. Start-up, epoch boundary and handover count as
+/// overhead.
 BoundVerdict judge(const BoundFigures& figures);
 
 }  // namespace millrace::study

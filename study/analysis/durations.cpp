@@ -90,6 +90,15 @@ double UpdateTimes::median() const {
   return (upper + *std::max_element(sorted.begin(), middle)) / 2;
 }
 
+double UpdateTimes::spread() const {
+  const double middle = median();
+  if (!(middle > 0)) return 1;
+  std::vector<float> sorted = seconds_;
+  const auto high = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 9 / 10);
+  std::nth_element(sorted.begin(), high, sorted.end());
+  return *high / middle;
+}
+
 nlohmann::ordered_json to_json(const UpdateTimes& times) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (std::size_t i = 1; i < pipeline::kSetUpCount; ++i) {

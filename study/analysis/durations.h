@@ -58,6 +58,9 @@ class UpdateTimes {
   /// kExact steps, and that of the first kExact steps in a longer run.
   double mean() const;
   double median() const;
+  /// Returns the 90th percentile over the median of the same steps: 1 for equal ones, and where
+  /// there are none.
+  double spread() const;
 
   static constexpr std::size_t kExact = 1 << 20;
 

@@ -286,6 +286,8 @@ std::string name_of(Verdict verdict) {
       return "higher";
     case Verdict::lower:
       return "lower";
+    case Verdict::identical:
+      return "identical";
   }
   return "-";
 }
@@ -326,7 +328,9 @@ std::vector<Comparison> compare(std::span<const std::vector<double>> rows,
     result.deviation = moments_of(row).deviation;
     result.blocks = count;
     if (count >= kRepeatsForVerdict && std::isfinite(simultaneous.mean)) {
-      if (equivalence.low > -margin && equivalence.high < margin)
+      if (std::all_of(row.begin(), row.end(), [](double effect) { return effect == 0; }))
+        result.verdict = Verdict::identical;
+      else if (equivalence.low > -margin && equivalence.high < margin)
         result.verdict = Verdict::equivalent;
       else if (simultaneous.low > 0 || simultaneous.high < 0)
         result.verdict = direction(simultaneous.low > 0);

@@ -68,8 +68,9 @@ Interval figure_interval(std::span<const double> values, bool logarithmic);
 /// finds with a probability of 80%. `deviation` is the standard deviation of one of `count` values.
 double smallest_detectable(double critical, double deviation, std::size_t count);
 
-/// Higher and lower are the verdicts of figures that are neither times nor rates.
-enum class Verdict { none, faster, slower, equivalent, inconclusive, higher, lower };
+/// Higher and lower are the verdicts of figures that are neither times nor rates. Identical is one
+/// without any noise: each block has the same figure twice, which tests nothing.
+enum class Verdict { none, faster, slower, equivalent, inconclusive, higher, lower, identical };
 /// Returns "faster" and so on; "-" for none.
 std::string name_of(Verdict verdict);
 

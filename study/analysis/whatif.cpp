@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "millrace/error.h"
+#include "study/analysis/statistics.h"
 #include "study/records/run_files.h"
 
 namespace millrace::study {
@@ -40,20 +41,16 @@ bool only_speed(std::string_view key) {
          key.starts_with("data.storage.");
 }
 
-bool can_be_given(const Change& change) {
-  if (change.packed) return true;
-  if (change.packing) return false;
-  const bool possible = change.runnable() || change.cached;
-  return possible && std::all_of(change.overrides.begin(), change.overrides.end(),
-                                 [](const auto& one) { return only_speed(key_of(one)); });
-}
-
-const Outcome* best_of(std::span<const Outcome> outcomes, const auto& considered) {
-  const Outcome* best = nullptr;
+/// Returns the outcome with the largest `value`; of those within kTie of it, the first. NaN is
+/// never the largest.
+const Outcome* best_of(std::span<const Outcome> outcomes, const auto& considered,
+                       const auto& value) {
+  double largest = -std::numeric_limits<double>::infinity();
   for (const Outcome& one : outcomes)
-    if (considered(one.change) && (best == nullptr || one.predicted > kTie * best->predicted))
-      best = &one;
-  return best;
+    if (considered(one) && value(one) > largest) largest = value(one);
+  for (const Outcome& one : outcomes)
+    if (considered(one) && kTie * value(one) >= largest) return &one;
+  return nullptr;
 }
 
 /// Adds storage that is faster or slower: every limit at once, and each alone.
@@ -133,8 +130,8 @@ std::vector<Change> list_changes(const ChangeFacts& facts) {
   const auto add = [&list](std::vector<std::string> overrides) {
     list.push_back({.overrides = std::move(overrides)});
   };
-  for (const int workers : {0, 1, 2, 3, 4, 8}) {
-    if (workers == facts.workers || workers > 2 * facts.cores) continue;
+  for (const int workers : {0, 1, 2, 3, 4, 8, 16, 32, 64}) {
+    if (workers == facts.workers || workers > (workers > 8 ? 1 : 2) * facts.cores) continue;
     add({fmt::format("loader.workers={}", workers)});
   }
   if (facts.workers > 0)
@@ -183,6 +180,11 @@ std::optional<double> Outcome::error() const {
   return predicted / *measured - 1;
 }
 
+double Outcome::lower() const {
+  if (measured) return measured_interval ? measured_interval->first : *measured;
+  return std::isfinite(low) ? low : predicted;
+}
+
 double middle_of(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::sort(values.begin(), values.end());
@@ -190,7 +192,14 @@ double middle_of(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-Score score_of(std::span<const Outcome> outcomes) {
+bool is_arithmetic(const Change& change, bool simulated) {
+  return simulated &&
+         std::any_of(change.overrides.begin(), change.overrides.end(), [](const auto& one) {
+           return key_of(one).starts_with("simulated.") || key_of(one).starts_with("loader.batch");
+         });
+}
+
+Score score_of(std::span<const Outcome> outcomes, bool simulated) {
   Score score;
   std::vector<double> errors;
   double ours = 0;
@@ -198,8 +207,16 @@ Score score_of(std::span<const Outcome> outcomes) {
   for (const Outcome& one : outcomes) {
     const auto error = one.error();
     if (!error) continue;
+    if (std::isfinite(one.low)) {
+      ++score.with_interval;
+      score.held += *one.measured >= one.low && *one.measured <= one.high;
+    }
     const double effect = std::max(std::abs(one.predicted - 1), std::abs(*one.measured - 1));
     if (effect < kCountedEffect) continue;
+    if (is_arithmetic(one.change, simulated)) {
+      ++score.arithmetic;
+      continue;
+    }
     errors.push_back(std::abs(*error));
     ours += std::abs(*error);
     none += std::abs(1 / *one.measured - 1);
@@ -214,23 +231,35 @@ Score score_of(std::span<const Outcome> outcomes) {
   return score;
 }
 
+bool can_be_given(const Change& change) {
+  if (change.packed) return true;
+  if (change.packing) return false;
+  const bool possible = change.runnable() || change.cached;
+  return possible && std::all_of(change.overrides.begin(), change.overrides.end(),
+                                 [](const auto& one) { return only_speed(key_of(one)); });
+}
+
 const Outcome* most_helpful(std::span<const Outcome> outcomes) {
-  const Outcome* best = best_of(outcomes, can_be_given);
-  return best != nullptr && best->predicted >= kWorthwhile ? best : nullptr;
+  return best_of(
+      outcomes,
+      [](const Outcome& one) { return can_be_given(one.change) && one.lower() >= kWorthwhile; },
+      [](const Outcome& one) { return one.lower(); });
 }
 
 std::vector<const Outcome*> storage_changes(std::span<const Outcome> outcomes) {
   std::vector<const Outcome*> all;
   const auto add = [&](const auto& considered) {
-    if (const Outcome* best = best_of(outcomes, considered)) all.push_back(best);
+    if (const Outcome* best =
+            best_of(outcomes, considered, [](const Outcome& one) { return one.predicted; }))
+      all.push_back(best);
   };
   for (const std::string_view key :
        {"data.storage.bandwidth", "data.storage.latency", "data.storage.iops", "loader.io_threads"})
-    add([&](const Change& change) {
-      return change.runnable() && change.overrides.size() == 1 &&
-             key_of(change.overrides[0]) == key;
+    add([&](const Outcome& one) {
+      return one.change.runnable() && one.change.overrides.size() == 1 &&
+             key_of(one.change.overrides[0]) == key;
     });
-  add([](const Change& change) { return change.packed; });
+  add([](const Outcome& one) { return one.change.packed; });
   return all;
 }
 
@@ -323,20 +352,27 @@ std::size_t planned_runs(const VerificationOrder& order) {
   return runs;
 }
 
-Verification::Verification(const VerificationOrder& order, const Run& run)
-    : blocks_(order.size()), repeats_left_(planned_runs(order) / 2) {
+Verification::Verification(const VerificationOrder& order, const Run& run, bool accept_noise)
+    : accept_noise_(accept_noise), blocks_(order.size()), repeats_left_(planned_runs(order) / 2) {
   if (!order.empty()) changes_ = order.front();
   if (!changes_.empty()) ratios_.resize(*std::max_element(changes_.begin(), changes_.end()) + 1);
+  all_.resize(ratios_.size());
   for (const auto& block : order) {
     TimedRun before = run_valid({}, run);
     for (const std::size_t change : block) {
       const TimedRun changed = run_valid(change, run);
       const TimedRun after = run_valid({}, run);
       const double baseline = (before.images_per_s + after.images_per_s) / 2;
-      if (!before.is_void() && !changed.is_void() && !after.is_void() && baseline > 0)
-        ratios_[change].push_back(changed.images_per_s / baseline);
+      if (baseline > 0) {
+        all_[change].push_back(changed.images_per_s / baseline);
+        if (!disturbs(before) && !disturbs(changed) && !disturbs(after))
+          ratios_[change].push_back(all_[change].back());
+      }
       before = after;
     }
+    stopped_ = std::all_of(runs_.begin(), runs_.end(),
+                           [this](const TimedRun& one) { return disturbs(one); });
+    if (stopped_) break;
   }
 }
 
@@ -344,7 +380,7 @@ TimedRun Verification::run_valid(std::optional<std::size_t> change, const Run& r
   for (int left = kTries - 1;; --left) {
     runs_.push_back(run(change));
     runs_.back().change = change;
-    if (!runs_.back().is_void() || left == 0 || repeats_left_ == 0) return runs_.back();
+    if (!disturbs(runs_.back()) || left == 0 || repeats_left_ == 0) return runs_.back();
     --repeats_left_;
   }
 }
@@ -360,10 +396,23 @@ std::optional<double> Verification::ratio(std::size_t change) const {
   return middle_of(valid);
 }
 
+std::optional<double> Verification::disturbed_ratio(std::size_t change) const {
+  if (all_.at(change).empty()) return std::nullopt;
+  return middle_of(all_[change]);
+}
+
+std::optional<std::pair<double, double>> Verification::interval(std::size_t change) const {
+  if (ratios_.at(change).size() < 2) return std::nullopt;
+  std::vector<double> logs;
+  for (const double one : ratios_[change]) logs.push_back(std::log(one));
+  const Interval interval = t_interval(logs, 0.9);
+  return std::pair{std::exp(interval.low), std::exp(interval.high)};
+}
+
 std::optional<double> Verification::baseline() const {
   std::vector<double> rates;
   for (const TimedRun& one : runs_)
-    if (!one.change && !one.is_void()) rates.push_back(one.images_per_s);
+    if (!one.change && !disturbs(one)) rates.push_back(one.images_per_s);
   if (rates.empty()) return std::nullopt;
   return middle_of(std::move(rates));
 }

@@ -3,13 +3,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "study/analysis/bound.h"
 #include "study/analysis/replay.h"
 
 namespace millrace::study {
@@ -88,28 +91,50 @@ struct Outcome {
   Change change;
   double predicted = 1;
   std::optional<double> measured;
+  /// 90% interval of `predicted`; NaN: unknown.
+  double low = std::numeric_limits<double>::quiet_NaN();
+  double high = std::numeric_limits<double>::quiet_NaN();
+  /// Ratio over all runs, void ones included, of a change that has no measured ratio: shown, and
+  /// used for nothing.
+  std::optional<double> disturbed{};
+  /// 90% interval of `measured`; only where disturbed runs were accepted.
+  std::optional<std::pair<double, double>> measured_interval{};
 
   /// Returns the prediction's error relative to the measurement.
   std::optional<double> error() const;
+  /// Returns what the change gives at least: what was measured or, of disturbed runs and of
+  /// predictions, the interval's lower end.
+  double lower() const;
 };
 
+/// Returns whether a change's rate follows from the recipe by arithmetic: settings of the simulated
+/// device and, beside such a device (`simulated`), another batch size, with which its update does
+/// not grow. Such a prediction says nothing about the model.
+bool is_arithmetic(const Change& change, bool simulated);
+
 /// Accuracy of predictions (contract Prediction). Measured changes count if the predicted or the
-/// measured effect is at least 20%.
+/// measured effect is at least 20%, and they are not arithmetic.
 struct Score {
   int counted = 0;
+  int arithmetic = 0;  ///< changes with such an effect that do not count
+  /// Measured changes with an interval, however small their effect, and those inside it.
+  int with_interval = 0, held = 0;
   double median_error = 0, worst_error = 0;  ///< relative errors over the counted changes
   /// 1 - sum of |error| / sum of |error of predicting no change|, over the counted changes.
   double skill = 0;
 };
 inline constexpr double kCountedEffect = 0.2;
-Score score_of(std::span<const Outcome> outcomes);
+Score score_of(std::span<const Outcome> outcomes, bool simulated = false);
 
-/// A predicted gain that is worth advice, as a ratio.
+/// A gain that is worth advice, as a ratio.
 inline constexpr double kWorthwhile = 1.05;
 
-/// Returns the change with the largest prediction, if that is worthwhile. Considers changes that
-/// leave the batches as they are and that this machine can be given: not more cores, not a faster
-/// real device, not another batch size, no op less. Of changes within 1% takes the first.
+/// Returns whether a change leaves the batches as they are and this machine can be given it: not
+/// more cores, not a faster real device, not another batch size, no op less.
+bool can_be_given(const Change& change);
+
+/// Returns the change that gives most at least (Outcome::lower), if that is worthwhile. Considers
+/// those that can_be_given(). Of worthwhile changes within 1% takes the first.
 const Outcome* most_helpful(std::span<const Outcome> outcomes);
 
 /// Returns, for each limit of the storage, for loader.io_threads and for packing, the change of
@@ -141,9 +166,6 @@ std::optional<ReplayInput> recorded_input(const nlohmann::ordered_json& summary,
 // Verification of predictions: runs the baseline before and after every change, and sets aside what
 // other programs disturbed.
 
-/// Largest share of the machine's CPU time, 0..1, that other programs and the hypervisor may take
-/// during a run. A run above it is void: no ratio uses it. Fixed, so that no result can move it.
-inline constexpr double kMostOthers = 0.1;
 /// Times that a void run is tried in all, while repeats are left.
 inline constexpr int kTries = 3;
 
@@ -171,10 +193,13 @@ std::size_t planned_runs(const VerificationOrder& order);
 class Verification {
  public:
   /// Runs each block: baseline, change, baseline, change, ..., baseline. Repeats a void run at
-  /// once, up to kTries times; in all, half as many repeats as planned runs. `run` runs a change or
-  /// the baseline and returns what it measured.
+  /// once, up to kTries times; in all, half as many repeats as planned runs. Ends after the first
+  /// block if all of its runs are void. `run` runs a change or the baseline and returns what it
+  /// measured. With `accept_noise`, void runs count as any other: nothing is repeated, and nothing
+  /// ends early.
   Verification(const VerificationOrder& order,
-               const std::function<TimedRun(std::optional<std::size_t>)>& run);
+               const std::function<TimedRun(std::optional<std::size_t>)>& run,
+               bool accept_noise = false);
 
   const std::vector<TimedRun>& runs() const { return runs_; }
   int void_runs() const;
@@ -182,6 +207,15 @@ class Verification {
   /// Returns the median over the blocks of a change's images/s over the mean of the baselines
   /// before and after it. Nothing if all three runs were valid in no more than half of the blocks.
   std::optional<double> ratio(std::size_t change) const;
+  /// Returns the same median over all blocks that were run, void runs included; nothing if there is
+  /// none.
+  std::optional<double> disturbed_ratio(std::size_t change) const;
+  /// Returns the 90% interval of a change's ratio by Student's t on the logarithms of the blocks'
+  /// ratios; nothing for fewer than two blocks.
+  std::optional<std::pair<double, double>> interval(std::size_t change) const;
+  /// Returns whether it ended after its first block.
+  bool stopped() const { return stopped_; }
+  bool accepts_noise() const { return accept_noise_; }
   /// Returns the number of blocks whose three runs were valid.
   std::size_t valid_blocks(std::size_t change) const { return ratios_.at(change).size(); }
   /// Returns the median of the valid baselines' images/s, if there are any.
@@ -194,12 +228,16 @@ class Verification {
  private:
   using Run = std::function<TimedRun(std::optional<std::size_t>)>;
   TimedRun run_valid(std::optional<std::size_t> change, const Run& run);
+  bool disturbs(const TimedRun& run) const { return !accept_noise_ && run.is_void(); }
 
+  bool accept_noise_;
+  bool stopped_ = false;
   std::size_t blocks_;
   std::size_t repeats_left_;
   std::vector<TimedRun> runs_;
   std::vector<std::size_t> changes_;
-  std::vector<std::vector<double>> ratios_;  ///< by change
+  std::vector<std::vector<double>> ratios_;  ///< by change, of valid blocks
+  std::vector<std::vector<double>> all_;     ///< by change, of all blocks
 };
 
 }  // namespace millrace::study

@@ -14,6 +14,7 @@
 #include "study/report/figures.h"
 #include "study/report/reports.h"
 #include "study/report/run_facts.h"
+#include "study/sweep/confounders.h"
 
 namespace millrace::study {
 namespace {
@@ -370,6 +371,44 @@ ReportTable folder_table(const std::vector<std::string>& names,
   return table;
 }
 
+/// Differences of updates of single runs that are too large for noise of a few percent.
+constexpr double kOtherUpdate = 1.1;
+
+/// Returns the keys in which the recipes differ.
+std::set<std::string> keys_in(const ReportTable& configs) {
+  std::set<std::string> keys;
+  for (const auto& row : configs.rows) keys.insert(row[0]);
+  return keys;
+}
+
+/// Notes in what else the runs differ than the keys of their recipes: it is part of what the report
+/// compares.
+void add_confounders(const std::vector<Json>& summaries, const std::set<std::string>& keys,
+                     Report& report) {
+  std::vector<Settings> settings;
+  for (const Json& summary : summaries) settings.push_back(settings_in(summary));
+  for (const Confounder& one : confounders(settings, keys))
+    report.notes.push_back(remark_on(one, keys));
+}
+
+/// Notes updates that take another time though all keys that differ are the loader's.
+void add_update_shifts(const std::vector<std::string>& names, const std::vector<Json>& summaries,
+                       const std::set<std::string>& keys, Report& report) {
+  if (!are_of_the_loader(keys)) return;
+  const auto update = [&](std::size_t run) {
+    const double median = number_at(summaries[run], {"update_s_per_step_median"});
+    return std::isfinite(median) ? median : number_at(summaries[run], {"update_s_per_step"});
+  };
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    const double ratio = update(i) / update(0);
+    if (!(ratio > kOtherUpdate || ratio < 1 / kOtherUpdate)) continue;
+    report.notes.push_back(fmt::format(
+        "updates of {} take {:.2f} of the time of {}'s: no key of the loader sets that, "
+        "so its cause is part of the comparison",
+        names[i], ratio, names[0]));
+  }
+}
+
 }  // namespace
 
 Report comparison_report(const std::vector<fs::path>& runs) {
@@ -391,6 +430,9 @@ Report comparison_report(const std::vector<fs::path>& runs) {
   make_distinct(report.figures);
   report.tables.push_back(fact_table(names, single));
   report.tables.push_back(config_table(configs));
+  const std::set<std::string> keys = keys_in(report.tables.back());
+  add_confounders(summaries, keys, report);
+  add_update_shifts(names, summaries, keys, report);
   return report;
 }
 
@@ -431,6 +473,10 @@ Report folder_report(const fs::path& folder) {
   }
   const ReportTable keys = config_table(configs);
   const std::size_t key_count = std::min(keys.rows.size(), kMostKeys);
+  std::vector<Json> trained;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (kinds[i] == "run") trained.push_back(summaries[i]);
+  add_confounders(trained, keys_in(keys), report);
   if (key_count < keys.rows.size())
     report.notes.push_back(
         fmt::format("the runs differ in {} keys; the table has the first {}: "

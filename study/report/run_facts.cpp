@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/number_text.h"
 #include "study/analysis/machine.h"
 #include "study/records/run_files.h"
 #include "study/report/figures.h"
@@ -32,7 +33,7 @@ class FactList {
   }
   void number(const char* name, const char* key, double factor, int digits, const char* unit) {
     const double value = number_at(summary_, {key});
-    if (std::isfinite(value)) add(name, fmt::format("{:.{}f}{}", factor * value, digits, unit));
+    if (std::isfinite(value)) add(name, base::decimal(factor * value, digits) + unit);
   }
   void add(const std::string& name, const std::string& value) {
     if (!value.empty()) facts_.emplace_back(name, value);
@@ -45,7 +46,8 @@ class FactList {
 };
 
 std::string share(double part, double whole) {
-  return whole > 0 ? fmt::format("{} ({:.1f}%)", seconds(part), 100 * part / whole) : seconds(part);
+  return whole > 0 ? fmt::format("{} ({})", seconds(part), base::percent(part / whole, 1))
+                   : seconds(part);
 }
 
 /// Returns the model's name. A profile writes its cost model under the same key.

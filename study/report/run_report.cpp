@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/number_text.h"
+#include "study/analysis/bound.h"
 #include "study/analysis/wait_breakdown.h"
 #include "study/records/run_files.h"
 #include "study/report/figures.h"
@@ -225,7 +227,7 @@ ReportTable time_table(const StepTable& steps) {
   const auto add = [&](const std::string& name, std::int64_t ns, const Quantiles* quantiles) {
     std::vector<std::string> row{
         name, fmt::format("{:.3f}", in_seconds(ns)),
-        whole > 0 ? fmt::format("{:.1f}%", 100 * in_seconds(ns) / whole) : "-",
+        whole > 0 ? base::percent(in_seconds(ns) / whole, 1) : "-",
         fmt::format("{:.4f}", 1e3 * in_seconds(ns) / static_cast<double>(all.steps))};
     for (const double q : {0.5, 0.9, 0.99})
       row.push_back(quantiles == nullptr ? "" : fmt::format("{:.4f}", 1e3 * quantiles->at(q)));
@@ -250,6 +252,10 @@ void add_notes(const Json& summary, const JsonLines& epochs, const StepTable& st
                Report& report) {
   if (const std::string state = state_of(summary); state != "finished")
     report.notes.insert(report.notes.begin(), state);
+  if (const double others = number_at(summary, {"others_busy"}); others > kMostOthers)
+    report.notes.push_back(fmt::format(
+        "other programs took {} of the machine during this run, so its times are partly theirs",
+        base::percent(others)));
   if (!steps.there) report.notes.emplace_back("no steps.csv: no step has been taken yet");
   if (steps.cut)
     report.notes.emplace_back("steps.csv ends in an incomplete row, which is left out");

@@ -24,20 +24,22 @@ using Rows = std::vector<std::vector<std::string>>;
 /// Returns a sentence with the best row and the verdicts.
 std::string sweep_verdict(const SweepTable& table) {
   const bool is_speed = table.metric.is_speed;
-  std::size_t above = 0, below = 0, equivalent = 0, open = 0;
+  std::size_t above = 0, below = 0, equivalent = 0, open = 0, identical = 0;
   for (const SweepRow& row : table.rows) {
     const Verdict verdict = row.comparison.verdict;
     above += verdict == Verdict::faster || verdict == Verdict::higher;
     below += verdict == Verdict::slower || verdict == Verdict::lower;
     equivalent += verdict == Verdict::equivalent;
     open += verdict == Verdict::inconclusive;
+    identical += verdict == Verdict::identical;
   }
-  if (above + below + equivalent + open == 0)
+  if (above + below + equivalent + open + identical == 0)
     return fmt::format("no verdict: {} repeats, {} needed", table.repeats(), kRepeatsForVerdict);
   std::string text =
       fmt::format("by {}, against the first row: {} {}, {} {}, {} equivalent, {} inconclusive",
                   table.metric.name, above, is_speed ? "faster" : "higher", below,
                   is_speed ? "slower" : "lower", equivalent, open);
+  if (identical > 0) text += fmt::format(", {} identical", identical);
   for (const Confounder& one : table.confounders) text += "; " + remark_on(one, table.design);
   return text;
 }

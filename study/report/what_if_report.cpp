@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/number_text.h"
 #include "study/records/run_files.h"
 #include "study/report/figures.h"
 #include "study/report/reports.h"
@@ -24,6 +25,8 @@ struct WhatIf {
   std::vector<std::string> words;
   double predicted = NAN, measured = NAN, error = NAN;
   double predicted_ratio = NAN, measured_ratio = NAN;
+  double low = NAN, high = NAN;                   ///< 90% interval of predicted_ratio
+  double disturbed = NAN, disturbed_ratio = NAN;  ///< measured by void runs
   bool runs_here = true;
 
   std::string text() const {
@@ -47,6 +50,10 @@ std::vector<WhatIf> changes_in(const Json& json) {
     change.error = number_at(one, {"error"});
     change.predicted_ratio = number_at(one, {"predicted_ratio"});
     change.measured_ratio = number_at(one, {"measured_ratio"});
+    change.low = number_at(one, {"predicted_low"});
+    change.high = number_at(one, {"predicted_high"});
+    change.disturbed_ratio = number_at(one, {"disturbed_ratio"});
+    change.disturbed = change.disturbed_ratio * number_at(one, {"baseline"});
     change.runs_here = text_at(one, {"runs_here"}) != "false";
     all.push_back(std::move(change));
   }
@@ -256,13 +263,6 @@ std::vector<Figure> wait_bars(const Json& summary) {
                      "load", member(summary, "blame"), 1);
 }
 
-std::string words_text(const Json& words) {
-  std::string text;
-  for (const Json& word : words)
-    if (word.is_string()) text += (text.empty() ? "" : " ") + word.get<std::string>();
-  return text;
-}
-
 std::string ratio_text(double ratio) {
   return std::isfinite(ratio) ? fmt::format("{:.3f}", ratio) : "";
 }
@@ -271,17 +271,53 @@ ReportTable change_table(const std::vector<WhatIf>& changes) {
   ReportTable table{
       .id = "what-if-table",
       .title = "Predictions and measurements",
-      .caption = "Ratios to the baseline; error: predicted / measured - 1.",
-      .header = {"change", "predicted images/s", "ratio", "measured images/s", "ratio", "error"}};
+      .caption =
+          "Ratios to the baseline; 90%: interval of the predicted one; error: predicted / measured "
+          "- 1.",
+      .header = {"change", "predicted images/s", "ratio", "90%", "measured images/s", "ratio",
+                 "error"}};
   for (const WhatIf& one : changes)
     table.rows.push_back(
         {one.text(), with_thousands(one.predicted), ratio_text(one.predicted_ratio),
-         std::isfinite(one.measured) ? with_thousands(one.measured)
-         : one.runs_here             ? "-"
-                                     : "not run here",
-         ratio_text(one.measured_ratio),
-         std::isfinite(one.error) ? fmt::format("{:+.1f}%", 100 * one.error) : ""});
+         std::isfinite(one.low) ? ratio_text(one.low) + " to " + ratio_text(one.high) : "",
+         std::isfinite(one.measured)    ? with_thousands(one.measured)
+         : std::isfinite(one.disturbed) ? "void: " + with_thousands(one.disturbed)
+         : one.runs_here                ? "-"
+                                        : "not run here",
+         ratio_text(std::isfinite(one.measured_ratio) ? one.measured_ratio : one.disturbed_ratio),
+         std::isfinite(one.error) ? base::signed_percent(one.error) : ""});
   return table;
+}
+
+/// Adds the lines of advice that the profile printed.
+void add_advice(const Json& advice, Report& report) {
+  for (const char* key : {"text", "workers_text"}) {
+    const std::string line = text_at(advice, {key});
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos)
+      report.facts.emplace_back(line.substr(0, colon), line.substr(colon + 2));
+  }
+}
+
+/// Adds the score of a verification, or why it has none.
+void add_verification(const Json& verification, Report& report) {
+  const auto number = [&](const char* key) { return number_at(verification, {key}); };
+  if (number("counted") > 0)
+    report.facts.emplace_back(
+        "verified", fmt::format("changes that count: {}; median error {}, worst {}, skill {:.2f}",
+                                number("counted"), base::percent(number("median_error"), 1),
+                                base::percent(number("worst_error"), 1), number("skill")));
+  if (number("with_interval") > 0)
+    report.facts.emplace_back(
+        "within the 90% interval",
+        fmt::format("{} of {} measured ratios", number("held"), number("with_interval")));
+  const std::string runs = fmt::format(
+      "other programs took more than {:.0f}% of the machine in {:.0f} of {} runs",
+      100 * number("most_others"), number("void_runs"), member(verification, "runs").size());
+  if (text_at(verification, {"void"}) == "true")
+    report.notes.push_back("the verification is void and has no score: " + runs);
+  else if (text_at(verification, {"accept_noise"}) == "true")
+    report.notes.push_back("the verification used disturbed runs (--accept-noise): " + runs);
 }
 
 void add_profile_facts(const Json& summary, Report& report) {
@@ -289,29 +325,10 @@ void add_profile_facts(const Json& summary, Report& report) {
     if (!value.empty()) report.facts.emplace_back(name, value);
   };
   add("the run's own verdict", text_at(summary, {"run_verdict"}));
-  const Json& advised = member(member(summary, "advice"), "change");
-  if (advised.is_array())
-    add("advice", fmt::format("{}: {:.2f} times the baseline", words_text(advised),
-                              number_at(summary, {"advice", "change_ratio"})));
-  if (const std::string workers = text_at(summary, {"advice", "workers"}); !workers.empty())
-    add("enough workers",
-        fmt::format("loader.workers={} loader.prefetch={}: {} of at most {} images/s", workers,
-                    text_at(summary, {"advice", "prefetch"}),
-                    with_thousands(number_at(summary, {"advice", "images_per_s"})),
-                    with_thousands(number_at(summary, {"advice", "best_images_per_s"}))));
-  if (const double counted = number_at(summary, {"verification", "counted"}); counted > 0)
-    add("verified", fmt::format("{} changes count: median error {:.1f}%, worst {:.1f}%, skill "
-                                "{:.2f}",
-                                counted, 100 * number_at(summary, {"verification", "median_error"}),
-                                100 * number_at(summary, {"verification", "worst_error"}),
-                                number_at(summary, {"verification", "skill"})));
-  const Json& verification = member(summary, "verification");
-  if (text_at(verification, {"void"}) == "true")
-    report.notes.push_back(
-        fmt::format("the verification is void and has no score: other programs took more than "
-                    "{:.0f}% of the machine in {:.0f} of {} runs",
-                    100 * number_at(verification, {"most_others"}),
-                    number_at(verification, {"void_runs"}), member(verification, "runs").size()));
+  add_advice(member(summary, "advice"), report);
+  add_verification(member(summary, "verification"), report);
+  for (const Json& remark : member(summary, "remarks"))
+    if (remark.is_string()) report.notes.push_back(remark.get<std::string>());
   const double others = number_at(summary, {"others_busy"});
   if (others > 0.1)
     report.notes.push_back(

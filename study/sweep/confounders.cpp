@@ -137,11 +137,9 @@ std::string differ_text(const std::vector<std::string>& settings) {
   return fmt::format("{} {}", fmt::join(settings, ", "), plural ? "differ" : "differs");
 }
 
-std::string remark_on(const Confounder& confounder, const SweepDesign& design) {
-  const std::string swept =
-      design.columns.size() == 1 && design.columns[0].find('.') != std::string::npos
-          ? design.columns[0]
-          : "the rows' own keys";
+namespace {
+
+std::string remark_text(const Confounder& confounder, const std::string& compared) {
   std::vector<std::string> values = confounder.values;
   if (values.size() > kMostValues) {
     std::sort(values.begin(), values.end());
@@ -153,15 +151,55 @@ std::string remark_on(const Confounder& confounder, const SweepDesign& design) {
                      confounder.key.empty() || common.empty()
                          ? ""
                          : fmt::format("; {} compares {} alone",
-                                       base::shell_word(confounder.key + "=" + common), swept));
+                                       base::shell_word(confounder.key + "=" + common), compared));
 }
 
-bool sweeps_loader_alone(const SweepDesign& design) {
-  const std::set<std::string> keys = swept_keys(design);
+}  // namespace
+
+std::string remark_on(const Confounder& confounder, const SweepDesign& design) {
+  return remark_text(confounder,
+                     design.columns.size() == 1 && design.columns[0].find('.') != std::string::npos
+                         ? design.columns[0]
+                         : "the rows' own keys");
+}
+
+std::vector<Confounder> confounders(const std::vector<Settings>& runs,
+                                    const std::set<std::string>& keys) {
+  std::vector<Confounder> found;
+  const Settings* first = nullptr;
+  for (const Settings& run : runs)
+    if (first == nullptr && !run.empty()) first = &run;
+  if (first == nullptr) return found;
+  const auto value_in = [](const Settings& run, const char* name) {
+    const auto at = run.find(name);
+    return at == run.end() ? std::string("-") : at->second;
+  };
+  for (const Setting& setting : kSettings) {
+    if (is_swept(setting, keys)) continue;
+    Confounder one{setting.name, setting.key == nullptr ? "" : setting.key, {}, {}};
+    for (const Settings& run : runs) {
+      one.values.push_back(value_in(run, setting.name));
+      one.differs.push_back(!run.empty() && one.values.back() != value_in(*first, setting.name));
+    }
+    if (std::find(one.differs.begin(), one.differs.end(), true) != one.differs.end())
+      found.push_back(std::move(one));
+  }
+  return found;
+}
+
+std::string remark_on(const Confounder& confounder, const std::set<std::string>& keys) {
+  return remark_text(confounder, keys.size() == 1 ? *keys.begin() : "the runs' own keys");
+}
+
+bool are_of_the_loader(const std::set<std::string>& keys) {
   return !keys.empty() && std::all_of(keys.begin(), keys.end(), [](const std::string& key) {
     return (key.starts_with("loader.") && !key.starts_with("loader.batch")) ||
            key.starts_with("data.storage.");
   });
+}
+
+bool sweeps_loader_alone(const SweepDesign& design) {
+  return are_of_the_loader(swept_keys(design));
 }
 
 }  // namespace millrace::study

@@ -1,8 +1,10 @@
-// Settings in which the rows of a sweep differ besides its keys: they are part of every comparison.
+// Settings in which the rows of a sweep, or runs that are compared, differ besides their keys: they
+// are part of every comparison.
 #pragma once
 
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,11 +35,24 @@ std::vector<Confounder> confounders(const SweepDesign& design,
                                     const std::vector<std::vector<SweepRecord>>& runs,
                                     const std::vector<std::size_t>& references);
 
+/// Finds the settings in which some of the runs differs from the first, though none of `keys`, the
+/// recipe's keys that differ between them, sets it. `runs` may hold empty settings, of runs that
+/// are still going: these differ in nothing.
+std::vector<Confounder> confounders(const std::vector<Settings>& runs,
+                                    const std::set<std::string>& keys);
+
 /// Returns "threads differ" or "host differs".
 std::string differ_text(const std::vector<std::string>& settings);
 
 /// Returns the remark on a confounder: which values rows have, and what makes them equal.
 std::string remark_on(const Confounder& confounder, const SweepDesign& design);
+
+/// Returns the same for runs that differ in `keys`.
+std::string remark_on(const Confounder& confounder, const std::set<std::string>& keys);
+
+/// Returns whether there are keys, and all are of the loader and its storage, and no batch size:
+/// they leave the time of an update as it is.
+bool are_of_the_loader(const std::set<std::string>& keys);
 
 /// Returns whether all keys of the sweep are of the loader and its storage, and no batch size: they
 /// leave the time of an update as it is.

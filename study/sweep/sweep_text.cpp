@@ -248,6 +248,23 @@ std::string size_text(const SweepMetric& metric, const Comparison& comparison) {
                          : fmt::format("{:.3g}", effect);
 }
 
+/// Returns why a row is as its reference in every block: runs that compute the same, or figures
+/// that do not vary at all, such as accuracies at chance level.
+std::string identical_text(const SweepTable& table, std::size_t row, const SweepMetric& metric) {
+  const std::vector<SweepRecord>& runs = table.runs[row];
+  const double first = runs.front().figure(metric.name);
+  const bool constant = std::all_of(runs.begin(), runs.end(), [&](const SweepRecord& run) {
+    return run.figure(metric.name) == first;
+  });
+  if (!constant)
+    return "identical runs: in each block it computes what its reference does, which is no test";
+  return metric.is_share ? fmt::format(
+                               "{} in every run: accuracy is at chance, or the runs are identical; "
+                               "that is no equivalence",
+                               number(column_of(metric.name), first))
+                         : "the same figure in every run: that is no equivalence";
+}
+
 /// Explains verdicts, and names the rows that are too noisy for one.
 void add_verdict_notes(const SweepTable& table, std::vector<std::string>& notes) {
   const auto metrics = table.metrics();
@@ -266,6 +283,9 @@ void add_verdict_notes(const SweepTable& table, std::vector<std::string>& notes)
                       metrics[m].name, 100 * margin, margin));
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
       const Comparison& comparison = table.comparison(i, m);
+      if (comparison.verdict == Verdict::identical)
+        notes.push_back(fmt::format("{} of {}: {}", metrics[m].name, row_title(table, i),
+                                    identical_text(table, i, metrics[m])));
       if (comparison.verdict != Verdict::inconclusive) continue;
       notes.push_back(fmt::format("{}{}: too noisy: only differences above {} would show",
                                   metrics.size() > 1 ? metrics[m].name + " of " : "",

@@ -2,40 +2,17 @@
 #include "tests/program/profile.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <regex>
 #include <set>
-#include <thread>
 
 #include "tests/program/datasets.h"
+#include "tests/program/other_program.h"
 
 namespace millrace::program_test {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Threads that keep a quarter of the cores and one more busy.
-class OtherProgram {
- public:
-  OtherProgram() {
-    for (unsigned i = 0; i <= std::thread::hardware_concurrency() / 4; ++i)
-      threads_.emplace_back([this] {
-        while (!over_.load(std::memory_order_relaxed)) {
-        }
-      });
-  }
-  ~OtherProgram() {
-    over_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-  OtherProgram(const OtherProgram&) = delete;
-  OtherProgram& operator=(const OtherProgram&) = delete;
-
- private:
-  std::atomic<bool> over_{false};
-  std::vector<std::thread> threads_;
-};
 
 TEST_F(Profile, AVerificationBesideAnotherProgramIsVoidAndItsRunsAreCounted) {
   Arguments arguments = slow_storage({"--verify", "--blocks", "1", "--seconds", "0.1", "--change",
@@ -43,7 +20,7 @@ TEST_F(Profile, AVerificationBesideAnotherProgramIsVoidAndItsRunsAreCounted) {
   arguments.erase(std::remove(arguments.begin(), arguments.end(), "-q"), arguments.end());
   Child child(arguments, patient(100));
   ASSERT_TRUE(child.says(" probes of the loader, 3 runs, then 5 runs of --verify", 100));
-  ASSERT_TRUE(child.says("verifying 2 changes in 1 blocks: 5 runs, about ", 100));
+  ASSERT_TRUE(child.says("verifying 2 changes in 1 block: 5 runs, about ", 100));
   Result result;
   {
     const OtherProgram other;
@@ -53,6 +30,7 @@ TEST_F(Profile, AVerificationBesideAnotherProgramIsVoidAndItsRunsAreCounted) {
   const Json profile = parse_json(result.out);
   const Json& verification = profile["verification"];
   EXPECT_EQ(verification["void"], true);
+  EXPECT_EQ(verification["stopped"], true);
   EXPECT_EQ(verification["most_others"], 0.1);
   for (const char* key : {"counted", "median_error", "worst_error", "skill"})
     EXPECT_TRUE(verification[key].is_null()) << key;
@@ -64,7 +42,9 @@ TEST_F(Profile, AVerificationBesideAnotherProgramIsVoidAndItsRunsAreCounted) {
     EXPECT_GT(run["images_per_s"].get<double>(), 0) << "published all the same";
   }
   for (const Json& one : profile["what_if"])
-    EXPECT_TRUE(one["measured"].is_null() && one["error"].is_null());
+    EXPECT_TRUE(one["measured"].is_null() && one["error"].is_null() &&
+                one["disturbed_ratio"].is_number())
+        << "shown, and not scored";
 }
 
 /// Checks the line that says how long a profile takes: its place, its counts, and an estimate that
@@ -178,7 +158,8 @@ TEST_F(Profile, StorageThatIsNotTheLimitIsNotBlamed) {
     if (word == "data.storage.latency=4") word = "data.storage.latency=1.4";  // 30% to spare
   const Result result = run(arguments, patient(100));
   ASSERT_TRUE(succeeded(result));
-  EXPECT_EQ(parse_json(result.out)["bound"], "device");
+  const std::string bound = parse_json(result.out)["bound"];
+  EXPECT_TRUE(bound == "device" || bound == "other programs") << bound;
 }
 
 TEST_F(Profile, AutoWorkersAreAsManyAsTheDeviceNeedsAndChangeNoBatch) {
@@ -200,6 +181,8 @@ TEST_F(Profile, AutoWorkersAreAsManyAsTheDeviceNeedsAndChangeNoBatch) {
 
 TEST_F(Profile, RefusesWhatItCannotProfile) {
   EXPECT_TRUE(refused(run(slow_storage()), 2, {"--given", "--change"}));
+  EXPECT_TRUE(refused(run(slow_storage({"--change", "loader.workers=1", "--accept-noise"})), 2,
+                      {"--accept-noise", "--verify"}));
   EXPECT_TRUE(refused(run(slow_storage({"--change", "loader.wrokers=1"})), 2, {"loader.wrokers"}));
   EXPECT_TRUE(refused(run(slow_storage({"--change", "a=1", "train.strategy=data_parallel"})), 2,
                       {"train.strategy=single"}));

@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/program/other_program.h"
 #include "tests/program/program.h"
 
 namespace millrace::program_test {
@@ -39,10 +40,11 @@ TEST_F(Profiling, TheBreakdownAddsUpToLoad) {
     EXPECT_NEAR(epochs_load, s["load_s"].get<double>(), 1e-9);
     EXPECT_LE(s["blame_step"]["load"]["p50"], s["blame_step"]["load"]["p99"]);
     const std::set<std::string> bounds{"device", "storage",  "decode", "augment",
-                                       "cores",  "overhead", "host"};
+                                       "cores",  "overhead", "host",   "other programs"};
     EXPECT_TRUE(bounds.contains(s["bound"]));
-    EXPECT_TRUE(
-        s["verdict"].get<std::string>().starts_with(s["bound"].get<std::string>() + "-bound: "));
+    const std::string bound = s["bound"];
+    EXPECT_TRUE(s["verdict"].get<std::string>().starts_with(
+        bound == "other programs" ? bound + ": " : bound + "-bound: "));
     EXPECT_EQ(s["loader_mode"], "normal");
   }
 }
@@ -103,6 +105,25 @@ TEST_F(Profiling, TraceTakesOneFileBeforeOrAfterTheRecipe) {
 TEST_F(Profiling, OnlyWhenAskedFor) {
   ASSERT_TRUE(succeeded(run(simulated("run"))));
   EXPECT_FALSE(std::filesystem::exists(in("run") / "timeline.json"));
+}
+
+TEST_F(Profiling, OneStepHasNoVerdict) {
+  ASSERT_TRUE(succeeded(run(simulated("run", {"train.steps=1"}))));
+  const Json s = summary("run");
+  EXPECT_EQ(s["bound"], "too short");
+  EXPECT_EQ(s["verdict"], "too short: 1 step, and a verdict needs 20: 19 more");
+  EXPECT_TRUE(s["workers_needed"].is_null());
+}
+
+TEST_F(Profiling, OtherProgramsAreNamedFirst) {
+  Result result;
+  {
+    const OtherProgram other;
+    result = run(simulated("run", {"train.epochs=15", "simulated.update_ms=5"}));
+  }
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_GT(summary("run")["others_busy"].get<double>(), 0.1);
+  EXPECT_TRUE(result.out.starts_with("warning: other programs took ")) << result.out;
 }
 
 TEST_F(Profiling, ModesLeaveTheDevice) {

@@ -315,12 +315,14 @@ TEST_F(Records, TheVerdictFollowsTheDevicesOwnTimeline) {
     EXPECT_TRUE(device.starts_with("device-bound")) << device;
   });
   test::in_attempts([&] {
-    const std::string host = verdict("host", {"simulated.update_ms=1", "debug.forward_ms=40"});
+    const std::string host =
+        verdict("host", {"simulated.update_ms=1", "debug.forward_ms=40", "train.epochs=2"});
     EXPECT_TRUE(host.starts_with("host-bound: ")) << host;
     EXPECT_EQ(summary("host")["bound"], "host");
   });
   test::in_attempts([&] {
-    const std::string load = verdict("load", {"simulated.update_ms=1", "debug.next_ms=40"});
+    const std::string load =
+        verdict("load", {"simulated.update_ms=1", "debug.next_ms=40", "train.epochs=2"});
     EXPECT_TRUE(load.starts_with("overhead-bound"))
         << load << ": handover, where a delay is planted";
   });

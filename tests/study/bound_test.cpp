@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace millrace::study {
 namespace {
 
@@ -139,6 +141,55 @@ TEST(Bound, AHostThatWaitsForTheDeviceIsNotWhatBinds) {
   sync.update_s = 10;
   sync.device->asynchronous = false;
   EXPECT_EQ(judge(sync).bound, Bottleneck::device);
+}
+
+TEST(Bound, FewStepsHaveNoVerdictButWhatIsMissing) {
+  BoundFigures one = figures({{Part::decode, 8}});
+  one.steps = 1;
+  EXPECT_EQ(name_of(judge(one).bound), "too short");
+  EXPECT_EQ(judge(one).sentence, "too short: 1 step, and a verdict needs 20: 19 more");
+  EXPECT_TRUE(std::isnan(judge(one).workers_needed));
+  one.steps = 19;
+  EXPECT_EQ(judge(one).sentence, "too short: 19 steps, and a verdict needs 20: 1 more");
+  one.steps = 20;
+  EXPECT_EQ(judge(one).bound, Bottleneck::decode);
+}
+
+TEST(Bound, OtherProgramsAreNamedWhereTheyShow) {
+  BoundFigures busy = figures({{Part::cores, 2}, {Part::decode, 1}});
+  busy.others = 0.63;
+  EXPECT_EQ(name_of(judge(busy).bound), "other programs");
+  EXPECT_EQ(judge(busy).sentence,
+            "other programs: they took 63% of the machine, and waits for a core are 67% of load; 3 "
+            "threads on 2 cores; repeat the run on a quiet machine");
+  busy.others = 0.05;
+  EXPECT_EQ(judge(busy).sentence, "cores-bound: 67% of load; 3 threads on 2 cores");
+  busy.workers = 1;
+  EXPECT_EQ(judge(busy).sentence, "cores-bound: 67% of load; 2 threads on 2 cores") << "its own";
+  busy.others = {};
+  EXPECT_EQ(judge(busy).sentence,
+            "cores-bound: 67% of load; 2 threads on 2 cores, which other programs use");
+  busy.update_threads = 2;
+  EXPECT_EQ(judge(busy).sentence, "cores-bound: 67% of load; 3 threads on 2 cores");
+
+  BoundFigures update = figures({{Part::decode, 0.2}});
+  update.others = 0.4;
+  EXPECT_EQ(judge(update).bound, Bottleneck::device) << "updates that do not vary";
+  update.update_spread = 30;
+  EXPECT_EQ(judge(update).sentence,
+            "other programs: they took 40% of the machine, and one update in ten takes 30.0 times "
+            "the median or more; repeat the run on a quiet machine");
+  update.others = 0.02;
+  EXPECT_EQ(judge(update).bound, Bottleneck::device) << "its own variation";
+}
+
+TEST(Bound, SmallSharesAreNotZero) {
+  BoundFigures little = figures({{Part::decode, 0.0001}});
+  little.busy_s = 0.01;
+  EXPECT_EQ(judge(little).sentence,
+            "device-bound: load is under 0.1% of the step; under 0.1 workers needed, you have 2");
+  little.load = {};
+  EXPECT_TRUE(judge(little).sentence.starts_with("device-bound: load is 0% of the step"));
 }
 
 TEST(Bound, NothingMeasuredIsNoLoad) {

@@ -121,6 +121,41 @@ TEST(ComparisonReport, TitlesTellFiguresApart) {
   EXPECT_EQ(ridge->series[0].name, "a");
 }
 
+/// Writes a run with resolved settings.
+void write_settings(const Folder& folder, const std::string& name, int workers, int threads,
+                    double update_s) {
+  folder.write(name + "/summary.json",
+               nlohmann::json{{"complete", true},
+                              {"workers", workers},
+                              {"threads", threads},
+                              {"device", fmt::format("cpu ({} threads)", threads)},
+                              {"host", "here"},
+                              {"update_s_per_step", update_s},
+                              {"load_s_per_step", 0.001}}
+                   .dump());
+  folder.write(name + "/config.toml",
+               fmt::format("[loader]\nworkers = {}\n[train]\nthreads = 0\n", workers));
+  folder.write(name + "/steps.csv", steps_header() + step_row(1));
+}
+
+TEST(ComparisonReport, NamesWhatDiffersBesidesTheKeys) {
+  const Folder folder;
+  write_settings(folder, "a", 0, 2, 0.005);
+  write_settings(folder, "b", 1, 1, 0.0023);
+  write_settings(folder, "c", 2, 1, 0.0051);
+  const auto compared = [&](const std::string& other) {
+    return study::comparison_report({folder.path() / "a", folder.path() / other});
+  };
+  EXPECT_TRUE(notes_say(compared("b"),
+                        "threads differ too (2, 1): comparisons are of both; train.threads=1 "
+                        "compares loader.workers alone"));
+  EXPECT_TRUE(notes_say(compared("b"), "updates of b take 0.46 of the time of a's"));
+  EXPECT_FALSE(notes_say(compared("b"), "workers differ")) << "its own key";
+  EXPECT_FALSE(notes_say(compared("c"), "updates of")) << "2% are noise";
+  write_settings(folder, "d", 1, 2, 0.005);
+  EXPECT_FALSE(notes_say(compared("d"), "differ")) << "workers alone";
+}
+
 TEST(FolderReport, ListsRunsAndTheirCurves) {
   const Folder folder;
   write_run(folder, "runs/a", 2, 1);

@@ -301,6 +301,7 @@ const char* const kWhatIf =
     R"("what_if":[{"change":["loader.workers=1"],"predicted":50,"measured":40,"error":0.25,)"
     R"("baseline":100,"predicted_ratio":0.5,"measured_ratio":0.4,"runs_here":true},)"
     R"({"change":["loader.workers=4","cores=4"],"predicted":190,"measured":null,"error":null,)"
+    R"("predicted_low":1.8,"predicted_high":2,)"
     R"("baseline":100,"predicted_ratio":1.9,"measured_ratio":null,"runs_here":false}])";
 
 TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
@@ -321,9 +322,9 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
   const auto& rows = table_in(report, "what-if-table")->rows;
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0], (std::vector<std::string>{"loader.workers=4 cores=4", "190", "1.900",
-                                               "not run here", "", ""}));
-  EXPECT_EQ(rows[1],
-            (std::vector<std::string>{"loader.workers=1", "50", "0.500", "40", "0.400", "+25.0%"}));
+                                               "1.800 to 2.000", "not run here", "", ""}));
+  EXPECT_EQ(rows[1], (std::vector<std::string>{"loader.workers=1", "50", "0.500", "", "40", "0.400",
+                                               "+25.0%"}));
   const study::Figure* workers = figure_in(report, "workers");
   ASSERT_NE(workers, nullptr);
   ASSERT_EQ(workers->series.size(), 4u) << "predicted, measured, device, cores";
@@ -338,13 +339,16 @@ TEST(ProfileReport, PredictionsMeasurementsAndBounds) {
 
 TEST(ProfileReport, SaysThatAVerificationIsVoidAndWhatToChange) {
   const Folder run;
-  run.write("summary.json",
-            std::string(R"({"recipe":"r","workers":2,"others_busy":0.4,)"
-                        R"("advice":{"workers":1,"prefetch":2,"images_per_s":90,)"
-                        R"("best_images_per_s":90,"change":["loader.io_threads=16"],)"
-                        R"("change_ratio":1.5},"verification":{"counted":null,"void":true,)"
-                        R"("most_others":0.1,"void_runs":2,"runs":[{},{},{}]},)") +
-                kWhatIf + "}");
+  run.write(
+      "summary.json",
+      std::string(
+          R"({"recipe":"r","workers":2,"others_busy":0.4,)"
+          R"("advice":{"workers":1,"prefetch":2,"images_per_s":90,)"
+          R"("best_images_per_s":90,"change":["loader.io_threads=16"],)"
+          R"("change_ratio":1.5,"text":"advice: loader.io_threads=16 gives 9",)"
+          R"("workers_text":"enough workers: loader.workers=1 gives 90"},"verification":{"counted":null,"void":true,)"
+          R"("most_others":0.1,"void_runs":2,"runs":[{},{},{}]},)") +
+          kWhatIf + "}");
   const study::Report report = study::profile_report(run.path());
   EXPECT_TRUE(notes_say(report, "more than 10% of the machine in 2 of 3 runs"));
   const auto fact = [&report](const std::string& name) {
@@ -352,9 +356,30 @@ TEST(ProfileReport, SaysThatAVerificationIsVoidAndWhatToChange) {
       if (key == name) return value;
     return std::string();
   };
-  EXPECT_EQ(fact("advice"), "loader.io_threads=16: 1.50 times the baseline");
+  EXPECT_EQ(fact("advice"), "loader.io_threads=16 gives 9") << "as the profile said it";
   EXPECT_TRUE(fact("enough workers").starts_with("loader.workers=1"));
   EXPECT_EQ(fact("verified"), "");
+}
+
+TEST(ProfileReport, SaysHowManyRatiosTheIntervalsHeld) {
+  const Folder run;
+  run.write("summary.json",
+            R"({"recipe":"r","verification":{"counted":3,"median_error":0.012,"worst_error":0.044,)"
+            R"("skill":0.99,"with_interval":10,"held":9,"void":false,"accept_noise":true,)"
+            R"("most_others":0.1,"void_runs":2,"runs":[{},{},{}]},"what_if":[)"
+            R"({"change":["loader.workers=1"],"predicted":50,"measured":null,"baseline":100,)"
+            R"("disturbed_ratio":0.4,"predicted_ratio":0.5,"runs_here":true}]})");
+  const study::Report report = study::profile_report(run.path());
+  const auto has = [&](const char* name, const char* value) {
+    return std::find(report.facts.begin(), report.facts.end(),
+                     std::pair<std::string, std::string>(name, value)) != report.facts.end();
+  };
+  EXPECT_TRUE(has("verified", "changes that count: 3; median error 1.2%, worst 4.4%, skill 0.99"));
+  EXPECT_TRUE(has("within the 90% interval", "9 of 10 measured ratios"));
+  EXPECT_TRUE(notes_say(report, "used disturbed runs (--accept-noise): other programs took more"));
+  EXPECT_EQ(
+      table_in(report, "what-if-table")->rows[0],
+      (std::vector<std::string>{"loader.workers=1", "50", "0.500", "", "void: 40", "0.400", ""}));
 }
 
 TEST(ProfileReport, WorkersHaveThePredictedCurve) {

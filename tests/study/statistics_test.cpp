@@ -155,9 +155,14 @@ TEST(Verdicts, FiguresWithoutARatioHaveNone) {
   EXPECT_TRUE(compare(Rows{}, {}).empty());
 }
 
-TEST(Verdicts, EqualFiguresAreEquivalent) {
-  EXPECT_EQ(compare(Rows{{0, 0, 0, 0, 0}}, {})[0].verdict, Verdict::equivalent);
-  EXPECT_EQ(compare(Rows{std::vector<double>(12, 0.0)}, {})[0].verdict, Verdict::equivalent);
+TEST(Verdicts, AnIntervalOfZeroWidthAtNoEffectIsNoEquivalence) {
+  for (const std::size_t blocks : {5, 12}) {
+    const Comparison equal = compare(Rows{std::vector<double>(blocks, 0.0)}, {})[0];
+    EXPECT_EQ(equal.verdict, Verdict::identical);
+    EXPECT_EQ(name_of(equal.verdict), "identical");
+  }
+  EXPECT_EQ(compare(Rows{{0, 0, 1e-6, 0, 0}}, {})[0].verdict, Verdict::equivalent);
+  EXPECT_EQ(compare(Rows{{0, 0, 0}}, {})[0].verdict, Verdict::none) << "too few blocks";
 }
 
 TEST(Repeats, AreTheFewestThatFindTheMargin) {

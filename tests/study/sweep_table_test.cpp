@@ -225,6 +225,21 @@ TEST(SweepTable, AccuraciesAreComparedByDifferences) {
   EXPECT_EQ(verdict_of({0.80, 0.99, 0.85, 0.99, 0.85}).verdict, Verdict::inconclusive);
 }
 
+TEST(SweepTable, AccuraciesAtChanceLevelAreNoEquivalence) {
+  const auto notes_of = [&](const std::vector<double>& first, const std::vector<double>& second) {
+    const SweepTable table =
+        sweep_table(kTwo, {accurate(first), accurate(second)}, sweep_metrics("top1"), {});
+    EXPECT_EQ(text_rows(table)[2].back(), "identical");
+    EXPECT_EQ(to_json(table)["cells"][1]["comparison"]["verdict"], "identical");
+    return text_notes(table);
+  };
+  const std::vector<double> chance(5, 0.098), learned{0.9, 0.91, 0.92, 0.9, 0.91};
+  EXPECT_TRUE(has(notes_of(chance, chance),
+                  "top1 of workers=1: 9.80% in every run: accuracy is at chance, or the runs are "
+                  "identical; that is no equivalence"));
+  EXPECT_TRUE(has(notes_of(learned, learned), "top1 of workers=1: identical runs: "));
+}
+
 TEST(SweepTable, AFigureThatIsZeroIsComparedByDifferencesToo) {
   auto first = runs_of({100, 100}), second = runs_of({100, 100});
   for (auto& run : first) run.more["failed"] = 0;
@@ -240,7 +255,7 @@ TEST(SweepTable, SeveralMetricsStandInOneTable) {
       sweep_metrics("images_per_s,top1"), {});
   const TextRows rows = text_rows(table);
   EXPECT_EQ(cell(rows, 2, "images_per_s ratio"), "1.000 [1.000 .. 1.000]");
-  EXPECT_EQ(cell(rows, 2, "verdict"), "equivalent");
+  EXPECT_EQ(cell(rows, 2, "verdict"), "identical");
   EXPECT_TRUE(cell(rows, 2, "top1 difference").starts_with("-10.00 ["));
   EXPECT_EQ(cell(rows, 2, "top1 verdict"), "lower");
   const auto json = to_json(table);

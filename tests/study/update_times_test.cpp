@@ -40,6 +40,17 @@ TEST(UpdateTimes, AStepThatSetsSomethingUpChangesNeitherMeanNorMedian) {
   EXPECT_NEAR(json["first"]["update_s"].get<double>(), 3, 1e-6);
 }
 
+TEST(UpdateTimes, TheSpreadIsThatOfOneStepInTen) {
+  UpdateTimes times;
+  EXPECT_EQ(times.spread(), 1);
+  times.add(step(3000, SetUp::first));
+  for (int i = 0; i < 18; ++i) times.add(step(2));
+  times.add(step(60));
+  EXPECT_NEAR(times.spread(), 1, 1e-6) << "one in nineteen";
+  times.add(step(60));
+  EXPECT_NEAR(times.spread(), 30, 1e-4);
+}
+
 TEST(UpdateTimes, WithoutOtherStepsThereIsNeither) {
   UpdateTimes times;
   times.add(step(3000, SetUp::first));

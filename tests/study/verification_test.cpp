@@ -84,18 +84,62 @@ TEST(Verification, ARunThatOthersDisturbedIsRepeatedAndLeftOut) {
     EXPECT_DOUBLE_EQ(verified.ratio(change).value(), static_cast<double>(change + 2));
 }
 
-TEST(Verification, ALoadThatNeverEndsMakesItVoidAfterABoundedNumberOfRuns) {
+TEST(Verification, ALoadThatNeverEndsStopsItAfterItsFirstBlock) {
   const VerificationOrder order = verification_order(kThree, 3, 1);
   const Verification verified(order, [](Index change) {
     TimedRun run = quiet(change);
     run.others = 0.3;
     return run;
   });
-  EXPECT_EQ(verified.runs().size(), planned_runs(order) + planned_runs(order) / 2);
+  EXPECT_TRUE(verified.stopped());
+  EXPECT_EQ(verified.runs().size(), 7 + planned_runs(order) / 2) << "one block, and all repeats";
   EXPECT_EQ(verified.void_runs(), static_cast<int>(verified.runs().size()));
   EXPECT_TRUE(verified.is_void());
   EXPECT_FALSE(verified.baseline());
-  for (const std::size_t change : kThree) EXPECT_FALSE(verified.ratio(change));
+  for (const std::size_t change : kThree) {
+    EXPECT_FALSE(verified.ratio(change));
+    EXPECT_DOUBLE_EQ(verified.disturbed_ratio(change).value(), static_cast<double>(change + 2))
+        << "shown all the same";
+  }
+}
+
+TEST(Verification, OneValidRunInTheFirstBlockIsReasonToGoOn) {
+  int calls = 0;
+  const Verification verified(verification_order(kThree, 2, 1), [&](Index change) {
+    TimedRun run = quiet(change);
+    if (++calls != 5) run.others = 0.3;
+    return run;
+  });
+  EXPECT_FALSE(verified.stopped());
+  EXPECT_TRUE(verified.is_void());
+  EXPECT_EQ(verified.runs().size(), 14u + 7u);
+}
+
+TEST(Verification, AcceptsNoiseWhenAskedTo) {
+  const VerificationOrder order = verification_order(kThree, 3, 1);
+  int block = 0;
+  const Verification verified(
+      order,
+      [&](Index change) {
+        TimedRun run = quiet(change);
+        run.others = 0.5;
+        if (change) run.images_per_s *= 1 + 0.1 * (block++ / 3 - 1);  // 10% less, equal, 10% more
+        return run;
+      },
+      /*accept_noise=*/true);
+  EXPECT_EQ(verified.runs().size(), planned_runs(order)) << "nothing is repeated";
+  EXPECT_EQ(verified.void_runs(), static_cast<int>(verified.runs().size())) << "and counted";
+  EXPECT_TRUE(verified.accepts_noise());
+  EXPECT_FALSE(verified.is_void() || verified.stopped());
+  EXPECT_EQ(verified.baseline(), 100);
+  for (const std::size_t change : kThree) {
+    const auto ratio = static_cast<double>(change + 2);
+    EXPECT_DOUBLE_EQ(verified.ratio(change).value(), ratio);
+    const auto interval = verified.interval(change).value();
+    EXPECT_LT(interval.first, 0.87 * ratio) << "t of two degrees of freedom: wide";
+    EXPECT_GT(interval.second, 1.13 * ratio);
+  }
+  EXPECT_FALSE(Verification(verification_order(kThree, 1, 1), quiet).interval(0)) << "one block";
 }
 
 TEST(Verification, IsVoidWhenOneChangeLacksHalfOfItsBlocks) {

@@ -158,6 +158,23 @@ TEST(Score, CountsAPredictedEffectThatWasNotMeasured) {
   EXPECT_LT(score.skill, 0) << "worse than predicting no change";
 }
 
+TEST(Score, ArithmeticOnASimulatedDeviceDoesNotCount) {
+  const auto outcome = [](const char* change, double predicted, double measured) {
+    return Outcome{{.overrides = {change}}, predicted, measured, 0.9 * predicted, 1.1 * predicted};
+  };
+  const Outcome all[] = {outcome("simulated.update_ms=40", 0.5, 0.5),
+                         outcome("loader.batch=128", 2, 2), outcome("loader.workers=0", 0.83, 0.5),
+                         outcome("loader.prefetch=1", 1, 1.05)};
+  const Score score = score_of(all, /*simulated=*/true);
+  EXPECT_EQ(score.counted, 1) << "the one that asks the model something";
+  EXPECT_NEAR(score.worst_error, 0.66, 1e-9);
+  EXPECT_EQ(score.arithmetic, 2);
+  EXPECT_EQ(score.with_interval, 4);
+  EXPECT_EQ(score.held, 3) << "0.5 is below 0.747";
+  EXPECT_EQ(score_of(all, false).counted, 3) << "a real update grows with the batch";
+  EXPECT_FALSE(is_arithmetic({.overrides = {"data.storage.bandwidth=40"}}, true));
+}
+
 /// Predicts every change of a run from storage; `with` applies a change's settings.
 std::vector<Outcome> predicted(const ReplayInput& in) {
   const ChangeFacts facts{.cores = 2,

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/clock.h"
+#include "base/number_text.h"
 #include "study/records/run_directory.h"
+#include "study/records/run_files.h"
+#include "study/sweep/confounders.h"
 #include "study/sweep/sweep_pace.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/profile.h"
@@ -29,6 +34,7 @@ struct ProfileArguments {
   std::string trace;
   bool verify = false;
   bool given = false;
+  bool accept_noise = false;
   int blocks = 3;
   double seconds = 1;
 };
@@ -78,6 +84,9 @@ class Profile {
     if (arguments_.given && arguments_.changes.empty())
       throw UsageError("--given without a --change: nothing to predict",
                        "name one: --change loader.workers=1");
+    if (arguments_.accept_noise && !arguments_.verify)
+      throw UsageError("--accept-noise without --verify: nothing is measured that noise could void",
+                       "add --verify");
     if (!arguments_.trace.empty() && !arguments_.trace.ends_with(".json"))
       throw UsageError(fmt::format("--trace {}: the file name must end in .json", arguments_.trace),
                        "give --trace FILE.json");
@@ -266,7 +275,8 @@ class Profile {
     work.verifications = study::planned_runs(report_.order);
     work.run_s = arguments_.seconds;
     work.start_s = start_s_;
-    say(fmt::format("{}: {} changes; {}", recipe_.name(), candidates_.size(), work_text(work)));
+    say(fmt::format("{}: {}; {}", recipe_.name(), base::counted(candidates_.size(), "change"),
+                    work_text(work)));
   }
 
   void calibrate() {
@@ -312,11 +322,19 @@ class Profile {
       logs.push_back(baseline.log_s);
       reads.push_back(baseline.summary["loader_cpu_s"].value("read", 0.0) /
                       std::max(1.0, baseline.summary.value("images", 0.0)));
-      if (i == 0) report_.summary = baseline.summary;
+      if (i == 0) {
+        report_.summary = baseline.summary;
+        baseline_others_ = baseline.others;
+      }
     }
     model_->set_host(study::middle_of(logs), study::middle_of(reads));
     if (is_on_cpu(recipe_)) model_->fit_crowding(recipe_, study::middle_of(updates));
     model_->limit_take(study::middle_of(steps) - model_->input(recipe_).update_s);
+    // A simulated update takes what it is told to.
+    if (!simulated_) {
+      const auto [least, most] = std::minmax_element(updates.begin(), updates.end());
+      update_error_ = *least > 0 ? *most / *least - 1 : 0;
+    }
     report_.baseline = study::middle_of(rates);
     baseline_wall_s_ = study::middle_of(walls);
   }
@@ -331,39 +349,40 @@ class Profile {
   }
 
   void predict() {
-    study::ReplayInput in = model_->input(recipe_);
-    const study::ReplayOutput first = study::replay(in);
+    study::ProfileFacts facts;
+    facts.input = model_->input(recipe_);
+    const study::ReplayOutput first = study::replay(facts.input);
     base_length_ = length_for(recipe_, first.load_s + first.update_s);
-    in.warm_up = base_length_.warm_up;
-    in.steps = std::min<std::uint64_t>(base_length_.steps, kMaxSteps);
-    const study::ReplayOutput base = study::replay(in);
-    report_.replayed = base;
+    facts.input.warm_up = base_length_.warm_up;
+    facts.input.steps = std::min<std::uint64_t>(base_length_.steps, kMaxSteps);
     for (Candidate& one : candidates_) {
       study::ReplayInput with = model_->input(one.recipe, one.change);
       const study::ReplayOutput guess = study::replay(with);
       one.length = length_for(one.recipe, guess.load_s + guess.update_s);
       with.warm_up = one.length.warm_up;
       with.steps = std::min<std::uint64_t>(one.length.steps, kMaxSteps);
-      report_.outcomes.push_back(
-          {one.change, study::replay(with).images_per_s / base.images_per_s, std::nullopt});
+      facts.changes.push_back({one.change, std::move(with)});
     }
     for (const int ranks : {2, 4}) {
       if (arguments_.given) break;
-      study::ReplayInput with = in;
+      study::ReplayInput with = facts.input;
       with.ranks = ranks;
       study::Change change;
       change.assumed = {fmt::format("ranks={}", ranks)};
-      report_.outcomes.push_back(
-          {change, study::replay(with).images_per_s / base.images_per_s, std::nullopt});
+      facts.changes.push_back({std::move(change), std::move(with)});
     }
-    const study::StageDemand& stages = model_->stages(recipe_);
+    facts.demand = model_->stages(recipe_);
+    facts.demand_error = std::hypot(model_->demand_error(), update_error_);
+    facts.images_per_s = report_.baseline;
+    facts.others = baseline_others_;
+    facts.run_bound = study::text_at(report_.summary, {"bound"});
+    facts.run_verdict = study::text_at(report_.summary, {"verdict"});
     report_.recipe = recipe_.name();
-    report_.stages = stages;
-    report_.ceilings = study::ceilings(in, stages);
-    report_.bound = study::lowest_ceiling(in, stages);
-    report_.advice = study::advise(in, 2 * in.cores, model_->demand(recipe_).inline_s);
-    report_.workers = in.workers;
-    report_.prefetch = in.prefetch;
+    report_.simulated = simulated_;
+    report_.stages = facts.demand;
+    report_.workers = facts.input.workers;
+    report_.prefetch = facts.input.prefetch;
+    report_.conclusion = study::conclude(facts);
     report_.crowding_stage = model_->crowding_stage();
     report_.crowding_update = model_->crowding_update();
     report_.wake_s = model_->wake_s();
@@ -407,11 +426,14 @@ class Profile {
     fill_cache();
     const std::size_t planned = study::planned_runs(report_.order);
     say(fmt::format(
-        "verifying {} changes in {} blocks: {} runs, about {}; more where other programs take "
-        "over {:.0f}% of the machine",
-        report_.order.front().size(), arguments_.blocks, planned,
+        "verifying {} in {}: {}, about {}{}", base::counted(report_.order.front().size(), "change"),
+        base::counted(arguments_.blocks, "block"), base::counted(planned, "run"),
         study::duration_text(static_cast<double>(planned) * baseline_wall_s_),
-        100 * study::kMostOthers));
+        arguments_.accept_noise
+            ? ""
+            : fmt::format("; up to half as many runs again where other programs take over {:.0f}% "
+                          "of the machine",
+                          100 * study::kMostOthers)));
     ProgressLine line;
     std::size_t done = 0;
     const auto run = [&](std::optional<std::size_t> change) {
@@ -428,12 +450,32 @@ class Profile {
         figures = run_child(name, {}, base_length_);
       }
       ++done;
+      if (change) add_remarks(*change, figures.summary);
       return study::TimedRun{change, figures.images_per_s, figures.others};
     };
-    report_.verified.emplace(report_.order, run);
+    report_.verified.emplace(report_.order, run, arguments_.accept_noise);
     line.clear();
-    for (const std::size_t change : report_.order.front())
-      report_.outcomes[change].measured = report_.verified->ratio(change);
+    for (const std::size_t change : report_.order.front()) {
+      study::Outcome& outcome = report_.conclusion.outcomes[change];
+      outcome.measured = report_.verified->ratio(change);
+      if (arguments_.accept_noise) outcome.measured_interval = report_.verified->interval(change);
+      if (!outcome.measured) outcome.disturbed = report_.verified->disturbed_ratio(change);
+    }
+  }
+
+  /// Notes the settings in which a run of the change differs from the baseline besides its keys.
+  void add_remarks(std::size_t change, const nlohmann::ordered_json& summary) {
+    std::set<std::string> keys;
+    for (const std::string& word : candidates_[change].change.overrides)
+      keys.insert(word.substr(0, word.find_first_of("+=")));
+    for (const study::Confounder& one : study::confounders(
+             {study::settings_in(report_.summary), study::settings_in(summary)}, keys)) {
+      std::string remark =
+          fmt::format("{}: {}", candidates_[change].change.text(), study::remark_on(one, keys));
+      if (std::find(report_.remarks.begin(), report_.remarks.end(), remark) ==
+          report_.remarks.end())
+        report_.remarks.push_back(std::move(remark));
+    }
   }
 
   static constexpr double kProbeSeconds = 0.3;
@@ -456,6 +498,8 @@ class Profile {
   std::optional<ChildRuns> runs_;
   std::vector<Candidate> candidates_;
   RunLength base_length_;
+  double baseline_others_ = 0;  ///< share of the machine that others took during the first one
+  double update_error_ = 0;     ///< relative range of a real device's update over the baselines
   double baseline_wall_s_ = 0;  ///< of one baseline run, start of the program included
   ProfileReport report_;
 };
@@ -478,6 +522,8 @@ void add_profile(CLI::App& app, Command& chosen) {
                    "pack=raw,short-side=256; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--given", arguments->given, "predict only the changes named by --change");
+  command->add_flag("--accept-noise", arguments->accept_noise,
+                    "with --verify: use runs that other programs disturbed, and mark the result");
   command->add_option("--trace", arguments->trace,
                       "write the baseline's timeline for ui.perfetto.dev to FILE.json");
   command

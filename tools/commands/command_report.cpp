@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "base/number_text.h"
 #include "base/record_file.h"
 #include "millrace/error.h"
 #include "study/records/run_directory.h"
@@ -197,13 +198,16 @@ Exit report(const ReportArguments& arguments) {
     make_folder(file.parent_path());
     study::write_derived_file(file, study::to_html(report));
     if (!others && !report.verdict.empty()) print("{}\n", report.verdict);
-    tell(fmt::format("{}: {} figures, {} tables, {} pictures; any browser opens it", file.string(),
-                     report.figures.size(), report.tables.size(), report.images.size()));
+    tell(fmt::format("{}: {}, {}, {}; any browser opens it", file.string(),
+                     base::counted(report.figures.size(), "figure"),
+                     base::counted(report.tables.size(), "table"),
+                     base::counted(report.images.size(), "picture")));
   }
   if (arguments.csv) {
     const fs::path folder = arguments.folder() / "report";
     study::refuse_link_outside(folder, arguments.folder());
-    tell(fmt::format("{}: {} CSV files", folder.string(), write_csv(report, folder)));
+    tell(fmt::format("{}: {}", folder.string(),
+                     base::counted(write_csv(report, folder), "CSV file")));
   }
   if (arguments.markdown) print("{}", study::to_markdown(report));
   if (verbosity().json) {

@@ -19,6 +19,7 @@
 #include "strategies/trainer/first_rank.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/torch_library.h"
+#include "study/analysis/machine.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
 #include "study/report/run_facts.h"
@@ -35,6 +36,10 @@
 
 namespace millrace::tools {
 namespace {
+
+/// The kernel counts the machine's CPU time in ticks of 10 ms: other programs' share of less than
+/// this many seconds is not known.
+constexpr double kShortestSample = 0.5;
 
 struct TrainArguments {
   std::vector<std::string> recipe;
@@ -359,6 +364,9 @@ class TrainCommand {
         *loader_, *strategy_, observer, spans_, training_, [this] { return make_eval_loader(); },
         interrupted());
     train::UtilizationSampler sampler(strategy_->bus_id());
+    const study::MachineSample before = study::sample_machine();
+    const std::int64_t own_ns = base::Clock::process_cpu_ns();
+    const std::int64_t begin_ns = base::Clock::steady_ns();
     try {
       trainer_->run();
     } catch (const std::exception& error) {
@@ -367,6 +375,14 @@ class TrainCommand {
       strategy_->end(reason_);  // may end the process on behalf of the rank that failed first
     }
     utilization_ = sampler.stop();
+    const auto seconds_since = [](std::int64_t now, std::int64_t then) {
+      return static_cast<double>(now - then) * 1e-9;
+    };
+    if (rank_.world > 1 || seconds_since(base::Clock::steady_ns(), begin_ns) < kShortestSample)
+      return;
+    const study::Noise noise = study::noise_between(
+        before, study::sample_machine(), seconds_since(base::Clock::process_cpu_ns(), own_ns));
+    if (std::isfinite(noise.others)) others_ = std::min(1.0, noise.others + noise.steal);
   }
 
   bool has_model() const { return strategy_->parameter_count() > 0; }
@@ -394,7 +410,8 @@ class TrainCommand {
         recorder_->blame(spans_.ticks()),
         recorder_->updates(),
         strategy_->submissions(),
-        strategy_->knows_device_work()};
+        strategy_->knows_device_work(),
+        others_};
     const base::Clock::Reading end = base::Clock::read_both();
     spans_.enter(pipeline::Span::teardown, end.ticks);  // all records end here
     facts.wall_s = static_cast<double>(end.steady_ns - start_.time.steady_ns) * 1e-9;
@@ -465,6 +482,7 @@ class TrainCommand {
   std::optional<AutoWorkers> auto_workers_;
   std::optional<train::Trainer> trainer_;
   std::optional<train::Utilization> utilization_;
+  std::optional<double> others_;  ///< TrainFacts::others
   std::exception_ptr failure_;
   std::string reason_;  ///< text of failure_
 };

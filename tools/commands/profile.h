@@ -14,6 +14,7 @@
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
 #include "study/analysis/bound.h"
+#include "study/analysis/conclusion.h"
 #include "study/analysis/replay.h"
 #include "study/analysis/whatif.h"
 #include "tools/commands/profile_packing.h"
@@ -113,6 +114,9 @@ class ProfileModel {
   double crowding_stage() const { return crowding_stage_; }
   double crowding_update() const { return crowding_update_; }
   double spread() const { return spread_; }
+  /// Returns the relative half width of the 90% interval of the demands: the median of five rounds
+  /// lies between the smallest and the largest with a probability of 94%.
+  double demand_error() const { return demand_error_; }
   double wake_s() const { return wake_s_; }
   double take_s() const { return take_s_; }
 
@@ -129,6 +133,7 @@ class ProfileModel {
   int update_threads_ = 0;
   double host_s_ = 0, io_read_s_ = 0, wake_s_ = 0, take_s_ = 0, spread_ = 0;
   double crowding_stage_ = 1, crowding_update_ = 1;
+  double demand_error_ = 0;
 };
 
 // Results of a profile, as JSON and as text.
@@ -137,17 +142,15 @@ struct ProfileReport {
   std::string recipe;
   nlohmann::ordered_json summary;  ///< summary of the baseline's first run
   double baseline = 0;             ///< images/s of the median of these runs
-  study::ReplayOutput replayed;    ///< replay of the baseline
 
   study::StageDemand stages;
   double crowding_stage = 1, crowding_update = 1, wake_s = 0, take_s = 0, spread = 0;
-  std::vector<study::Ceiling> ceilings;
-  study::LowestCeiling bound;
-  std::vector<study::Outcome> outcomes;         ///< ratios to the baseline
+  study::Conclusion conclusion;                 ///< outcomes are ratios to the baseline
   study::VerificationOrder order;               ///< what --verify runs: indices of outcomes
   std::optional<study::Verification> verified;  ///< only with --verify, and once it has run
-  study::Advice advice;
   int workers = 0, prefetch = 0;
+  std::vector<std::string> remarks{};  ///< what runs of a change differ in besides its keys
+  bool simulated = false;              ///< the device is
   double others = 0;  ///< largest share of the machine that other processes took during a run, 0..1
 };
 

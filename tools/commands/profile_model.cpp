@@ -42,6 +42,14 @@ double spread_of(const std::vector<double>& batches, double samples_a_batch) {
   return middle > 0 ? deviation / middle * std::sqrt(samples_a_batch) : 0;
 }
 
+/// Returns how far the smallest or the largest value is from the median, relative to it.
+double range_of(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const double middle = study::middle_of(values);
+  return middle > 0 && *least > 0 ? std::max(middle / *least, *most / middle) - 1 : 0;
+}
+
 }  // namespace
 
 LoaderProbe::LoaderProbe(const Recipe& recipe, std::shared_ptr<const Reader> reader)
@@ -229,6 +237,7 @@ void ProfileModel::probe(double seconds, int rounds, double idle_s) {
     spread.push_back(serial.spread);
     if (cores() > 1) crowding.push_back(base.measure(cores(), seconds).cpu_s / alone);
   }
+  demand_error_ = range_of(measured.at(base_key_).cpu);
   for (auto& [key, one] : measured) {
     const double cpu = study::middle_of(std::move(one.cpu));
     LoaderDemand& demand = demands_[key];

@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/number_text.h"
 #include "millrace/error.h"
 #include "study/analysis/machine.h"
 #include "study/analysis/whatif.h"
 #include "study/records/run_files.h"
+#include "study/report/profile_text.h"
 #include "study/sweep/sweep_pace.h"
 #include "tools/commands/profile.h"
 #include "tools/data/data.h"
@@ -88,11 +90,12 @@ std::string work_text(const ProfileWork& work) {
                          times(work.baselines, run_s);
   const std::size_t runs = 2 * work.batches + work.baselines;
   if (work.verifications == 0)
-    return fmt::format("about {}: {} probes of the loader, {} runs", study::duration_text(first_s),
-                       work.probes, runs);
-  return fmt::format("about {}: {} probes of the loader, {} runs, then {} runs of --verify",
-                     study::duration_text(first_s + times(work.verifications, run_s)), work.probes,
-                     runs, work.verifications);
+    return fmt::format("about {}: {} of the loader, {}", study::duration_text(first_s),
+                       base::counted(work.probes, "probe"), base::counted(runs, "run"));
+  return fmt::format("about {}: {} of the loader, {}, then {} of --verify",
+                     study::duration_text(first_s + times(work.verifications, run_s)),
+                     base::counted(work.probes, "probe"), base::counted(runs, "run"),
+                     base::counted(work.verifications, "run"));
 }
 
 ChildRuns::ChildRuns(std::vector<std::string> recipe, fs::path folder)
@@ -149,10 +152,17 @@ Json words_json(const study::Change& change) {
   return all;
 }
 
+/// Returns the 90% interval of the measured ratio of the outcome with that index, if it has one.
+std::optional<std::pair<double, double>> measured_interval(const ProfileReport& report,
+                                                           std::size_t change) {
+  if (!report.verified || !report.conclusion.outcomes[change].measured) return std::nullopt;
+  return report.verified->interval(change);
+}
+
 Json what_if_json(const ProfileReport& report) {
   const double baseline = baseline_of(report);
   Json all = Json::array();
-  for (const study::Outcome& one : report.outcomes) {
+  for (const study::Outcome& one : report.conclusion.outcomes) {
     const auto error = one.error();
     all.push_back({{"change", words_json(one.change)},
                    {"predicted", one.predicted * baseline},
@@ -160,8 +170,15 @@ Json what_if_json(const ProfileReport& report) {
                    {"error", error ? Json(*error) : Json(nullptr)},
                    {"baseline", baseline},
                    {"predicted_ratio", one.predicted},
+                   {"predicted_low", one.low},
+                   {"predicted_high", one.high},
                    {"measured_ratio", one.measured ? Json(*one.measured) : Json(nullptr)},
+                   {"disturbed_ratio", one.disturbed ? Json(*one.disturbed) : Json(nullptr)},
                    {"runs_here", one.change.runnable()}});
+    if (const auto interval = measured_interval(report, all.size() - 1)) {
+      all.back()["measured_low"] = interval->first;
+      all.back()["measured_high"] = interval->second;
+    }
     if (!one.change.packing) continue;
     all.back()["bytes_ratio"] = one.change.packing->bytes;
     all.back()["lossy"] = one.change.packing->lossy();
@@ -172,7 +189,7 @@ Json what_if_json(const ProfileReport& report) {
 /// Returns the score, or nothing for a void verification.
 std::optional<study::Score> score_of(const ProfileReport& report) {
   if (!report.verified || report.verified->is_void()) return std::nullopt;
-  return study::score_of(report.outcomes);
+  return study::score_of(report.conclusion.outcomes, report.simulated);
 }
 
 Json verification_json(const ProfileReport& report) {
@@ -184,7 +201,8 @@ Json verification_json(const ProfileReport& report) {
   Json runs = Json::array();
   for (const study::TimedRun& one : verified.runs())
     runs.push_back(
-        {{"change", one.change ? words_json(report.outcomes[*one.change].change) : Json::array()},
+        {{"change",
+          one.change ? words_json(report.conclusion.outcomes[*one.change].change) : Json::array()},
          {"images_per_s", one.images_per_s},
          {"others_busy", one.others},
          {"void", one.is_void()}});
@@ -192,6 +210,11 @@ Json verification_json(const ProfileReport& report) {
           {"median_error", scored(&study::Score::median_error)},
           {"worst_error", scored(&study::Score::worst_error)},
           {"skill", scored(&study::Score::skill)},
+          {"arithmetic", scored(&study::Score::arithmetic)},
+          {"with_interval", scored(&study::Score::with_interval)},
+          {"held", scored(&study::Score::held)},
+          {"accept_noise", verified.accepts_noise()},
+          {"stopped", verified.stopped()},
           {"void", verified.is_void()},
           {"most_others", study::kMostOthers},
           {"void_runs", verified.void_runs()},
@@ -205,7 +228,7 @@ Json order_json(const ProfileReport& report) {
   for (const auto& block : report.order) {
     Json changes = Json::array();
     for (const std::size_t change : block)
-      changes.push_back(words_json(report.outcomes[change].change));
+      changes.push_back(words_json(report.conclusion.outcomes[change].change));
     blocks.push_back(std::move(changes));
   }
   return blocks;
@@ -223,16 +246,14 @@ Json model_json(const ProfileReport& report) {
           {"wake_s", report.wake_s},
           {"take_s", report.take_s},
           {"demand_spread", report.spread},
-          {"replayed_images_per_s", report.replayed.images_per_s},
-          {"replayed_load_s_per_step", report.replayed.load_s},
-          {"replayed_update_s_per_step", report.replayed.update_s},
-          {"cores_busy", report.replayed.cores_busy},
-          {"workers_busy", report.replayed.workers_busy},
-          {"device_busy", report.replayed.device_busy},
-          {"storage_busy", report.replayed.storage_busy}};
+          {"replayed_images_per_s", report.conclusion.replayed.images_per_s},
+          {"replayed_load_s_per_step", report.conclusion.replayed.load_s},
+          {"replayed_update_s_per_step", report.conclusion.replayed.update_s},
+          {"cores_busy", report.conclusion.replayed.cores_busy},
+          {"workers_busy", report.conclusion.replayed.workers_busy},
+          {"device_busy", report.conclusion.replayed.device_busy},
+          {"storage_busy", report.conclusion.replayed.storage_busy}};
 }
-
-std::string percent(double part) { return fmt::format("{:+.1f}%", 100 * part); }
 
 std::string stage_table(const ProfileReport& report) {
   std::vector<std::vector<std::string>> rows{{"loading a sample", "CPU µs", "share"}};
@@ -248,8 +269,9 @@ std::string stage_table(const ProfileReport& report) {
   return to_table(rows);
 }
 
-/// Returns the run's own wait breakdown in a line.
-std::string blame_line(const Json& summary) {
+/// Returns the wait breakdown of the run in a line, and what it says about the bound in another.
+std::string blame_line(const ProfileReport& report) {
+  const Json& summary = report.summary;
   std::string text;
   for (const auto& [part, seconds] : summary["blame"].items()) {
     const double share = seconds.get<double>() / std::max(1e-12, summary["load_s"].get<double>());
@@ -258,54 +280,51 @@ std::string blame_line(const Json& summary) {
   }
   return fmt::format("load, {:.3f} ms per step: {}\nthe run's own verdict: {}\n",
                      1e3 * summary["load_s_per_step"].get<double>(), text.empty() ? "none" : text,
-                     summary["verdict"].get<std::string>());
+                     report.conclusion.run_verdict);
 }
 
-std::string what_if_table(const ProfileReport& report) {
-  const double baseline = baseline_of(report);
-  std::vector<std::vector<std::string>> rows{
-      {"change", "predicted images/s", "ratio", "measured", "ratio", "error"}};
-  std::vector<const study::Outcome*> order;
-  for (const study::Outcome& one : report.outcomes) order.push_back(&one);
-  std::stable_sort(
-      order.begin(), order.end(),
-      [](const study::Outcome* a, const study::Outcome* b) { return a->predicted > b->predicted; });
-  for (const study::Outcome* one : order) {
-    const auto error = one->error();
-    rows.push_back({one->change.text(), with_commas(one->predicted * baseline),
-                    fmt::format("{:.3f}", one->predicted),
-                    one->measured             ? with_commas(*one->measured * baseline)
-                    : !one->change.runnable() ? "not run here"
-                    : report.verified         ? "void"
-                                              : "-",
-                    one->measured ? fmt::format("{:.3f}", *one->measured) : "",
-                    error ? percent(*error) : ""});
-  }
-  return to_table(rows);
+/// Says what a verification without a score lacks, and what to do.
+std::string void_text(const ProfileReport& report) {
+  if (report.verified->stopped())
+    return "the verification stopped after its first block, because every run of it was void: "
+           "repeat it on a quiet machine, or use such runs with --accept-noise\n";
+  const auto unmeasured = std::count_if(
+      report.conclusion.outcomes.begin(), report.conclusion.outcomes.end(),
+      [](const study::Outcome& one) { return one.change.runnable() && !one.measured; });
+  return fmt::format(
+      "the verification is void and has no score: {} {} too few valid runs; repeat it on a quiet "
+      "machine, or use void runs with --accept-noise\n",
+      base::counted(unmeasured, "change"), unmeasured == 1 ? "has" : "have");
 }
 
 std::string score_text(const ProfileReport& report) {
   const study::Verification& verified = *report.verified;
-  const std::string runs = fmt::format(
-      "{} of {} runs were void (other programs took more than {:.0f}% of the machine)\n",
-      verified.void_runs(), verified.runs().size(), 100 * study::kMostOthers);
+  const std::string runs =
+      fmt::format("{} of {} were {} (other programs took more than {:.0f}% of the machine)\n",
+                  verified.void_runs(), base::counted(verified.runs().size(), "run"),
+                  verified.accepts_noise() ? "disturbed and used all the same" : "void",
+                  100 * study::kMostOthers);
   const auto score = score_of(report);
-  if (!score) {
-    const auto unmeasured = std::count_if(
-        report.outcomes.begin(), report.outcomes.end(),
-        [](const study::Outcome& one) { return one.change.runnable() && !one.measured; });
-    return fmt::format(
-        "the verification is void and has no score: {} changes have too few valid runs; repeat it "
-        "on a quiet machine\n{}",
-        unmeasured, runs);
-  }
+  if (!score) return void_text(report) + runs;
+  std::string text =
+      fmt::format("{} of {} lie within the 90% interval of their prediction\n", score->held,
+                  base::counted(score->with_interval, "measured ratio"));
+  if (score->arithmetic > 0)
+    text += fmt::format(
+        "{} of the simulated device or its batch {} not count: their rate is "
+        "arithmetic\n",
+        base::counted(score->arithmetic, "change"), score->arithmetic == 1 ? "does" : "do");
   if (score->counted == 0)
-    return "no change had a predicted or measured effect of 20%: nothing to score\n" + runs;
+    return "no change that counts had a predicted or measured effect of 20%: nothing to score\n" +
+           text + runs;
   return fmt::format(
-      "{} changes count (predicted or measured effect of at least {:.0f}%): median error {:.1f}%, "
-      "worst {:.1f}%, skill {:.2f}\n{}",
-      score->counted, 100 * study::kCountedEffect, 100 * score->median_error,
-      100 * score->worst_error, score->skill, runs);
+             "{} (predicted or measured effect of at least {:.0f}%): median error {}, worst {}, "
+             "skill {:.2f}\n",
+             score->counted == 1 ? "1 change counts"
+                                 : fmt::format("{} changes count", score->counted),
+             100 * study::kCountedEffect, base::percent(score->median_error, 1),
+             base::percent(score->worst_error, 1), score->skill) +
+         text + runs;
 }
 
 /// Returns a line for each way to pack that is worthwhile: "packed at short side 256: 2.1x, 31% of
@@ -313,7 +332,7 @@ std::string score_text(const ProfileReport& report) {
 std::string packing_text(const ProfileReport& report) {
   std::string text;
   bool lossy = false;
-  for (const study::Outcome& one : report.outcomes) {
+  for (const study::Outcome& one : report.conclusion.outcomes) {
     if (!one.change.packing || one.predicted < study::kWorthwhile) continue;
     const study::Packing& way = *one.change.packing;
     text += fmt::format("packed{}{}: {:.1f}x, {:.0f}% of the bytes\n", way.raw ? " raw" : "",
@@ -325,31 +344,32 @@ std::string packing_text(const ProfileReport& report) {
   return text;
 }
 
-std::string advice_text(const ProfileReport& report) {
+std::string advice_lines(const ProfileReport& report) {
   const double baseline = baseline_of(report);
-  std::string text;
-  if (const study::Outcome* best = study::most_helpful(report.outcomes))
-    text =
-        fmt::format("advice: {} gives {} images/s, {:.2f} times the baseline\n",
-                    best->change.text(), with_commas(best->predicted * baseline), best->predicted);
-  else
-    text = fmt::format("advice: no change that this machine can be given gains {:.0f}%\n",
-                       100 * (study::kWorthwhile - 1));
-  if (report.bound.name == "storage") {
+  std::string text = study::advice_text(report.conclusion, baseline) + "\n";
+  if (report.conclusion.bound.find("storage") != std::string::npos) {
     std::string alone;
-    for (const study::Outcome* one : study::storage_changes(report.outcomes))
+    for (const study::Outcome* one : study::storage_changes(report.conclusion.outcomes))
       alone +=
-          fmt::format("{}{} {:.2f}", alone.empty() ? "" : ", ", one->change.text(), one->predicted);
+          fmt::format("{}{} {:.3f}", alone.empty() ? "" : ", ", one->change.text(), one->predicted);
     if (!alone.empty()) text += fmt::format("one change alone: {}\n", alone);
   }
-  const study::Advice& advice = report.advice;
-  text += fmt::format(
-      "enough workers: loader.workers={} loader.prefetch={} gives {} of at most {} images/s{}\n",
-      advice.workers, advice.prefetch, with_commas(advice.images_per_s),
-      with_commas(advice.best_images_per_s),
-      advice.workers == report.workers && advice.prefetch == report.prefetch ? ": as configured"
-                                                                             : "");
-  return text;
+  return text + study::workers_text(report.conclusion, report.workers, baseline) + "\n";
+}
+
+Json advice_json(const ProfileReport& report) {
+  const double baseline = baseline_of(report);
+  const study::Outcome* best = report.conclusion.advised();
+  const study::WorkerRows rows = report.conclusion.enough_workers(report.workers);
+  return {{"workers", rows.workers},
+          {"prefetch", report.prefetch},
+          {"images_per_s", rows.ratio * baseline},
+          {"best_images_per_s", rows.best_ratio * baseline},
+          {"change", best != nullptr ? words_json(best->change) : Json(nullptr)},
+          {"change_ratio",
+           best != nullptr ? Json(best->measured.value_or(best->predicted)) : Json(nullptr)},
+          {"text", study::advice_text(report.conclusion, baseline)},
+          {"workers_text", study::workers_text(report.conclusion, report.workers, baseline)}};
 }
 
 }  // namespace
@@ -358,8 +378,8 @@ Json predictions_json(const ProfileReport& report) {
   Json json{{"command", "profile"},
             {"recipe", report.recipe},
             {"baseline_images_per_s", report.baseline},
-            {"bound", report.bound.name},
-            {"verdict", report.bound.sentence},
+            {"bound", report.conclusion.bound},
+            {"verdict", report.conclusion.sentence},
             {"what_if", what_if_json(report)},
             {"model", model_json(report)}};
   if (!report.order.empty())
@@ -370,44 +390,60 @@ Json predictions_json(const ProfileReport& report) {
 Json profile_json(const ProfileReport& report) {
   Json json = report.summary;
   json["command"] = "profile";
-  // The run's bound follows from where its load went; the profile's follows from the ceilings.
-  json["run_bound"] = json["bound"];
-  json["run_verdict"] = json["verdict"];
-  json["bound"] = report.bound.name;
-  json["verdict"] = report.bound.sentence;
+  json["run_bound"] = json["bound"];  // by the waits alone
+  json["run_verdict"] = report.conclusion.run_verdict;
+  json["bound"] = report.conclusion.bound;
+  json["verdict"] = report.conclusion.sentence;
   json["ceilings"] = Json::object();
-  for (const study::Ceiling& one : report.ceilings) json["ceilings"][one.name] = one.images_per_s;
+  for (const study::Ceiling& one : report.conclusion.ceilings)
+    json["ceilings"][one.name] = one.images_per_s;
   json["what_if"] = what_if_json(report);
   if (report.verified) json["verification"] = verification_json(report);
-  const study::Outcome* best = study::most_helpful(report.outcomes);
-  json["advice"] = {{"workers", report.advice.workers},
-                    {"prefetch", report.advice.prefetch},
-                    {"images_per_s", report.advice.images_per_s},
-                    {"best_images_per_s", report.advice.best_images_per_s},
-                    {"change", best != nullptr ? words_json(best->change) : Json(nullptr)},
-                    {"change_ratio", best != nullptr ? Json(best->predicted) : Json(nullptr)}};
+  json["advice"] = advice_json(report);
+  json["remarks"] = report.remarks;
   json["model"] = model_json(report);
   json["others_busy"] = report.others;
   return json;
 }
 
+namespace {
+
+/// Says what a table beside a simulated device does not know about batch sizes.
+std::string batch_text(const ProfileReport& report) {
+  const auto& outcomes = report.conclusion.outcomes;
+  const bool any = std::any_of(outcomes.begin(), outcomes.end(), [](const study::Outcome& one) {
+    return one.change.overrides.size() == 1 && one.change.overrides[0].starts_with("loader.batch=");
+  });
+  if (!report.simulated || !any) return "";
+  return "loader.batch: a real update grows with the batch, the simulated one does not; no "
+         "advice\n";
+}
+
+}  // namespace
+
 std::string profile_text(const ProfileReport& report) {
-  std::string text =
-      report.bound.sentence + "\n" + blame_line(report.summary) + "\n" + stage_table(report) + "\n";
+  std::string text;
+  if (report.others > study::kMostOthers)
+    text = fmt::format(
+        "warning: other programs took up to {} of the machine during a run; repeat the profile on "
+        "a quiet machine before trusting small differences\n\n",
+        base::percent(report.others));
+  text +=
+      report.conclusion.sentence + "\n" + blame_line(report) + "\n" + stage_table(report) + "\n";
   std::vector<std::vector<std::string>> rows{{"ceiling", "images/s"}};
-  for (const study::Ceiling& one : report.ceilings)
+  for (const study::Ceiling& one : report.conclusion.ceilings)
     rows.push_back({one.name, with_commas(one.images_per_s)});
   rows.push_back({"measured", with_commas(baseline_of(report))});
-  rows.push_back({"replayed", with_commas(report.replayed.images_per_s)});
-  text += to_table(rows) + "\n" + what_if_table(report) + "\n";
+  rows.push_back({"replayed", with_commas(report.conclusion.replayed.images_per_s)});
+  text += to_table(rows) + "\n" +
+          to_table(study::change_rows(report.conclusion.outcomes, baseline_of(report),
+                                      report.verified.has_value())) +
+          "\n";
   if (report.verified) text += score_text(report);
+  text += batch_text(report);
   text += packing_text(report);
-  text += advice_text(report);
-  if (report.others > study::kMostOthers)
-    text += fmt::format(
-        "warning: other processes used up to {:.0f}% of the machine during a run; repeat the "
-        "profile on a quiet machine before trusting small differences\n",
-        100 * report.others);
+  text += advice_lines(report);
+  for (const std::string& remark : report.remarks) text += "note: " + remark + "\n";
   return text;
 }
 

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/number_text.h"
 #include "millrace/error.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/records/exports.h"
@@ -159,10 +160,11 @@ void Recorder::epoch(const train::EpochRecord& record) {
   const pipeline::SpanSeconds seconds(record.ticks);
   busy_before_ += seconds.load + seconds.update;
   const double busy = std::max(seconds.load + seconds.update, 1e-12);
-  std::string text = fmt::format(
-      "epoch {}/{}  {:.2f} s  load {:.3f} s ({:.1f}%)  update {:.3f} s  {} images/s", record.epoch,
-      recipe_.integer("train.epochs"), seconds.total(), seconds.load, 100 * seconds.load / busy,
-      seconds.update, with_commas(static_cast<double>(record.new_images) / busy));
+  std::string text =
+      fmt::format("epoch {}/{}  {:.2f} s  load {:.3f} s ({})  update {:.3f} s  {} images/s",
+                  record.epoch, recipe_.integer("train.epochs"), seconds.total(), seconds.load,
+                  base::percent(seconds.load / busy, 1), seconds.update,
+                  with_commas(static_cast<double>(record.new_images) / busy));
   if (line["train_loss"].is_number())
     text += fmt::format("  loss {:.4f}", number_in(line, "train_loss"));
   if (line["train_top1"].is_number())

@@ -85,6 +85,9 @@ struct TrainFacts {
   const study::UpdateTimes& updates;
   train::Submissions submissions;
   bool knows_device_work = false;  ///< Strategy::knows_device_work()
+  /// Share of the machine's CPU time that other programs and the hypervisor took while it trained,
+  /// 0..1. Nothing where that is unknown, and with several ranks, which are others to each other.
+  std::optional<double> others{};
 };
 
 nlohmann::ordered_json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/number_text.h"
 #include "base/simd.h"
 #include "base/text.h"
 #include "pipeline/remote/fetch.h"
@@ -364,6 +365,7 @@ void add_loading(Json& s, const TrainFacts& facts, const study::BoundVerdict& ve
   s["bound"] = study::name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);
+  s["others_busy"] = facts.others ? Json(*facts.others) : Json(nullptr);
   s["blame"] = study::to_json(facts.blame.seconds());
   s["blame_step"] = study::step_json(facts.blame);
   if (pipeline::is_remote(facts.dataset.path))
@@ -389,6 +391,10 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   study::BoundFigures figures = study::bound_figures(facts.blame, facts.loader, facts.options,
                                                      cores(), seconds.update, result.new_images);
   figures.device = device_figures(facts, seconds);
+  figures.steps = result.steps - facts.from.steps;
+  figures.update_threads = is_on_cpu(facts.recipe) ? facts.threads : 1;
+  figures.others = facts.others;
+  figures.update_spread = facts.updates.spread();
   add_loading(s, facts, study::judge(figures));
   return s;
 }
@@ -447,7 +453,7 @@ std::string closing_table(const Json& s) {
   const double steps = s["steps"].get<double>() - s["resumed_from_step"].get<double>();
   std::vector<std::vector<std::string>> rows{{"", "seconds", "share", "ms per step"}};
   const auto add = [&](const std::string& name, double value) {
-    rows.push_back({name, fmt::format("{:.3f}", value), fmt::format("{:.1f}%", 100 * value / wall),
+    rows.push_back({name, fmt::format("{:.3f}", value), base::percent(value / wall, 1),
                     steps > 0 ? fmt::format("{:.3f}", 1e3 * value / steps) : "-"});
   };
   for (const char* kind : {"load", "update", "other"}) {
@@ -466,7 +472,13 @@ std::string closing_table(const Json& s) {
       if (value > 0.0005 * wall) add("  wait: " + part, value);
   }
   add("wall", wall);
-  std::string text = to_table(rows);
+  std::string text;
+  if (const double others = number_in(s, "others_busy"); others > study::kMostOthers)
+    text = fmt::format(
+        "warning: other programs took {} of the machine during this run, so its times are partly "
+        "theirs\n\n",
+        base::percent(others));
+  text += to_table(rows);
   const double resumed = s["resumed_from_step"];
   const std::string since =
       resumed > 0 ? fmt::format(" in all, {} steps since it was resumed", with_commas(steps)) : "";
