@@ -9,13 +9,13 @@
 #include "millrace/error.h"
 #include "strategies/torch/cuda_library.h"
 
-namespace millrace::train::test {
+namespace millrace::test {
 
 /// Loads the CUDA module. Without a device it skips the test and says what is therefore not tested,
 /// or fails it where MILLRACE_DEVICE_TESTS=required says that there is one.
 inline void load_device_or_skip(const std::string& not_tested) {
   try {
-    CudaLibrary::load("train.device=cuda", 0);
+    train::CudaLibrary::load("train.device=cuda", 0);
   } catch (const DeviceError& error) {
     const char* const wanted = std::getenv("MILLRACE_DEVICE_TESTS");
     if (wanted != nullptr && std::string(wanted) == "required") FAIL() << error.what();
@@ -23,4 +23,4 @@ inline void load_device_or_skip(const std::string& not_tested) {
   }
 }
 
-}  // namespace millrace::train::test
+}  // namespace millrace::test
