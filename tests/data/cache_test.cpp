@@ -163,7 +163,7 @@ std::size_t resident(const std::string& path) {
 }
 
 TEST(CacheOfData, ColdThrowsOutBeforeEveryRead) {
-  const TempFolder folder;
+  const TempFolder folder("/var/tmp");  // on a disk, also where temporary files are in memory
   write_sets(folder);
   const std::string file = folder.write("one/c/1.jpg", Bytes(200'000, 7));
   const auto probe = open("folder", folder.path("one"), Cache::cold);
@@ -183,7 +183,7 @@ TEST(CacheOfData, ColdThrowsOutBeforeEveryRead) {
 }
 
 TEST(CacheOfData, ColdSaysWhenPagesStay) {
-  const TempFolder folder;
+  const TempFolder folder("/var/tmp");  // on a disk, also where temporary files are in memory
   const std::string file = folder.write("c/1.jpg", Bytes(200'000, 7));
   {
     const auto probe = open("folder", folder.path(), Cache::cold);

@@ -26,8 +26,8 @@ using Bytes = std::vector<std::uint8_t>;
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string pattern = (fs::temp_directory_path() / "millrace-test-XXXXXX").string();
+  explicit TempFolder(const fs::path& below = fs::temp_directory_path()) {
+    std::string pattern = (below / "millrace-test-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
     path_ = pattern;
   }

@@ -205,7 +205,9 @@ TEST(Loader, NWorkersAreNThreadsAtOnce) {
     options.grain = 1;
     take_all(reader, options);
     EXPECT_TRUE(reader->met()) << workers << " workers were never at work at once";
-    EXPECT_EQ(reader->threads(), static_cast<std::size_t>(workers));
+    EXPECT_EQ(reader->at_once(), workers);
+    // oneTBB may put another thread in the place of one that had nothing to do for a while.
+    EXPECT_GE(reader->threads(), static_cast<std::size_t>(workers));
     EXPECT_FALSE(reader->saw(std::this_thread::get_id()));
   }
 }

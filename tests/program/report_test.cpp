@@ -77,7 +77,7 @@ TEST_F(ReportCommand, WritesAPageIntoTheRun) {
   const Result result = report("run");
   ASSERT_TRUE(succeeded(result));
   EXPECT_NE(result.out.find("report.html: "), std::string::npos) << result.out;
-  EXPECT_NE(result.out.find("1 pictures"), std::string::npos) << result.out << result.err;
+  EXPECT_NE(result.out.find("1 picture"), std::string::npos) << result.out << result.err;
   const std::string html = read_file(in("run/report.html"));
   EXPECT_TRUE(html.ends_with("</html>\n"));
   EXPECT_NE(html.find("data:image/png;base64,iVBORw0KGgo"), std::string::npos);

@@ -167,7 +167,7 @@ TEST_F(Sweep, TheTableFitsTheTerminal) {
     const bool names_a_path = line.find(in("").string()) != std::string::npos;
     EXPECT_TRUE(names_a_path || line.size() <= 80) << line;
   }
-  EXPECT_NE(narrow.out.find("more columns by --wide or in "), std::string::npos) << narrow.out;
+  EXPECT_NE(narrow.out.find("more columns by --wide or in"), std::string::npos) << narrow.out;
   const Result wide = run({"sweep", "--resume", "--run", in("sweep").string(), "--wide"});
   ASSERT_TRUE(succeeded(wide));
   for (const char* title : {"threads", "load s", "host MB", "speed-up", "CPU"})
