@@ -22,10 +22,10 @@ import watch_plants
 if __name__ == "__main__":
     torch.distributed.init_process_group("gloo")
     sleeps = int(os.environ["RANK"]) == 1
-    plants = {"dataset": watch_plants.Plant(sys.argv[1], "dataset", "blocked", 40)} if sleeps else {}
+    plants = {"dataset": watch_plants.Plant(sys.argv[1], "dataset", "blocked", 20)} if sleeps else {}
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    for images, _ in watch_plants.loader_of(plants, workers=0, batches=12, batch=2):
+    for images, _ in watch_plants.loader_of(plants, workers=0, batches=24, batch=2):
         model(images).sum().backward()
         optimizer.step()
     torch.distributed.destroy_process_group()
@@ -63,6 +63,6 @@ def test_under_torchrun_each_rank_has_a_file_and_the_straggler_is_named(tmp_path
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert [one["rank"] for one in summary["ranks"]] == [0, 1]
     assert summary["straggler"]["rank"] == 1 and summary["straggler"]["bound"] == "dataset"
-    slept = plants_of.measured(tmp_path / "plants")["dataset"].wall / 12
+    slept = plants_of.measured(tmp_path / "plants")["dataset"].wall / 24
     assert summary["straggler"]["excess_s_per_step"] == pytest.approx(slept, rel=0.2)
     assert "straggler: rank 1 loads" in done.stderr

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from . import faults
 from .errors import WatchError
 from .faults import stop
-from .iterators import WatchedIterable, calling_line, make_iterator
+from .iterators import WatchedIterable, calling_line, make_iterator, replace_init
 from .messages import say
 from .plan import override_arguments
 from .session import Loader, Session
@@ -124,12 +124,21 @@ def _is_dataloader(loader: object) -> bool:
 def _watched(loader: Any) -> Loader | None:
     """Returns the recording that an iteration over a DataLoader belongs to."""
     own = _given.get(loader)
-    if own is not None and own.session.takes_part():
+    if own is not None and (own.session.takes_part() or own.is_free()):
         return own
     for session in reversed(_every):
-        if session.takes_part() and _opens(session):
+        if (session.takes_part() or session.records_threads) and _opens(session):
             return session.loader(calling_line(), "DataLoader", loader, given=False)
     return None
+
+
+def _watched_iterator(loader: Any) -> Loader | None:
+    """Returns the recording of an iterator that is made without its loader's __iter__: the loader's latest, if any."""
+    for session in reversed(_every):
+        for one in reversed(session.loaders):
+            if one.inner is not None and one.inner() is loader and (session.takes_part() or one.is_free()):
+                return one
+    return _watched(loader)
 
 
 def _opens(session: Session) -> bool:
@@ -154,6 +163,9 @@ def _patch(dataloader: Any = None) -> None:
 
         dataloader = DataLoader
     _replace_iter(dataloader)
+    module: Any = sys.modules[dataloader.__module__]
+    for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"):
+        replace_init(getattr(module, name), _watched_iterator)
     stateful = getattr(sys.modules.get("torchdata.stateful_dataloader"), "StatefulDataLoader", None)
     if stateful is not None:
         _replace_iter(stateful)

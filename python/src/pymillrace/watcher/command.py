@@ -68,6 +68,9 @@ def show(directory: Path) -> int:
             f"--run {directory} -- python train.py")
         return 2
     record = summary["what_if"]
+    if "missing" in summary:
+        say(f"pymillrace: {directory} is {summary['missing']} for predictions; watch a longer run")
+        return 2
     if record is None:
         say(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its "
             "loader is no torch DataLoader, or batches were not recorded")

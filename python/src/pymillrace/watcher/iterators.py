@@ -7,8 +7,9 @@ the session when it was called and when it returned.
 from __future__ import annotations
 
 import sys
+import threading
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +60,8 @@ def _timed_class(base: type) -> type:
             recorder = watched.recorder
             recorded = recorder.begin(self._millrace_generation, receipts)
             if not recorded:
-                watched.session.takes_part()  # counts the calls of other threads
-            elif watched.extras:
+                recorded = watched.moves_here(self._millrace_generation, receipts)
+            if recorded and watched.extras:
                 watched.before_next()
         except Exception as error:
             stop(error)
@@ -118,13 +119,48 @@ def _timed_class(base: type) -> type:
     return type(base.__name__, (base,), members)
 
 
+making = threading.local()  # `depth`: iterators that this thread is making for a recording
+
+
 def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
     """Calls the loader's own __iter__ with the probes in place and returns its iterator."""
+    making.depth = getattr(making, "depth", 0) + 1
+    try:
+        return _make_iterator(loader, watched, make)
+    finally:
+        making.depth -= 1
+
+
+def replace_init(iterator: Any, watched_by: Callable[[Any], Loader | None]) -> None:
+    """Replaces the __init__ of a class of iterators, for those that are made without their loader's __iter__."""
+    original = iterator.__init__
+
+    def __init__(self: Any, loader: Any, *given: Any, **named: Any) -> None:
+        def make(one: Any) -> Any:
+            original(self, one, *given, **named)
+            return self
+
+        watched = None
+        try:
+            if not getattr(making, "depth", 0):
+                watched = watched_by(loader)
+        except Exception as error:
+            stop(error)
+        if watched is None:
+            original(self, loader, *given, **named)
+        else:
+            make_iterator(loader, watched, make)
+
+    __init__.__doc__ = original.__doc__
+    iterator.__init__ = __init__
+
+
+def _make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
     init = None
     try:
         generation = watched.iter_begins(loader)
         if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
-            init = WorkerInit(loader.worker_init_fn, watched.records, watched.parts, generation - 1)
+            init = WorkerInit(getattr(loader, "worker_init_fn", None), watched.records, watched.parts, generation - 1)
             loader.__dict__["worker_init_fn"] = init
     except Exception as error:
         stop(error)
@@ -157,13 +193,14 @@ def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None
     if known:
         return  # persistent workers
     receives = hasattr(iterator, "_get_data")
-    iterator._millrace_receipts = receipts_of(iterator, watched.session.clock) if receives else None
+    iterator._millrace_receipts = receipts_of(iterator, watched.clock) if receives else None
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:
         probe = FetchTimer(0, loader.dataset, 0)
         probe.recorder.next_batch = iterator._num_yielded  # above 0 where a StatefulDataLoader resumes
         probe.install(fetcher)
         watched.recorder.probe = probe.recorder  # the recording keeps no data set alive
+    watched.threads.processes = tuple(one.pid for one in getattr(iterator, "_workers", ()))
     of_iterator: Any = type(iterator)
     iterator.__class__ = _timed_class(of_iterator)
 
@@ -213,8 +250,8 @@ class _PlainIterator:
         try:
             recorded = watched.recorder.begin(self._generation, None)
             if not recorded:
-                watched.session.takes_part()
-            elif watched.extras:
+                recorded = watched.moves_here(self._generation, None)
+            if recorded and watched.extras:
                 watched.before_next()
         except Exception as error:
             stop(error)
