@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import faults
-from .errors import WatchError
+from .errors import InUse, WatchError
 from .faults import stop
 from .iterators import WatchedIterable, calling_line, make_iterator, replace_init
 from .messages import say
 from .plan import override_arguments
+from .run_directory import place_is_known
 from .session import Loader, Session
 
 __all__ = ["WatchError", "watch", "watching"]
@@ -53,7 +54,7 @@ def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
 
 def _watch(loader: Any, run: str | os.PathLike[str] | None) -> Any:
     session = _session(run)
-    session.open_directory()
+    session.open_directory(wait=True)
     if not _is_dataloader(loader):
         return WatchedIterable(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
     _patch()
@@ -73,7 +74,7 @@ def watching(run: str | os.PathLike[str] | None = None) -> Iterator[None]:
     try:
         if not faults.stopped:
             session = Session(None if run is None else Path(run))
-            session.open_directory()
+            session.open_directory(wait=True)
             _patch()
             _every.append(session)
     except WatchError:
@@ -146,6 +147,10 @@ def _opens(session: Session) -> bool:
     try:
         session.open_directory()
     except WatchError as error:
+        if isinstance(error, InUse) and not place_is_known() and session.wanted is not None:
+            # A rank that does not know of torch.distributed yet.
+            session.wanted = session.wanted.with_name(f"{session.wanted.name}.pid{os.getpid()}")
+            return _opens(session)
         say(f"pymillrace watch: {error}; this process is not recorded")
         session.closed = True
     return not session.closed

@@ -29,7 +29,7 @@ from .predict import Usage
 from .provisional import Provisional
 from .hooks import TorchHooks
 from .replacement import counterpart_of
-from .run_directory import RunDirectory, dump, write_file
+from .run_directory import RunDirectory, dump, place, place_is_known, write_file
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
 from .threads import Facts, Threads, apply
 from .transforms import TransformTimer
@@ -426,13 +426,16 @@ class Session:
         assert self._clock is not None
         return self._clock
 
-    def open_directory(self) -> None:
-        """Makes the run directory. Raises WatchError if it belongs to somebody else."""
-        if self._directory is not None:
+    def open_directory(self, wait: bool = False) -> None:
+        """Makes the run directory. Raises WatchError if it belongs to somebody else.
+
+        `wait`: not before the first iteration, if torch.distributed may tell the rank of this process until then.
+        """
+        if self._directory is not None or (wait and not place_is_known()):
             return
         path = self.wanted
         if path is None:
-            if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
+            if place()[1] > 1:
                 raise WatchError("several ranks need one directory for their records: give run=DIR")
             path = Path("runs") / time.strftime("watch-%Y%m%d-%H%M%S")
         self._directory = RunDirectory(path.absolute(), summary.CONFIG)  # the script may change its folder

@@ -12,7 +12,7 @@ from .breakdown import KINDS, PLACES, Breakdown
 from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
-from .run_directory import rank, seconds, sums, world_size
+from .run_directory import seconds, sums
 from .spans import NAMES
 from .verdict import advice, judge, too_short
 
@@ -117,8 +117,8 @@ def make(session: Session, main: Loader, wall: float, complete: bool) -> dict[st
     torch = sys.modules.get("torch")
     record = {"command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(), "cores": cores(),
               "script": " ".join(sys.argv), "python": platform.python_version(),
-              "torch": None if torch is None else str(torch.__version__), "rank": rank(),
-              "world_size": world_size(), "recipe": "watch " + main.name, "loader": main.name,
+              "torch": None if torch is None else str(torch.__version__), "rank": session.directory.rank,
+              "world_size": session.directory.world_size, "recipe": "watch " + main.name, "loader": main.name,
               "interrupted": session.interrupted, "error": session.error, "wall_s": wall}
     for key in ("workers", "prefetch", "batch", "epochs", "steps", "images", "load_s", "update_s", "other_s", "spans"):
         record[key] = whole[key]

@@ -73,7 +73,7 @@ class Threads:
             return None
         now: dict[int, Times] = {process: {thread: (cpu, delay) for thread, cpu, delay in threads_of(process)}
                                  for process in (0, *self.processes)}
-        busy = _busy_s()
+        busy = _busy_s() if loader.session.directory.world_size == 1 else None  # other ranks are no other programs
         followed = self._add(loader, begin, now, busy)
         self._latest, self._at, self._busy = now, begin, busy or 0.0
         self._knows_busy = self._knows_busy and busy is not None
