@@ -104,7 +104,7 @@ def start_when_imported(module: Any, run: str) -> None:
     try:
         override_arguments(module.DataLoader)
         _patch(module.DataLoader)
-        _every.append(Session(Path(run)))
+        _every.append(Session(Path(run), live=True))
     except Exception as error:
         stop(error)
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -280,15 +280,15 @@ def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str
              "saved_s_per_epoch": saved / len(later)}]
 
 
-def predictions(setup: Setup, measured: float, blocked_in_dataset: float,
-                paging: Paging = Paging()) -> dict[str, Any] | None:
-    """Returns images/s of each change: the measured rate times the ratio of the two replays."""
+def predictions(setup: Setup, measured: float, blocked_in_dataset: float, paging: Paging = Paging(),
+                wanted: Callable[[Change], bool] = lambda _: True) -> dict[str, Any] | None:
+    """Returns images/s of each wanted change: the measured rate times the ratio of the two replays."""
     try:
         base, loading = replay(setup), replay(replace(setup, update=Demand()))
     except ValueError:
         return None
     rows: list[dict[str, Any]] = []
-    for change in changes(setup, blocked_in_dataset, paging):
+    for change in filter(wanted, changes(setup, blocked_in_dataset, paging)):
         rates = replay(change.setup)
         ratio = rates.images_per_s / (loading if change.loading_only else base).images_per_s
         if not change.overrides:  # faster storage delays nobody; batches that meet differently do, in a replay

@@ -23,6 +23,7 @@ from .clocks import SCHEDSTAT, ThreadClock, between
 from .device import DeviceGaps, device_gaps
 from .errors import WatchError
 from .faults import pass_on, stop
+from .live import Live, interval
 from .messages import say, without_signals_of_writes
 from .plan import end_at, steps_of_plan, threads_of_plan
 from .predict import Usage
@@ -395,8 +396,10 @@ class Loader:
 class Session:
     """One run. Its trainer's thread is the one that first iterates over a loader."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, live: bool = False) -> None:
         self.wanted = path
+        self._wants_lines = live
+        self._live: Live | None = None
         self.begin = perf_counter_ns()
         self.marks = Marks(self.begin)
         self.wall_begin = time.monotonic()
@@ -449,6 +452,8 @@ class Session:
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
         self._provisional = Provisional(self.directory.path / self.file_name("summary", "json", 1))
+        every = interval() if self._wants_lines and self.directory.rank == 0 else None
+        self._live = None if every is None else Live(every)
         self.marks.thread, self.marks.open = self._thread, True
         if (threads := threads_of_plan("threads")) is not None:
             apply(threads)
@@ -557,10 +562,12 @@ class Session:
             self.error = "; ".join([f"{type(error).__name__}: {first}", *exits])
 
     def summarise(self) -> None:
-        """Writes a summary of what was recorded so far, from time to time."""
+        """Writes a summary of what was recorded so far, and a line on stderr, from time to time."""
         if self._provisional is not None and self.main is not None and self._provisional.due():
             wall = time.monotonic() - self.wall_begin
             self._provisional.write(summary.make(self, self.main, wall, complete=False))
+        if self._live is not None and self.main is not None and self._live.due():
+            self._live.tell(self.main, summary.cores())
 
     def close(self) -> None:
         """Writes the summary and prints the verdict."""
