@@ -1,6 +1,8 @@
 """Loaders that iterate in ways of their own: with a kept iterator, without DataLoader, in another thread."""
 import json
+import pickle
 import time
+import warnings
 
 import pytest
 
@@ -69,6 +71,22 @@ def test_a_loader_with_torchs_iterators_is_recorded(tmp_path, workers):
     summary = summary_of(tmp_path / "run")
     assert (summary["steps"], summary["images"], summary["workers"]) == (24, 48, workers)
     assert missing(summary) == 0 and summary["loaders"][0]["work"]["dataset"]["blocked"] >= 0.8 * 48 * 0.001
+
+
+def test_a_warning_of_an_iterator_names_the_line_that_makes_it(tmp_path):
+    unpicklable = Slow(4)
+    unpicklable.function = lambda: None
+    loader = DataLoader(unpicklable, num_workers=1, multiprocessing_context="spawn")
+    iterator = torch.utils.data.dataloader._MultiProcessingDataLoaderIter
+    with mr.watching(run=tmp_path / "run"), warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with pytest.raises((AttributeError, TypeError, pickle.PicklingError)) as raised:
+            iterator(loader)
+    files = [one.filename for one in found if "pickle" in str(one.message)]
+    if not files:
+        pytest.skip("NOT TESTED: this version of torch does not warn")
+    assert files == [__file__] and loader.worker_init_fn is None
+    assert all("pymillrace" not in str(one.path) for one in raised.traceback)
 
 
 @timing

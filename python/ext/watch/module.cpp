@@ -161,6 +161,32 @@ std::int64_t samples_or_none(nb::handle batch) {
   }
 }
 
+/// Stands for a method of a class and calls a function before and one after it. It has no frame in
+/// Python, so that warnings of the method name the line of its caller.
+class Around {
+ public:
+  Around(nb::object before, nb::object method, nb::object after)
+      : before_(std::move(before)), method_(std::move(method)), after_(std::move(after)) {}
+
+  /// Passes what `before` returns on to `after`, and the method's error or None, unless it is None.
+  nb::object call(const nb::args& given, const nb::kwargs& named) const {
+    const nb::object state = before_(*given, **named);
+    nb::object returned;
+    try {
+      returned = method_(*given, **named);
+    } catch (const nb::python_error& error) {
+      if (!state.is_none()) after_(state, error.value());
+      throw;
+    }
+    if (!state.is_none()) after_(state, nb::none());
+    return returned;
+  }
+  const nb::object& method() const { return method_; }
+
+ private:
+  nb::object before_, method_, after_;
+};
+
 /// Hooks of torch and of iterators, for one thread of a session. They do nothing elsewhere.
 class Session {
  public:
@@ -369,6 +395,21 @@ void bind_breakdown(nb::module_& module) {
       .def_ro("hands", &Breakdown::hands);
 }
 
+void bind_around(nb::module_& module) {
+  nb::class_<Around>(module, "Around")
+      .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("before"), nb::arg("method"),
+           nb::arg("after"))
+      .def_prop_ro("__wrapped__", &Around::method)
+      .def("__call__", &Around::call)
+      .def(
+          "__get__",
+          [](const nb::object& self, const nb::object& instance, const nb::handle&) -> nb::object {
+            if (instance.is_none()) return self;
+            return nb::module_::import_("types").attr("MethodType")(self, instance);
+          },
+          nb::arg("instance").none(), nb::arg("owner").none() = nb::none());
+}
+
 void bind_session(nb::module_& module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<std::int64_t>(), nb::arg("now"))
@@ -445,6 +486,7 @@ NB_MODULE(_watch, module) {
   bind_timeline(module);
   bind_breakdown(module);
   bind_session(module);
+  bind_around(module);
   module.def("threads_of", [](std::int64_t process) {
     std::vector<Times> found;
     for (const ThreadTimes& one : threads_of(process))

@@ -178,6 +178,11 @@ class Receipts:
     def received(self) -> None: ...
     def rebuilt(self, item: Any | None) -> None: ...
 
+class Around:
+    """Stands for a method and calls functions before and after it, without a frame of Python's."""
+
+    def __init__(self, before: Any, method: Any, after: Any) -> None: ...
+
 class Steps:
     """Waits and rows of one loader."""
 

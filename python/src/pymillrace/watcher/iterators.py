@@ -1,7 +1,7 @@
 """Times iter() and next() of loaders, without changing what they return.
 
-A DataLoader keeps its class and its attributes. DataLoader.__iter__ (and torchdata's StatefulDataLoader.__iter__) is
-replaced once per process; for a watched loader it gives the iterator a subclass of its own class whose __next__ tells
+A DataLoader keeps its class and its attributes. DataLoader.__iter__ (and torchdata's StatefulDataLoader.__iter__), and
+the __init__ of torch's iterators, are replaced once per process; for a watched loader it gives the iterator a subclass of its own class whose __next__ tells
 the session when it was called and when it returned.
 """
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .._watch import Receipts
+from .._watch import Around, Receipts
 from .clocks import UNKNOWN, ThreadClock
 from .faults import stop
 from .worker import FetchTimer, WorkerInit
@@ -122,66 +122,62 @@ def _timed_class(base: type) -> type:
 making = threading.local()  # `depth`: iterators that this thread is making for a recording
 
 
+class Making:
+    """Probes in place while a loader's iterator is made."""
+
+    def __init__(self, loader: Any, watched: Loader, iterator: Any = None) -> None:
+        """`iterator`: where it exists and its __init__ is to be called."""
+        self.loader, self.watched, self.iterator = loader, watched, iterator
+        self.generation = NOT_RECORDED
+        self.init: WorkerInit | None = None
+        try:
+            self.generation = watched.iter_begins(loader)
+            if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
+                self.init = WorkerInit(getattr(loader, "worker_init_fn", None), watched.records, watched.parts,
+                                       self.generation - 1)
+                loader.__dict__["worker_init_fn"] = self.init
+        except Exception as error:
+            stop(error)
+        making.depth = getattr(making, "depth", 0) + 1
+
+    def end(self, error: BaseException | None) -> None:
+        """Takes the probes away. `error`: with which the making failed."""
+        making.depth -= 1
+        if self.init is not None and self.loader.__dict__.get("worker_init_fn") is self.init:
+            self.loader.__dict__["worker_init_fn"] = self.init.own
+        try:
+            if error is not None:
+                self.watched.next_failed(error)
+            elif not self.watched.session.closed:
+                _adopt(self.iterator, self.loader, self.watched, self.generation)
+                self.watched.iter_ended()
+        except Exception as fault:
+            stop(fault)
+
+
 def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
     """Calls the loader's own __iter__ with the probes in place and returns its iterator."""
-    making.depth = getattr(making, "depth", 0) + 1
+    under_way = Making(loader, watched)
     try:
-        return _make_iterator(loader, watched, make)
-    finally:
-        making.depth -= 1
+        under_way.iterator = make(loader)
+    except BaseException as error:
+        under_way.end(error)
+        raise
+    under_way.end(None)
+    return under_way.iterator
 
 
 def replace_init(iterator: Any, watched_by: Callable[[Any], Loader | None]) -> None:
     """Replaces the __init__ of a class of iterators, for those that are made without their loader's __iter__."""
-    original = iterator.__init__
-
-    def __init__(self: Any, loader: Any, *given: Any, **named: Any) -> None:
-        def make(one: Any) -> Any:
-            original(self, one, *given, **named)
-            return self
-
-        watched = None
+    def before(self: Any, loader: Any = None, *_: Any, **__: Any) -> Making | None:
         try:
-            if not getattr(making, "depth", 0):
-                watched = watched_by(loader)
+            watched = None if loader is None or getattr(making, "depth", 0) else watched_by(loader)
         except Exception as error:
             stop(error)
-        if watched is None:
-            original(self, loader, *given, **named)
-        else:
-            make_iterator(loader, watched, make)
+            watched = None
+        return None if watched is None else Making(loader, watched, self)
 
-    __init__.__doc__ = original.__doc__
-    iterator.__init__ = __init__
-
-
-def _make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
-    init = None
-    try:
-        generation = watched.iter_begins(loader)
-        if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
-            init = WorkerInit(getattr(loader, "worker_init_fn", None), watched.records, watched.parts, generation - 1)
-            loader.__dict__["worker_init_fn"] = init
-    except Exception as error:
-        stop(error)
-    try:
-        iterator = make(loader)
-    except BaseException as error:
-        try:
-            watched.next_failed(error)
-        except Exception as fault:
-            stop(fault)
-        raise
-    finally:
-        if init is not None and loader.__dict__.get("worker_init_fn") is init:
-            loader.__dict__["worker_init_fn"] = init.own
-    try:
-        if not watched.session.closed:
-            _adopt(iterator, loader, watched, generation)
-            watched.iter_ended()
-    except Exception as error:
-        stop(error)
-    return iterator
+    iterator.__init__ = Around(before, iterator.__init__, Making.end)
 
 
 def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None:

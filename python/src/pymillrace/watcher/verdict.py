@@ -154,12 +154,14 @@ def _fewer_threads(loader: Loader, verdict: Verdict, cores: int, facts: Facts, c
                    ) -> str | None:
     """Returns the advice to set numbers of threads, where other threads compute while the loop waits for data."""
     rows = thread_rows(facts, loader.workers, cores)
-    in_load = facts.in_load >= IN_LOAD and not loader.workers
+    in_load = facts.pools_in_load >= IN_LOAD and not loader.workers
     if not rows or verdict.bound == "device" or not (in_load or facts.oversubscribed(cores)):
         return None
     why = (f"{round(facts.threads)} threads want {_cores(cores)}" if facts.oversubscribed(cores) else
-           f"other threads compute for {100 * facts.in_load:.0f}% of the time of load")
+           f"other threads compute for {100 * facts.pools_in_load:.0f}% of the time of load")
     names = " or ".join(row["change"] for row in rows)
+    if facts.worker >= 0.5 and rows[-1]["change"] == "OMP_NUM_THREADS=1":  # they may be Python's own
+        names += " (if the workers' threads are a library's)"
     then = f"; then {change['change']}" if change is not None else ""
     return f"advice: try {names}: {why}; pymillrace what-if --verify measures what that gives{then}"
 
