@@ -55,7 +55,7 @@ std::vector<ThreadTimes> threads_of(std::int64_t process) {
 void OtherThreads::follow(std::vector<std::int64_t> threads) {
   if (threads.size() > kMostFollowed) threads.resize(kMostFollowed);
   followed_.clear();
-  for (const std::int64_t id : threads) followed_.push_back({id, 0});
+  for (const std::int64_t id : threads) followed_.push_back({.id = id});
   drop();
 }
 
