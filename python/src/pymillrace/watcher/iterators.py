@@ -171,7 +171,7 @@ def replace_init(iterator: Any, watched_by: Callable[[Any], Loader | None]) -> N
     """Replaces the __init__ of a class of iterators, for those that are made without their loader's __iter__."""
     def before(self: Any, loader: Any = None, *_: Any, **__: Any) -> Making | None:
         try:
-            watched = None if loader is None or getattr(making, "depth", 0) else watched_by(loader)
+            watched = None if loader is None or getattr(making, "depth", 0) > 0 else watched_by(loader)
         except Exception as error:
             stop(error)
             watched = None
