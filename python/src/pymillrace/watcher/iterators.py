@@ -143,8 +143,9 @@ class Making:
     def end(self, error: BaseException | None) -> None:
         """Takes the probes away. `error`: with which the making failed."""
         making.depth -= 1
-        if self.init is not None and self.loader.__dict__.get("worker_init_fn") is self.init:
-            self.loader.__dict__["worker_init_fn"] = self.init.own
+        attributes = getattr(self.loader, "__dict__", {})
+        if self.init is not None and attributes.get("worker_init_fn") is self.init:
+            attributes["worker_init_fn"] = self.init.own
         try:
             if error is not None:
                 self.watched.next_failed(error)
