@@ -169,7 +169,7 @@ def summary_of(tmp_path, workers=0):
     tmp_path.mkdir(exist_ok=True)
     plants = {"dataset": plants_of.Plant(tmp_path / "plants", "dataset", "blocked", 10)}
     with mr.watching(run=tmp_path / "run"):
-        plants_of.train(plants_of.loader_of(plants, workers, batches=12, batch=2), plants)
+        plants_of.train(plants_of.loader_of(plants, workers, batches=24, batch=1), plants)
     return json.loads((tmp_path / "run/summary.json").read_text())
 
 
@@ -180,13 +180,13 @@ def test_the_gap_decides_the_verdict(tmp_path, monkeypatch, workers):
     covered = summary_of(tmp_path / "busy", workers)
     assert covered["bound"] == "device" and "the device waited for data for 0.0% of" in covered["verdict"]
     assert covered["advice"].startswith("advice: the loader keeps up")
-    assert covered["device_gap_load_s"] == 0 and covered["device_gaps"] == 12 and covered["device_gaps_lost"] == 0
+    assert covered["device_gap_load_s"] == 0 and covered["device_gaps"] == 24 and covered["device_gaps_lost"] == 0
     monkeypatch.setattr(torch, "cuda", Cuda(torch.cuda, busy=False))
     starved = summary_of(tmp_path / "idle", workers)
     assert starved["bound"] != "device"
-    # The events enclose the calls of next(), which sleep 20 ms per batch in the data set without workers.
-    assert (0 if workers else 12 * 0.020) < starved["device_gap_load_s"] < starved["wall_s"]
-    assert starved["loaders"][0]["device_gaps"] == 12
+    # The events enclose the calls of next(), which sleep 10 ms per batch in the data set without workers.
+    assert (0 if workers else 24 * 0.010) < starved["device_gap_load_s"] < starved["wall_s"]
+    assert starved["loaders"][0]["device_gaps"] == 24
 
 
 def test_cuda_is_neither_imported_nor_initialised(tmp_path, monkeypatch):

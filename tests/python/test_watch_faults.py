@@ -206,10 +206,12 @@ def watched_script(folder, site, error):
     sys.modules["planted"] = planted_fault(folder / "mark", error)
     sys.meta_path.insert(0, Planter(*site))
     import pymillrace as mr
-    from pymillrace.watcher import provisional, start_when_imported
+    from pymillrace.watcher import live, provisional, start_when_imported
+    from pymillrace.watcher.command_line import EVERY
 
     own = ValueError("of the script")
-    provisional.FIRST_S = provisional.INTERVAL_S = 0.0
+    provisional.FIRST_S = provisional.INTERVAL_S = live.FIRST_S = 0.0
+    os.environ[EVERY] = "0"
     start_when_imported(torch.utils.data.dataloader, str(folder / "run"))
     try:
         with mr.watching(run=folder / "raising"):

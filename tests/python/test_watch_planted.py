@@ -97,8 +97,8 @@ def test_delays_in_all_places_at_once(tmp_path, workers, method, persistent, kin
 
 def test_waits_are_blamed_on_the_place_that_delays_the_only_worker(tmp_path):
     log = tmp_path / "plants"
-    plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", 20)}
-    summary, _ = watched(tmp_path, plants, workers=1, batches=8)
+    plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", 7)}
+    summary, _ = watched(tmp_path, plants, workers=1, batches=24)
     blame, wall = summary["blame"], plants_of.measured(log)["dataset"].wall
     assert summary["bound"] == "dataset"
     # The worker goes on meanwhile:
@@ -112,8 +112,8 @@ def test_waits_are_blamed_on_the_place_that_delays_the_only_worker(tmp_path):
 
 def test_a_loop_that_waits_for_nothing_is_device_bound(tmp_path):
     log = tmp_path / "plants"
-    plants = {"update": plants_of.Plant(log, "update", "blocked", 150)}
-    summary, updates = watched(tmp_path, plants, workers=1, batches=8, batch=2)
+    plants = {"update": plants_of.Plant(log, "update", "blocked", 60)}
+    summary, updates = watched(tmp_path, plants, workers=1, batches=20, batch=2)
     assert summary["bound"] == "device"
     assert summary["spans"]["update"] == pytest.approx(updates, rel=0.05)
 

@@ -18,7 +18,7 @@ DATASET_MS, UPDATE_MS = 50, 30  # per sample, per step
 STEP_MS = {0: 2 * DATASET_MS + UPDATE_MS, 1: 2 * DATASET_MS, 2: DATASET_MS}  # per batch of two, by number of workers
 
 
-def summary_of(tmp_path, workers, batch=2, batches=14):
+def summary_of(tmp_path, workers, batch=2, batches=24):
     """Trains with planted sleeps and returns the run's summary."""
     log = tmp_path / f"plants{workers}.{batch}"
     plants = {"dataset": plants_of.Plant(log, "dataset", "blocked", DATASET_MS),
@@ -87,7 +87,7 @@ SETUP = Setup(workers=1, prefetch=2, batch=8, cores=2, fetch=(Demand(blocked=0.0
 def test_the_best_change_is_the_cheapest_of_the_best():
     record = predict.predictions(SETUP, 100.0, 1.0)
     best = predict.best(record)
-    assert best["overrides"] == {"num_workers": 2} and best["ratio"] == pytest.approx(2, rel=0.02)
+    assert best["overrides"] == {"num_workers": 8} and best["ratio"] == pytest.approx(8, rel=0.02)
     bound = predict.predictions(replace(SETUP, update=Demand(blocked=0.100)), 80.0, 1.0)
     assert predict.best(bound) is None  # the update binds
 
@@ -101,7 +101,7 @@ def test_the_table_has_a_line_per_change():
 
 
 def epoch(images, load, update, startup):
-    return {"images": images, "load_s": load, "update_s": update, "blame": {"startup": startup}}
+    return {"images": images, "whole": True, "load_s": load, "update_s": update, "blame": {"startup": startup}}
 
 
 def test_persistent_workers_save_the_start_of_later_epochs():

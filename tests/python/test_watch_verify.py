@@ -136,7 +136,7 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
     (tmp_path / "train.py").write_text(SCRIPT)
     words = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "plants")]
-    record = verify.verify(words, tmp_path / "check", steps=10, blocks=1, given=["num_workers=2"])
+    record = verify.verify(words, tmp_path / "check", steps=14, blocks=1, given=["num_workers=2"])
     predictions = tmp_path / "check/predictions.json"
     assert record == json.loads((tmp_path / "check/verification.json").read_text())
     assert predictions.stat().st_mtime_ns < (tmp_path / "check/002.log").stat().st_mtime_ns
@@ -146,7 +146,7 @@ def test_a_script_is_run_again_with_other_workers(tmp_path, monkeypatch):
     warm_up = json.loads(predictions.read_text())["warm_up"]
     assert [run["change"] for run in record["timed_runs"]] == [None, "num_workers=2", None]
     for number, before in enumerate((verify.WARM_UP, warm_up, warm_up, warm_up), 1):
-        assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == before + 10
+        assert json.loads((tmp_path / f"check/{number:03}/summary.json").read_text())["steps"] == before + 14
     outcome, = record["outcomes"]  # 120 ms per step without workers, 40 with two
     assert outcome["measured"] == pytest.approx(120 / 40, rel=0.25) and abs(outcome["error"]) < 0.25
     assert record["score"]["counted"] == 1 and "counted changes: 1; median error" in verify.lines(record)[-1]

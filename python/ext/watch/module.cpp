@@ -22,6 +22,7 @@
 #include "python/ext/watch/probes.h"
 #include "python/ext/watch/records.h"
 #include "python/ext/watch/steps.h"
+#include "python/ext/watch/threads.h"
 #include "python/ext/watch/timeline.h"
 
 namespace nb = nanobind;
@@ -160,12 +161,39 @@ std::int64_t samples_or_none(nb::handle batch) {
   }
 }
 
+/// Stands for a method of a class and calls a function before and one after it. It has no frame in
+/// Python, so that warnings of the method name the line of its caller.
+class Around {
+ public:
+  Around(nb::object before, nb::object method, nb::object after)
+      : before_(std::move(before)), method_(std::move(method)), after_(std::move(after)) {}
+
+  /// Passes what `before` returns on to `after`, and the method's error or None, unless it is None.
+  nb::object call(const nb::args& given, const nb::kwargs& named) const {
+    const nb::object state = before_(*given, **named);
+    nb::object returned;
+    try {
+      returned = method_(*given, **named);
+    } catch (const nb::python_error& error) {
+      if (!state.is_none()) after_(state, error.value());
+      throw;
+    }
+    if (!state.is_none()) after_(state, nb::none());
+    return returned;
+  }
+  const nb::object& method() const { return method_; }
+
+ private:
+  nb::object before_, method_, after_;
+};
+
 /// Hooks of torch and of iterators, for one thread of a session. They do nothing elsewhere.
 class Session {
  public:
   explicit Session(std::int64_t now) : timeline(std::make_shared<Timeline>(now)) {}
 
-  bool takes_part() const { return open && PyThread_get_thread_ident() == thread; }
+  bool is_open() const { return open && (whole == nullptr || whole->open); }
+  bool takes_part() const { return is_open() && PyThread_get_thread_ident() == thread; }
 
   /// Hook of modules. It removes itself: a global hook slows every module's call down.
   void before_forward(const nb::args&) {
@@ -191,6 +219,8 @@ class Session {
   }
 
   std::shared_ptr<Timeline> timeline;
+  std::shared_ptr<Session>
+      whole;  ///< of a loader that another thread iterates over: that of the run
   unsigned long thread = 0;
   bool open = false;
   nb::object forward_hooks = nb::none();  ///< torch's dictionary
@@ -215,7 +245,8 @@ class LoaderSteps : public Steps {
   }
   /// Ends a call of next(). Returns what is due.
   int end(std::int64_t batch, nb::handle data, const Receipts* receipts) {
-    if (!session_->open) return static_cast<int>(Due::nothing);  // the recording ended meanwhile
+    if (!session_->is_open())
+      return static_cast<int>(Due::nothing);  // the recording ended meanwhile
     const std::int64_t now = wall_ns();
     std::int64_t samples = 0;
     try {
@@ -227,6 +258,11 @@ class LoaderSteps : public Steps {
     next_ended(now, batch, samples, receipts);
     session_->arm();
     return static_cast<int>(due(now));
+  }
+  /// Goes on in the thread of another session.
+  void move(std::shared_ptr<Session> session) {
+    go_on(session->timeline, wall_ns());
+    session_ = std::move(session);
   }
 
  private:
@@ -256,6 +292,7 @@ void bind_records(nb::module_& module) {
           nb::arg("task").none())
       .def("begin", &FetchProbe::begin)
       .def("collate", &FetchProbe::collate)
+      .def("restart_clock", &FetchProbe::restart_clock, nb::arg("schedstat"))
       .def("end", &FetchProbe::end)
       .def("keep", &FetchProbe::keep, nb::arg("samples"), nb::arg("transform") = kUnknown,
            nb::arg("transform_cpu") = kUnknown, nb::arg("parts") = Parts{})
@@ -358,11 +395,27 @@ void bind_breakdown(nb::module_& module) {
       .def_ro("hands", &Breakdown::hands);
 }
 
+void bind_around(nb::module_& module) {
+  nb::class_<Around>(module, "Around")
+      .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("before"), nb::arg("method"),
+           nb::arg("after"))
+      .def_prop_ro("__wrapped__", &Around::method)
+      .def("__call__", &Around::call)
+      .def(
+          "__get__",
+          [](const nb::object& self, const nb::object& instance, const nb::handle&) -> nb::object {
+            if (instance.is_none()) return self;
+            return nb::module_::import_("types").attr("MethodType")(self, instance);
+          },
+          nb::arg("instance").none(), nb::arg("owner").none() = nb::none());
+}
+
 void bind_session(nb::module_& module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<std::int64_t>(), nb::arg("now"))
       .def_ro("timeline", &Session::timeline)
       .def_rw("thread", &Session::thread)
+      .def_rw("whole", &Session::whole, nb::arg().none())
       .def_rw("open", &Session::open)
       .def_rw("forward_hooks", &Session::forward_hooks, nb::arg().none())
       .def_rw("hook_id", &Session::hook_id, nb::arg().none())
@@ -376,6 +429,7 @@ void bind_session(nb::module_& module) {
       .def(nb::init<std::shared_ptr<ThreadClock>, bool>(), nb::arg("clock"), nb::arg("pinned"))
       .def_ro("pinned", &Receipts::pinned)
       .def_ro("batch", &Receipts::batch)
+      .def("set_clock", &Receipts::set_clock, nb::arg("clock"))
       .def("reads", &Receipts::reads)
       .def("received", &Receipts::received)
       .def(
@@ -387,12 +441,23 @@ void bind_session(nb::module_& module) {
       .def("begin", &LoaderSteps::begin, nb::arg("generation"), nb::arg("receipts").none())
       .def("end", &LoaderSteps::end, nb::arg("batch"), nb::arg("data").none(),
            nb::arg("receipts").none())
+      .def("move", &LoaderSteps::move, nb::arg("session"))
       .def("flush", &LoaderSteps::flush)
       .def("used_in_next",
            [](const LoaderSteps& steps, std::int64_t since) {
              const Usage used = steps.used_in_next(since);
              return std::pair(used.cpu, used.delay);
            })
+      .def("follow",
+           [](LoaderSteps& steps, std::vector<std::int64_t> threads) {
+             steps.others.follow(std::move(threads));
+           })
+      .def_prop_ro("others",
+                   [](const LoaderSteps& steps) {
+                     const OtherThreads::Sums& sums = steps.others.sums();
+                     return std::tuple(sums.next_cpu, sums.next_wall, sums.body_cpu,
+                                       sums.body_wall);
+                   })
       .def_prop_ro("waits", &LoaderSteps::waits)
       .def_rw("generation", &LoaderSteps::generation)
       .def_rw("started", &LoaderSteps::started)
@@ -421,6 +486,13 @@ NB_MODULE(_watch, module) {
   bind_timeline(module);
   bind_breakdown(module);
   bind_session(module);
+  bind_around(module);
+  module.def("threads_of", [](std::int64_t process) {
+    std::vector<Times> found;
+    for (const ThreadTimes& one : threads_of(process))
+      found.emplace_back(one.id, one.cpu, one.delay);
+    return found;
+  });
   module.attr("MEASURE") = static_cast<int>(Due::measure);
   module.attr("FLUSH") = static_cast<int>(Due::flush);
   module.attr("UNKNOWN") = kUnknown;

@@ -14,13 +14,13 @@ std::int64_t between(std::int64_t begin, std::int64_t end) {
 bool FetchProbe::begin() {
   batch_ = next_batch++;
   collate_.reset();
-  begin_ = clock_.read();
+  begin_ = clock_->read();
   if (!start_) start_ = begin_;
   return unsampled != kUnknown && unsampled-- == 0;
 }
 
 std::int64_t FetchProbe::end() {
-  end_ = clock_.read();
+  end_ = clock_->read();
   return end_.wall - begin_.wall;
 }
 

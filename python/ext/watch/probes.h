@@ -18,13 +18,20 @@ class FetchProbe {
  public:
   FetchProbe(std::int64_t worker, std::int64_t served, const std::string& schedstat,
              std::shared_ptr<RecordFile> file)
-      : generation(served), clock_(schedstat), file_(std::move(file)) {
+      : generation(served),
+        clock_(std::make_unique<ThreadClock>(schedstat)),
+        file_(std::move(file)) {
     record_.worker = worker;
   }
 
+  /// Goes on in the calling thread.
+  void restart_clock(const std::string& schedstat) {
+    clock_ = std::make_unique<ThreadClock>(schedstat);
+    start_.reset();
+  }
   /// Begins the batch `next_batch`. Returns whether its transforms are to be timed.
   bool begin();
-  void collate() { collate_ = clock_.read(); }
+  void collate() { collate_ = clock_->read(); }
   /// Ends a batch of so many samples. Returns the ns since its begin.
   std::int64_t end();
   /// Writes the record of the batch that has ended, unless its number is negative. `transform` and
@@ -41,7 +48,7 @@ class FetchProbe {
   std::int64_t unsampled = kUnknown;
 
  private:
-  ThreadClock clock_;
+  std::unique_ptr<ThreadClock> clock_;
   std::shared_ptr<RecordFile> file_;
   std::optional<Reading> start_;  ///< before the first batch
   std::optional<Reading> collate_;

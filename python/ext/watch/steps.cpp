@@ -1,6 +1,7 @@
 #include "python/ext/watch/steps.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace millrace::watch {
 namespace {
@@ -60,11 +61,15 @@ void Steps::next_begins(std::int64_t now, Receipts* receipts) {
   if (receipts != nullptr) receipts->begin();
   asked_ = now;
   timeline_->next_begins(table_, now);
+  const Spans& row = table_->row.ns;
+  if (row[kEvaluate] + row[kBetween] + row[kSetup] > 0) others.drop();  // not the body alone
+  others.next_begins(now);
 }
 
 void Steps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images,
                        const Receipts* receipts) {
   timeline_->next_ended(*table_, now, images);
+  others.next_ended(now);
   Entry& entry = waits_.emplace_back();
   entry.wait.generation = generation;
   entry.wait.batch = batch;
@@ -75,6 +80,13 @@ void Steps::next_ended(std::int64_t now, std::int64_t batch, std::int64_t images
   entry.inlined = true;
   entry.record = *probe->latest();
   if (entry.record.transform != kUnknown) entry.parts = probe->parts();
+}
+
+void Steps::go_on(std::shared_ptr<Timeline> timeline, std::int64_t now) {
+  timeline_->forget(*table_, now);
+  timeline_ = std::move(timeline);
+  timeline_->take(table_, now);
+  others.follow({});
 }
 
 Due Steps::due(std::int64_t now) const {
@@ -115,6 +127,7 @@ std::string Steps::flush() {
     }
   }
   waits_.clear();
+  others.drop();
   flushed_ = wall_ns();
   return table_->take_rows();
 }

@@ -11,6 +11,7 @@
 #include "python/ext/watch/clock.h"
 #include "python/ext/watch/probes.h"
 #include "python/ext/watch/records.h"
+#include "python/ext/watch/threads.h"
 #include "python/ext/watch/timeline.h"
 #include "python/ext/watch/usage.h"
 
@@ -30,6 +31,9 @@ class Receipts {
   void received();
   /// Ends a batch: its tensors have been rebuilt.
   void rebuilt(std::int64_t number);
+
+  /// Goes on in another thread, with its clock.
+  void set_clock(std::shared_ptr<ThreadClock> clock) { clock_ = std::move(clock); }
 
   /// Fills in what a wait for a batch knows of its receipt.
   void tell(Wait& wait) const;
@@ -67,6 +71,8 @@ class Steps {
                   const Receipts* receipts);
   /// Returns what is due after a step: flush() after a second, a chunk of steps, or the first step.
   Due due(std::int64_t now) const;
+  /// Goes on with another timeline.
+  void go_on(std::shared_ptr<Timeline> timeline, std::int64_t now);
   /// Splits the waits since the last call. Returns the lines of steps.csv of the rows that have
   /// ended.
   std::string flush();
@@ -82,6 +88,7 @@ class Steps {
   bool measures = false;              ///< a measurement of the loop's body is under way
   std::shared_ptr<FetchProbe> probe;  ///< without workers
   std::shared_ptr<RecordFile> records;
+  OtherThreads others;  ///< of the trainer's process
 
  private:
   struct Entry {

@@ -168,6 +168,22 @@ std::int64_t Timeline::exhausted(Table& table, std::int64_t now) {
   return took;
 }
 
+void Timeline::forget(const Table& table, std::int64_t now) {
+  const auto found = std::find_if(stack_.begin(), stack_.end(),
+                                  [&](const auto& one) { return one.get() == &table; });
+  if (found == stack_.end()) return;
+  leave(now);
+  const bool was_front = stack_.back().get() == &table;
+  stack_.erase(found);
+  if (was_front && !stack_.empty()) back(*stack_.back());
+}
+
+void Timeline::take(const std::shared_ptr<Table>& table, std::int64_t now) {
+  since_ = now;
+  away(*table);
+  stack_.assign(1, table);
+}
+
 void Timeline::close(const std::vector<std::shared_ptr<Table>>& tables, std::int64_t now) {
   leave(now);
   while (!stack_.empty()) {

@@ -77,6 +77,11 @@ class Timeline {
   /// Ends the recording: every row is closed.
   void close(const std::vector<std::shared_ptr<Table>>& tables, std::int64_t now);
 
+  /// Leaves a loader to another timeline.
+  void forget(const Table& table, std::int64_t now);
+  /// Goes on with a loader that another timeline has left, as if it had begun now.
+  void take(const std::shared_ptr<Table>& table, std::int64_t now);
+
   bool holds(const Table& table) const;
   /// Returns the loader in the foreground, or null.
   std::shared_ptr<Table> front() const { return stack_.empty() ? nullptr : stack_.back(); }

@@ -5,8 +5,7 @@
 namespace millrace::watch {
 namespace {
 
-constexpr std::int64_t kReadingNs = 5000;  // cost of the readings of one batch
-constexpr std::int64_t kCost = 4000;       // one part in this many of the time may be spent on them
+constexpr std::int64_t kCost = 4000;  // one part in this many of the time may be spent on readings
 
 }  // namespace
 
@@ -17,11 +16,11 @@ Usage operator+(const Usage& one, const Usage& other) {
   return {sum(one.cpu, other.cpu), sum(one.delay, other.delay)};
 }
 
-bool Sampler::due(std::int64_t now) {
+bool Sampler::due(std::int64_t now, std::int64_t cost) {
   if (now < next_) return false;
-  constexpr std::int64_t kInterval = kReadingNs * kCost;
+  const std::int64_t interval = cost * kCost;
   next_ =
-      now + std::uniform_int_distribution<std::int64_t>(kInterval / 2, 3 * kInterval / 2)(numbers_);
+      now + std::uniform_int_distribution<std::int64_t>(interval / 2, 3 * interval / 2)(numbers_);
   return true;
 }
 

@@ -22,8 +22,9 @@ Usage operator+(const Usage& one, const Usage& other);
 /// The intervals vary, as a loop may do something else in every so many steps.
 class Sampler {
  public:
-  /// Returns whether to measure a batch that begins now. The first one is measured.
-  bool due(std::int64_t now);
+  /// Returns whether to measure a batch that begins now. The first one is measured. `cost`: ns of
+  /// the readings of one batch.
+  bool due(std::int64_t now, std::int64_t cost = 5000);
 
  private:
   std::int64_t next_ = 0;

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import faults
-from .errors import WatchError
+from .errors import InUse, WatchError
 from .faults import stop
-from .iterators import WatchedIterable, calling_line, make_iterator
+from .iterators import WatchedIterable, calling_line, make_iterator, replace_init
 from .messages import say
 from .plan import override_arguments
+from .run_directory import place_is_known
 from .session import Loader, Session
 
 __all__ = ["WatchError", "watch", "watching"]
@@ -53,7 +54,7 @@ def watch(loader: T, run: str | os.PathLike[str] | None = None) -> T:
 
 def _watch(loader: Any, run: str | os.PathLike[str] | None) -> Any:
     session = _session(run)
-    session.open_directory()
+    session.open_directory(wait=True)
     if not _is_dataloader(loader):
         return WatchedIterable(loader, session.loader(calling_line(), type(loader).__name__, loader, given=True))
     _patch()
@@ -73,7 +74,7 @@ def watching(run: str | os.PathLike[str] | None = None) -> Iterator[None]:
     try:
         if not faults.stopped:
             session = Session(None if run is None else Path(run))
-            session.open_directory()
+            session.open_directory(wait=True)
             _patch()
             _every.append(session)
     except WatchError:
@@ -103,7 +104,7 @@ def start_when_imported(module: Any, run: str) -> None:
     try:
         override_arguments(module.DataLoader)
         _patch(module.DataLoader)
-        _every.append(Session(Path(run)))
+        _every.append(Session(Path(run), live=True))
     except Exception as error:
         stop(error)
 
@@ -124,12 +125,21 @@ def _is_dataloader(loader: object) -> bool:
 def _watched(loader: Any) -> Loader | None:
     """Returns the recording that an iteration over a DataLoader belongs to."""
     own = _given.get(loader)
-    if own is not None and own.session.takes_part():
+    if own is not None and (own.session.takes_part() or own.is_free()):
         return own
     for session in reversed(_every):
-        if session.takes_part() and _opens(session):
+        if (session.takes_part() or session.records_threads) and _opens(session):
             return session.loader(calling_line(), "DataLoader", loader, given=False)
     return None
+
+
+def _watched_iterator(loader: Any) -> Loader | None:
+    """Returns the recording of an iterator that is made without its loader's __iter__: the loader's latest, if any."""
+    for session in reversed(_every):
+        for one in reversed(session.loaders):
+            if one.inner is not None and one.inner() is loader and (session.takes_part() or one.is_free()):
+                return one
+    return _watched(loader)
 
 
 def _opens(session: Session) -> bool:
@@ -137,6 +147,10 @@ def _opens(session: Session) -> bool:
     try:
         session.open_directory()
     except WatchError as error:
+        if isinstance(error, InUse) and not place_is_known() and session.wanted is not None:
+            # A rank that does not know of torch.distributed yet.
+            session.wanted = session.wanted.with_name(f"{session.wanted.name}.pid{os.getpid()}")
+            return _opens(session)
         say(f"pymillrace watch: {error}; this process is not recorded")
         session.closed = True
     return not session.closed
@@ -154,6 +168,9 @@ def _patch(dataloader: Any = None) -> None:
 
         dataloader = DataLoader
     _replace_iter(dataloader)
+    module: Any = sys.modules[dataloader.__module__]
+    for name in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"):
+        replace_init(getattr(module, name), _watched_iterator)
     stateful = getattr(sys.modules.get("torchdata.stateful_dataloader"), "StatefulDataLoader", None)
     if stateful is not None:
         _replace_iter(stateful)

@@ -2,17 +2,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from pathlib import Path
 
 from ..errors import Error
 from . import child, closing, predict, recorded, replacement, verify
-from .command_line import watched_environment
+from .command_line import EVERY, watched_environment
 from .errors import WatchError
 from .messages import say
 from .output import print_lines
 from .run_directory import check
+
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def main(arguments: list[str]) -> int:
@@ -20,8 +24,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="pymillrace")
     commands = parser.add_subparsers(dest="command", required=True)
     watch = commands.add_parser("watch", help="run a command and record its DataLoaders",
-                                usage="pymillrace watch [--run DIR] -- COMMAND [ARGUMENT ...]")
+                                usage="pymillrace watch [--run DIR] [--every TIME] [--quiet] -- COMMAND [ARGUMENT ...]")
     watch.add_argument("--run", help="directory for the records (default: runs/watch-DATE-TIME)")
+    watch.add_argument("--every", type=_seconds, default=60.0, metavar="TIME",
+                       help="time between two lines on stderr while the command runs, such as 30s or 5m (default: 60s)")
+    watch.add_argument("--quiet", action="store_true", help="no such lines")
     watch.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     what_if = commands.add_parser(
         "what-if", help="predict a recorded loop's images/s under other settings",
@@ -38,7 +45,7 @@ def main(arguments: list[str]) -> int:
     if parsed.command == "watch":
         if not parsed.words:
             watch.error("nothing to run; say for example: pymillrace watch -- python train.py")
-        return run(parsed.words, parsed.run or f"runs/watch-{now}")
+        return run(parsed.words, parsed.run or f"runs/watch-{now}", None if parsed.quiet else parsed.every)
     try:
         if parsed.verify:
             if not parsed.words:
@@ -68,6 +75,9 @@ def show(directory: Path) -> int:
             f"--run {directory} -- python train.py")
         return 2
     record = summary["what_if"]
+    if "missing" in summary:
+        say(f"pymillrace: {directory} is {summary['missing']} for predictions; watch a longer run")
+        return 2
     if record is None:
         say(f"pymillrace: the records of {directory} do not suffice for predictions: it is no watched run, its "
             "loader is no torch DataLoader, or batches were not recorded")
@@ -79,8 +89,20 @@ def show(directory: Path) -> int:
     return 0
 
 
-def run(words: list[str], directory: str) -> int:
-    """Runs a command whose Python processes record their DataLoaders. Returns its exit code."""
+def _seconds(text: str) -> float:
+    """Returns the seconds of a time such as 30s, 5m or 1.5h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
+    time_ = float(found[1]) * UNITS[found[2]] if found else 0.0
+    if time_ < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time of at least a second; say for example 30s or 5m")
+    return time_
+
+
+def run(words: list[str], directory: str, every: float | None = None) -> int:
+    """Runs a command whose Python processes record their DataLoaders. Returns its exit code.
+
+    `every`: seconds between two lines on stderr; None: no lines.
+    """
     before = closing.stamp(directory)
     try:
         check(Path(directory))
@@ -88,7 +110,9 @@ def run(words: list[str], directory: str) -> int:
         print(f"pymillrace: {error}", file=sys.stderr)
         return 2
     try:
-        code = child.run(words, watched_environment(directory)).code
+        environment = watched_environment(directory)
+        environment.pop(EVERY, None)
+        code = child.run(words, environment if every is None else {**environment, EVERY: str(every)}).code
     except OSError as error:
         say(f"pymillrace: cannot run {words[0]}: {error.strerror}")
         return 2

@@ -6,6 +6,7 @@ from pathlib import Path
 
 HOOK = Path(__file__).parent / "start"  # holds sitecustomize.py
 RUN = "PYMILLRACE_WATCH_RUN"
+EVERY = "PYMILLRACE_WATCH_EVERY"  # seconds between two lines on stderr; without it there are none
 PLAN = "PYMILLRACE_WATCH_PLAN"  # JSON: steps after which the script ends, and overridden arguments of DataLoader
 
 

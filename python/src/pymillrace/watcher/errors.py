@@ -4,3 +4,7 @@ from ..errors import RunError
 
 class WatchError(RunError):
     """Reports a loader that cannot be watched or a run directory that cannot be written."""
+
+
+class InUse(WatchError):
+    """Says that another process writes into the directory."""

@@ -1,18 +1,19 @@
 """Times iter() and next() of loaders, without changing what they return.
 
-A DataLoader keeps its class and its attributes. DataLoader.__iter__ (and torchdata's StatefulDataLoader.__iter__) is
-replaced once per process; for a watched loader it gives the iterator a subclass of its own class whose __next__ tells
+A DataLoader keeps its class and its attributes. DataLoader.__iter__ (and torchdata's StatefulDataLoader.__iter__), and
+the __init__ of torch's iterators, are replaced once per process; for a watched loader it gives the iterator a subclass of its own class whose __next__ tells
 the session when it was called and when it returned.
 """
 from __future__ import annotations
 
 import sys
+import threading
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .._watch import Receipts
+from .._watch import Around, Receipts
 from .clocks import UNKNOWN, ThreadClock
 from .faults import stop
 from .worker import FetchTimer, WorkerInit
@@ -59,8 +60,8 @@ def _timed_class(base: type) -> type:
             recorder = watched.recorder
             recorded = recorder.begin(self._millrace_generation, receipts)
             if not recorded:
-                watched.session.takes_part()  # counts the calls of other threads
-            elif watched.extras:
+                recorded = watched.moves_here(self._millrace_generation, receipts)
+            if recorded and watched.extras:
                 watched.before_next()
         except Exception as error:
             stop(error)
@@ -118,34 +119,66 @@ def _timed_class(base: type) -> type:
     return type(base.__name__, (base,), members)
 
 
-def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
-    """Calls the loader's own __iter__ with the probes in place and returns its iterator."""
-    init = None
-    try:
-        generation = watched.iter_begins(loader)
-        if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
-            init = WorkerInit(loader.worker_init_fn, watched.records, watched.parts, generation - 1)
-            loader.__dict__["worker_init_fn"] = init
-    except Exception as error:
-        stop(error)
-    try:
-        iterator = make(loader)
-    except BaseException as error:
+making = threading.local()  # `depth`: iterators that this thread is making for a recording
+
+
+class Making:
+    """Probes in place while a loader's iterator is made."""
+
+    def __init__(self, loader: Any, watched: Loader, iterator: Any = None) -> None:
+        """`iterator`: where it exists and its __init__ is to be called."""
+        self.loader, self.watched, self.iterator = loader, watched, iterator
+        self.generation = NOT_RECORDED
+        self.init: WorkerInit | None = None
         try:
-            watched.next_failed(error)
+            self.generation = watched.iter_begins(loader)
+            if getattr(loader, "num_workers", 0) > 0 and watched.records is not None:
+                self.init = WorkerInit(getattr(loader, "worker_init_fn", None), watched.records, watched.parts,
+                                       self.generation - 1)
+                loader.__dict__["worker_init_fn"] = self.init
+        except Exception as error:
+            stop(error)
+        making.depth = getattr(making, "depth", 0) + 1
+
+    def end(self, error: BaseException | None) -> None:
+        """Takes the probes away. `error`: with which the making failed."""
+        making.depth -= 1
+        attributes = getattr(self.loader, "__dict__", {})
+        if self.init is not None and attributes.get("worker_init_fn") is self.init:
+            attributes["worker_init_fn"] = self.init.own
+        try:
+            if error is not None:
+                self.watched.next_failed(error)
+            elif not self.watched.session.closed:
+                _adopt(self.iterator, self.loader, self.watched, self.generation)
+                self.watched.iter_ended()
         except Exception as fault:
             stop(fault)
-        raise
-    finally:
-        if init is not None and loader.__dict__.get("worker_init_fn") is init:
-            loader.__dict__["worker_init_fn"] = init.own
+
+
+def make_iterator(loader: Any, watched: Loader, make: Any) -> Any:
+    """Calls the loader's own __iter__ with the probes in place and returns its iterator."""
+    under_way = Making(loader, watched)
     try:
-        if not watched.session.closed:
-            _adopt(iterator, loader, watched, generation)
-            watched.iter_ended()
-    except Exception as error:
-        stop(error)
-    return iterator
+        under_way.iterator = make(loader)
+    except BaseException as error:
+        under_way.end(error)
+        raise
+    under_way.end(None)
+    return under_way.iterator
+
+
+def replace_init(iterator: Any, watched_by: Callable[[Any], Loader | None]) -> None:
+    """Replaces the __init__ of a class of iterators, for those that are made without their loader's __iter__."""
+    def before(self: Any, loader: Any = None, *_: Any, **__: Any) -> Making | None:
+        try:
+            watched = None if loader is None or getattr(making, "depth", 0) > 0 else watched_by(loader)
+        except Exception as error:
+            stop(error)
+            watched = None
+        return None if watched is None else Making(loader, watched, self)
+
+    iterator.__init__ = Around(before, iterator.__init__, Making.end)
 
 
 def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None:
@@ -157,13 +190,14 @@ def _adopt(iterator: Any, loader: Any, watched: Loader, generation: int) -> None
     if known:
         return  # persistent workers
     receives = hasattr(iterator, "_get_data")
-    iterator._millrace_receipts = receipts_of(iterator, watched.session.clock) if receives else None
+    iterator._millrace_receipts = receipts_of(iterator, watched.clock) if receives else None
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:
         probe = FetchTimer(0, loader.dataset, 0)
         probe.recorder.next_batch = iterator._num_yielded  # above 0 where a StatefulDataLoader resumes
         probe.install(fetcher)
         watched.recorder.probe = probe.recorder  # the recording keeps no data set alive
+    watched.threads.processes = tuple(one.pid for one in getattr(iterator, "_workers", ()))
     of_iterator: Any = type(iterator)
     iterator.__class__ = _timed_class(of_iterator)
 
@@ -213,8 +247,8 @@ class _PlainIterator:
         try:
             recorded = watched.recorder.begin(self._generation, None)
             if not recorded:
-                watched.session.takes_part()
-            elif watched.extras:
+                recorded = watched.moves_here(self._generation, None)
+            if recorded and watched.extras:
                 watched.before_next()
         except Exception as error:
             stop(error)

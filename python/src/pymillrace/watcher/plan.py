@@ -20,6 +20,7 @@ from .command_line import PLAN
 if TYPE_CHECKING:
     from .session import Session
 
+OF_THREADS = ("threads", "worker_threads", "OMP_NUM_THREADS")  # overrides that are no arguments of DataLoader
 # Arguments of DataLoader that torch accepts with workers only.
 ONLY_WITH_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context")
 
@@ -30,10 +31,20 @@ def steps_of_plan() -> int | None:
     return None if not text else int(json.loads(text)["steps"])
 
 
+def _overrides() -> dict[str, int]:
+    text = os.environ.get(PLAN)
+    overrides: dict[str, int] = json.loads(text)["overrides"] if text else {}
+    return overrides
+
+
+def threads_of_plan(kind: str) -> int | None:
+    """Returns the number of threads that the plan sets, of the trainer or of workers ("threads", "worker_threads")."""
+    return _overrides().get(kind)
+
+
 def override_arguments(dataloader: Any) -> None:
     """Replaces DataLoader.__init__ so that new loaders take the plan's arguments."""
-    text = os.environ.get(PLAN)
-    overrides = json.loads(text)["overrides"] if text else {}
+    overrides = {name: value for name, value in _overrides().items() if name not in OF_THREADS}
     if not overrides:
         return
     init = dataloader.__init__

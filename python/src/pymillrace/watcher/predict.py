@@ -1,7 +1,8 @@
 """What-if for DataLoaders: predicts a recorded loop's images/s under other settings, from its own records."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from .breakdown import COLLATE, DATASET, STARTUP, TRANSFER
 from .paging import Paging, measure
 from .replay import Demand, Setup, replay
 from .spans import LOOP, UPDATE
+from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
     from .breakdown import Breakdown
@@ -18,6 +20,8 @@ PREFETCH = 2  # torch's default
 # CPU seconds per batch in the feeder thread, and again in next(), assumed where no worker ran: messages, descriptors.
 TRANSFER_S = 0.0006
 MAX_SAVED = 0.9  # share of a measured demand that a run without workers saves at most
+ENOUGH_STEPS = 20  # fewer give neither verdict nor advice
+MOST_OFFERED = 128  # workers for batches that wait for storage
 MIN_GAIN = 1.1  # a change below this gain is no advice
 # Beyond them a record is not believed, since the time of a replay grows with them.
 LIMITS = {"workers": 1024, "prefetch": 64, "batch": 1 << 30, "cores": 1024}  # in the order of Setup
@@ -46,17 +50,23 @@ class Recorded:
 
 
 class Usage:
-    """What the loop's body used: sums over stretches in which nothing but this loader's loop ran."""
-    __slots__ = ("cpu", "delay", "ns", "steps")
+    """What the loop's body used: sums over stretches in which nothing but this loader's loop ran.
+
+    `cpu` holds that of the process's other threads during the whole of the stretches, which are the `others`. They
+    used the share `in_next` of it while the trainer's thread was in next().
+    """
+    __slots__ = ("cpu", "delay", "in_next", "ns", "others", "steps")
 
     def __init__(self) -> None:
-        self.steps = self.ns = self.cpu = self.delay = 0
+        self.steps = self.ns = self.cpu = self.delay = self.others = 0
+        self.in_next = 0.0
 
     def demand(self) -> Demand | None:
         """Returns the demand of one update; None if nothing was measured."""
         if self.steps == 0 or self.ns <= 0:
             return None
-        wall, cpu = 1e-9 * self.ns / self.steps, 1e-9 * max(0, self.cpu) / self.steps
+        body = self.cpu - self.in_next * self.others
+        wall, cpu = 1e-9 * self.ns / self.steps, 1e-9 * max(0.0, body) / self.steps
         running = max(wall - 1e-9 * max(0, self.delay) / self.steps, 1e-9)
         threads = max(1, round(cpu / running))
         return Demand(cpu=cpu / threads, blocked=max(0.0, running - cpu / threads), threads=threads)
@@ -69,19 +79,35 @@ def _per(rows: list[float], count: int) -> Demand:
     return Demand(cpu=1e-9 * rows[0] / count, blocked=1e-9 * (rows[1] + rows[3]) / count)
 
 
-def _fetches(breakdown: Breakdown, workers: int) -> tuple[Demand, ...]:
-    """Returns the latest batches' demands, without the first of each worker if there are enough."""
+def _fetches(breakdown: Breakdown, workers: int, pools: float) -> tuple[Demand, ...]:
+    """Returns the latest batches' demands, without the first of each worker if there are enough.
+
+    `pools`: CPU seconds of other threads per batch. What was blocked meanwhile waited for them, and for no storage.
+    """
     found = list(breakdown.demands)
     first = max(1, workers)
     if len(found) >= 4 * first and breakdown.batches == len(found):
         found = found[first:]
-    return tuple(Demand(cpu=1e-9 * cpu, blocked=1e-9 * blocked) for cpu, blocked in found)
+    waited = [min(1e-9 * blocked, pools) for _, blocked in found]
+    return tuple(Demand(cpu=1e-9 * cpu + part, blocked=1e-9 * blocked - part)
+                 for (cpu, blocked), part in zip(found, waited))
+
+
+def _pools_per_batch(loader: Loader) -> float:
+    """Returns the CPU seconds that threads of pools use for one batch, in the trainer or in workers."""
+    facts, table, steady = loader.facts(), loader.table, loader.breakdown.steady
+    load = 1e-9 * sum(steady) / max(1, table.steps - 1)
+    if not loader.workers:
+        return facts.in_load * load
+    return facts.worker_cpu * (load + 1e-9 * (table.total[UPDATE] + table.total[LOOP]) / table.steps)
 
 
 def setup_of(loader: Loader, cores: int) -> Setup | None:
     """Returns the replay's input for a recorded loader. None if the records do not suffice."""
     breakdown, table = loader.breakdown, loader.table
     if not loader.sees_inside or breakdown.missing or table.steps < 2 or not breakdown.demands:
+        return None
+    if loader.lane is not None:  # load and update do not take turns in its thread
         return None
     update = loader.usage.demand()
     if update is None:
@@ -93,7 +119,7 @@ def setup_of(loader: Loader, cores: int) -> Setup | None:
         send = receive = Demand(cpu=TRANSFER_S)
     hand = Demand(cpu=1e-9 * breakdown.handed / breakdown.hands if breakdown.hands else 0.0)
     return Setup(loader.workers, loader.prefetch or PREFETCH, max(1, round(table.images / table.steps)), cores,
-                 _fetches(breakdown, loader.workers), send, receive, hand, update)
+                 _fetches(breakdown, loader.workers, _pools_per_batch(loader)), send, receive, hand, update)
 
 
 def measured_rate(loader: Loader) -> float | None:
@@ -129,11 +155,27 @@ def with_workers(setup: Setup, workers: int, paging: Paging) -> Setup:
     return replace(setup, workers=workers, fetch=fetch, update=update)
 
 
+def _that_wait(setup: Setup) -> list[int]:
+    """Returns numbers of workers beyond the cores, up to the one that hides the load of batches that wait."""
+    fetch = _mean(setup.fetch)
+    if fetch.blocked <= STORAGE_THAT_COUNTS * fetch.seconds:
+        return []
+    trainer = setup.update.seconds + setup.hand.seconds + setup.receive.seconds
+    cpu = fetch.cpu + setup.send.cpu + setup.receive.cpu + setup.hand.cpu + setup.update.threads * setup.update.cpu
+    step = max(trainer, cpu / setup.cores)
+    most = min(MOST_OFFERED, math.ceil(fetch.seconds / step) + 1 if step > 0 else MOST_OFFERED)
+    found = [2 * setup.cores]
+    while found[-1] < most:
+        found.append(min(most, 2 * found[-1]))
+    return [one for one in found if one <= most]
+
+
 def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable[Change]:
     """Yields the changes that are tried. `blocked_in_dataset`: its share of the time that fetching is blocked."""
-    workers = {0, 1, 2, setup.workers + 1, 2 * setup.workers, setup.cores} - {setup.workers}
+    workers = {0, 1, 2, setup.workers + 1, 2 * setup.workers, setup.cores, *_that_wait(setup)} - {setup.workers}
+    most = max(2 * setup.cores, 2 * setup.workers, *_that_wait(setup), 0)
     for one in sorted(workers):
-        if one <= max(2 * setup.cores, 2 * setup.workers):
+        if one <= most:
             yield Change(f"num_workers={one}", {"num_workers": one}, with_workers(setup, one, paging))
     if setup.workers:
         for one in sorted({1, 2, 4, 8} - {setup.prefetch}):
@@ -156,14 +198,17 @@ def changes(setup: Setup, blocked_in_dataset: float, paging: Paging) -> Iterable
 
 def what_if(loader: Loader, cores: int) -> dict[str, Any] | None:
     """Returns the predictions of a run as they stand in summary.json; None if its records do not suffice."""
-    given = _input(loader, cores)
+    given = input_of(loader, cores)
     record = None if given is None else _predictions(*given)
-    if record is not None and loader.workers and not loader.persistent:
-        record["rows"] += persistent_rows(loader.epochs, record["loader_images_per_s"])
+    if record is not None:
+        if loader.workers and not loader.persistent:
+            record["rows"] += persistent_rows(loader.epochs, record["loader_images_per_s"])
+        record["rows"] += thread_rows(loader.facts(), loader.workers, cores)
     return record
 
 
-def _input(loader: Loader, cores: int) -> tuple[Setup, Recorded] | None:
+def input_of(loader: Loader, cores: int) -> tuple[Setup, Recorded] | None:
+    """Returns what predictions are made of; None if the records do not suffice."""
     setup, rate = setup_of(loader, cores), measured_rate(loader)
     if setup is None or rate is None:
         return None
@@ -180,7 +225,7 @@ def _predictions(setup: Setup, recorded: Recorded) -> dict[str, Any] | None:
 
 def replay_input(loader: Loader, cores: int) -> dict[str, Any] | None:
     """Returns what the predictions are made from, for a summary of a run that is under way."""
-    given = _input(loader, cores)
+    given = input_of(loader, cores)
     if given is None:
         return None
     setup, recorded = given
@@ -219,12 +264,12 @@ def _number(value: Any) -> float:
 
 
 def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str, Any]]:
-    """Returns the row of persistent_workers=True, if a run started workers for a second epoch.
+    """Returns the row of persistent_workers=True, if a run started workers for a second epoch, and went through it.
 
-    Its rate and its ratio are those of whole epochs after the first, whose start-up it saves. `alone`: images/s of the
-    loader alone.
+    The start-up of an epoch that was left early would seem a larger part of it than it is. The row's rate and its ratio are those of whole epochs after the first, whose start-up it saves. `alone`:
+    images/s of the loader alone.
     """
-    later = [one for one in epochs[1:] if one["images"]]
+    later = [one for one in epochs[1:] if one["images"] and one["whole"]]
     saved = sum(one["blame"]["startup"] for one in later)
     whole = sum(one["load_s"] + one["update_s"] for one in later)
     if saved <= 0 or whole <= saved:
@@ -235,17 +280,19 @@ def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str
              "saved_s_per_epoch": saved / len(later)}]
 
 
-def predictions(setup: Setup, measured: float, blocked_in_dataset: float,
-                paging: Paging = Paging()) -> dict[str, Any] | None:
-    """Returns images/s of each change: the measured rate times the ratio of the two replays."""
+def predictions(setup: Setup, measured: float, blocked_in_dataset: float, paging: Paging = Paging(),
+                wanted: Callable[[Change], bool] = lambda _: True) -> dict[str, Any] | None:
+    """Returns images/s of each wanted change: the measured rate times the ratio of the two replays."""
     try:
         base, loading = replay(setup), replay(replace(setup, update=Demand()))
     except ValueError:
         return None
     rows: list[dict[str, Any]] = []
-    for change in changes(setup, blocked_in_dataset, paging):
+    for change in filter(wanted, changes(setup, blocked_in_dataset, paging)):
         rates = replay(change.setup)
         ratio = rates.images_per_s / (loading if change.loading_only else base).images_per_s
+        if not change.overrides:  # faster storage delays nobody; batches that meet differently do, in a replay
+            ratio = max(1.0, ratio)
         alone = rates if change.loading_only else replay(replace(change.setup, update=Demand()))
         rows.append({"change": change.text, "overrides": change.overrides, "ratio": ratio,
                      "loading_only": change.loading_only,
@@ -270,7 +317,8 @@ def _mean(demands: tuple[Demand, ...]) -> Demand:
 
 def best(record: dict[str, Any]) -> dict[str, Any] | None:
     """Returns the change of arguments that gains most: of those within 5%, the one with the fewest workers."""
-    rows = [row for row in record["rows"] if row["overrides"] and not row["loading_only"] and row["ratio"] >= MIN_GAIN]
+    rows = [row for row in record["rows"]
+            if row["overrides"] and not row["loading_only"] and (row["ratio"] or 0.0) >= MIN_GAIN]
     if not rows:
         return None
     top = max(row["ratio"] for row in rows)
@@ -283,12 +331,16 @@ def lines(record: dict[str, Any]) -> list[str]:
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:,.0f}"
 
-    text = [f"{'what if':<26}{'images/s':>10}{'change':>9}{'loader alone':>14}",
-            f"{'as it ran':<26}{number(record['images_per_s']):>10}{'':>9}{number(record['loader_images_per_s']):>14}"]
+    wide = max([25, *(len(row["change"]) for row in record["rows"])]) + 1
+    text = [f"{'what if':<{wide}}{'images/s':>10}{'change':>9}{'loader alone':>14}",
+            f"{'as it ran':<{wide}}{number(record['images_per_s']):>10}{'':>9}"
+            f"{number(record['loader_images_per_s']):>14}"]
     for row in record["rows"]:
-        change = "" if row["loading_only"] else f"{100 * (row['ratio'] - 1):+.0f}%"
-        text.append(f"{row['change']:<26}{number(row['images_per_s']):>10}{change:>9}"
+        change = "" if row["loading_only"] else "?" if row["ratio"] is None else f"{100 * (row['ratio'] - 1):+.0f}%"
+        text.append(f"{row['change']:<{wide}}{number(row['images_per_s']):>10}{change:>9}"
                     f"{number(row['loader_images_per_s']):>14}")
     text += [f"{row['change']}: of whole epochs, whose start-up of {row['saved_s_per_epoch']:.2f} s it saves"
              for row in record["rows"] if "saved_s_per_epoch" in row]
+    if any(row["ratio"] is None for row in record["rows"]):
+        text.append("?: not predicted; pymillrace what-if --verify measures it")
     return text

@@ -8,15 +8,17 @@ from typing import Any
 from ..errors import DataError
 from . import closing
 from .fields import MOST_RATE, MOST_SECONDS, MOST_STEPS, Field
-from .predict import MOST_THREADS, predictions_from
+from .plan import OF_THREADS
+from .predict import ENOUGH_STEPS, MOST_THREADS, predictions_from
 from .records import NotARecord, read_json
 from .run_directory import is_complete
+from .verdict import too_short
 from .words import allowed_words
 
 MOST_WORKERS, MOST_OUTSTANDING, MOST_CORES, MOST_BATCH = 2048, 16384, 2048, 1 << 31
 MOST_DEMAND_S = 1e6
 MOST_ROWS, MOST_LOADERS, MOST_SAMPLES = 256, 4096, 64
-OVERRIDES = ("num_workers", "prefetch_factor", "batch_size", "persistent_workers")
+OVERRIDES = ("num_workers", "prefetch_factor", "batch_size", "persistent_workers", *OF_THREADS)
 PLACES = ("dataset", "transform", "collate")
 
 
@@ -36,7 +38,13 @@ def read_summary(file: Path) -> Field:
 
 
 def checked(summary: Field) -> dict[str, Any]:
-    """Returns the advice, the predictions (None where the records did not suffice) and the main loader."""
+    """Returns the advice, the predictions (None where the records did not suffice) and the main loader.
+
+    After too few steps it returns no predictions, and says in `missing` how many are left.
+    """
+    steps = summary["steps"].whole(0, MOST_STEPS) if summary["steps"] else ENOUGH_STEPS  # 0.1 had no such key
+    if (missing := too_short(steps)) is not None:
+        return {"what_if": None, "missing": missing}
     if is_complete(summary.value):
         predicted = predictions(summary["what_if"]) if summary["what_if"] else None
         advice = summary["advice"].text() if predicted else ""
@@ -79,7 +87,7 @@ def _row(found: Field) -> dict[str, Any]:
         return value.flag() if name == "persistent_workers" else value.whole(0, MOST_BATCH)
 
     given = found["overrides"]
-    row = {"change": found["change"].text(128), "ratio": found["ratio"].number(0, MOST_RATE),
+    row = {"change": found["change"].text(128), "ratio": rate("ratio"),
            "loading_only": found["loading_only"].flag(), "images_per_s": rate("images_per_s"),
            "loader_images_per_s": rate("loader_images_per_s"),
            "overrides": {name: override(name, given[name]) for name in OVERRIDES if given[name]}}

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import multiprocessing
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import WatchError
+from .errors import InUse, WatchError
 from .messages import without_signals_of_writes
 from .records import open_lock, read_record
 from .spans import FIRST_BATCH, LOAD, LOOP, NAMES, UPDATE
@@ -29,18 +31,26 @@ def seconds(ns: float) -> float:
     return ns * 1e-9
 
 
-def rank() -> int:
-    return int(os.environ.get("RANK", "0") or 0)
+def place() -> tuple[int, int]:
+    """Returns rank and world size: torch.distributed's once it is initialised, else those of the environment."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    return int(os.environ.get("RANK", "0") or 0), int(os.environ.get("WORLD_SIZE", "1") or 1)
 
 
-def world_size() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1") or 1)
+def place_is_known() -> bool:
+    """Returns whether this process need not wait for torch.distributed to know its rank: no launcher has started it."""
+    return place()[1] > 1 or "RANK" in os.environ or multiprocessing.parent_process() is None
 
 
 def _launch() -> str:
     """Names the launch that this process belongs to, for the other ranks."""
     names = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
-    return "-".join(os.environ.get(name, "") for name in names)
+    found = [os.environ.get(name, "") for name in names]
+    if not any(found) and place()[1] > 1:  # processes of one parent, which meet at a file or at an address of their own
+        found.append(str(os.getppid()))
+    return "-".join(found)
 
 
 def refuse_what_is_no_run(path: Path) -> None:
@@ -98,7 +108,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: Path, config: str) -> None:
-        self.path, self.rank = path, rank()
+        self.path, (self.rank, self.world_size) = path, place()
         self._lock: tuple[int, int, int] | None = None  # descriptor, device, inode
         if self.rank == 0:
             self._open(f"# launch {_launch()}\n{config}")
@@ -135,7 +145,7 @@ class RunDirectory:
                     holder = os.pread(file, 300, 0).decode(errors="replace").split("\n")[0]
                     holder = holder if holder and holder.isprintable() else "another process"
                     os.close(file)
-                    raise WatchError(f"{self.path} is in use: {holder} writes there; wait until it has ended, or "
+                    raise InUse(f"{self.path} is in use: {holder} writes there; wait until it has ended, or "
                                      "choose another directory: run=DIR") from None
                 time.sleep(0.02)
         os.ftruncate(file, 0)

@@ -16,21 +16,23 @@ from time import perf_counter_ns, process_time_ns
 from typing import Any, NamedTuple
 
 from . import faults, ranks, summary, trace
-from .._watch import FLUSH, RecordFile, Steps
+from .._watch import FLUSH, Receipts, RecordFile, Steps
 from .._watch import Session as Marks
 from .breakdown import STARTUP, Breakdown
-from .clocks import ThreadClock, between
+from .clocks import SCHEDSTAT, ThreadClock, between
 from .device import DeviceGaps, device_gaps
 from .errors import WatchError
 from .faults import pass_on, stop
+from .live import Live, interval
 from .messages import say, without_signals_of_writes
-from .plan import end_at, steps_of_plan
+from .plan import end_at, steps_of_plan, threads_of_plan
 from .predict import Usage
 from .provisional import Provisional
 from .hooks import TorchHooks
 from .replacement import counterpart_of
-from .run_directory import RunDirectory, dump, write_file
+from .run_directory import RunDirectory, dump, place, place_is_known, write_file
 from .spans import BETWEEN, EVALUATE, LOOP, SETUP, UPDATE, Table
+from .threads import Facts, Threads, apply
 from .transforms import TransformTimer
 from .worker import exits_of
 
@@ -91,7 +93,29 @@ class Stretch(NamedTuple):
     body: int  # ns
     others: int  # ns in which something else ran
     cpu: int  # ns of all threads of the process
+    own: int  # ns of CPU time of the trainer's thread
     delay: int  # ns in which the trainer's thread had no core
+
+
+class Lane:
+    """A thread other than the trainer's, which takes batches ahead of the loop, and its time."""
+
+    def __init__(self, whole: Marks) -> None:
+        self.marks = Marks(perf_counter_ns())
+        self.marks.whole, self.marks.open = whole, True
+        self.enter()
+
+    def enter(self) -> None:
+        """Makes the calling thread the one that is recorded."""
+        self.marks.thread, self.clock = threading.get_ident(), ThreadClock()
+
+    @property
+    def is_here(self) -> bool:
+        return self.marks.thread == threading.get_ident()
+
+    @property
+    def lives(self) -> bool:
+        return any(one.ident == self.marks.thread for one in threading.enumerate())
 
 
 class Loader:
@@ -106,22 +130,27 @@ class Loader:
         self.workers = self.prefetch = self.batch = 0
         self.in_order = True
         self.samples: int | None = None
+        self.length: int | None = None  # batches of an epoch
         self.dataset, self.start_method, self.persistent = "", "", False
         self.transforms: list[str] = []
         self.counterpart: dict[str, Any] | None = None  # of its data set, in millrace's own loader
         self.parts = 0
         self.records: RecordFile | None = None
         self.object: weakref.ref[Any] | None = None  # the loader given to watch()
+        self.inner: weakref.ref[Any] | None = None  # the loader that was iterated over last
         self.data: weakref.ref[Any] | None = None  # its data set
         self.stepped = False
         self.ended_ns = 0  # waits for an iterator's end
         self.epochs: list[dict[str, Any]] = []
         self.usage = Usage()
+        self.threads = Threads()
         self.device: DeviceGaps | None = None
         self.extras = session.planned_steps is not None  # each next() also counts a plan's steps or measures the device
         self.batch_bytes = 0  # of the first batch
         self._stretch: Stretch | None = None  # under way, of the loop's body
+        self.lane: Lane | None = None  # of the other thread that iterates over it
         self.session, self._timeline = session, session.marks.timeline
+        self._steps_before = 0  # of the iteration under way
         self._iter_reading: tuple[int, int, int] | None = None
         self._epoch_begin = self.table.total
 
@@ -134,24 +163,73 @@ class Loader:
     def iter_begins(self, loader: Any) -> int:
         """Returns the number of this iteration, from 1; 0 if it is not recorded."""
         if not self.session.takes_part():
-            return 0
+            if not self.is_free():
+                return 0
+            self._enter_lane()
         self.session.open()
         self.flush()  # the next iteration numbers its batches from 0 again
         self.recorder.generation += 1
         self.recorder.probe = None
         self._timeline.iter_begins(self.table, perf_counter_ns())
-        self._iter_reading = self.session.clock.read()
+        self._steps_before, self.inner = self.table.steps, _weak(loader)
+        self._iter_reading = self.clock.read()
         if loader is not None:
             self._describe(loader)
         return self.recorder.generation
 
+    # Threads
+
+    @property
+    def clock(self) -> ThreadClock:
+        return self.lane.clock if self.lane is not None and self.lane.is_here else self.session.clock
+
+    def is_free(self) -> bool:
+        """Returns whether this thread, which is not the trainer's, may begin an iteration that is recorded."""
+        if self.session.closed or not self.session.records_threads:
+            return False
+        if self.lane is not None and (self.lane.is_here or not self.lane.lives):
+            return True
+        return not self._timeline.holds(self.table)
+
+    def _enter_lane(self) -> None:
+        if self.lane is not None:
+            self.lane.enter()
+            return
+        self.lane = Lane(self.session.marks)
+        self.recorder.move(self.lane.marks)
+        self._timeline, self.device = self.lane.marks.timeline, None
+
+    def moves_here(self, generation: int, receipts: Receipts | None) -> bool:
+        """Begins a call of next() in a thread other than the one that iterated so far.
+
+        Returns whether it is recorded: so is an iteration whose first batch another thread takes than called iter().
+        """
+        session = self.session
+        if session.closed or generation != self.recorder.generation:
+            return False
+        owner = session.is_here if self.lane is None else self.lane.is_here
+        if owner or not session.records_threads or self.table.steps != self._steps_before:
+            session.foreign_calls += not owner
+            return False
+        self._enter_lane()
+        assert self.lane is not None
+        if receipts is not None:
+            receipts.set_clock(self.lane.clock)
+        if self.recorder.probe is not None:
+            self.recorder.probe.restart_clock(SCHEDSTAT)
+        return self.recorder.begin(generation, receipts)
+
+    def _is_owned(self) -> bool:
+        return self.lane is not None or self.session.takes_part()
+
     def _describe(self, loader: Any) -> None:
         self.workers = loader.num_workers
-        self.prefetch = loader.prefetch_factor or 0
-        self.batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", 0) or 0
-        self.persistent = bool(loader.persistent_workers)
+        self.prefetch = getattr(loader, "prefetch_factor", None) or 0
+        self.batch = (getattr(loader, "batch_size", None) or
+                      getattr(getattr(loader, "batch_sampler", None), "batch_size", None) or 0)
+        self.persistent = bool(getattr(loader, "persistent_workers", False))
         self.in_order = self.recorder.in_order = bool(getattr(loader, "in_order", True))  # from torch 2.6 on
-        context = loader.multiprocessing_context
+        context = getattr(loader, "multiprocessing_context", None)
         if self.workers:
             import torch.multiprocessing
 
@@ -162,6 +240,7 @@ class Loader:
         except Exception as error:  # it has no length, or does what it likes
             pass_on(error)
             self.samples = None
+        self.length = self.samples // self.batch if self.samples and self.batch else None
         if self.counterpart is None:
             self.counterpart = counterpart_of(loader.dataset)
         transforms = TransformTimer(loader.dataset).names
@@ -182,14 +261,14 @@ class Loader:
         if self._iter_reading is None:
             return
         ns = self._timeline.iter_ended(self.table, perf_counter_ns())
-        self.breakdown.add_outside(STARTUP, list(between(self._iter_reading, self.session.clock.read())), ns)
+        self.breakdown.add_outside(STARTUP, list(between(self._iter_reading, self.clock.read())), ns)
         self._iter_reading = None
 
     # next()
 
     def before_next(self) -> None:
         """Does what a call of next() needs only with a plan or a device."""
-        if self.session.planned_steps is not None:
+        if self.session.planned_steps is not None and self.lane is None:  # the loop would wait for its thread for ever
             end_at(self.session, self.session.planned_steps)
         if self.device is not None:
             self.device.next_begins()
@@ -203,6 +282,7 @@ class Loader:
                 self.batch_bytes = bytes_in(data)
             self._measure(self.table.steps - 1)
             self.flush()
+            self._read_threads()
             self.session.summarise()
             self._timeline.logged_after_next(self.table, perf_counter_ns())
         if self._stretch is None:
@@ -211,7 +291,7 @@ class Loader:
 
     def next_failed(self, error: BaseException, workers: Sequence[Any] = ()) -> None:
         """Ends an iteration: at its regular end, or with an error, to which it adds how its workers have ended."""
-        if self.session.takes_part() and self._timeline.holds(self.table):
+        if self._is_owned() and self._timeline.holds(self.table):
             with without_signals_of_workers():
                 failed = isinstance(error, Exception) and not isinstance(error, StopIteration)
                 exits = exits_of(workers, error) if failed else []
@@ -226,13 +306,13 @@ class Loader:
         self.breakdown.add_wait(STARTUP, ns)
         self.ended_ns += ns
         if isinstance(error, StopIteration):
-            self._end_epoch()
+            self._end_epoch(exhausted=True)
         else:
             self.session.failed(error)
 
     def iterator_dies(self, generation: int) -> bool:
         """Begins the end of an iterator whose loop was left. Returns whether it is recorded."""
-        if generation != self.recorder.generation or self.session.closed or not self.session.takes_part():
+        if generation != self.recorder.generation or self.session.closed or not self._is_owned():
             return False
         if not self._timeline.holds(self.table):
             return False
@@ -244,16 +324,16 @@ class Loader:
         ns = self._timeline.exhausted(self.table, perf_counter_ns())
         self.breakdown.add_wait(STARTUP, ns)
         self.ended_ns += ns
-        self._end_epoch()
+        self._end_epoch(exhausted=False)
 
     # The loop's body
 
     def _stretch_from_here(self) -> Stretch:
         """Returns a stretch that begins with the body of the current step."""
         spans = self.table.spans
+        _, own, delay = self.clock.read()
         return Stretch(self.table.steps - 1, self.recorder.waits, spans[UPDATE] + spans[LOOP],
-                       spans[SETUP] + spans[EVALUATE] + spans[BETWEEN], process_time_ns(),
-                       self.session.clock.read()[2])
+                       spans[SETUP] + spans[EVALUATE] + spans[BETWEEN], process_time_ns(), own, delay)
 
     def _measure(self, steps: int) -> None:
         """Adds what the bodies of the steps used since the stretch began, if nothing else ran. `steps`: ended ones."""
@@ -268,7 +348,11 @@ class Loader:
         self.usage.steps += steps - begin.steps
         self.usage.ns += end.body - begin.body
         self.usage.cpu += end.cpu - begin.cpu - next_cpu
+        self.usage.others += max(0, (end.cpu - begin.cpu) - (end.own - begin.own))
         self.usage.delay += end.delay - begin.delay - next_delay
+        next_others, _, body_others, _ = self.recorder.others
+        if next_others > 0:
+            self.usage.in_next = next_others / (next_others + body_others)
 
     # Records
 
@@ -277,7 +361,7 @@ class Loader:
         self._stretch = None
         self.recorder.measures = False
         if self.device is None:
-            self.device = device_gaps()
+            self.device = device_gaps() if self.lane is None else None
             self.extras = self.extras or self.device is not None
         else:
             self.device.collect()
@@ -285,11 +369,26 @@ class Loader:
         if rows:
             self.session.write_rows(self, rows)
 
-    def _end_epoch(self) -> None:
+    def _read_threads(self) -> None:
+        if self.session.main is self and self.lane is None:
+            busy = self.threads.read(self)
+            if busy is not None:
+                self.recorder.follow(busy)
+
+    def facts(self) -> Facts:
+        """Returns what is known of the threads beside the loop's own; nothing where that is one of them."""
+        if self.lane is not None:
+            return Facts()
+        cpu, wall, _, _ = self.recorder.others
+        return self.threads.facts(cpu / wall if wall > 0 else 0.0)
+
+    def _end_epoch(self, exhausted: bool) -> None:
         ended = self.table.spans
         spans = [after - before for after, before in zip(ended, self._epoch_begin)]
         self._epoch_begin = ended
-        line = summary.epoch_line(self, spans)
+        before = self.epochs[-1]["step"] if self.epochs else 0
+        whole = exhausted or (self.length is not None and self.table.steps - before >= self.length)
+        line = summary.epoch_line(self, spans, whole)
         self.epochs.append(line)
         self.session.write_epoch(self, line)
 
@@ -297,8 +396,10 @@ class Loader:
 class Session:
     """One run. Its trainer's thread is the one that first iterates over a loader."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, live: bool = False) -> None:
         self.wanted = path
+        self._wants_lines = live
+        self._live: Live | None = None
         self.begin = perf_counter_ns()
         self.marks = Marks(self.begin)
         self.wall_begin = time.monotonic()
@@ -328,13 +429,16 @@ class Session:
         assert self._clock is not None
         return self._clock
 
-    def open_directory(self) -> None:
-        """Makes the run directory. Raises WatchError if it belongs to somebody else."""
-        if self._directory is not None:
+    def open_directory(self, wait: bool = False) -> None:
+        """Makes the run directory. Raises WatchError if it belongs to somebody else.
+
+        `wait`: not before the first iteration, if torch.distributed may tell the rank of this process until then.
+        """
+        if self._directory is not None or (wait and not place_is_known()):
             return
         path = self.wanted
         if path is None:
-            if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
+            if place()[1] > 1:
                 raise WatchError("several ranks need one directory for their records: give run=DIR")
             path = Path("runs") / time.strftime("watch-%Y%m%d-%H%M%S")
         self._directory = RunDirectory(path.absolute(), summary.CONFIG)  # the script may change its folder
@@ -348,7 +452,11 @@ class Session:
         self._thread = threading.get_ident()
         self._clock = ThreadClock()
         self._provisional = Provisional(self.directory.path / self.file_name("summary", "json", 1))
+        every = interval() if self._wants_lines and self.directory.rank == 0 else None
+        self._live = None if every is None else Live(every)
         self.marks.thread, self.marks.open = self._thread, True
+        if (threads := threads_of_plan("threads")) is not None:
+            apply(threads)
         if "torch" in sys.modules:
             self.hooks = TorchHooks(self.marks)
             itself = weakref.ref(self)
@@ -363,16 +471,22 @@ class Session:
 
             self.marks.on_step = stepped
 
+    @property
+    def is_here(self) -> bool:
+        return self._thread == threading.get_ident()
+
+    @property
+    def records_threads(self) -> bool:
+        """Returns whether loaders that other threads iterate over are recorded: once the trainer's thread is known."""
+        return self._thread is not None and not self.closed
+
     def takes_part(self) -> bool:
-        """Returns whether this thread of this process is recorded."""
+        """Returns whether this thread of this process is the trainer's."""
         if self.closed:
             return False
         if self._thread is None:  # nothing was recorded yet; a worker of somebody's loader is no place to begin
             return not multiprocessing.current_process().daemon
-        if threading.get_ident() != self._thread:
-            self.foreign_calls += 1
-            return False
-        return True
+        return threading.get_ident() == self._thread
 
     def close_in_child(self) -> None:
         """Leaves the run to the process that began it, in a forked child."""
@@ -391,7 +505,7 @@ class Session:
         dataset = type(getattr(inner, "dataset", inner)).__name__
         data = getattr(inner, "dataset", None)
         for one in self.loaders:
-            if one.line != (line, dataset):
+            if one.line != (line, dataset) or not (self._thread is None or self.is_here or one.is_free()):
                 continue
             if not given and one.data is not None and all(one.data() is not each for each in (None, data)):
                 continue  # another data set, which still exists
@@ -410,9 +524,14 @@ class Session:
     def _stepped(self) -> None:
         """Makes the loader in whose loop an optimizer stepped the main one."""
         front = self.marks.timeline.front
-        if self.main is None or self.main.stepped or front is None:
+        if self.main is None or self.main.stepped:
             return
-        loader = next(one for one in self.loaders if one.table is front)
+        loader = next((one for one in self.loaders if one.table is front), None)
+        if front is None:  # another thread takes the batches
+            loader = max((one for one in self.loaders if one.lane is not None), default=None,
+                         key=lambda one: one.table.steps)
+        if loader is None:
+            return
         loader.stepped = True
         self.marks.on_step = None
         if loader is self.main:
@@ -443,10 +562,12 @@ class Session:
             self.error = "; ".join([f"{type(error).__name__}: {first}", *exits])
 
     def summarise(self) -> None:
-        """Writes a summary of what was recorded so far, from time to time."""
+        """Writes a summary of what was recorded so far, and a line on stderr, from time to time."""
         if self._provisional is not None and self.main is not None and self._provisional.due():
             wall = time.monotonic() - self.wall_begin
             self._provisional.write(summary.make(self, self.main, wall, complete=False))
+        if self._live is not None and self.main is not None and self._live.due():
+            self._live.tell(self.main, summary.cores())
 
     def close(self) -> None:
         """Writes the summary and prints the verdict."""
@@ -478,7 +599,10 @@ class Session:
         if self.error is None and not self.interrupted and isinstance(uncaught, (Exception, KeyboardInterrupt)):
             self.failed(uncaught)
         now, wall = perf_counter_ns(), time.monotonic() - self.wall_begin
-        self.marks.timeline.close([one.table for one in self.loaders], now)
+        self.marks.timeline.close([one.table for one in self.loaders if one.lane is None], now)
+        for loader in self.loaders:
+            if loader.lane is not None:
+                loader.lane.marks.timeline.close([loader.table], now)
         for loader in self.loaders:
             try:
                 loader.flush()

@@ -12,9 +12,9 @@ from .breakdown import KINDS, PLACES, Breakdown
 from .predict import replay_input, what_if
 from .predict import lines as predicted_lines
 from .ranks import line as straggler_line
-from .run_directory import rank, seconds, sums, world_size
+from .run_directory import seconds, sums
 from .spans import NAMES
-from .verdict import advice, judge
+from .verdict import advice, judge, too_short
 
 if TYPE_CHECKING:
     from .session import Loader, Session
@@ -65,15 +65,21 @@ def device(loader: Loader) -> dict[str, Any]:
     return {"device_gap_load_s": gaps.seconds, "device_gaps": gaps.gaps, "device_gaps_lost": gaps.lost + gaps.unread}
 
 
-def epoch_line(loader: Loader, ns: list[int]) -> dict[str, Any]:
-    """Returns the line of an epoch. Its blame is that of the epoch alone."""
+def _threads(loader: Loader) -> dict[str, float | None]:
+    facts = loader.facts()
+    return {"all": facts.threads, "trainer_pools": facts.trainer, "pools_per_worker": facts.worker,
+            "cores_wanted": facts.wanted, "cores_in_load": facts.in_load, "cores_taken": facts.taken}
+
+
+def epoch_line(loader: Loader, ns: list[int], whole: bool) -> dict[str, Any]:
+    """Returns the line of an epoch. Its blame is that of the epoch alone. `whole`: the loader had no more batches."""
     load, update, other = sums(ns)
     table_, before = loader.table, loader.epochs[-1] if loader.epochs else None
     steps = table_.steps - (before["step"] if before else 0)
     images = table_.images - sum(one["images"] for one in loader.epochs)
     parts = blame(loader.breakdown)
     earlier = [one["blame"] for one in loader.epochs]
-    return {"epoch": table_.epoch, "step": table_.steps, "steps": steps, "images": images,
+    return {"epoch": table_.epoch, "step": table_.steps, "steps": steps, "images": images, "whole": whole,
             "wall_s": load + update + other, "load_s": load, "update_s": update, "other_s": other,
             "spans": _by_span(ns), "images_per_s": _rate(images, load, update),
             "blame": {key: value - sum(one[key] for one in earlier) for key, value in parts.items()}}
@@ -106,13 +112,13 @@ def make(session: Session, main: Loader, wall: float, complete: bool) -> dict[st
     whole = _loader(main)
     load, update, other = whole["load_s"], whole["update_s"], whole["other_s"]
     steps = main.table.steps
-    verdict = judge(main, update)
+    verdict = judge(main, update, cores())
     predicted = what_if(main, cores()) if complete else None
     torch = sys.modules.get("torch")
     record = {"command": "watch", "complete": complete, "version": version(), "git": "", "host": platform.node(), "cores": cores(),
               "script": " ".join(sys.argv), "python": platform.python_version(),
-              "torch": None if torch is None else str(torch.__version__), "rank": rank(),
-              "world_size": world_size(), "recipe": "watch " + main.name, "loader": main.name,
+              "torch": None if torch is None else str(torch.__version__), "rank": session.directory.rank,
+              "world_size": session.directory.world_size, "recipe": "watch " + main.name, "loader": main.name,
               "interrupted": session.interrupted, "error": session.error, "wall_s": wall}
     for key in ("workers", "prefetch", "batch", "epochs", "steps", "images", "load_s", "update_s", "other_s", "spans"):
         record[key] = whole[key]
@@ -124,7 +130,7 @@ def make(session: Session, main: Loader, wall: float, complete: bool) -> dict[st
                "images_per_s": _rate(main.table.images, load, update),
                "bound": verdict.bound, "verdict": verdict.sentence, "workers_needed": verdict.workers_needed,
                "advice": advice(main, verdict, cores(), predicted),
-               "blame": whole["blame"], "blame_what": whole["blame_what"],
+               "threads": _threads(main), "blame": whole["blame"], "blame_what": whole["blame_what"],
                "other_threads_calls": session.foreign_calls, "what_if": predicted,
                **({} if complete else {"replay": replay_input(main, cores())}),
                "loaders": [_loader(one) for one in session.loaders]}
@@ -142,22 +148,23 @@ def version() -> str:
 
 def lines(directory: Path, record: dict[str, Any]) -> list[str]:
     """Returns what a run prints at its end."""
-    if record["steps"] == 0:
+    steps = record["steps"]
+    if steps == 0:
         ended = f"; ended by {record['error']}" if record["error"] else ""
         return [f"pymillrace watch: {record['loader']} gave no batch{ended}"]
     whole = record["load_s"] + record["update_s"] + record["other_s"]
     share = {key: 100 * record[key] / whole for key in ("load_s", "update_s", "other_s")}
-    text = [f"{record['loader']}: {record['steps']} steps in {record['wall_s']:.1f} s: load {share['load_s']:.0f}%, "
+    text = [f"{record['loader']}: {steps} steps in {record['wall_s']:.1f} s: load {share['load_s']:.0f}%, "
             f"update {share['update_s']:.0f}%, other {share['other_s']:.0f}%"]
     parts = sorted(((ns, name) for name, ns in record["blame"].items() if name != "load_s" and ns > 0), reverse=True)
     if parts and record["load_s"] > 0:
         text.append("  waits: " + ", ".join(f"{name} {100 * ns / record['load_s']:.0f}%" for ns, name in parts[:4]))
     if record["error"]:
         text.append(f"  ended by {record['error']}")
-    text += [f"  {record['verdict']}", f"  {record['advice']}"]
+    text += [f"  {line}" for line in (record["verdict"], record["advice"]) if line]
     if "ranks" in record:
         text.append(f"  {straggler_line(record)}")
-    if record["what_if"] is not None:
+    if record["what_if"] is not None and too_short(steps) is None:
         text += [f"  {line}" for line in predicted_lines(record["what_if"])]
     text.append(f"  records: {directory}")
     return text

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .breakdown import COLLATE, DATASET, KINDS, NOWHERE, PLACES, TRANSFORM
-from .predict import best
+from .predict import ENOUGH_STEPS, best
+from .threads import IN_LOAD, Facts
+from .threads import rows as thread_rows
 
 if TYPE_CHECKING:
     from .session import Loader
 
 LOAD_THAT_BINDS = 0.1  # share of load + update, as in the wait breakdown of `millrace train`
 LOAD_THAT_BINDS_INLINE = 0.5  # without workers load and update take turns
+LOAD_THAT_BINDS_AHEAD = 0.9  # another thread takes batches ahead: the loop waits if that thread never waits for it
 
 
 @dataclass
@@ -21,6 +24,10 @@ class Verdict:
     kind: str  # what most of that place's time was
     sentence: str
     workers_needed: float | None
+
+
+def _cores(cores: int) -> str:
+    return f"{cores} core{'s' * (cores != 1)}"
 
 
 def _percent(part: float) -> str:
@@ -44,9 +51,25 @@ def _device_gap_share(loader: Loader, steady: float) -> float | None:
     return (device.seconds - device.first_s) / (device.gaps - 1) * (loader.table.steps - 1) / steady
 
 
-def judge(loader: Loader, update: float) -> Verdict:
+def judge(loader: Loader, update: float, cores: int) -> Verdict:
     """Names the place that load was spent on. Leaves the run's first wait out, as `millrace train` does."""
     needed = workers_needed(loader, update)
+    if (missing := too_short(loader.table.steps)) is not None:
+        return Verdict("unknown", "unknown", missing, needed)
+    verdict = _judge(loader, update, needed)
+    facts = loader.facts()
+    if facts.oversubscribed(cores):
+        verdict.sentence = f"oversubscribed: {round(facts.threads)} threads on {_cores(cores)}; {verdict.sentence}"
+    return verdict
+
+
+def too_short(steps: int) -> str | None:
+    """Says what is missing until there is a verdict; None if nothing is."""
+    missing = ENOUGH_STEPS - steps
+    return f"too short: {missing} more step{'s' * (missing != 1)}" if missing > 0 else None
+
+
+def _judge(loader: Loader, update: float, needed: float | None) -> Verdict:
     steady = loader.breakdown.steady
     load = 1e-9 * sum(steady)
     share = load / (load + update) if load + update > 0 else 0.0
@@ -58,6 +81,11 @@ def judge(loader: Loader, update: float) -> Verdict:
     if gap is not None and gap < LOAD_THAT_BINDS:
         return Verdict("device", "", f"device-bound: the device waited for data for {_percent(gap)} of load + update, in "
                        f"which the host spent {_percent(share)} on load{tail}", needed)
+    if loader.lane is not None:
+        tail += "; another thread than the loop's takes the batches"
+        if share < LOAD_THAT_BINDS_AHEAD:
+            return Verdict("device", "", "device-bound: the thread that takes the batches waits for the loop in "
+                           f"{_percent(1 - share)} of its time{tail}", needed)
     limit = LOAD_THAT_BINDS if loader.workers or not loader.sees_inside else LOAD_THAT_BINDS_INLINE
     if (gap is None and share < limit) or load <= 0:
         return Verdict("device", "", f"device-bound: load is {_percent(share)} of load + update{tail}", needed)
@@ -74,11 +102,21 @@ def judge(loader: Loader, update: float) -> Verdict:
 
 
 def advice(loader: Loader, verdict: Verdict, cores: int, predicted: dict[str, Any] | None) -> str:
-    """Returns one line: what to try first. `predicted`: the predictions, where the records suffice for them."""
-    change = None if predicted is None else best(predicted)
+    """Returns one line: what to try first; nothing after too few steps.
+
+    `predicted`: the predictions, where the records suffice for them.
+    """
+    if too_short(loader.table.steps) is not None:
+        return ""
+    change, facts = None if predicted is None else best(predicted), loader.facts()
     if not loader.sees_inside:
         gain = "a faster loader would not help" if verdict.bound == "device" else "try a faster loader"
         return f"advice: {gain}; pymillrace cannot see inside {loader.kind}, it recorded load and update only"
+    if facts.cores_are_taken and (verdict.kind == "cores" or _has_fewer_workers(change, loader)):
+        return (f"advice: other programs use {100 * (facts.taken or 0):.0f}% of the {_cores(cores)} that this one may "
+                "run on; measure on an idle machine")
+    if (fewer := _fewer_threads(loader, verdict, cores, facts, change)) is not None:
+        return fewer
     covered = verdict.bound == "device" and loader.device is not None  # the replay knows nothing of queued work
     if change is not None and verdict.bound != "startup" and not covered:
         return (f"advice: try {change['change']}: {change['images_per_s']:,.0f} images/s predicted, "
@@ -106,6 +144,26 @@ def advice(loader: Loader, verdict: Verdict, cores: int, predicted: dict[str, An
     if predicted is not None:
         return f"{cheaper}; no other setting is predicted to gain 10%"
     return f"advice: try num_workers={room}{_slowest(loader, verdict)}"
+
+
+def _has_fewer_workers(change: dict[str, Any] | None, loader: Loader) -> bool:
+    return change is not None and change["overrides"].get("num_workers", loader.workers) < loader.workers
+
+
+def _fewer_threads(loader: Loader, verdict: Verdict, cores: int, facts: Facts, change: dict[str, Any] | None
+                   ) -> str | None:
+    """Returns the advice to set numbers of threads, where other threads compute while the loop waits for data."""
+    rows = thread_rows(facts, loader.workers, cores)
+    in_load = facts.pools_in_load >= IN_LOAD and not loader.workers
+    if not rows or verdict.bound == "device" or not (in_load or facts.oversubscribed(cores)):
+        return None
+    why = (f"{round(facts.threads)} threads want {_cores(cores)}" if facts.oversubscribed(cores) else
+           f"other threads compute for {100 * facts.pools_in_load:.0f}% of the time of load")
+    names = " or ".join(row["change"] for row in rows)
+    if facts.worker >= 0.5 and rows[-1]["change"] == "OMP_NUM_THREADS=1":  # they may be Python's own
+        names += " (if the workers' threads are a library's)"
+    then = f"; then {change['change']}" if change is not None else ""
+    return f"advice: try {names}: {why}; pymillrace what-if --verify measures what that gives{then}"
 
 
 def _slowest(loader: Loader, verdict: Verdict) -> str:

@@ -40,6 +40,7 @@ TRIES = 3  # of a run in all, while repeats are left
 COUNTED_EFFECT = 0.2  # smaller measured effects are shown and do not count
 SEED = 1
 WARM_UP, WINDOW, ENOUGH_WINDOWS = 8, 20, 5
+THREADS_OF_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MOST_STEPS_BYTES = 256 << 20  # of steps.csv; a step has some 150
 
 
@@ -218,6 +219,8 @@ class Script:
         run, log = self.latest, self.folder / f"{self.started:03}.log"
         plan = {"steps": self.warm_up + self.steps, "overrides": overrides}
         environment = {**watched_environment(run), PLAN: json.dumps(plan)}
+        if "OMP_NUM_THREADS" in overrides:
+            environment |= {name: str(overrides["OMP_NUM_THREADS"]) for name in THREADS_OF_POOLS}
         busy, own, begin = _busy_s(), _children_s(), time.monotonic()
         with open(log, "w", encoding="utf-8") as file:
             try:
@@ -308,9 +311,9 @@ def _record(rows: list[dict[str, Any]], result: Result, folder: Path) -> dict[st
     for i, row in enumerate(rows):
         measured = result.ratio(i)
         outcomes.append({"change": row["change"], "predicted": row["ratio"], "measured": measured,
-                         "error": None if measured is None else row["ratio"] / measured - 1,
+                         "error": None if measured is None or row["ratio"] is None else row["ratio"] / measured - 1,
                          "valid_blocks": len(result.ratios[i]), "failed": result.failed.get(i)})
-    measured_rows = [one for one in outcomes if one["failed"] is None]
+    measured_rows = [one for one in outcomes if one["failed"] is None and one["predicted"] is not None]
     record: dict[str, Any] = {
         "void": result.void, "stopped": result.stopped, "void_runs": sum(run.void for run in result.runs), "runs": len(result.runs),
         "most_others": MOST_OTHERS, "outcomes": outcomes,
@@ -334,9 +337,11 @@ def lines(record: dict[str, Any]) -> list[str]:
     def part(value: float | None, form: str) -> str:
         return "-" if value is None or math.isnan(value) else format(value, form)
 
-    text = [f"{'change':<26}{'predicted':>11}{'measured':>10}{'error':>9}"]
+    wide = max([25, *(len(one["change"]) for one in record["outcomes"])]) + 1
+    text = [f"{'change':<{wide}}{'predicted':>11}{'measured':>10}{'error':>9}"]
     for one in record["outcomes"]:
-        text.append(f"{one['change']:<26}{part(one['predicted'], '.2f') + 'x':>11}"
+        predicted = "-" if one["predicted"] is None else f"{one['predicted']:.2f}x"
+        text.append(f"{one['change']:<{wide}}{predicted:>11}"
                     f"{part(one['measured'], '.2f'):>10}{part(one['error'], '+.1%'):>9}")
     text += [f"{one['change']} failed: {one['failed']}" for one in record["outcomes"] if one["failed"]]
     if record["stopped"]:

@@ -16,6 +16,8 @@ from typing import Any
 from .._watch import FetchProbe, RecordFile, SendProbe
 from .clocks import SCHEDSTAT, UNKNOWN
 from .faults import stop
+from .plan import threads_of_plan
+from .threads import apply
 from .transforms import TransformTimer
 
 
@@ -110,6 +112,8 @@ class WorkerInit:
         if self.own is not None:
             self.own(worker)
         try:
+            if (threads := threads_of_plan("worker_threads")) is not None:
+                apply(threads)
             self._install(worker)
         except Exception as error:
             stop(error)

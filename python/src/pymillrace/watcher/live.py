@@ -1,0 +1,101 @@
+"""Lines on stderr while a watched script runs: shares, verdict and what to try first.
+
+The trainer's thread collects the figures, when it writes rows anyway. A thread of its own, which ends with that,
+predicts changes by short replays and writes the line, so that a terminal or a pipe that takes nothing holds up nobody.
+What cannot be written at once is dropped. Only `pymillrace watch` asks for the lines, and only rank 0 writes them.
+"""
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .command_line import EVERY
+from .faults import stop
+from .messages import without_signals_of_writes
+from .predict import input_of, predictions
+from .run_directory import seconds
+from .spans import FIRST_BATCH, LOAD, LOOP, UPDATE
+from .verdict import Verdict, advice, judge, too_short
+
+if TYPE_CHECKING:
+    from .session import Loader
+
+FIRST_S = 10.0  # from the begin of the recording to the first line
+STEPS = 60  # of a replay: fewer than of those that end a run
+MOST_BYTES = 4000  # of a line: a pipe takes up to 4096 in one write
+
+
+def interval() -> float | None:
+    """Returns the seconds between two lines; None without lines."""
+    try:
+        return float(os.environ[EVERY])
+    except (KeyError, ValueError):
+        return None
+
+
+class Live:
+    """Lines of one run."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval, self._begin = interval_s, time.monotonic()
+        self._due = self._begin + min(FIRST_S, interval_s)
+        self._thread: threading.Thread | None = None
+
+    def due(self) -> bool:
+        return time.monotonic() >= self._due and (self._thread is None or not self._thread.is_alive())
+
+    def tell(self, main: Loader, cores: int) -> None:
+        """Begins to write a line on the main loader."""
+        now = time.monotonic()
+        self._due = now + self._interval
+        ns = main.table.spans
+        whole = sum(ns) or 1
+        text = (f"{main.name}: {main.table.steps} steps in {now - self._begin:.0f} s: "
+                f"load {100 * (ns[FIRST_BATCH] + ns[LOAD]) / whole:.0f}%, "
+                f"update {100 * (ns[UPDATE] + ns[LOOP]) / whole:.0f}%")
+        total = main.table.total
+        verdict = judge(main, seconds(total[UPDATE] + total[LOOP]), cores)
+        self._thread = threading.Thread(target=_write, args=(text, main, verdict, cores), name="pymillrace line",
+                                        daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the script may start no more threads: this line is left out
+            self._thread = None
+
+
+def _write(text: str, main: Loader, verdict: Verdict, cores: int) -> None:
+    try:
+        short = too_short(main.table.steps) is not None
+        words = [text, verdict.sentence, "" if short else advice(main, verdict, cores, _predicted(main, cores))]
+        write_at_once("; ".join(one for one in words if one))
+    except Exception as error:
+        stop(error)
+
+
+def _predicted(main: Loader, cores: int) -> dict[str, Any] | None:
+    """Returns predictions of more workers, and of other numbers of batches ahead."""
+    given = input_of(main, cores)
+    if given is None:
+        return None
+    setup, recorded = given
+    found = predictions(replace(setup, steps=STEPS), recorded.images_per_s, recorded.blocked_in_dataset,
+                        wanted=lambda change: bool(change.overrides) and not change.loading_only and
+                        change.overrides.get("num_workers", 1) > 0)
+    return found
+
+
+def write_at_once(line: str) -> None:
+    """Writes a line to stderr in one call, if it is a file that takes it at once; else drops it."""
+    with suppress(Exception), without_signals_of_writes():
+        number = sys.stderr.fileno()
+        data = f"pymillrace watch: {line}".encode("utf-8", "backslashreplace")[:MOST_BYTES] + b"\n"
+        poll = select.poll()
+        poll.register(number, select.POLLOUT)
+        if [events for _, events in poll.poll(0)] == [select.POLLOUT]:
+            os.write(number, data)

@@ -1,0 +1,152 @@
+"""Loaders that iterate in ways of their own: with a kept iterator, without DataLoader, in another thread."""
+import json
+import pickle
+import time
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+from torch.utils.data import DataLoader, Dataset
+
+import pymillrace as mr
+from conftest import timing
+from watch_stand_ins import Ahead, KeptIterator, OwnLoader, ThreadLoader
+
+
+class Slow(Dataset):
+    def __init__(self, count, seconds=0.0):
+        self.count, self.seconds = count, seconds
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        time.sleep(self.seconds)
+        return torch.full((1,), float(index))
+
+
+def train(loader, seconds=0.0, epochs=1):
+    """Returns the values of all batches."""
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    found = []
+    for _ in range(epochs):
+        for batch in loader:
+            found += batch.flatten().tolist()
+            model(batch).sum().backward()
+            time.sleep(seconds)
+            optimizer.step()
+    return found
+
+
+def summary_of(run):
+    return json.loads((run / "summary.json").read_text())
+
+
+def missing(summary):
+    return sum(one["batches"]["missing"] for one in summary["loaders"])
+
+
+@pytest.mark.parametrize("workers", (0, 1))
+def test_a_kept_iterator_is_recorded_also_after_it_was_made_anew(tmp_path, workers):
+    with mr.watching(run=tmp_path / "run"):
+        loader = KeptIterator(Slow(24, 0.001), batch_size=2, num_workers=workers)
+        found = train(loader)
+        loader.reset()
+        found += train(loader)
+        del loader.iterator
+    assert found == [float(one) for one in range(24)] * 2
+    summary = summary_of(tmp_path / "run")
+    assert (summary["steps"], summary["images"], len(summary["loaders"])) == (24, 48, 1)
+    assert missing(summary) == 0 and summary["loaders"][0]["work"]["dataset"]["blocked"] >= 0.8 * 24 * 2 * 0.001
+
+
+@pytest.mark.parametrize("workers", (0, 1))
+def test_a_loader_with_torchs_iterators_is_recorded(tmp_path, workers):
+    loader = OwnLoader(Slow(48, 0.001), 2, workers)
+    with mr.watching(run=tmp_path / "run"):
+        found = train(loader)
+    assert found == [float(one) for one in range(48)] and loader.fake.worker_init_fn.__name__ == "init_fake"
+    summary = summary_of(tmp_path / "run")
+    assert (summary["steps"], summary["images"], summary["workers"]) == (24, 48, workers)
+    assert missing(summary) == 0 and summary["loaders"][0]["work"]["dataset"]["blocked"] >= 0.8 * 48 * 0.001
+
+
+def test_a_warning_of_an_iterator_names_the_line_that_makes_it(tmp_path):
+    unpicklable = Slow(4)
+    unpicklable.function = lambda: None
+    loader = DataLoader(unpicklable, num_workers=1, multiprocessing_context="spawn")
+    iterator = torch.utils.data.dataloader._MultiProcessingDataLoaderIter
+    with mr.watching(run=tmp_path / "run"), warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with pytest.raises((AttributeError, TypeError, pickle.PicklingError)) as raised:
+            iterator(loader)
+    files = [one.filename for one in found if "pickle" in str(one.message)]
+    if not files:
+        pytest.skip("NOT TESTED: this version of torch does not warn")
+    assert files == [__file__] and loader.worker_init_fn is None
+    assert all("pymillrace" not in str(one.path) for one in raised.traceback)
+
+
+@timing
+@pytest.mark.parametrize("workers", (0, 1))
+def test_batches_that_another_thread_takes_are_recorded(tmp_path, workers):
+    for name, load, update, bound in (("slow loader", 0.01, 0.0, "dataset"), ("slow loop", 0.0, 0.02, "device")):
+        with mr.watching(run=tmp_path / name):
+            found = train(ThreadLoader(Slow(50, load), batch_size=2, num_workers=workers), update, epochs=2)
+        assert found == [float(one) for one in range(50)] * 2
+        summary = summary_of(tmp_path / name)
+        assert (summary["steps"], summary["images"], summary["loaders"][0]["epochs"]) == (50, 100, 2)
+        assert missing(summary) == 0 and summary["bound"] == bound, summary["verdict"]
+        assert "another thread than the loop's takes the batches" in summary["verdict"]
+        assert summary["what_if"] is None  # load and update do not take turns in that thread
+    assert "waits for the loop in" in summary["verdict"]
+
+
+@timing
+def test_threads_beside_a_training_have_records_of_their_own(tmp_path):
+    check = DataLoader(Slow(4), batch_size=2)
+    ahead = Ahead(DataLoader(Slow(60, 0.005), batch_size=2), 2)
+    with mr.watching(run=tmp_path / "run"):
+        for _ in check:
+            pass
+        found = train(ahead)
+        for _ in check:
+            pass
+    assert found == [float(one) for one in range(60)]
+    summary = summary_of(tmp_path / "run")
+    assert summary["steps"] == 30 and summary["loader"].startswith("watch_stand_ins.py:")  # the optimizer's loop
+    assert [one["steps"] for one in summary["loaders"]] == [2, 30, 2] and summary["bound"] == "dataset"
+
+
+def test_an_iterator_that_two_threads_share_stays_with_the_first(tmp_path):
+    with mr.watching(run=tmp_path / "run"):
+        batches = iter(DataLoader(Slow(60), batch_size=2))
+        first = [next(batches) for _ in range(10)]
+        rest = list(Ahead(batches, 100))
+    assert len(first) + len(rest) == 30
+    summary = summary_of(tmp_path / "run")
+    assert summary["steps"] == 10 and summary["other_threads_calls"] == 21
+
+
+def test_an_error_in_another_threads_iteration_passes_through(tmp_path):
+    class Broken(Slow):
+        def __getitem__(self, index):
+            raise ValueError("planted")
+
+    seen = []
+
+    class Catching(Ahead):
+        def fill(self):
+            try:
+                super().fill()
+            except ValueError as error:
+                seen.append(str(error))
+                self.queue.put(None)
+
+    with mr.watching(run=tmp_path / "run"):
+        for _ in DataLoader(Slow(4)):
+            pass
+        assert list(Catching(DataLoader(Broken(4)), 1)) == [] and seen == ["planted"]
+    assert "planted" in summary_of(tmp_path / "run")["error"]

@@ -1,0 +1,154 @@
+"""Verdicts and advice say no more than the records hold."""
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch", reason="NOT TESTED with PyTorch: it cannot be imported", exc_type=ImportError)
+
+import pymillrace as mr
+import watch_plants as plants_of
+from pymillrace.watcher import predict, verdict
+from pymillrace.watcher.breakdown import Breakdown
+from pymillrace.watcher.predict import ENOUGH_STEPS, Recorded
+from pymillrace.watcher.replay import Demand, Setup
+from pymillrace.watcher.threads import Facts
+
+
+class Main:
+    """As much of a loader's recording as a verdict needs. Its load is `cpu`, `blocked` and `cores` seconds."""
+    sees_inside, device, persistent, transforms, lane = True, None, False, (), None
+
+    def __init__(self, facts=Facts(), steps=100, workers=0, cpu=0.0, blocked=0.0, cores=0.0):
+        self.found, self.workers, self.breakdown = facts, workers, Breakdown()
+        self.table = type("Table", (), {"steps": steps, "epoch": 1})
+        wall = cpu + blocked + cores
+        self.breakdown.add_outside(0, [int(1e9 * wall), int(1e9 * cpu), int(1e9 * cores)], 1e9 * wall)
+
+    def facts(self):
+        return self.found
+
+
+def summary_of(run, batches, epochs=1, workers=0):
+    plants = {"dataset": plants_of.Plant(run.parent / "plants", "dataset", "blocked", 1)}
+    with mr.watching(run=run):
+        plants_of.train(plants_of.loader_of(plants, workers, batches=batches, batch=2), plants, epochs)
+    return json.loads((run / "summary.json").read_text())
+
+
+# Too few steps
+
+def test_a_short_run_says_how_many_steps_are_missing(tmp_path, capsys):
+    summary = summary_of(tmp_path / "run", batches=6)
+    assert (summary["verdict"], summary["bound"], summary["advice"]) == ("too short: 14 more steps", "unknown", "")
+    text = capsys.readouterr().err
+    assert "  too short: 14 more steps\n" in text and "advice" not in text and "what if" not in text
+    done = subprocess.run([sys.executable, "-m", "pymillrace", "what-if", str(tmp_path / "run")], capture_output=True,
+                          text=True)
+    assert done.returncode == 2 and "too short: 14 more steps" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_twenty_steps_are_enough(tmp_path, capsys):
+    summary = summary_of(tmp_path / "run", batches=10, epochs=2)
+    assert summary["bound"] == "dataset" and summary["advice"].startswith("advice: ")
+    assert "what if" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("steps, text", ((1, "19 more steps"), (19, "1 more step"), (20, None)))
+def test_missing_steps_are_counted(steps, text):
+    assert verdict.too_short(steps) == (None if text is None else f"too short: {text}")
+    assert steps < ENOUGH_STEPS or text is None
+
+
+# Workers for batches that wait for storage
+
+def best_of(fetch, update, cores=2, workers=0):
+    setup = Setup(workers, 2, 32, cores, (fetch,), update=update)
+    return predict.best(predict.predictions(setup, 100.0, 1.0))["overrides"]
+
+
+def test_waits_for_storage_are_offered_workers_beyond_the_cores():
+    assert best_of(Demand(blocked=0.064), Demand(cpu=0.004)) == {"num_workers": 16}  # 32 samples that sleep 2 ms
+    assert best_of(Demand(cpu=0.002, blocked=0.100), Demand(cpu=0.010))["num_workers"] in range(9, 13)
+    assert best_of(Demand(blocked=0.064), Demand(cpu=0.004), workers=2) == {"num_workers": 16}
+
+
+def test_no_worker_beyond_those_that_hide_the_load_is_offered():
+    setup = Setup(0, 2, 32, 2, (Demand(blocked=0.064),), update=Demand(cpu=0.032))
+    rows = {row["change"] for row in predict.predictions(setup, 100.0, 1.0)["rows"]}
+    assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
+    endless = Setup(0, 2, 32, 2, (Demand(blocked=1.0),), update=Demand(cpu=1e-9))
+    assert "num_workers=128" in {row["change"] for row in predict.predictions(endless, 100.0, 1.0)["rows"]}
+
+
+def test_work_that_computes_is_offered_no_more_workers_than_before():
+    setup = Setup(0, 2, 32, 2, (Demand(cpu=0.064),), update=Demand(cpu=0.004))
+    rows = {row["change"] for row in predict.predictions(setup, 100.0, 0.0)["rows"]}
+    assert {one for one in rows if one.startswith("num_workers")} == {"num_workers=1", "num_workers=2"}
+
+
+# Cores that other programs take
+
+FEWER = {"change": "num_workers=1", "overrides": {"num_workers": 1}, "ratio": 1.3, "loading_only": False,
+         "images_per_s": 13.0}
+
+
+@pytest.mark.parametrize("change", (None, FEWER))
+def test_cores_of_other_programs_are_no_reason_for_fewer_workers(change):
+    predicted = {"rows": [change] if change else [], "settings": {"num_workers": 4}}
+    main = Main(Facts(threads=5, wanted=5, taken=0.6), workers=4, cpu=0.2, cores=0.8)
+    found = verdict.judge(main, 0.1, 2)
+    assert found.kind == "cores"
+    text = verdict.advice(main, found, 2, predicted)
+    assert text == "advice: other programs use 60% of the 2 cores that this one may run on; measure on an idle machine"
+    main.found = Facts(threads=5, wanted=5, taken=0.01)  # the workers take them from each other
+    assert "num_workers=1" in verdict.advice(main, found, 2, predicted) if change else \
+        "use fewer workers" in verdict.advice(main, found, 2, predicted)
+
+
+def test_what_other_programs_use_is_measured(tmp_path, monkeypatch):
+    from pymillrace.watcher import threads
+
+    busy = iter(range(0, 1000, 1))  # one core second between two readings that lie a second apart
+    monkeypatch.setattr(threads, "_busy_s", lambda: float(next(busy)))
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: {0, 1})
+    plants = {"update": plants_of.Plant(tmp_path / "plants", "update", "blocked", 50)}
+    with mr.watching(run=tmp_path / "run"):
+        plants_of.train(plants_of.loader_of(plants, 0, batches=50), plants)
+    taken = json.loads((tmp_path / "run/summary.json").read_text())["threads"]["cores_taken"]
+    assert 0.3 < taken < 0.5
+
+
+# Epochs that were left early, faster storage
+
+def epochs_left_after(steps, run):
+    loader = plants_of.loader_of({}, workers=1, batches=30)
+    with mr.watching(run=run):
+        for _ in range(3):
+            for step, _ in enumerate(loader, 1):
+                if step == steps:
+                    break
+    rows = json.loads((run / "summary.json").read_text())["what_if"]["rows"]
+    lines = [json.loads(line) for line in open(run / "metrics.jsonl")]
+    return [row["change"] for row in rows if row["change"].startswith("persistent")], [one["whole"] for one in lines]
+
+
+def test_epochs_that_were_left_early_promise_nothing_of_persistent_workers(tmp_path):
+    assert epochs_left_after(8, tmp_path / "left") == ([], [False] * 3)
+    assert epochs_left_after(30, tmp_path / "counted") == (["persistent_workers=True"], [True] * 3)
+    assert epochs_left_after(31, tmp_path / "whole") == (["persistent_workers=True"], [True] * 3)
+
+
+def test_faster_storage_loses_nothing_also_in_a_run_that_was_killed():
+    fetch = (Demand(0.001, 0.002), Demand(0.03), Demand(0.01, 0.05), Demand(0.01))
+    setup = Setup(2, 2, 8, 2, fetch, Demand(0.002), Demand(0.001), update=Demand(0.02))
+    faster = replace(setup, fetch=tuple(replace(one, blocked=0.5 * one.blocked) for one in fetch))
+    assert predict.replay(faster).images_per_s < predict.replay(setup).images_per_s  # their batches meet worse
+    record = {"workers": 2, "prefetch": 2, "batch": 8, "cores": 2, "fetch": [[one.cpu, one.blocked] for one in fetch],
+              "send": [0.002, 0.0, 1], "receive": [0.001, 0.0, 1], "hand": [0.0, 0.0, 1], "update": [0.02, 0.0, 1],
+              **predict.asdict(Recorded(100.0, 1.0, 0, 0.0))}
+    for found in (predict.predictions(setup, 100.0, 1.0), predict.predictions_from(record)):
+        row, = [row for row in found["rows"] if row["change"] == "storage twice as fast"]
+        assert row["ratio"] >= 1 and row["images_per_s"] >= 100
