@@ -1,8 +1,8 @@
 """Times iter() and next() of loaders, without changing what they return.
 
 A DataLoader keeps its class and its attributes. DataLoader.__iter__ (and torchdata's StatefulDataLoader.__iter__), and
-the __init__ of torch's iterators, are replaced once per process; for a watched loader it gives the iterator a subclass of its own class whose __next__ tells
-the session when it was called and when it returned.
+the __init__ of torch's iterators, are replaced once per process; for a watched loader they give the iterator a subclass
+of its own class whose __next__ tells the session when it was called and when it returned.
 """
 from __future__ import annotations
 
@@ -144,8 +144,9 @@ class Making:
         """Takes the probes away. `error`: with which the making failed."""
         making.depth -= 1
         attributes = getattr(self.loader, "__dict__", {})
-        if self.init is not None and attributes.get("worker_init_fn") is self.init:
-            attributes["worker_init_fn"] = self.init.own
+        init = self.init
+        if init is not None and attributes.get("worker_init_fn") is init:
+            attributes["worker_init_fn"] = init.own
         try:
             if error is not None:
                 self.watched.next_failed(error)
