@@ -144,9 +144,10 @@ class Making:
         """Takes the probes away. `error`: with which the making failed."""
         making.depth -= 1
         attributes = getattr(self.loader, "__dict__", {})
-        init = self.init
-        if init is not None and attributes.get("worker_init_fn") is init:
-            attributes["worker_init_fn"] = init.own
+        if self.init is not None:
+            own = self.init.own
+            if attributes.get("worker_init_fn") is self.init:
+                attributes["worker_init_fn"] = own
         try:
             if error is not None:
                 self.watched.next_failed(error)
