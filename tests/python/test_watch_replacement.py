@@ -57,8 +57,10 @@ def files(data):
 def watched(tmp_path, dataset, **options):
     run = tmp_path / "run"
     with mr.watching(run=run):
-        for _ in DataLoader(dataset, batch_size=4, **options):
-            pass
+        loader = DataLoader(dataset, batch_size=4, **options)
+        for _ in range(20 // len(loader) + 1):  # predictions need 20 steps
+            for _ in loader:
+                pass
     return run, json.loads((run / "summary.json").read_text())
 
 
