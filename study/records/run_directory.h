@@ -128,7 +128,8 @@ std::filesystem::path make_run_folder(const std::string& name);
 /// Writes a file atomically: to a temporary name, synced, then renamed. Throws RunError.
 void write_file(const std::filesystem::path& file, const std::string& text);
 
-/// Does the same without waiting for the disk: for reports and tables, which the records give again.
+/// Does the same without waiting for the disk: for reports and tables, which the records give
+/// again.
 void write_derived_file(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace millrace::study
