@@ -22,7 +22,7 @@ std::string interval_text(const Outcome& one) {
 /// Returns a measured ratio, with its interval if other programs disturbed it: "0.980 (0.91 to
 /// 1.06)".
 std::string measured_text(const Outcome& one) {
-  const std::string ratio = ratio_digits(*one.measured);
+  std::string ratio = ratio_digits(*one.measured);
   if (!one.measured_interval) return ratio;
   return fmt::format("{} ({} to {})", ratio, ratio_digits(one.measured_interval->first),
                      ratio_digits(one.measured_interval->second));
