@@ -95,9 +95,9 @@ def test_cpu_of_pools_during_load_is_not_counted_as_update(tmp_path, alone):
     assert summary["threads"]["cores_in_load"] > 0.1 and summary["threads"]["trainer_pools"] > 0.5
     fetch = summary["what_if"]["settings"]["fetch"]
     assert fetch["cpu"] == pytest.approx(0.02, abs=0.006)  # what waits for the pool waits for no storage
-    assert [row["change"] for row in summary["what_if"]["rows"] if row["ratio"] is None]
-    assert "OMP_NUM_THREADS=1" in summary["advice"] or "torch.set_num_threads(1)" in summary["advice"]
-    assert "cheaper" not in summary["advice"] and "predicted" not in summary["advice"]
+    proposed = [row["change"] for row in summary["what_if"]["rows"] if row["ratio"] is None]
+    assert any("OMP_NUM_THREADS=1" in change or "torch.set_num_threads(1)" in change for change in proposed)
+    assert "cheaper" not in summary["advice"]
 
 
 @timing
