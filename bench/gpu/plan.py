@@ -44,7 +44,7 @@ SMI = ["name", "driver_version", "memory.total", "clocks.sm", "temperature.gpu",
 WARM_UP_LIMIT_S = 180  # a device that was idle, a file system that has read nothing
 GOAL_RUNS = 7
 GOAL_EPOCHS = 10  # of the recipe
-# What a key costs: both values in turn, on LeNet (an epoch, each step one graph, since its launches would hide the
+# Costs of keys: both values in turn, on LeNet (an epoch, each step one graph, since its launches would hide the
 # difference) or ResNet-50 (100 steps).
 COSTS = [("parts", LENET, "train.device_parts", "true", "false", 3),
          ("deterministic", LENET, "train.deterministic", "true", "false", 3),

@@ -109,7 +109,7 @@ def main():
     args = parser.parse_args()
 
     torch.manual_seed(0)
-    # As train.cudnn_benchmark=true and train.tf32=conv, which the runs beside it have.
+    # Sets what train.cudnn_benchmark=true and train.tf32=conv set in the runs beside it.
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -16,7 +16,7 @@ namespace millrace::study {
 /// smaller.
 inline constexpr double kModelError = 0.03;
 
-/// What a profile measured of a run.
+/// Measurements of a run, from which a profile concludes.
 struct ProfileFacts {
   struct Tried {
     Change change;

@@ -167,7 +167,7 @@ TEST_F(EntropyDecoders, StopWhereTheDataEnds) {
       for (const Exact* data : {&bare, &marked}) {
         const Blocks found = decode(*decoder_, layout.scan, data->span());
         ASSERT_NE(decoder_->end(), ScanEnd::none) << i << ": " << size;
-        // What was decoded before is right.
+        // Compares what was decoded before the end.
         ASSERT_LE(found.size(), scan.blocks.size());
         const std::size_t per_mcu = scan.block_components.size();
         const std::size_t whole = found.size() / per_mcu;

@@ -24,7 +24,7 @@ Draw draws(std::uint32_t number) {
   return Draw(base::stream({12, 0, number}, base::op_id("jpeg")));
 }
 
-/// What came of a decode.
+/// Result of a decode.
 struct Outcome {
   std::string error;  ///< empty for success
   Bytes pixels;

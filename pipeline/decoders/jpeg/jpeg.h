@@ -13,7 +13,7 @@
 
 namespace millrace::pipeline {
 
-/// Who decoded the Huffman codes of an image, and if libjpeg-turbo, why.
+/// Decoder of an image's Huffman codes: millrace, or libjpeg-turbo for the given reason.
 enum class JpegRoute : std::uint8_t {
   own,          ///< millrace
   asked,        ///< libjpeg-turbo, because decode.jpeg=libjpeg

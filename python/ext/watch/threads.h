@@ -10,7 +10,7 @@
 
 namespace millrace::watch {
 
-/// What a thread has used since it started, in ns.
+/// Times of a thread since it started, in ns.
 struct ThreadTimes {
   std::int64_t id = 0;
   std::int64_t cpu = 0;
