@@ -166,7 +166,7 @@ class Torch:
 
 
 class Main:
-    """As much of a loader's recording as a verdict needs."""
+    """Stands for as much of a loader's recording as a verdict needs."""
     sees_inside, workers, device, persistent, transforms, lane = True, 0, None, False, (), None
 
     def __init__(self, facts, steps=100, workers=0, kinds=(1e9, 0, 0)):

@@ -42,7 +42,7 @@ def init_fake(worker):
 
 
 class Fake:
-    """What torch's iterators ask of a loader; the data set of its workers."""
+    """Attributes that torch's iterators ask of a loader."""
     _IterableDataset_len_called, _auto_collation, collate_fn, drop_last = None, False, staticmethod(lambda one: one), False
     _index_sampler, generator, prefetch_factor, in_order = count(), None, 2, True
     dataset_kind = _dataset_kind = dataloader._DatasetKind.Iterable

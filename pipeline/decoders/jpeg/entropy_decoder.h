@@ -25,7 +25,7 @@ inline constexpr std::size_t kMaxScanComponents = 4, kMaxMcuBlocks = 10;
 /// The parts of a block that are used.
 enum class BlockNeed : std::uint8_t { nothing, mean, all };
 
-/// Structure of a scan, from the file's headers. An MCU is the group of blocks that is coded together.
+/// Structure of a scan. An MCU is the group of blocks that is coded together.
 struct ScanLayout {
   struct Component {
     const HuffmanCodes* dc;

@@ -50,7 +50,7 @@ class Recorded:
 
 
 class Usage:
-    """What the loop's body used: sums over stretches in which nothing but this loader's loop ran.
+    """CPU and wall time of the loop's body: sums over stretches in which nothing but this loader's loop ran.
 
     `cpu` holds that of the process's other threads during the whole of the stretches, which are the `others`. They
     used the share `in_next` of it while the trainer's thread was in next().
