@@ -73,8 +73,8 @@ class Pair {
       EXPECT_EQ(after[i] - before[i], counts ? 1 : 0) << name_of(route);
     }
   }
-  /// The same for a file of a sampling that libjpeg-turbo may refuse to upsample, or of colours
-  /// that it cannot convert. Returns whether it did decode the file.
+  /// Expects what expect_ours() does, or a refusal by both decoders: libjpeg-turbo may not upsample
+  /// the sampling or convert the colours. Returns whether the file was decoded.
   bool expect_ours_or_refused(const Bytes& file, const Part& part = {}) {
     const std::string error = expect_equal(file, part).error;
     if (error.empty()) {

@@ -18,7 +18,7 @@ from pymillrace.watcher.threads import Facts
 
 
 class Main:
-    """Stands for as much of a loader's recording as a verdict needs. Its load is `cpu`, `blocked` and `cores` seconds."""
+    """Stands for a loader's recording. Its load is `cpu`, `blocked` and `cores` seconds."""
     sees_inside, device, persistent, transforms, lane = True, None, False, (), None
 
     def __init__(self, facts=Facts(), steps=100, workers=0, cpu=0.0, blocked=0.0, cores=0.0):

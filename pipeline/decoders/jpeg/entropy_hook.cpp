@@ -23,7 +23,7 @@ static_assert(std::is_same_v<JBLOCK, CoefficientBlock>);
 static_assert(MAX_COMPS_IN_SCAN == kMaxScanComponents && D_MAX_BLOCKS_IN_MCU == kMaxMcuBlocks);
 
 /// Components of gray and colour images.
-constexpr int kMostComponents = 3;
+constexpr int kMaxComponents = 3;
 
 /// Stands in for libjpeg's function of this name.
 ::boolean decode_next_mcu(j_decompress_ptr codec, JBLOCKROW* blocks) {
@@ -127,7 +127,7 @@ JpegRoute take_over(JpegContext& context, McuColumns columns) {
   if (context.only_libjpeg) return JpegRoute::asked;
   if (codec.arith_code != 0) return JpegRoute::arithmetic;
   if (jpeg_has_multiple_scans(&codec) != 0) return JpegRoute::scans;
-  if (codec.num_components > kMostComponents) return JpegRoute::inks;
+  if (codec.num_components > kMaxComponents) return JpegRoute::inks;
   if (!is_known(context)) return JpegRoute::unavailable;
   if (codec.unread_marker != 0 || !start_entropy(context, columns)) return JpegRoute::irregular;
   codec.entropy->decode_mcu = decode_next_mcu;

@@ -17,7 +17,7 @@
 namespace millrace::watch {
 namespace {
 
-constexpr std::size_t kMostThreads = 4096, kMostFollowed = 32;
+constexpr std::size_t kMaxThreads = 4096, kMaxFollowed = 32;
 constexpr std::int64_t kClockNs = 700;  // one reading of another thread's clock
 
 /// Reads both times of a thread from a file of scheduling statistics. Returns whether it could.
@@ -47,13 +47,13 @@ std::vector<ThreadTimes> threads_of(std::int64_t process) {
     if (id.ec != std::errc() || !read_times(dirfd(folder.get()), name + "/schedstat", times))
       continue;
     found.push_back(times);
-    if (found.size() == kMostThreads) break;
+    if (found.size() == kMaxThreads) break;
   }
   return found;
 }
 
 void OtherThreads::follow(std::vector<std::int64_t> threads) {
-  if (threads.size() > kMostFollowed) threads.resize(kMostFollowed);
+  if (threads.size() > kMaxFollowed) threads.resize(kMaxFollowed);
   followed_.clear();
   for (const std::int64_t id : threads) followed_.push_back({.id = id});
   drop();
