@@ -264,10 +264,10 @@ def _number(value: Any) -> float:
 
 
 def persistent_rows(epochs: list[dict[str, Any]], alone: float) -> list[dict[str, Any]]:
-    """Returns the row of persistent_workers=True, if a run started workers for a second epoch, and went through it.
+    """Returns the row of persistent_workers=True, if a run started workers for a second epoch and went through it.
 
-    The start-up of an epoch that was left early would seem a larger part of it than it is. The row's rate and its ratio are those of whole epochs after the first, whose start-up it saves. `alone`:
-    images/s of the loader alone.
+    The rate and the ratio are those of the whole epochs after the first, whose start-up the change saves. Epochs that
+    were left early do not count: their start-up is a larger part of them. `alone`: images/s of the loader alone.
     """
     later = [one for one in epochs[1:] if one["images"] and one["whole"]]
     saved = sum(one["blame"]["startup"] for one in later)
