@@ -107,7 +107,7 @@ double loader_us(const std::shared_ptr<const Reader>& reader,
     while (Batch batch = loader.next()) {
       ++batches;
       if (options.record) {
-        const pipeline::BatchHistory history = batch.history();
+        const measure::BatchHistory history = batch.history();
         blame.add(history, history.got - history.asked);
       }
       if (plan->output().dtype != DType::u8) continue;

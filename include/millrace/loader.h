@@ -17,11 +17,14 @@
 #include "millrace/reader.h"
 #include "millrace/transform.h"
 
+namespace millrace::measure {
+struct BatchHistory;
+class LoaderTracks;
+}  // namespace millrace::measure
+
 namespace millrace::pipeline {
 struct BatchContents;
-struct BatchHistory;
 class LoaderCore;
-class LoaderTracks;
 class SlotMemory;
 class StorageModel;
 }  // namespace millrace::pipeline
@@ -89,8 +92,8 @@ struct LoaderOptions {
   /// Lets libjpeg-turbo decode the Huffman codes of all JPEG images (`decode.jpeg=libjpeg`). The
   /// pixels are the same.
   bool only_libjpeg = false;
-  bool record = true;                                ///< keep totals per stage and Batch::history()
-  std::shared_ptr<pipeline::LoaderTracks> timeline;  ///< records a timeline; null: none
+  bool record = true;                               ///< keep totals per stage and Batch::history()
+  std::shared_ptr<measure::LoaderTracks> timeline;  ///< records a timeline; null: none
   /// Emulates a slower disk; null: reads take their natural time.
   std::shared_ptr<pipeline::StorageModel> storage;
   /// Called by next(), on its thread, for each failed sample of the batch that it is about to
@@ -184,7 +187,7 @@ class MILLRACE_EXPORT Batch {
   std::uint64_t index() const;
   /// Returns when and by whom the batch was made. Its list of tasks is valid as long as the batch.
   /// All zero unless LoaderOptions::record is set, and after detach().
-  pipeline::BatchHistory history() const;
+  measure::BatchHistory history() const;
 
  private:
   std::shared_ptr<pipeline::LoaderCore> core_;  ///< null once detached
@@ -217,7 +220,7 @@ class MILLRACE_EXPORT Loader {
   /// Continues after the current batch with another number of workers. Batches that were made ahead
   /// are made again with the same bytes (determinism contract). `timeline` has tracks for as many
   /// workers, or is null. Does nothing after the last batch, or if a worker is stuck.
-  void restart(int workers, std::shared_ptr<pipeline::LoaderTracks> timeline);
+  void restart(int workers, std::shared_ptr<measure::LoaderTracks> timeline);
   /// Returns the number of worker threads in use.
   int workers() const;
   /// Makes a waiting next(), and every later one, return an empty Batch. Safe to call from any

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "measure/batch_history.h"
 #include "millrace/buffer.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
-#include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
 
@@ -183,7 +183,8 @@ struct BatchContents {
 struct Slot : BatchContents {
   std::atomic<bool> backed{false};  ///< has memory: set by the worker that begins its first range
   std::int64_t grain = 1;           ///< samples per range in this batch
-  std::vector<RangeHistory> units;  ///< history per range, written by the worker that has it
+  std::vector<measure::RangeHistory>
+      units;  ///< history per range, written by the worker that has it
   /// Times of BatchHistory.
   base::Clock::Ticks asked = 0, opened = 0, made = 0, got = 0, core_wait = 0;
   std::int64_t kept = 0;  ///< samples in memory that can be handed out again (cached)

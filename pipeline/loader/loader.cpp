@@ -138,8 +138,8 @@ std::int64_t Batch::count() const { return contents_->valid; }
 std::int64_t Batch::global_count() const { return contents_->id.global; }
 std::uint32_t Batch::epoch() const { return contents_->id.epoch; }
 std::uint64_t Batch::index() const { return contents_->id.index; }
-pipeline::BatchHistory Batch::history() const {
-  return core_ != nullptr ? core_->history(slot_) : pipeline::BatchHistory{};
+measure::BatchHistory Batch::history() const {
+  return core_ != nullptr ? core_->history(slot_) : measure::BatchHistory{};
 }
 
 Loader::Loader(std::shared_ptr<const Reader> reader, std::shared_ptr<const Transform> transform,
@@ -157,7 +157,7 @@ Batch Loader::next() {
   const auto slot = core_->next();
   return slot ? Batch(core_, *slot) : Batch();
 }
-void Loader::restart(int workers, std::shared_ptr<pipeline::LoaderTracks> timeline) {
+void Loader::restart(int workers, std::shared_ptr<measure::LoaderTracks> timeline) {
   LoaderOptions options = options_;
   options.workers = workers;
   options.io_threads = workers > 0 ? options_.io_threads : 0;

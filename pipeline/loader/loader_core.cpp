@@ -8,9 +8,10 @@
 #include <thread>
 #include <utility>
 
+#include "measure/batch_history.h"
+#include "measure/scheduler_wait.h"
 #include "millrace/error.h"
 #include "pipeline/loader/batch_memory.h"
-#include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -318,14 +319,15 @@ bool LoaderCore::wait_for(Slot& slot) {
   if (const base::Clock::Ticks now = base::Clock::now();
       sleeps && now - core_read_at_ > base::Clock::ticks(kCoreTimeValid)) {
     core_read_at_ = now;
-    core_wait_ns_ = SchedulerWait::mine().core_wait_ns();
+    core_wait_ns_ = measure::SchedulerWait::mine().core_wait_ns();
   }
   ready_event_.wait(slot.ready, stop_, options_.stop, options_.poll);
   if (slot.ready.load(std::memory_order_acquire) != 1) return false;
   slot.ready.store(0, std::memory_order_relaxed);
   if (const base::Clock::Ticks now = base::Clock::now();
       sleeps && now - slot.made > base::Clock::ticks(kPromptWake)) {
-    const std::int64_t before = std::exchange(core_wait_ns_, SchedulerWait::mine().core_wait_ns());
+    const std::int64_t before =
+        std::exchange(core_wait_ns_, measure::SchedulerWait::mine().core_wait_ns());
     slot.core_wait = base::Clock::ticks(static_cast<double>(core_wait_ns_ - before) * 1e-9);
     core_read_at_ = now;
   }
@@ -334,7 +336,7 @@ bool LoaderCore::wait_for(Slot& slot) {
 
 void LoaderCore::record_range(Slot& slot, const SampleRange& run, const Worker& worker) const {
   if (!options_.record) return;
-  RangeHistory& unit = slot.units[run.unit];
+  measure::RangeHistory& unit = slot.units[run.unit];
   unit.first = static_cast<std::uint32_t>(run.first);
   unit.count = static_cast<std::uint32_t>(run.count);
   unit.worker = static_cast<std::uint32_t>(&worker - workers_.data());
@@ -348,7 +350,7 @@ void LoaderCore::trace(const Slot& slot) const {
       {id.ordinal, id.epoch, id.index, slot.asked, slot.opened, slot.made, slot.got});
 }
 
-BatchHistory LoaderCore::history(std::size_t index) const {
+measure::BatchHistory LoaderCore::history(std::size_t index) const {
   const Slot& slot = slots_[index];
   const BatchId& id = slot.id;
   if (!options_.record) return {};
@@ -394,11 +396,11 @@ std::uint64_t LoaderCore::samples_per_epoch() const {
 
 LoaderStats LoaderCore::stats() const {
   LoaderStats stats;
-  StageTotals* totals[kStageCount] = {&stats.read, &stats.decode, &stats.augment};
+  StageTotals* totals[measure::kStageCount] = {&stats.read, &stats.decode, &stats.augment};
   const double rate = base::Clock::seconds_per_tick();
   double stages_cpu = 0;
   for (const Worker& worker : workers_) {
-    for (std::size_t i = 0; i < kStageCount; ++i) {
+    for (std::size_t i = 0; i < measure::kStageCount; ++i) {
       const StageRecord& record = worker.records[i];
       const double wall = static_cast<double>(record.ticks.get()) * rate;
       // CPU time per call comes from the ranges that measured it; the cost of reading that clock is

@@ -41,7 +41,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   /// Takes a batch out of its slot, which can be freed then; in a LoaderMode that hands slots out
   /// again, copies it.
   std::shared_ptr<const BatchContents> detach(std::size_t index);
-  BatchHistory history(std::size_t index) const;
+  measure::BatchHistory history(std::size_t index) const;
 
   const Slot& slot(std::size_t index) const { return slots_[index]; }
   const Stages& stages() const { return stages_; }

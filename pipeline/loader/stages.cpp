@@ -6,9 +6,10 @@
 
 #include "base/files.h"
 #include "base/rng.h"
+#include "measure/batch_history.h"
+#include "measure/scheduler_wait.h"
 #include "millrace/error.h"
 #include "millrace/limits.h"
-#include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -52,11 +53,12 @@ bool is_mapped(const Fetched& fetched) {
 
 /// Adds up a range's stages on the stack, and enters them in the worker's records at its end.
 struct Stages::Recorder {
-  Recorder(Worker& of, RangeHistory& history, bool is_on) : worker(of), unit(history), on(is_on) {
+  Recorder(Worker& of, measure::RangeHistory& history, bool is_on)
+      : worker(of), unit(history), on(is_on) {
     if (!on) return;
     last = base::Clock::now();
     unit.begin = last;
-    unit.begin_wait = SchedulerWait::mine().begin(last);
+    unit.begin_wait = measure::SchedulerWait::mine().begin(last);
     sampled = worker.runs % kCpuSampling == 0;
     if (sampled) cpu = base::Clock::thread_cpu_ns();
   }
@@ -64,7 +66,7 @@ struct Stages::Recorder {
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder() {
     if (!on) return;
-    for (std::size_t i = 0; i < kStageCount; ++i) {
+    for (std::size_t i = 0; i < measure::kStageCount; ++i) {
       worker.records[i].calls += sums[i].calls;
       worker.records[i].ticks += sums[i].ticks;
       worker.records[i].bytes += sums[i].bytes;
@@ -75,19 +77,20 @@ struct Stages::Recorder {
       worker.records[i].sampled_cpu_ns += sums[i].cpu_ns;
     }
     unit.end = last;
-    const SchedulerWait::Found found = SchedulerWait::mine().end(unit.begin, unit.end);
+    const measure::SchedulerWait::Found found =
+        measure::SchedulerWait::mine().end(unit.begin, unit.end);
     unit.core_wait = found.core_wait;
     unit.cpu_ns = found.cpu_ns;
     // Reads may sleep: they have a stage of their own.
     if (found.faulted)
       unit.fault_wait = std::max<base::Clock::Ticks>(
-          0, found.blocked - unit.stages[static_cast<std::size_t>(Stage::read)]);
+          0, found.blocked - unit.stages[static_cast<std::size_t>(measure::Stage::read)]);
     worker.busy_ticks += unit.end - unit.begin;
     worker.core_wait_ticks += unit.core_wait;
     ++worker.runs;
   }
   /// Assigns the time since the last call to `stage`.
-  void end(Stage stage, std::uint64_t calls, std::uint64_t bytes) {
+  void end(measure::Stage stage, std::uint64_t calls, std::uint64_t bytes) {
     if (!on) return;
     const base::Clock::Ticks now = base::Clock::now();
     Sum& sum = sums[static_cast<std::size_t>(stage)];
@@ -104,25 +107,28 @@ struct Stages::Recorder {
 
   /// Assigns the time since the last call to the stage in which a sample failed.
   void fail(bool encoded, bool fetched) {
-    const bool reading = ended == Stage::augment && !fetched;
-    end(reading ? Stage::read : encoded ? Stage::decode : Stage::augment, 0, 0);
-    ended = Stage::augment;
+    const bool reading = ended == measure::Stage::augment && !fetched;
+    end(reading   ? measure::Stage::read
+        : encoded ? measure::Stage::decode
+                  : measure::Stage::augment,
+        0, 0);
+    ended = measure::Stage::augment;
   }
 
   Worker& worker;
-  RangeHistory& unit;
+  measure::RangeHistory& unit;
   bool on;
   bool sampled = false;
   std::int64_t cpu = 0;
   base::Clock::Ticks last = 0;
-  Stage ended = Stage::augment;  ///< stage that ended last
+  measure::Stage ended = measure::Stage::augment;  ///< stage that ended last
   struct Sum {
     std::uint64_t calls = 0;
     base::Clock::Ticks ticks = 0;
     std::uint64_t bytes = 0;
     std::int64_t cpu_ns = 0;
   };
-  Sum sums[kStageCount];
+  Sum sums[measure::kStageCount];
 };
 
 /// An encoded image, decoded only where pixels are requested.
@@ -134,9 +140,9 @@ class Stages::Decoding final : public PixelSource {
   std::uint32_t scales() const override { return decode_.image().scales; }
   bool serves_regions() const override { return true; }
   ImageView pixels(const Rect& region, int scale) override {
-    recorder_.end(Stage::augment, 0, 0);  // time spent planning
+    recorder_.end(measure::Stage::augment, 0, 0);  // time spent planning
     const ImageView view = decode_.decode(channels_, region, scale);
-    recorder_.end(Stage::decode, 1,
+    recorder_.end(measure::Stage::decode, 1,
                   static_cast<std::uint64_t>(region.x1 - region.x0) *
                       static_cast<std::uint64_t>(region.y1 - region.y0) *
                       static_cast<std::uint64_t>(channels_));
@@ -199,7 +205,7 @@ Sample Stages::read(std::uint64_t index, Buffer& scratch, StorageModel::Lane& la
 void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
                    const std::atomic<bool>& stop) const {
   const base::Clock::Ticks begin = base::Clock::now();
-  if (options_.record) SchedulerWait::mine().begin(begin);
+  if (options_.record) measure::SchedulerWait::mine().begin(begin);
   const BatchId& id = slot.id;
   const Sampler sampler(reader_->info().count, options_.shuffle, options_.seed, id.epoch);
   Fetched& fetched = slot.fetched[static_cast<std::size_t>(place)];
@@ -220,7 +226,7 @@ void Stages::fetch(Slot& slot, std::int64_t place, Reading& reading,
   reading.record.bytes += bytes;
   reading.record.ticks += end - begin;
   reading.busy = end - begin;
-  reading.core_wait = SchedulerWait::mine().end(begin, end).core_wait;
+  reading.core_wait = measure::SchedulerWait::mine().end(begin, end).core_wait;
   if (reading.track != nullptr)
     reading.track->add({id.ordinal, static_cast<std::uint64_t>(place), begin, end, bytes});
 }
@@ -263,7 +269,7 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
     if (i < kAhead) prefetch(worker.samples[i].bytes);
   }
   const std::size_t sample_bytes = count > 0 ? worker.samples[0].bytes.size() : 0;
-  recorder.end(Stage::read, count, count * sample_bytes);
+  recorder.end(measure::Stage::read, count, count * sample_bytes);
 
   for (std::size_t i = 0; i < count; ++i) {
     if (stop.load(std::memory_order_relaxed)) break;
@@ -280,7 +286,7 @@ bool Stages::work_in_place(const SampleRange& run, Slot& slot, Worker& worker, R
       return false;
     }
   }
-  recorder.end(Stage::augment, count, count * transform_->output().bytes());
+  recorder.end(measure::Stage::augment, count, count * transform_->output().bytes());
   return true;
 }
 
@@ -329,7 +335,7 @@ void Stages::one_sample(std::uint64_t index, std::int64_t place, const Fetched* 
     sample = fetched->sample;
   } else {
     sample = read(index, worker.bytes, worker.lane, stop);
-    recorder.end(Stage::read, 1, sample.bytes.size());
+    recorder.end(measure::Stage::read, 1, sample.bytes.size());
   }
   slot.labels[static_cast<std::size_t>(place)] = sample.label;
   slot.indices[static_cast<std::size_t>(place)] = index;
@@ -350,7 +356,7 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
   std::byte* out = place_of(slot, place);
   if (reader_->info().encoded) {
     const Size size = worker.decode.open(sample.bytes, options_.max_pixels).size;
-    recorder.end(Stage::decode, 0, 0);
+    recorder.end(measure::Stage::decode, 0, 0);
     const int channels = transform_->output().channels;
     const auto pixels =
         static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
@@ -363,7 +369,7 @@ void Stages::transform(std::uint64_t index, const Sample& sample, std::int64_t p
     WholeImage image(view_of(reader_->info(), sample));
     transform_->run(key, image, out, *worker.transform);
   }
-  recorder.end(Stage::augment, 1, transform_->output().bytes());
+  recorder.end(measure::Stage::augment, 1, transform_->output().bytes());
 }
 
 void Stages::failure(std::uint64_t index, std::int64_t place, Slot& slot, const Error& error) {

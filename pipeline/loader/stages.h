@@ -51,7 +51,8 @@ struct Reading {
   StorageModel::Lane lane;
   StageRecord record;
   base::Clock::Ticks busy = 0, core_wait = 0;  ///< time of the last sample
-  Track<FetchRecord>* track = nullptr;         ///< track of its reads; null without a timeline
+  measure::Track<measure::FetchRecord>* track =
+      nullptr;  ///< track of its reads; null without a timeline
 };
 
 /// A worker's memory and records, leased for one range. Not thread_local, because a thread may
@@ -65,7 +66,7 @@ struct alignas(64) Worker {
   std::vector<std::uint64_t> indices;
 
   std::atomic<bool> leased{false};
-  StageRecord records[kStageCount];
+  StageRecord records[measure::kStageCount];
   Counter<base::Clock::Ticks> busy_ticks;       ///< time inside ranges
   Counter<base::Clock::Ticks> core_wait_ticks;  ///< the part of it spent waiting for a core
   std::uint64_t runs = 0;

@@ -18,7 +18,7 @@ IoPool::IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Sl
 
 // If a thread cannot be started, the destructor ends those that were.
 IoPool::IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Slot>& slots,
-               LoaderTracks* tracks, Deliver deliver)
+               measure::LoaderTracks* tracks, Deliver deliver)
     : IoPool(threads, max_runs, stages, slots, std::move(deliver)) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < threads_.size(); ++i) {
@@ -67,7 +67,7 @@ IoPool::Job* IoPool::claim(std::int64_t& place) {
 
 void IoPool::finished(Job& job) {
   const SampleRange run = job.run;
-  RangeHistory& unit = slots_[run.slot].units[run.unit];
+  measure::RangeHistory& unit = slots_[run.slot].units[run.unit];
   unit.fetch_end = base::Clock::now();
   if (const base::Clock::Ticks busy = job.busy.load(std::memory_order_relaxed); busy > 0)
     unit.fetch_on_core = 1 - static_cast<float>(job.core_wait.load(std::memory_order_relaxed)) /

@@ -147,7 +147,7 @@ class IoPool {
   /// Starts the threads. At most `max_runs` ranges may be in the pool at once. `tracks` is the
   /// loader's, or null. `deliver` is called on the thread that has read a range's last sample.
   IoPool(int threads, std::size_t max_runs, Stages& stages, std::vector<Slot>& slots,
-         LoaderTracks* tracks, Deliver deliver);
+         measure::LoaderTracks* tracks, Deliver deliver);
   /// Waits for the threads, unless stop() ended them.
   ~IoPool();
   IoPool(const IoPool&) = delete;

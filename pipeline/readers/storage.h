@@ -8,8 +8,9 @@
 #include <mutex>
 #include <string>
 
+#include "measure/timeline.h"
+#include "measure/track.h"
 #include "millrace/reader.h"
-#include "pipeline/loader/timeline.h"
 
 namespace millrace::pipeline {
 
@@ -57,7 +58,9 @@ class StorageModel {
 
   const StorageOptions& options() const { return options_; }
   /// Records every later request in `track`. Call it before the first request.
-  void record_to(std::shared_ptr<Track<RequestRecord>> track) { track_ = std::move(track); }
+  void record_to(std::shared_ptr<measure::Track<measure::RequestRecord>> track) {
+    track_ = std::move(track);
+  }
 
   /// Returns when a request of `bytes` made at `arrival_ns` is done; times as Clock::steady_ns().
   std::int64_t finish_ns(std::int64_t arrival_ns, std::uint64_t bytes);
@@ -71,7 +74,7 @@ class StorageModel {
   std::int64_t origin_ns_ = -1;  ///< time of the first request; the clocks below count ns from it
   double next_request_ = 0;
   double bus_free_ = 0;
-  std::shared_ptr<Track<RequestRecord>> track_;
+  std::shared_ptr<measure::Track<measure::RequestRecord>> track_;
 };
 
 }  // namespace millrace::pipeline

@@ -189,9 +189,9 @@ void DataParallel::add_gradients() {
 }
 
 TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& place,
-                                            pipeline::SpanClock& spans) {
+                                            measure::SpanClock& spans) {
   if (batch.count() == 0) return {};
-  spans.enter(pipeline::Span::h2d);
+  spans.enter(measure::Span::h2d);
   if (separate_ && place.opens) send_weights();
   const std::vector<Samples> parts = scatter(batch);
   std::vector<Loss> losses(parts.size());
@@ -209,9 +209,9 @@ TorchStrategy::Loss DataParallel::gradients(Batch& batch, const StepContext& pla
           throw;
         }
       },
-      [&] { spans.enter(pipeline::Span::peer_wait); });
+      [&] { spans.enter(measure::Span::peer_wait); });
 
-  spans.enter(pipeline::Span::backward);
+  spans.enter(measure::Span::backward);
   const torch::NoGradGuard no_grad;
   // Sums in double, as the single strategy does on the CPU.
   const auto sum_of = [&](const Loss& loss) {

@@ -45,7 +45,7 @@ class DataParallel final : public TorchStrategy {
   std::vector<std::uint64_t> replica_samples() const override { return given_; }
 
  protected:
-  Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
+  Loss gradients(Batch& batch, const StepContext& place, measure::SpanClock& spans) override;
 
  private:
   /// Adds up over the replicas' threads, in the order of the replicas, so that all get equal bits.

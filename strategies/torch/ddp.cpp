@@ -392,7 +392,7 @@ std::string Ddp::device() const {
   return std::to_string(peers_.world()) + " ranks, each " + TorchStrategy::device();
 }
 
-void Ddp::leave(Collective which, base::Clock::Ticks entered, const pipeline::SpanClock& spans) {
+void Ddp::leave(Collective which, base::Clock::Ticks entered, const measure::SpanClock& spans) {
   const base::Clock::Ticks now = base::Clock::now();
   // Batch norm's collectives come before that of the gradients, and hide in the work before it.
   const double hidden = base::Clock::seconds(std::exchange(statistics_ticks_, 0));
@@ -403,12 +403,12 @@ void Ddp::leave(Collective which, base::Clock::Ticks entered, const pipeline::Sp
   ticks_since_[static_cast<std::size_t>(spans.current())] += now - spans.since();
 }
 
-void Ddp::arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans) {
-  spans.enter(pipeline::Span::peer_wait);
+void Ddp::arrive(std::int64_t samples, bool stop, measure::SpanClock& spans) {
+  spans.enter(measure::Span::peer_wait);
   const bool is_first = since_ == 0;
-  pipeline::SpanTicks since = difference(spans.ticks(), ticks_since_);
-  since[static_cast<std::size_t>(pipeline::Span::peer_wait)] = 0;
-  const pipeline::SpanSeconds mine(since);
+  measure::SpanTicks since = difference(spans.ticks(), ticks_since_);
+  since[static_cast<std::size_t>(measure::Span::peer_wait)] = 0;
+  const measure::SpanSeconds mine(since);
   arrivals_.zero_();
   auto cell = arrivals_.accessor<double, 2>();
   auto row = cell[peers_.rank()];
@@ -449,10 +449,10 @@ void Ddp::attribute_waits() {
 }
 
 TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
-                                   pipeline::SpanClock& spans) {
+                                   measure::SpanClock& spans) {
   step_ = place.step + 1;
   arrive(batch.count(), place.stop, spans);
-  spans.enter(pipeline::Span::h2d);
+  spans.enter(measure::Span::h2d);
   const Samples samples = take(batch);
   if (place.updates) {  // otherwise the gradients stay on this rank for now
     reducer_->prepare_for_forward();
@@ -471,10 +471,10 @@ TorchStrategy::Loss Ddp::gradients(Batch& batch, const StepContext& place,
   return {sum, 1, loss.samples};
 }
 
-void Ddp::add_up(Totals& totals, pipeline::SpanClock& spans) {
+void Ddp::add_up(Totals& totals, measure::SpanClock& spans) {
   totals.samples = samples_;
   if (!torch_device().is_cpu()) return;
-  spans.enter(pipeline::Span::peer_wait);
+  spans.enter(measure::Span::peer_wait);
   torch::Tensor loss = torch::full({1}, totals.loss, torch::kDouble);
   sum(loss);
   leave(kLoss, spans.since(), spans);

@@ -81,8 +81,8 @@ class Ddp final : public TorchStrategy {
   std::string device() const override;
 
  protected:
-  Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
-  void add_up(Totals& totals, pipeline::SpanClock& spans) override;
+  Loss gradients(Batch& batch, const StepContext& place, measure::SpanClock& spans) override;
+  void add_up(Totals& totals, measure::SpanClock& spans) override;
   void add_up(torch::Tensor& sums) override;
   void alive() override;
   void share_buffers() override;
@@ -92,14 +92,14 @@ class Ddp final : public TorchStrategy {
  private:
   /// Exchanges the ranks' states on arrival at a step: numbers of samples, whether a rank was asked
   /// to stop, and which rank was late.
-  void arrive(std::int64_t samples, bool stop, pipeline::SpanClock& spans);
+  void arrive(std::int64_t samples, bool stop, measure::SpanClock& spans);
 
   void sum(torch::Tensor& values) const;
 
   /// Collectives of a step that all ranks leave together. On CUDA there is only the first.
   enum Collective : std::size_t { kArrival, kGradients, kLoss, kCollectives };
   /// Notes that this rank entered a collective at `entered` and leaves it now.
-  void leave(Collective which, base::Clock::Ticks entered, const pipeline::SpanClock& spans);
+  void leave(Collective which, base::Clock::Ticks entered, const measure::SpanClock& spans);
   /// Attributes the waits since the previous arrival.
   void attribute_waits();
 
@@ -111,8 +111,8 @@ class Ddp final : public TorchStrategy {
   double samples_ = 0;      ///< samples of the step on all ranks
   bool stop_agreed_ = false;
 
-  base::Clock::Ticks since_ = 0;       ///< time when this rank left the last collective; 0: none
-  pipeline::SpanTicks ticks_since_{};  ///< values of the spans at that time
+  base::Clock::Ticks since_ = 0;      ///< time when this rank left the last collective; 0: none
+  measure::SpanTicks ticks_since_{};  ///< values of the spans at that time
   std::array<double, kCollectives> work_{}, waited_{};  ///< seconds before and in each collective
   base::Clock::Ticks statistics_ticks_ = 0;             ///< in batch norm's collectives since then
   std::atomic<base::Clock::Ticks> last_bucket_{0};      ///< time when the last gradients were there

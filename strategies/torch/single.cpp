@@ -38,22 +38,22 @@ bool GraphedSteps::takes(const torch::Tensor& images, const torch::Tensor& targe
 }
 
 torch::Tensor GraphedSteps::run(const torch::Tensor& images, const torch::Tensor& targets,
-                                pipeline::SpanClock& spans, const Pass& pass) {
-  set_up_ = pipeline::SetUp::none;
+                                measure::SpanClock& spans, const Pass& pass) {
+  set_up_ = measure::SetUp::none;
   if (!takes(images, targets)) return pass(images, targets, &spans);
   images_.copy_(images, /*non_blocking=*/true);
   targets_.copy_(targets, /*non_blocking=*/true);
   if (!loss_.defined() && warm_ups_ < kWarmUps) {
     ++warm_ups_;
-    set_up_ = pipeline::SetUp::warm_up;
+    set_up_ = measure::SetUp::warm_up;
     torch::Tensor loss;
     streams_.on_side_stream([&] { loss = pass(images_, targets_, &spans); });
     return loss;
   }
-  spans.enter(pipeline::Span::forward);
+  spans.enter(measure::Span::forward);
   if (!loss_.defined()) {
     capture(pass);
-    set_up_ = pipeline::SetUp::capture;
+    set_up_ = measure::SetUp::capture;
   }
   graph_->replay();
   // Points the handles, which the optimiser's step has dropped, to the memory that the replay
@@ -88,9 +88,9 @@ Single::Single(const StrategyOptions& options, std::unique_ptr<DeviceStreams> st
 }
 
 TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
-                                      pipeline::SpanClock& spans) {
+                                      measure::SpanClock& spans) {
   if (batch.count() == 0) return {};
-  spans.enter(pipeline::Span::h2d);
+  spans.enter(measure::Span::h2d);
   if (whole_ && batch.count() == place.window_samples && is_settled() && whole_->takes(batch))
     return whole_step(batch, place, spans);
   if (!graphed_ || batch.count() != place.window_samples) {
@@ -102,7 +102,7 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
   seed_draws(model(), samples.images.device(), place, kReplica);  // replays draw from it as well
   const auto both = [this, window = place.window_samples](const torch::Tensor& images,
                                                           const torch::Tensor& targets,
-                                                          pipeline::SpanClock* clock) {
+                                                          measure::SpanClock* clock) {
     return pass(model(), normalized(images), targets, window, &counter(), clock);
   };
   const torch::Tensor value = graphed_->run(samples.images, samples.targets, spans, both);
@@ -111,14 +111,14 @@ TorchStrategy::Loss Single::gradients(Batch& batch, const StepContext& place,
 }
 
 TorchStrategy::Loss Single::whole_step(Batch& batch, const StepContext& place,
-                                       pipeline::SpanClock& spans) {
+                                       measure::SpanClock& spans) {
   const std::int64_t samples = batch.count();
   const auto send = [&](torch::Tensor& block, DeviceMark& read) {
     Samples sent = send_into(batch, block, read);
     send_rate(place);  // behind the mark of the step's begin
     return sent;
   };
-  const auto step = [this, samples](const Samples& there, pipeline::SpanClock* clock) {
+  const auto step = [this, samples](const Samples& there, measure::SpanClock* clock) {
     return pass_and_update(normalized(there.images), there.targets, samples, clock);
   };
   seed_draws(model(), torch_device(), place, kReplica);  // replays draw from it as well
@@ -128,8 +128,8 @@ TorchStrategy::Loss Single::whole_step(Batch& batch, const StepContext& place,
   return loss;
 }
 
-void Single::graph_sets_up(pipeline::SetUp kind) {
-  if (kind != pipeline::SetUp::none && last_set_up() != pipeline::SetUp::first) sets_up(kind);
+void Single::graph_sets_up(measure::SetUp kind) {
+  if (kind != measure::SetUp::none && last_set_up() != measure::SetUp::first) sets_up(kind);
 }
 
 }  // namespace millrace::train

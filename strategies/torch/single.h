@@ -16,7 +16,8 @@
 #include <optional>
 #include <vector>
 
-#include "pipeline/loader/timeline.h"
+#include "measure/spans.h"
+#include "measure/step_record.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device.h"
 #include "strategies/torch/step_graphs.h"
@@ -30,7 +31,7 @@ class GraphedSteps {
   /// and leaves gradients in the parameters, which had none before. Enters forward and backward on
   /// the clock if there is one. The graph keeps it, so it must not refer to its step.
   using Pass = std::function<torch::Tensor(
-      const torch::Tensor& images, const torch::Tensor& targets, pipeline::SpanClock* spans)>;
+      const torch::Tensor& images, const torch::Tensor& targets, measure::SpanClock* spans)>;
 
   /// Eager steps of full size before the capture.
   static constexpr int kWarmUps = kGraphWarmUps;
@@ -43,9 +44,9 @@ class GraphedSteps {
   /// leaves gradients in the parameters, which may be changed and dropped. Every call must pass the
   /// same `pass`. A replay counts as forward. Throws RunError if the pass cannot be captured.
   torch::Tensor run(const torch::Tensor& images, const torch::Tensor& targets,
-                    pipeline::SpanClock& spans, const Pass& pass);
+                    measure::SpanClock& spans, const Pass& pass);
   /// Returns what the last run() was besides a step.
-  pipeline::SetUp last_set_up() const { return set_up_; }
+  measure::SetUp last_set_up() const { return set_up_; }
 
  private:
   /// Returns whether a batch has the captured form, which the first full one determines.
@@ -57,7 +58,7 @@ class GraphedSteps {
   std::vector<torch::Tensor> parameters_;
   std::int64_t samples_;
   int warm_ups_ = 0;
-  pipeline::SetUp set_up_ = pipeline::SetUp::none;
+  measure::SetUp set_up_ = measure::SetUp::none;
   torch::Tensor images_, targets_;        ///< inputs of the graph
   torch::Tensor loss_;                    ///< output of the graph; undefined until the capture
   std::vector<torch::Tensor> gradients_;  ///< outputs, one per parameter; some undefined
@@ -71,13 +72,13 @@ class Single final : public TorchStrategy {
                   std::unique_ptr<DeviceGraph> graph = nullptr);
 
  protected:
-  Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) override;
+  Loss gradients(Batch& batch, const StepContext& place, measure::SpanClock& spans) override;
 
  private:
   /// Runs a step with the optimiser's as a graph.
-  Loss whole_step(Batch& batch, const StepContext& place, pipeline::SpanClock& spans);
+  Loss whole_step(Batch& batch, const StepContext& place, measure::SpanClock& spans);
   /// Notes that a graph has set something up.
-  void graph_sets_up(pipeline::SetUp kind);
+  void graph_sets_up(measure::SetUp kind);
 
   // At most one of the two is set, and only if options.graph_samples asks for it.
   std::optional<GraphedSteps> graphed_;

@@ -49,20 +49,20 @@ bool StepGraphs::takes(const Batch& batch) {
   return form == form_;
 }
 
-torch::Tensor StepGraphs::run(const Send& send, pipeline::SpanClock& spans, const Step& step) {
+torch::Tensor StepGraphs::run(const Send& send, measure::SpanClock& spans, const Step& step) {
   Input& input = inputs_[at_];
   at_ = (at_ + 1) % inputs_.size();
-  set_up_ = pipeline::SetUp::none;
+  set_up_ = measure::SetUp::none;
   const Samples samples = send(input.block, *input.read);
   torch::Tensor loss;
   if (!input.loss.defined() && warm_ups_ < kGraphWarmUps) {
     ++warm_ups_;
-    set_up_ = pipeline::SetUp::warm_up;
+    set_up_ = measure::SetUp::warm_up;
     streams_.on_side_stream([&] { loss = step(samples, &spans); });
   } else {
-    spans.enter(pipeline::Span::forward);
+    spans.enter(measure::Span::forward);
     if (!input.loss.defined()) {
-      set_up_ = pipeline::SetUp::capture;
+      set_up_ = measure::SetUp::capture;
       input.loss = capture_aside(*input.graph, streams_, [samples, step] {
                      return std::vector<torch::Tensor>{step(samples, /*spans=*/nullptr)};
                    }).front();

@@ -15,7 +15,8 @@
 #include <memory>
 #include <vector>
 
-#include "pipeline/loader/timeline.h"
+#include "measure/spans.h"
+#include "measure/step_record.h"
 #include "strategies/torch/cuda_library.h"
 #include "strategies/torch/device.h"
 
@@ -34,7 +35,7 @@ class StepGraphs {
  public:
   /// Work of a whole step on a batch, of which nothing is left but the loss. The graph keeps it, so
   /// it must not refer to its step. Enters spans on the clock if there is one.
-  using Step = std::function<torch::Tensor(const Samples& samples, pipeline::SpanClock* spans)>;
+  using Step = std::function<torch::Tensor(const Samples& samples, measure::SpanClock* spans)>;
   /// Copies a batch to `block` once `read` is reached. Returns its views there.
   using Send = std::function<Samples(torch::Tensor& block, DeviceMark& read)>;
 
@@ -48,9 +49,9 @@ class StepGraphs {
   /// Sends a batch that takes() accepts and runs `step` on it, eagerly or as a replay. Returns the
   /// loss, which the call after the next may overwrite. Every call must pass the same `step`. A
   /// replay counts as forward. Throws RunError if the step cannot be captured.
-  torch::Tensor run(const Send& send, pipeline::SpanClock& spans, const Step& step);
+  torch::Tensor run(const Send& send, measure::SpanClock& spans, const Step& step);
   /// Returns what the last run() was besides a step.
-  pipeline::SetUp last_set_up() const { return set_up_; }
+  measure::SetUp last_set_up() const { return set_up_; }
 
  private:
   /// Determines the offsets in a batch's block.
@@ -72,7 +73,7 @@ class StepGraphs {
   std::size_t at_ = 0;  ///< input of the next step
   Form form_;
   int warm_ups_ = 0;
-  pipeline::SetUp set_up_ = pipeline::SetUp::none;
+  measure::SetUp set_up_ = measure::SetUp::none;
 };
 
 }  // namespace millrace::train

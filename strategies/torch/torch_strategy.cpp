@@ -179,7 +179,7 @@ std::string TorchStrategy::memory_hint(std::int64_t samples) {
 TorchStrategy::Loss TorchStrategy::learn(Classifier& model, const torch::Tensor& images,
                                          const torch::Tensor& targets, const StepContext& place,
                                          int replica, CorrectCounter* counter,
-                                         pipeline::SpanClock* spans) const {
+                                         measure::SpanClock* spans) const {
   seed_draws(model, images.device(), place, replica);
   return loss_of(pass(model, images, targets, place.window_samples, counter, spans), images.size(0),
                  place);
@@ -201,9 +201,9 @@ TorchStrategy::Loss TorchStrategy::loss_of(const torch::Tensor& value, std::int6
 
 torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images,
                                   const torch::Tensor& targets, std::int64_t window_samples,
-                                  CorrectCounter* counter, pipeline::SpanClock* spans) const {
+                                  CorrectCounter* counter, measure::SpanClock* spans) const {
   const c10::DeviceGuard guard(images.device());
-  if (spans != nullptr) spans->enter(pipeline::Span::forward);
+  if (spans != nullptr) spans->enter(measure::Span::forward);
   const std::int64_t samples = images.size(0);
   const bool mean = samples == window_samples;
   torch::Tensor loss;
@@ -219,7 +219,7 @@ torch::Tensor TorchStrategy::pass(Classifier& model, const torch::Tensor& images
     if (counter != nullptr) counter->add(logits, targets);
   }
   if (spans != nullptr) {
-    spans->enter(pipeline::Span::backward);
+    spans->enter(measure::Span::backward);
     if (marks_ != nullptr && options_.device_parts)
       marks_->place(*streams_, StepMarks::Place::backward);
   }
@@ -264,7 +264,7 @@ class TorchStrategy::DeviceStep final : public QueuedStep {
   StepMarks& marks_;
 };
 
-void TorchStrategy::step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) {
+void TorchStrategy::step(Batch batch, const StepContext& place, measure::SpanClock& spans) {
   const std::int64_t samples = batch.count();
   bool fits = true;
   shorten_torch_errors("training step", [&] {
@@ -280,17 +280,17 @@ void TorchStrategy::step(Batch batch, const StepContext& place, pipeline::SpanCl
         memory_hint(samples));
 }
 
-void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::SpanClock& spans) {
+void TorchStrategy::step_in(Batch batch, const StepContext& place, measure::SpanClock& spans) {
   if (streams_) {
     queue_.make_room(spans);
     marks_ = &ring_.next();
   }
   const std::int64_t samples = batch.count();
-  set_up_ = pipeline::SetUp::none;
+  set_up_ = measure::SetUp::none;
   if (samples > 0) {
     const bool first = kinds_.empty();
     if (kinds_.insert({samples, batch.classes(), place.opens, place.updates}).second)
-      set_up_ = first ? pipeline::SetUp::first : pipeline::SetUp::shape;
+      set_up_ = first ? measure::SetUp::first : measure::SetUp::shape;
   }
   const std::uint64_t seed = step_seed(options_.seed, place.step, rank());
   at::Generator(at::globalContext().defaultGenerator(device_)).set_current_seed(seed);
@@ -314,7 +314,7 @@ void TorchStrategy::step_in(Batch batch, const StepContext& place, pipeline::Spa
   if (loss.updated) {
     if (ema_) ema_.count_update();
   } else if (place.updates) {
-    spans.enter(pipeline::Span::step);
+    spans.enter(measure::Span::step);
     update(place);
   }
   if (streams_) queue_.push(std::make_unique<DeviceStep>(*this, place.step, loss, totals), spans);
@@ -325,7 +325,7 @@ std::vector<FinishedStep> TorchStrategy::take_finished() {
   return std::exchange(finished_, {});
 }
 
-void TorchStrategy::drain(pipeline::SpanClock& spans) {
+void TorchStrategy::drain(measure::SpanClock& spans) {
   if (!streams_) return;
   shorten_torch_errors("training step", [&] {
     queue_.drain(spans);
@@ -383,9 +383,9 @@ void TorchStrategy::send_rate(const StepContext& place) {
 torch::Tensor TorchStrategy::pass_and_update(const torch::Tensor& images,
                                              const torch::Tensor& targets,
                                              std::int64_t window_samples,
-                                             pipeline::SpanClock* spans) {
+                                             measure::SpanClock* spans) {
   torch::Tensor loss = pass(*model_, images, targets, window_samples, &counter(), spans);
-  if (spans != nullptr) spans->enter(pipeline::Span::step);
+  if (spans != nullptr) spans->enter(measure::Span::step);
   apply_gradients(LearningRate(rate_), /*scale=*/1);
   clear_gradients();
   return loss;

@@ -59,16 +59,16 @@ class CorrectCounter {
 /// gradients. Each strategy decides how a batch becomes gradients.
 class TorchStrategy : public Strategy {
  public:
-  void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) final;
+  void step(Batch batch, const StepContext& place, measure::SpanClock& spans) final;
   std::vector<FinishedStep> take_finished() final;
-  void drain(pipeline::SpanClock& spans) final;
+  void drain(measure::SpanClock& spans) final;
   int batches_held() const final { return streams_ ? std::max(2, options_.inflight) : 1; }
-  void hold_at_most(std::size_t most, pipeline::SpanClock& spans) final {
+  void hold_at_most(std::size_t most, measure::SpanClock& spans) final {
     held_.keep_at_most(most, spans);
   }
   std::shared_ptr<pipeline::SlotMemory> slot_memory() final;
   std::int64_t last_samples() const final { return last_samples_; }
-  pipeline::SetUp last_set_up() const final { return set_up_; }
+  measure::SetUp last_set_up() const final { return set_up_; }
   Submissions submissions() const final { return queue_.submissions(); }
   double take_train_loss() final;
   TrainCounts take_train_counts() final;
@@ -115,7 +115,7 @@ class TorchStrategy : public Strategy {
   /// own random numbers. Adds the correct answers to `counter`, if there is one.
   Loss learn(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
              const StepContext& place, int replica, CorrectCounter* counter,
-             pipeline::SpanClock* spans) const;
+             measure::SpanClock* spans) const;
 
   /// Seeds the random numbers of a step.
   void seed_draws(Classifier& model, torch::Device device, const StepContext& place,
@@ -124,7 +124,7 @@ class TorchStrategy : public Strategy {
   /// or is made here.
   torch::Tensor pass(Classifier& model, const torch::Tensor& images, const torch::Tensor& targets,
                      std::int64_t window_samples, CorrectCounter* counter,
-                     pipeline::SpanClock* spans) const;
+                     measure::SpanClock* spans) const;
   static Loss loss_of(const torch::Tensor& value, std::int64_t samples, const StepContext& place);
 
   // A step whose optimiser belongs to it, for CUDA graphs. Its tensors are the model's, the
@@ -135,15 +135,15 @@ class TorchStrategy : public Strategy {
   /// Runs pass() over a window of one batch without failures, then what update() does. Leaves no
   /// gradients.
   torch::Tensor pass_and_update(const torch::Tensor& images, const torch::Tensor& targets,
-                                std::int64_t window_samples, pipeline::SpanClock* spans);
+                                std::int64_t window_samples, measure::SpanClock* spans);
   /// Returns whether a step does what all later ones do: the first averages are copies.
   bool is_settled() const { return !ema_ || ema_.begun(); }
 
   /// Runs forward and backward on this process's part of the batch. If place.updates, leaves the
   /// gradients of the whole batch, over all replicas and ranks, in model().
-  virtual Loss gradients(Batch& batch, const StepContext& place, pipeline::SpanClock& spans) = 0;
+  virtual Loss gradients(Batch& batch, const StepContext& place, measure::SpanClock& spans) = 0;
   /// Sums the totals over all ranks.
-  virtual void add_up(Totals&, pipeline::SpanClock&) {}
+  virtual void add_up(Totals&, measure::SpanClock&) {}
   /// Sums any vector over all ranks.
   virtual void add_up(torch::Tensor&) {}
   /// Reports progress between two collectives.
@@ -154,7 +154,7 @@ class TorchStrategy : public Strategy {
   virtual void clear_gradients();
   virtual int rank() const { return 0; }
   /// Says what gradients() sets up in this step. The last thing said counts.
-  void sets_up(pipeline::SetUp kind) { set_up_ = kind; }
+  void sets_up(measure::SetUp kind) { set_up_ = kind; }
 
   /// Returns a new model on the device in training mode, initialised from torch's current
   /// generator.
@@ -197,7 +197,7 @@ class TorchStrategy : public Strategy {
   class DeviceStep;
   /// Returns advice for a step of `samples` samples that exceeded the device's memory.
   std::string memory_hint(std::int64_t samples);
-  void step_in(Batch batch, const StepContext& place, pipeline::SpanClock& spans);
+  void step_in(Batch batch, const StepContext& place, measure::SpanClock& spans);
   /// Records a step's loss. Throws RunError if it is not a number.
   std::optional<double> read_loss(std::uint64_t step, const Totals& totals);
   /// Returns the state of a checkpoint except for the model's weights, by name.
@@ -219,7 +219,7 @@ class TorchStrategy : public Strategy {
   double window_seen_ = 0;              ///< samples of the open window that could be loaded
   std::vector<FinishedStep> finished_;  ///< on the CPU
   std::int64_t last_samples_ = 0;
-  pipeline::SetUp set_up_ = pipeline::SetUp::none;  ///< by the last step
+  measure::SetUp set_up_ = measure::SetUp::none;  ///< by the last step
   /// Kinds of steps so far: samples, classes, and whether the window opened and closed.
   std::set<std::tuple<std::int64_t, std::int64_t, bool, bool>> kinds_;
   torch::Tensor train_loss_;     ///< f64: sums of losses and samples since take_train_loss()

@@ -24,9 +24,9 @@ void InFlightBatches::give_back_read() {
   while (!held_.empty() && read(held_.front())) held_.pop_front();
 }
 
-void InFlightBatches::keep_at_most(std::size_t most, pipeline::SpanClock& spans) {
+void InFlightBatches::keep_at_most(std::size_t most, measure::SpanClock& spans) {
   give_back_read();
-  if (held_.size() > most) spans.enter(pipeline::Span::device_wait);
+  if (held_.size() > most) spans.enter(measure::Span::device_wait);
   keep_at_most(most);
 }
 
@@ -44,14 +44,14 @@ void StepQueue::finish_oldest() {
   finished_.push_back(step->finish());
 }
 
-void StepQueue::shrink_to(std::size_t most, pipeline::SpanClock& spans) {
+void StepQueue::shrink_to(std::size_t most, measure::SpanClock& spans) {
   while (!queued_.empty() && queued_.front()->done()) finish_oldest();
   if (queued_.size() <= most) return;
-  spans.enter(pipeline::Span::device_wait);
+  spans.enter(measure::Span::device_wait);
   while (queued_.size() > most) finish_oldest();
 }
 
-void StepQueue::make_room(pipeline::SpanClock& spans) {
+void StepQueue::make_room(measure::SpanClock& spans) {
   if (max_ == 0) return;
   shrink_to(max_ - 1, spans);
   if (!fed_) return;
@@ -60,13 +60,13 @@ void StepQueue::make_room(pipeline::SpanClock& spans) {
   if (queued_.empty() || queued_.back()->done()) ++submissions_.starved;
 }
 
-void StepQueue::push(std::unique_ptr<QueuedStep> step, pipeline::SpanClock& spans) {
+void StepQueue::push(std::unique_ptr<QueuedStep> step, measure::SpanClock& spans) {
   queued_.push_back(std::move(step));
   fed_ = true;
   if (max_ == 0) drain(spans);
 }
 
-void StepQueue::drain(pipeline::SpanClock& spans) {
+void StepQueue::drain(measure::SpanClock& spans) {
   shrink_to(0, spans);
   fed_ = false;  // the device is idle because the host has waited for it
 }
@@ -84,12 +84,12 @@ base::Clock::Ticks DeviceTime::gap_other() const {
   return sum;
 }
 
-DeviceTimeline::DeviceTimeline(pipeline::SpanClock& spans) : spans_(spans), at_(spans.since()) {
+DeviceTimeline::DeviceTimeline(measure::SpanClock& spans) : spans_(spans), at_(spans.since()) {
   spans_.record_to(this);
 }
 
 void DeviceTimeline::step(base::Clock::Ticks begin, base::Clock::Ticks end, bool set_up) {
-  const pipeline::SpanTicks before = time_.gaps;
+  const measure::SpanTicks before = time_.gaps;
   gap(begin);
   const base::Clock::Ticks from = std::max(begin, at_);
   const base::Clock::Ticks busy = std::max<base::Clock::Ticks>(0, end - from);
@@ -120,7 +120,7 @@ void DeviceTimeline::gap(base::Clock::Ticks end) {
     time_.gaps[span] += to - at_;
     at_ = to;
   };
-  for (const pipeline::SpanRecord& span : host_)
+  for (const measure::SpanRecord& span : host_)
     attribute(static_cast<std::size_t>(span.span), span.end);
   attribute(static_cast<std::size_t>(spans_.current()), end);
 }

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/private_api.h"
+#include "measure/spans.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/timeline.h"
 #include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
@@ -60,7 +60,7 @@ class MILLRACE_PRIVATE_API InFlightBatches {
   void hold(Batch batch, std::vector<OwnedMark> until);
   /// Gives back batches that the device has read, in order. If more than `most` are left, waits for
   /// the oldest in device_wait.
-  void keep_at_most(std::size_t most, pipeline::SpanClock& spans);
+  void keep_at_most(std::size_t most, measure::SpanClock& spans);
   /// Does the same in the current span.
   void keep_at_most(std::size_t most);
   std::size_t count() const { return held_.size(); }
@@ -94,12 +94,12 @@ class MILLRACE_PRIVATE_API StepQueue {
 
   /// Waits in device_wait until one more step may be queued. Call it before the step's first work
   /// is submitted: it then asks whether the device has run dry.
-  void make_room(pipeline::SpanClock& spans);
+  void make_room(measure::SpanClock& spans);
   /// Adds a step; call make_room() first. With the sync clock, waits in device_wait until it is
   /// done.
-  void push(std::unique_ptr<QueuedStep> step, pipeline::SpanClock& spans);
+  void push(std::unique_ptr<QueuedStep> step, measure::SpanClock& spans);
   /// Waits in device_wait until no step is in flight.
-  void drain(pipeline::SpanClock& spans);
+  void drain(measure::SpanClock& spans);
   /// Returns the steps finished since the last call, in order, without waiting.
   std::vector<FinishedStep> take();
   /// Returns the counts so far; all 0 with the sync clock, which drains the queue at every step.
@@ -107,7 +107,7 @@ class MILLRACE_PRIVATE_API StepQueue {
 
  private:
   void finish_oldest();
-  void shrink_to(std::size_t most, pipeline::SpanClock& spans);
+  void shrink_to(std::size_t most, measure::SpanClock& spans);
 
   std::size_t max_;
   std::deque<std::unique_ptr<QueuedStep>> queued_;  ///< oldest first
@@ -119,9 +119,9 @@ class MILLRACE_PRIVATE_API StepQueue {
 /// Times from the run's start. Busy time and all gaps add up to it exactly, in ticks.
 struct DeviceTime {
   base::Clock::Ticks busy = 0;  ///< time in steps, from a step's first work to its last
-  pipeline::SpanTicks gaps{};   ///< gaps by the host's span; an evaluation's work counts as its gap
+  measure::SpanTicks gaps{};    ///< gaps by the host's span; an evaluation's work counts as its gap
   base::Clock::Ticks setup_busy = 0;  ///< part of busy, in steps that also set something up
-  pipeline::SpanTicks setup_gaps{};   ///< part of gaps, before the ends of these steps
+  measure::SpanTicks setup_gaps{};    ///< part of gaps, before the ends of these steps
   /// Sums over the steps whose parts were measured and that set nothing up.
   DeviceParts parts;
   std::uint64_t parts_steps = 0;  ///< number of those that ran eagerly
@@ -129,18 +129,18 @@ struct DeviceTime {
 
   /// Returns the gaps while the batch was not ready.
   base::Clock::Ticks gap_load() const {
-    return gaps[static_cast<std::size_t>(pipeline::Span::first_batch)] +
-           gaps[static_cast<std::size_t>(pipeline::Span::load)];
+    return gaps[static_cast<std::size_t>(measure::Span::first_batch)] +
+           gaps[static_cast<std::size_t>(measure::Span::load)];
   }
   MILLRACE_PRIVATE_API base::Clock::Ticks gap_other() const;
 };
 
 /// A device's time beside the host's (contract Two clocks). Every moment of a run is either work on
 /// a step or a gap, and each gap is attributed to the trainer thread's span.
-class DeviceTimeline final : public pipeline::SpanLog {
+class DeviceTimeline final : public measure::SpanLog {
  public:
   /// Follows the host's spans through `spans`, from the start of the current one.
-  explicit DeviceTimeline(pipeline::SpanClock& spans);
+  explicit DeviceTimeline(measure::SpanClock& spans);
   ~DeviceTimeline() override { spans_.drop(this); }
   DeviceTimeline(const DeviceTimeline&) = delete;
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
@@ -155,14 +155,14 @@ class DeviceTimeline final : public pipeline::SpanLog {
   DeviceTime until(base::Clock::Ticks end);
 
  private:
-  void add(const pipeline::SpanRecord& span) override { host_.push_back(span); }
+  void add(const measure::SpanRecord& span) override { host_.push_back(span); }
   void gap(base::Clock::Ticks end);
   /// Drops the host's spans before `at_`.
   void forget();
 
-  pipeline::SpanClock& spans_;
-  std::deque<pipeline::SpanRecord> host_;  ///< ended spans
-  base::Clock::Ticks at_;                  ///< end of the time accounted for
+  measure::SpanClock& spans_;
+  std::deque<measure::SpanRecord> host_;  ///< ended spans
+  base::Clock::Ticks at_;                 ///< end of the time accounted for
   DeviceTime time_;
 };
 

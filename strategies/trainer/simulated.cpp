@@ -57,7 +57,7 @@ class Simulated final : public Strategy {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   }
 
-  void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) override {
+  void step(Batch batch, const StepContext& place, measure::SpanClock& spans) override {
     last_samples_ = batch.count();
     queue_.make_room(spans);
     const std::int64_t begin = std::max(base::Clock::steady_ns() - owed_ns_, free_ns_);
@@ -67,7 +67,7 @@ class Simulated final : public Strategy {
     copied.emplace_back(new Moment(begin));
     held_.hold(std::move(batch), std::move(copied));
     held_.keep_at_most(static_cast<std::size_t>(inflight_), spans);
-    if (inflight_ == 0) spans.enter(pipeline::Span::device_wait);
+    if (inflight_ == 0) spans.enter(measure::Span::device_wait);
     queue_.push(std::make_unique<Work>(place.step, begin, free_ns_), spans);
     // A sleeping thread wakes some 50 µs late. The next step begins that much earlier, so that the
     // mean is right without spinning. A device would have waited for the host's own delays, so
@@ -76,12 +76,12 @@ class Simulated final : public Strategy {
       owed_ns_ = std::clamp<std::int64_t>(base::Clock::steady_ns() - free_ns_, 0, kMaxOwedNs);
   }
   std::vector<FinishedStep> take_finished() override { return queue_.take(); }
-  void drain(pipeline::SpanClock& spans) override {
+  void drain(measure::SpanClock& spans) override {
     queue_.drain(spans);
     held_.keep_at_most(0, spans);
   }
   int batches_held() const override { return std::max(1, inflight_); }
-  void hold_at_most(std::size_t most, pipeline::SpanClock& spans) override {
+  void hold_at_most(std::size_t most, measure::SpanClock& spans) override {
     held_.keep_at_most(most, spans);
   }
   double take_train_loss() override { return std::numeric_limits<double>::quiet_NaN(); }

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "base/private_api.h"
+#include "measure/spans.h"
+#include "measure/step_record.h"
 #include "millrace/error.h"
 #include "millrace/loader.h"
 #include "models/options.h"
-#include "pipeline/loader/timeline.h"
 #include "strategies/control/rank.h"
 #include "strategies/trainer/peer_waits.h"
 
@@ -108,22 +109,22 @@ class Strategy {
   /// leaves it in the last of them. With the sync clock the device has then finished; with the
   /// async one up to train.inflight steps, including this one, may be in flight. Throws RunError
   /// with the step if a loss is not a number.
-  virtual void step(Batch batch, const StepContext& place, pipeline::SpanClock& spans) = 0;
+  virtual void step(Batch batch, const StepContext& place, measure::SpanClock& spans) = 0;
   /// Returns the steps finished since the last call, in order, without waiting.
   virtual std::vector<FinishedStep> take_finished() = 0;
   /// Waits in device_wait until the device has finished all steps.
-  virtual void drain(pipeline::SpanClock&) {}
+  virtual void drain(measure::SpanClock&) {}
   /// Returns the most batches that it holds at a time; LoaderOptions::held must match.
   virtual int batches_held() const { return 1; }
   /// Gives back batches that the device has copied. If more than `most` are left, waits for them in
   /// device_wait. Call it before asking for a batch.
-  virtual void hold_at_most(std::size_t /*most*/, pipeline::SpanClock&) {}
+  virtual void hold_at_most(std::size_t /*most*/, measure::SpanClock&) {}
   /// Returns the memory for batches; null: ordinary host memory.
   virtual std::shared_ptr<pipeline::SlotMemory> slot_memory() { return nullptr; }
   /// Returns the last step's samples on all ranks.
   virtual std::int64_t last_samples() const = 0;
   /// Returns what the last step has set up.
-  virtual pipeline::SetUp last_set_up() const { return pipeline::SetUp::none; }
+  virtual measure::SetUp last_set_up() const { return measure::SetUp::none; }
   /// Returns whether to stop before the next step. Several ranks agree on it, one step after one of
   /// them was asked (StepContext::stop).
   virtual bool stopping(bool asked) const { return asked; }

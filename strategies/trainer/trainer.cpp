@@ -29,21 +29,21 @@ double top1_of(const Evaluation& evaluation) {
   return static_cast<double>(correct) / static_cast<double>(evaluation.images);
 }
 
-pipeline::SpanTicks difference(const pipeline::SpanTicks& end, const pipeline::SpanTicks& begin) {
-  pipeline::SpanTicks ticks;
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) ticks[i] = end[i] - begin[i];
+measure::SpanTicks difference(const measure::SpanTicks& end, const measure::SpanTicks& begin) {
+  measure::SpanTicks ticks;
+  for (std::size_t i = 0; i < measure::kSpanCount; ++i) ticks[i] = end[i] - begin[i];
   return ticks;
 }
 
-base::Clock::Ticks load_of(const pipeline::SpanTicks& ticks) {
+base::Clock::Ticks load_of(const measure::SpanTicks& ticks) {
   base::Clock::Ticks load = 0;
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
-    if (pipeline::is_load(static_cast<pipeline::Span>(i))) load += ticks[i];
+  for (std::size_t i = 0; i < measure::kSpanCount; ++i)
+    if (measure::is_load(static_cast<measure::Span>(i))) load += ticks[i];
   return load;
 }
 
 Trainer::Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer,
-                 pipeline::SpanClock& spans, TrainOptions options,
+                 measure::SpanClock& spans, TrainOptions options,
                  std::function<std::unique_ptr<Loader>()> make_eval_loader,
                  const std::atomic<bool>& stop)
     : loader_(loader),
@@ -98,7 +98,7 @@ void Trainer::run_epochs() {
   result_.stopped_early = done == 0 && is_exhausted(position_.stopping, options_.stopping);
   if (position_.evaluation_due || (done > 0 && result_.steps == all_steps_)) {
     // The earlier run ended between its last step and the work at the epoch's end.
-    spans_.enter(pipeline::Span::log);
+    spans_.enter(measure::Span::log);
     const std::uint64_t steps = done > 0 ? done : steps_in_epoch_;
     end_epoch(static_cast<std::uint32_t>((result_.steps - 1) / steps_in_epoch_ + 1), steps);
   }
@@ -157,7 +157,7 @@ void Trainer::end_epoch(std::uint32_t epoch, std::uint64_t steps) {
   // Where a checkpoint cannot be written, no later epoch is recorded. After a complete epoch the
   // next checkpoint would wait for it anyway.
   finish_checkpoint();
-  spans_.enter(pipeline::Span::log);
+  spans_.enter(measure::Span::log);
   record.ticks = difference(spans_.ticks(), epoch_since_);
   epoch_since_ = spans_.ticks();
   observer_.epoch(record);
@@ -203,7 +203,7 @@ StepContext Trainer::place_of(std::uint64_t step) const {
 
 bool Trainer::train_step(std::uint32_t epoch) {
   strategy_.hold_at_most(loader_.slots() - 1, spans_);
-  spans_.enter(std::exchange(first_, false) ? pipeline::Span::first_batch : pipeline::Span::load);
+  spans_.enter(std::exchange(first_, false) ? measure::Span::first_batch : measure::Span::load);
   begin_step(epoch, result_.steps + 1);
   plant(options_.delays.next);
   const StepContext place = place_of(result_.steps);
@@ -213,14 +213,14 @@ bool Trainer::train_step(std::uint32_t epoch) {
     return false;
   }
 
-  spans_.enter(pipeline::Span::log);
+  spans_.enter(measure::Span::log);
   observer_.batch(batch, load_of(difference(spans_.ticks(), open_since_)));
-  spans_.enter(pipeline::Span::forward);
+  spans_.enter(measure::Span::forward);
   plant(options_.delays.forward);
   result_.rank_images += static_cast<std::uint64_t>(batch.count());
   strategy_.step(std::move(batch), place, spans_);
 
-  spans_.enter(pipeline::Span::log);
+  spans_.enter(measure::Span::log);
   plant(options_.delays.log);
   const std::int64_t samples = strategy_.last_samples();
   open_.images = samples;
@@ -248,15 +248,15 @@ bool Trainer::train_step(std::uint32_t epoch) {
 }
 
 void Trainer::checkpoint(bool best) {
-  spans_.enter(pipeline::Span::checkpoint);
+  spans_.enter(measure::Span::checkpoint);
   since_checkpoint_ = 0;
-  pipeline::StepRecord open = open_;
+  measure::StepRecord open = open_;
   open.ticks = difference(spans_.ticks(), open_since_);
   observer_.checkpoint(position_, open, best);
 }
 
 void Trainer::finish_checkpoint() {
-  spans_.enter(pipeline::Span::checkpoint);
+  spans_.enter(measure::Span::checkpoint);
   observer_.finish_checkpoint();
 }
 
@@ -287,21 +287,21 @@ void Trainer::collect() {
   for (const FinishedStep& finished : strategy_.take_finished()) {
     finished_steps_ = finished.step + 1;
     if (finished.loss) last_loss_ = finished.loss;
-    pipeline::SetUp set_up = pipeline::SetUp::none;
-    const auto complete = [&](pipeline::StepRecord& row) {
+    measure::SetUp set_up = measure::SetUp::none;
+    const auto complete = [&](measure::StepRecord& row) {
       if (row.step != finished_steps_) return;
       row.loss = finished.loss;
       set_up = row.set_up;
     };
-    for (pipeline::StepRecord& row : ended_) complete(row);
+    for (measure::StepRecord& row : ended_) complete(row);
     complete(open_);
     if (finished.end == 0) timeline_.reset();
     if (!timeline_) continue;
     if (options_.device_track != nullptr)
       options_.device_track->add({finished_steps_, finished.begin, finished.end});
     timed_ = true;
-    timeline_->step(finished.begin, finished.end, set_up != pipeline::SetUp::none);
-    if (finished.parts && set_up == pipeline::SetUp::none) timeline_->parts(*finished.parts);
+    timeline_->step(finished.begin, finished.end, set_up != measure::SetUp::none);
+    if (finished.parts && set_up == measure::SetUp::none) timeline_->parts(*finished.parts);
   }
   while (!ended_.empty() && ended_.front().step <= finished_steps_) {
     observer_.step(ended_.front());
@@ -311,13 +311,13 @@ void Trainer::collect() {
 
 void Trainer::drain() {
   strategy_.drain(spans_);
-  spans_.enter(pipeline::Span::log);
+  spans_.enter(measure::Span::log);
   collect();
 }
 
 void Trainer::close() {
   if (open_.step > result_.steps) abandon_step();  // begun, then ended by an exception
-  for (const pipeline::StepRecord& row : ended_) observer_.step(row);
+  for (const measure::StepRecord& row : ended_) observer_.step(row);
   ended_.clear();
   if (open_.step == 0) return;
   open_.ticks = difference(spans_.ticks(), open_since_);
@@ -331,7 +331,7 @@ std::optional<DeviceTime> Trainer::device_time() {
 }
 
 std::optional<Evaluation> Trainer::evaluate() {
-  spans_.enter(pipeline::Span::evaluate);
+  spans_.enter(measure::Span::evaluate);
   plant(options_.delays.evaluate);
   const std::unique_ptr<Loader> loader = make_eval_loader_();
   if (loader == nullptr) return std::nullopt;

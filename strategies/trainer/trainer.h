@@ -10,8 +10,11 @@
 #include <optional>
 
 #include "base/private_api.h"
+#include "measure/spans.h"
+#include "measure/step_record.h"
+#include "measure/timeline.h"
+#include "measure/track.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/timeline.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/schedule.h"
 #include "strategies/trainer/strategy.h"
@@ -39,7 +42,7 @@ struct EpochRecord {
   std::uint64_t steps = 0;
   std::uint64_t images = 0;
   std::uint64_t new_images = 0;  ///< samples without those of the earlier run; matches `ticks`
-  pipeline::SpanTicks ticks{};   ///< time since the previous epoch's end
+  measure::SpanTicks ticks{};    ///< time since the previous epoch's end
   double train_loss = 0;         ///< mean over the epoch's samples; NaN without a model
   /// Share of the epoch's samples whose label got the largest logit; NaN without a model, or if not
   /// all samples have a single label.
@@ -54,9 +57,9 @@ struct TrainProgress {
   std::uint64_t step_in_epoch = 0;
   std::uint64_t steps_in_epoch = 0;
   std::uint64_t step = 0;
-  std::uint64_t images = 0;                    ///< in the current epoch
-  std::optional<double> loss;                  ///< last loss read
-  const pipeline::SpanTicks* ticks = nullptr;  ///< totals of the run
+  std::uint64_t images = 0;                   ///< in the current epoch
+  std::optional<double> loss;                 ///< last loss read
+  const measure::SpanTicks* ticks = nullptr;  ///< totals of the run
 };
 
 /// Receives all events, on the trainer's thread, inside its log span.
@@ -66,12 +69,12 @@ class TrainObserver {
   /// Called with each batch. `load`: ticks that it took to load.
   virtual void batch(const Batch&, base::Clock::Ticks /*load*/) {}
   virtual void progress(const TrainProgress&) {}
-  virtual void step(const pipeline::StepRecord&) {}
+  virtual void step(const measure::StepRecord&) {}
   virtual void epoch(const EpochRecord&) {}
   /// Writes a checkpoint of `position`, inside the checkpoint span, or copies the state and goes on
   /// writing it meanwhile. `open` is the last step's row so far, which step() has not received yet.
   /// `best`: no evaluation was better.
-  virtual void checkpoint(const Position&, const pipeline::StepRecord& /*open*/, bool /*best*/) {}
+  virtual void checkpoint(const Position&, const measure::StepRecord& /*open*/, bool /*best*/) {}
   /// Waits until the last checkpoint is complete, inside the checkpoint span. Called before an
   /// epoch is recorded and at the end of the run. Throws why it could not be written.
   virtual void finish_checkpoint() {}
@@ -87,7 +90,7 @@ struct TrainOptions {
   ScheduleOptions schedule;            ///< covers all epochs, even if `steps` ends the run early
   EarlyStoppingOptions stopping;       ///< of train.early_stopping
   Position from;                       ///< position of an earlier run with the same options
-  pipeline::Track<pipeline::DeviceRecord>* device_track =
+  measure::Track<measure::DeviceRecord>* device_track =
       nullptr;     ///< also receives the device's steps as records
   struct Delays {  ///< seconds added to the span of that name ([debug])
     double next = 0, forward = 0, evaluate = 0, log = 0;
@@ -113,7 +116,7 @@ class MILLRACE_PRIVATE_API Trainer {
   /// Calls `make_eval_loader` once per evaluation. Setting `stop` (and interrupting the loader)
   /// ends the run after the current optimiser step. Throws UsageError for a schedule that does not
   /// fit the run.
-  Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, pipeline::SpanClock& spans,
+  Trainer(Loader& loader, Strategy& strategy, TrainObserver& observer, measure::SpanClock& spans,
           TrainOptions options, std::function<std::unique_ptr<Loader>()> make_eval_loader,
           const std::atomic<bool>& stop);
 
@@ -154,7 +157,7 @@ class MILLRACE_PRIVATE_API Trainer {
   Loader& loader_;
   Strategy& strategy_;
   TrainObserver& observer_;
-  pipeline::SpanClock& spans_;
+  measure::SpanClock& spans_;
   const TrainOptions options_;
   std::function<std::unique_ptr<Loader>()> make_eval_loader_;
   const std::atomic<bool>& stop_;
@@ -165,16 +168,16 @@ class MILLRACE_PRIVATE_API Trainer {
 
   TrainResult result_;
   Position position_;
-  bool first_ = true;                       ///< no batch has come yet
-  std::uint64_t since_checkpoint_ = 0;      ///< in steps
-  pipeline::StepRecord open_;               ///< row of the current step
-  std::deque<pipeline::StepRecord> ended_;  ///< rows that wait for their losses or ticks
-  std::uint64_t finished_steps_ = 0;        ///< number of steps that the device has finished
-  pipeline::SpanTicks open_since_{};
-  pipeline::SpanTicks ended_since_{};       ///< start of the last of ended_
+  bool first_ = true;                      ///< no batch has come yet
+  std::uint64_t since_checkpoint_ = 0;     ///< in steps
+  measure::StepRecord open_;               ///< row of the current step
+  std::deque<measure::StepRecord> ended_;  ///< rows that wait for their losses or ticks
+  std::uint64_t finished_steps_ = 0;       ///< number of steps that the device has finished
+  measure::SpanTicks open_since_{};
+  measure::SpanTicks ended_since_{};        ///< start of the last of ended_
   std::optional<DeviceTimeline> timeline_;  ///< until the host is known to be the device
   bool timed_ = false;                      ///< the device has reported times
-  pipeline::SpanTicks epoch_since_{};
+  measure::SpanTicks epoch_since_{};
   std::uint64_t images_before_epoch_ = 0;  ///< in this run
   std::optional<double> last_loss_;
 };
@@ -182,9 +185,9 @@ class MILLRACE_PRIVATE_API Trainer {
 /// Returns the share of samples whose label got the largest logit; NaN without samples.
 MILLRACE_PRIVATE_API double top1_of(const Evaluation& evaluation);
 /// Returns `end` minus `begin`, span by span.
-MILLRACE_PRIVATE_API pipeline::SpanTicks difference(const pipeline::SpanTicks& end,
-                                                    const pipeline::SpanTicks& begin);
+MILLRACE_PRIVATE_API measure::SpanTicks difference(const measure::SpanTicks& end,
+                                                   const measure::SpanTicks& begin);
 /// Returns the sum of all load spans.
-MILLRACE_PRIVATE_API base::Clock::Ticks load_of(const pipeline::SpanTicks& ticks);
+MILLRACE_PRIVATE_API base::Clock::Ticks load_of(const measure::SpanTicks& ticks);
 
 }  // namespace millrace::train

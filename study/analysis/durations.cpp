@@ -53,14 +53,14 @@ double Quantiles::middle(std::size_t i) {
 
 // Sums of updates by what their step has set up.
 
-void UpdateTimes::add(const pipeline::StepRecord& step) {
-  const pipeline::SpanSeconds spans(step.ticks);
+void UpdateTimes::add(const measure::StepRecord& step) {
+  const measure::SpanSeconds spans(step.ticks);
   const double seconds = spans.update;
   Sum& sum = sums_[static_cast<std::size_t>(step.set_up)];
   ++sum.steps;
   sum.seconds += seconds;
-  sum.device_wait_s += spans.each[static_cast<std::size_t>(pipeline::Span::device_wait)];
-  if (step.set_up == pipeline::SetUp::none && seconds_.size() < kExact)
+  sum.device_wait_s += spans.each[static_cast<std::size_t>(measure::Span::device_wait)];
+  if (step.set_up == measure::SetUp::none && seconds_.size() < kExact)
     seconds_.push_back(static_cast<float>(seconds));
 }
 
@@ -75,7 +75,7 @@ UpdateTimes::Sum UpdateTimes::set_up() const {
 }
 
 double UpdateTimes::mean() const {
-  const Sum& rest = of(pipeline::SetUp::none);
+  const Sum& rest = of(measure::SetUp::none);
   return rest.steps > 0 ? rest.seconds / static_cast<double>(rest.steps)
                         : std::numeric_limits<double>::quiet_NaN();
 }
@@ -101,10 +101,10 @@ double UpdateTimes::spread() const {
 
 nlohmann::ordered_json to_json(const UpdateTimes& times) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (std::size_t i = 1; i < pipeline::kSetUpCount; ++i) {
-    const UpdateTimes::Sum& sum = times.of(static_cast<pipeline::SetUp>(i));
+  for (std::size_t i = 1; i < measure::kSetUpCount; ++i) {
+    const UpdateTimes::Sum& sum = times.of(static_cast<measure::SetUp>(i));
     if (sum.steps == 0) continue;
-    json[std::string(pipeline::kSetUpNames[i])] = {{"steps", sum.steps}, {"update_s", sum.seconds}};
+    json[std::string(measure::kSetUpNames[i])] = {{"steps", sum.steps}, {"update_s", sum.seconds}};
   }
   return json;
 }

@@ -6,7 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "pipeline/loader/timeline.h"
+#include "measure/step_record.h"
 
 namespace millrace::study {
 
@@ -43,7 +43,7 @@ class Quantiles {
 /// Updates of a run, with the steps that set something up kept apart from all others.
 class UpdateTimes {
  public:
-  void add(const pipeline::StepRecord& step);
+  void add(const measure::StepRecord& step);
 
   /// Number and seconds of the steps of one kind.
   struct Sum {
@@ -51,7 +51,7 @@ class UpdateTimes {
     double seconds = 0;
     double device_wait_s = 0;  ///< part of `seconds`: the host waited for the device
   };
-  const Sum& of(pipeline::SetUp kind) const { return sums_[static_cast<std::size_t>(kind)]; }
+  const Sum& of(measure::SetUp kind) const { return sums_[static_cast<std::size_t>(kind)]; }
   /// Returns the sum over all kinds but SetUp::none.
   Sum set_up() const;
   /// Return seconds per step that sets nothing up; NaN if there is none. The median is exact for
@@ -65,7 +65,7 @@ class UpdateTimes {
   static constexpr std::size_t kExact = 1 << 20;
 
  private:
-  std::array<Sum, pipeline::kSetUpCount> sums_{};
+  std::array<Sum, measure::kSetUpCount> sums_{};
   std::vector<float> seconds_;  ///< of the steps that set nothing up
 };
 

@@ -13,7 +13,7 @@ using Ticks = base::Clock::Ticks;
 /// One wait, walked from its end to its beginning.
 class Walk {
  public:
-  explicit Walk(const pipeline::BatchHistory& batch)
+  explicit Walk(const measure::BatchHistory& batch)
       : idle_(batch.made_inline || batch.units.empty() ? Part::handover
               : batch.first                            ? Part::startup
               : batch.index == 0                       ? Part::epoch_boundary
@@ -35,7 +35,7 @@ class Walk {
     back(to, Part::cores, cores, idle_);
   }
   /// Charges the stretch to I/O threads that were reading the samples.
-  void fetch(const pipeline::RangeHistory& unit, Ticks to) {
+  void fetch(const measure::RangeHistory& unit, Ticks to) {
     core_wait_ = 0;
     const double off = std::clamp(1.0 - unit.fetch_on_core, 0.0, 1.0);
     back(to, Part::cores,
@@ -52,14 +52,14 @@ class Walk {
   }
   /// Moves back through a unit's work to `to`. Its samples took turns, so any stretch has the
   /// unit's own mixture of stages.
-  void work(const pipeline::RangeHistory& unit, Ticks to) {
+  void work(const measure::RangeHistory& unit, Ticks to) {
     const Ticks length = step(to);
-    const auto stage = [&](pipeline::Stage one) {
+    const auto stage = [&](measure::Stage one) {
       return static_cast<double>(unit.stages[static_cast<std::size_t>(one)]);
     };
-    const double reading = stage(pipeline::Stage::read);
-    const double decoding = stage(pipeline::Stage::decode);
-    const double augmenting = stage(pipeline::Stage::augment);
+    const double reading = stage(measure::Stage::read);
+    const double decoding = stage(measure::Stage::decode);
+    const double augmenting = stage(measure::Stage::augment);
     const double all = std::max(1.0, reading + decoding + augmenting);
     // A missing core stalls every stage alike; missing pages stall only the stages that touch them.
     const double cores = std::min(static_cast<double>(unit.core_wait), all);
@@ -104,16 +104,16 @@ PartSeconds to_seconds(const PartTicks& ticks) {
 
 }  // namespace
 
-PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
+PartTicks WaitSplitter::split(const measure::BatchHistory& batch) {
   Walk walk(batch);
   walk.back(batch.ready, Part::cores, batch.core_wait, Part::handover);
   if (walk.over() || batch.units.empty()) {
     walk.idle(batch.asked);
     return walk.parts();
   }
-  const pipeline::RangeHistory* last = &batch.units[0];
+  const measure::RangeHistory* last = &batch.units[0];
   Ticks first_fetch = last->fetch_begin;
-  for (const pipeline::RangeHistory& unit : batch.units) {
+  for (const measure::RangeHistory& unit : batch.units) {
     if (unit.end > last->end) last = &unit;
     first_fetch = std::min(first_fetch, unit.fetch_begin);
   }
@@ -125,12 +125,12 @@ PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
   const Ticks there = last->fetch_end != 0 ? last->fetch_end : batch.opened;
   if (walk.now() > there && !walk.over()) {
     by_end_.clear();
-    for (const pipeline::RangeHistory& unit : batch.units)
+    for (const measure::RangeHistory& unit : batch.units)
       if (&unit != last && unit.end > there) by_end_.emplace_back(unit.end, &unit);
     std::sort(by_end_.begin(), by_end_.end());
     // Any unit at work at that moment will do: the walk continues from its beginning.
     for (auto one = by_end_.rbegin(); one != by_end_.rend() && walk.now() > there; ++one) {
-      const pipeline::RangeHistory& unit = *one->second;
+      const measure::RangeHistory& unit = *one->second;
       if (unit.begin >= walk.now()) continue;
       walk.idle(std::max(unit.end, there));
       walk.work(unit, std::max(unit.begin, there));
@@ -145,7 +145,7 @@ PartTicks WaitSplitter::split(const pipeline::BatchHistory& batch) {
   return walk.parts();
 }
 
-void WaitBreakdown::add(const pipeline::BatchHistory& batch, Ticks load) {
+void WaitBreakdown::add(const measure::BatchHistory& batch, Ticks load) {
   PartTicks parts = splitter_.split(batch);
   parts[static_cast<std::size_t>(Part::handover)] +=
       load - std::accumulate(parts.begin(), parts.end(), Ticks{0});

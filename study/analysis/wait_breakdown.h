@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/loader/timeline.h"
+#include "measure/batch_history.h"
 #include "study/analysis/durations.h"
 
 namespace millrace::study {
@@ -41,10 +41,10 @@ class WaitSplitter {
   /// worker: the batch's other units, which had the workers; queue if none had. While it was being
   /// read: storage. Before that: storage while other units of the batch were being read, otherwise
   /// queue.
-  PartTicks split(const pipeline::BatchHistory& batch);
+  PartTicks split(const measure::BatchHistory& batch);
 
  private:
-  std::vector<std::pair<base::Clock::Ticks, const pipeline::RangeHistory*>>
+  std::vector<std::pair<base::Clock::Ticks, const measure::RangeHistory*>>
       by_end_;  ///< working memory
 };
 
@@ -52,7 +52,7 @@ class WaitSplitter {
 class WaitBreakdown {
  public:
   /// Adds one step whose load took `load` ticks. Time outside of next() is handover.
-  void add(const pipeline::BatchHistory& batch, base::Clock::Ticks load);
+  void add(const measure::BatchHistory& batch, base::Clock::Ticks load);
   /// Sets the total of load so far. Time that belongs to no step, such as an interrupted wait, is
   /// handover.
   void complete(base::Clock::Ticks load);

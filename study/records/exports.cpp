@@ -23,8 +23,10 @@
 
 #include "base/files.h"
 #include "base/record_file.h"
+#include "measure/batch_history.h"
+#include "measure/spans.h"
+#include "measure/timeline.h"
 #include "millrace/error.h"
-#include "pipeline/loader/timeline.h"
 
 namespace millrace::study {
 
@@ -205,8 +207,8 @@ constexpr int kFirstLoader = 100;
 constexpr int kLoaderStride = 1000;  ///< more than the threads of any loader
 constexpr int kFirstIo = 300;
 
-constexpr std::array<std::string_view, pipeline::kStageCount> kStageNames{"read", "decode",
-                                                                          "augment"};
+constexpr std::array<std::string_view, measure::kStageCount> kStageNames{"read", "decode",
+                                                                         "augment"};
 
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -214,7 +216,7 @@ std::string quoted(const std::string& text) {
 
 class Writer {
  public:
-  Writer(const pipeline::Timeline& timeline, const TraceOptions& options,
+  Writer(const measure::Timeline& timeline, const TraceOptions& options,
          const std::filesystem::path& file)
       : timeline_(timeline), options_(options), file_(file), pid_(getpid()) {}
 
@@ -289,7 +291,7 @@ class Writer {
   void trainer() {
     name(kTrainer, "trainer");
     if (!options_.device.empty()) name(kDevice, options_.device);
-    for (const pipeline::DeviceRecord& step : timeline_.device().records())
+    for (const measure::DeviceRecord& step : timeline_.device().records())
       slice(kDevice, "update " + std::to_string(step.step), ns(step.begin), ns(step.end));
     const auto batches = train_batches();
     std::size_t taken = 0;
@@ -299,7 +301,7 @@ class Writer {
       std::size_t end = i + 1;
       if (step) {
         while (end < spans.size() && !ends_step(spans[end])) ++end;
-        const pipeline::BatchRecord& batch = batches[taken];
+        const measure::BatchRecord& batch = batches[taken];
         slice(kTrainer, fmt::format("step {}", batch.batch + 1), ns(spans[i].begin),
               ns(spans[end - 1].end),
               fmt::format(R"("epoch":{},"batch":{})", batch.epoch + 1, batch.index));
@@ -310,24 +312,24 @@ class Writer {
       i = end;
     }
   }
-  static bool serves(const pipeline::SpanRecord& span, const pipeline::BatchRecord& batch) {
-    return pipeline::is_load(static_cast<pipeline::Span>(span.span)) && span.begin <= batch.asked &&
+  static bool serves(const measure::SpanRecord& span, const measure::BatchRecord& batch) {
+    return measure::is_load(static_cast<measure::Span>(span.span)) && span.begin <= batch.asked &&
            batch.got <= span.end;
   }
-  static bool ends_step(const pipeline::SpanRecord& span) {
-    const auto which = static_cast<pipeline::Span>(span.span);
-    return pipeline::is_load(which) || which == pipeline::Span::teardown;
+  static bool ends_step(const measure::SpanRecord& span) {
+    const auto which = static_cast<measure::Span>(span.span);
+    return measure::is_load(which) || which == measure::Span::teardown;
   }
-  void span(const pipeline::SpanRecord& span) {
-    slice(kTrainer, pipeline::kSpanNames[static_cast<std::size_t>(span.span)], ns(span.begin),
+  void span(const measure::SpanRecord& span) {
+    slice(kTrainer, measure::kSpanNames[static_cast<std::size_t>(span.span)], ns(span.begin),
           ns(span.end));
   }
   /// Arrows end in the middle of the longest span that works with the batch.
-  void remember_step(const pipeline::BatchRecord& batch,
-                     std::span<const pipeline::SpanRecord> spans) {
-    const pipeline::SpanRecord* target = nullptr;
-    for (const pipeline::SpanRecord& one : spans) {
-      if (!pipeline::is_update(static_cast<pipeline::Span>(one.span)) || one.begin < batch.got)
+  void remember_step(const measure::BatchRecord& batch,
+                     std::span<const measure::SpanRecord> spans) {
+    const measure::SpanRecord* target = nullptr;
+    for (const measure::SpanRecord& one : spans) {
+      if (!measure::is_update(static_cast<measure::Span>(one.span)) || one.begin < batch.got)
         continue;
       if (target == nullptr || target->end - target->begin < one.end - one.begin) target = &one;
     }
@@ -339,7 +341,7 @@ class Writer {
     name(kTrainer, "caller");
     const auto batches = train_batches();
     for (std::size_t i = 0; i < batches.size(); ++i) {
-      const pipeline::BatchRecord& batch = batches[i];
+      const measure::BatchRecord& batch = batches[i];
       const std::int64_t got = ns(batch.got);
       const std::int64_t end = i + 1 < batches.size() ? ns(batches[i + 1].asked) : got + 1000;
       slice(kTrainer, "wait", ns(batch.asked), got);
@@ -356,7 +358,7 @@ class Writer {
     if (requests.empty()) return;
     name(kStorage, "emulated storage");
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const pipeline::RequestRecord& request = requests[i];
+      const measure::RequestRecord& request = requests[i];
       const std::int64_t begin = request.begin_ns - timeline_.origin_ns();
       const std::int64_t end = request.end_ns - timeline_.origin_ns();
       for (const char phase : {'b', 'e'}) {
@@ -369,11 +371,11 @@ class Writer {
     }
   }
 
-  void io_threads(const pipeline::LoaderTracks& loader, int base) {
+  void io_threads(const measure::LoaderTracks& loader, int base) {
     int track = base;
     for (const auto& thread : loader.io_threads()) {
       name(track, fmt::format("{} I/O thread {}", loader.name(), track - base));
-      for (const pipeline::FetchRecord& fetch : thread->records())
+      for (const measure::FetchRecord& fetch : thread->records())
         slice(track, "read", ns(fetch.begin), ns(fetch.end),
               fmt::format(R"("batch":{},"place":{},"bytes":{})", fetch.batch, fetch.place,
                           fetch.bytes));
@@ -381,19 +383,19 @@ class Writer {
     }
   }
 
-  void workers(const pipeline::LoaderTracks& loader, int base) {
+  void workers(const measure::LoaderTracks& loader, int base) {
     int track = base;
     const bool training = !timeline_.loaders().empty() && timeline_.loaders()[0].get() == &loader;
     for (const auto& worker : loader.workers()) {
       if (!loader.made_inline())
         name(track, fmt::format("{} worker {}", loader.name(), track - base));
-      for (const pipeline::RangeRecord& record : worker->records())
+      for (const measure::RangeRecord& record : worker->records())
         unit(record, loader.made_inline() ? kTrainer : track, training);
       ++track;
     }
   }
-  void unit(const pipeline::RangeRecord& record, int track, bool training) {
-    const pipeline::RangeHistory& unit = record.unit;
+  void unit(const measure::RangeRecord& record, int track, bool training) {
+    const measure::RangeHistory& unit = record.unit;
     const std::int64_t begin = ns(unit.begin);
     const std::int64_t end = ns(unit.end);
     std::string arguments =
@@ -403,7 +405,7 @@ class Writer {
     slice(track, fmt::format("batch {}", record.batch), begin, end, arguments);
     // Samples take turns in the stages; the stages' sums are drawn one after the other.
     Ticks at = unit.begin;
-    for (std::size_t i = 0; i < pipeline::kStageCount; ++i) {
+    for (std::size_t i = 0; i < measure::kStageCount; ++i) {
       if (unit.stages[i] == 0) continue;
       const std::int64_t from = ns(at);
       at += unit.stages[i];
@@ -416,12 +418,12 @@ class Writer {
     flow('f', flows_, kTrainer, arrival->second);
   }
 
-  std::span<const pipeline::BatchRecord> train_batches() const {
+  std::span<const measure::BatchRecord> train_batches() const {
     if (timeline_.loaders().empty()) return {};
     return std::as_const(*timeline_.loaders()[0]).batches().records();
   }
 
-  const pipeline::Timeline& timeline_;
+  const measure::Timeline& timeline_;
   const TraceOptions& options_;
   base::AtomicFile file_;
   int pid_;
@@ -433,7 +435,7 @@ class Writer {
 
 }  // namespace
 
-void write_trace(const pipeline::Timeline& timeline, const TraceOptions& options,
+void write_trace(const measure::Timeline& timeline, const TraceOptions& options,
                  const std::filesystem::path& file) {
   Writer(timeline, options, file).write();
 }

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/files.h"
-#include "pipeline/loader/timeline.h"
+#include "measure/timeline.h"
 
 namespace millrace::study {
 
@@ -69,7 +69,7 @@ struct TraceOptions {
 /// emulated storage, every I/O thread and every worker have one track each. An arrow leads from
 /// each work unit of the training's batches to the step that took it. Times are in µs from the
 /// timeline's origin. Call it when no thread records any more. Throws RunError.
-void write_trace(const pipeline::Timeline& timeline, const TraceOptions& options,
+void write_trace(const measure::Timeline& timeline, const TraceOptions& options,
                  const std::filesystem::path& file);
 
 }  // namespace millrace::study

@@ -176,8 +176,8 @@ void cut(const fs::path& file, std::uint64_t bytes, const std::string& more = {}
     cannot_write(file, errno);
 }
 
-std::string row_of(const pipeline::StepRecord& record) {
-  const pipeline::SpanSeconds seconds(record.ticks);
+std::string row_of(const measure::StepRecord& record) {
+  const measure::SpanSeconds seconds(record.ticks);
   fmt::memory_buffer row;
   auto out = std::back_inserter(row);
   fmt::format_to(out, "{},{},{:.9f},{:.9f},{:.9f},{},", record.epoch, record.step, seconds.load,
@@ -363,12 +363,12 @@ void RunDirectory::open_steps() {
   if (fs::file_size(path_ / steps_name_) > 0) return;
   std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
   // A span shares its name with the step number's column, and columns need distinct names.
-  for (const auto name : pipeline::kSpanNames)
+  for (const auto name : measure::kSpanNames)
     header += fmt::format(",{}", name == "step" ? "step_s" : name);
   write(steps_, steps_name_, header + "\n", false);
 }
 
-void RunDirectory::step(const pipeline::StepRecord& record) {
+void RunDirectory::step(const measure::StepRecord& record) {
   open_steps();
   const auto now = std::chrono::steady_clock::now();
   const bool flush = now - flushed_ > std::chrono::seconds(1);
@@ -376,9 +376,9 @@ void RunDirectory::step(const pipeline::StepRecord& record) {
   write(steps_, steps_name_, row_of(record), flush);
 }
 
-void RunDirectory::open_step(const pipeline::StepRecord& record) { begin_open_step(record)(); }
+void RunDirectory::open_step(const measure::StepRecord& record) { begin_open_step(record)(); }
 
-std::function<void()> RunDirectory::begin_open_step(const pipeline::StepRecord& record) {
+std::function<void()> RunDirectory::begin_open_step(const measure::StepRecord& record) {
   open_steps();
   write(steps_, steps_name_, "", /*flush=*/true);
   return [file = fileno(steps_.get()), path = path_ / steps_name_, row = row_of(record)] {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/files.h"
-#include "pipeline/loader/timeline.h"
+#include "measure/step_record.h"
 
 namespace millrace::study {
 
@@ -80,13 +80,13 @@ class RunDirectory {
   std::uint64_t quarantined() const { return quarantined_; }
 
   /// Appends a row to steps.csv.
-  void step(const pipeline::StepRecord& record);
+  void step(const measure::StepRecord& record);
   /// Keeps the row of an unfinished step in steps.csv.open until step() receives the final one, and
   /// syncs the rows before it. resume() therefore finds a complete table at any moment.
-  void open_step(const pipeline::StepRecord& record);
+  void open_step(const measure::StepRecord& record);
   /// Does the same in two parts: flushes the rows, and returns the rest, which waits for the disk.
   /// Any thread may run it, before close(), while step() adds further rows.
-  std::function<void()> begin_open_step(const pipeline::StepRecord& record);
+  std::function<void()> begin_open_step(const measure::StepRecord& record);
   /// Appends a line to metrics.jsonl and flushes.
   void epoch(const nlohmann::ordered_json& line);
   /// Appends a line to quarantine.jsonl and flushes. Thread-safe.

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline/loader/timeline.h"
+#include "measure/spans.h"
 #include "study/analysis/durations.h"
 
 namespace millrace::study {
@@ -51,20 +51,20 @@ inline constexpr std::array<std::string_view, 3> kWatchedSpanNames{
     "loop",     // the rest of the loop's body
     "between",  // between two iterations over the loader
 };
-inline constexpr std::size_t kStepSpanCount = pipeline::kSpanCount + kWatchedSpanNames.size();
+inline constexpr std::size_t kStepSpanCount = measure::kSpanCount + kWatchedSpanNames.size();
 
 /// Return the name of span `i` of a step, and whether it counts as load or update. The remaining
 /// spans are other.
 constexpr std::string_view step_span_name(std::size_t i) {
-  return i < pipeline::kSpanCount ? pipeline::kSpanNames[i]
-                                  : kWatchedSpanNames[i - pipeline::kSpanCount];
+  return i < measure::kSpanCount ? measure::kSpanNames[i]
+                                 : kWatchedSpanNames[i - measure::kSpanCount];
 }
 constexpr bool is_load_span(std::size_t i) {
-  return i < pipeline::kSpanCount && pipeline::is_load(static_cast<pipeline::Span>(i));
+  return i < measure::kSpanCount && measure::is_load(static_cast<measure::Span>(i));
 }
 constexpr bool is_update_span(std::size_t i) {
-  return i < pipeline::kSpanCount ? pipeline::is_update(static_cast<pipeline::Span>(i))
-                                  : i < pipeline::kSpanCount + 2;
+  return i < measure::kSpanCount ? measure::is_update(static_cast<measure::Span>(i))
+                                 : i < measure::kSpanCount + 2;
 }
 
 using SpanNs = std::array<std::int64_t, kStepSpanCount>;

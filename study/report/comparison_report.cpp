@@ -146,7 +146,7 @@ void add_ranks(const std::vector<RankSteps>& ranks, const Json& summary, Report&
     const double load = in_seconds(steps->all.load_ns());
     const double update = in_seconds(steps->all.update_ns());
     const double wait =
-        in_seconds(steps->all.ns[static_cast<std::size_t>(pipeline::Span::peer_wait)]);
+        in_seconds(steps->all.ns[static_cast<std::size_t>(measure::Span::peer_wait)]);
     const double blamed = number_at(told, {"blamed_wait_s"});
     std::vector<std::string> given = share_of(images[table.rows.size()], sum_of(images));
     table.rows.push_back({std::to_string(rank), text_at(told, {"host"}), given[0], given[1],

@@ -25,12 +25,12 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxBars = 48;
 
 /// Spans that belong to no step, or only to the first one.
-constexpr pipeline::Span kBetween[] = {pipeline::Span::setup, pipeline::Span::first_batch,
-                                       pipeline::Span::evaluate, pipeline::Span::checkpoint,
-                                       pipeline::Span::teardown};
+constexpr measure::Span kBetween[] = {measure::Span::setup, measure::Span::first_batch,
+                                      measure::Span::evaluate, measure::Span::checkpoint,
+                                      measure::Span::teardown};
 
 bool is_between(std::size_t i) {
-  return std::find(std::begin(kBetween), std::end(kBetween), static_cast<pipeline::Span>(i)) !=
+  return std::find(std::begin(kBetween), std::end(kBetween), static_cast<measure::Span>(i)) !=
              std::end(kBetween) ||
          step_span_name(i) == "between";
 }

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "augment/plan/plan.h"
+#include "measure/spans.h"
 #include "millrace/loader.h"
-#include "pipeline/loader/timeline.h"
 #include "tests/pipeline/numbered.h"
 
 namespace millrace::pipeline {

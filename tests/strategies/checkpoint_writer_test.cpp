@@ -173,7 +173,7 @@ TEST(CheckpointsBesideTraining, TheWaitForADiskIsInTheCheckpointSpan) {
   const Outcome outcome = run(every(1), 0, 24, nullptr, {}, observer);  // 6 steps
   expect_conserved(outcome);
   // Six writes, and each but the first is waited for by the next or by the end.
-  EXPECT_GE(outcome.seconds(pipeline::Span::checkpoint), 6 * 0.030 - 0.020);
+  EXPECT_GE(outcome.seconds(measure::Span::checkpoint), 6 * 0.030 - 0.020);
 }
 
 TEST(CheckpointsBesideTraining, AFailedWriteEndsTheRunAtAStep) {

@@ -42,28 +42,28 @@ using Steps = std::vector<std::uint64_t>;
 TEST(StepQueue, HasAtMostSoManyStepsAndFinishesThemInOrder) {
   Story story;
   StepQueue queue(2);
-  pipeline::SpanClock spans(base::Clock::now());
-  spans.enter(pipeline::Span::forward);
+  measure::SpanClock spans(base::Clock::now());
+  spans.enter(measure::Span::forward);
   for (std::uint64_t step = 0; step < 2; ++step) {
     queue.make_room(spans);
     queue.push(std::make_unique<FakeStep>(step, story), spans);
   }
-  EXPECT_EQ(spans.current(), pipeline::Span::forward) << "there was room";
+  EXPECT_EQ(spans.current(), measure::Span::forward) << "there was room";
   EXPECT_TRUE(queue.take().empty());
   queue.make_room(spans);
-  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
+  EXPECT_EQ(spans.current(), measure::Span::device_wait);
   EXPECT_EQ(story.waited, Steps{0});
   queue.push(std::make_unique<FakeStep>(2, story), spans);
   EXPECT_EQ(steps_of(queue.take()), Steps{0});
 
-  spans.enter(pipeline::Span::forward);
+  spans.enter(measure::Span::forward);
   story.done = 2;  // the device proceeds while the host works
   EXPECT_EQ(steps_of(queue.take()), Steps{1});
   queue.make_room(spans);
-  EXPECT_EQ(spans.current(), pipeline::Span::forward) << "nothing to wait for";
+  EXPECT_EQ(spans.current(), measure::Span::forward) << "nothing to wait for";
   queue.push(std::make_unique<FakeStep>(3, story), spans);
   queue.drain(spans);
-  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
+  EXPECT_EQ(spans.current(), measure::Span::device_wait);
   EXPECT_EQ(steps_of(queue.take()), (Steps{2, 3}));
   EXPECT_EQ(story.waited, (Steps{0, 2, 3}));
 }
@@ -71,20 +71,20 @@ TEST(StepQueue, HasAtMostSoManyStepsAndFinishesThemInOrder) {
 TEST(StepQueue, BySyncClockNoStepOutlastsItsPush) {
   Story story;
   StepQueue queue(0);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   for (std::uint64_t step = 0; step < 3; ++step) {
     queue.make_room(spans);
     queue.push(std::make_unique<FakeStep>(step, story), spans);
     EXPECT_EQ(story.waited.size(), step + 1);
     EXPECT_EQ(steps_of(queue.take()), Steps{step});
   }
-  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
+  EXPECT_EQ(spans.current(), measure::Span::device_wait);
 }
 
 TEST(StepQueue, CountsSubmissionsToADeviceThatHasRunDry) {
   Story story;
   StepQueue queue(3);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   std::uint64_t next = 0;
   const auto submit = [&] {
     queue.make_room(spans);
@@ -115,7 +115,7 @@ TEST(StepQueue, CountsSubmissionsToADeviceThatHasRunDry) {
 TEST(StepQueue, BySyncClockThereAreNoSubmissionsBehindAnother) {
   Story story;
   StepQueue queue(0);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   for (std::uint64_t step = 0; step < 3; ++step) {
     queue.make_room(spans);
     queue.push(std::make_unique<FakeStep>(step, story), spans);
@@ -144,8 +144,8 @@ TEST(InFlightBatches, GoBackOnceTheDeviceHasReadThem) {
   options.shuffle.kind = Shuffle::Kind::none;
   Loader loader(std::make_shared<Gray>(40), plan, options);
   ASSERT_EQ(loader.slots(), 3u);
-  pipeline::SpanClock spans(base::Clock::now());
-  spans.enter(pipeline::Span::log);
+  measure::SpanClock spans(base::Clock::now());
+  spans.enter(measure::Span::log);
   InFlightBatches held;
   bool reached[3][2] = {};
   const auto hold = [&](int i) {
@@ -162,12 +162,12 @@ TEST(InFlightBatches, GoBackOnceTheDeviceHasReadThem) {
   reached[0][1] = true;
   held.keep_at_most(3, spans);
   EXPECT_EQ(held.count(), 1u);
-  EXPECT_EQ(spans.current(), pipeline::Span::log) << "nothing was waited for";
+  EXPECT_EQ(spans.current(), measure::Span::log) << "nothing was waited for";
   EXPECT_EQ(loader.next().index(), 3u);
 
   held.keep_at_most(0, spans);
   EXPECT_EQ(held.count(), 0u);
-  EXPECT_EQ(spans.current(), pipeline::Span::device_wait);
+  EXPECT_EQ(spans.current(), measure::Span::device_wait);
   EXPECT_TRUE(reached[2][0] && reached[2][1]);
 }
 
@@ -176,35 +176,35 @@ base::Clock::Ticks sum_of(const DeviceTime& time) {
 }
 
 TEST(DeviceTimeline, TellsGapsApartByWhatTheHostWasDoing) {
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   const base::Clock::Ticks begin = spans.since();
   DeviceTimeline timeline(spans);
-  const auto enter = [&](pipeline::Span span) {
+  const auto enter = [&](measure::Span span) {
     spans.enter(span);
     return spans.since();
   };
-  const base::Clock::Ticks load = enter(pipeline::Span::load);
-  const base::Clock::Ticks forward = enter(pipeline::Span::forward);
-  const base::Clock::Ticks log = enter(pipeline::Span::log);
-  const base::Clock::Ticks load2 = enter(pipeline::Span::load);
-  const base::Clock::Ticks forward2 = enter(pipeline::Span::forward);
-  const base::Clock::Ticks end = enter(pipeline::Span::teardown);
+  const base::Clock::Ticks load = enter(measure::Span::load);
+  const base::Clock::Ticks forward = enter(measure::Span::forward);
+  const base::Clock::Ticks log = enter(measure::Span::log);
+  const base::Clock::Ticks load2 = enter(measure::Span::load);
+  const base::Clock::Ticks forward2 = enter(measure::Span::forward);
+  const base::Clock::Ticks end = enter(measure::Span::teardown);
 
   timeline.step(forward + 1, load2 + 2);  // the device is still busy while the host waits
   timeline.step(forward2 + 3, end);
   const DeviceTime time = timeline.until(end);
   EXPECT_EQ(time.busy, (load2 + 2 - forward - 1) + (end - forward2 - 3));
-  pipeline::SpanTicks gaps{};
-  gaps[static_cast<std::size_t>(pipeline::Span::setup)] = load - begin;
-  gaps[static_cast<std::size_t>(pipeline::Span::load)] = (forward - load) + (forward2 - load2 - 2);
-  gaps[static_cast<std::size_t>(pipeline::Span::forward)] = 1 + 3;
+  measure::SpanTicks gaps{};
+  gaps[static_cast<std::size_t>(measure::Span::setup)] = load - begin;
+  gaps[static_cast<std::size_t>(measure::Span::load)] = (forward - load) + (forward2 - load2 - 2);
+  gaps[static_cast<std::size_t>(measure::Span::forward)] = 1 + 3;
   EXPECT_EQ(time.gaps, gaps);
   EXPECT_EQ(time.gap_load() + time.gap_other() + time.busy, end - begin);
   EXPECT_GT(log, forward);
 }
 
 TEST(DeviceTimeline, KeepsApartWhatStepsSetUp) {
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   const base::Clock::Ticks begin = spans.since();
   DeviceTimeline timeline(spans);
   timeline.step(begin + 100, begin + 130, /*set_up=*/true);
@@ -213,13 +213,13 @@ TEST(DeviceTimeline, KeepsApartWhatStepsSetUp) {
   const DeviceTime time = timeline.until(begin + 200);
   EXPECT_EQ(time.busy, 30 + 10 + 20);
   EXPECT_EQ(time.setup_busy, 30 + 20);
-  const auto setup = static_cast<std::size_t>(pipeline::Span::setup);
+  const auto setup = static_cast<std::size_t>(measure::Span::setup);
   EXPECT_EQ(time.gaps[setup], 100 + 10 + 30);
   EXPECT_EQ(time.setup_gaps[setup], 100);
 }
 
 TEST(DeviceTimeline, OverlappingStepsAreCountedOnce) {
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   const base::Clock::Ticks begin = spans.since();
   DeviceTimeline timeline(spans);
   timeline.step(begin + 10, begin + 30);
@@ -242,10 +242,10 @@ TEST(AsyncClock, BothTimelinesAreConserved) {
     EXPECT_EQ(sum_of(outcome.device), host) << "to the tick";
     EXPECT_NEAR(base::Clock::seconds(outcome.device.busy), 20 * 1e-3, 2e-5) << "what 20 steps take";
     ASSERT_EQ(outcome.recorded.steps.size(), 20u);
-    pipeline::SpanTicks sum{};
+    measure::SpanTicks sum{};
     for (std::size_t i = 0; i < 20; ++i) {
       EXPECT_EQ(outcome.recorded.steps[i].step, i + 1);
-      for (std::size_t k = 0; k < pipeline::kSpanCount; ++k)
+      for (std::size_t k = 0; k < measure::kSpanCount; ++k)
         sum[k] += outcome.recorded.steps[i].ticks[k];
     }
     EXPECT_EQ(sum, outcome.spans) << "rows add up to the run";
@@ -263,7 +263,7 @@ TEST(AsyncClock, AStopLeavesNothingBehind) {
 TEST(AsyncClock, ASlotThatTheDeviceHoldsIsWaitedForAndNotAnError) {
   const Outcome outcome = run({}, 20, 40, nullptr, {.inflight = 4, .prefetch = 1, .held = 1});
   EXPECT_EQ(outcome.result.steps, 10u);
-  EXPECT_GT(outcome.seconds(pipeline::Span::device_wait), 0.015);
+  EXPECT_GT(outcome.seconds(measure::Span::device_wait), 0.015);
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST(EarlyStopping, AnEpochCountsOnce) {
 class Scripted final : public Strategy {
  public:
   explicit Scripted(std::vector<double> top1) : top1_(std::move(top1)) {}
-  void step(Batch batch, const StepContext& place, pipeline::SpanClock&) override {
+  void step(Batch batch, const StepContext& place, measure::SpanClock&) override {
     samples_ = batch.count();
     finished_.emplace_back().step = place.step;
   }
@@ -125,7 +125,7 @@ TrainResult train(Scripted& strategy, const TrainOptions& options) {
     return std::make_unique<Loader>(reader, plan, once);
   };
   Recorded recorded;
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   const std::atomic<bool> never{false};
   Trainer trainer(loader, strategy, recorded, spans, options, evaluation_set, never);
   trainer.run();

@@ -39,15 +39,15 @@ struct Recorded final : TrainObserver {
   void progress(const TrainProgress& now) override {
     if (on_progress) on_progress(now);
   }
-  void step(const pipeline::StepRecord& record) override { steps.push_back(record); }
+  void step(const measure::StepRecord& record) override { steps.push_back(record); }
   void epoch(const EpochRecord& record) override { epochs.push_back(record); }
-  void checkpoint(const Position& position, const pipeline::StepRecord&, bool) override {
+  void checkpoint(const Position& position, const measure::StepRecord&, bool) override {
     if (on_checkpoint) on_checkpoint(position);
   }
   void finish_checkpoint() override {
     if (on_finish) on_finish();
   }
-  std::vector<pipeline::StepRecord> steps;
+  std::vector<measure::StepRecord> steps;
   std::vector<EpochRecord> epochs;
   std::function<void(const TrainProgress&)> on_progress;
   std::function<void(const Position&)> on_checkpoint;
@@ -57,11 +57,11 @@ struct Recorded final : TrainObserver {
 struct Outcome {
   Recorded recorded;
   TrainResult result;
-  pipeline::SpanTicks spans{};
+  measure::SpanTicks spans{};
   double least_wall = 0;  ///< read within the run, so at most what its spans add up to
   double wall = 0;        ///< read around the run
   DeviceTime device;
-  double seconds(pipeline::Span span) const {
+  double seconds(measure::Span span) const {
     return base::Clock::seconds(spans[static_cast<std::size_t>(span)]);
   }
 };
@@ -90,7 +90,7 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   const auto strategy = make_simulated(update_ms, queue.inflight);
   loader_options.held = queue.held > 0 ? queue.held : strategy->batches_held();
   const std::int64_t begin = base::Clock::steady_ns();
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   const std::int64_t begun = base::Clock::steady_ns();
   Loader loader(reader, plan, loader_options);
   Trainer trainer(
@@ -99,7 +99,7 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
   trainer.run();
   outcome.result = trainer.result();
   outcome.least_wall = static_cast<double>(base::Clock::steady_ns() - begun) * 1e-9;
-  spans.enter(pipeline::Span::teardown);
+  spans.enter(measure::Span::teardown);
   outcome.wall = static_cast<double>(base::Clock::steady_ns() - begin) * 1e-9;
   trainer.close();
   outcome.spans = spans.ticks();
@@ -110,7 +110,7 @@ inline Outcome run(TrainOptions options, double update_ms, std::uint64_t count =
 /// Expects the spans to add up to the wall time of the run, wherever the thread lost its core. The
 /// two clocks may differ by the error of the time-stamp counter's rate.
 inline void expect_conserved(const Outcome& outcome) {
-  const double total = pipeline::SpanSeconds(outcome.spans).total();
+  const double total = measure::SpanSeconds(outcome.spans).total();
   constexpr double kRateError = 1e-3;
   EXPECT_GE(total, outcome.least_wall * (1 - kRateError));
   EXPECT_LE(total, outcome.wall * (1 + kRateError));

@@ -14,9 +14,9 @@ TEST(Trainer, TimeIsConserved) {
   EXPECT_EQ(outcome.result.steps, 20u);
   EXPECT_EQ(outcome.result.images, 80u);
   ASSERT_EQ(outcome.recorded.steps.size(), 20u);
-  pipeline::SpanTicks sum{};
-  for (const pipeline::StepRecord& step : outcome.recorded.steps)
-    for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) sum[i] += step.ticks[i];
+  measure::SpanTicks sum{};
+  for (const measure::StepRecord& step : outcome.recorded.steps)
+    for (std::size_t i = 0; i < measure::kSpanCount; ++i) sum[i] += step.ticks[i];
   EXPECT_EQ(sum, outcome.spans) << "rows add up to the run, span by span, to the tick";
   for (std::size_t i = 0; i < 20; ++i) EXPECT_EQ(outcome.recorded.steps[i].step, i + 1);
   EXPECT_EQ(outcome.recorded.epochs.size(), 2u);

@@ -15,31 +15,31 @@ namespace {
 constexpr double kTolerance = 0.02;
 
 double planted(double TrainOptions::Delays::*where, double seconds,
-               std::initializer_list<pipeline::Span> spans) {
+               std::initializer_list<measure::Span> spans) {
   TrainOptions options;
   options.delays.*where = seconds;
   const Outcome outcome = run(options, 0);
   double sum = 0;
-  for (const pipeline::Span span : spans) sum += outcome.seconds(span);
+  for (const measure::Span span : spans) sum += outcome.seconds(span);
   return sum;
 }
 
 TEST(TrainerTiming, PlantedDelaysLandInTheirSpans) {
   using Delays = TrainOptions::Delays;
   EXPECT_TRUE(test::close_to(
-      0.3, kTolerance, [] { return planted(&Delays::forward, 0.03, {pipeline::Span::forward}); }));
+      0.3, kTolerance, [] { return planted(&Delays::forward, 0.03, {measure::Span::forward}); }));
   EXPECT_TRUE(test::close_to(0.3, kTolerance,
-                             [] { return planted(&Delays::log, 0.03, {pipeline::Span::log}); }));
+                             [] { return planted(&Delays::log, 0.03, {measure::Span::log}); }));
   EXPECT_TRUE(test::close_to(
-      0.3, kTolerance, [] { return planted(&Delays::evaluate, 0.3, {pipeline::Span::evaluate}); }));
+      0.3, kTolerance, [] { return planted(&Delays::evaluate, 0.3, {measure::Span::evaluate}); }));
   EXPECT_TRUE(test::close_to(0.3, kTolerance, [] {
-    return planted(&Delays::next, 0.03, {pipeline::Span::first_batch, pipeline::Span::load});
+    return planted(&Delays::next, 0.03, {measure::Span::first_batch, measure::Span::load});
   }));
 }
 
 TEST(TrainerTiming, ASimulatedStepTakesItsTime) {
   EXPECT_TRUE(test::close_to(0.1, kTolerance,
-                             [] { return pipeline::SpanSeconds(run({}, 5, 80).spans).update; }));
+                             [] { return measure::SpanSeconds(run({}, 5, 80).spans).update; }));
 }
 
 /// Runs 20 steps with `seconds` of device work in all, and with `delays` on the host.
@@ -54,7 +54,7 @@ TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
   using Delays = TrainOptions::Delays;
   // Compares with the measured load, so that late wake-ups of the loader are no error.
   const auto stepping = [](const Outcome& outcome, double update) {
-    const pipeline::SpanSeconds seconds(outcome.spans);
+    const measure::SpanSeconds seconds(outcome.spans);
     EXPECT_GT(seconds.load, 20 * 0.01);
     return (seconds.load + seconds.update) / (seconds.load + update);
   };
@@ -69,13 +69,13 @@ TEST(TrainerTiming, AQueueLetsTheHostLoadWhileTheDeviceWorks) {
 TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
   using Delays = TrainOptions::Delays;
   const auto load_of = [](const Outcome& outcome) {
-    return pipeline::SpanSeconds(outcome.spans).load;
+    return measure::SpanSeconds(outcome.spans).load;
   };
   // A faster loader: once the device has begun it is never idle, and the host waits for it.
   EXPECT_TRUE(test::close_to(1, kTolerance, [&] {
     const Outcome outcome = queued_run(2, 10, &Delays::next, 0.004);
-    return (load_of(outcome) + outcome.seconds(pipeline::Span::device_wait)) /
-           (outcome.seconds(pipeline::Span::first_batch) + 20 * 0.01);
+    return (load_of(outcome) + outcome.seconds(measure::Span::device_wait)) /
+           (outcome.seconds(measure::Span::first_batch) + 20 * 0.01);
   }));
   // A slower loader: the device is idle while it waits for each batch but the first.
   EXPECT_TRUE(test::close_to(1, kTolerance, [&] {
@@ -85,9 +85,9 @@ TEST(TrainerTiming, EachTimelineShowsWhatItWaitsFor) {
   // A slow record: the device does not wait for the batch.
   EXPECT_TRUE(test::close_to(1, kTolerance, [&] {
     const Outcome outcome = queued_run(2, 4, &Delays::log, 0.01);
-    const auto log = static_cast<std::size_t>(pipeline::Span::log);
+    const auto log = static_cast<std::size_t>(measure::Span::log);
     return base::Clock::seconds(outcome.device.gaps[log]) /
-           (outcome.seconds(pipeline::Span::log) - 20 * 0.004);
+           (outcome.seconds(measure::Span::log) - 20 * 0.004);
   }));
 }
 

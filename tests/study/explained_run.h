@@ -18,7 +18,7 @@ namespace millrace::study {
 
 struct ExplainedRun {
   WaitBreakdown blame;
-  pipeline::SpanTicks spans{};
+  measure::SpanTicks spans{};
   LoaderStats stats;
   LoaderOptions options;
   std::uint64_t images = 0;
@@ -30,7 +30,7 @@ struct ExplainedRun {
     PartSeconds load = blame.steady_seconds();
     for (const Part part : {Part::cores, Part::handover}) load[static_cast<std::size_t>(part)] = 0;
     return judge({.load = load,
-                  .update_s = pipeline::SpanSeconds(spans).update,
+                  .update_s = measure::SpanSeconds(spans).update,
                   .images = images,
                   .workers = options.workers,
                   .io_threads = options.io_threads,
@@ -57,7 +57,7 @@ class BreakdownObserver final : public train::TrainObserver {
 /// `timeline`, if not null, receives the records of the trainer, the loader and the storage.
 inline ExplainedRun explained_run(std::shared_ptr<const Reader> reader,
                                   std::shared_ptr<const Transform> transform, LoaderOptions options,
-                                  double update_ms, pipeline::Timeline* timeline = nullptr) {
+                                  double update_ms, measure::Timeline* timeline = nullptr) {
   static const std::atomic<bool> never{false};
   ExplainedRun run;
   if (timeline != nullptr) {
@@ -67,7 +67,7 @@ inline ExplainedRun explained_run(std::shared_ptr<const Reader> reader,
   run.options = options;
   BreakdownObserver observer(run.blame);
   const auto strategy = train::make_simulated(update_ms);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   if (timeline != nullptr) spans.record_to(&timeline->trainer());
   Loader loader(std::move(reader), std::move(transform), options);
   train::TrainOptions training;
@@ -77,7 +77,7 @@ inline ExplainedRun explained_run(std::shared_ptr<const Reader> reader,
   train::Trainer trainer(
       loader, *strategy, observer, spans, training, [] { return nullptr; }, never);
   trainer.run();
-  spans.enter(pipeline::Span::teardown);
+  spans.enter(measure::Span::teardown);
   trainer.close();
   run.images = trainer.result().images;
   run.spans = spans.ticks();

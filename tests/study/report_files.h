@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "pipeline/loader/timeline.h"
+#include "measure/spans.h"
 #include "study/report/report.h"
 
 namespace millrace::report_test {
@@ -41,7 +41,7 @@ class Folder {
 /// Returns the header of steps.csv.
 inline std::string steps_header() {
   std::string header = "epoch,step,load_s,update_s,other_s,images,loss";
-  for (const auto name : pipeline::kSpanNames)
+  for (const auto name : measure::kSpanNames)
     header.append(",").append(name == "step" ? "step_s" : name);
   return header + "\n";
 }
@@ -49,7 +49,7 @@ inline std::string steps_header() {
 /// Returns a row whose spans are 1, 2, 3 ... ms.
 inline std::string step_row(int step, const std::string& loss = "") {
   std::string row = fmt::format("1,{},0.005,0.039,0.047,20,{}", step, loss);
-  for (std::size_t i = 1; i <= pipeline::kSpanCount; ++i) row += fmt::format(",0.0{:02}000000", i);
+  for (std::size_t i = 1; i <= measure::kSpanCount; ++i) row += fmt::format(",0.0{:02}000000", i);
   return row + "\n";
 }
 

@@ -31,7 +31,7 @@ void shorten(const fs::path& file, std::uintmax_t bytes) {
   fs::resize_file(file, fs::file_size(file) - bytes);
 }
 
-pipeline::StepRecord row(std::uint64_t step, double loss = 0.5) {
+measure::StepRecord row(std::uint64_t step, double loss = 0.5) {
   return {.epoch = 1, .step = step, .images = 8, .loss = loss, .ticks = {}};
 }
 

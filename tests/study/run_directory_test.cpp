@@ -142,7 +142,7 @@ TEST_F(RunDirectoryTest, SomethingElseIsLeftAlone) {
 
 TEST_F(RunDirectoryTest, RowsHaveAColumnASpan) {
   RunDirectory directory(base_ / "run/", "");
-  pipeline::StepRecord record{1, 1, 64, 0.5, {}};
+  measure::StepRecord record{1, 1, 64, 0.5, {}};
   directory.step(record);
   record.loss.reset();
   directory.step(record);

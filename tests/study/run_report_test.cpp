@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 study::StepSum step_of(std::uint64_t number) {
   study::StepSum step{.first = number, .last = number, .steps = 1, .images = 3};
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
+  for (std::size_t i = 0; i < measure::kSpanCount; ++i)
     step.ns[i] = static_cast<std::int64_t>(number * 7919 % 10007 * (i + 1));
   if (number % 10 == 0) {
     step.loss_sum = 0.5;

@@ -98,9 +98,9 @@ void expect_nested(std::vector<Slice> slices) {
 }
 
 bool is_update(const std::string& span) {
-  const auto found = std::find(pipeline::kSpanNames.begin(), pipeline::kSpanNames.end(), span);
-  return found != pipeline::kSpanNames.end() &&
-         pipeline::is_update(static_cast<pipeline::Span>(found - pipeline::kSpanNames.begin()));
+  const auto found = std::find(measure::kSpanNames.begin(), measure::kSpanNames.end(), span);
+  return found != measure::kSpanNames.end() &&
+         measure::is_update(static_cast<measure::Span>(found - measure::kSpanNames.begin()));
 }
 
 std::shared_ptr<const augment::Plan> plan() {
@@ -116,7 +116,7 @@ class TraceTest : public testing::Test {
   Trace traced(LoaderOptions options, std::size_t capacity = 4096) {
     options.batch = 16;
     options.epochs = 2;
-    pipeline::Timeline timeline(base::Clock::now(), base::Clock::steady_ns(), capacity);
+    measure::Timeline timeline(base::Clock::now(), base::Clock::steady_ns(), capacity);
     run_ =
         explained_run(std::make_shared<pipeline::Numbered>(100), plan(), options, 0.3, &timeline);
     write_trace(timeline, {"test", "device"}, file_);
@@ -143,15 +143,15 @@ TEST_F(TraceTest, SlicesNestAndStepsCoverTheRun) {
         EXPECT_EQ(slice.name, "step " + std::to_string(++steps));
         EXPECT_EQ(slice.args["epoch"], (steps - 1) / 7 + 1);
         covered += slice.end - slice.begin;
-      } else if (std::count(pipeline::kSpanNames.begin(), pipeline::kSpanNames.end(), slice.name) >
+      } else if (std::count(measure::kSpanNames.begin(), measure::kSpanNames.end(), slice.name) >
                  0) {
         in_spans += slice.end - slice.begin;
       }
     }
     EXPECT_EQ(steps, 14);
-    const double run = pipeline::SpanSeconds(run_.spans).total();
+    const double run = measure::SpanSeconds(run_.spans).total();
     const double setup =
-        base::Clock::seconds(run_.spans[static_cast<std::size_t>(pipeline::Span::setup)]);
+        base::Clock::seconds(run_.spans[static_cast<std::size_t>(measure::Span::setup)]);
     EXPECT_NEAR(static_cast<double>(in_spans) * 1e-9, run, 1e-6) << "spans are all of the run";
     EXPECT_NEAR(static_cast<double>(covered) * 1e-9, run - setup, 0.01 * run);
     EXPECT_EQ(trace.on("device").size(), 14u);
@@ -238,7 +238,7 @@ TEST_F(TraceTest, MemoryIsBounded) {
 }
 
 TEST_F(TraceTest, ALoaderAloneShowsItsCaller) {
-  pipeline::Timeline timeline(base::Clock::now(), base::Clock::steady_ns(), 4096);
+  measure::Timeline timeline(base::Clock::now(), base::Clock::steady_ns(), 4096);
   LoaderOptions options;
   options.workers = 1;
   options.batch = 16;

@@ -9,15 +9,15 @@
 namespace millrace::study {
 namespace {
 
-using pipeline::SetUp;
+using measure::SetUp;
 
-pipeline::StepRecord step(double update_ms, SetUp kind = SetUp::none) {
-  pipeline::StepRecord record;
+measure::StepRecord step(double update_ms, SetUp kind = SetUp::none) {
+  measure::StepRecord record;
   record.set_up = kind;
   const base::Clock::Ticks half = base::Clock::ticks(update_ms * 0.5e-3);
-  record.ticks[static_cast<std::size_t>(pipeline::Span::forward)] = half;
-  record.ticks[static_cast<std::size_t>(pipeline::Span::device_wait)] = half;
-  record.ticks[static_cast<std::size_t>(pipeline::Span::load)] = 1'000'000'000;  // is no update
+  record.ticks[static_cast<std::size_t>(measure::Span::forward)] = half;
+  record.ticks[static_cast<std::size_t>(measure::Span::device_wait)] = half;
+  record.ticks[static_cast<std::size_t>(measure::Span::load)] = 1'000'000'000;  // is no update
   return record;
 }
 

@@ -37,7 +37,7 @@ Loader loader_of(std::int64_t batch, std::uint64_t epochs) {
 }
 
 double step(Single& single, Batch batch, double lr) {
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   const StepContext place{.window_samples = batch.count(), .lr = lr};
   single.step(std::move(batch), place, spans);
   return single.take_finished().at(0).loss.value();

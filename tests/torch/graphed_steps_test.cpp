@@ -103,12 +103,12 @@ void expect_same_bits(const TrainingRun& run, int replays) {
 TEST(GraphedTraining, HasTheSameBits) { expect_same_bits(lenet_run(), 3 * 9 - 3); }
 
 TEST(GraphedTraining, NamesTheStepsThatSetSomethingUp) {
-  using enum pipeline::SetUp;
-  std::vector<pipeline::SetUp> eager(30, none);
+  using enum measure::SetUp;
+  std::vector<measure::SetUp> eager(30, none);
   eager[0] = first;
   eager[9] = shape;  // 3 samples
   EXPECT_EQ(trained(lenet_run()).set_ups, eager);
-  std::vector<pipeline::SetUp> with_graph = eager;
+  std::vector<measure::SetUp> with_graph = eager;
   with_graph[1] = with_graph[2] = warm_up;  // the first step is the first warm-up as well
   with_graph[3] = capture;
   EXPECT_EQ(trained(graphed(lenet_run())).set_ups, with_graph);
@@ -116,7 +116,7 @@ TEST(GraphedTraining, NamesTheStepsThatSetSomethingUp) {
   EXPECT_EQ(trained(graphed(lenet_run(), /*step=*/true)).set_ups, with_graph);
   TrainingRun accumulated = lenet_run();
   accumulated.training.accumulate = 4;
-  std::vector<pipeline::SetUp> windows(30, none);
+  std::vector<measure::SetUp> windows(30, none);
   windows[0] = first;
   windows[1] = windows[3] = windows[9] = shape;  // adds gradients; updates; 3 samples
   EXPECT_EQ(trained(accumulated).set_ups, windows);
@@ -398,15 +398,15 @@ class GraphedStepsTest : public ::testing::Test {
                       streams_,
                       {weight_},
                       /*samples=*/4};
-  pipeline::SpanClock spans_{base::Clock::now()};
+  measure::SpanClock spans_{base::Clock::now()};
   std::vector<const void*> read_;  ///< address of each pass's images
   std::exception_ptr failure_;
 
   GraphedSteps::Pass pass() {
-    return [this](const Tensor& images, const Tensor& targets, pipeline::SpanClock* spans) {
+    return [this](const Tensor& images, const Tensor& targets, measure::SpanClock* spans) {
       if (failure_) std::rethrow_exception(failure_);
       read_.push_back(images.const_data_ptr());
-      if (spans != nullptr) spans->enter(pipeline::Span::backward);
+      if (spans != nullptr) spans->enter(measure::Span::backward);
       const Tensor loss = (images.sum() * weight_ - targets.sum()).sum();
       loss.backward();
       return loss.detach();
@@ -463,12 +463,12 @@ TEST_F(GraphedStepsTest, BatchesOfAnotherFormRunEagerly) {
 TEST_F(GraphedStepsTest, AReplayIsInTheForwardSpan) {
   for (int i = 0; i < 3; ++i) {
     step(4, 1);
-    EXPECT_EQ(spans_.current(), pipeline::Span::backward);
+    EXPECT_EQ(spans_.current(), measure::Span::backward);
   }
   for (int i = 0; i < 3; ++i) {
     step(4, 1);
-    EXPECT_EQ(spans_.current(), pipeline::Span::forward);
-    spans_.enter(pipeline::Span::step);
+    EXPECT_EQ(spans_.current(), measure::Span::forward);
+    spans_.enter(measure::Span::step);
   }
 }
 

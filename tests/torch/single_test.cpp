@@ -73,7 +73,7 @@ StrategyOptions mnist_options() {
 }
 
 /// Takes one optimiser step per batch.
-void step(Single& single, Batch batch, pipeline::SpanClock& spans, double lr = 0.01) {
+void step(Single& single, Batch batch, measure::SpanClock& spans, double lr = 0.01) {
   const StepContext place{.window_samples = batch.global_count(), .lr = lr};
   single.step(std::move(batch), place, spans);
 }
@@ -135,7 +135,7 @@ TEST_P(GoldenLosses, FollowPyTorchs) {
   Single single(options);
   fill_by_formula(single.model());
   Loader loader = formula_loader(spec_of(options), all["samples"], all["batch"], all["epochs"]);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   double weighted = 0;
   std::int64_t samples = 0;
   for (const double expected : run["losses"]) {
@@ -188,21 +188,21 @@ INSTANTIATE_TEST_SUITE_P(Runs, GoldenLosses,
 TEST(Single, EntersTheSpansOfAStepAndStaysInTheLast) {
   Single single(mnist_options());
   Loader loader = formula_loader(spec_of(mnist_options()), 64, 64);
-  pipeline::SpanClock spans(base::Clock::now());
-  spans.enter(pipeline::Span::load);
+  measure::SpanClock spans(base::Clock::now());
+  spans.enter(measure::Span::load);
   Batch batch = loader.next();
   const base::Clock::Ticks before = base::Clock::now();
   step(single, std::move(batch), spans);
-  EXPECT_EQ(spans.current(), pipeline::Span::step);
-  const pipeline::Span last = spans.enter(pipeline::Span::log);
-  EXPECT_EQ(last, pipeline::Span::step);
+  EXPECT_EQ(spans.current(), measure::Span::step);
+  const measure::Span last = spans.enter(measure::Span::log);
+  EXPECT_EQ(last, measure::Span::step);
   base::Clock::Ticks update = 0;
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
-    if (pipeline::is_update(static_cast<pipeline::Span>(i))) update += spans.ticks()[i];
+  for (std::size_t i = 0; i < measure::kSpanCount; ++i)
+    if (measure::is_update(static_cast<measure::Span>(i))) update += spans.ticks()[i];
   EXPECT_LE(update, spans.since() - before);
   EXPECT_GT(update, (spans.since() - before) * 9 / 10);
-  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(pipeline::Span::forward)], 0);
-  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(pipeline::Span::backward)], 0);
+  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(measure::Span::forward)], 0);
+  EXPECT_GT(spans.ticks()[static_cast<std::size_t>(measure::Span::backward)], 0);
 }
 
 TEST(Single, SameSeedSameParametersAnotherSeedOthers) {
@@ -219,7 +219,7 @@ TEST(Single, StartsFromSavedWeights) {
   StrategyOptions options = mnist_options();
   Single single(options);
   Loader loader = formula_loader(spec_of(options), 64, 64);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   step(single, loader.next(), spans);
   std::filesystem::create_directory(folder / "checkpoint");
   single.save(folder / "checkpoint");
@@ -298,7 +298,7 @@ TEST(Single, RefusesOptionsThatNoModelCanFollow) {
 TEST(Single, RefusesBatchesOfAnotherSize) {
   Single single(mnist_options());
   Loader loader = formula_loader({{32, 32}, 1, DType::f32, Layout::chw}, 4, 4);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   try {
     step(single, loader.next(), spans);
     FAIL() << "took 32x32";
@@ -314,7 +314,7 @@ TEST(Single, LabelsBeyondTheClassesAreOneLine) {
   options.classes = 3;
   Single single(options);
   Loader loader = formula_loader(spec_of(options), 8, 8);
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   try {
     step(single, loader.next(), spans);
     FAIL() << "took label 7 of 3 classes";

@@ -62,7 +62,7 @@ class StepGraphsTest : public ::testing::Test {
       std::make_unique<FakeGraph>(
           calls_, [] { return std::vector<Tensor>{}; }, [] { return std::vector<Tensor>{}; }),
       streams_, torch::kCPU, kSamples};
-  pipeline::SpanClock spans_{base::Clock::now()};
+  measure::SpanClock spans_{base::Clock::now()};
   std::vector<std::unique_ptr<Loader>> loaders_;
   std::vector<const void*> read_, places_;
 };
@@ -78,7 +78,7 @@ TEST_F(StepGraphsTest, InputsTakeTurnsAndEachHasItsGraph) {
   EXPECT_EQ(step(), "capture a");
   EXPECT_EQ(step(), "replay b");
   EXPECT_EQ(step(), "replay a");
-  EXPECT_EQ(graphs_.last_set_up(), pipeline::SetUp::none);
+  EXPECT_EQ(graphs_.last_set_up(), measure::SetUp::none);
   EXPECT_EQ(calls_.captures, 2);
   EXPECT_EQ(calls_.copies, 7) << "one per step, to where the graph reads it";
 }

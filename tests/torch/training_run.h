@@ -30,12 +30,12 @@ struct TrainingRun {
 };
 
 struct Outcome {
-  std::vector<double> losses;            ///< by step, over all ranks
-  std::vector<std::int64_t> images;      ///< by step, over all ranks
-  std::vector<pipeline::SetUp> set_ups;  ///< by step
-  train::DeviceTime device;              ///< if the strategy has a timeline
-  std::vector<double> train_losses;      ///< by epoch
-  std::vector<double> train_top1s;       ///< by epoch
+  std::vector<double> losses;           ///< by step, over all ranks
+  std::vector<std::int64_t> images;     ///< by step, over all ranks
+  std::vector<measure::SetUp> set_ups;  ///< by step
+  train::DeviceTime device;             ///< if the strategy has a timeline
+  std::vector<double> train_losses;     ///< by epoch
+  std::vector<double> train_top1s;      ///< by epoch
   train::TrainResult result;
   std::string hash;  ///< hash of the parameters and buffers at the end
 };
@@ -58,7 +58,7 @@ inline Loader loader_of(const TrainingRun& run, std::uint64_t epochs, std::uint6
 /// Trains from `run.training.from` and evaluates on the same samples.
 inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
   struct Observer final : train::TrainObserver {
-    void step(const pipeline::StepRecord& record) override {
+    void step(const measure::StepRecord& record) override {
       outcome.losses.push_back(record.loss.value());
       outcome.images.push_back(record.images);
       outcome.set_ups.push_back(record.set_up);
@@ -67,7 +67,7 @@ inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
       outcome.train_losses.push_back(record.train_loss);
       outcome.train_top1s.push_back(record.train_top1);
     }
-    void checkpoint(const train::Position& position, const pipeline::StepRecord&, bool) override {
+    void checkpoint(const train::Position& position, const measure::StepRecord&, bool) override {
       if (on_checkpoint) on_checkpoint(position);
     }
     Outcome outcome;
@@ -75,7 +75,7 @@ inline Outcome train(train::Strategy& strategy, const TrainingRun& run) {
   } observer;
   observer.on_checkpoint = run.checkpoint;
   static const std::atomic<bool> never{false};
-  pipeline::SpanClock spans(base::Clock::now());
+  measure::SpanClock spans(base::Clock::now());
   Loader loader = loader_of(run, run.training.epochs, run.training.from.steps);
   train::Trainer trainer(
       loader, strategy, observer, spans, run.training,

@@ -84,7 +84,7 @@ void BenchMeter::add(const Batch& batch, const Loader& loader) {
   ++batches_;
   images_ += static_cast<std::uint64_t>(batch.count());
   if (batches_ > warmup_) {
-    const pipeline::BatchHistory history = batch.history();
+    const measure::BatchHistory history = batch.history();
     blame_.add(history, history.got - history.asked);
     const double interval = static_cast<double>(now - last_ns_) * 1e-9;
     if (batches_ > 1) {  // the first batch has none before it
@@ -92,8 +92,8 @@ void BenchMeter::add(const Batch& batch, const Loader& loader) {
       longest_s_ = std::max(longest_s_, interval);
     }
     const double tick = base::Clock::seconds_per_tick();
-    for (const pipeline::RangeHistory& unit : history.units)
-      for (std::size_t i = 0; i < pipeline::kStageCount; ++i)
+    for (const measure::RangeHistory& unit : history.units)
+      for (std::size_t i = 0; i < measure::kStageCount; ++i)
         if (unit.stages[i] > 0 && unit.count > 0)
           stages_[i].add(static_cast<double>(unit.stages[i]) * tick / unit.count);
   }
@@ -128,7 +128,7 @@ Json BenchMeter::intervals() const {
   return json;
 }
 
-Json BenchMeter::per_image(pipeline::Stage stage) const {
+Json BenchMeter::per_image(measure::Stage stage) const {
   return percentiles(stages_[static_cast<std::size_t>(stage)]);
 }
 

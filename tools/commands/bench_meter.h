@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "measure/batch_history.h"
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
-#include "pipeline/loader/timeline.h"
 #include "study/analysis/durations.h"
 #include "study/analysis/wait_breakdown.h"
 
@@ -63,7 +63,7 @@ class BenchMeter {
   /// Returns percentiles of the time from one batch to the next, in seconds.
   nlohmann::ordered_json intervals() const;
   /// Returns percentiles of a stage's time per image, in seconds, over tasks of some images each.
-  nlohmann::ordered_json per_image(pipeline::Stage stage) const;
+  nlohmann::ordered_json per_image(measure::Stage stage) const;
 
  private:
   /// The clocks and counts at one moment.
@@ -87,7 +87,7 @@ class BenchMeter {
   double longest_s_ = 0;
   study::WaitBreakdown blame_;
   study::Quantiles interval_;
-  std::array<study::Quantiles, pipeline::kStageCount> stages_;
+  std::array<study::Quantiles, measure::kStageCount> stages_;
 };
 
 // File of bench --dump.

@@ -157,7 +157,7 @@ Json stage_json(const StageTotals& totals, const Json& per_image) {
 }
 
 Json stages_json(const Pipeline& pipeline, const BenchMeter& meter, const LoaderStats& stats) {
-  using pipeline::Stage;
+  using measure::Stage;
   Json json;
   json["read"] = stage_json(stats.read, meter.per_image(Stage::read));
   if (pipeline.reader->info().encoded)
@@ -285,7 +285,7 @@ std::string report_of(const Pipeline& pipeline, const Json& json, const ColdCoun
 }
 
 Exit bench(const BenchArguments& arguments, const ProgramStart& start) {
-  const std::unique_ptr<pipeline::Timeline> timeline = arguments.trace.start(start);
+  const std::unique_ptr<measure::Timeline> timeline = arguments.trace.start(start);
   Pipeline pipeline = open_pipeline(arguments);
   LoaderOptions& options = pipeline.options;
   if (timeline != nullptr) {

@@ -388,7 +388,7 @@ class TrainCommand {
   bool has_model() const { return strategy_->parameter_count() > 0; }
 
   TrainFacts facts() {
-    spans_.enter(pipeline::Span::teardown);
+    spans_.enter(measure::Span::teardown);
     options_.workers = loader_->workers();
     TrainFacts facts{
         recipe_,
@@ -413,7 +413,7 @@ class TrainCommand {
         strategy_->knows_device_work(),
         others_};
     const base::Clock::Reading end = base::Clock::read_both();
-    spans_.enter(pipeline::Span::teardown, end.ticks);  // all records end here
+    spans_.enter(measure::Span::teardown, end.ticks);  // all records end here
     facts.wall_s = static_cast<double>(end.steady_ns - start_.time.steady_ns) * 1e-9;
     facts.spans = spans_.ticks();
     return facts;
@@ -463,8 +463,8 @@ class TrainCommand {
   const TrainArguments& arguments_;
   const ProgramStart& start_;
   LeaveOnInterrupt beginning_;
-  pipeline::SpanClock spans_;
-  std::unique_ptr<pipeline::Timeline> timeline_;  ///< only with --trace
+  measure::SpanClock spans_;
+  std::unique_ptr<measure::Timeline> timeline_;  ///< only with --trace
   std::optional<Resume> resume_;
   Recipe recipe_;
   train::RankInfo rank_;
@@ -477,7 +477,7 @@ class TrainCommand {
   std::optional<study::RunDirectory> directory_;
   std::atomic<std::uint64_t> failed_{0};  ///< samples
   std::optional<Recorder> recorder_;
-  std::shared_ptr<pipeline::LoaderTracks> eval_tracks_;
+  std::shared_ptr<measure::LoaderTracks> eval_tracks_;
   std::optional<Loader> loader_;
   std::optional<AutoWorkers> auto_workers_;
   std::optional<train::Trainer> trainer_;

@@ -39,7 +39,7 @@ RunFigures figures_of(const fs::path& file, const RunLength& length) {
     const double update_s = static_cast<double>(step.update_ns()) * 1e-9;
     load += load_s;
     update += update_s;
-    log += static_cast<double>(step.ns[static_cast<std::size_t>(pipeline::Span::log)]) * 1e-9;
+    log += static_cast<double>(step.ns[static_cast<std::size_t>(measure::Span::log)]) * 1e-9;
     times.push_back(load_s + update_s);
     window_images += step.images;
     window_s += times.back();

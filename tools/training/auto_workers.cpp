@@ -28,12 +28,12 @@ AutoWorkers::AutoWorkers(train::TrainObserver& next, Loader& loader, AutoWorkers
       tracks_(std::move(tracks)),
       begin_ns_(base::Clock::steady_ns()) {}
 
-void AutoWorkers::step(const pipeline::StepRecord& record) {
+void AutoWorkers::step(const measure::StepRecord& record) {
   next_.step(record);
   if (chosen_ >= 0) return;
-  const pipeline::SpanSeconds seconds(record.ticks);
+  const measure::SpanSeconds seconds(record.ticks);
   updates_.push_back(seconds.update);
-  hosts_.push_back(seconds.each[static_cast<std::size_t>(pipeline::Span::log)]);
+  hosts_.push_back(seconds.each[static_cast<std::size_t>(measure::Span::log)]);
   const double passed = static_cast<double>(base::Clock::steady_ns() - begin_ns_) * 1e-9;
   const bool enough = updates_.size() >= kSteps && passed >= kSeconds;
   if (enough || (updates_.size() >= kFewSteps && passed >= kLatest)) decide();

@@ -24,7 +24,7 @@ struct AutoWorkersFacts {
 
 class AutoWorkers final : public train::TrainObserver {
  public:
-  using Tracks = std::function<std::shared_ptr<pipeline::LoaderTracks>(int workers)>;
+  using Tracks = std::function<std::shared_ptr<measure::LoaderTracks>(int workers)>;
 
   /// Passes all events on to `next`. `tracks` returns the timeline's tracks for a number of
   /// workers; may be null.
@@ -32,9 +32,9 @@ class AutoWorkers final : public train::TrainObserver {
 
   void batch(const Batch& batch, base::Clock::Ticks load) override { next_.batch(batch, load); }
   void progress(const train::TrainProgress& now) override { next_.progress(now); }
-  void step(const pipeline::StepRecord& record) override;
+  void step(const measure::StepRecord& record) override;
   void epoch(const train::EpochRecord& record) override { next_.epoch(record); }
-  void checkpoint(const train::Position& position, const pipeline::StepRecord& open,
+  void checkpoint(const train::Position& position, const measure::StepRecord& open,
                   bool best) override {
     next_.checkpoint(position, open, best);
   }

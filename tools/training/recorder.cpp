@@ -50,15 +50,15 @@ void TraceArgument::add_to(CLI::App& command) {
       ->type_name("FILE.json");
 }
 
-std::unique_ptr<pipeline::Timeline> TraceArgument::start(const ProgramStart& start) const {
+std::unique_ptr<measure::Timeline> TraceArgument::start(const ProgramStart& start) const {
   if (file_.empty()) return nullptr;
   if (!file_.ends_with(".json"))
     throw UsageError(fmt::format("--trace {}: the file name must end in .json", file_),
                      "give --trace FILE.json");
-  return std::make_unique<pipeline::Timeline>(start.time.ticks, start.time.steady_ns);
+  return std::make_unique<measure::Timeline>(start.time.ticks, start.time.steady_ns);
 }
 
-void TraceArgument::finish(const pipeline::Timeline& timeline, const std::string& device,
+void TraceArgument::finish(const measure::Timeline& timeline, const std::string& device,
                            int rank) const {
   std::filesystem::path file = file_;
   if (rank > 0) file.replace_extension(fmt::format(".rank{}.json", rank));
@@ -104,7 +104,7 @@ void Recorder::batch(const Batch& batch, base::Clock::Ticks load) {
   if (hash_) hash_->add(batch);
 }
 
-const study::WaitBreakdown& Recorder::blame(const pipeline::SpanTicks& spans) {
+const study::WaitBreakdown& Recorder::blame(const measure::SpanTicks& spans) {
   breakdown_.complete(train::load_of(spans));
   return breakdown_;
 }
@@ -119,7 +119,7 @@ void Recorder::progress(const train::TrainProgress& now) {
                     now.loss ? fmt::format(" loss {:.4f}", *now.loss) : ""));
   }
   if (!line_.due()) return;
-  const pipeline::SpanSeconds seconds(*now.ticks);
+  const measure::SpanSeconds seconds(*now.ticks);
   const double busy = seconds.load + seconds.update;
   const double passed = busy - busy_before_;
   const double rate = passed > 0 ? static_cast<double>(now.images) / passed : 0;
@@ -134,7 +134,7 @@ void Recorder::progress(const train::TrainProgress& now) {
                   busy > 0 ? 100 * seconds.load / busy : 0, left));
 }
 
-void Recorder::step(const pipeline::StepRecord& record) {
+void Recorder::step(const measure::StepRecord& record) {
   updates_.add(record);
   directory_.step(record);
   if (!events_ || !record.loss) return;
@@ -157,7 +157,7 @@ void Recorder::epoch(const train::EpochRecord& record) {
     events_->scalars(steps_, epoch_scalars(line));
     events_->flush();
   }
-  const pipeline::SpanSeconds seconds(record.ticks);
+  const measure::SpanSeconds seconds(record.ticks);
   busy_before_ += seconds.load + seconds.update;
   const double busy = std::max(seconds.load + seconds.update, 1e-12);
   std::string text =
@@ -180,7 +180,7 @@ void Recorder::close() {
   directory_.close();
 }
 
-void Recorder::checkpoint(const train::Position& position, const pipeline::StepRecord& open,
+void Recorder::checkpoint(const train::Position& position, const measure::StepRecord& open,
                           bool best) {
   if (strategy_.parameter_count() == 0) return;
   writer_.wait();  // its copy is the memory for the next one

@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "measure/spans.h"
+#include "measure/step_record.h"
+#include "measure/timeline.h"
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
-#include "pipeline/loader/timeline.h"
 #include "strategies/trainer/checkpoint.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
@@ -52,10 +54,10 @@ class TraceArgument {
   void add_to(CLI::App& command);
   /// Returns null if no trace was asked for. Throws UsageError for a name that does not end in
   /// .json.
-  std::unique_ptr<pipeline::Timeline> start(const ProgramStart& start) const;
+  std::unique_ptr<measure::Timeline> start(const ProgramStart& start) const;
   /// Writes the trace. A rank > 0 puts its number before the .json. `device` names a simulated
   /// device; otherwise empty.
-  void finish(const pipeline::Timeline& timeline, const std::string& device, int rank) const;
+  void finish(const measure::Timeline& timeline, const std::string& device, int rank) const;
 
  private:
   std::string file_;  ///< empty: no trace
@@ -77,7 +79,7 @@ struct TrainFacts {
   std::string batch_hash;  ///< empty without --hash
   std::uint64_t peak_device_bytes = 0;
   double wall_s = 0;  ///< from main() to the summary
-  pipeline::SpanTicks spans{};
+  measure::SpanTicks spans{};
   train::Position from;  ///< position at which the run was resumed
   std::optional<train::DeviceTime> device_time;
   std::optional<train::Utilization> utilization;
@@ -191,9 +193,9 @@ class Recorder final : public train::TrainObserver {
 
   void batch(const Batch& batch, base::Clock::Ticks load) override;
   void progress(const train::TrainProgress& now) override;
-  void step(const pipeline::StepRecord& record) override;
+  void step(const measure::StepRecord& record) override;
   void epoch(const train::EpochRecord& record) override;
-  void checkpoint(const train::Position& position, const pipeline::StepRecord& open,
+  void checkpoint(const train::Position& position, const measure::StepRecord& open,
                   bool best) override;
   void finish_checkpoint() override { writer_.wait(); }
 
@@ -202,7 +204,7 @@ class Recorder final : public train::TrainObserver {
   /// Returns the hash of the batches so far; empty without `hash`.
   std::string digest() const { return hash_ ? hash_->digest() : ""; }
   /// Returns the wait breakdown of a run whose spans are `spans` so far.
-  const study::WaitBreakdown& blame(const pipeline::SpanTicks& spans);
+  const study::WaitBreakdown& blame(const measure::SpanTicks& spans);
   /// Returns the updates of this process's steps. Complete after the trainer has closed.
   const study::UpdateTimes& updates() const { return updates_; }
   /// Returns the steps of the whole run so far.

@@ -35,10 +35,10 @@ constexpr std::size_t kMaxClassesInConfusion = 100;
 /// Returns null for NaN and infinity, which JSON lacks.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-Json span_json(const pipeline::SpanSeconds& seconds) {
+Json span_json(const measure::SpanSeconds& seconds) {
   Json spans = Json::object();
-  for (std::size_t i = 0; i < pipeline::kSpanCount; ++i)
-    spans[std::string(pipeline::kSpanNames[i])] = seconds.each[i];
+  for (std::size_t i = 0; i < measure::kSpanCount; ++i)
+    spans[std::string(measure::kSpanNames[i])] = seconds.each[i];
   return spans;
 }
 
@@ -166,7 +166,7 @@ std::vector<std::pair<std::string, double>> worst_classes(const Json& per_class)
 }
 
 Json epoch_line(const train::EpochRecord& record, const DatasetInfo& dataset) {
-  const pipeline::SpanSeconds seconds(record.ticks);
+  const measure::SpanSeconds seconds(record.ticks);
   Json line;
   line["epoch"] = record.epoch;
   line["steps"] = record.steps;
@@ -253,7 +253,7 @@ void add_settings(Json& s, const TrainFacts& facts) {
 
 /// Adds the counts of the whole run, and the times since it was started or resumed.
 void add_progress(Json& s, const TrainFacts& facts, const train::TrainResult& result,
-                  const pipeline::SpanSeconds& seconds) {
+                  const measure::SpanSeconds& seconds) {
   const auto steps = static_cast<double>(result.steps - facts.from.steps);
   s["epochs"] = result.epochs;
   s["steps"] = result.steps;
@@ -279,7 +279,7 @@ void add_progress(Json& s, const TrainFacts& facts, const train::TrainResult& re
   s["setup_steps"] = set_up.steps;
   s["setup_update_s"] = set_up.seconds;
   s["setup_updates"] = study::to_json(facts.updates);
-  s["first_batch_s"] = seconds.each[static_cast<std::size_t>(pipeline::Span::first_batch)];
+  s["first_batch_s"] = seconds.each[static_cast<std::size_t>(measure::Span::first_batch)];
   s["images_per_s"] =
       number(static_cast<double>(result.new_images) / (seconds.load + seconds.update));
 }
@@ -333,17 +333,17 @@ void add_device(Json& s, const TrainFacts& facts) {
     s["device_starved"] = facts.submissions.starved;
     s["device_gap_load_s"] = base::Clock::seconds(time.gap_load());
     s["device_gap_other_s"] = base::Clock::seconds(time.gap_other());
-    s["device_gaps"] = span_json(pipeline::SpanSeconds(time.gaps));
+    s["device_gaps"] = span_json(measure::SpanSeconds(time.gaps));
     s["device_parts"] = parts_json(time);
   }
 }
 
 /// Returns the device's timeline as the verdict takes it; empty where there is none.
 std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
-                                                   const pipeline::SpanSeconds& seconds) {
+                                                   const measure::SpanSeconds& seconds) {
   if (!facts.device_time) return {};
   const train::DeviceTime& time = *facts.device_time;
-  const auto wait = static_cast<std::size_t>(pipeline::Span::device_wait);
+  const auto wait = static_cast<std::size_t>(measure::Span::device_wait);
   const study::UpdateTimes::Sum set_up = facts.updates.set_up();
   study::DeviceFigures figures{
       .asynchronous = clock_of(facts.recipe) == StepClock::async,
@@ -354,9 +354,9 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
       .submissions = facts.submissions.steps,
       .starved = facts.submissions.starved,
   };
-  const pipeline::SpanSeconds gaps(train::difference(time.gaps, time.setup_gaps));
-  figures.gap_load_s = gaps.each[static_cast<std::size_t>(pipeline::Span::load)];
-  figures.gap_host_s = gaps.update + gaps.each[static_cast<std::size_t>(pipeline::Span::log)];
+  const measure::SpanSeconds gaps(train::difference(time.gaps, time.setup_gaps));
+  figures.gap_load_s = gaps.each[static_cast<std::size_t>(measure::Span::load)];
+  figures.gap_host_s = gaps.update + gaps.each[static_cast<std::size_t>(measure::Span::log)];
   return figures;
 }
 
@@ -380,7 +380,7 @@ void add_loading(Json& s, const TrainFacts& facts, const study::BoundVerdict& ve
 }  // namespace
 
 Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
-  const pipeline::SpanSeconds seconds(facts.spans);
+  const measure::SpanSeconds seconds(facts.spans);
   Json s;
   s["command"] = "train";
   add_machine(s, facts);
@@ -458,14 +458,14 @@ std::string closing_table(const Json& s) {
   };
   for (const char* kind : {"load", "update", "other"}) {
     add(kind, s[std::string(kind) + "_s"]);
-    for (std::size_t i = 0; i < pipeline::kSpanCount; ++i) {
-      const pipeline::Span span = static_cast<pipeline::Span>(i);
-      const std::string of = pipeline::is_load(span)     ? "load"
-                             : pipeline::is_update(span) ? "update"
-                                                         : "other";
-      const double value = s["spans"][std::string(pipeline::kSpanNames[i])];
+    for (std::size_t i = 0; i < measure::kSpanCount; ++i) {
+      const measure::Span span = static_cast<measure::Span>(i);
+      const std::string of = measure::is_load(span)     ? "load"
+                             : measure::is_update(span) ? "update"
+                                                        : "other";
+      const double value = s["spans"][std::string(measure::kSpanNames[i])];
       if (of == kind && value > 0.0005 * wall)
-        add("  " + std::string(pipeline::kSpanNames[i]), value);
+        add("  " + std::string(measure::kSpanNames[i]), value);
     }
     if (std::string_view(kind) != "load") continue;
     for (const auto& [part, value] : s["blame"].items())
