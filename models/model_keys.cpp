@@ -1,7 +1,8 @@
 // Declares the recipe keys of the model. Independent of LibTorch.
+#include "models/model_keys.h"
+
 #include "models/options.h"
 #include "pipeline/readers/data_set.h"
-#include "pipeline/recipe/recipe_keys.h"
 
 namespace millrace::train {
 

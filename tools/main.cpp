@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "pipeline/recipe/recipe_keys.h"
+#include "recipe/key_hints.h"
 #include "plugins/host/unit.h"
 #include "tools/plugins/grants.h"
 #include "tools/program.h"
@@ -68,7 +68,7 @@ std::string hint_for_extra(const CLI::App& command, const std::string& called,
     for (const auto& name : known->get_lnames()) names.push_back("--" + name);
   const std::string near = base::nearest(option, names);
   const bool is_mistyped = base::edit_distance(option, near) <= kTypingError &&
-                           pipeline::answer_to_familiar(option).empty();
+                           recipe::answer_to_familiar(option).empty();
   if (is_option && !is_mistyped && takes_recipe_keys(command)) {
     const bool next_is_value =
         !next.empty() && !next.starts_with('-') && next.find('=') == std::string::npos;

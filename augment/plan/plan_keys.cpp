@@ -1,7 +1,7 @@
 // Declares the recipe keys of the compiled chain.
-#include <limits>
+#include "augment/plan/plan_keys.h"
 
-#include "pipeline/recipe/recipe_keys.h"
+#include <limits>
 
 namespace millrace::augment {
 

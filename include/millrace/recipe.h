@@ -37,6 +37,7 @@ MILLRACE_EXPORT std::span<const OpDeclaration> op_declarations();
 /// Returns the declarations of all recipe keys except those of augmentations, in the order of
 /// config.toml.
 MILLRACE_EXPORT std::span<const Param> recipe_keys();
+
 /// A checked recipe. Reading from several threads is safe; set() needs exclusive access. The
 /// accessors by key throw std::out_of_range for an unknown key.
 class MILLRACE_EXPORT Recipe {
@@ -78,6 +79,9 @@ class MILLRACE_EXPORT Recipe {
   std::string to_toml() const;
 
  private:
+  Recipe(std::span<const OpDeclaration> ops, std::span<const Param> keys);
+  void read(const std::string& recipe, std::span<const std::string> overrides,
+            std::span<const std::filesystem::path> folders);
   void load_file(const std::filesystem::path& file);
   void set_op(std::vector<OpSpec>& chain, const std::string& prefix, const std::string& key,
               const std::string& text);
@@ -86,7 +90,7 @@ class MILLRACE_EXPORT Recipe {
   [[noreturn]] void refuse_key(const std::string& key, const std::string& where) const;
 
   std::span<const OpDeclaration> ops_;
-  std::span<const Param> keys_ = recipe_keys();
+  std::span<const Param> keys_;
   Params values_;
   std::vector<OpSpec> augment_;
   std::vector<OpSpec> eval_augment_;

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
-#include "pipeline/recipe/recipe_keys.h"
+#include "millrace/recipe.h"
 #include "plugins/host/unit.h"
 
 namespace millrace::plugins {
@@ -52,10 +52,7 @@ class Registry {
     std::vector<const millrace_unit*> own;
     for (const millrace_unit* unit : units) {
       if (unit->decoder != nullptr) own.push_back(unit);
-      if (unit->reader != nullptr) {
-        readers_.push_back(unit);
-        pipeline::add_reader_keys(unit->name, to_declaration(*unit).params);
-      }
+      if (unit->reader != nullptr) readers_.push_back(unit);
       if (!is_augmentation(*unit)) continue;
       augmentations_.push_back(unit);
       declarations.push_back(to_declaration(*unit));

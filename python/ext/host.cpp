@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "plugins/host/registry.h"
 #include "tools/plugins/grants.h"
 #include "tools/terminal/terminal.h"
@@ -51,7 +51,7 @@ int tools::cores() {
 
 /// Loads plugins that the call itself names. A recipe file may come from a stranger, so its own
 /// plugins.path is rejected; the program's list of trusted plugins does not apply here.
-void tools::load_asked_plugins(const pipeline::PluginsPath& path) {
+void tools::load_asked_plugins(const recipe::PluginsPath& path) {
   constexpr const char* kKey = "plugins.path";
   if (path.value.empty()) return;
   if (path.from != kKey)

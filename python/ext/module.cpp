@@ -19,7 +19,7 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "plugins/host/registry.h"
 #include "python/ext/augmentation.h"
 #include "python/ext/batch.h"
@@ -198,6 +198,6 @@ NB_MODULE(_core, module) {
         return base::printable({text.c_str(), text.size()});
       },
       nb::arg("text"));
-  module.def("is_override", [](const std::string& word) { return pipeline::is_override(word); });
+  module.def("is_override", [](const std::string& word) { return recipe::is_override(word); });
   module.def("take_remarks", &python::take_remarks);
 }

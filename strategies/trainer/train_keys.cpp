@@ -1,9 +1,9 @@
 // Declares the recipe keys of training and evaluation. Independent of LibTorch.
+#include "strategies/trainer/train_keys.h"
+
 #include <algorithm>
 #include <iterator>
 #include <limits>
-
-#include "pipeline/recipe/recipe_keys.h"
 
 namespace millrace::train {
 namespace {

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "base/record_file.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "study/records/run_files.h"
 
 namespace millrace::study {
@@ -31,7 +31,7 @@ std::string value_in(const ConfigColumn& column, const std::string& key) {
 ConfigValues config_at(const std::filesystem::path& file) {
   std::ifstream in = base::open_record(file);
   if (!in) return {};
-  return pipeline::recipe_values(base::read_record(in, file), file.string());
+  return recipe::recipe_values(base::read_record(in, file), file.string());
 }
 
 ReportTable config_table(const std::vector<ConfigColumn>& columns) {

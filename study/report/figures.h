@@ -16,7 +16,7 @@ namespace millrace::study {
 
 // Table of the keys in which several recipes differ.
 
-/// Keys and values (pipeline/recipe/recipe_file.h).
+/// Keys and values (recipe/recipe_file.h).
 using ConfigValues = std::vector<std::pair<std::string, std::string>>;
 
 /// Reads a run's config.toml. Returns nothing if there is no such file. Throws DataError if it is

@@ -7,7 +7,7 @@
 
 #include "millrace/error.h"
 #include "pipeline/loader/sampler.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 
 namespace millrace::study {
 namespace {
@@ -131,7 +131,7 @@ std::vector<std::string> cell_words(const std::string& text, const std::string& 
   std::vector<std::string> words;
   for (auto& word : split(text, ' ')) {
     if (word.empty()) continue;
-    if (!pipeline::is_override(word) && !(may_name_recipe && words.empty()))
+    if (!recipe::is_override(word) && !(may_name_recipe && words.empty()))
       throw UsageError(fmt::format("{} '{}': {} is not key=value", where, text, word),
                        "for example 'loader.workers=2 loader.prefetch=8'");
     words.push_back(std::move(word));
@@ -166,7 +166,7 @@ SweepWords read_words(const std::vector<std::string>& words, const std::vector<s
   SweepWords read;
   std::vector<SweepAxis> axes;
   for (const auto& text : words) {
-    if (!pipeline::is_override(text)) {
+    if (!recipe::is_override(text)) {
       if (!read.recipe.empty())
         throw UsageError(fmt::format("two recipes: {} and {}", read.recipe, text),
                          "one recipe, then keys as key=a,b,c");

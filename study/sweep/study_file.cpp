@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "study/sweep/sweep_table.h"
 
 namespace millrace::study {
@@ -169,9 +169,9 @@ std::string short_note(const Study& study) {
 }
 
 toml::table parsed(const std::string& text, const std::string& where) {
-  if (const std::size_t line = pipeline::line_nested_too_deep(text); line > 0)
+  if (const std::size_t line = recipe::line_nested_too_deep(text); line > 0)
     throw UsageError(
-        fmt::format("{}:{}: more than {} levels of brackets", where, line, pipeline::kDeepestToml),
+        fmt::format("{}:{}: more than {} levels of brackets", where, line, recipe::kDeepestToml),
         kHint);
   try {
     return toml::parse(text, where);
@@ -185,7 +185,7 @@ toml::table parsed(const std::string& text, const std::string& where) {
 
 bool is_study(const std::string& text) {
   try {
-    return pipeline::line_nested_too_deep(text) == 0 && toml::parse(text).contains("row");
+    return recipe::line_nested_too_deep(text) == 0 && toml::parse(text).contains("row");
   } catch (const toml::parse_error&) {
     return false;
   }
@@ -226,7 +226,7 @@ SweepWords study_words(const Study& study, bool brief, const std::vector<std::st
   if (brief) words.design.notes.push_back(short_note(study));
   for (const StudyRow& row : study.rows) {
     SweepCell cell{{}, {row.name}, row.group, row.source};
-    const bool own_recipe = !row.keys.empty() && !pipeline::is_override(row.keys[0]);
+    const bool own_recipe = !row.keys.empty() && !recipe::is_override(row.keys[0]);
     if (own_recipe) cell.overrides.push_back(row.keys[0]);
     const auto add = [&](const std::vector<std::string>& more, std::size_t from = 0) {
       cell.overrides.insert(cell.overrides.end(), more.begin() + static_cast<std::ptrdiff_t>(from),

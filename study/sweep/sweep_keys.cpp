@@ -1,5 +1,5 @@
 // Declares the recipe keys of sweeps.
-#include "pipeline/recipe/recipe_keys.h"
+#include "study/sweep/sweep_keys.h"
 
 namespace millrace::study {
 

@@ -9,8 +9,8 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
-#include "pipeline/recipe/recipe_keys.h"
+#include "recipe/recipe_file.h"
+#include "recipe/key_hints.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -220,8 +220,8 @@ TEST_F(RecipeTest, EveryFamiliarNameLeadsToAKey) {
   std::vector<std::string> names;
   for (const Param& key : recipe_keys()) names.push_back(key.name);
   int keys = 0;
-  for (const FamiliarName& familiar : familiar_names()) {
-    if (!is_key(familiar.answer)) continue;
+  for (const recipe::FamiliarName& familiar : recipe::familiar_names()) {
+    if (!recipe::is_key(familiar.answer)) continue;
     ++keys;
     EXPECT_NE(std::find(names.begin(), names.end(), familiar.answer), names.end())
         << familiar.name << " leads to " << familiar.answer;
@@ -319,17 +319,17 @@ TEST(TomlDepth, CountsWhatNestsAndNothingElse) {
        {"# " + dots, "a = \"" + dots + "\"", "a = '" + dots + "'", "a = \"\\\"" + dots + "\"",
         "a = \"\"\"\n\"" + dots + "\\\"\"\"\n\"\"\"", "a = " + three + "\n''" + dots + three,
         "a = [" + std::string(300, ' ') + "1.5, 1.5, 1.5]"}) {
-    EXPECT_EQ(line_nested_too_deep(flat + "\n"), 0u) << flat;
+    EXPECT_EQ(recipe::line_nested_too_deep(flat + "\n"), 0u) << flat;
     const auto lines = static_cast<std::size_t>(std::count(flat.begin(), flat.end(), '\n'));
-    EXPECT_EQ(line_nested_too_deep(flat + "\n" + dots), lines + 2) << flat;
+    EXPECT_EQ(recipe::line_nested_too_deep(flat + "\n" + dots), lines + 2) << flat;
   }
   std::string numbers = "a = [";
   for (int i = 0; i < 1000; ++i) numbers += "1.5, ";
-  EXPECT_EQ(line_nested_too_deep(numbers + "1]"), 0u);
+  EXPECT_EQ(recipe::line_nested_too_deep(numbers + "1]"), 0u);
   std::string tables;
   for (int i = 0; i < 1000; ++i) tables += "[a.b.c]\nd.e = {f = [1.0]}\n";
-  EXPECT_EQ(line_nested_too_deep(tables), 0u);
-  EXPECT_EQ(line_nested_too_deep("a = \"" + dots), 0u) << "ends where the text ends";
+  EXPECT_EQ(recipe::line_nested_too_deep(tables), 0u);
+  EXPECT_EQ(recipe::line_nested_too_deep("a = \"" + dots), 0u) << "ends where the text ends";
 }
 
 TEST_F(RecipeTest, TextsAreUtf8AndComeBack) {

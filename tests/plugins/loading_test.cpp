@@ -7,7 +7,7 @@
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "millrace/recipe.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "plugins/host/registry.h"
 #include "tests/plugins/support.h"
 
@@ -110,23 +110,23 @@ TEST(Loading, ReaderThatFillsTheCallsMemory) {
 
 TEST(Loading, AWordWithASlashBeforeItsEqualsSignIsAPath) {
   for (const char* word : {"seed=1", "data.path=/a/b", "augment+=blur{sigma=1}"})
-    EXPECT_TRUE(pipeline::is_override(word)) << word;
+    EXPECT_TRUE(recipe::is_override(word)) << word;
   for (const char* word : {"mnist-lenet", "a/b.toml", "runs/001-workers=0-r1/config.toml", ""})
-    EXPECT_FALSE(pipeline::is_override(word)) << word;
+    EXPECT_FALSE(recipe::is_override(word)) << word;
 }
 
 TEST(Loading, PluginsPathIsFoundBeforeTheRecipeIsChecked) {
   const Folder folder;
   const std::string text = "plugins.path = \"from/file\"\n[data]\nno_such_key = 1\n";
   const std::string file = folder.write("recipe.toml", Bytes(text.begin(), text.end()));
-  EXPECT_EQ(pipeline::plugins_path(file, {}, {}).value, "from/file");
-  EXPECT_EQ(pipeline::plugins_path(file, {}, {}).from, file);
+  EXPECT_EQ(recipe::plugins_path(file, {}, {}).value, "from/file");
+  EXPECT_EQ(recipe::plugins_path(file, {}, {}).from, file);
   const std::vector<std::string> overrides{"seed=1", "plugins.path=one",
                                            "plugins.path=\"two:three\"", "plugins.pathology=4"};
-  EXPECT_EQ(pipeline::plugins_path(file, overrides, {}).value, "two:three");
-  EXPECT_EQ(pipeline::plugins_path(file, overrides, {}).from, "plugins.path");
-  EXPECT_EQ(pipeline::plugins_path("", {}, {}).from, "");
-  EXPECT_THROW(pipeline::plugins_path("no-such-recipe", {}, {}), UsageError);
+  EXPECT_EQ(recipe::plugins_path(file, overrides, {}).value, "two:three");
+  EXPECT_EQ(recipe::plugins_path(file, overrides, {}).from, "plugins.path");
+  EXPECT_EQ(recipe::plugins_path("", {}, {}).from, "");
+  EXPECT_THROW(recipe::plugins_path("no-such-recipe", {}, {}), UsageError);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "study/records/run_directory.h"
 #include "study/report/figures.h"
 
@@ -215,7 +215,7 @@ TEST(ReportJson, HoldsAllOfIt) {
 }
 
 TEST(RecipeValues, AreFlatAndInOrder) {
-  const auto values = pipeline::recipe_values(
+  const auto values = recipe::recipe_values(
       "seed = 3\n[loader]\nworkers = 2\nbatch = 64\n[data.storage]\nlatency = 0.1\n"
       "[[augment]]\nop = \"affine\"\nid = \"first\"\np = 0.5\n[[augment]]\nop = \"hflip\"\n",
       "config.toml");
@@ -230,8 +230,8 @@ TEST(RecipeValues, AreFlatAndInOrder) {
       {"augment.first.p", "0.5"},
       {"augment.hflip.op", "\"hflip\""}};
   EXPECT_EQ(values, expected);
-  EXPECT_THROW(pipeline::recipe_values("seed = ", "config.toml"), DataError);
-  EXPECT_TRUE(pipeline::recipe_values("augment = []\n", "x")[0].second == "[]");
+  EXPECT_THROW(recipe::recipe_values("seed = ", "config.toml"), DataError);
+  EXPECT_TRUE(recipe::recipe_values("augment = []\n", "x")[0].second == "[]");
 }
 
 TEST(ConfigTable, ShowsOnlyWhatDiffers) {

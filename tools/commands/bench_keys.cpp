@@ -1,7 +1,7 @@
 // Declares the recipe keys of bench.
-#include <limits>
+#include "tools/commands/bench_keys.h"
 
-#include "pipeline/recipe/recipe_keys.h"
+#include <limits>
 
 namespace millrace::tools {
 

@@ -12,8 +12,8 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "pipeline/recipe/recipe_file.h"
-#include "pipeline/recipe/recipe_keys.h"
+#include "recipe/recipe_file.h"
+#include "recipe/key_hints.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
 #include "tools/program.h"
@@ -114,7 +114,7 @@ std::vector<Param> chosen_keys(const std::string& prefix) {
   std::vector<std::string> names;
   for (const Param& key : all) names.push_back(key.name);
   throw UsageError(fmt::format("no recipe key begins with {}", prefix),
-                   pipeline::hint_for_key(prefix, names));
+                   recipe::hint_for_key(prefix, names));
 }
 
 std::string section_of(const std::string& name) {
@@ -181,7 +181,7 @@ void add_keys(CLI::App& app, Command& chosen) {
       "  millrace keys augment.random_affine");
   command->callback([arguments, words, &chosen] {
     for (const std::string& word : *words) {
-      if (pipeline::is_override(word))
+      if (recipe::is_override(word))
         arguments->overrides.push_back(word);
       else if (arguments->prefix.empty())
         arguments->prefix = word;

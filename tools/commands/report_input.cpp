@@ -12,7 +12,7 @@
 
 #include "base/record_file.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "pipeline/remote/url.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/report/figures.h"
@@ -162,7 +162,7 @@ void add_configuration(const fs::path& run, study::Report& report) {
     other = "custom";
   }
   const std::string shipped = load_recipe(words, Plugins::none).to_toml();
-  study::ConfigValues known = pipeline::recipe_values(shipped, other);
+  study::ConfigValues known = recipe::recipe_values(shipped, other);
   // Keys that an older run does not record are no differences, but a removed op is one.
   std::erase_if(known, [&](const auto& one) {
     return one.first.find("augment.") == std::string::npos && value_of(values, one.first).empty();

@@ -12,7 +12,7 @@
 
 #include "base/record_file.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "study/analysis/statistics.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -33,7 +33,7 @@ namespace {
 
 /// Returns whether a word is key=a,b,c. Throws UsageError for an empty value.
 bool has_several_values(const std::string& word) {
-  return word.find(',') != std::string::npos && pipeline::is_override(word) &&
+  return word.find(',') != std::string::npos && recipe::is_override(word) &&
          word.find("+=") == std::string::npos && study::parse_axis(word).values.size() > 1;
 }
 
@@ -412,7 +412,7 @@ void take_study(SweepArguments& arguments) {
       throw UsageError(
           fmt::format("--{} belongs to --command", arguments.shell ? "shell" : "timeout"),
           "millrace sweep --command 'python train.py --workers {workers}' workers=0,2");
-  if (arguments.recipe.empty() || pipeline::is_override(arguments.recipe[0])) {
+  if (arguments.recipe.empty() || recipe::is_override(arguments.recipe[0])) {
     if (arguments.brief && !arguments.resume)
       throw UsageError("--short belongs to a study file", "millrace sweep STUDY.toml --short");
     return;
@@ -436,7 +436,7 @@ void take_study(SweepArguments& arguments) {
                      "add a [[row]] to a copy of the file");
   arguments.recipe.erase(arguments.recipe.begin());
   for (const std::string& word : arguments.recipe)
-    if (!pipeline::is_override(word) ||
+    if (!recipe::is_override(word) ||
         (word.find("+=") == std::string::npos && study::parse_axis(word).values.size() > 1))
       throw UsageError(fmt::format("{}: a study's rows are in its file", word),
                        "after the file, key=value sets a key of all rows");
@@ -521,7 +521,7 @@ Question question_of(const SweepArguments& arguments, const std::string& ops) {
   question.design = std::move(words.design);
   for (const auto& cell : question.design.cells) {  // finds errors before anything runs
     std::vector<std::string> all = cell.overrides;
-    const bool own_recipe = !all.empty() && !pipeline::is_override(all[0]);
+    const bool own_recipe = !all.empty() && !recipe::is_override(all[0]);
     if (!question.recipe_name.empty() && !own_recipe) all.insert(all.begin(), question.recipe_name);
     question.refusals.emplace_back();
     try {

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "study/sweep/sweep_pace.h"
 #include "study/sweep/sweep_table.h"
 #include "tools/commands/sweep.h"
@@ -290,7 +290,7 @@ std::vector<std::string> SweepRunner::command_of(const study::SweepRun& run,
                                                  const study::SweepRecord& record) const {
   std::vector<std::string> command{"train"};
   const bool own_recipe =
-      !record.overrides.empty() && !pipeline::is_override(record.overrides.front());
+      !record.overrides.empty() && !recipe::is_override(record.overrides.front());
   if (!question_.recipe_name.empty() && !own_recipe) command.push_back(question_.recipe_name);
   command.insert(command.end(), record.overrides.begin(), record.overrides.end());
   command.insert(command.end(),

@@ -243,7 +243,7 @@ void grant_plugins(const std::vector<std::string>& arguments) {
   }
 }
 
-void load_asked_plugins(const pipeline::PluginsPath& path) {
+void load_asked_plugins(const recipe::PluginsPath& path) {
   std::vector<std::pair<std::string, std::string>> reasons;  // all are known before one is loaded
   for (const std::string& file : plugins::plugin_files(path.value, path.from)) {
     if (plugins::loaded_plugin(file) != nullptr) continue;

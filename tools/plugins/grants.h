@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "plugins/host/registry.h"
 
 namespace millrace::tools {
@@ -66,7 +66,7 @@ void grant_plugins(const std::vector<std::string>& arguments);
 /// Loads the plugins that a recipe or its overrides name, printing for each a line that says why it
 /// may be loaded. Throws UsageError, with the argument to add, for one that nobody asked for.
 /// Throws DataError for one that is missing, defective, or writable by others.
-void load_asked_plugins(const pipeline::PluginsPath& path);
+void load_asked_plugins(const recipe::PluginsPath& path);
 
 /// Loads the plugins of MILLRACE_PLUGIN_PATH likewise, and returns the variable's value.
 std::string load_plugins_of_environment();

@@ -13,8 +13,8 @@
 #include "millrace/recipe.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/readers/storage.h"
-#include "pipeline/recipe/recipe_file.h"
-#include "pipeline/recipe/recipe_keys.h"
+#include "recipe/recipe_file.h"
+#include "recipe/key_hints.h"
 #include "pipeline/remote/url.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"
@@ -36,8 +36,8 @@ std::vector<std::string> key_names() {
 std::string key_of(std::string_view word) {
   const std::vector<std::string> names = key_names();
   if (std::find(names.begin(), names.end(), word) != names.end()) return std::string(word);
-  const std::string_view answer = pipeline::answer_to_familiar(word);
-  return pipeline::is_key(answer) ? std::string(answer) : "";
+  const std::string_view answer = recipe::answer_to_familiar(word);
+  return recipe::is_key(answer) ? std::string(answer) : "";
 }
 
 [[noreturn]] void refuse_spaces(const std::string& given, const std::string& meant) {
@@ -49,10 +49,10 @@ std::string key_of(std::string_view word) {
 void check_spaces(const std::vector<std::string>& words, std::size_t at) {
   const std::string& word = words[at];
   const std::string next = at + 1 < words.size() ? words[at + 1] : "";
-  const bool next_is_value = !next.empty() && !pipeline::is_override(next);
+  const bool next_is_value = !next.empty() && !recipe::is_override(next);
   if (word.starts_with('=')) {  // loader.workers =4 is found at its first word
     refuse_spaces(word, "key=value");
-  } else if (!pipeline::is_override(word)) {
+  } else if (!recipe::is_override(word)) {
     if (next == "=" && at + 2 < words.size())
       refuse_spaces(fmt::format("{} = {}", word, words[at + 2]), word + "=" + words[at + 2]);
     if (next.starts_with('=')) refuse_spaces(word + " " + next, word + next);
@@ -67,7 +67,7 @@ void check_bare_key(const std::vector<std::string>& words, std::size_t at) {
   if (std::filesystem::exists(words[at], ignored)) return;
   const std::string key = key_of(words[at]);
   if (key.empty()) return;
-  const bool has_value = at + 1 < words.size() && !pipeline::is_override(words[at + 1]);
+  const bool has_value = at + 1 < words.size() && !recipe::is_override(words[at + 1]);
   throw UsageError(fmt::format("{} is a recipe key, and needs its value in the same word", key),
                    fmt::format("write {}={}", key, has_value ? words[at + 1] : "VALUE"));
 }
@@ -95,7 +95,7 @@ RecipeWords recipe_words(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     check_spaces(arguments, i);
     check_shards(arguments, i);
-    if (pipeline::is_override(arguments[i])) {
+    if (recipe::is_override(arguments[i])) {
       words.overrides.push_back(arguments[i]);
       continue;
     }
@@ -112,11 +112,11 @@ std::string override_for_option(std::string_view option, std::string_view value)
   constexpr std::size_t kTypingError = 2;
   const std::string_view name =
       option.substr(std::min(option.find_first_not_of('-'), option.size()));
-  std::string key(pipeline::answer_to_familiar(name));
-  if (!key.empty() && !pipeline::is_key(key)) return key;
+  std::string key(recipe::answer_to_familiar(name));
+  if (!key.empty() && !recipe::is_key(key)) return key;
   if (key.empty()) {
     const std::vector<std::string> names = key_names();
-    const std::string near = pipeline::near_keys(name, names).front();
+    const std::string near = recipe::near_keys(name, names).front();
     const std::string last = near.substr(near.rfind('.') + 1);
     if (std::min(base::edit_distance(name, near), base::edit_distance(name, last)) > kTypingError ||
         name.size() <= kTypingError)
@@ -190,7 +190,7 @@ Recipe load_any_recipe(const std::vector<std::string>& arguments, Plugins plugin
     if (word.starts_with(kPath)) check_address(word.substr(kPath.size()));
   // Plugins declare augmentations and keys, so they are loaded before anything is checked.
   const auto folders = recipe_folders();
-  const pipeline::PluginsPath path = pipeline::plugins_path(recipe, overrides, folders);
+  const recipe::PluginsPath path = recipe::plugins_path(recipe, overrides, folders);
   if (plugins == Plugins::none) {
     try {
       return Recipe::load(op_declarations(), recipe, overrides, folders);

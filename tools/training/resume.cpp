@@ -13,7 +13,7 @@
 #include "base/record_file.h"
 #include "base/simd.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
@@ -219,7 +219,7 @@ Resume::Resume(fs::path run, std::vector<std::string> texts)
   if (nothing_at(run_))
     throw UsageError(fmt::format("--resume: {} is not a run's directory", run_.string()),
                      "start the run without --resume first, or give a recipe too");
-  if (texts_.empty() || pipeline::is_override(texts_[0])) {
+  if (texts_.empty() || recipe::is_override(texts_[0])) {
     provenance_.emplace(run_ / "config.toml", texts_);
     texts_.insert(texts_.begin(), (run_ / "config.toml").string());
   }

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/units.h"
+#include "recipe/quantity.h"
 
 namespace millrace {
 namespace {
@@ -34,7 +34,7 @@ std::optional<T> parsed(std::string_view text) {
   std::string hint = fmt::format("{}: {}", param.name, param.help);
   if (param.type == Param::Type::choice)
     hint = fmt::format("did you mean {}? {}", base::nearest(given, param.choices), hint);
-  if (const std::string units = pipeline::units_like(param.unit); !units.empty())
+  if (const std::string units = recipe::units_like(param.unit); !units.empty())
     hint += fmt::format("; units: {}", units);
   throw UsageError(fmt::format("{}: {} expects {}, not {}", where, param.name, param.expects(),
                                given.empty() ? "nothing" : given),
@@ -54,13 +54,13 @@ std::string range(const Param& param) {
 
 /// Returns " in MB/s" for a unit that values may be converted from.
 std::string in_unit(const Param& param) {
-  return pipeline::units_like(param.unit).empty() ? "" : " in " + param.unit;
+  return recipe::units_like(param.unit).empty() ? "" : " in " + param.unit;
 }
 
 /// Returns the number in `text`, which may carry a unit, or nothing.
 std::optional<Value> number_with_unit(const Param& param, std::string_view text) {
   if (param.unit.empty()) return std::nullopt;
-  const std::optional<double> value = pipeline::quantity_in(param.unit, trimmed(text));
+  const std::optional<double> value = recipe::quantity_in(param.unit, trimmed(text));
   if (!value) return std::nullopt;
   if (param.type == Param::Type::number) return *value;
   if (std::abs(*value) > 0x1p53 || *value != std::floor(*value)) return std::nullopt;

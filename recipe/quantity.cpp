@@ -1,4 +1,4 @@
-#include "pipeline/recipe/units.h"
+#include "recipe/quantity.h"
 
 #include <array>
 #include <charconv>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <system_error>
 
-namespace millrace::pipeline {
+namespace millrace::recipe {
 namespace {
 
 enum class Kind { bytes, time };
@@ -98,4 +98,4 @@ std::string units_like(std::string_view unit) {
   return names;
 }
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::recipe

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace::pipeline {
+namespace millrace::recipe {
 
 /// Returns the number in `text`, converted to `unit`. The number may carry that unit or another one
 /// of the same kind: bytes (MB is 10^6, MiB is 2^20), bytes per second, and times. A number without
@@ -16,4 +16,4 @@ std::optional<double> quantity_in(std::string_view unit, std::string_view text);
 /// other than `unit` itself.
 std::string units_like(std::string_view unit);
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::recipe

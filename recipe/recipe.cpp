@@ -13,8 +13,8 @@
 #include "base/record_file.h"
 #include "base/text.h"
 #include "millrace/error.h"
-#include "pipeline/recipe/recipe_file.h"
-#include "pipeline/recipe/recipe_keys.h"
+#include "recipe/recipe_file.h"
+#include "recipe/key_hints.h"
 
 namespace millrace {
 namespace {
@@ -66,31 +66,28 @@ std::string op_list(std::span<const OpDeclaration> ops) {
 
 }  // namespace
 
-Recipe::Recipe(std::span<const OpDeclaration> ops) : ops_(ops), values_(keys_) {}
+Recipe::Recipe(std::span<const OpDeclaration> ops, std::span<const Param> keys)
+    : ops_(ops), keys_(keys), values_(keys) {}
 
-Recipe Recipe::load(std::span<const OpDeclaration> ops, const std::string& recipe,
-                    std::span<const std::string> overrides,
-                    std::span<const std::filesystem::path> folders) {
-  namespace fs = std::filesystem;
-  Recipe result(ops);
+void Recipe::read(const std::string& recipe, std::span<const std::string> overrides,
+                  std::span<const std::filesystem::path> folders) {
   if (!recipe.empty()) {
-    const fs::path file = pipeline::find_recipe(recipe, folders);
-    result.name_ = file.stem().string();
-    result.load_file(file);
-    if (const std::string& from = result.text("recipe"); from != "custom") result.name_ = from;
+    const std::filesystem::path file = recipe::find_recipe(recipe, folders);
+    name_ = file.stem().string();
+    load_file(file);
+    if (const std::string& from = text("recipe"); from != "custom") name_ = from;
   }
-  for (const auto& text : overrides) result.set(text);
-  result.values_.set("recipe", result.name_);
-  return result;
+  for (const std::string& override_text : overrides) set(override_text);
+  values_.set("recipe", name_);
 }
 
 void Recipe::load_file(const std::filesystem::path& file) {
   std::ifstream in = base::open_record(file);
   if (!in) throw UsageError(file.string() + ": cannot be read", "check who may read it");
   const std::string text = base::read_record(in, file);
-  if (const std::size_t line = pipeline::line_nested_too_deep(text); line > 0)
+  if (const std::size_t line = recipe::line_nested_too_deep(text); line > 0)
     throw UsageError(fmt::format("{}:{}: more than {} levels, of a key's parts or of brackets",
-                                 file.string(), line, pipeline::kDeepestToml),
+                                 file.string(), line, recipe::kDeepestToml),
                      "a recipe is a TOML file: [section], key = value");
   toml::table table;
   try {
@@ -298,7 +295,7 @@ void Recipe::refuse_key(const std::string& key, const std::string& where) const 
   for (const auto& param : keys_) names.push_back(param.name);
   for (const auto& spec : augment_) names.push_back("augment." + spec.id + ".enabled");
   throw UsageError(fmt::format("{}: unknown key {}", where, key),
-                   pipeline::hint_for_key(key, names));
+                   recipe::hint_for_key(key, names));
 }
 
 std::string Recipe::value(const std::string& key) const {

@@ -11,7 +11,7 @@
 
 #include "base/private_api.h"
 
-namespace millrace::pipeline {
+namespace millrace::recipe {
 
 // Bounds the nesting depth of a TOML text before it is parsed: toml++ recurses for every level, and
 // a key of 50,000 parts would overflow the stack.
@@ -54,4 +54,4 @@ MILLRACE_PRIVATE_API PluginsPath plugins_path(const std::string& recipe,
 MILLRACE_PRIVATE_API std::vector<std::pair<std::string, std::string>> recipe_values(
     const std::string& toml, const std::string& where);
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::recipe

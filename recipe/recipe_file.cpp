@@ -2,7 +2,7 @@
 
 #define TOML_EXCEPTIONS 1
 
-#include "pipeline/recipe/recipe_file.h"
+#include "recipe/recipe_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +18,7 @@
 #include "millrace/param.h"
 #include "millrace/recipe.h"
 
-namespace millrace::pipeline {
+namespace millrace::recipe {
 
 // Scans TOML text for its nesting depth.
 
@@ -246,4 +246,4 @@ RecipeValues recipe_values(const std::string& text, const std::string& where) {
   return values;
 }
 
-}  // namespace millrace::pipeline
+}  // namespace millrace::recipe

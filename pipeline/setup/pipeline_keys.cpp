@@ -1,10 +1,11 @@
 // Declares the recipe keys of the pipeline.
+#include "pipeline/setup/pipeline_keys.h"
+
 #include <algorithm>
 #include <iterator>
 #include <limits>
 
 #include "millrace/limits.h"
-#include "pipeline/recipe/recipe_keys.h"
 
 namespace millrace::pipeline {
 namespace {
