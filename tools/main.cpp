@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "recipe/key_hints.h"
 #include "plugins/host/unit.h"
+#include "recipe/key_hints.h"
+#include "recipe/recipe_words.h"
 #include "tools/plugins/grants.h"
 #include "tools/program.h"
 #include "tools/terminal/terminal.h"
@@ -75,7 +76,7 @@ std::string hint_for_extra(const CLI::App& command, const std::string& called,
     const std::string value = option.size() < extra.size() ? extra.substr(option.size() + 1)
                               : next_is_value              ? next
                                                            : "";
-    std::string meant = override_for_option(option, value);
+    std::string meant = recipe::override_for_option(option, value);
     if (meant.find(' ') != std::string::npos) return meant;
     if (!meant.empty()) return fmt::format("recipe keys have no dashes: {}", meant);
   }

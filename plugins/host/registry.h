@@ -46,6 +46,9 @@ struct PluginEntry {
   std::string file;  ///< empty for a built-in plugin
 };
 
+/// Environment variable equivalent to the recipe key plugins.path.
+inline constexpr const char* kPluginVariable = "MILLRACE_PLUGIN_PATH";
+
 /// Returns the plugins: built-in ones first, then in the order of loading.
 MILLRACE_PRIVATE_API std::span<const PluginEntry> plugins();
 

@@ -15,13 +15,17 @@
 #include <thread>
 #include <utility>
 
+#include "augment/plan/plan_setup.h"
 #include "millrace/error.h"
 #include "pipeline/loader/sampler.h"
 #include "pipeline/remote/url.h"
+#include "pipeline/setup/data_setup.h"
+#include "pipeline/setup/load_recipe.h"
+#include "pipeline/setup/loader_setup.h"
 #include "python/ext/augmentation.h"
 #include "python/ext/gil.h"
+#include "python/ext/host.h"
 #include "python/ext/interrupt.h"
-#include "tools/training/setup.h"
 
 namespace nb = nanobind;
 
@@ -105,7 +109,7 @@ void require_memory(const LoaderOptions& options, const SampleSpec& output, std:
 /// Loads a recipe while no augmentation is defined.
 Recipe load_locked(const std::vector<std::string>& arguments) {
   const std::lock_guard lock(registry_lock());
-  return tools::load_recipe(arguments);
+  return pipeline::load_recipe(arguments, host());
 }
 
 }  // namespace
@@ -114,10 +118,11 @@ Recipe load_locked(const std::vector<std::string>& arguments) {
 void Engine::open(int world) {
   const std::lock_guard lock(registry_lock());
   const auto opened = std::make_shared<StoppableReader>(StoppableReader{
-      interrupts_, tools::open_data(recipe_, recipe_.text("data.split"), 0, &interrupts_->stop)});
+      interrupts_,
+      pipeline::open_data(recipe_, recipe_.text("data.split"), 0, host(), &interrupts_->stop)});
   std::shared_ptr<const Reader> reader(opened, opened->reader.get());
-  plan_ = tools::make_plan(recipe_, recipe_.augment(), *reader);
-  tools::require_divisible(recipe_, world);
+  plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader);
+  augment::require_divisible(recipe_, world);
   source_ = std::make_shared<Source>(Source{std::move(reader), plan_->output(), plan_->group() != 1,
                                             remote_ ? interrupts_ : nullptr});
 }
@@ -135,7 +140,7 @@ Engine::Engine(const std::vector<std::string>& arguments, int rank, int world, b
     open(world);
   }
   if (warps) warps_ = std::make_shared<WarpRecorder>(plan_);
-  options_ = tools::loader_options(recipe_, tools::emulated_storage(recipe_), rank, world);
+  options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank, world);
   options_.memory = std::move(memory);
   options_.stop = &interrupts_->stop;
   options_.held = 0;  // every batch is detached

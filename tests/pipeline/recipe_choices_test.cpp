@@ -1,12 +1,14 @@
 // Tests that every declared choice of a recipe key has a value of its own.
-#include "tools/training/recipe_choices.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
+
+#include "augment/plan/choices.h"
+#include "pipeline/setup/choices.h"
+#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {
@@ -19,14 +21,14 @@ std::function<int(const Recipe&)> number_of(Function function) {
 
 TEST(RecipeChoices, EachDeclaredOneHasAValueOfItsOwn) {
   const std::map<std::string, std::function<int(const Recipe&)>> keys{
-      {"loader.mode", number_of(loader_mode_of)},
-      {"loader.on_error", number_of(on_error_of)},
-      {"data.cache", number_of(cache_of)},
-      {"data.index", number_of(index_use_of)},
-      {"output.dtype", number_of(dtype_of)},
-      {"output.layout", number_of(layout_of)},
-      {"output.normalize", number_of(normalize_of)},
-      {"resample", number_of(resample_of)},
+      {"loader.mode", number_of(pipeline::loader_mode_of)},
+      {"loader.on_error", number_of(pipeline::on_error_of)},
+      {"data.cache", number_of(pipeline::cache_of)},
+      {"data.index", number_of(pipeline::index_use_of)},
+      {"output.dtype", number_of(augment::dtype_of)},
+      {"output.layout", number_of(augment::layout_of)},
+      {"output.normalize", number_of(augment::normalize_of)},
+      {"resample", number_of(augment::resample_of)},
       {"train.strategy", number_of(strategy_of)},
       {"train.clock", number_of(clock_of)},
       {"model.ops", number_of(ops_of)}};
@@ -48,7 +50,7 @@ TEST(RecipeChoices, EachDeclaredOneHasAValueOfItsOwn) {
 TEST(RecipeChoices, AChoiceWithoutAValueIsOurFault) {
   Recipe recipe(op_declarations());
   recipe.set("loader.mode=cached");
-  EXPECT_THROW(choice_of<int>(recipe, "loader.mode", {{"normal", 0}}), std::logic_error);
+  EXPECT_THROW(recipe::choice_of<int>(recipe, "loader.mode", {{"normal", 0}}), std::logic_error);
 }
 
 }  // namespace

@@ -6,15 +6,19 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "augment/plan/plan_setup.h"
+#include "base/available_cores.h"
 #include "pipeline/decoders/jpeg/jpeg.h"
 #include "pipeline/readers/storage.h"
 #include "pipeline/remote/url.h"
+#include "pipeline/setup/choices.h"
+#include "pipeline/setup/data_setup.h"
+#include "pipeline/setup/loader_setup.h"
 #include "study/analysis/bound.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/bench_meter.h"
 #include "tools/commands/commands.h"
 #include "tools/terminal/terminal.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
 
@@ -53,7 +57,7 @@ void check_length(const BenchArguments& arguments, const Recipe& recipe) {
 
 Pipeline open_pipeline(const BenchArguments& arguments) {
   Recipe recipe = load_recipe(arguments.recipe);
-  if (loader_mode_of(recipe) != LoaderMode::normal)
+  if (pipeline::loader_mode_of(recipe) != LoaderMode::normal)
     throw UsageError(
         fmt::format("loader.mode={} leaves the loader nothing to do, and bench measures the "
                     "loader",
@@ -61,10 +65,10 @@ Pipeline open_pipeline(const BenchArguments& arguments) {
         "use it with millrace train, to measure the device");
   check_length(arguments, recipe);
   auto reader = open_data(recipe, recipe.text("data.split"));
-  auto plan = make_plan(recipe, recipe.augment(), *reader);
-  LoaderOptions options = loader_options(recipe, emulated_storage(recipe),
-                                         static_cast<int>(recipe.integer("bench.rank")),
-                                         static_cast<int>(recipe.integer("bench.world")));
+  auto plan = augment::make_plan(recipe, recipe.augment(), *reader);
+  LoaderOptions options = pipeline::loader_options(recipe, pipeline::emulated_storage(recipe),
+                                                   static_cast<int>(recipe.integer("bench.rank")),
+                                                   static_cast<int>(recipe.integer("bench.world")));
   check_batch(options, reader->info());
   const BenchLimits limits = BenchLimits::of(recipe, reader->info().count, options);
   if (options.workers > 0 && limits.warmup > 0 &&
@@ -235,7 +239,7 @@ Json record_of(const Pipeline& pipeline, const BenchMeter& meter, const Loader& 
   json["batch_interval_s"] = meter.intervals();
   json["per_stage"] = stages_json(pipeline, meter, stats);
   const study::BoundVerdict verdict = study::judge(study::bound_figures(
-      meter.blame(), stats, options, cores(), /*update_s=*/0, measured.images));
+      meter.blame(), stats, options, base::available_cores(), /*update_s=*/0, measured.images));
   json["bound"] = study::name_of(verdict.bound);
   json["verdict"] = verdict.sentence;
   json["blame"] = study::to_json(meter.blame().seconds());
@@ -245,7 +249,7 @@ Json record_of(const Pipeline& pipeline, const BenchMeter& meter, const Loader& 
   if (const Json jpeg = jpeg_json(); !jpeg.is_null()) json["jpeg"] = jpeg;
   if (pipeline::is_remote(pipeline.reader->info().path))
     json["remote"] = remote_json(json["blame"]["storage"].get<double>(), stats.read.wall_s);
-  if (cache_of(pipeline.recipe) == Cache::cold) json["cold"] = cold_json(stats.cold);
+  if (pipeline::cache_of(pipeline.recipe) == Cache::cold) json["cold"] = cold_json(stats.cold);
   json["slot_bytes"] = loader.slot_bytes();
   json["peak_rss_bytes"] = peak_rss_bytes();
   return json;

@@ -8,7 +8,10 @@
 #include <span>
 #include <utility>
 
+#include "augment/plan/plan_setup.h"
 #include "base/files.h"
+#include "pipeline/setup/data_setup.h"
+#include "pipeline/setup/loader_setup.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/records/run_directory.h"
 #include "study/report/report.h"
@@ -63,7 +66,7 @@ Evaluated load(const EvalArguments& arguments, const std::filesystem::path& weig
   if (is_simulated(recipe))
     throw UsageError("the run had a simulated device: there is no model to evaluate");
   auto reader = open_data(recipe, recipe.text("eval.split"));
-  auto plan = make_plan(recipe, recipe.eval_augment(), *reader);
+  auto plan = augment::make_plan(recipe, recipe.eval_augment(), *reader);
   auto strategy = make_strategy(recipe, *reader, plan->output());
   return {config.parent_path(), recipe, std::move(reader), std::move(plan), std::move(strategy)};
 }
@@ -133,7 +136,8 @@ class PredictionsFile {
 /// Evaluates the model, and writes each sample's prediction to `predictions` unless it is empty.
 train::Evaluation evaluate(const Evaluated& evaluated, const std::string& predictions) {
   const auto& [run, recipe, reader, plan, strategy] = evaluated;
-  LoaderOptions options = eval_loader_options(recipe, *reader, emulated_storage(recipe));
+  LoaderOptions options =
+      pipeline::eval_loader_options(recipe, *reader, pipeline::emulated_storage(recipe));
   options.stop = &interrupted();
   std::optional<PredictionsFile> file;
   if (!predictions.empty()) {

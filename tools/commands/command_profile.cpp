@@ -9,8 +9,12 @@
 #include <optional>
 #include <set>
 
+#include "augment/plan/plan_setup.h"
+#include "base/available_cores.h"
 #include "base/clock.h"
 #include "base/number_text.h"
+#include "pipeline/setup/data_setup.h"
+#include "pipeline/setup/loader_setup.h"
 #include "study/records/run_directory.h"
 #include "study/records/run_files.h"
 #include "study/sweep/confounders.h"
@@ -19,8 +23,8 @@
 #include "tools/commands/profile.h"
 #include "tools/commands/profile_packing.h"
 #include "tools/terminal/terminal.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/setup.h"
+#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {
@@ -90,7 +94,7 @@ class Profile {
     if (!arguments_.trace.empty() && !arguments_.trace.ends_with(".json"))
       throw UsageError(fmt::format("--trace {}: the file name must end in .json", arguments_.trace),
                        "give --trace FILE.json");
-    if (has_auto_workers(recipe_))
+    if (pipeline::has_auto_workers(recipe_))
       throw UsageError("profile: loader.workers=auto changes within the run",
                        "give a number; the profile's advice names the smallest sufficient one");
     if (strategy_of(recipe_) != StrategyKind::single)
@@ -138,9 +142,10 @@ class Profile {
   }
 
   study::ChangeFacts facts() const {
-    const LoaderOptions options = loader_options(recipe_, emulated_storage(recipe_));
+    const LoaderOptions options =
+        pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_));
     study::ChangeFacts facts;
-    facts.cores = cores();
+    facts.cores = base::available_cores();
     facts.workers = options.workers;
     facts.prefetch = options.prefetch;
     facts.io_threads = options.io_threads;
@@ -225,7 +230,7 @@ class Profile {
       return;
     }
     if (!arguments_.given) {
-      const Size size = make_plan(recipe_, recipe_.augment(), *reader_)->output().size;
+      const Size size = augment::make_plan(recipe_, recipe_.augment(), *reader_)->output().size;
       for (const study::Packing& way : study::list_packings(std::min(size.width, size.height)))
         if (std::none_of(ways.begin(), ways.end(),
                          [&](const study::Packing& one) { return one.text() == way.text(); }))
@@ -245,7 +250,7 @@ class Profile {
   }
 
   std::uint64_t batches_per_epoch(const Recipe& recipe) const {
-    const LoaderOptions options = loader_options(recipe, nullptr);
+    const LoaderOptions options = pipeline::loader_options(recipe, nullptr);
     const auto batch = static_cast<std::uint64_t>(options.batch);
     const std::uint64_t samples = reader_->info().count + (options.drop_last ? 0 : batch - 1);
     return std::max<std::uint64_t>(1, samples / batch);
@@ -340,9 +345,9 @@ class Profile {
   }
 
   std::vector<std::int64_t> batches_tried() const {
-    std::vector<std::int64_t> all{loader_options(recipe_, nullptr).batch};
+    std::vector<std::int64_t> all{pipeline::loader_options(recipe_, nullptr).batch};
     for (const Candidate& one : candidates_)
-      all.push_back(loader_options(one.recipe, nullptr).batch);
+      all.push_back(pipeline::loader_options(one.recipe, nullptr).batch);
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;

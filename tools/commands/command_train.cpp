@@ -12,9 +12,13 @@
 #include <optional>
 #include <utility>
 
+#include "augment/plan/plan_setup.h"
+#include "base/available_cores.h"
 #include "base/text.h"
 #include "pipeline/loader/batch_memory.h"
 #include "pipeline/readers/storage.h"
+#include "pipeline/setup/data_setup.h"
+#include "pipeline/setup/loader_setup.h"
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/first_rank.h"
 #include "strategies/trainer/strategy.h"
@@ -29,9 +33,9 @@
 #include "tools/terminal/terminal.h"
 #include "tools/training/archives.h"
 #include "tools/training/auto_workers.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
+#include "tools/training/train_choices.h"
 #include "tools/training/train_setup.h"
 
 namespace millrace::tools {
@@ -146,7 +150,7 @@ class TrainCommand {
 
   Exit start_ranks(int ranks) {
     beginning_.end();  // the launcher passes interrupts on
-    require_divisible(recipe_, ranks);
+    augment::require_divisible(recipe_, ranks);
     allow_descriptors(ranks);
     return launch_ranks(ranks, start_.arguments);
   }
@@ -166,15 +170,16 @@ class TrainCommand {
     if (rank_.world > 1 && arguments_.hash)
       throw UsageError("--hash with several ranks: each rank sees only its part of the batches",
                        "use millrace bench --hash, or train.strategy=single");
-    require_divisible(recipe_, rank_.world);
+    augment::require_divisible(recipe_, rank_.world);
     if (rank_.rank == 0) warn_of_oversubscription(recipe_, rank_);
   }
 
   void open_training_set() {
     reader_ = open_data(recipe_, recipe_.text("data.split"));
     if (resume_) check_archives(arguments_.run, reader_->info(), !is_ddp(recipe_));
-    plan_ = make_plan(recipe_, recipe_.augment(), *reader_);
-    options_ = loader_options(recipe_, emulated_storage(recipe_), rank_.rank, rank_.world);
+    plan_ = augment::make_plan(recipe_, recipe_.augment(), *reader_);
+    options_ = pipeline::loader_options(recipe_, pipeline::emulated_storage(recipe_), rank_.rank,
+                                        rank_.world);
     options_.epochs = static_cast<std::uint64_t>(recipe_.integer("train.epochs"));
     training_ = train_options(recipe_);
     if (timeline_ != nullptr) training_.device_track = &timeline_->device();
@@ -218,7 +223,7 @@ class TrainCommand {
     if (is_simulated(recipe_)) return;
     eval_reader_ = open_data(recipe_, recipe_.text("eval.split"), reader_->info().classes.size());
     if (resume_) check_archives(arguments_.run, eval_reader_->info(), !is_ddp(recipe_));
-    eval_plan_ = make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
+    eval_plan_ = augment::make_plan(recipe_, recipe_.eval_augment(), *eval_reader_);
     check_evaluation(*reader_, *eval_reader_, plan_->output(), eval_plan_->output());
   }
 
@@ -328,7 +333,7 @@ class TrainCommand {
                     options_.batch, threads_text(options_),
                     is_simulated(recipe_) ? "no model" : recipe_.text("model.name"),
                     strategy_->device(), directory_->path().string()));
-    if (has_auto_workers(recipe_)) choose_workers();
+    if (pipeline::has_auto_workers(recipe_)) choose_workers();
   }
 
   void choose_workers() {
@@ -336,7 +341,7 @@ class TrainCommand {
         *recorder_, *loader_,
         AutoWorkersFacts{.options = options_,
                          .samples = reader_->info().count,
-                         .cores = std::max(1, cores() / rank_.local_world),
+                         .cores = std::max(1, base::available_cores() / rank_.local_world),
                          .device_threads = is_on_cpu(recipe_) ? threads_of(recipe_, rank_) : 0},
         [this](int workers) {
           return timeline_ == nullptr ? nullptr
@@ -347,8 +352,8 @@ class TrainCommand {
 
   std::unique_ptr<Loader> make_eval_loader() {
     if (eval_reader_ == nullptr) return nullptr;
-    LoaderOptions options =
-        eval_loader_options(recipe_, *eval_reader_, options_.storage, rank_.rank, rank_.world);
+    LoaderOptions options = pipeline::eval_loader_options(recipe_, *eval_reader_, options_.storage,
+                                                          rank_.rank, rank_.world);
     options.workers = loader_->workers();
     options.stop = &interrupted();  // ranks agree afterwards that it was interrupted
     options.timeline = eval_tracks_;

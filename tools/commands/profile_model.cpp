@@ -8,12 +8,16 @@
 #include <numeric>
 #include <thread>
 
+#include "augment/plan/plan_setup.h"
+#include "base/available_cores.h"
 #include "base/clock.h"
 #include "pipeline/readers/storage.h"
+#include "pipeline/setup/choices.h"
+#include "pipeline/setup/data_setup.h"
+#include "pipeline/setup/loader_setup.h"
 #include "study/analysis/whatif.h"
 #include "tools/commands/profile.h"
 #include "tools/terminal/terminal.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/setup.h"
 
 namespace millrace::tools {
@@ -54,8 +58,8 @@ double range_of(const std::vector<double>& values) {
 
 LoaderProbe::LoaderProbe(const Recipe& recipe, std::shared_ptr<const Reader> reader)
     : reader_(std::move(reader)),
-      transform_(make_plan(recipe, recipe.augment(), *reader_)),
-      options_(loader_options(recipe, nullptr)) {
+      transform_(augment::make_plan(recipe, recipe.augment(), *reader_)),
+      options_(pipeline::loader_options(recipe, nullptr)) {
   check_batch(options_, reader_->info());
   options_.io_threads = 0;
   options_.epochs = kEndless;
@@ -208,7 +212,8 @@ void ProfileModel::add(const std::string& packing, const Recipe& recipe,
 
 std::size_t ProfileModel::probes(int rounds) const {
   // The base is also measured on the trainer's own thread, and on all cores if there are several.
-  return static_cast<std::size_t>(rounds) * (probes_.size() + (cores() > 1 ? 2 : 1));
+  return static_cast<std::size_t>(rounds) *
+         (probes_.size() + (base::available_cores() > 1 ? 2 : 1));
 }
 
 void ProfileModel::probe(double seconds, int rounds, double idle_s) {
@@ -235,7 +240,8 @@ void ProfileModel::probe(double seconds, int rounds, double idle_s) {
     const ProbeFigures serial = base.measure(0, seconds, idle_s);
     inline_part.push_back(serial.cpu_s / alone);
     spread.push_back(serial.spread);
-    if (cores() > 1) crowding.push_back(base.measure(cores(), seconds).cpu_s / alone);
+    if (base::available_cores() > 1)
+      crowding.push_back(base.measure(base::available_cores(), seconds).cpu_s / alone);
   }
   demand_error_ = range_of(measured.at(base_key_).cpu);
   for (auto& [key, one] : measured) {
@@ -280,10 +286,10 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe) const {
 }
 
 study::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand& demand) const {
-  const auto storage = emulated_storage(recipe);
-  const LoaderOptions options = loader_options(recipe, storage);
+  const auto storage = pipeline::emulated_storage(recipe);
+  const LoaderOptions options = pipeline::loader_options(recipe, storage);
   study::ReplayInput in;
-  in.cores = cores();
+  in.cores = base::available_cores();
   in.workers = options.workers;
   in.io_threads = options.io_threads;
   in.prefetch = options.prefetch;
@@ -296,11 +302,11 @@ study::ReplayInput ProfileModel::input(const Recipe& recipe, const LoaderDemand&
   in.sample_s = all - in.read_s;
   if (options.io_threads > 0 && io_read_s_ > 0) in.read_s = io_read_s_;
   in.weights = weights_;
-  if (storage != nullptr && cache_of(recipe) != Cache::ram) {
+  if (storage != nullptr && pipeline::cache_of(recipe) != Cache::ram) {
     in.bytes = sizes_;
     const pipeline::StorageOptions& limits = storage->options();
     in.storage = {limits.bytes_per_s, limits.latency_s, limits.requests_per_s};
-  } else if (reader_->info().requested && cache_of(recipe) != Cache::ram) {
+  } else if (reader_->info().requested && pipeline::cache_of(recipe) != Cache::ram) {
     // A request keeps one connection busy, and no other.
     in.bytes = sizes_;
     in.storage.latency_s = std::max(0.0, requests_.first_byte_s + requests_.transfer_s - in.read_s);

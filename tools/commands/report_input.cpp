@@ -12,8 +12,8 @@
 
 #include "base/record_file.h"
 #include "millrace/error.h"
-#include "recipe/recipe_file.h"
 #include "pipeline/remote/url.h"
+#include "recipe/recipe_file.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/report/figures.h"
 #include "study/report/reports.h"
@@ -40,7 +40,7 @@ Recipe data_recipe(const fs::path& run, const std::vector<std::string>& words) {
   std::vector<std::string> all{config.string()};
   all.insert(all.end(), words.begin(), words.end());
   all.emplace_back("data.cache=os");
-  Recipe recipe = load_recipe(all, Plugins::none);
+  Recipe recipe = load_recipe(all, pipeline::Plugins::none);
   const std::string& path = recipe.text("data.path");
   if (pipeline::is_remote(path))
     throw UsageError("the data set is remote, and a report opens none over a network");
@@ -161,7 +161,7 @@ void add_configuration(const fs::path& run, study::Report& report) {
         "the recipe is compared with the defaults: there is no shipped recipe {}", name));
     other = "custom";
   }
-  const std::string shipped = load_recipe(words, Plugins::none).to_toml();
+  const std::string shipped = load_recipe(words, pipeline::Plugins::none).to_toml();
   study::ConfigValues known = recipe::recipe_values(shipped, other);
   // Keys that an older run does not record are no differences, but a removed op is one.
   std::erase_if(known, [&](const auto& one) {

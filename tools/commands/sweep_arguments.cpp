@@ -22,8 +22,8 @@
 #include "tools/commands/sweep_plan.h"
 #include "tools/launch/launch.h"
 #include "tools/terminal/terminal.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/setup.h"
+#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 

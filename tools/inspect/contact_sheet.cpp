@@ -6,11 +6,13 @@
 #include <optional>
 #include <utility>
 
+#include "augment/plan/plan_setup.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
 #include "millrace/transform.h"
 #include "pipeline/decoders/decoder.h"
 #include "pipeline/loader/sampler.h"
+#include "pipeline/setup/loader_setup.h"
 #include "tools/inspect/sheet.h"
 #include "tools/training/setup.h"
 
@@ -56,7 +58,8 @@ Inspection::Inspection(Recipe recipe, std::uint32_t epoch, bool eval)
       epoch_(epoch),
       eval_(eval),
       reader_(open_data(recipe_, recipe_.text(eval ? "eval.split" : "data.split"))),
-      plan_(make_plan(recipe_, eval ? recipe_.eval_augment() : recipe_.augment(), *reader_)),
+      plan_(
+          augment::make_plan(recipe_, eval ? recipe_.eval_augment() : recipe_.augment(), *reader_)),
       scratch_(plan_->make_scratch()) {}
 
 Inspected Inspection::operator()(std::uint64_t place) {
@@ -88,7 +91,7 @@ Inspected Inspection::operator()(std::uint64_t place) {
 }
 
 Inspection::Block Inspection::neighbours_of(std::uint64_t place) const {
-  const auto batch = static_cast<std::uint64_t>(global_batch(recipe_, 1));
+  const auto batch = static_cast<std::uint64_t>(pipeline::global_batch(recipe_, 1));
   const std::uint64_t begin = place / batch * batch;
   const std::uint64_t size = std::min(batch, count() - begin);
   const int group = plan_->group();

@@ -192,7 +192,7 @@ bool is_named_by(const std::vector<std::string>& paths, const std::string& file)
 }
 
 std::string environment_paths() {
-  const char* value = std::getenv(kPluginVariable);
+  const char* value = std::getenv(plugins::kPluginVariable);
   return value == nullptr ? "" : value;
 }
 
@@ -213,7 +213,7 @@ std::string reason_for(const std::string& file, Trust* trust) {
   if (is_shipped(file)) return "comes with millrace";
   if (is_named_by(typed_paths(), file)) return "named on the command line";
   if (is_named_by(split(environment_paths(), ':'), file))
-    return fmt::format("named by {}", kPluginVariable);
+    return fmt::format("named by {}", plugins::kPluginVariable);
   *trust = TrustList().of(file);
   if (*trust == Trust::whole) return "trusted in " + TrustList::place().string();
   return "";
@@ -264,8 +264,8 @@ void load_asked_plugins(const recipe::PluginsPath& path) {
 std::string load_plugins_of_environment() {
   std::string paths = environment_paths();
   if (!paths.empty())
-    for (const std::string& file : plugins::plugin_files(paths, kPluginVariable))
-      load(file, fmt::format("named by {}", kPluginVariable));
+    for (const std::string& file : plugins::plugin_files(paths, plugins::kPluginVariable))
+      load(file, fmt::format("named by {}", plugins::kPluginVariable));
   return paths;
 }
 

@@ -56,9 +56,6 @@ void require_unshared(const std::filesystem::path& path);
 // line, in the environment, or by `millrace plugins trust`. Plugins shipped with millrace are
 // exempt.
 
-/// Environment variable equivalent to plugins.path.
-inline constexpr const char* kPluginVariable = "MILLRACE_PLUGIN_PATH";
-
 /// Records every plugins.path=... among the program's arguments. main() calls it once, with the
 /// words that the user typed, never with words read from files.
 void grant_plugins(const std::vector<std::string>& arguments);

@@ -19,9 +19,9 @@
 #include "study/records/run_files.h"
 #include "study/report/run_facts.h"
 #include "tools/terminal/terminal.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
+#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {
@@ -253,7 +253,7 @@ bool Resume::nothing_at(const fs::path& run) {
 Recipe Resume::checked(Recipe recipe) const {
   const std::vector<std::string> own{(run_ / "config.toml").string()};
   // The run's own plugins are loaded by now.
-  const Recipe before = load_recipe(own, Plugins::none);
+  const Recipe before = load_recipe(own, pipeline::Plugins::none);
   if (ops_of(recipe) == Ops::automatic) recipe.set("model.ops=" + before.text("model.ops"));
   std::string changed;
   for (const Param& key : recipe_keys())

@@ -2,7 +2,6 @@
 // strategy options.
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,15 +9,18 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "augment/plan/choices.h"
+#include "base/available_cores.h"
 #include "base/text.h"
 #include "millrace/error.h"
 #include "models/options.h"
 #include "pipeline/loader/sampler.h"
+#include "pipeline/setup/loader_setup.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/torch_library.h"
 #include "tools/terminal/terminal.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/setup.h"
+#include "tools/training/train_choices.h"
 
 namespace millrace::tools {
 namespace {
@@ -36,7 +38,7 @@ int shares_of(const Recipe& recipe, const train::RankInfo& rank) {
 /// of its own.
 int shared_cores(const train::RankInfo& rank) {
   const bool may_bind = rank.world > 1 && rank.launcher != "torchrun";
-  return may_bind ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) : cores();
+  return may_bind ? static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) : base::available_cores();
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ void warn_of_oversubscription(const Recipe& recipe, const train::RankInfo& rank)
 }
 
 void warn_of_idle_ranks(const Recipe& recipe, int world, int group) {
-  const std::int64_t batch = global_batch(recipe, world);
+  const std::int64_t batch = pipeline::global_batch(recipe, world);
   int idle = 0;
   for (int rank = 0; rank < world; ++rank)
     if (pipeline::rank_slice(batch, rank, world, group).count == 0) ++idle;
@@ -162,11 +164,6 @@ std::int64_t graph_samples(const Recipe& recipe) {
 
 }  // namespace
 
-int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 bool is_simulated(const Recipe& recipe) { return recipe.text("train.device") == "simulated"; }
 
 bool is_on_cpu(const Recipe& recipe) { return recipe.text("train.device") == "cpu"; }
@@ -174,7 +171,7 @@ bool is_on_cpu(const Recipe& recipe) { return recipe.text("train.device") == "cp
 int threads_of(const Recipe& recipe, const train::RankInfo& rank) {
   const auto threads = recipe.integer("train.threads");
   if (threads > 0) return static_cast<int>(threads);
-  const int left = cores() / rank.local_world - first_workers(recipe);
+  const int left = base::available_cores() / rank.local_world - pipeline::first_workers(recipe);
   const bool replicas = strategy_of(recipe) == StrategyKind::data_parallel;
   return std::max(1, left / (replicas ? static_cast<int>(recipe.integer("train.replicas")) : 1));
 }
@@ -183,7 +180,7 @@ Recipe with_ops(Recipe recipe, int world) {
   if (ops_of(recipe) != Ops::automatic) return recipe;
   const bool replicas = strategy_of(recipe) == StrategyKind::data_parallel;
   const std::int64_t shares = world * (replicas ? recipe.integer("train.replicas") : 1);
-  const std::int64_t batch = global_batch(recipe, world);
+  const std::int64_t batch = pipeline::global_batch(recipe, world);
   const train::OpsQuestion question{.model = recipe.text("model.name"),
                                     .samples = (batch + shares - 1) / shares,
                                     .device = recipe.text("train.device"),
@@ -229,7 +226,7 @@ std::unique_ptr<train::Strategy> make_strategy(const Recipe& recipe, const Reade
   options.channels = sample.channels;
   options.input = sample.size;
   options.dtype = sample.dtype;
-  options.normalize = normalize_of(recipe) == Normalize::device;
+  options.normalize = augment::normalize_of(recipe) == augment::Normalize::device;
   options.mean = recipe.numbers("output.mean");
   options.std = recipe.numbers("output.std");
   options.layout = sample.layout;

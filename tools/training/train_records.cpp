@@ -8,19 +8,21 @@
 #include <array>
 #include <cmath>
 
+#include "base/available_cores.h"
 #include "base/number_text.h"
 #include "base/simd.h"
 #include "base/text.h"
 #include "pipeline/remote/fetch.h"
 #include "pipeline/remote/url.h"
+#include "pipeline/setup/choices.h"
 #include "study/analysis/bound.h"
 #include "study/analysis/machine.h"
 #include "study/records/run_directory.h"
 #include "study/report/run_facts.h"
 #include "tools/terminal/terminal.h"
-#include "tools/training/recipe_choices.h"
 #include "tools/training/records.h"
 #include "tools/training/setup.h"
+#include "tools/training/train_choices.h"
 #include "tools/version.h"
 
 namespace millrace::tools {
@@ -361,7 +363,7 @@ std::optional<study::DeviceFigures> device_figures(const TrainFacts& facts,
 }
 
 void add_loading(Json& s, const TrainFacts& facts, const study::BoundVerdict& verdict) {
-  if (cache_of(facts.recipe) == Cache::cold) s["cold"] = cold_json(facts.loader.cold);
+  if (pipeline::cache_of(facts.recipe) == Cache::cold) s["cold"] = cold_json(facts.loader.cold);
   s["bound"] = study::name_of(verdict.bound);
   s["verdict"] = verdict.sentence;
   s["workers_needed"] = number(verdict.workers_needed);
@@ -388,8 +390,9 @@ Json summary_of(const TrainFacts& facts, const train::TrainResult& result) {
   add_progress(s, facts, result, seconds);
   add_quality(s, facts, result);
   add_device(s, facts);
-  study::BoundFigures figures = study::bound_figures(facts.blame, facts.loader, facts.options,
-                                                     cores(), seconds.update, result.new_images);
+  study::BoundFigures figures =
+      study::bound_figures(facts.blame, facts.loader, facts.options, base::available_cores(),
+                           seconds.update, result.new_images);
   figures.device = device_figures(facts, seconds);
   figures.steps = result.steps - facts.from.steps;
   figures.update_threads = is_on_cpu(facts.recipe) ? facts.threads : 1;

@@ -1,0 +1,89 @@
+// Translates [loader] to the options of a loader.
+#include "pipeline/setup/loader_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/available_cores.h"
+#include "millrace/error.h"
+#include "pipeline/remote/url.h"
+#include "pipeline/setup/choices.h"
+
+namespace millrace::pipeline {
+
+bool has_auto_workers(const Recipe& recipe) {
+  return std::holds_alternative<std::string>(recipe.at("loader.workers"));
+}
+
+int first_workers(const Recipe& recipe) {
+  if (!has_auto_workers(recipe)) return static_cast<int>(recipe.integer("loader.workers"));
+  return std::max(1, base::available_cores() / 2);
+}
+
+std::int64_t global_batch(const Recipe& recipe, int world) {
+  const std::int64_t per_rank = recipe.integer("loader.batch_per_rank");
+  return per_rank > 0 ? per_rank * world : recipe.integer("loader.batch");
+}
+
+LoaderOptions loader_options(const Recipe& recipe, std::shared_ptr<StorageModel> storage, int rank,
+                             int world) {
+  LoaderOptions options;
+  options.rank = rank;
+  options.world = world;
+  check_mode(recipe);
+  options.mode = loader_mode_of(recipe);
+  options.workers = first_workers(recipe);
+  options.batch = global_batch(recipe, world);
+  options.prefetch = static_cast<int>(recipe.integer("loader.prefetch"));
+  options.shuffle = Shuffle::parse(recipe.text("loader.shuffle"));
+  options.drop_last = recipe.boolean("loader.drop_last");
+  options.on_error = on_error_of(recipe);
+  options.grain = static_cast<int>(recipe.integer("loader.grain"));
+  options.seed = static_cast<std::uint64_t>(recipe.integer("seed"));
+  options.max_pixels = static_cast<std::uint64_t>(recipe.integer("data.max_pixels"));
+  options.max_bytes = static_cast<std::uint64_t>(recipe.integer("loader.max_bytes"));
+  options.only_libjpeg = recipe.text("decode.jpeg") == "libjpeg";
+  constexpr int kIoThreads = 4;
+  options.io_threads = static_cast<int>(recipe.integer("loader.io_threads"));
+  if (options.io_threads < 0)
+    options.io_threads =
+        storage != nullptr || cache_of(recipe) == Cache::cold || is_remote(recipe.text("data.path"))
+            ? kIoThreads
+            : 0;
+  if (options.workers == 0) options.io_threads = 0;
+  options.storage = std::move(storage);
+  return options;
+}
+
+void check_mode(const Recipe& recipe) {
+  if (loader_mode_of(recipe) == LoaderMode::normal) return;
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(
+        fmt::format("loader.mode={} with {}: nothing is read", recipe.text("loader.mode"), what),
+        fmt::format("leave out {}, or use loader.mode=normal", what));
+  };
+  if (cache_of(recipe) != Cache::os) refuse("data.cache=" + recipe.text("data.cache"));
+  for (const char* key : {"data.storage.bandwidth", "data.storage.latency", "data.storage.iops"})
+    if (recipe.number(key) > 0) refuse(key);
+}
+
+LoaderOptions eval_loader_options(const Recipe& recipe, const Reader& reader,
+                                  std::shared_ptr<StorageModel> storage, int rank, int world) {
+  LoaderOptions options = loader_options(recipe, std::move(storage), rank, world);
+  options.batch =
+      std::min(recipe.integer("eval.batch"), static_cast<std::int64_t>(reader.info().count));
+  // Another sample in place of a failed one would count twice.
+  if (options.on_error == OnError::replace) options.on_error = OnError::skip;
+  options.mode = LoaderMode::normal;  // accuracy is of the data, in any mode of training
+  options.shuffle = {Shuffle::Kind::none, 0};
+  options.drop_last = false;
+  options.epochs = 1;
+  options.first_batch = 0;
+  return options;
+}
+
+}  // namespace millrace::pipeline
