@@ -1,5 +1,7 @@
 // Commands of millrace.
-#include "tools/program.h"
+#include "tools/terminal/program.h"
+
+#include "tools/commands/commands.h"
 
 namespace millrace::tools {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "augment/plan/pass.h"
+#include "augment/kernels/pass.h"
 #include "base/simd.h"
 
 namespace millrace::augment {

@@ -35,15 +35,6 @@ Warp cropped(Size input, int x, int y, Size size, const std::uint8_t (&fill)[4])
 Warp resized(Size input, double x, double y, double width, double height, Size output,
              Interpolation interpolation, bool antialias);
 
-// Padding filled from the image itself: edge, reflect and symmetric.
-
-/// Performs an index move whose border is not a colour. `to` is interleaved and has the size of
-/// warp.output.
-void copy_with_border(const ImageView& from, const millrace_warp& warp, std::uint8_t* to);
-
-/// Returns whether the warp only moves pixels and none of its output comes from outside the window.
-bool shows_no_fill(const millrace_warp& warp);
-
 // The matrix of random_affine, in a header so that tests can compare it with torchvision's.
 
 struct AffineParameters {

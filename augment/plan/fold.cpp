@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "augment/plan/pass.h"
+#include "augment/kernels/pass.h"
 
 namespace millrace::augment {
 namespace {

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "augment/plan/pass.h"
+#include "augment/kernels/pass.h"
 #include "millrace/millrace.hpp"
 
 namespace millrace::augment {

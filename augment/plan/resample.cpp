@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "augment/kernels/kernels.h"
-#include "augment/plan/pass.h"
+#include "augment/kernels/pass.h"
 
 namespace millrace::augment {
 

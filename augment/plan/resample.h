@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "augment/kernels/kernels.h"
-#include "augment/plan/pass.h"
+#include "augment/kernels/pass.h"
 #include "augment/plan/store.h"
 #include "millrace/buffer.h"
 

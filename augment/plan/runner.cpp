@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "augment/ops/geometry.h"
+#include "augment/plan/border.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "millrace/error.h"

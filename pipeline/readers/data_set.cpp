@@ -92,3 +92,17 @@ void Fingerprint::add(std::uint64_t number) {
 std::uint64_t Fingerprint::value() const { return XXH3_64bits_digest(state_.get()); }
 
 }  // namespace millrace::pipeline
+
+namespace millrace {
+
+std::span<const float> Targets::numbers_of(std::uint64_t index) const {
+  const std::size_t each = std::max<std::size_t>(width, 1);
+  return std::span(numbers).subspan(static_cast<std::size_t>(index) * each, each);
+}
+
+std::string_view Targets::json_of(std::uint64_t index) const {
+  const std::uint64_t begin = index > 0 ? ends[index - 1] : 0;
+  return std::string_view(text).substr(begin, ends[index] - begin);
+}
+
+}  // namespace millrace

@@ -21,8 +21,6 @@
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/set_index.h"
 #include "pipeline/readers/tar_index.h"
-#include "pipeline/remote/remote_set.h"
-#include "pipeline/remote/url.h"
 
 namespace millrace::pipeline {
 
@@ -395,11 +393,6 @@ std::unique_ptr<Reader> open_tar_files(const DataOptions& options,
                                        const std::vector<std::string>& files,
                                        const std::string& folder) {
   return std::make_unique<TarReader>(options, TarFiles{files, folder, true}, kMaxListed);
-}
-
-std::unique_ptr<Reader> open_tar(const DataOptions& options) {
-  if (is_remote(options.path)) return open_remote_tar(options);
-  return open_tar(options, kMaxListed);
 }
 
 std::unique_ptr<Reader> open_tar(const DataOptions& options, std::uint64_t max_listed) {

@@ -18,13 +18,11 @@ namespace millrace::pipeline {
 /// Most samples of which a list is kept in memory, at 24 bytes each.
 inline constexpr std::uint64_t kMaxListed = std::uint64_t{1} << 22;
 
-std::unique_ptr<Reader> open_tar(const DataOptions& options);
-
 /// Opens a set on a disk. One with more than `max_listed` samples is opened in O(archives) by its
 /// set index, if that and the headers of the archives' indexes fit. Each sample is then looked up
 /// in the index of its archive, which is checked when its first sample is read.
 MILLRACE_PRIVATE_API std::unique_ptr<Reader> open_tar(const DataOptions& options,
-                                                      std::uint64_t max_listed);
+                                                      std::uint64_t max_listed = kMaxListed);
 
 /// Opens exactly these files, whatever their names; looks for class names in `folder`.
 MILLRACE_PRIVATE_API std::unique_ptr<Reader> open_tar_files(const DataOptions& options,

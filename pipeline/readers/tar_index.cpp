@@ -10,6 +10,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/ascii.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "millrace/error.h"
@@ -42,13 +43,6 @@ NameParts parts_of(std::string_view name) {
   parts.key = name.substr(0, dot);
   parts.ending = dot < name.size() ? name.substr(dot + 1) : std::string_view();
   return parts;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return out;
 }
 
 /// Collects the members of one key after the other.
@@ -97,7 +91,7 @@ class Indexer {
   void add(const TarMember& member) {
     const NameParts parts = parts_of(member.name);
     if (parts.hidden) return;
-    const std::string ending = lower(parts.ending);
+    const std::string ending = base::lower(parts.ending);
     const bool image = has_image_ending(member.name);
     const bool label = ending == "cls" || ending == "json";
     if (member.odd != nullptr) {

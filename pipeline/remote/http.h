@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/private_api.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 
 namespace millrace::pipeline {
 

@@ -18,9 +18,9 @@
 #include "millrace/error.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/tar.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/sha256.h"
-#include "pipeline/remote/url.h"
 
 namespace millrace::pipeline {
 namespace {

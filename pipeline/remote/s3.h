@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/private_api.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/remote/credentials.h"
 #include "pipeline/remote/fetch.h"
-#include "pipeline/remote/url.h"
 
 namespace millrace::pipeline {
 

@@ -8,7 +8,7 @@
 
 #include "millrace/error.h"
 #include "millrace/loader.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/setup/choices.h"
 #include "plugins/host/registry.h"
 #include "plugins/host/unit.h"

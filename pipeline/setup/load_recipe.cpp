@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "millrace/error.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "recipe/recipe_file.h"
 #include "recipe/recipe_words.h"
 

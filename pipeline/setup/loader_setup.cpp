@@ -10,7 +10,7 @@
 
 #include "base/available_cores.h"
 #include "millrace/error.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/setup/choices.h"
 
 namespace millrace::pipeline {

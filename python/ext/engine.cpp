@@ -18,7 +18,7 @@
 #include "augment/plan/plan_setup.h"
 #include "millrace/error.h"
 #include "pipeline/loader/sampler.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/load_recipe.h"
 #include "pipeline/setup/loader_setup.h"

@@ -1,6 +1,6 @@
 // Commands of pymillrace that need neither LibTorch nor Python. `python -m pymillrace` runs this
 // program for them.
-#include "tools/program.h"
+#include "tools/terminal/program.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "millrace/error.h"
+#include "tools/commands/commands.h"
 
 namespace millrace::tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_api.h"
 
 int millrace_cuda_device_count(char* reason, std::size_t capacity) {
   int count = 0;

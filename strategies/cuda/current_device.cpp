@@ -3,7 +3,7 @@
 // cudaSetDevice() creates a context as well, and the thread is ours.
 #include <cuda_runtime_api.h>
 
-#include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_api.h"
 
 void millrace_cuda_use(int device) {
   if (cudaSetDevice(device) != cudaSuccess) cudaGetLastError();  // the next call reports it

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_api.h"
 #include "strategies/torch/cuda_library.h"
 
 namespace millrace::train {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_api.h"
 #include "strategies/torch/cuda_library.h"
 
 namespace millrace::train {

@@ -9,7 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_api.h"
 
 void millrace_cuda_add_nccl(c10d::ProcessGroup* group, c10d::Store* store, int device,
                             double timeout_s, char* reason, std::size_t capacity) {

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "millrace/error.h"
-#include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_api.h"
 #include "strategies/trainer/cuda_module.h"
 
 namespace millrace::train {

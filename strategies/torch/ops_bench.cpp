@@ -1,6 +1,6 @@
 // Times both sides of each comparison by turns in one process. On CUDA each call includes the time
 // until the device has finished; that path has been compiled, not run.
-#include "strategies/torch/ops_bench.h"
+#include "strategies/trainer/ops_bench.h"
 
 #include <torch/torch.h>
 

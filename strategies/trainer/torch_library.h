@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/private_api.h"
-#include "strategies/torch/ops_bench.h"
+#include "strategies/trainer/ops_bench.h"
 #include "strategies/trainer/strategy.h"
 
 namespace millrace::train {
@@ -16,7 +16,7 @@ namespace millrace::train {
 /// device is missing, and what the strategies' constructors throw.
 MILLRACE_PRIVATE_API std::unique_ptr<Strategy> make_torch_strategy(const StrategyOptions& options);
 
-/// See strategies/torch/ops_bench.h. Throws DeviceError if this build lacks LibTorch, RunError if
+/// See strategies/trainer/ops_bench.h. Throws DeviceError if this build lacks LibTorch, RunError if
 /// the native ops' results differ from LibTorch's.
 MILLRACE_PRIVATE_API std::vector<OpTiming> bench_ops_in_library(const OpsBenchOptions& options);
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "measure/batch_history.h"
-#include "study/analysis/durations.h"
+#include "study/records/durations.h"
 
 namespace millrace::study {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "measure/spans.h"
-#include "study/analysis/durations.h"
+#include "study/records/durations.h"
 
 namespace millrace::study {
 

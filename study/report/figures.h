@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "study/analysis/durations.h"
+#include "study/records/durations.h"
 #include "study/report/report.h"
 
 namespace millrace::study {

@@ -1,9 +1,9 @@
 // Fuzzes what a server or a user may send: header lines, Retry-After, addresses, redirections,
 // lists of buckets, profiles and metadata.
+#include "pipeline/readers/url.h"
 #include "pipeline/remote/credentials.h"
 #include "pipeline/remote/http.h"
 #include "pipeline/remote/s3.h"
-#include "pipeline/remote/url.h"
 #include "pipeline/remote/xml.h"
 #include "tests/fuzz/target.h"
 

@@ -8,9 +8,9 @@
 
 #include "base/rng.h"
 #include "millrace/error.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/remote/fetch.h"
 #include "pipeline/remote/sha256.h"
-#include "pipeline/remote/url.h"
 #include "tests/remote/fake_clock.h"
 #include "tests/remote/fault_server.h"
 

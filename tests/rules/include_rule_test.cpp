@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace millrace::tools {
@@ -66,38 +66,167 @@ std::vector<fs::path> sources() {
   return files;
 }
 
+/// A room, and what it may use besides include/millrace.
+struct Room {
+  std::string name;
+  std::vector<std::string> uses;  ///< folders
+  std::string space;              ///< its namespace in millrace; empty: millrace itself
+};
+
+/// The picture of docs/architecture.md, from bottom to top.
+const std::vector<Room>& rooms() {
+  static const std::vector<Room> all{
+      {"include", {}, ""},
+      {"base", {"base"}, "base"},
+      {"measure", {"base", "measure"}, "measure"},
+      {"recipe", {"base", "recipe"}, "recipe"},
+      {"plugins", {"base", "plugins"}, "plugins"},
+      {"pipeline", {"base", "measure", "recipe", "plugins/host", "pipeline"}, "pipeline"},
+      {"augment", {"base", "recipe", "plugins/host", "pipeline", "augment"}, "augment"},
+      {"study", {"base", "measure", "recipe", "pipeline", "study"}, "study"},
+      {"models", {"base", "pipeline", "models"}, "train"},
+      {"strategies", {"base", "measure", "pipeline", "models", "strategies"}, "train"},
+      {"tools",
+       {"base", "measure", "recipe", "plugins/host", "pipeline", "augment", "models", "strategies",
+        "study", "tools"},
+       "tools"},
+      {"library",
+       {"augment/plan", "models", "pipeline/setup", "plugins/host", "strategies/trainer",
+        "study/sweep", "tools/commands"},
+       ""},
+      {"python/ext",
+       {"base", "recipe", "plugins/host", "pipeline", "augment", "python/ext"},
+       "python"},
+      {"python/program", {"tools"}, "tools"}};
+  return all;
+}
+
+bool is_source(const fs::path& file) {
+  static const std::set<std::string> endings{".h", ".hpp", ".cpp", ".cu"};
+  return endings.contains(file.extension().string());
+}
+
+/// Returns the sources of a room.
+std::vector<fs::path> sources_of(const Room& room) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kSource / room.name))
+    if (entry.is_regular_file() && is_source(entry.path())) files.push_back(entry.path());
+  return files;
+}
+
+/// Returns the folder of a file of this project, or "" for another file.
+std::string folder_of(const std::string& name) {
+  return fs::exists(kSource / name) ? fs::path(name).parent_path().string() : "";
+}
+
 TEST(IncludeRule, RoomsLookOneWay) {
-  // The picture of docs/architecture.md, from bottom to top.
-  const std::vector<std::pair<std::string, std::vector<std::string>>> may{
-      {"include", {}},
-      {"base", {"base"}},
-      {"plugins", {"base", "pipeline/recipe", "plugins"}},
-      {"pipeline", {"base", "plugins/host", "pipeline"}},
-      {"augment", {"base", "plugins/host", "pipeline", "augment"}},
-      {"study", {"base", "plugins/host", "pipeline", "study"}},
-      {"models", {"base", "pipeline", "models"}},
-      {"strategies", {"base", "pipeline", "models", "strategies"}}};
-  const std::set<std::string> rooms{"base",   "plugins",    "pipeline", "augment", "study",
-                                    "models", "strategies", "tools",    "tests",   "bench"};
   int seen = 0;
-  for (const auto& [room, allowed] : may) {
-    for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
-      if (!entry.is_regular_file()) continue;
-      for (const std::string& name : includes_of(entry.path())) {
-        if (!rooms.contains(name.substr(0, name.find('/')))) continue;
+  for (const Room& room : rooms()) {
+    for (const fs::path& file : sources_of(room)) {
+      for (const std::string& name : includes_of(file)) {
+        if (folder_of(name).empty()) continue;
         ++seen;
         EXPECT_TRUE(
-            std::any_of(allowed.begin(), allowed.end(),
+            std::any_of(room.uses.begin(), room.uses.end(),
                         [&](const std::string& other) { return name.starts_with(other + "/"); }))
-            << entry.path() << " includes " << name;
+            << file << " includes " << name;
       }
     }
   }
   EXPECT_GE(seen, 100) << "the rule looks at nothing";
 }
 
+TEST(IncludeRule, FoldersDoNotIncludeEachOther) {
+  std::map<std::string, std::set<std::string>> above;  // a folder, and what includes it
+  std::map<std::string, std::set<std::string>> below;
+  for (const Room& room : rooms())
+    for (const fs::path& file : sources_of(room))
+      for (const std::string& name : includes_of(file)) {
+        const std::string from = fs::relative(file, kSource).parent_path().string();
+        const std::string to = folder_of(name);
+        if (to.empty() || to == from) continue;
+        below[from].insert(to);
+        above[to].insert(from);
+        above.try_emplace(from);
+      }
+  EXPECT_GE(above.size(), 20u) << "the rule looks at nothing";
+  // Takes away, again and again, the folders that nobody left includes: what remains is a cycle.
+  for (bool took = true; took;) {
+    took = false;
+    for (auto at = above.begin(); at != above.end();) {
+      if (!at->second.empty()) {
+        ++at;
+        continue;
+      }
+      for (const std::string& to : below[at->first]) above[to].erase(at->first);
+      at = above.erase(at);
+      took = true;
+    }
+  }
+  for (const auto& [folder, users] : above) {
+    std::string text;
+    for (const std::string& user : users) text += " " + user;
+    ADD_FAILURE() << folder << " lies on a cycle of includes, or below one: used by" << text;
+  }
+}
+
+TEST(IncludeRule, RoomsCompileTheirOwnSources) {
+  int lists = 0;
+  for (const Room& room : rooms()) {
+    for (const auto& entry : fs::recursive_directory_iterator(kSource / room.name)) {
+      if (entry.path().filename() != "CMakeLists.txt") continue;
+      ++lists;
+      std::ifstream in(entry.path());
+      for (std::string word; in >> word;) {
+        while (word.ends_with(')')) word.pop_back();
+        if (!is_source(word)) continue;
+        EXPECT_TRUE(!word.starts_with("${CMAKE_SOURCE_DIR}") &&
+                    !word.starts_with("${PROJECT_SOURCE_DIR}") &&
+                    word.find("../") == std::string::npos)
+            << entry.path() << " compiles " << word;
+      }
+    }
+  }
+  EXPECT_GE(lists, 8) << "the rule looks at nothing";
+}
+
+TEST(IncludeRule, RoomsDefineNamesInTheirOwnNamespace) {
+  // Forward declarations of the public interface.
+  const std::set<std::string> declared{"include millrace::measure", "include millrace::pipeline",
+                                       "include millrace::testing"};
+  int spaces = 0;
+  for (const Room& room : rooms()) {
+    for (const fs::path& file : sources_of(room)) {
+      std::ifstream in(file);
+      for (std::string line; std::getline(in, line);) {
+        if (!line.starts_with("namespace millrace")) continue;
+        const std::string space = line.substr(10, line.find(' ', 10) - 10);
+        ++spaces;
+        const bool own = space == "millrace" || space == "millrace::" + room.space ||
+                         (room.name == "python/ext" && space == "millrace::watch") ||
+                         declared.contains(room.name + " " + space);
+        EXPECT_TRUE(own) << file << " defines names in " << space;
+      }
+      // A function of another room, defined from outside its namespace: `int tools::cores() {`.
+      std::ifstream again(file);
+      for (std::string line; std::getline(again, line);) {
+        const std::size_t call = line.find('(');
+        if (line.starts_with(' ') || !line.ends_with('{') || call == std::string::npos) continue;
+        const std::size_t begin = line.rfind(' ', call) + 1;
+        const std::string name = line.substr(begin, call - begin);
+        for (const Room& other : rooms())
+          EXPECT_TRUE(other.space.empty() || other.space == room.space ||
+                      !name.starts_with(other.space + "::"))
+              << file << " defines " << name;
+      }
+    }
+  }
+  EXPECT_GE(spaces, 100) << "the rule looks at nothing";
+}
+
 TEST(IncludeRule, TheDataPlaneAndTheToolsDontSeeTorch) {
-  for (const char* room : {"include", "base", "plugins", "pipeline", "augment", "study", "tools"}) {
+  for (const char* room : {"include", "base", "measure", "recipe", "plugins", "pipeline", "augment",
+                           "study", "tools", "library"}) {
     for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
       if (!entry.is_regular_file()) continue;
       for (const std::string& name : reach_of(entry.path())) {

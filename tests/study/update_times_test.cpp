@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "study/analysis/durations.h"
+#include "study/records/durations.h"
 
 namespace millrace::study {
 namespace {

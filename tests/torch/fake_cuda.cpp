@@ -7,7 +7,7 @@
 #include <mutex>
 #include <set>
 
-#include "strategies/cuda/cuda_api.h"
+#include "strategies/torch/cuda_api.h"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include "measure/batch_history.h"
 #include "millrace/loader.h"
 #include "millrace/recipe.h"
-#include "study/analysis/durations.h"
 #include "study/analysis/wait_breakdown.h"
+#include "study/records/durations.h"
 
 namespace millrace::tools {
 

@@ -10,7 +10,7 @@
 #include "base/available_cores.h"
 #include "pipeline/decoders/jpeg/jpeg.h"
 #include "pipeline/readers/storage.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/setup/choices.h"
 #include "pipeline/setup/data_setup.h"
 #include "pipeline/setup/loader_setup.h"

@@ -13,7 +13,7 @@
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
 #include "tools/data/data.h"
-#include "tools/program.h"
+#include "tools/terminal/program.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
 

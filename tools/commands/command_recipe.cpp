@@ -12,11 +12,11 @@
 #include <sstream>
 
 #include "base/text.h"
-#include "recipe/recipe_file.h"
 #include "recipe/key_hints.h"
+#include "recipe/recipe_file.h"
 #include "study/records/run_directory.h"
 #include "tools/commands/commands.h"
-#include "tools/program.h"
+#include "tools/terminal/program.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/setup.h"
 

@@ -7,19 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "millrace/error.h"
 #include "millrace/param.h"
+#include "tools/terminal/program.h"
 
 namespace millrace::tools {
 
-/// How the program was started: when main() began, on both clocks, and with which arguments.
-struct ProgramStart {
-  base::Clock::Reading time;
-  std::vector<std::string> arguments = {};  ///< words after the program's name
-};
-
 using Command = std::function<Exit(const ProgramStart&)>;
+
+/// Adds the commands of the program. Each program defines it in a file of its own.
+void add_commands(CLI::App& app, Command& chosen);
 
 /// Each declares its options on `app` and, if its command was called, stores the work in `chosen`.
 void add_train(CLI::App& app, Command& chosen);

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "millrace/error.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/remote/fetch.h"
-#include "pipeline/remote/url.h"
 #include "tools/data/data.h"
 #include "tools/terminal/terminal.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/record_file.h"
 #include "millrace/error.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "recipe/recipe_file.h"
 #include "strategies/trainer/checkpoint.h"
 #include "study/report/figures.h"

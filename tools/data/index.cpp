@@ -11,8 +11,8 @@
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/mapped_file.h"
 #include "pipeline/readers/tar.h"
+#include "pipeline/readers/url.h"
 #include "pipeline/remote/sha256.h"
-#include "pipeline/remote/url.h"
 #include "tools/data/data.h"
 
 namespace millrace::tools {

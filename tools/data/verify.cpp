@@ -18,7 +18,7 @@
 #include "pipeline/readers/idx.h"
 #include "pipeline/readers/manifest.h"
 #include "pipeline/readers/tar.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "tools/data/data.h"
 
 namespace millrace::tools {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "tools/program.h"
+#include "tools/terminal/program.h"
 #include "tools/terminal/terminal.h"
 
 namespace millrace::tools {

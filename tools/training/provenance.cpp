@@ -12,9 +12,9 @@
 
 #include "base/record_file.h"
 #include "millrace/error.h"
-#include "recipe/recipe_file.h"
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 #include "plugins/host/registry.h"
+#include "recipe/recipe_file.h"
 #include "study/records/signature.h"
 #include "tools/terminal/terminal.h"
 
@@ -69,8 +69,7 @@ Provenance::Provenance(const fs::path& config, std::vector<std::string> typed)
     : config_(config), run_(config.parent_path()), typed_(std::move(typed)) {
   const std::string text = base::read_record(config);
   if (!study::is_signed(run_, config.filename().string(), text)) return;
-  for (auto& value : recipe::recipe_values(text, config.string()))
-    signed_.insert(std::move(value));
+  for (auto& value : recipe::recipe_values(text, config.string())) signed_.insert(std::move(value));
 }
 
 bool Provenance::is_granted(const std::string& key, const std::string& toml) const {

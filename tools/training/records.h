@@ -20,11 +20,11 @@
 #include "strategies/trainer/device_accounting.h"
 #include "strategies/trainer/strategy.h"
 #include "strategies/trainer/trainer.h"
-#include "study/analysis/durations.h"
 #include "study/analysis/wait_breakdown.h"
+#include "study/records/durations.h"
 #include "study/records/exports.h"
 #include "study/records/run_directory.h"
-#include "tools/commands/commands.h"
+#include "tools/terminal/program.h"
 #include "tools/terminal/terminal.h"
 #include "tools/training/provenance.h"
 

@@ -1,11 +1,12 @@
 // Parses and prints addresses.
-#include "pipeline/remote/url.h"
+#include "pipeline/readers/url.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "millrace/error.h"
 
@@ -15,14 +16,6 @@ namespace {
 constexpr std::array<std::string_view, 4> kSchemes{"gs", "http", "https", "s3"};
 /// Scheme that can only be meant as an address, but is not read.
 constexpr std::string_view kOtherScheme = "ftp";
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return lower(c); });
-  return out;
-}
 
 bool is_unreserved(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -78,7 +71,7 @@ bool is_bucket_name(std::string_view name) {
 bool is_remote(std::string_view path) {
   const std::size_t end = path.find("://");
   if (end == std::string_view::npos) return false;
-  const std::string scheme = lower(path.substr(0, end));
+  const std::string scheme = base::lower(path.substr(0, end));
   return std::find(kSchemes.begin(), kSchemes.end(), scheme) != kSchemes.end() ||
          scheme == kOtherScheme;
 }
@@ -111,7 +104,7 @@ std::string percent_decoded(std::string_view text) {
 Url Url::parse(std::string_view text) {
   const std::size_t colon = text.find("://");
   Url url;
-  if (colon != std::string_view::npos) url.scheme = lower(text.substr(0, colon));
+  if (colon != std::string_view::npos) url.scheme = base::lower(text.substr(0, colon));
   if (std::find(kSchemes.begin(), kSchemes.end(), url.scheme) == kSchemes.end())
     refuse(text, "not an address of http, https, s3 or gs, and no other ones are read");
   std::string_view rest = text.substr(colon + 3);
@@ -128,7 +121,7 @@ Url Url::parse(std::string_view text) {
                                       "example to \"Basic ...\" or \"Bearer ...\"");
   if (url.is_bucket() ? !is_bucket_name(authority) : !is_host(authority))
     refuse(text, url.is_bucket() ? "the address names no bucket" : "the address names no host");
-  url.host = url.is_bucket() ? std::string(authority) : lower(authority);
+  url.host = url.is_bucket() ? std::string(authority) : base::lower(authority);
   rest = end == std::string_view::npos ? std::string_view() : rest.substr(end);
   const std::size_t question = rest.find('?');
   const std::string_view path = rest.substr(0, question);

@@ -1,6 +1,6 @@
 // Adds up durations.
 
-#include "study/analysis/durations.h"
+#include "study/records/durations.h"
 
 #include <algorithm>
 #include <bit>

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "tools/commands/commands.h"
+#include "base/clock.h"
 
 namespace millrace::tools {
 
@@ -16,8 +17,11 @@ struct Program {
 
 const Program& this_program();
 
-/// Adds the program's commands.
-void add_commands(CLI::App& app, Command& chosen);
+/// How the program was started: when main() began, on both clocks, and with which arguments.
+struct ProgramStart {
+  base::Clock::Reading time;
+  std::vector<std::string> arguments = {};  ///< words after the program's name
+};
 
 /// Returns `text` with this program's name before those of its commands that the text proposes to
 /// run: messages are written for millrace.

@@ -1,0 +1,89 @@
+// Finds readers by name (data.reader): the built-in ones and those of plugins.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "millrace/error.h"
+#include "millrace/reader.h"
+#include "pipeline/readers/cifar.h"
+#include "pipeline/readers/folder.h"
+#include "pipeline/readers/idx.h"
+#include "pipeline/readers/manifest.h"
+#include "pipeline/readers/plugin_reader.h"
+#include "pipeline/readers/storage.h"
+#include "pipeline/readers/synthetic.h"
+#include "pipeline/readers/tar.h"
+#include "pipeline/readers/url.h"
+#include "pipeline/remote/remote_set.h"
+#include "plugins/host/registry.h"
+
+namespace millrace::pipeline {
+namespace {
+
+std::unique_ptr<Reader> open_any_tar(const DataOptions& options) {
+  return is_remote(options.path) ? open_remote_tar(options) : open_tar(options);
+}
+
+struct Entry {
+  std::string_view name;
+  std::unique_ptr<Reader> (*open)(const DataOptions&);
+  const char* help;
+};
+
+constexpr std::array<Entry, 6> kReaders{
+    {{"idx", open_idx, "IDX files, as MNIST comes in; .gz too"},
+     {"cifar", open_cifar, "CIFAR-10's and CIFAR-100's binary files"},
+     {"folder", open_folder, "image files, a folder a class"},
+     {"tar", open_any_tar, "images in tar files, WebDataset's layout or a folder's; shards"},
+     {"manifest", open_manifest, "image files that a CSV or JSONL file lists with their labels"},
+     {"synthetic", open_synthetic, "images that are made up, for trying a pipeline"}}};
+
+std::unique_ptr<Reader> cached(std::unique_ptr<Reader> reader, const DataOptions& options) {
+  switch (options.cache) {
+    case Cache::ram:
+      return make_ram_reader(std::move(reader));
+    case Cache::cold:
+      return make_cold_reader(std::move(reader), options.warn);
+    default:
+      return reader;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::pipeline
+
+namespace millrace {
+
+std::vector<ReaderDeclaration> built_in_readers() {
+  std::vector<ReaderDeclaration> all;
+  for (const pipeline::Entry& entry : pipeline::kReaders)
+    all.push_back({std::string(entry.name), entry.help});
+  return all;
+}
+
+std::unique_ptr<Reader> open_reader(const DataOptions& options) {
+  std::vector<std::string_view> names;
+  for (const pipeline::Entry& entry : pipeline::kReaders) {
+    if (entry.name == options.reader && entry.name != "tar" && entry.name != "synthetic" &&
+        pipeline::is_remote(options.path))
+      throw UsageError(fmt::format("data.reader={}: reads local files only, not {}", entry.name,
+                                   pipeline::redacted(options.path)),
+                       "pack the set (millrace data pack) and set data.reader=tar");
+    if (entry.name == options.reader) return pipeline::cached(entry.open(options), options);
+    names.push_back(entry.name);
+  }
+  for (const millrace_unit* unit : plugins::plugin_readers()) {
+    if (unit->name == options.reader)
+      return pipeline::cached(pipeline::open_plugin_reader(*unit, options), options);
+    names.emplace_back(unit->name);
+  }
+  throw UsageError(fmt::format("data.reader: no reader '{}'; there are {}", options.reader,
+                               fmt::join(names, ", ")),
+                   fmt::format("did you mean {}?", base::nearest(options.reader, names)));
+}
+
+}  // namespace millrace
