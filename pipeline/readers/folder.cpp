@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -22,9 +21,8 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
-#include "pipeline/decoders/raw_image.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/data_set.h"
-#include "plugins/host/registry.h"
 
 namespace millrace::pipeline {
 namespace {
@@ -78,40 +76,7 @@ TopLevel look_into(const std::string& root) {
   return found;
 }
 
-/// Endings that need no plugin's decoder.
-constexpr std::array<std::string_view, 8> kEndings{".jpg",  ".jpeg", ".png",  ".bmp",
-                                                   ".webp", ".tif",  ".tiff", kRawEnding};
-
 }  // namespace
-
-std::uint64_t image_formats() {
-  std::vector<std::string> added;
-  for (const millrace_unit* unit : plugins::decoders())
-    if (std::string ending = std::string(".") + unit->name;
-        std::find(kEndings.begin(), kEndings.end(), ending) == kEndings.end())
-      added.push_back(std::move(ending));
-  std::sort(added.begin(), added.end());
-  added.erase(std::unique(added.begin(), added.end()), added.end());
-  std::string all;
-  for (const std::string& ending : added) all += ending;
-  return all.empty() ? 0 : XXH3_64bits(all.data(), all.size());
-}
-
-bool has_image_ending(std::string_view name) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  const auto ends_in = [&](std::string_view ending) {
-    return name.size() > ending.size() &&
-           std::equal(ending.begin(), ending.end(), name.end() - std::ssize(ending),
-                      [&](char a, char b) { return a == lower(b); });
-  };
-  if (std::any_of(kEndings.begin(), kEndings.end(), ends_in)) return true;
-  // A plugin's decoder is named like the files that it reads.
-  const auto own = plugins::decoders();
-  return std::any_of(own.begin(), own.end(), [&](const millrace_unit* unit) {
-    const std::string_view format = unit->name;
-    return ends_in(format) && name[name.size() - format.size() - 1] == '.';
-  });
-}
 
 std::string find_split(const std::string& folder, const std::string& split) {
   base::require_folder(folder, "photos");

@@ -15,14 +15,6 @@
 
 namespace millrace::pipeline {
 
-/// Returns true if the ending belongs to an image format that the decoders read, in any case; a
-/// plugin's decoder "qoi" reads .qoi.
-bool has_image_ending(std::string_view name);
-
-/// Returns a number that identifies the endings which plugins' decoders add to has_image_ending();
-/// 0 if they add none.
-MILLRACE_PRIVATE_API std::uint64_t image_formats();
-
 /// Returns the folder of a split's class folders: DIR/split (val and valid count as test), or DIR
 /// itself for train if DIR has no split folders. Throws DataError.
 MILLRACE_PRIVATE_API std::string find_split(const std::string& folder, const std::string& split);

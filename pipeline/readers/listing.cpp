@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "millrace/error.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/dali_index.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/mapped_file.h"

@@ -16,6 +16,7 @@
 
 #include "base/files.h"
 #include "millrace/error.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/mapped_file.h"

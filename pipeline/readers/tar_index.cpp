@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "millrace/error.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/folder.h"
 

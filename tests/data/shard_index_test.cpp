@@ -13,6 +13,7 @@
 
 #include "base/files.h"
 #include "millrace/reader.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/folder.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/set_index.h"

@@ -9,14 +9,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/files.h"
 #include "millrace/error.h"
 #include "millrace/reader.h"
-#include "pipeline/decoders/decoder.h"
-#include "pipeline/decoders/raw_image.h"
+#include "pipeline/decoders/image_files.h"
 #include "pipeline/readers/data_set.h"
 #include "pipeline/readers/listing.h"
 #include "pipeline/readers/set_index.h"
@@ -62,26 +60,6 @@ struct Job {
   std::vector<std::string> names;     ///< names of its archives, without the folder
   std::vector<std::uint64_t> starts;  ///< index of each archive's first sample; empty: by size
 };
-
-/// Returns the ending of an image's name; empty if nothing reads it. That of a raw image begins
-/// with its size, so that the size is part of the set's fingerprint.
-std::string ending_of(std::span<const std::uint8_t> bytes) {
-  if (pipeline::is_raw(bytes)) {
-    const Size size = pipeline::parse_raw(bytes).size;
-    return fmt::format("{}x{}{}", size.width, size.height, pipeline::kRawEnding);
-  }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("\xff\xd8")) return "jpg";
-  if (text.starts_with("\x89PNG")) return "png";
-  if (text.starts_with("BM")) return "bmp";
-  if (text.starts_with("RIFF") && text.substr(0, 12).ends_with("WEBP")) return "webp";
-  if (text.starts_with("II*") || text.starts_with("MM")) return "tif";
-  try {
-    return pipeline::decoder_of(bytes).name;  // a plugin's decoder is named like its files
-  } catch (const DataError&) {
-    return {};
-  }
-}
 
 std::unique_ptr<Reader> open_source(const PackOptions& options, const std::string& split) {
   DataOptions data;
@@ -321,7 +299,7 @@ class Packer {
   }
 
   static void add(TarWriter& archive, const Job& job, std::uint64_t index, const Image& image) {
-    const std::string ending = ending_of(image.bytes);
+    const std::string ending = pipeline::image_ending(image.bytes);
     if (ending.empty())
       throw DataError(
           fmt::format("{}: unknown image format", job.source->name(source_index(job, index))),
